@@ -1,0 +1,38 @@
+"""Annotations in and out: boxes, and what was listened to.
+
+One file a format, each a pair ``read`` / ``write``; every format reads into an :class:`AnnotationSet`.
+
+============  ==========================  =====  ======================  =====================================
+format        on disk                     score  further event columns   duration, sample rate, site, clock
+============  ==========================  =====  ======================  =====================================
+csv           `.csv`, `.parquet`          yes    yes                     in a folder (`recordings.csv`)
+raven         folder of tables, `.txt`    yes    yes                     `recordings.csv` in the folder
+audacity      folder of `.txt`            no     no                      `recordings.csv` in the folder
+coco          `.json`                     yes    yes                     yes; needs duration and rate
+yolo          folder of `.txt`            yes    no                      `recordings.csv`; needs both
+aoef          `.json`                     yes    yes                     yes; needs duration and rate
+kaleidoscope  `.csv`                      yes    yes                     no
+birdeep       `.csv`                      no     no (annotator)          duration, site, clock; no sample rate
+============  ==========================  =====  ======================  =====================================
+
+"Further event columns" are site, datetime, source, model and any others. Labels are held by all; `raven`,
+`audacity` and `yolo` turn tabs and line breaks in them into spaces.
+
+*Heard, nothing there* is, in each format's own way: `raven` a table with only its header, `audacity` and
+`yolo` an empty file, `coco` an image with ``reviewed`` spans and no annotations, `aoef` a clip annotation
+without sound events, `kaleidoscope` a `Noise` row without frequencies, `birdeep` a `No audio` row, `csv` a
+row of `reviewed.csv` (``file,start_s,end_s``) beside the table. A file per recording says that the whole
+recording was listened to. Where the spans differ from that (parts only, or detections that nobody checked),
+the same `reviewed.csv` stands in the folder, or as `NAME.reviewed.csv` beside the file, and decides.
+
+Decisions for what turns up in real files: boxes without length or height (point labels, lines) are kept;
+times or frequencies in the wrong order, negative or not finite are errors that name file, line and field;
+frequencies above Nyquist are kept when reading and cut to Nyquist when writing, where the sample rate is
+known; an open upper limit is the Nyquist frequency, and an error where the sample rate is unknown. Numbers
+are written so that the same float64 comes back.
+"""
+
+from mast.annotations.base import AnnotationSet, Format
+from mast.annotations.formats import FORMATS, guess_format, read_annotations, write_annotations
+
+__all__ = ["FORMATS", "AnnotationSet", "Format", "guess_format", "read_annotations", "write_annotations"]

@@ -1,0 +1,231 @@
+"""What every annotation format reads into and writes from: boxes *and* what was listened to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from mast.errors import AnnotationError
+from mast.events import EVENT_COLUMNS, as_events, empty_events
+
+REVIEWED_COLUMNS: dict[str, str] = {"recording": "str", "start_s": "float64", "end_s": "float64"}
+RECORDING_COLUMNS: dict[str, str] = {
+    "recording": "str",
+    "duration_s": "float64",
+    "sample_rate": "float64",
+    "site": "str",
+    "datetime": "str",
+}
+
+
+_REMEDY = (
+    "give a recordings table with duration_s and sample_rate, or --audio with the folder of the recordings"
+)
+
+
+def _typed(table: pd.DataFrame, columns: dict[str, str], what: str) -> pd.DataFrame:
+    typed = table.copy()
+    if "recording" not in typed and "file" in typed:
+        typed = typed.rename(columns={"file": "recording"})
+    if "recording" not in typed:
+        raise AnnotationError(
+            f"{what}: column file (or recording) missing; found {', '.join(map(str, typed.columns))}"
+        )
+    for column, dtype in columns.items():
+        if column not in typed:
+            typed[column] = "" if dtype == "str" else float("nan")
+        if dtype == "str":
+            filled = typed[column].astype("object")
+            typed[column] = filled.where(filled.notna(), "").astype(str)
+        else:
+            try:
+                typed[column] = typed[column].astype("float64")
+            except (TypeError, ValueError) as error:
+                raise AnnotationError(
+                    f"{what}: column {column} holds something that is no number ({error})"
+                ) from None
+    extra = [c for c in typed.columns if c not in columns]
+    return typed[[*columns, *extra]].reset_index(drop=True)
+
+
+@dataclass(frozen=True)
+class AnnotationSet:
+    """Events, the spans somebody listened to, and what is known about the recordings.
+
+    A recording with a reviewed span and no event was heard and holds nothing; a recording without a
+    reviewed span is unlabelled. ``end_s`` is NaN where a span runs to the end of a recording whose
+    duration is not known. ``file`` is accepted for ``recording`` in each table; further columns are kept.
+    """
+
+    events: pd.DataFrame = field(default_factory=empty_events)
+    reviewed: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({c: [] for c in REVIEWED_COLUMNS}))
+    recordings: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({c: [] for c in RECORDING_COLUMNS}))
+
+    def __post_init__(self) -> None:
+        recordings = _typed(self.recordings, RECORDING_COLUMNS, "recordings table")
+        repeated = recordings["recording"].duplicated()
+        if repeated.any():
+            name = recordings["recording"][repeated].iloc[0]
+            raise AnnotationError(f"recordings table: {name} is listed twice; keep one row per recording")
+        reviewed = _typed(self.reviewed, REVIEWED_COLUMNS, "reviewed table")
+        reviewed["start_s"] = reviewed["start_s"].fillna(0.0)
+        duration = dict(zip(recordings["recording"], recordings["duration_s"], strict=True))
+        reviewed["end_s"] = reviewed["end_s"].fillna(reviewed["recording"].map(duration).astype("float64"))
+        object.__setattr__(self, "events", as_events(self.events))
+        object.__setattr__(self, "reviewed", reviewed.drop_duplicates(ignore_index=True))
+        object.__setattr__(self, "recordings", recordings)
+
+    def annotated(self) -> list[str]:
+        """Recordings with an event or a reviewed span, in order of appearance."""
+        return list(dict.fromkeys([*self.events["recording"], *self.reviewed["recording"]]))
+
+    def names(self) -> list[str]:
+        """Every recording mentioned anywhere, in order of appearance."""
+        return list(dict.fromkeys([*self.recordings["recording"], *self.annotated()]))
+
+    def reviewed_empty(self) -> list[str]:
+        """Recordings that were listened to and hold no event."""
+        heard = set(self.events["recording"])
+        return [name for name in dict.fromkeys(self.reviewed["recording"]) if name not in heard]
+
+    def durations(self) -> dict[str, float]:
+        """Recording → duration in seconds, where known."""
+        return _known(self.recordings, "duration_s")
+
+    def nyquists(self) -> dict[str, float]:
+        """Recording → half its sample rate in Hz, where known."""
+        return {name: rate / 2 for name, rate in _known(self.recordings, "sample_rate").items()}
+
+    def clipped_to_nyquist(self) -> AnnotationSet:
+        """The same set with no frequency above half the sample rate, where that is known."""
+        top = self.events["recording"].map(self.nyquists()).astype("float64").fillna(np.inf)
+        events = self.events.assign(
+            low_hz=np.minimum(self.events["low_hz"], top), high_hz=np.minimum(self.events["high_hz"], top)
+        )
+        return replace(self, events=events)
+
+    def above_nyquist(self) -> int:
+        """How many events reach above half the sample rate of their recording."""
+        top = self.events["recording"].map(self.nyquists()).astype("float64").fillna(np.inf)
+        return int((self.events["high_hz"] > top).sum())
+
+    def with_recordings(self, recordings: pd.DataFrame) -> AnnotationSet:
+        """The same set knowing more about its recordings; ``recordings`` wins where both say something."""
+        new = _typed(recordings, RECORDING_COLUMNS, "recordings table").set_index("recording")
+        old = self.recordings.set_index("recording")
+        blank = [table.mask(table == "") for table in (new, old)]
+        merged = blank[0].combine_first(blank[1])
+        order = list(dict.fromkeys([*old.index, *new.index]))
+        columns = list(dict.fromkeys([*old.columns, *new.columns]))
+        return replace(self, recordings=merged.loc[order, columns].rename_axis("recording").reset_index())
+
+
+def _known(table: pd.DataFrame, column: str) -> dict[str, float]:
+    some = table[table[column].notna()]
+    return {str(name): float(value) for name, value in zip(some["recording"], some[column], strict=True)}
+
+
+def whole(names: list[str], durations: dict[str, float]) -> pd.DataFrame:
+    """Reviewed spans that cover each of ``names`` from start to end."""
+    return pd.DataFrame(
+        {
+            "recording": pd.Series(names, dtype="object"),
+            "start_s": np.zeros(len(names)),
+            "end_s": [durations.get(name, float("nan")) for name in names],
+        }
+    )
+
+
+def extent(annotations: AnnotationSet, name: str, format_name: str) -> tuple[float, float]:
+    """(duration in s, Nyquist frequency in Hz) of a recording, for formats that cannot do without."""
+    duration, top = annotations.durations().get(name), annotations.nyquists().get(name)
+    if duration is None or top is None:
+        unknown = " and ".join(w for w, v in (("duration", duration), ("sample rate", top)) if v is None)
+        raise AnnotationError(
+            f"{name}: {unknown} unknown, and {format_name} cannot be written without; {_REMEDY}"
+        )
+    return duration, top
+
+
+def top_of_band(high_hz: float, name: str, nyquists: dict[str, float], where: str) -> float:
+    """``high_hz``, or the Nyquist frequency where the file leaves the upper limit open (NaN)."""
+    if high_hz == high_hz:
+        return high_hz
+    if name not in nyquists:
+        raise AnnotationError(
+            f"{where}: no upper frequency, and the sample rate of {name} is unknown; {_REMEDY}"
+        )
+    return nyquists[name]
+
+
+@dataclass(frozen=True)
+class Format:
+    """One annotation format: how to read it, how to write it, what it can hold.
+
+    ``read(path, recordings)`` gets what the caller knows about the recordings; ``write(annotations, path)``
+    gets frequencies already clipped. ``event_columns`` and ``recording_columns`` are what survives beside the
+    box in a single file; ``"*"`` stands for every further column.
+    """
+
+    read: Callable[[Path, pd.DataFrame], AnnotationSet]
+    write: Callable[[AnnotationSet, Path], None]
+    about: str
+    event_columns: frozenset[str]
+    recording_columns: frozenset[str]
+    suffix: str  # of a single file; empty where the format is always a folder
+    folder: bool  # may be a folder, whose `recordings.csv` then holds all that is known about recordings
+    control_characters: bool = True  # labels may hold tabs and line breaks
+
+    def is_folder(self, path: Path) -> bool:
+        """Whether ``path`` is (to be) a folder in this format."""
+        return self.folder and (path.is_dir() or not path.suffix or not self.suffix)
+
+    def lost(self, annotations: AnnotationSet, path: Path) -> list[str]:
+        """What of ``annotations`` has no place in this format at ``path``, in words."""
+        held = ALL if self.is_folder(path) else self.recording_columns
+        return [
+            *_lost_columns(annotations.events, self.event_columns, "events' "),
+            *_lost_columns(annotations.recordings, held, "recordings' "),
+            *self._lost_characters(annotations.events["label"]),
+        ]
+
+    def _lost_characters(self, labels: pd.Series[str]) -> list[str]:
+        if (
+            self.control_characters
+            or not labels.str.contains(r"[\x00-\x1f\x7f\x85\u2028\u2029]", regex=True).any()
+        ):
+            return []
+        return ["tabs and line breaks in labels (now spaces)"]
+
+
+ALL = frozenset({*EVENT_COLUMNS, *RECORDING_COLUMNS, "*"})
+BOX_AND_LABEL = frozenset({"recording", "start_s", "end_s", "low_hz", "high_hz", "label"})
+
+
+def _lost_columns(table: pd.DataFrame, held: frozenset[str], whose: str) -> list[str]:
+    if "*" in held:
+        return []
+    silent = {"score": 1.0}
+    lost = []
+    for column in table.columns:
+        if column in held or column == "recording":
+            continue
+        default = silent.get(str(column), "")
+        said = table[column].notna() & table[column].ne(default)
+        if said.any():
+            lost.append(f"{whose}{column}")
+    return lost
+
+
+def informative_columns(events: pd.DataFrame) -> list[str]:
+    """Optional columns of an event table that say something in at least one row, and all further columns."""
+    box = {"recording", "start_s", "end_s", "low_hz", "high_hz", "label"}
+    return [
+        c
+        for c in events.columns
+        if c not in box and (c not in EVENT_COLUMNS or (events[c] != (1.0 if c == "score" else "")).any())
+    ]

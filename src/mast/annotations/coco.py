@@ -1,0 +1,218 @@
+"""COCO JSON: each recording a picture of its spectrogram, each event a box in pixels.
+
+The picture we describe has 100 columns a second and 512 rows from 0 Hz (bottom) to the Nyquist frequency
+(top), linear in both: our choice, so that pixel boxes mean something; nothing is drawn. Beside the standard
+fields an image carries ``extent`` (``[seconds, low_hz, high_hz]`` of the picture), ``reviewed`` (list of
+``[start_s, end_s]``, null for the end of the recording) and what is known of the recording; an annotation
+carries ``box`` (``[start_s, low_hz, end_s, high_hz]``, exact) and all event columns. Where ``bbox`` was
+changed by another tool so that it differs from ``box``, ``bbox`` is believed.
+
+From elsewhere: images without ``extent`` are taken to span their whole recording and 0 Hz to Nyquist, so
+duration and sample rate must be known; images without ``reviewed`` were listened to.
+
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from mast.annotations.base import AnnotationSet, extent, whole
+from mast.annotations.names import RecordingNames
+from mast.annotations.tables import check_boxes, read_text, write_text
+from mast.errors import AnnotationError
+from mast.events import BOX_COLUMNS
+
+PIXELS_PER_SECOND = 100  # our choice: the paper's 10 ms frames
+ROWS = 512  # our choice
+_IMAGE = {"id", "file_name", "width", "height", "extent", "reviewed"}
+_ANNOTATION = {"id", "image_id", "category_id", "bbox", "area", "iscrowd", "segmentation", "box"}
+
+
+def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
+    """Read a COCO file."""
+    try:
+        content = json.loads(read_text(path))
+    except json.JSONDecodeError as error:
+        raise AnnotationError(f"{path}, line {error.lineno}: no JSON ({error.msg})") from None
+    images, annotations, categories = (
+        _list(content, key, path) for key in ("images", "annotations", "categories")
+    )
+    labels = {
+        _field(c, "id", f"{path}, categories[{i}]"): str(c.get("name", "")) for i, c in enumerate(categories)
+    }
+    names = RecordingNames(list(recordings["recording"]))
+    by_id: dict[object, dict[str, object]] = {}
+    for i, image in enumerate(images):
+        where = f"{path}, images[{i}]"
+        by_id[_field(image, "id", where)] = image
+        image["recording"] = names.of_path(str(_field(image, "file_name", where)))
+    found = [
+        {"recording": im["recording"], **{k: v for k, v in im.items() if k not in _IMAGE}} for im in images
+    ]
+    known = AnnotationSet(recordings=pd.DataFrame(found) if found else AnnotationSet().recordings)
+    known = known.with_recordings(recordings)
+    pictures = {key: _Picture(image, known, path) for key, image in by_id.items()}
+    rows = [_event(a, f"{path}, annotations[{i}]", pictures, labels) for i, a in enumerate(annotations)]
+    events = pd.DataFrame(rows) if rows else AnnotationSet().events
+    box = events[BOX_COLUMNS].to_numpy(dtype=np.float64).reshape(-1, 4)
+    check_boxes(box[:, 0], box[:, 2], box[:, 1], box[:, 3], lambda row: f"{path}, annotations[{row}]")
+    return AnnotationSet(events, _reviewed(images, known), known.recordings)
+
+
+class _Picture:
+    """The scale of one image; worked out only when a box needs it."""
+
+    def __init__(self, image: dict[str, object], known: AnnotationSet, path: Path) -> None:
+        self.recording = str(image["recording"])
+        self._image, self._known, self._path = image, known, path
+
+    def scale(self) -> tuple[float, float, float, float]:
+        """(seconds per pixel, Hz per pixel, height in pixels, low_hz)."""
+        where = f"{self._path}, image {self.recording}"
+        width, height = (float(str(_field(self._image, k, where))) for k in ("width", "height"))
+        if not (width > 0 and height > 0):
+            raise AnnotationError(f"{where}: width and height must be above 0, found {width:g} × {height:g}")
+        span = self._image.get("extent")
+        if isinstance(span, list) and len(span) == 3:
+            seconds, low, high = (float(v) for v in span)
+        else:
+            try:
+                (seconds, high), low = extent(self._known, self.recording, "its pixels"), 0.0
+            except AnnotationError:
+                raise AnnotationError(
+                    f"{where}: no duration and sample rate to turn pixels into seconds and Hz; "
+                    "give a recordings table with both, or --audio with the folder of the recordings"
+                ) from None
+        return seconds / width, (high - low) / height, height, low
+
+
+def _event(
+    annotation: dict[str, object], where: str, pictures: dict[object, _Picture], labels: dict[object, str]
+) -> dict[str, object]:
+    image = _field(annotation, "image_id", where)
+    if image not in pictures:
+        raise AnnotationError(f"{where}: image_id {image} is none of the images")
+    category = annotation.get("category_id")
+    if category is not None and category not in labels:
+        raise AnnotationError(f"{where}: category_id {category} is none of the categories")
+    picture = pictures[image]
+    bbox = _numbers(annotation, "bbox", where)
+    per_x, per_y, height, low = picture.scale()
+    x, y, w, h = bbox
+    box = [x * per_x, low + (height - y - h) * per_y, (x + w) * per_x, low + (height - y) * per_y]
+    if "box" in annotation:
+        exact = _numbers(annotation, "box", where)
+        # a millionth of a pixel: rounding of bbox, not somebody's edit
+        scale = np.array([per_x, per_y, per_x, per_y])
+        if np.all(
+            np.abs(np.array(exact) - box) <= 1e-6 * scale * (1 + np.abs(np.array(exact)) / scale * 1e-6)
+        ):
+            box = exact
+    else:
+        box[1] = max(box[1], 0.0) if box[1] > -1e-6 * per_y else box[1]
+    further = {k: v for k, v in annotation.items() if k not in _ANNOTATION}
+    label = labels.get(category, "")
+    return {
+        "recording": picture.recording,
+        **dict(zip(BOX_COLUMNS, box, strict=True)),
+        "label": label,
+        **further,
+    }
+
+
+def _reviewed(images: list[dict[str, object]], known: AnnotationSet) -> pd.DataFrame:
+    silent = whole([str(i["recording"]) for i in images if "reviewed" not in i], known.durations())
+    rows = [
+        {"recording": i["recording"], "start_s": span[0], "end_s": math.nan if span[1] is None else span[1]}
+        for i in images
+        for span in (i.get("reviewed") or [])  # type: ignore[attr-defined]
+    ]
+    return pd.concat([silent, pd.DataFrame(rows)], ignore_index=True) if rows else silent
+
+
+def _list(content: object, key: str, path: Path) -> list[dict[str, object]]:
+    found = content.get(key) if isinstance(content, dict) else None
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise AnnotationError(f"{path}: no list {key!r}; a COCO file has images, annotations and categories")
+    return found
+
+
+def _field(item: dict[str, object], key: str, where: str) -> object:
+    if item.get(key) is None:
+        raise AnnotationError(f"{where}: {key} missing")
+    return item[key]
+
+
+def _numbers(item: dict[str, object], key: str, where: str) -> list[float]:
+    values = _field(item, key, where)
+    if not isinstance(values, list) or len(values) != 4:
+        raise AnnotationError(f"{where}: {key} must be four numbers, found {values!r}")
+    try:
+        numbers = [float(v) for v in values]
+    except (TypeError, ValueError):
+        numbers = [math.nan]
+    if not all(math.isfinite(v) for v in numbers):
+        raise AnnotationError(f"{where}: {key} must be four finite numbers, found {values!r}")
+    if key == "bbox" and (numbers[2] < 0 or numbers[3] < 0):
+        raise AnnotationError(f"{where}: bbox has a negative width or height, found {values!r}")
+    return numbers
+
+
+def write(annotations: AnnotationSet, path: Path) -> None:
+    """Write a COCO file; duration and sample rate of every recording must be known."""
+    events = annotations.events
+    known = annotations.recordings.set_index("recording").to_dict("index")
+    spans = {str(name): group for name, group in annotations.reviewed.groupby("recording")}
+    latest = events.groupby("recording")["end_s"].max().to_dict()
+    images, scales, numbers = [], {}, {}
+    for i, name in enumerate(annotations.names(), start=1):
+        duration, top = extent(annotations, name, "COCO")
+        width = max(1, math.ceil(max(duration, latest.get(name, 0.0)) * PIXELS_PER_SECOND))
+        scales[name], numbers[name] = ROWS / top if top else 1.0, i
+        image = {"id": i, "file_name": name, "width": width, "height": ROWS}
+        image["extent"] = [width / PIXELS_PER_SECOND, 0.0, top]
+        group = spans.get(name)
+        pairs = [] if group is None else zip(group["start_s"].tolist(), group["end_s"].tolist(), strict=True)
+        image["reviewed"] = [[start, None if math.isnan(end) else end] for start, end in pairs]
+        images.append({**image, **_said(known.get(name, {}))})
+    labels = {label: i for i, label in enumerate(sorted(set(events["label"])), start=1)}
+    content = {
+        "info": {"description": "boxes on spectrograms, 0 Hz at the bottom"},
+        "images": images,
+        "categories": [{"id": i, "name": label} for label, i in labels.items()],
+        "annotations": [
+            {
+                "id": i,
+                "image_id": numbers[row["recording"]],
+                "category_id": labels[row["label"]],
+                **_pixels([row[c] for c in BOX_COLUMNS], scales[row["recording"]]),
+                "iscrowd": 0,
+                **_said({c: v for c, v in row.items() if c not in ("recording", "label", *BOX_COLUMNS)}),
+            }
+            for i, row in enumerate(events.to_dict("records"), start=1)
+        ],
+    }
+    write_text(path, json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
+
+
+def _pixels(box: list[float], rows_per_hz: float) -> dict[str, object]:
+    start, low, end, high = box
+    width, height = (end - start) * PIXELS_PER_SECOND, (high - low) * rows_per_hz
+    bbox = [start * PIXELS_PER_SECOND, max(0.0, ROWS - high * rows_per_hz), width, height]
+    return {"bbox": bbox, "area": width * height, "box": box}
+
+
+def _said(facts: dict[object, object]) -> dict[str, object]:
+    """Facts worth a field: no blanks, no NaN, no certain score."""
+    return {
+        str(k): v
+        for k, v in facts.items()
+        if not (
+            v == "" or v is None or (isinstance(v, float) and math.isnan(v)) or (k == "score" and v == 1.0)
+        )
+    }

@@ -1,0 +1,197 @@
+"""The formats by name, and reading and writing without knowing which."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+
+from mast.annotations import aoef, audacity, birdeep, coco, events_csv, kaleidoscope, raven, yolo
+from mast.annotations.base import ALL, BOX_AND_LABEL, AnnotationSet, Format
+from mast.annotations.tables import read_text
+from mast.errors import AnnotationError
+
+_NONE: frozenset[str] = frozenset()
+
+FORMATS: dict[str, Format] = {
+    "csv": Format(
+        read=events_csv.read,
+        write=events_csv.write,
+        about="our own table, CSV or Parquet, or a dataset folder",
+        event_columns=ALL,
+        recording_columns=_NONE,
+        suffix=".csv",
+        folder=True,
+    ),
+    "raven": Format(
+        read=raven.read,
+        write=raven.write,
+        about="Raven selection tables",
+        event_columns=ALL,
+        recording_columns=_NONE,
+        suffix=".txt",
+        folder=True,
+        control_characters=False,
+    ),
+    "audacity": Format(
+        read=audacity.read,
+        write=audacity.write,
+        about="Audacity label files",
+        event_columns=BOX_AND_LABEL,
+        recording_columns=_NONE,
+        suffix=".txt",
+        folder=True,
+        control_characters=False,
+    ),
+    "coco": Format(
+        read=coco.read,
+        write=coco.write,
+        about="COCO JSON",
+        event_columns=ALL,
+        recording_columns=ALL,
+        suffix=".json",
+        folder=False,
+    ),
+    "yolo": Format(
+        read=yolo.read,
+        write=yolo.write,
+        about="YOLO text files",
+        event_columns=BOX_AND_LABEL | {"score"},
+        recording_columns=_NONE,
+        suffix="",
+        folder=True,
+        control_characters=False,
+    ),
+    "aoef": Format(
+        read=aoef.read,
+        write=aoef.write,
+        about="AOEF JSON, as soundevent and Whombat have it",
+        event_columns=ALL,
+        recording_columns=frozenset({"duration_s", "sample_rate", "site", "datetime"}),
+        suffix=".json",
+        folder=False,
+    ),
+    "kaleidoscope": Format(
+        read=kaleidoscope.read,
+        write=kaleidoscope.write,
+        about="Kaleidoscope CSV",
+        event_columns=ALL,
+        recording_columns=_NONE,
+        suffix=".csv",
+        folder=False,
+    ),
+    "birdeep": Format(
+        read=birdeep.read,
+        write=birdeep.write,
+        about="BIRDeep CSV",
+        event_columns=BOX_AND_LABEL | {"annotator"},
+        recording_columns=frozenset({"duration_s", "site", "datetime"}),
+        suffix=".csv",
+        folder=False,
+    ),
+}
+
+
+def read_annotations(
+    path: Path | str, format: str | None = None, *, recordings: pd.DataFrame | None = None
+) -> AnnotationSet:
+    """Read annotations in any format; ``format`` is guessed from names and content where not given.
+
+    ``recordings`` (columns ``recording`` or ``file``, ``duration_s``, ``sample_rate`` …) is what the caller
+    knows: it resolves file names that lack their ending, gives COCO and YOLO from elsewhere their scale, and
+    fills upper frequencies that a file leaves open.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise AnnotationError(f"{path}: no such file or folder")
+    chosen = _format(format or guess_format(path))
+    known = AnnotationSet() if recordings is None else AnnotationSet(recordings=recordings)
+    return chosen.read(path, known.recordings)
+
+
+def write_annotations(annotations: AnnotationSet, path: Path | str, format: str) -> None:
+    """Write annotations, each file whole or not at all.
+
+    Frequencies above Nyquist are cut to it where the sample rate is known. `raven`, `audacity` and `yolo`
+    write a folder with one file per recording; see the package for what each format can hold.
+    """
+    chosen, path = _format(format), Path(path)
+    if path.is_dir() and not chosen.folder:
+        file = path / f"annotations{chosen.suffix}"
+        raise AnnotationError(f"{path}: is a folder, and {format} is a single file; write to {file}")
+    chosen.write(annotations.clipped_to_nyquist(), path)
+
+
+def _format(name: str) -> Format:
+    if name not in FORMATS:
+        raise AnnotationError(f"no annotation format {name!r}; choose one of {', '.join(FORMATS)}")
+    return FORMATS[name]
+
+
+def guess_format(path: Path) -> str:
+    """The format of a file or folder, from what is in it."""
+    if not path.is_dir():
+        found = _guess_file(path)
+        if found:
+            return found
+        raise AnnotationError(f"{path}: cannot tell the annotation format; say which: {', '.join(FORMATS)}")
+    if any((path / name).is_file() for name in ("boxes.csv", "boxes.parquet")):
+        return "csv"
+    if any((path / name).is_file() for name in ("pictures.csv", "classes.txt")):
+        return "yolo"
+    for file in sorted(f for f in path.rglob("*.txt") if f.stat().st_size):
+        found = _guess_file(file)
+        if found in ("raven", "audacity", "yolo"):
+            return found
+        break  # one look: the folder should hold one kind of file
+    raise AnnotationError(
+        f"{path}: cannot tell which annotation format this folder holds; say which ({', '.join(FORMATS)}), "
+        "or give the annotation file itself"
+    )
+
+
+def _guess_file(path: Path) -> str | None:
+    if path.suffix.lower() == ".parquet":
+        return "csv"
+    if path.suffix.lower() in (".json", ".aoef"):
+        return _guess_json(path)
+    text = read_text(path)
+    lines = [line for line in text[:20_000].split("\n") if line.strip()]
+    if not lines:
+        return None
+    if lines[0].lstrip().startswith("{"):
+        return _guess_json(path)
+    header = {name.strip().strip('"').casefold() for d in "\t,;" for name in lines[0].split(d)}
+    if "begin time (s)" in header:
+        return "raven"
+    if "in file" in header:
+        return "kaleidoscope"
+    if {"specie", "start_time"} <= header:
+        return "birdeep"
+    if {"start_s", "end_s"} <= header:
+        return "csv"
+    if _numeric(lines[0].split("\t")[:2]) and lines[0].count("\t") >= 1:
+        return "audacity"
+    if len(lines[0].split()) in (5, 6) and _numeric(lines[0].split()):
+        return "yolo"
+    return None
+
+
+def _numeric(fields: list[str]) -> bool:
+    try:
+        return bool([float(field) for field in fields])
+    except ValueError:
+        return False
+
+
+def _guess_json(path: Path) -> str | None:
+    try:
+        content = json.loads(read_text(path))
+    except json.JSONDecodeError as error:
+        raise AnnotationError(f"{path}, line {error.lineno}: no JSON ({error.msg})") from None
+    if not isinstance(content, dict):
+        return None
+    if "images" in content and "annotations" in content:
+        return "coco"
+    return "aoef" if "collection_type" in (content.get("data") or {}) else None

@@ -1,0 +1,108 @@
+"""Which recording a name in an annotation file means, and how a recording's own file is called."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+
+# what annotation tools append to the recording's name: Raven, BirdNET, plain selections
+_TABLE_ENDING = re.compile(
+    r"(\.Table\.\d+)?(\.BirdNET)?([._]selections?)?([._]table)?([._]labels?)?\.(txt|tsv|csv)$", re.IGNORECASE
+)
+_AUDIO_ENDING = re.compile(
+    r"\.(wav|wave|flac|mp3|ogg|oga|opus|aif|aiff|aifc|w64|rf64|m4a|wv|au)$", re.IGNORECASE
+)
+
+
+def label_keys(recordings: Iterable[str]) -> dict[str, str]:
+    """Recording → relative path, without ending, that its own annotation file has.
+
+    The audio ending is left out, except where two recordings differ only in it. Paths never climb out
+    of the folder they are written to.
+
+    >>> label_keys(["site/a.wav", "b.wav", "b.flac", "../c.wav"])
+    {'site/a.wav': 'site/a', 'b.wav': 'b.wav', 'b.flac': 'b.flac', '../c.wav': 'c'}
+    """
+    names = list(dict.fromkeys(recordings))
+    inside = {name: _inside(name) for name in names}
+    bare = {name: _AUDIO_ENDING.sub("", inside[name]) for name in names}
+    count = Counter(key.casefold() for key in bare.values())
+    keys = {name: bare[name] if count[bare[name].casefold()] == 1 else inside[name] for name in names}
+    count = Counter(key.casefold() for key in keys.values())
+    seen: Counter[str] = Counter()
+    for name, key in keys.items():  # two names that differ only in case or in where they climb to
+        if count[key.casefold()] > 1:
+            seen[key.casefold()] += 1
+            keys[name] = f"{key}~{seen[key.casefold()]}"
+    return keys
+
+
+def _inside(name: str) -> str:
+    parts = [
+        p
+        for p in PurePosixPath(name.replace("\\", "/").replace(":", "")).parts
+        if p not in ("/", "//", "..", ".")
+    ]
+    return "/".join(parts) or "recording"
+
+
+def key_of(file: Path, folder: Path) -> str:
+    """The relative path of an annotation file without what its tool appended.
+
+    >>> key_of(Path("x/AM1_073000.Table.1.selections.txt"), Path("x"))
+    'AM1_073000'
+    """
+    return _TABLE_ENDING.sub("", file.relative_to(folder).as_posix()) or file.stem
+
+
+class RecordingNames:
+    """Finds the recording that a path or a file name in an annotation file means, among those known."""
+
+    def __init__(self, known: Iterable[str]) -> None:
+        self._known = list(dict.fromkeys(known))
+        self._exact = set(self._known)
+        self._by_key = {key.casefold(): name for name, key in label_keys(self._known).items()}
+        self._by_file = _unique((_basename(name).casefold(), name) for name in self._known)
+        self._by_stem = _unique((_stem(name), name) for name in self._known)
+
+    def of_path(self, text: str) -> str:
+        """The recording at ``text``, which may be absolute, from Windows, or only a file name.
+
+        The known recording whose path ends the same wins, then one of the same file name, then one that
+        differs only in the audio ending (a set resampled to FLAC); where none is known, a relative path stays
+        as it is and an absolute one is cut to its file name.
+        """
+        if text in self._exact:
+            return text
+        path = text.replace("\\", "/")
+        parts = path.split("/")
+        for i in range(len(parts)):
+            if (tail := "/".join(parts[i:])) in self._exact:
+                return tail
+        file = parts[-1]
+        found = self._by_file.get(file.casefold()) or self._by_stem.get(_stem(file))
+        return found or (file if re.match(r"/|[A-Za-z]:", path) else path)
+
+    def of_key(self, key: str) -> str:
+        """The recording whose own annotation file is called ``key`` (see :func:`key_of`)."""
+        if key in self._exact:
+            return key
+        by_key = self._by_key.get(key.casefold())
+        return by_key or self._by_file.get(_basename(key).casefold()) or self._by_stem.get(_stem(key)) or key
+
+
+def _basename(name: str) -> str:
+    return name.replace("\\", "/").rsplit("/", 1)[-1]
+
+
+def _stem(name: str) -> str:
+    return _AUDIO_ENDING.sub("", _basename(name)).casefold()
+
+
+def _unique(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    found: dict[str, str | None] = {}
+    for key, name in pairs:
+        found[key] = None if key in found else name
+    return {key: name for key, name in found.items() if name is not None}

@@ -1,0 +1,233 @@
+"""Raven selection tables: tab-separated, one per recording in a folder, or one table for many recordings.
+
+Read: any column order; `Low Freq (Hz)` or `Low Frequency (Hz)`; the recording from `Begin Path`, `Begin
+File` or the table's name; `File Offset (s)` where present is the start within the recording (`Begin Time
+(s)` counts through the whole list of files Raven had open), otherwise `Begin Time (s)` is. A selection that
+appears once per view (spectrogram, waveform) is one event. Columns Raven or its user added are kept. A
+table says that its recording was listened to, a table with only a header that nothing is there.
+
+Written: one table per recording in a folder, `Begin Time (s)` within the recording; or, for a path that ends
+in `.txt`, a single table.
+
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mast.annotations.base import AnnotationSet, informative_columns, top_of_band, whole
+from mast.annotations.names import RecordingNames, key_of, label_keys
+from mast.annotations.sidecars import beside, read_reviewed, write_recordings, write_reviewed
+from mast.annotations.tables import (
+    Table,
+    check_boxes,
+    decimal_sum,
+    format_table,
+    one_line,
+    parse_numbers,
+    read_table,
+    write_text,
+)
+from mast.errors import AnnotationError
+from mast.events import EVENT_COLUMNS, empty_events
+
+# event column → Raven's names for it; the first is written
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "start_s": ("Begin Time (s)",),
+    "end_s": ("End Time (s)",),
+    "low_hz": ("Low Freq (Hz)", "Low Frequency (Hz)"),
+    "high_hz": ("High Freq (Hz)", "High Frequency (Hz)"),
+    # Raven has no column for a label, people add one under these names
+    "label": (
+        "Annotation",
+        "Annotations",
+        "Label",
+        "Species",
+        "Common Name",
+        "Species Code",
+        "Class",
+        "Tag 1",
+        "Type",
+    ),
+    "score": ("Score", "Confidence", "Probability"),
+    "site": ("Site",),
+    "datetime": ("Datetime",),
+    "source": ("Source",),
+    "model": ("Model",),
+}
+_BOX = ("start_s", "end_s", "low_hz", "high_hz")
+_STRUCTURE = ("Selection", "View", "Begin File", "Begin Path", "End File", "End Path", "File Offset (s)")
+
+
+def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
+    """Read one selection table, or every `.txt` and `.tsv` table below a folder."""
+    folder = path if path.is_dir() else path.parent
+    known = beside(path, recordings) if path.is_dir() else AnnotationSet().with_recordings(recordings)
+    files = (
+        sorted(f for f in path.rglob("*") if f.suffix.lower() in (".txt", ".tsv"))
+        if path.is_dir()
+        else [path]
+    )
+    if not files and not (path / "recordings.csv").is_file():
+        raise AnnotationError(f"{path}: no selection tables (*.txt) in this folder")
+    reviewed = read_reviewed(path)
+    names = RecordingNames(known.names() if reviewed is None else [*known.names(), *reviewed["recording"]])
+    nyquists = known.nyquists()
+    parts, heard = [], []
+    for file in files:
+        table = read_table(file)
+        own = names.of_key(key_of(file, folder))
+        events = _events(table, own, names, nyquists)
+        parts.append(events)
+        heard += list(dict.fromkeys(events["recording"])) or [own]
+    if reviewed is None:
+        reviewed = whole(list(dict.fromkeys(heard)), known.durations())
+    filled = [p for p in parts if len(p)]
+    events = pd.concat(filled, ignore_index=True) if filled else empty_events()
+    return AnnotationSet(events, reviewed, known.recordings)
+
+
+def _events(table: Table, own: str, names: RecordingNames, nyquists: dict[str, float]) -> pd.DataFrame:
+    """Events of one table; ``own`` is the recording that the table's name means."""
+    columns = table.need({c: COLUMNS[c] for c in _BOX})
+    table = _one_view(table, columns)
+    recording = _recordings(table, own, names)
+    starts, ends = table.numbers(columns["start_s"]), table.numbers(columns["end_s"])
+    lows, highs = table.numbers(columns["low_hz"]), table.numbers(columns["high_hz"], blank_is_nan=True)
+    for row in np.flatnonzero(np.isnan(highs)).tolist():
+        highs[row] = top_of_band(
+            highs[row], recording[row], nyquists, f"{table.where(row)}, {columns['high_hz']}"
+        )
+    check_boxes(starts, ends, lows, highs, table.where)
+    offset = table.find("File Offset (s)")
+    if offset is not None:
+        starts, ends = _within_file(table.texts(offset), starts, ends, table)
+    events: dict[str, object] = {
+        "recording": recording,
+        "start_s": starts,
+        "end_s": ends,
+        "low_hz": lows,
+        "high_hz": highs,
+    }
+    used = [*columns.values(), *(c for c in (table.find(s) for s in _STRUCTURE) if c)]
+    for column, aliases in COLUMNS.items():
+        found = table.find(*aliases)
+        if column in events or found is None:
+            continue
+        texts = table.texts(found)
+        events[column] = texts if EVENT_COLUMNS[column] == "str" else table.numbers(found, blank_is_nan=True)
+        used.append(found)
+    if (channel := table.find("Channel")) and set(table.texts(channel)) <= {"1"}:
+        used.append(channel)
+    events.update({c: v for c, v in table.further(used).items() if c not in EVENT_COLUMNS})
+    return pd.DataFrame(events)
+
+
+def _one_view(table: Table, columns: dict[str, str]) -> Table:
+    """Keep one row of a selection that is listed once for each view, the spectrogram's where there is one."""
+    view, selection = table.find("View"), table.find("Selection")
+    if view is None or selection is None or len(set(table.texts(view))) < 2:
+        return table
+    views = table.texts(view)
+    file = table.find("Begin Path", "Begin File")
+    keys = list(
+        zip(
+            table.texts(selection),
+            table.texts(file) if file else [""] * len(table),
+            table.texts(columns["start_s"]),
+            table.texts(columns["end_s"]),
+            strict=True,
+        )
+    )
+    best: dict[tuple[str, ...], str] = {}
+    for key, name in zip(keys, views, strict=True):
+        if key not in best or (not _is_spectrogram(best[key]) and _is_spectrogram(name)):
+            best[key] = name
+    keep = [i for i, (key, name) in enumerate(zip(keys, views, strict=True)) if best[key] == name]
+    return Table(table.path, table.header, [table.rows[i] for i in keep], [table.lines[i] for i in keep])
+
+
+def _is_spectrogram(view: str) -> bool:
+    return view.strip().lower().startswith("spectrogram")
+
+
+def _recordings(table: Table, own: str, names: RecordingNames) -> list[str]:
+    path, file = table.find("Begin Path"), table.find("Begin File")
+    paths = table.texts(path) if path else [""] * len(table)
+    files = table.texts(file) if file else [""] * len(table)
+    found: dict[str, str] = {"": own}
+    said = [p or f for p, f in zip(paths, files, strict=True)]
+    for text in dict.fromkeys(said):
+        if text:
+            found[text] = names.of_path(text)
+    return [found[text] for text in said]
+
+
+def _within_file(
+    offsets: list[str], starts: NDArray[np.float64], ends: NDArray[np.float64], table: Table
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Times within the recording: the offset, and the offset plus the selection's length."""
+    inside = parse_numbers(offsets, table.where, "File Offset (s)", blank_is_nan=True)
+    new_starts, new_ends = starts.copy(), ends.copy()
+    for i in np.flatnonzero(~np.isnan(inside) & (inside != starts)).tolist():
+        if inside[i] < 0:
+            raise AnnotationError(f"{table.where(i)}, File Offset (s): negative ({inside[i]:.10g})")
+        new_starts[i], new_ends[i] = (
+            inside[i],
+            decimal_sum(float(ends[i]), -float(starts[i]), float(inside[i])),
+        )
+    return new_starts, new_ends
+
+
+def write(annotations: AnnotationSet, path: Path) -> None:
+    """Write one table per recording into a folder, or a single table to a path that ends in `.txt`."""
+    names, durations = annotations.annotated(), annotations.durations()
+    extra = [c for c in informative_columns(annotations.events) if c != "Channel"]
+    if path.suffix and not path.is_dir():
+        write_text(path, _table(annotations.events, extra))
+        heard = list(dict.fromkeys(annotations.events["recording"])) or [key_of(path, path.parent)]
+        write_reviewed(annotations, path, implied=whole(heard, durations))
+        return
+    path.mkdir(parents=True, exist_ok=True)
+    groups = dict(list(annotations.events.groupby("recording", sort=False)))
+    keys = label_keys(annotations.names())
+    for name in names:
+        write_text(path / f"{keys[name]}.Table.1.selections.txt", _table(groups.get(name), extra))
+    write_recordings(annotations, path / "recordings.csv")
+    write_reviewed(annotations, path, implied=whole(names, durations))
+
+
+def _table(events: pd.DataFrame | None, extra: list[str]) -> str:
+    box = [*_BOX, "label"]
+    header = [
+        "Selection",
+        "View",
+        "Channel",
+        *(COLUMNS[c][0] for c in box),
+        "Begin Path",
+        "Begin File",
+        "File Offset (s)",
+    ]
+    header += [COLUMNS[c][0] if c in COLUMNS else c for c in extra]
+    if events is None:
+        return format_table(header, [[] for _ in header], delimiter="\t")
+    n = len(events)
+    recording = [one_line(r) for r in events["recording"]]
+    columns: list[list[object]] = [list(range(1, n + 1)), ["Spectrogram 1"] * n]
+    columns.append(events["Channel"].tolist() if "Channel" in events else [1] * n)
+    columns += [_cells(events[c]) for c in box]
+    columns += [
+        [*recording],
+        [r.replace("\\", "/").rsplit("/", 1)[-1] for r in recording],
+        events["start_s"].tolist(),
+    ]
+    columns += [_cells(events[c]) for c in extra]
+    return format_table(header, columns, delimiter="\t")
+
+
+def _cells(column: pd.Series[float]) -> list[object]:
+    return [one_line(v) if isinstance(v, str) else v for v in column.tolist()]

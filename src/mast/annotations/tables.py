@@ -1,0 +1,286 @@
+"""Delimited text as people have it: any encoding, delimiter and column order; errors name line and field."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mast.errors import AnnotationError
+
+Where = Callable[[int], str]  # a row's place in words, for error messages
+_EXACT = Context(prec=400)  # digits enough for the sum of any two float64 a recording can have
+
+csv.field_size_limit(2**30)  # a label or a note may be long; the default limit is an error without a place
+
+
+def read_text(path: Path) -> str:
+    """The text of a file: UTF-8, UTF-16 (with or without byte-order mark), else Windows Latin."""
+    try:
+        raw = path.read_bytes()
+    except IsADirectoryError:
+        raise AnnotationError(f"{path}: is a folder, expected an annotation file") from None
+    except FileNotFoundError:
+        raise AnnotationError(f"{path}: no such file") from None
+    except OSError as error:
+        raise AnnotationError(f"{path}: cannot be read ({error.strerror})") from None
+    for mark, encoding in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
+        if raw.startswith(mark):
+            return _decode(raw, encoding, path)
+    zeros = raw[:200].count(0)
+    if zeros > len(raw[:200]) / 4:  # ASCII in UTF-16 is every other byte zero
+        return _decode(raw, "utf-16-le" if raw[1:2] == b"\x00" else "utf-16-be", path)
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        pass
+    try:
+        return raw.decode("cp1252")
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def _decode(raw: bytes, encoding: str, path: Path) -> str:
+    try:
+        return raw.decode(encoding)
+    except UnicodeDecodeError:
+        raise AnnotationError(
+            f"{path}: starts as {encoding} text but is not; save it again as UTF-8"
+        ) from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 so that the file is there whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name[:80]}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8", newline="")
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text under a header; ``lines[i]`` is the line of the file where row ``i`` ends."""
+
+    path: Path
+    header: list[str]
+    rows: list[list[str]]
+    lines: list[int]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def find(self, *names: str) -> str | None:
+        """The first of ``names`` that is a column, whatever its case and spacing."""
+        have = {_plain(column): column for column in reversed(self.header)}
+        return next((have[_plain(name)] for name in names if _plain(name) in have), None)
+
+    def need(self, wanted: Mapping[str, Sequence[str]]) -> dict[str, str]:
+        """Column names for each of ``wanted`` (meaning → names it may have); one error names what lacks."""
+        found = {meaning: self.find(*names) for meaning, names in wanted.items()}
+        missing = [wanted[meaning][0] for meaning, column in found.items() if column is None]
+        if missing:
+            raise AnnotationError(
+                f"{self.path}: column{'s' if len(missing) > 1 else ''} {', '.join(missing)} missing; "
+                f"found {', '.join(self.header)}"
+            )
+        return {meaning: column for meaning, column in found.items() if column is not None}
+
+    def texts(self, column: str) -> list[str]:
+        """A column as it stands in the file."""
+        i = self.header.index(column)
+        return [row[i] for row in self.rows]
+
+    def where(self, row: int) -> str:
+        """A row in words, for error messages."""
+        return f"{self.path}, line {self.lines[row]}"
+
+    def numbers(self, column: str, *, blank_is_nan: bool = False) -> NDArray[np.float64]:
+        """A column as finite numbers (N,); blanks are an error unless ``blank_is_nan``."""
+        return parse_numbers(self.texts(column), self.where, column, blank_is_nan=blank_is_nan)
+
+    def further(self, used: Iterable[str]) -> dict[str, pd.Series[str] | pd.Series[float] | pd.Series[int]]:
+        """Columns that no one asked for, numbers where the whole column holds numbers without loss."""
+        skip = set(used)
+        return {c: typed_column(self.texts(c)) for c in dict.fromkeys(self.header) if c and c not in skip}
+
+
+def _plain(name: str) -> str:
+    return " ".join(name.split()).casefold()
+
+
+def parse_numbers(
+    texts: Sequence[str], where: Where, column: str, *, blank_is_nan: bool = False
+) -> NDArray[np.float64]:
+    """Text as finite float64 (N,); the error names ``where(row)`` and the column."""
+    try:
+        values = np.array([float(t) if t else math.nan for t in texts], dtype=np.float64)
+        if not (
+            np.isinf(values).any()
+            or (np.isnan(values).any() and not (blank_is_nan and _only_blank(texts, values)))
+        ):
+            return values
+    except ValueError:
+        pass
+    values = np.empty(len(texts))
+    for row, text in enumerate(texts):
+        values[row] = _number(text.strip(), f"{where(row)}, {column}", blank_is_nan)
+    return values
+
+
+def _only_blank(texts: Sequence[str], values: NDArray[np.float64]) -> bool:
+    return all(not texts[i] for i in np.flatnonzero(np.isnan(values)).tolist())
+
+
+def _number(text: str, where: str, blank_is_nan: bool) -> float:
+    if not text:
+        if blank_is_nan:
+            return math.nan
+        raise AnnotationError(f"{where}: blank, expected a number")
+    try:
+        value = float(text)
+    except ValueError:
+        hint = (
+            " (a decimal comma; export the table with decimal points)"
+            if re.fullmatch(r"-?[\d.]*,\d+", text)
+            else ""
+        )
+        raise AnnotationError(f"{where}: found {text!r}, expected a number{hint}") from None
+    if not math.isfinite(value):
+        raise AnnotationError(f"{where}: found {text!r}, expected a finite number")
+    return value
+
+
+def typed_column(texts: list[str]) -> pd.Series[str] | pd.Series[float] | pd.Series[int]:
+    """Text as int64 or float64 where writing it again gives the same text, else as text.
+
+    >>> [typed_column(texts).tolist() for texts in (["1", "20"], ["0.5", ""], ["007", "8"])]
+    [[1, 20], [0.5, nan], ['007', '8']]
+    """
+    if not any(texts):
+        return pd.Series(texts, dtype="object")
+    if all(re.fullmatch(r"-?(0|[1-9]\d{0,17})", t) for t in texts) and "-0" not in texts:
+        return pd.Series([int(t) for t in texts], dtype="int64")
+    try:
+        values = [float(t) if t else math.nan for t in texts]
+    except ValueError:
+        return pd.Series(texts, dtype="object")
+    same = all(t in ("", repr(v)) or (repr(v) == t + ".0") for t, v in zip(texts, values, strict=True))
+    return pd.Series(values, dtype="float64") if same else pd.Series(texts, dtype="object")
+
+
+def read_table(path: Path, *, delimiters: str = "\t,;") -> Table:
+    """Read delimited text; the delimiter is whichever of ``delimiters`` the header holds most of."""
+    return parse_table(read_text(path), path, delimiters=delimiters)
+
+
+def parse_table(text: str, path: Path, *, delimiters: str = "\t,;") -> Table:
+    """Rows of delimited text. Short rows are filled with blanks; blank lines are left out."""
+    if not text.strip():
+        raise AnnotationError(
+            f"{path}: empty, not even a header line; a table with nothing in it still has its header"
+        )
+    first = text.lstrip("\r\n").split("\n", 1)[0]
+    delimiter = max(delimiters, key=first.count)
+    # Raven writes quotation marks as they are; only tables that quote their header use them as quotes
+    plain = delimiter == "\t" and not first.startswith('"')
+    reader = csv.reader(
+        io.StringIO(text, newline=""),
+        delimiter=delimiter,
+        quoting=csv.QUOTE_NONE if plain else csv.QUOTE_MINIMAL,
+    )
+    header: list[str] = []
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    try:
+        for row in reader:
+            if not row or (len(row) == 1 and not row[0].strip()):
+                continue
+            if not header:
+                header = [name.strip() for name in row]
+                continue
+            if len(row) > len(header):
+                if any(cell.strip() for cell in row[len(header) :]):
+                    raise AnnotationError(
+                        f"{path}, line {reader.line_num}: {len(row)} fields, the header has {len(header)}"
+                    )
+                row = row[: len(header)]
+            rows.append(row + [""] * (len(header) - len(row)))
+            lines.append(reader.line_num)
+    except csv.Error as error:
+        raise AnnotationError(f"{path}, line {reader.line_num}: no delimited text ({error})") from None
+    return Table(path, header, rows, lines)
+
+
+def cell(value: object) -> str:
+    """A value as text that reads back as the same value; NaN and None are blank."""
+    if isinstance(value, float):
+        return "" if math.isnan(value) else repr(float(value))
+    return "" if value is None or value is pd.NA else str(value)
+
+
+def format_table(header: Sequence[str], columns: Sequence[Iterable[object]], *, delimiter: str = ",") -> str:
+    """Delimited text with a header. Tab-separated text quotes nothing, so its cells must hold no tabs."""
+    out = io.StringIO(newline="")
+    if delimiter == "\t":
+        out.write("\t".join(header) + "\n")
+        out.writelines(
+            "\t".join(row) + "\n" for row in zip(*([cell(v) for v in c] for c in columns), strict=True)
+        )
+        return out.getvalue()
+    writer = csv.writer(out, delimiter=delimiter, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(zip(*([cell(v) for v in c] for c in columns), strict=True))
+    return out.getvalue()
+
+
+def one_line(text: str) -> str:
+    """Text without tabs and line breaks, for formats that separate by them."""
+    return re.sub(r"[\x00-\x1f\x7f\x85\u2028\u2029]", " ", text)
+
+
+def check_boxes(
+    starts: NDArray[np.float64],
+    ends: NDArray[np.float64],
+    lows: NDArray[np.float64],
+    highs: NDArray[np.float64],
+    where: Where,
+) -> None:
+    """Refuse boxes no sound can have, naming ``where(row)``. Points and lines (equal limits) are kept."""
+    for bad, what in (
+        (starts < 0, "starts before the recording ({s} s)"),
+        (starts > ends, "starts at {s} s after it ends at {e} s; were the times swapped?"),
+        (lows < 0, "negative low frequency ({l} Hz)"),
+        (lows > highs, "low frequency {l} Hz above the high frequency {h} Hz; were they swapped?"),
+    ):
+        if bad.any():
+            row = int(np.flatnonzero(bad)[0])
+            values = {"s": starts[row], "e": ends[row], "l": lows[row], "h": highs[row]}
+            text = what.format(**{k: f"{v:.10g}" for k, v in values.items()})
+            raise AnnotationError(f"{where(row)}: {text}")
+
+
+def decimal_sum(*terms: float | str) -> float:
+    """The sum of numbers as written, so that 0.1 + 0.2 is 0.3 and an end survives start + duration."""
+    total = Decimal(0)
+    for term in terms:
+        total = _EXACT.add(total, Decimal(str(term)))
+    return float(total)
+
+
+def decimal_difference(a: float, b: float) -> str:
+    """a − b of the numbers as written, as text without loss."""
+    return str(_EXACT.subtract(Decimal(repr(float(a))), Decimal(repr(float(b)))))

@@ -1,0 +1,195 @@
+"""YOLO text: one file per recording, one line per event: class, centre x, centre y, width, height, and a
+score.
+
+The picture is the whole recording from 0 Hz (bottom) to its Nyquist frequency (top), linear in both, and
+the numbers are fractions of it. Three small files make it readable again: `classes.txt` (one label a line),
+`recordings.csv`, and `pictures.csv` (``file, seconds, low_hz, high_hz``: the extent the fractions refer to,
+which reaches beyond the recording's stated duration where an event does). Numbers have as many digits as
+are needed to get the same seconds and Hz back.
+
+From elsewhere: without `pictures.csv` a picture is the whole recording from 0 Hz to Nyquist, so duration and
+sample rate must be known; without `classes.txt` labels are the class numbers. A label file says that
+its recording was listened to, an empty file that nothing is there.
+
+"""
+
+from __future__ import annotations
+
+from decimal import Context, Decimal
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mast.annotations.base import AnnotationSet, extent, whole
+from mast.annotations.names import RecordingNames, key_of, label_keys
+from mast.annotations.sidecars import beside, read_reviewed, write_recordings, write_reviewed
+from mast.annotations.tables import check_boxes, format_table, one_line, read_table, read_text, write_text
+from mast.errors import AnnotationError
+
+_PRECISE = Context(prec=60)
+_DIGITS = Context(prec=34)  # of the fractions: enough that seconds and Hz come back to the last bit
+_BESIDE = ("classes.txt",)
+
+
+class _Extent(NamedTuple):
+    """What a picture shows."""
+
+    seconds: float
+    low_hz: float
+    high_hz: float
+
+
+def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
+    """Read every `.txt` file below a folder, or a single label file with `classes.txt` beside it."""
+    folder = path if path.is_dir() else path.parent
+    known = beside(folder, recordings)
+    files = sorted(f for f in path.rglob("*.txt") if f.name not in _BESIDE) if path.is_dir() else [path]
+    if not files and not (path / "recordings.csv").is_file():
+        raise AnnotationError(f"{path}: no label files (*.txt) in this folder")
+    classes = _read_classes(folder / "classes.txt")
+    extents = _read_extents(folder / "pictures.csv")
+    names = RecordingNames([*known.names(), *extents])
+    heard: list[str] = []
+    rows: list[dict[str, object]] = []
+    for file in files:
+        name = names.of_key(key_of(file, folder))
+        heard.append(name)
+        rows += _read_labels(file, name, extents, known, classes)
+    reviewed = read_reviewed(path)
+    if reviewed is None:
+        reviewed = whole(list(dict.fromkeys(heard)), known.durations())
+    return AnnotationSet(pd.DataFrame(rows) if rows else AnnotationSet().events, reviewed, known.recordings)
+
+
+def _read_labels(
+    path: Path, name: str, extents: dict[str, _Extent], known: AnnotationSet, classes: list[str] | None
+) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    lines: list[int] = []
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
+        if not line.strip():
+            continue
+        where, fields = f"{path}, line {number}", line.split()
+        if len(fields) not in (5, 6):
+            raise AnnotationError(
+                f"{where}: {len(fields)} fields, expected class, x, y, width, height and maybe a score"
+            )
+        if name not in extents:
+            try:
+                seconds, top = extent(known, name, "YOLO")
+            except AnnotationError:
+                raise AnnotationError(
+                    f"{path}: no duration and sample rate to turn fractions into seconds and Hz; "
+                    "give a recordings table with both, or --audio with the folder of the recordings"
+                ) from None
+            extents[name] = _Extent(seconds, 0.0, top)
+        label = _label(fields[0], classes, where)
+        try:
+            x, y, width, height = (Decimal(v) for v in fields[1:5])
+            score = float(fields[5]) if len(fields) == 6 else 1.0
+        except (ArithmeticError, ValueError):
+            raise AnnotationError(f"{where}: something is no number in {line.strip()!r}") from None
+        if not all(v.is_finite() and v >= 0 for v in (x, y, width, height)):
+            raise AnnotationError(f"{where}: fractions must be 0 or more, found {line.strip()!r}")
+        start, end = _limits(x, width, 0.0, extents[name].seconds)
+        low, high = _limits(1 - y, height, extents[name].low_hz, extents[name].high_hz)
+        row = {"recording": name, "start_s": start, "end_s": end, "low_hz": low, "high_hz": high}
+        rows.append({**row, "label": label, "score": score})
+        lines.append(number)
+    box = np.array(
+        [[r[c] for c in ("start_s", "end_s", "low_hz", "high_hz")] for r in rows], dtype=np.float64
+    )
+    box = box.reshape(-1, 4)
+    check_boxes(box[:, 0], box[:, 1], box[:, 2], box[:, 3], lambda row: f"{path}, line {lines[row]}")
+    return rows
+
+
+def _limits(centre: Decimal, size: Decimal, low: float, high: float) -> tuple[float, float]:
+    """Both ends of a side in s or Hz; what rounding put a hair below the picture's edge is on the edge."""
+    span = _PRECISE.subtract(Decimal(repr(high)), Decimal(repr(low)))
+    ends = []
+    for sign in (-1, 1):
+        part = _PRECISE.add(centre, _PRECISE.multiply(Decimal(sign) / 2, size))
+        if abs(part) < Decimal("1e-6"):  # YOLO tools write six digits
+            part = max(part, Decimal(0))
+        ends.append(float(_PRECISE.add(Decimal(repr(low)), _PRECISE.multiply(part, span))))
+    return ends[0], ends[1]
+
+
+def _label(text: str, classes: list[str] | None, where: str) -> str:
+    if classes is None:
+        return text
+    if not text.isdecimal() or int(text) >= len(classes):
+        raise AnnotationError(f"{where}: class {text} is not in classes.txt, which has {len(classes)}")
+    return classes[int(text)]
+
+
+def _read_classes(path: Path) -> list[str] | None:
+    if not path.is_file():
+        return None
+    lines = read_text(path).replace("\r\n", "\n").split("\n")
+    return lines[:-1] if lines and not lines[-1] else lines
+
+
+def _read_extents(path: Path) -> dict[str, _Extent]:
+    if not path.is_file():
+        return {}
+    table = read_table(path)
+    columns = table.need({c: (c,) for c in ("file", "seconds", "low_hz", "high_hz")})
+    numbers = [table.numbers(columns[c]).tolist() for c in ("seconds", "low_hz", "high_hz")]
+    return {
+        n: _Extent(*v) for n, v in zip(table.texts(columns["file"]), zip(*numbers, strict=True), strict=True)
+    }
+
+
+def write(annotations: AnnotationSet, path: Path) -> None:
+    """Write a folder; duration and sample rate of every annotated recording must be known."""
+    if path.suffix == ".txt":
+        raise AnnotationError(f"{path}: YOLO labels are a folder of files; give a folder to write to")
+    names, events = annotations.annotated(), annotations.events
+    latest = events.groupby("recording")["end_s"].max().to_dict()
+    extents = {}
+    for name in names:
+        duration, top = extent(annotations, name, "YOLO")
+        extents[name] = _Extent(max(duration, latest.get(name, 0.0)), 0.0, top)
+    labels = events["label"].map(one_line)
+    classes = sorted(set(labels))
+    number = {label: i for i, label in enumerate(classes)}
+    scored = bool((events["score"] != 1.0).any())
+    path.mkdir(parents=True, exist_ok=True)
+    lines: dict[str, list[str]] = {name: [] for name in names}
+    columns = ("recording", "start_s", "end_s", "low_hz", "high_hz", "score")
+    for (name, start, end, low, high, score), label in zip(
+        zip(*(events[c].tolist() for c in columns), strict=True), labels, strict=True
+    ):
+        shown = extents[name]
+        x, width = _fractions(start, end, 0.0, shown.seconds)
+        y, height = _fractions(low, high, shown.low_hz, shown.high_hz)
+        fields = [str(number[label]), *(_text(v) for v in (x, 1 - y, width, height))]
+        lines[name].append(" ".join([*fields, repr(score)] if scored and score == score else fields))
+    keys = label_keys(annotations.names())
+    for name in names:
+        write_text(path / f"{keys[name]}.txt", "".join(f"{line}\n" for line in lines[name]))
+    write_text(path / "classes.txt", "".join(f"{label}\n" for label in classes))
+    pictures = (
+        [names, *(list(column) for column in zip(*extents.values(), strict=True))]
+        if names
+        else [[], [], [], []]
+    )
+    write_text(path / "pictures.csv", format_table(["file", "seconds", "low_hz", "high_hz"], pictures))
+    write_recordings(annotations, path / "recordings.csv")
+    write_reviewed(annotations, path, implied=whole(names, annotations.durations()))
+
+
+def _fractions(start: float, end: float, low: float, high: float) -> tuple[Decimal, Decimal]:
+    """(centre, size) of a side as fractions of the picture's."""
+    a, b, origin, top = (Decimal(repr(float(v))) for v in (start, end, low, high))
+    span = _PRECISE.subtract(top, origin) or Decimal(1)
+    centre = _PRECISE.subtract(_PRECISE.divide(_PRECISE.add(a, b), 2), origin)
+    return _PRECISE.divide(centre, span), _PRECISE.divide(_PRECISE.subtract(b, a), span)
+
+
+def _text(value: Decimal) -> str:
+    return format(_DIGITS.plus(value).normalize(), "f")

@@ -1,0 +1,1 @@
+"""The command line: parse, call, print. One small file per command; heavy imports stay inside functions."""

@@ -1,0 +1,270 @@
+"""`mast evaluate`: how good a detector's boxes are."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from mast.cli.event_files import read_event_file
+from mast.cli.options import Debug, Quiet, Seed, say
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mast.data import Dataset
+    from mast.evaluation import Comparison, Evaluation
+
+
+class _Space(enum.StrEnum):
+    grid = "grid"
+    hz = "hz"
+
+
+class _Truth(NamedTuple):
+    """What was boxed and what was listened to; the dataset where there is one."""
+
+    events: pd.DataFrame
+    reviewed: pd.DataFrame
+    dataset: Dataset | None
+
+
+def evaluate(
+    truth: Annotated[
+        Path,
+        typer.Option(
+            "--truth", help="Dataset folder, or annotations in any format that `mast convert` reads."
+        ),
+    ],
+    predictions: Annotated[
+        Path,
+        typer.Option(
+            "--predictions", help="Detections: csv, parquet, any annotation format, or a detect folder."
+        ),
+    ],
+    space: Annotated[
+        _Space,
+        typer.Option(
+            "--space", help="Compare boxes on the model's grid (the paper's way) or in seconds × hertz."
+        ),
+    ] = _Space.grid,
+    threshold: Annotated[
+        float | None,
+        typer.Option("--threshold", help="Least score of a prediction that counts; all count by default."),
+    ] = None,
+    tune_split: Annotated[
+        str | None,
+        typer.Option("--tune-split", help="Take the threshold with the best F1 on this split instead."),
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option("--split", help="Evaluate this split of recordings.csv only.")
+    ] = None,
+    compare: Annotated[
+        Path | None,
+        typer.Option("--compare", help="A second system's predictions; shows the difference, paired."),
+    ] = None,
+    band: Annotated[
+        float | None,
+        typer.Option("--band", help="Upper end of the grid's band in Hz; 8000, the paper's, by default."),
+    ] = None,
+    iou: Annotated[float, typer.Option("--iou", help="Least overlap of a match.")] = 0.5,
+    resamples: Annotated[
+        int, typer.Option("--resamples", min=0, help="Bootstrap draws of recordings.")
+    ] = 1_000,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON on stdout.")] = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+    seed: Seed = 0,
+) -> None:
+    """Precision, recall, F1, average precision, mean IoU and calibration of detections, with 95 % intervals.
+
+    Only what somebody listened to is judged: predictions in other recordings are counted and ignored, and
+    recordings heard to be empty count their false alarms. Precision, recall, F1 and mean IoU use the
+    predictions at or above the threshold; average precision and calibration use all. What has no value (the
+    precision of no predictions, say) is null.
+
+    \b
+    Example:
+      mast evaluate --truth dataset/ --predictions detections.csv --threshold 0.3 --json
+    """
+    import json
+    import warnings
+
+    from mast.errors import ConfigError
+    from mast.evaluation import Scoring, best_threshold
+    from mast.evaluation import compare as compare_systems
+    from mast.evaluation import evaluate as evaluate_system
+    from mast.grid import FrontEnd
+
+    if threshold is not None and tune_split is not None:
+        raise ConfigError("--threshold and --tune-split both choose the threshold; give one of them")
+    front_end = FrontEnd() if band is None else FrontEnd.for_band(band)
+    scoring = Scoring(space.value, front_end, iou)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        everything = _read_truth(truth)
+        part = _part(everything, split, truth)
+        systems = [_read_predictions(path, everything) for path in (predictions, compare) if path is not None]
+        thresholds = [threshold for _ in systems]
+        if tune_split is not None:
+            tuning = _part(everything, tune_split, truth)
+            tuned = [
+                best_threshold(
+                    tuning.events,
+                    _of_part(system, everything, tuning),
+                    reviewed=tuning.reviewed,
+                    scoring=scoring,
+                )
+                for system in systems
+            ]
+            thresholds = [t.value for t in tuned]
+        judged = [_of_part(system, everything, part) for system in systems]
+        result: Evaluation | Comparison
+        if len(judged) == 1:
+            result = evaluate_system(
+                part.events,
+                judged[0],
+                reviewed=part.reviewed,
+                scoring=scoring,
+                threshold=thresholds[0],
+                resamples=resamples,
+                seed=seed,
+            )
+        else:
+            result = compare_systems(
+                part.events,
+                judged[0],
+                judged[1],
+                reviewed=part.reviewed,
+                scoring=scoring,
+                thresholds=(thresholds[0], thresholds[1]),
+                resamples=resamples,
+                seed=seed,
+            )
+    for warning in caught:
+        if issubclass(warning.category, UserWarning):
+            say(f"mast: warning: {warning.message}", quiet=quiet)
+    if everything.dataset is None and not len(everything.reviewed):
+        say(f"{truth} does not say what was listened to: only recordings with boxes are judged", quiet=quiet)
+    plain = result.as_dict()
+    typer.echo(json.dumps(plain, indent=2, allow_nan=False) if as_json else "\n".join(_lines(plain)))
+
+
+def _read_truth(path: Path) -> _Truth:
+    """A dataset folder, or annotations in any format."""
+    from mast.annotations import read_annotations
+    from mast.audio import find_recordings
+    from mast.data import load_dataset
+
+    if path.is_dir() and ((path / "recordings.csv").is_file() or find_recordings(path)):
+        # boxes in another format may lie beside the recordings
+        dataset = load_dataset(path, annotations=None if (path / "boxes.csv").is_file() else path)
+        return _Truth(dataset.annotations.events, dataset.annotations.reviewed, dataset)
+    annotations = read_annotations(path)
+    return _Truth(annotations.events, annotations.reviewed, None)
+
+
+def _read_predictions(path: Path, truth: _Truth) -> pd.DataFrame:
+    """Events of a detector, under the truth's names for recordings where it has them."""
+    from mast.evaluation import align_recordings
+
+    known = None if truth.dataset is None else truth.dataset.annotations.recordings
+    events = read_event_file(path, known).events
+    names = align_recordings(events["recording"], _recordings(truth))
+    return events.assign(recording=[names.get(name, name) for name in events["recording"]])
+
+
+def _recordings(truth: _Truth) -> set[str]:
+    """Every recording the truth knows of, reviewed or not."""
+    named = {*truth.events["recording"], *truth.reviewed["recording"]}
+    return named if truth.dataset is None else named | set(truth.dataset.recordings["file"])
+
+
+def _part(truth: _Truth, split: str | None, path: Path) -> _Truth:
+    """One split of the truth; all of it without a name."""
+    from mast.errors import ConfigError
+
+    if split is None:
+        return truth
+    if truth.dataset is None:
+        raise ConfigError(
+            f"{path}: split {split!r} was asked for, but this is no dataset folder; expected a folder of "
+            "recordings with a recordings.csv that has a split column"
+        )
+    chosen = truth.dataset.select(split=split)
+    return _Truth(chosen.annotations.events, chosen.annotations.reviewed, chosen)
+
+
+def _of_part(events: pd.DataFrame, everything: _Truth, part: _Truth) -> pd.DataFrame:
+    """Without the events in recordings that belong to other parts."""
+    return events[~events["recording"].isin(_recordings(everything) - _recordings(part))]
+
+
+_MEANING = {
+    "precision": "right of what was predicted",
+    "recall": "found of what is there",
+    "f1": "pooled over recordings",
+    "f1_macro": "mean over chunks",
+    "miou": "mean IoU of matches",
+    "f1_time": "time only",
+    "f1_iom": "intersection over minimum",
+    "ap50": "COCO, 101 points, IoU 0.5",
+    "ap50_voc11": "PASCAL VOC, 11 points, IoU 0.5 (the paper's mAP)",
+    "ap50_95": "COCO, mean over IoU 0.5–0.95",
+    "ece": "expected calibration error",
+}
+
+
+def _lines(plain: dict[str, Any]) -> Iterator[str]:
+    """The result for people."""
+    band = plain["band_hz"]
+    where = f"grid of {band[0]:g}–{band[1]:g} Hz" if band else "seconds × hertz"
+    yield f"space         {where}; a match needs IoU ≥ {plain['iou_threshold']:g}"
+    yield f"recordings    {plain['n_recordings']:,} reviewed"
+    yield f"truth         {plain['n_truth']:,} boxes"
+    other = plain.get("other")
+    for name, system in (("predictions", plain), *([("compared", other)] if other else [])):
+        above = "all scores" if system["threshold"] is None else f"score ≥ {system['threshold']:.4g}"
+        ignored = f"; {system['n_ignored']:,} ignored where nobody listened" if system["n_ignored"] else ""
+        yield f"{name:<13} {system['n_predictions']:,} boxes, {above}{ignored}"
+    if plain["n_outside"]:
+        yield f"left out      {plain['n_outside']:,} boxes outside the band (--band chooses another)"
+    if plain["n_ignored_truth"]:
+        yield f"left out      {plain['n_ignored_truth']:,} truth boxes outside the reviewed spans"
+    yield ""
+    yield from _comparison_rows(plain) if other else _metric_rows(plain)
+    yield ""
+    for by, groups in plain["recall_by"].items():
+        found = [f"{g['group']} {_number(g['recall'])} of {g['n_truth']:,}" for g in groups if g["n_truth"]]
+        if found:
+            yield f"recall by {by + ':':<8} {'; '.join(found)}"
+
+
+def _metric_rows(plain: dict[str, Any]) -> Iterator[str]:
+    yield f"{'':<12} {'value':>6}   95 % interval"
+    for name, meaning in _MEANING.items():
+        yield f"{name:<12} {_number(plain[name]):>6}   {_span(plain['intervals'][name]):<15}  {meaning}"
+
+
+def _comparison_rows(plain: dict[str, Any]) -> Iterator[str]:
+    yield f"{'':<12} {'value':>6} {'compared':>9} {'difference':>11}   95 % interval of the difference"
+    for name, meaning in _MEANING.items():
+        row = plain["differences"][name]
+        change = "–" if row["difference"] is None else f"{row['difference']:+.3f}"
+        bounds = _span([row["low"], row["high"]], sign="+")
+        values = f"{_number(row['a']):>6} {_number(row['b']):>9} {change:>11}"
+        yield f"{name:<12} {values}   {bounds:<17}  {meaning}"
+
+
+def _number(value: float | None, sign: str = "") -> str:
+    return "–" if value is None else f"{value:{sign}.3f}"
+
+
+def _span(bounds: list[float | None], sign: str = "") -> str:
+    if bounds[0] is None:
+        return "–"
+    return f"{_number(bounds[0], sign)} to {_number(bounds[1], sign)}"

@@ -1,0 +1,71 @@
+"""`mast`: the list of commands, and how errors reach the user."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from mast import __version__
+from mast.cli.convert import convert
+from mast.cli.evaluate import evaluate
+from mast.cli.plot import plot
+from mast.cli.pretrain import pretrain
+from mast.cli.scan import scan
+from mast.cli.simulate import simulate
+from mast.cli.train import train
+from mast.errors import MastError
+
+app = typer.Typer(
+    name="mast",
+    help="Find animal sounds in field recordings as time–frequency boxes.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"mast {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Find animal sounds in field recordings as time–frequency boxes."""
+
+
+for _command in (scan, convert, simulate, plot, evaluate, pretrain, train):
+    app.command()(_command)
+
+
+def main() -> None:
+    """Run the command line: exit 0 on success, 1 on a user's mistake, 2 on wrong usage, 3 on a bug of ours."""
+    debug = "--debug" in sys.argv
+    try:
+        app()
+    except MastError as error:
+        if debug:
+            raise
+        typer.echo(f"mast: {error}", err=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        typer.echo("mast: stopped.", err=True)
+        sys.exit(130)
+    except Exception as error:
+        if debug:
+            raise
+        typer.echo(f"mast: internal error: {type(error).__name__}: {error} (--debug shows where)", err=True)
+        sys.exit(3)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Options that every command takes, and the progress bar they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only results and errors.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback when something fails.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
+
+
+def progress(quiet: bool, *, unit: str = "") -> Progress:
+    """A progress bar on stderr with rate and remaining time; silent when ``quiet``.
+
+    Use as a context manager; ``add_task("scan", total=n)`` then ``advance(task)``.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=quiet,
+        transient=False,
+    )
+
+
+@contextmanager
+def steps(quiet: bool, what: str) -> Iterator[Callable[[int, int, str], None]]:
+    """A progress bar for a training run: call it with steps done, steps in all and a short text."""
+    with progress(quiet, unit="steps") as bar:
+        task = bar.add_task(what, total=None)
+
+        def show(done: int, total: int, text: str) -> None:
+            bar.update(task, completed=done, total=total, description=f"{what} {text}")
+
+        yield show
+
+
+def say(message: str, *, quiet: bool) -> None:
+    """One line on stderr, unless quiet."""
+    if not quiet:
+        typer.echo(message, err=True)

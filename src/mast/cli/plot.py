@@ -1,0 +1,93 @@
+"""`mast plot`: a spectrogram with boxes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mast.cli.event_files import read_event_file
+from mast.cli.options import Debug, Quiet, Seed, say
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def plot(
+    recording: Annotated[Path, typer.Argument(help="The audio file.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="PNG to write.")],
+    boxes: Annotated[
+        Path | None,
+        typer.Option(
+            "--boxes", help="Expert boxes, in any annotation format or a dataset folder; solid green."
+        ),
+    ] = None,
+    predictions: Annotated[
+        Path | None,
+        typer.Option("--predictions", help="A detector's boxes, likewise; dashed blue with scores."),
+    ] = None,
+    start: Annotated[float, typer.Option("--start", min=0.0, help="Where to begin, in seconds.")] = 0.0,
+    end: Annotated[
+        float | None, typer.Option("--end", help="Where to stop, in seconds; the end by default.")
+    ] = None,
+    band: Annotated[
+        float | None,
+        typer.Option(
+            "--band",
+            help="Upper end of the picture in Hz; 8000, or half the sample rate where that is lower.",
+        ),
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option("--threshold", help="Least score of a prediction that is drawn.")
+    ] = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+    seed: Seed = 0,
+) -> None:
+    """Draw a recording's spectrogram with boxes, as the model sees it: mel scale, axes in s and kHz.
+
+    For bats or fish choose the band: --band 120000, --band 2000.
+
+    \b
+    Example:
+      mast plot dawn.wav --boxes boxes.csv --predictions detections.csv --end 60 --out dawn.png
+    """
+    from mast.audio import probe
+    from mast.grid import FrontEnd
+    from mast.reports.spectrogram import draw_spectrogram
+
+    info = probe(recording)
+    front_end = FrontEnd.for_band(min(FrontEnd().high_hz, info.sample_rate / 2) if band is None else band)
+    truth = None if boxes is None else _events_of(boxes, recording, quiet)
+    predicted = None if predictions is None else _events_of(predictions, recording, quiet)
+    if predicted is not None and threshold is not None:
+        predicted = predicted[predicted["score"] >= threshold]
+    draw_spectrogram(
+        recording, out, truth=truth, predictions=predicted, start_s=start, end_s=end, front_end=front_end
+    )
+    typer.echo(f"Wrote {out} ({front_end.low_hz:g}–{front_end.high_hz:g} Hz).")
+
+
+def _events_of(path: Path, recording: Path, quiet: bool) -> pd.DataFrame:
+    """The events that a file of annotations has for this recording."""
+    import pandas as pd
+
+    from mast.audio import probe
+    from mast.evaluation import align_recordings
+
+    info = probe(recording)
+    known = pd.DataFrame(
+        {"recording": [recording.name], "duration_s": [info.duration_s], "sample_rate": [info.sample_rate]}
+    )
+    annotations = read_event_file(path, known)
+    names = {*annotations.events["recording"], *annotations.reviewed["recording"]}
+    # the whole path, so that `site1/a.wav` is told from `site2/a.wav`
+    aligned = align_recordings([recording.resolve().as_posix()], names)
+    if names and not aligned:
+        say(
+            f"mast: warning: {path} names {len(names)} recordings, and {recording.name} is not one of them: "
+            "none of its boxes are drawn",
+            quiet=quiet,
+        )
+    return annotations.events[annotations.events["recording"].isin(set(aligned.values()))]

@@ -1,0 +1,50 @@
+"""`mast pretrain`: masked-audio pretraining of the encoder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mast.cli.options import Debug, Quiet, Seed, say, steps
+from mast.cli.recipes import Band, Preset, Settings, recipe_from
+
+
+def pretrain(
+    data: Annotated[list[Path], typer.Argument(help="Folders of recordings; labels are not needed.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The run's folder; a killed run there is continued.")
+    ],
+    preset: Preset = "base",
+    init: Annotated[
+        Path | None,
+        typer.Option(help="Start from a model folder of ours, or from AudioMAE's pretrained.pth."),
+    ] = None,
+    band: Band = None,
+    settings: Settings = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+    seed: Seed = 0,
+) -> None:
+    """Teach the encoder what your soundscapes sound like, without labels.
+
+    Writes OUT/best and OUT/last (model folders), OUT/reconstruction.png, OUT/curves.jsonl and TensorBoard curves.
+
+    \b
+    Example: mast pretrain recordings/ --out runs/pretrain --preset tiny
+    """
+    from mast.reports.reconstruction import draw_reconstructions
+    from mast.training.pretrain import pretrain as run
+
+    recipe = recipe_from(preset, band, settings)
+    with steps(quiet, "pretrain") as progress:
+        result = run(data, out, recipe, init=init, seed=seed, progress=progress)
+    picture = draw_reconstructions(out / "best", data[0], out / "reconstruction.png", seed=seed)
+    best = result.best
+    say(
+        f"Done: held-out error {best['error']:.3f} after epoch {result.best_epoch} (guessing the mean patch: "
+        f"{best['mean_patch_error']:.3f}); {result.chunks_per_s:.0f} chunks/s. "
+        f"Encoder in {out / 'best'}, picture in {picture}.",
+        quiet=quiet,
+    )

@@ -1,0 +1,239 @@
+"""`mast scan`: what is in a folder of recordings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mast.cli.options import Debug, Quiet, Seed, progress
+
+_COLUMNS = (
+    "file",
+    "site",
+    "datetime",
+    "duration_s",
+    "sample_rate",
+    "channels",
+    "format",
+    "recorder",
+    "latitude",
+    "longitude",
+    "warning",
+)
+_USERS_COLUMNS = ("site", "datetime", "recorder", "latitude", "longitude")  # what a person wrote here stays
+_NAMED = 10  # failures, warnings and sites named one by one in the summary; the tables hold them all
+
+Row = dict[str, str]
+
+
+def scan(
+    folder: Annotated[Path, typer.Argument(help="Folder of recordings; searched with all its subfolders.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Table to write, one row per recording; none by default."),
+    ] = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+    seed: Seed = 0,
+) -> None:
+    """Say what is in a folder: recordings, hours, rates, channels, sites, days, unreadable files.
+
+    Only headers and names are read. Site and clock time come from AudioMoth, GUANO and Song Meter headers,
+    file names and folder names; what is not stated stays empty. A table that already exists keeps its
+    further columns and the sites and times filled in by hand. Unreadable files are listed in failures.csv
+    beside the table.
+
+    \b
+    Example:
+      mast scan recordings/ --out recordings/recordings.csv
+    """
+    from mast.audio import find_recordings
+    from mast.errors import AudioError
+
+    paths = find_recordings(folder)
+    if not paths:
+        raise AudioError(
+            f"{folder}: no recordings found; expected files ending in .wav, .flac, .mp3, .ogg or .opus, "
+            "here or in folders below"
+        )
+    previous = _previous_rows(out) if out is not None and out.exists() else {}
+    rows, failures = _probe_all(paths, folder, quiet)
+    kept = _keep_users_values(rows, previous)
+
+    for line in _summary(rows, failures):
+        _echo(line)
+    boxes = _box_summary(folder)
+    if boxes is not None:
+        _echo(boxes)
+    closing = [f"{len(rows):,} recordings", f"{len(failures):,} unreadable"]
+    if out is not None:
+        failures_path = out.parent / "failures.csv"
+        if rows:
+            extra = [column for row in previous.values() for column in row if column not in _COLUMNS]
+            _write(out, [*rows, *kept], [*_COLUMNS, *dict.fromkeys(extra)])
+            closing[0] += f" in {out}"
+        if failures or failures_path.exists():
+            _write(failures_path, failures, ["file", "reason"])
+            closing[1] += f" in {failures_path}"
+        if previous and rows:
+            closing.append(f"columns and values of the earlier {out.name} kept")
+            if kept:
+                closing.append(f"{len(kept):,} of its rows name files that are not readable here")
+    if not rows:
+        first = failures[0]
+        raise AudioError(
+            f"{folder}: none of the {len(paths):,} recordings is readable; {first['file']}: {first['reason']}"
+        )
+    _echo("; ".join(closing) + ".")
+
+
+def _probe_all(paths: list[Path], folder: Path, quiet: bool) -> tuple[list[Row], list[Row]]:
+    """A row for every readable recording and one for every other file, in the order given."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    rows: list[Row] = []
+    failures: list[Row] = []
+    # our choice: a few threads wait for a slow card or network drive at once; a fast disk gains nothing
+    with progress(quiet, unit="files") as bar, ThreadPoolExecutor(max_workers=4) as pool:
+        task = bar.add_task("scan", total=len(paths))
+        for row in pool.map(lambda path: _probe_one(path, folder), paths):
+            (failures if "reason" in row else rows).append(row)
+            bar.advance(task)
+    return rows, failures
+
+
+def _probe_one(path: Path, folder: Path) -> Row:
+    from mast.audio import metadata, probe
+    from mast.errors import AudioError
+
+    file = path.relative_to(folder).as_posix()
+    try:
+        info = probe(path)
+    except AudioError as error:
+        return {"file": file, "reason": str(error).removeprefix(f"{path}: ")}
+    about = metadata(path, folder)
+    return {
+        "file": file,
+        "site": about.site or "",
+        "datetime": about.datetime.isoformat() if about.datetime else "",
+        "duration_s": f"{info.duration_s:.6f}".rstrip("0").rstrip("."),
+        "sample_rate": str(info.sample_rate),
+        "channels": str(info.channels),
+        "format": f"{info.format} {info.subtype}",
+        "recorder": about.recorder or "",
+        "latitude": "" if about.latitude is None else str(about.latitude),
+        "longitude": "" if about.longitude is None else str(about.longitude),
+        "warning": "truncated" if info.truncated else "no sound" if info.frames == 0 else "",
+    }
+
+
+def _previous_rows(table: Path) -> dict[str, Row]:
+    """The rows of an existing table by file name, so that nothing written by hand is lost."""
+    import csv
+
+    from mast.errors import ConfigError
+
+    try:
+        with open(table, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            reader = csv.DictReader(file, restval="")
+            columns = list(reader.fieldnames or [])
+            rows = [{name: value for name, value in row.items() if name is not None} for row in reader]
+    except (OSError, csv.Error) as error:
+        raise ConfigError(f"{table}: exists but cannot be read ({error}); choose another --out") from error
+    if "file" not in columns:
+        raise ConfigError(
+            f"{table}: exists and has no column 'file' (found {', '.join(columns) or 'none'}), so it is no "
+            "table of recordings and was left alone; choose another --out"
+        )
+    return {row["file"]: row for row in rows}
+
+
+def _keep_users_values(rows: list[Row], previous: Mapping[str, Row]) -> list[Row]:
+    """Carry what an earlier table says over into new rows; give back its rows that no new row matches."""
+    unmatched = dict(previous)
+    for row in rows:
+        # tables may name files relative to audio/; the spelling of the table wins
+        name = next((n for n in (row["file"], row["file"].removeprefix("audio/")) if n in unmatched), None)
+        if name is None:
+            continue
+        for column, value in unmatched.pop(name).items():
+            if column not in _COLUMNS or column == "file" or (column in _USERS_COLUMNS and value):
+                row[column] = value
+    return list(unmatched.values())
+
+
+def _summary(found: list[Row], failures: list[Row]) -> Iterable[str]:
+    """Lines for people: what is there."""
+    hours = sum(float(row["duration_s"]) for row in found) / 3600
+    yield f"recordings    {len(found):,}"
+    yield f"hours         {hours:,.2f}"
+    yield f"formats       {_counts(row['format'] for row in found)}"
+    yield f"sample rates  {_counts(row['sample_rate'] + ' Hz' for row in found)}"
+    yield f"channels      {_counts(row['channels'] for row in found)}"
+    sites = Counter(row["site"] or "unknown" for row in found)
+    known = len(sites) - ("unknown" in sites)
+    yield f"sites         {known:,}" + (f": {_counts(sites.elements())}" if found else "")
+    days = sorted({row["datetime"][:10] for row in found if row["datetime"]})
+    undated = sum(not row["datetime"] for row in found)
+    span = f", {days[0]} to {days[-1]}" if days else ""
+    yield f"days          {len(days):,}{span}" + (
+        f"; {undated:,} recordings without clock time" if undated else ""
+    )
+    warned = [f"{row['file']}: {row['warning']}" for row in found if row["warning"]]
+    yield from _listed("warnings", warned)
+    yield from _listed("unreadable", [f"{row['file']}: {row['reason']}" for row in failures])
+
+
+def _counts(values: Iterable[str]) -> str:
+    """``WAV PCM_16 (20), FLAC PCM_16 (3)``, most frequent first."""
+    counts = Counter(values).most_common()
+    text = ", ".join(f"{value} ({count:,})" for value, count in counts[:_NAMED])
+    return text + (f", and {len(counts) - _NAMED:,} more" if len(counts) > _NAMED else "")
+
+
+def _listed(title: str, lines: list[str]) -> Iterable[str]:
+    yield f"{title:<13} {len(lines):,}"
+    yield from (f"  {line}" for line in lines[:_NAMED])
+    if len(lines) > _NAMED:
+        yield f"  … and {len(lines) - _NAMED:,} more"
+
+
+def _box_summary(folder: Path) -> str | None:
+    """One line on the boxes beside the recordings; ``None`` where there are none."""
+    if not (folder / "boxes.csv").is_file():
+        return None
+    from mast.data import load_dataset
+    from mast.errors import MastError
+
+    try:
+        events = load_dataset(folder).annotations.events
+    except MastError as error:
+        return f"boxes         not readable: {error}"
+    if events.empty:
+        return "boxes         0"
+    length_s = (events["end_s"] - events["start_s"]).median()
+    bandwidth_hz = (events["high_hz"] - events["low_hz"]).median()
+    return f"boxes         {len(events):,}, median {length_s:.2f} s long and {bandwidth_hz:,.0f} Hz wide"
+
+
+def _write(path: Path, rows: list[Row], columns: list[str]) -> None:
+    """Write a table whole or not at all: an interrupted scan leaves the earlier one as it was."""
+    import csv
+    import os
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(path.name + ".part")
+    with open(unfinished, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    os.replace(unfinished, path)
+
+
+def _echo(line: str) -> None:
+    """Print, also where a file name holds bytes that are no text."""
+    typer.echo(line.encode("utf-8", errors="replace").decode("utf-8"))

@@ -1,0 +1,124 @@
+"""`mast simulate`: labelled soundscapes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mast.cli.options import Debug, Quiet, Seed, progress
+
+
+def simulate(
+    out: Annotated[Path, typer.Argument(help="Folder to write: new, empty, or an earlier simulation.")],
+    recordings: Annotated[int, typer.Option(min=1, help="How many recordings.")] = 12,
+    duration: Annotated[float, typer.Option(help="Seconds of each recording.")] = 60.0,
+    sites: Annotated[int, typer.Option(min=1, help="Places; the last quarter is held out as site_ood.")] = 4,
+    days: Annotated[int, typer.Option(min=1, help="Days; the last third is held out as temporal_ood.")] = 6,
+    species: Annotated[
+        int | None,
+        typer.Option(min=0, help="Procedural species; 24 by default, none where --calls is given."),
+    ] = None,
+    density: Annotated[float, typer.Option(min=0, help="Factor on the number of animals.")] = 1.0,
+    hours: Annotated[str, typer.Option(help="Hours of the day at which recordings start.")] = "0-24",
+    rate: Annotated[int, typer.Option(min=500, help="Sample rate in Hz.")] = 16_000,
+    tape: Annotated[
+        float,
+        typer.Option(
+            help="Tape speed: 24 with --rate 384000 sounds like bats, 0.25 with --rate 4000 like fish."
+        ),
+    ] = 1.0,
+    gap: Annotated[
+        float, typer.Option(min=0, help="Calls of one animal closer than this (s) share a box.")
+    ] = 0.25,
+    tightness: Annotated[
+        float,
+        typer.Option(help="dB above the background from which an event is seen; more draws tighter boxes."),
+    ] = 7.0,
+    below_peak: Annotated[
+        float, typer.Option(help="dB below its own peak down to which an event is boxed.")
+    ] = 45.0,
+    calls: Annotated[
+        Path | None, typer.Option(help="Folder of isolated call clips to use as callers.")
+    ] = None,
+    call_labels: Annotated[
+        str,
+        typer.Option(help="Patterns of labels, sources or paths of clips to use, as in frog,crow,clo43sd/*."),
+    ] = "",
+    backgrounds: Annotated[
+        Path | None,
+        typer.Option(help="Folder of real backgrounds; animals already in them are not boxed."),
+    ] = None,
+    background_labels: Annotated[str, typer.Option(help="Patterns of backgrounds to use.")] = "",
+    quiet_share: Annotated[
+        float, typer.Option(help="Use only the calmest share of each real background, against animals in it.")
+    ] = 1.0,
+    format: Annotated[str, typer.Option(help="flac or wav, 16 bit.")] = "flac",
+    hidden: Annotated[
+        bool, typer.Option("--hidden", help="Also list the calls nobody could see (hidden.csv).")
+    ] = False,
+    workers: Annotated[int, typer.Option(min=1, help="Processes; the result does not depend on them.")] = 1,
+    quiet: Quiet = False,
+    debug: Debug = False,
+    seed: Seed = 0,
+) -> None:
+    """Make recordings whose every call is known: audio, recordings.csv, boxes.csv.
+
+    Species, sites and days really differ, so that what is learnt at some sites and days can be tested at
+    others. Boxes are what can be seen of each call over its background; boxes.csv gives label, SNR and
+    distance of each. The same seed gives the same files.
+
+    \b
+    Example:
+      mast simulate simulated/ --recordings 12 --duration 60 --sites 4 --days 6 --seed 1
+    """
+    from pydantic import ValidationError
+
+    from mast.data.simulate import BoxStyle, Simulation, simulate_dataset
+    from mast.errors import ConfigError
+
+    try:
+        low, _, high = hours.partition("-")
+        span = (float(low), float(high))
+    except ValueError:
+        raise ConfigError(f"--hours {hours}: expected two hours of one day, as in 5-9") from None
+    try:
+        simulation = Simulation(
+            recordings=recordings,
+            duration_s=duration,
+            sites=sites,
+            days=days,
+            seed=seed,
+            species=species if species is not None else (24 if calls is None else 0),
+            density=density,
+            sample_rate=rate,
+            tape=tape,
+            hours=span,
+            style=BoxStyle(gap_s=gap, above_background_db=tightness, below_peak_db=below_peak),
+            calls=calls,
+            call_labels=_patterns(call_labels),
+            backgrounds=backgrounds,
+            background_labels=_patterns(background_labels),
+            quiet=quiet_share,
+            format=format,
+            hidden=hidden,
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(
+            f"simulate: {'.'.join(map(str, first['loc']))}: {first['msg']}, got {first['input']}"
+        ) from None
+
+    with progress(quiet, unit="recordings") as bar:
+        task = bar.add_task("simulate", total=recordings)
+        counts = simulate_dataset(out, simulation, workers=workers, on_recording=lambda: bar.advance(task))
+    hours_written = counts.recordings * duration / 3_600
+    typer.echo(
+        f"{counts.recordings} recordings ({hours_written:.2f} h) from {sites} sites and {days} days, "
+        f"{counts.boxes} boxes, {counts.empty} recordings without any: {out}"
+    )
+
+
+def _patterns(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())

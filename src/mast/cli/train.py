@@ -1,0 +1,58 @@
+"""`mast train`: the box detector on expert labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mast.cli.options import Debug, Quiet, Seed, say, steps
+from mast.cli.recipes import Band, Preset, Settings, recipe_from
+
+
+def train(
+    data: Annotated[
+        Path, typer.Argument(help="A labelled dataset: recordings and boxes.csv (or --annotations).")
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The run's folder; a killed run there is continued.")
+    ],
+    init: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where the encoder starts: a pretraining run's model folder, or AudioMAE's pretrained.pth."
+        ),
+    ] = None,
+    annotations: Annotated[
+        Path | None, typer.Option(help="Boxes in any format, if not DATA/boxes.csv.")
+    ] = None,
+    preset: Preset = "base",
+    band: Band = None,
+    settings: Settings = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+    seed: Seed = 0,
+) -> None:
+    """Train a detector on boxes that people drew.
+
+    Recordings are divided 70/15/15 into train, val and test; the score threshold is tuned on val. Writes OUT/best and
+    OUT/last (model folders), OUT/curves.jsonl and TensorBoard curves.
+
+    \b
+    Example: mast train labelled/ --init runs/pretrain/best --out runs/detector --preset tiny
+    """
+    from mast.data import load_dataset
+    from mast.training.detector import train_detector
+
+    recipe = recipe_from(preset, band, settings)
+    dataset = load_dataset(data, annotations=annotations)
+    with steps(quiet, "train") as progress:
+        result = train_detector(dataset, out, recipe, init=init, seed=seed, progress=progress)
+    best = result.best
+    say(
+        f"Done: validation F1 {best['f1']:.3f} (precision {best['precision']:.3f}, recall {best['recall']:.3f}, "
+        f"ap50 {best['ap50']:.3f}) at threshold {best['threshold']:.2f} after epoch {result.best_epoch}; "
+        f"{result.chunks_per_s:.0f} chunks/s. Detector in {out / 'best'}.",
+        quiet=quiet,
+    )

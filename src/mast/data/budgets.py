@@ -1,0 +1,101 @@
+"""Label budgets: which N chunks to annotate, or to pretend were annotated (App. "Label Budget").
+
+Each strategy puts all chunks in one order and takes the first N. So a larger budget contains the smaller,
+and nothing depends on the order in which the chunks were listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import numpy as np
+import pandas as pd
+
+from mast.data.splits import shuffle_key
+from mast.errors import ConfigError
+
+Strategy = Literal["random", "time-balanced", "sequential"]
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+
+
+def sample_budget(
+    chunks: pd.DataFrame, n: int, strategy: Strategy = "time-balanced", *, seed: int = 0
+) -> pd.DataFrame:
+    """Choose ``n`` chunks.
+
+    Args:
+        chunks: as :func:`mast.data.chunk_table` gives: ``recording``, ``start_s``; ``hour`` (0–23) for
+            ``time-balanced``; ``datetime`` (ISO 8601, empty where unknown) for ``sequential``.
+        n: how many.
+        strategy: see :func:`budget_order`.
+        seed: of the choice.
+
+    Returns:
+        The chosen rows, in the order of ``chunks`` and with its index.
+    """
+    if not 0 <= n <= len(chunks):
+        raise ConfigError(
+            f"label budget: {n} chunks asked for, but there are {len(chunks)}; ask for 0 to {len(chunks)}"
+        )
+    chosen = np.sort(budget_order(chunks, strategy, seed=seed)[:n])
+    return chunks.iloc[chosen]
+
+
+def budget_order(
+    chunks: pd.DataFrame, strategy: Strategy, *, seed: int = 0
+) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Row numbers of ``chunks`` in the order in which a growing budget takes them.
+
+    - ``random``: uniformly.
+    - ``time-balanced``: one chunk of each hour of the day in turn, a random one each time, so that N chunks
+      hold about N/24 of each hour. An hour that is used up drops out; the leftover goes to the others.
+    - ``sequential``: in order of time, as an annotator who begins at the beginning. Recordings whose time is
+      not known come last, by name.
+    """
+    keys = [shuffle_key(seed, *place) for place in _places(chunks)]
+    if strategy == "random":
+        return _sorted_rows(keys)
+    if strategy == "time-balanced":
+        hours = _hours(chunks)
+        turn = (
+            pd.DataFrame({"hour": hours, "key": keys}).groupby("hour")["key"].rank(method="first").astype(int)
+        )
+        # within a turn hours come in random order, a new one each turn
+        return _sorted_rows([(t, shuffle_key(seed, "turn", t, h)) for t, h in zip(turn, hours, strict=True)])
+    if strategy == "sequential":
+        clock = (
+            chunks["datetime"].fillna("").astype(str)
+            if "datetime" in chunks
+            else pd.Series("", index=chunks.index)
+        )
+        return _sorted_rows(
+            [(when == "", when, *place) for when, place in zip(clock, _places(chunks), strict=True)]
+        )
+    raise ConfigError(f"label budget: no strategy '{strategy}'; expected one of {', '.join(STRATEGIES)}")
+
+
+def _places(chunks: pd.DataFrame) -> list[tuple[str, str]]:
+    """Recording and start of each chunk; the start as text that sorts as the number does."""
+    return [
+        (str(r), f"{s:015.6f}")
+        for r, s in zip(chunks["recording"], chunks["start_s"].astype(float), strict=True)
+    ]
+
+
+def _hours(chunks: pd.DataFrame) -> list[int]:
+    hours = chunks["hour"] if "hour" in chunks else pd.Series(np.nan, index=chunks.index)
+    unknown = chunks.loc[hours.isna(), "recording"].unique()
+    if len(unknown):
+        raise ConfigError(
+            f"label budget: the time of day of {unknown[0]} is not known ({len(unknown)} such recordings), "
+            "so chunks cannot be balanced over the day; add a datetime column to recordings.csv, or choose "
+            "random or sequential"
+        )
+    return [int(h) for h in hours]
+
+
+def _sorted_rows(
+    keys: Sequence[str] | Sequence[tuple[int | str, ...]],
+) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)

@@ -1,0 +1,111 @@
+"""Chunks as torch examples: sound read by seeking, boxes in cells, batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from mast.audio import read
+from mast.data.chunks import chunk_boxes
+from mast.data.recordings import Dataset
+from mast.errors import ConfigError
+from mast.grid import FrontEnd, IntArray
+
+
+class Example(NamedTuple):
+    """One chunk."""
+
+    waveform: Tensor  # (chunk_samples,) float32, mean-centred, zero-padded
+    boxes: Tensor  # (M, 4) float32 cells
+    weight: float
+    row: int  # among the chunks
+
+
+class Batch(NamedTuple):
+    """Several chunks."""
+
+    waveforms: Tensor  # (B, chunk_samples) float32
+    boxes: list[Tensor]  # B × (M, 4) float32 cells
+    weights: Tensor  # (B,) float32
+    rows: Tensor  # (B,) among the chunks
+
+
+class ChunkDataset(torch.utils.data.Dataset[Example]):
+    """Labelled chunks by number, read from disk when asked for (by worker processes, with a DataLoader).
+
+    Args:
+        dataset: recordings and boxes.
+        chunks: rows of :func:`chunk_table`, all labelled (or with ``boxes`` given, as for pseudo-labels).
+        front_end: sample rate, length, grid.
+        boxes: (M, 4) cells of each chunk; from the dataset's events by default.
+        weights: weight of each chunk in the loss; 1 by default.
+        channel: ``"mix"`` or a channel's number.
+
+    Raises:
+        ConfigError: a chunk that nobody listened to all of, without boxes of its own.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        chunks: pd.DataFrame,
+        front_end: FrontEnd,
+        *,
+        boxes: Sequence[IntArray] | None = None,
+        weights: Sequence[float] | None = None,
+        channel: int | Literal["mix"] = "mix",
+    ) -> None:
+        if boxes is None:
+            unheard = chunks.loc[~chunks["labelled"].astype(bool), ["recording", "start_s"]]
+            if len(unheard):
+                first, first_s = str(unheard["recording"].iloc[0]), float(unheard["start_s"].iloc[0])
+                raise ConfigError(
+                    f"chunks: {len(unheard)} of {len(chunks)} were not listened to from end to end, the "
+                    f"first at {first_s:g} s of {first}; unlabelled is not empty, "
+                    "so keep rows with labelled = true only"
+                )
+            boxes = chunk_boxes(dataset, chunks, front_end)
+        self.front_end = front_end
+        self.boxes = [torch.from_numpy(np.asarray(b, dtype=np.float32).reshape(-1, 4)) for b in boxes]
+        self.weights = np.ones(len(chunks)) if weights is None else np.asarray(weights, dtype=np.float64)
+        assert len(self.boxes) == len(self.weights) == len(chunks)
+        paths = {name: dataset.path(name) for name in chunks["recording"].unique()}
+        self._paths = [paths[name] for name in chunks["recording"]]
+        self._starts = chunks["start_s"].to_numpy(dtype=np.float64)
+        self._channel = channel
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __getitem__(self, row: int) -> Example:
+        return Example(self._waveform(row), self.boxes[row], float(self.weights[row]), row)
+
+    def _waveform(self, row: int) -> Tensor:
+        """The sound of a chunk as :func:`mast.audio.windows` would give it."""
+        start_s = float(self._starts[row])
+        sound = read(
+            self._paths[row],
+            start_s=start_s,
+            end_s=start_s + self.front_end.chunk_s,
+            sample_rate=self.front_end.sample_rate,
+            channel=self._channel,
+        )[: self.front_end.chunk_samples]
+        samples = np.zeros(self.front_end.chunk_samples, dtype=np.float32)
+        if len(sound):
+            samples[: len(sound)] = sound - sound.mean(dtype=np.float64)
+        return torch.from_numpy(samples)
+
+
+def collate(examples: Sequence[Example]) -> Batch:
+    """Chunks → a batch; boxes stay a list, since their numbers differ."""
+    return Batch(
+        torch.stack([e.waveform for e in examples]),
+        [e.boxes for e in examples],
+        torch.tensor([e.weight for e in examples], dtype=torch.float32),
+        torch.tensor([e.row for e in examples], dtype=torch.long),
+    )

@@ -1,0 +1,108 @@
+"""A bank of backgrounds to mix into training chunks: rain, wind, engines, empty forest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from mast.audio import find_recordings, windows
+from mast.errors import ConfigError
+from mast.features import LogMel
+from mast.grid import FrontEnd
+
+if TYPE_CHECKING:
+    from mast.data.chunk_dataset import ChunkDataset
+
+_BATCH = 16  # chunks turned into features at a time
+
+
+class NoiseBank:
+    """Raw log-mel spectrograms without animals.
+
+    Args:
+        spectrograms: (N, 1, T, F) raw log-mel, kept as float16 on the device given: 0.25 MB a chunk.
+
+    Raises:
+        ConfigError: no spectrogram at all.
+    """
+
+    def __init__(self, spectrograms: Tensor) -> None:
+        if spectrograms.ndim != 4 or len(spectrograms) == 0:
+            raise ConfigError(
+                f"noise bank: got spectrograms of shape {tuple(spectrograms.shape)}, expected (N, 1, T, F) "
+                "with N ≥ 1; give chunks without boxes or a folder of noise, or leave background mixing out"
+            )
+        self.spectrograms = spectrograms.half()  # ln(power) to 0.01: far below any noise's own flicker
+
+    def __len__(self) -> int:
+        return len(self.spectrograms)
+
+    def to(self, device: torch.device | str) -> NoiseBank:
+        """The bank on another device."""
+        return NoiseBank(self.spectrograms.to(device))
+
+    def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
+        """(n, 1, T, F) float32 backgrounds drawn with replacement; the (CPU) generator decides."""
+        index = torch.randint(len(self), (n,), generator=generator)
+        return self.spectrograms[index.to(self.spectrograms.device, non_blocking=True)].float()
+
+    @classmethod
+    def from_chunks(cls, chunks: ChunkDataset, *, most: int = 1_000, seed: int = 0) -> NoiseBank:
+        """Backgrounds from labelled chunks that hold no box: somebody listened, and no animal called.
+
+        Args:
+            chunks: labelled chunks; those with boxes are left out.
+            most: at most this many, drawn at random.
+            seed: of that draw.
+        """
+        empty = torch.tensor([i for i, boxes in enumerate(chunks.boxes) if len(boxes) == 0], dtype=torch.long)
+        order = torch.randperm(len(empty), generator=torch.Generator().manual_seed(seed))[:most]
+        chosen = empty[order].sort().values.tolist()  # in order of the recordings: kinder to the disk
+        return cls(_features((chunks[i].waveform for i in chosen), chunks.front_end))
+
+    @classmethod
+    def from_folder(
+        cls, folder: str | Path, front_end: FrontEnd, *, most: int = 1_000, seed: int = 0
+    ) -> NoiseBank:
+        """Backgrounds from a folder of noise recordings, of which the user says that no animal calls.
+
+        Clips shorter than a chunk are repeated until they fill it.
+        """
+        recordings = find_recordings(folder)
+        order = torch.randperm(len(recordings), generator=torch.Generator().manual_seed(seed)).tolist()
+
+        def waveforms() -> Iterable[Tensor]:
+            count = 0
+            for i in order:
+                for window in windows(recordings[i], front_end, hop_s=front_end.chunk_s, keep_short=True):
+                    if count == most:
+                        return
+                    valid = max(1, round(window.valid_s * front_end.sample_rate))
+                    yield _repeated(torch.from_numpy(window.samples)[:valid], front_end.chunk_samples)
+                    count += 1
+
+        return cls(_features(waveforms(), front_end))
+
+
+def _repeated(sound: Tensor, length: int) -> Tensor:
+    """``sound`` again and again, ``length`` samples of it."""
+    return sound.repeat(-(-length // len(sound)))[:length]
+
+
+def _features(waveforms: Iterable[Tensor], front_end: FrontEnd) -> Tensor:
+    """(N, 1, T, F) raw log-mel of chunk-long waveforms, a few at a time."""
+    log_mel = LogMel(front_end)
+    done: list[Tensor] = []
+    held: list[Tensor] = []
+    for waveform in waveforms:
+        held.append(waveform)
+        if len(held) == _BATCH:
+            done.append(log_mel.chunk_features(torch.stack(held)).half())
+            held = []
+    if held:
+        done.append(log_mel.chunk_features(torch.stack(held)).half())
+    return torch.cat(done) if done else torch.empty(0, 1, front_end.chunk_frames, front_end.n_bins)

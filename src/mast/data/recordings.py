@@ -1,0 +1,328 @@
+"""A dataset: a folder of recordings, what is known about them, and what people boxed in them.
+
+Three states of a recording are kept apart: boxed, *reviewed* and empty (somebody listened, nothing called),
+and unlabelled (nobody listened). What was reviewed is decided by the first of these that exists:
+
+1. ``reviewed.csv`` in the folder (``file``, and ``start_s``, ``end_s`` where only a part was listened to);
+2. a column ``reviewed`` (true or false) in ``recordings.csv``;
+3. ``boxes.csv`` beside ``recordings.csv``: every recording listed was listened to;
+4. what the annotation files say; where a format says nothing, the recordings that it has boxes for.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from mast.annotations import AnnotationSet, read_annotations
+from mast.annotations.names import RecordingNames
+from mast.annotations.sidecars import read_reviewed
+from mast.annotations.tables import Table, read_table
+from mast.audio import find_recordings, metadata, probe
+from mast.errors import AnnotationError, AudioError, MastError
+
+_TEXT_COLUMNS = ("file", "site", "datetime", "split", "licence")
+_NUMBER_COLUMNS = ("duration_s", "sample_rate", "channels")
+RECORDINGS_COLUMNS = ("file", "site", "datetime", "split", "duration_s", "sample_rate", "channels", "licence")
+_YES, _NO = frozenset({"true", "yes", "1", "t", "y"}), frozenset({"false", "no", "0", "f", "n", ""})
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Recordings and their annotations.
+
+    Attributes:
+        root: the folder.
+        recordings: one row each. ``file`` is the name that events use for it; ``site``, ``datetime`` (of its
+            start, ISO 8601), ``split``, ``licence`` are empty where unknown; ``duration_s``, ``sample_rate``
+            are always known, ``channels`` is NaN where not; further columns of ``recordings.csv`` follow.
+        annotations: events and reviewed spans, by the same names.
+        failures: ``file`` and ``error`` of recordings that cannot be read; they are in no other table.
+    """
+
+    root: Path
+    recordings: pd.DataFrame
+    annotations: AnnotationSet = field(default_factory=AnnotationSet)
+    failures: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({"file": [], "error": []}))
+
+    def __len__(self) -> int:
+        return len(self.recordings)
+
+    def path(self, recording: str) -> Path:
+        """Where a recording lies on disk."""
+        return _locate(self.root, recording) or self.root / recording
+
+    @property
+    def reviewed_recordings(self) -> list[str]:
+        """Recordings of which somebody listened to some part, in the order of ``recordings``."""
+        heard = set(self.annotations.reviewed["recording"])
+        return [str(name) for name in self.recordings["file"] if name in heard]
+
+    @property
+    def boxed_recordings(self) -> list[str]:
+        """Recordings with at least one box, in the order of ``recordings``."""
+        boxed = set(self.annotations.events["recording"])
+        return [str(name) for name in self.recordings["file"] if name in boxed]
+
+    def select(self, *, split: str | None = None, recordings: Collection[str] | None = None) -> Dataset:
+        """The part of the dataset whose ``split`` column says so, or that has these names (or both)."""
+        known = set(self.recordings["file"])
+        if recordings is not None and set(recordings) - known:
+            unknown = sorted(set(recordings) - known)
+            raise MastError(
+                f"{self.root}: there is no recording {unknown[0]} in this dataset ({len(known)} recordings)"
+            )
+        chosen = pd.Series(True, index=self.recordings.index)
+        if split is not None:
+            chosen &= self.recordings["split"] == split
+            if not chosen.any():
+                found = sorted(set(self.recordings["split"]) - {""})
+                raise MastError(
+                    f"{self.root}: no recording is in split '{split}'; found {', '.join(found) or 'none'}"
+                )
+        if recordings is not None:
+            chosen &= self.recordings["file"].isin(set(recordings))
+        names = set(self.recordings.loc[chosen, "file"])
+        parts = (self.annotations.events, self.annotations.reviewed, self.annotations.recordings)
+        return replace(
+            self,
+            recordings=self.recordings[chosen].reset_index(drop=True),
+            annotations=AnnotationSet(*(part[part["recording"].isin(names)] for part in parts)),
+        )
+
+
+def load_dataset(folder: str | Path, *, annotations: str | Path | None = None) -> Dataset:
+    """Read a dataset from a folder of recordings.
+
+    Args:
+        folder: holds recordings, at any depth; ``recordings.csv`` and ``boxes.csv`` where they exist.
+        annotations: boxes in any supported format, a file or a folder; ``boxes.csv`` by default.
+
+    Raises:
+        MastError: no recordings; a listed recording that does not exist; boxes of an unknown recording.
+
+    Warns:
+        UserWarning: recordings that cannot be read (they are listed in ``Dataset.failures``), and boxes that
+            start after their recording has ended.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise MastError(f"{root}: no such folder; expected a folder of recordings")
+    listing = root / "recordings.csv"
+    listed = read_table(listing) if listing.is_file() else None
+    table = _from_listing(root, listed) if listed is not None else _from_folder(root)
+    if table.empty:
+        where = (
+            f"{listing}: lists no recording" if listed is not None else f"{root}: no recording in this folder"
+        )
+        raise MastError(f"{where}; expected wav, flac, mp3, ogg or opus files")
+    table, failures = _complete(root, table)
+
+    known = table.rename(columns={"file": "recording"})[
+        ["recording", "duration_s", "sample_rate", "site", "datetime"]
+    ]
+    source = Path(annotations) if annotations is not None else root / "boxes.csv"
+    if annotations is not None and not source.exists():
+        raise AnnotationError(f"{source}: no such file or folder of annotations")
+    given = read_annotations(source, recordings=known) if source.exists() else AnnotationSet()
+    names = _Names(root, table, failures)
+    events = given.events.assign(recording=names.resolve(given.events["recording"], source))
+    reviewed = _reviewed(root, table, given, names, source, listed is not None)
+    _warn_of_late_boxes(events, table, source)
+    return Dataset(root, table, AnnotationSet(_placed(events, table), reviewed, known), failures)
+
+
+def parse_clock(text: str) -> datetime | None:
+    """A time as ``recordings`` holds it; ``None`` where it is empty."""
+    return datetime.fromisoformat(text) if text else None
+
+
+def _locate(root: Path, name: str) -> Path | None:
+    """A recording named relative to the dataset's folder or to its ``audio/``."""
+    return next((path for path in (root / name, root / "audio" / name) if path.is_file()), None)
+
+
+def _from_listing(root: Path, listed: Table) -> pd.DataFrame:
+    """The rows of ``recordings.csv``, checked."""
+    listed.need({"file": ("file", "recording")})
+    columns: dict[str, object] = {}
+    for name in _TEXT_COLUMNS:
+        column = listed.find("file", "recording") if name == "file" else listed.find(name)
+        columns[name] = [text.strip() for text in listed.texts(column)] if column else [""] * len(listed)
+    for name in _NUMBER_COLUMNS:
+        column = listed.find(name)
+        columns[name] = listed.numbers(column, blank_is_nan=True) if column else np.full(len(listed), np.nan)
+    used = [listed.find(name) or "" for name in ("file", "recording", *_TEXT_COLUMNS, *_NUMBER_COLUMNS)]
+    further = {name: values for name, values in listed.further(used).items() if name not in columns}
+    table = pd.DataFrame({**{name: columns[name] for name in RECORDINGS_COLUMNS}, **further})
+    first_row: dict[str, int] = {}
+    for row, name in enumerate(table["file"]):
+        where = f"{listed.where(row)}, file"
+        if not name:
+            raise MastError(f"{where}: empty; expected the name of a recording")
+        if name in first_row:
+            raise MastError(
+                f"{where}: {name} is listed twice (first in line {listed.lines[first_row[name]]}); remove one"
+            )
+        if _locate(root, name) is None:
+            raise MastError(
+                f"{where}: {root} and its audio/ hold no recording {name}; correct or remove the row"
+            )
+        first_row[name] = row
+    for row, text in enumerate(table["datetime"]):
+        try:
+            parsed = parse_clock(text)
+        except ValueError:
+            raise MastError(
+                f"{listed.where(row)}, datetime: '{text}' is no time; "
+                "expected ISO 8601, as in 2023-05-10T07:30:00"
+            ) from None
+        table.loc[row, "datetime"] = parsed.isoformat() if parsed else ""
+    return table
+
+
+def _from_folder(root: Path) -> pd.DataFrame:
+    """Every recording below the folder, named relative to it; to ``audio/`` where that is unambiguous."""
+    relative = [path.relative_to(root).as_posix() for path in find_recordings(root)]
+    taken = set(relative)
+    names = [
+        name.removeprefix("audio/") if name.removeprefix("audio/") not in taken else name for name in relative
+    ]
+    table = pd.DataFrame({"file": names})
+    for column in RECORDINGS_COLUMNS[1:]:
+        table[column] = np.nan if column in _NUMBER_COLUMNS else ""
+    return table
+
+
+def _complete(root: Path, table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Fill in what headers, names and folders tell; unreadable recordings go to a table of their own."""
+    records = table.to_dict("records")
+    failures: list[dict[str, str]] = []
+    readable = []
+    for record in records:
+        path = _locate(root, str(record["file"])) or root / str(record["file"])
+        try:
+            if np.isnan(record["duration_s"]) or np.isnan(record["sample_rate"]):
+                info = probe(path)
+                for name in _NUMBER_COLUMNS:
+                    if np.isnan(record[name]):
+                        record[name] = float(getattr(info, name))
+        except AudioError as error:
+            failures.append({"file": str(record["file"]), "error": str(error)})
+            continue
+        if not record["site"] or not record["datetime"]:
+            known = metadata(path, root)
+            record["site"] = record["site"] or known.site or ""
+            record["datetime"] = record["datetime"] or (known.datetime.isoformat() if known.datetime else "")
+        readable.append(record)
+    if failures:
+        warnings.warn(
+            f"{root}: {len(failures)} of {len(records)} recordings cannot be read and are left out; "
+            f"the first: {failures[0]['error']}",
+            stacklevel=3,
+        )
+    if not readable:
+        raise AudioError(
+            f"{root}: none of the {len(records)} recordings can be read; the first: {failures[0]['error']}"
+        )
+    return pd.DataFrame(readable, columns=table.columns), pd.DataFrame(failures, columns=["file", "error"])
+
+
+class _Names:
+    """The dataset's own name for a recording that an annotation file names in its own way."""
+
+    def __init__(self, root: Path, table: pd.DataFrame, failures: pd.DataFrame) -> None:
+        self.root = root
+        self.known = set(table["file"])
+        self.failed = set(failures["file"])
+        self._lookup = RecordingNames([*table["file"], *failures["file"]])
+
+    def resolve(self, names: pd.Series[str], source: Path) -> list[str]:
+        """One name each; a single error names the rows that mean nothing here."""
+        meant = {name: self._lookup.of_path(name) for name in names.unique()}
+        unknown = [row for row, name in enumerate(names) if meant[name] not in self.known]
+        if not unknown:
+            return [meant[name] for name in names]
+        shown = ", ".join(str(row + 1) for row in unknown[:5]) + (" …" if len(unknown) > 5 else "")
+        name = meant[names.iloc[unknown[0]]]
+        where = f"{source}: row{'s' if len(unknown) > 1 else ''} {shown} (header not counted)"
+        if name in self.failed:
+            raise AnnotationError(f"{where}: {name} cannot be read as sound; repair it or remove these rows")
+        raise AnnotationError(
+            f"{where}: {self.root} holds no recording {name}, or several of that name in different folders; "
+            "correct the name, with its folder, or add the recording"
+        )
+
+
+def _reviewed(
+    root: Path, table: pd.DataFrame, given: AnnotationSet, names: _Names, source: Path, is_listed: bool
+) -> pd.DataFrame:
+    """The spans somebody listened to, by the rules at the top of this file; ends are filled in."""
+    own = read_reviewed(root)
+    if own is not None:
+        spans = own.assign(recording=names.resolve(own["recording"], root / "reviewed.csv"))
+    elif "reviewed" in table:
+        spans = _whole(table.loc[_flags(table, root / "recordings.csv"), "file"])
+    elif is_listed and source == root / "boxes.csv" and source.is_file():
+        spans = _whole(table["file"])
+    else:
+        unsaid = set(given.events["recording"]) - set(given.reviewed["recording"])
+        stated = given.reviewed[["recording", "start_s", "end_s"]]
+        spans = pd.concat([stated, _whole(pd.Series(sorted(unsaid), dtype=object))], ignore_index=True)
+        spans["recording"] = names.resolve(spans["recording"], source)
+    length = dict(zip(table["file"], table["duration_s"], strict=True))
+    spans["start_s"] = spans["start_s"].astype("float64").fillna(0.0)
+    spans["end_s"] = spans["end_s"].astype("float64").fillna(spans["recording"].map(length).astype("float64"))
+    return spans.drop_duplicates().reset_index(drop=True)
+
+
+def _whole(files: pd.Series[str]) -> pd.DataFrame:
+    """Spans over whole recordings."""
+    return pd.DataFrame({"recording": list(files), "start_s": 0.0, "end_s": np.nan})
+
+
+def _flags(table: pd.DataFrame, path: Path) -> pd.Series[bool]:
+    """The column ``reviewed`` as booleans."""
+    texts = table["reviewed"].fillna("").astype(str).str.strip().str.lower().str.removesuffix(".0")
+    wrong = table.index[~texts.isin(_YES | _NO)]
+    if len(wrong):
+        raise MastError(
+            f"{path}, reviewed of {table.loc[wrong[0], 'file']}: found '{table.loc[wrong[0], 'reviewed']}', "
+            "expected true or false"
+        )
+    return texts.isin(_YES)
+
+
+def _warn_of_late_boxes(events: pd.DataFrame, table: pd.DataFrame, source: Path) -> None:
+    """A box after the end is in no chunk, and mostly a sign of boxes matched to the wrong recording."""
+    length = events["recording"].map(dict(zip(table["file"], table["duration_s"], strict=True)))
+    late = events.index[events["start_s"] >= length]
+    if len(late):
+        row = int(late[0])
+        warnings.warn(
+            f"{source}: {len(late)} boxes start after their recording has ended, so they are never seen; the "
+            f"first is row {row + 1} (header not counted), at {events['start_s'][row]:g} s of "
+            f"{events['recording'][row]}, which lasts {length[row]:g} s; are they another recording's?",
+            stacklevel=3,
+        )
+
+
+def _placed(events: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """Events with the site and wall-clock time of their recording, where they have none of their own."""
+    site = dict(zip(table["file"], table["site"], strict=True))
+    clock = {name: parse_clock(text) for name, text in zip(table["file"], table["datetime"], strict=True)}
+    placed = events.copy()
+    placed["site"] = [
+        own or site[name] for own, name in zip(events["site"], events["recording"], strict=True)
+    ]
+    placed["datetime"] = [
+        own or ("" if (began := clock[name]) is None else (began + timedelta(seconds=start)).isoformat())
+        for own, name, start in zip(events["datetime"], events["recording"], events["start_s"], strict=True)
+    ]
+    return placed

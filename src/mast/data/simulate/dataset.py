@@ -1,0 +1,346 @@
+"""Simulated recordings on disk: a dataset like any other, with its truth.
+
+``OUT/audio/S01_20240512_060000.flac`` …, ``recordings.csv``, ``boxes.csv``, ``simulation.json`` (every
+parameter) and, on request, ``hidden.csv`` (calls nobody could see). What a recording holds depends on the
+seed and on its number alone: not on the number of processes, nor on their order.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import cached_property
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+import soundfile as sf
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from mast import __version__
+from mast.data.simulate.boxes import BoxStyle, Event, join_events
+from mast.data.simulate.material import load_material
+from mast.data.simulate.scene import Scene, render
+from mast.data.simulate.world import DAYS_APART, World
+from mast.errors import ConfigError
+
+FIRST_DAY = datetime(2024, 5, 12)
+MARK = "simulation.json"
+RECORDING_COLUMNS = ("file", "site", "datetime", "split", "duration_s", "sample_rate")
+BOX_COLUMNS = ("file", "start_s", "end_s", "low_hz", "high_hz", "label", "snr_db", "distance_m")
+_OWN_NAME = re.compile(r"S\d{2,}_\d{8}_\d{6}\.(wav|flac)")
+_RECORDING = 17  # first word of a recording's seed
+_DAY_S = 86_400
+
+
+class Simulation(BaseModel):
+    """Everything that decides what a simulated dataset holds. Defaults are our choice."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    recordings: int = Field(12, ge=1, description="how many recordings")
+    duration_s: float = Field(60.0, gt=0, description="length of each")
+    sites: int = Field(4, ge=1)
+    days: int = Field(6, ge=1)
+    seed: int = Field(0, ge=0)
+    species: int = Field(24, ge=0, description="procedural species in the world")
+    density: float = Field(1.0, ge=0, description="factor on the number of animals; 0: none call")
+    sample_rate: int = Field(16_000, ge=500, description="Hz, of the files")
+    tape: float = Field(
+        1.0,
+        gt=0,
+        description="speed of the tape: 24 makes bats of birds (times shrink, frequencies rise), 0.25 fish",
+    )
+    hours: tuple[float, float] = Field((0.0, 24.0), description="recordings start between these hours")
+    ood_sites: int | None = Field(
+        None, ge=0, description="last sites held out as site_ood; a quarter of several by default"
+    )
+    ood_days: int | None = Field(
+        None, ge=0, description="last days held out as temporal_ood; a third of several by default"
+    )
+    style: BoxStyle = Field(default_factory=BoxStyle, description="how boxes are drawn")
+    calls: Path | None = Field(None, description="folder of isolated calls")
+    call_labels: tuple[str, ...] = ()
+    backgrounds: Path | None = Field(None, description="folder of real backgrounds")
+    background_labels: tuple[str, ...] = ()
+    quiet: float = Field(1.0, gt=0, le=1, description="share of each real background used, the calmest first")
+    format: Literal["flac", "wav"] = "flac"
+    hidden: bool = Field(False, description="also write hidden.csv")
+
+    @model_validator(mode="after")
+    def _sensible(self) -> Simulation:
+        low, high = self.hours
+        if not 0 <= low < high <= 24:
+            raise ConfigError(
+                f"simulate: hours {low:g}–{high:g}; expected two hours of one day, the earlier first"
+            )
+        if self.site_ood_sites >= self.sites or self.temporal_ood_days >= self.days:
+            raise ConfigError(
+                f"simulate: {self.site_ood_sites} of {self.sites} sites and {self.temporal_ood_days} of "
+                f"{self.days} days are held out; at least one of each must remain to learn from"
+            )
+        if self.slots * 2 > (high - low) * 3_600:
+            raise ConfigError(
+                f"simulate: {self.slots} recordings a site and day do not fit {high - low:g} hours; "
+                "ask for more sites or days"
+            )
+        if self.duration_s * self.sample_rate < 0.05 * self.world_rate:
+            raise ConfigError(
+                f"simulate: recordings of {self.duration_s:g} s are too short; expected 0.05 s or more"
+            )
+        return self
+
+    @property
+    def site_ood_sites(self) -> int:
+        """How many sites are held out."""
+        return (
+            self.ood_sites if self.ood_sites is not None else round(self.sites / 4 + 0.25) * (self.sites > 1)
+        )
+
+    @property
+    def temporal_ood_days(self) -> int:
+        """How many days are held out."""
+        return self.ood_days if self.ood_days is not None else round(self.days / 3) * (self.days > 1)
+
+    @property
+    def slots(self) -> int:
+        """Recordings per site and day, rounded up."""
+        return -(-self.recordings // (self.sites * self.days))
+
+    @property
+    def world_rate(self) -> int:
+        """Sample rate of the world before the tape is sped up."""
+        return round(self.sample_rate / self.tape)
+
+    @cached_property
+    def world(self) -> World:
+        """The world these recordings are made in."""
+        material = load_material(
+            self.calls,
+            self.backgrounds,
+            self.world_rate,
+            call_labels=self.call_labels,
+            background_labels=self.background_labels,
+            quiet=self.quiet,
+        )
+        return World(self.seed, self.species, self.world_rate, material)
+
+
+class PlannedRecording(NamedTuple):
+    """Where and when one recording is made."""
+
+    number: int
+    site: int
+    day: int
+    start: datetime
+    split: str
+    file: str
+
+    @property
+    def hour(self) -> float:
+        """Hour of the day, 0–24."""
+        return self.start.hour + self.start.minute / 60 + self.start.second / 3_600
+
+
+class Counts(NamedTuple):
+    """What was written."""
+
+    recordings: int
+    boxes: int
+    hidden: int
+    empty: int  # recordings without a box
+
+
+def plan_recordings(simulation: Simulation) -> list[PlannedRecording]:
+    """Sites in turn, then days, then hours spread evenly (with a random part) over the day."""
+    planned = []
+    low, high = simulation.hours
+    slot_s = (high - low) * 3_600 / simulation.slots
+    for number in range(simulation.recordings):
+        site, day = number % simulation.sites, number // simulation.sites % simulation.days
+        slot = number // (simulation.sites * simulation.days)
+        rng = np.random.default_rng([simulation.seed, _RECORDING, number, 0])
+        second = low * 3_600 + slot_s * (slot + rng.uniform(0.0, 0.5 if simulation.slots > 1 else 1.0))
+        if slot_s > 240:
+            second = second // 60 * 60  # recorders start on the minute
+        start = FIRST_DAY + timedelta(days=day * DAYS_APART, seconds=min(int(second), _DAY_S - 1))
+        if site >= simulation.sites - simulation.site_ood_sites:
+            split = "site_ood"
+        elif day >= simulation.days - simulation.temporal_ood_days:
+            split = "temporal_ood"
+        else:
+            split = "train"
+        file = f"S{site + 1:02d}_{start:%Y%m%d_%H%M%S}.{simulation.format}"
+        planned.append(PlannedRecording(number, site, day, start, split, file))
+    return planned
+
+
+def simulate_recording(simulation: Simulation, planned: PlannedRecording) -> Scene:
+    """One recording in memory, with its boxes in the file's own seconds and hertz."""
+    pieces = list(_pieces(simulation, planned))
+    waveform = np.concatenate([piece.waveform for piece in pieces])
+    return Scene(waveform, *_truth(simulation, pieces))
+
+
+def simulate_dataset(
+    out: Path,
+    simulation: Simulation,
+    *,
+    workers: int = 1,
+    on_recording: Callable[[], None] = lambda: None,
+) -> Counts:
+    """Write a dataset.
+
+    Args:
+        out: its folder; must be new, empty, or an earlier simulation (which is replaced).
+        simulation: what to write.
+        workers: processes; the result does not depend on them.
+        on_recording: called after each recording.
+    """
+    labels = [caller.label for caller in simulation.world.species]  # a wrong folder of calls is told of here
+    prepare_folder(out)
+    planned = plan_recordings(simulation)
+    parameters = {"mast": __version__, **simulation.model_dump(mode="json"), "labels": labels}
+    (out / MARK).write_text(json.dumps(parameters, indent=2) + "\n", encoding="utf-8")
+    audio = out / "audio"
+    audio.mkdir(exist_ok=True)
+    events: list[tuple[list[Event], list[Event]]] = []
+    for one in _written(simulation, planned, audio, workers):
+        events.append(one)
+        on_recording()
+    _write_table(
+        out / "recordings.csv",
+        RECORDING_COLUMNS,
+        (
+            (
+                p.file,
+                f"S{p.site + 1:02d}",
+                p.start.isoformat(),
+                p.split,
+                f"{simulation.duration_s:g}",
+                simulation.sample_rate,
+            )
+            for p in planned
+        ),
+    )
+    _write_table(out / "boxes.csv", BOX_COLUMNS, _rows(planned, [seen for seen, _ in events]))
+    if simulation.hidden:
+        _write_table(out / "hidden.csv", BOX_COLUMNS, _rows(planned, [unseen for _, unseen in events]))
+    return Counts(
+        recordings=len(planned),
+        boxes=sum(len(seen) for seen, _ in events),
+        hidden=sum(len(unseen) for _, unseen in events),
+        empty=sum(not seen for seen, _ in events),
+    )
+
+
+def prepare_folder(out: Path) -> None:
+    """Make the folder, or empty it of an earlier simulation; refuse one that holds anything else."""
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"simulate: {out} is a file; expected a new folder")
+    if out.is_dir() and any(out.iterdir()):
+        if not (out / MARK).is_file():
+            raise ConfigError(
+                f"simulate: {out} holds files that are not a simulation (no {MARK}); "
+                "choose a new or empty folder"
+            )
+        for path in (out / "audio").glob("*"):
+            if _OWN_NAME.fullmatch(path.name):
+                path.unlink()
+        for name in ("recordings.csv", "boxes.csv", "hidden.csv"):
+            (out / name).unlink(missing_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
+
+
+def _pieces(simulation: Simulation, planned: PlannedRecording) -> Iterable[Scene]:
+    rng = np.random.default_rng([simulation.seed, _RECORDING, planned.number, 1])
+    world = simulation.world
+    return render(
+        rng,
+        world.site(planned.site),
+        world.day(planned.day),
+        planned.hour,
+        duration_s=round(simulation.duration_s * simulation.sample_rate) / simulation.world_rate,
+        style=simulation.style,
+        density=simulation.density,
+        hidden=simulation.hidden,
+    )
+
+
+def _truth(simulation: Simulation, pieces: list[Scene]) -> tuple[list[Event], list[Event]]:
+    tape = simulation.sample_rate / simulation.world_rate
+    seen = join_events([event for piece in pieces for event in piece.events], simulation.style)
+    unseen = [event for piece in pieces for event in piece.hidden]
+    return [play(event, tape) for event in seen], [play(event, tape) for event in unseen]
+
+
+def play(event: Event, tape: float) -> Event:
+    """An event on a tape played ``tape`` times faster."""
+    return replace(
+        event,
+        start_s=event.start_s / tape,
+        end_s=event.end_s / tape,
+        low_hz=event.low_hz * tape,
+        high_hz=event.high_hz * tape,
+    )
+
+
+def _write_recording(
+    simulation: Simulation, planned: PlannedRecording, audio: Path
+) -> tuple[list[Event], list[Event]]:
+    """Write one recording piece by piece; its boxes come back."""
+    heard: list[Scene] = []
+    with sf.SoundFile(
+        audio / planned.file, "w", samplerate=simulation.sample_rate, channels=1, subtype="PCM_16"
+    ) as file:
+        for piece in _pieces(simulation, planned):
+            file.write(np.rint(piece.waveform * np.float32(32_767)).astype(np.int16))
+            heard.append(piece._replace(waveform=piece.waveform[:0]))
+    return _truth(simulation, heard)
+
+
+_simulation: Simulation | None = None  # of a worker process: its world is drawn once
+
+
+def _start_worker(simulation: Simulation) -> None:
+    global _simulation
+    _simulation = simulation
+
+
+def _work(task: tuple[PlannedRecording, Path]) -> tuple[list[Event], list[Event]]:
+    assert _simulation is not None
+    return _write_recording(_simulation, *task)
+
+
+def _written(
+    simulation: Simulation, planned: list[PlannedRecording], audio: Path, workers: int
+) -> Iterable[tuple[list[Event], list[Event]]]:
+    """Boxes of each recording, in order, while they are written."""
+    if workers <= 1 or len(planned) == 1:
+        for one in planned:
+            yield _write_recording(simulation, one, audio)
+        return
+    with ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (simulation,)) as pool:
+        yield from pool.map(_work, [(one, audio) for one in planned])
+
+
+def _rows(planned: list[PlannedRecording], events: list[list[Event]]) -> Iterable[tuple[object, ...]]:
+    for one, found in zip(planned, events, strict=True):
+        for e in found:
+            yield (
+                one.file, f"{e.start_s:.5f}", f"{e.end_s:.5f}", f"{e.low_hz:.1f}", f"{e.high_hz:.1f}",
+                e.label, f"{e.snr_db:.1f}", f"{e.distance_m:.1f}",
+            )  # fmt: skip
+
+
+def _write_table(path: Path, columns: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)

@@ -1,0 +1,303 @@
+"""Real sound as material: isolated call clips, and backgrounds to paste them into.
+
+Clips are freed of their own background (spectral subtraction) and cut where they are silent, so that what is
+pasted is the call. Backgrounds are used as they are: **a real background may hold animals of its own, which
+then carry no box.** ``quiet`` keeps only the calmest share of each background, which lowers that risk and
+does not remove it; for exact truth use procedural backgrounds or material known to be empty.
+"""
+
+from __future__ import annotations
+
+import csv
+import zlib
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft, ndimage, signal
+
+from mast.audio import AUDIO_SUFFIXES, find_recordings, read
+from mast.data.simulate.species import CURVE_POINTS, draw_hours
+from mast.errors import ConfigError
+
+Samples = NDArray[np.float32]
+
+MAX_CLIP_S = 8.0  # a longer call is used in pieces of this length
+_FRAME_S = 0.016
+_CLIP_RANGE = 1e-3  # quieter than this below a clip's loudest cell is taken for its background
+_PATCH_SHARE = 0.01  # patches with less than this of the loudest one's energy are specks of noise
+_SPLIT_S = 0.5  # silence inside a clip that parts two calls
+
+
+@dataclass(frozen=True)
+class ClipSpecies:
+    """A species made of real clips: each call is one of them, sometimes repeated."""
+
+    label: str
+    paths: tuple[Path, ...]
+    sample_rate: int
+    interval_s: float
+    source_db: float
+    hours: tuple[tuple[float, float], ...]
+    chorus: float = 0.05
+    season: tuple[float, float] = (15.0, 60.0)
+    variation: float = 0.0
+    _cache: dict[int, list[Samples]] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def longest_s(self) -> float:
+        """The longest call used."""
+        return MAX_CLIP_S
+
+    def activity(self, hour: float) -> float:
+        """Relative calling rate at an hour of the day."""
+        apart = [min(abs(hour - peak) % 24, 24 - abs(hour - peak) % 24) / width for peak, width in self.hours]
+        return 0.1 + sum(float(np.exp(-0.5 * z * z)) for z in apart)
+
+    @property
+    def band_hz(self) -> tuple[float, float]:
+        """Unknown, so everything."""
+        return 0.0, self.sample_rate / 2
+
+    @cached_property
+    def response_db(self) -> NDArray[np.float32]:
+        """Flat: the clip already has its colour."""
+        return np.zeros(CURVE_POINTS, dtype=np.float32)
+
+    def phrase(self, rng: np.random.Generator) -> Samples:
+        """One call, peak 1: a clip's loudest stretch or another of it; short ones may come in a series."""
+        which = int(rng.integers(len(self.paths)))
+        if which not in self._cache:
+            if len(self._cache) > 512:
+                self._cache.clear()
+            self._cache[which] = isolate_calls(
+                read(self.paths[which], sample_rate=self.sample_rate), self.sample_rate
+            )
+        calls = self._cache[which]
+        if not calls:
+            return np.zeros(1, dtype=np.float32)
+        call = calls[int(rng.integers(len(calls)))]
+        repeats = int(rng.integers(2, 7)) if len(call) < 0.4 * self.sample_rate and rng.random() < 0.3 else 1
+        if repeats == 1:
+            return call
+        step = int(len(call) * rng.uniform(1.1, 2.5))
+        series = np.zeros(step * (repeats - 1) + len(call), dtype=np.float32)
+        for k in range(repeats):
+            series[k * step : k * step + len(call)] += call * np.float32(rng.uniform(0.6, 1.0))
+        return series
+
+
+@dataclass(frozen=True)
+class Backgrounds:
+    """Recordings to paste calls into."""
+
+    paths: tuple[Path, ...]
+    sample_rate: int
+    quiet: float = 1.0
+    _cache: dict[int, Samples] = field(default_factory=dict, repr=False, compare=False)
+
+    def for_site(self, rng: np.random.Generator, *, at_most: int = 8) -> Backgrounds:
+        """The few recordings that belong to one site."""
+        chosen = rng.permutation(len(self.paths))[:at_most]
+        return Backgrounds(tuple(self.paths[k] for k in sorted(chosen)), self.sample_rate, self.quiet)
+
+    def loop(self, rng: np.random.Generator) -> Samples:
+        """One of the recordings as a loop of unit power."""
+        which = int(rng.integers(len(self.paths)))
+        if which not in self._cache:
+            samples = read(self.paths[which], end_s=120.0, sample_rate=self.sample_rate)
+            samples = without_silence(samples - samples.mean(), self.sample_rate)
+            samples = quietest(samples, self.sample_rate, self.quiet)
+            self._cache[which] = samples / np.float32(np.sqrt(np.mean(np.square(samples))) + 1e-9)
+        return self._cache[which]
+
+
+@dataclass(frozen=True)
+class Material:
+    """What real sound a world may use."""
+
+    species: tuple[ClipSpecies, ...] = ()
+    backgrounds: Backgrounds | None = None
+
+
+def load_material(
+    calls: Path | None,
+    backgrounds: Path | None,
+    sample_rate: int,
+    *,
+    call_labels: Sequence[str] = (),
+    background_labels: Sequence[str] = (),
+    quiet: float = 1.0,
+) -> Material | None:
+    """Find real calls and backgrounds.
+
+    Args:
+        calls: folder of isolated calls, or None. Labels come from a ``clips.csv`` (``file,label`` and more)
+            in it, if there is one; otherwise a call's label is the name of its folder.
+        backgrounds: folder of backgrounds, or None.
+        sample_rate: Hz they are brought to.
+        call_labels: patterns such as ``frog`` or ``clo43sd/*``; a clip is used when its label, its source or
+            its path matches one. Empty: all are used.
+        background_labels: the same for backgrounds.
+        quiet: share of each background that is used, its calmest seconds first.
+    """
+    if calls is None and backgrounds is None:
+        return None
+    if not 0 < quiet <= 1:
+        raise ConfigError(
+            f"simulate: the quiet share of backgrounds is {quiet:g}; expected more than 0 and at most 1"
+        )
+    species: tuple[ClipSpecies, ...] = ()
+    if calls is not None:
+        by_label: defaultdict[str, list[Path]] = defaultdict(list)
+        for path, label in _clips(calls, call_labels):
+            by_label[label].append(path)
+        species = tuple(
+            _clip_species(label, tuple(paths), sample_rate) for label, paths in sorted(by_label.items())
+        )
+    field_sound = None
+    if backgrounds is not None:
+        field_sound = Backgrounds(
+            tuple(p for p, _ in _clips(backgrounds, background_labels)), sample_rate, quiet
+        )
+    return Material(species, field_sound)
+
+
+def isolate_calls(samples: Samples, sample_rate: int) -> list[Samples]:
+    """The calls in a clip: background subtracted, silence cut away, peak 1; loudest first.
+
+    Kept are the cells of the spectrogram that stand 9 dB above what their frequency shows in its quietest
+    fifth of frames, and no more than 30 dB below the loudest.
+    """
+    window = max(16, int(2 * _FRAME_S * sample_rate))
+    if len(samples) < 2 * window or not np.any(samples):
+        return []
+    hop = window // 4
+    _, _, spectrum = signal.stft(samples, nperseg=window, noverlap=window - hop)  # (bins, frames)
+    power = np.abs(spectrum) ** 2
+    floor = 8.0 * np.quantile(power, 0.2, axis=1, keepdims=True)
+    call_cells = power > np.maximum(floor, _CLIP_RANGE * power.max())
+    gain = ndimage.uniform_filter(call_cells.astype(np.float32), 3)  # a lone cell is noise, a hole is not
+    patches, count = ndimage.label(gain >= 0.34)
+    loudness = ndimage.sum_labels(power, patches, np.arange(count + 1))
+    loudness[0] = 0.0  # patch 0 is everything else
+    gain *= (loudness >= _PATCH_SHARE * loudness.max())[patches] & (patches > 0)
+    clean = signal.istft(spectrum * gain, nperseg=window, noverlap=window - hop)[1][: len(samples)]
+    energy = (power * gain).sum(axis=0)
+    loud = np.flatnonzero(energy > energy.max() * 10 ** (-2.5))
+    calls: list[Samples] = []
+    for run in np.split(loud, np.flatnonzero(np.diff(loud) > _SPLIT_S * sample_rate / hop) + 1):
+        start = max(0, int((run[0] - 1) * hop))
+        end = min(len(clean), int((run[-1] + 2) * hop), start + int(MAX_CLIP_S * sample_rate))
+        call = clean[start:end].astype(np.float32)
+        peak = float(np.abs(call).max(initial=0.0))
+        if len(call) < 2 * hop or peak <= 0:
+            continue
+        fade = np.minimum(1.0, np.arange(len(call)) / hop).astype(np.float32)
+        calls.append(call * fade * fade[::-1] / peak)
+    return calls
+
+
+def without_silence(samples: Samples, sample_rate: int) -> Samples:
+    """A background less its fades and gaps: the longest stretch within 15 dB of its usual level."""
+    frame = max(1, int(0.05 * sample_rate))
+    count = len(samples) // frame
+    if count < 4:
+        return samples
+    level = np.sqrt(np.mean(np.square(samples[: count * frame].reshape(count, frame)), axis=1))
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], level > 0.18 * np.quantile(level, 0.6), [0]])))
+    starts, ends = edges[::2], edges[1::2]
+    if not starts.size:
+        return samples
+    longest = int(np.argmax(ends - starts))
+    return samples[starts[longest] * frame : ends[longest] * frame]
+
+
+def quietest(samples: Samples, sample_rate: int, share: float) -> Samples:
+    """The calmest ``share`` of a background as a loop: pieces of about 2 s, in order, joined by short fades.
+
+    Calm means few cells of the spectrogram far above their frequency's median.
+    """
+    fade = int(0.05 * sample_rate)
+    piece = 2 * sample_rate
+    if share >= 1 or len(samples) < 2 * piece:
+        return close_loop(samples, fade)
+    count = len(samples) // piece
+    window = int(0.032 * sample_rate)
+    power = np.abs(fft.rfft(samples[: count * piece // window * window].reshape(-1, window), axis=1)) ** 2
+    busy = (power > 10.0 * np.median(power, axis=0)).mean(axis=1)
+    activity = np.array([busy[k * piece // window : (k + 1) * piece // window].mean() for k in range(count)])
+    chosen = np.sort(np.argsort(activity, kind="stable")[: max(1, round(share * count))])
+    ramp = np.linspace(0.0, 1.0, fade, dtype=np.float32)
+    loop = close_loop(samples[chosen[0] * piece : (chosen[0] + 1) * piece], fade)
+    for k in chosen[1:]:
+        following = samples[k * piece : (k + 1) * piece].copy()
+        following[:fade] = following[:fade] * np.sqrt(ramp) + loop[-fade:] * np.sqrt(1 - ramp)
+        loop = np.concatenate([loop[:-fade], following])
+    return close_loop(loop, fade)
+
+
+def close_loop(samples: Samples, fade: int) -> Samples:
+    """Fade the end into the beginning, so that it may be played round and round (shorter by ``fade``)."""
+    fade = min(fade, len(samples) // 2)
+    if fade < 1:
+        return samples
+    ramp = np.linspace(0.0, 1.0, fade, dtype=np.float32)
+    loop = samples[:-fade].copy()
+    loop[:fade] = samples[:fade] * np.sqrt(ramp) + samples[-fade:] * np.sqrt(1 - ramp)
+    return loop
+
+
+def _clip_species(label: str, paths: tuple[Path, ...], sample_rate: int) -> ClipSpecies:
+    rng = np.random.default_rng(zlib.crc32(label.encode()))
+    return ClipSpecies(
+        label=label,
+        paths=paths,
+        sample_rate=sample_rate,
+        interval_s=rng.uniform(1.5, 8.0),
+        source_db=rng.uniform(78.0, 94.0),
+        hours=draw_hours(rng, nocturnal=bool(rng.random() < 0.3)),
+    )
+
+
+def _clips(folder: Path, patterns: Sequence[str]) -> list[tuple[Path, str]]:
+    """(path, label) of the clips in a folder that match, in a fixed order."""
+    if not folder.is_dir():
+        raise ConfigError(f"simulate: {folder} is no folder; expected a folder of recordings")
+    table = folder / "clips.csv"
+    rows: list[tuple[Path, str, str]] = []
+    if table.is_file():
+        with table.open(newline="", encoding="utf-8-sig") as lines:
+            for number, row in enumerate(csv.DictReader(lines), start=2):
+                if not row.get("file"):
+                    raise ConfigError(
+                        f"simulate: {table}, row {number}: no file named; expected columns file,label"
+                    )
+                path = folder / row["file"]
+                label = row.get("label") or ""
+                if not label or Path(label).suffix.lower() in AUDIO_SUFFIXES:  # a file's name is no label
+                    label = row.get("source") or path.parent.name
+                rows.append((path, label, row.get("source") or ""))
+    else:
+        for path in find_recordings(folder):
+            label = path.parent.name if path.parent != folder else "call"
+            rows.append((path, label, ""))
+    chosen = [
+        (path, label)
+        for path, label, source in rows
+        if not patterns
+        or any(
+            fnmatch(text, p)
+            for p in patterns
+            for text in (label, source, path.relative_to(folder).as_posix())
+        )
+    ]
+    if not chosen:
+        wanted = f" matching {', '.join(patterns)}" if patterns else ""
+        raise ConfigError(f"simulate: no recording{wanted} in {folder}; check the folder and the patterns")
+    return sorted(chosen)

@@ -1,0 +1,366 @@
+"""Which sound trains, which tunes, which tests.
+
+The rule of the house: no second of sound is in two parts. The paper splits *chunks* 70/15/15, and its
+chunks overlap by half, so the same call is in training and in test; ``by="chunk"`` reproduces that for
+comparison and says so (``Split.leaky``). By default whole recordings are dealt out; a recording too long
+for that is cut in time, with a guard gap between the parts.
+
+Recordings from other sites or other days than the rest (out of domain) are named by a rule or by the
+``split`` column of ``recordings.csv``, and never take part in training or tuning.
+
+Everything depends on the recordings' names and the seed, not on the order of rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from mast.errors import ConfigError
+
+PARTS = ("train", "val", "test")
+TEMPORAL_OOD = "temporal_ood"
+SITE_OOD = "site_ood"
+_SPELLINGS = {"training": "train", "valid": "val", "validation": "val", "dev": "val", "testing": "test"}
+_EDGE_S = 1e-6  # rounding of seconds
+
+
+class SplitConfig(BaseModel):
+    """How a dataset is divided."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    by: Literal["auto", "recording", "time", "chunk"] = Field(
+        default="auto",
+        description="auto: by recording where there are three or more, otherwise by time; chunk is leaky",
+    )
+    fractions: tuple[float, float, float] = Field(
+        default=(0.7, 0.15, 0.15),
+        description="train, val, test; Sec. 'Datasets' and App. 'Dataset Statistics'",
+    )
+    guard_s: float = Field(
+        default=10.24, ge=0, description="silence kept between parts cut in time; our choice: a chunk"
+    )
+    block_s: float | None = Field(
+        default=None,
+        gt=0,
+        description="cut in time into blocks of this length and deal those; one block a part by default",
+    )
+    column: bool = Field(
+        default=True, description="follow the split column of recordings.csv where it is filled in"
+    )
+    ood_sites: tuple[str, ...] = Field(default=(), description="sites held out as site_ood")
+    ood_dates: tuple[str, ...] = Field(default=(), description="dates (YYYY-MM-DD) held out as temporal_ood")
+    ood_since: str | None = Field(
+        default=None, description="hold out this date (YYYY-MM-DD) and all later ones too"
+    )
+
+    @model_validator(mode="after")
+    def _sensible(self) -> SplitConfig:
+        if min(self.fractions) < 0 or abs(sum(self.fractions) - 1) > 1e-6 or self.fractions[0] == 0:
+            raise ConfigError(
+                f"split: fractions {self.fractions} must add up to 1, none negative and some of it for train"
+            )
+        for given in (*self.ood_dates, *([self.ood_since] if self.ood_since else [])):
+            _day(given)
+        return self
+
+
+class Span(NamedTuple):
+    """A stretch of a recording that belongs to one part."""
+
+    recording: str
+    start_s: float
+    end_s: float
+    split: str
+
+
+@dataclass(frozen=True)
+class Split:
+    """A dataset divided into spans, sorted by recording and time.
+
+    ``leaky`` is true of the split by chunk only: there spans of different parts overlap.
+    """
+
+    spans: tuple[Span, ...]
+    leaky: bool = False
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the parts: train, val, test first, then the others by name."""
+        names = {span.split for span in self.spans}
+        return (*(p for p in PARTS if p in names), *sorted(names - set(PARTS)))
+
+    def part(self, name: str) -> tuple[Span, ...]:
+        """The spans of one part."""
+        return tuple(span for span in self.spans if span.split == name)
+
+    def recordings(self, name: str) -> list[str]:
+        """Recordings that have a span in one part."""
+        return sorted({span.recording for span in self.part(name)})
+
+    def seconds(self, name: str) -> float:
+        """Length of one part."""
+        return float(sum(span.end_s - span.start_s for span in self.part(name)))
+
+    def assign(
+        self, recordings: Sequence[str], start_s: Sequence[float], end_s: Sequence[float]
+    ) -> list[str]:
+        """The part that wholly holds each stretch, or ``""`` where none does (it lies in a guard gap)."""
+        by_recording: dict[str, list[Span]] = {}
+        for span in self.spans:
+            by_recording.setdefault(span.recording, []).append(span)
+        starts = {name: np.array([span.start_s for span in own]) for name, own in by_recording.items()}
+        found = []
+        for name, start, end in zip(recordings, start_s, end_s, strict=True):
+            own = by_recording.get(name, [])
+            # the last span that begins at or before the stretch; spans by chunk overlap, but start apart
+            k = int(np.searchsorted(starts[name], start + _EDGE_S, side="right")) - 1 if own else -1
+            found.append(own[k].split if k >= 0 and own[k].end_s >= end - _EDGE_S else "")
+        return found
+
+    def to_table(self) -> pd.DataFrame:
+        """Columns recording, start_s, end_s, split."""
+        return pd.DataFrame(self.spans, columns=list(Span._fields))
+
+
+def split_recordings(
+    recordings: pd.DataFrame,
+    config: SplitConfig | None = None,
+    *,
+    seed: int = 0,
+    boxed: Collection[str] = (),
+    reviewed: Collection[str] = (),
+    chunks: pd.DataFrame | None = None,
+) -> Split:
+    """Divide recordings into parts.
+
+    Held out first: what the ``split`` column says, then the rules for sites and dates. The rest, and what
+    the column calls ``train``, is dealt out 70/15/15. Where the column already has a ``val`` part, it is
+    left alone: the rest is ``train``; where it has only a ``test`` part, the rest becomes train and val.
+
+    Args:
+        recordings: columns ``file`` and ``duration_s``; ``site``, ``datetime``, ``split`` where asked for.
+        config: how; defaults are the house rule.
+        seed: of the deal.
+        boxed: recordings with boxes; dealt first, so that each part gets some.
+        reviewed: recordings that somebody listened to; dealt next, before unlabelled ones.
+        chunks: columns ``recording, start_s, valid_s``; needed by ``by="chunk"`` alone.
+    """
+    config = SplitConfig() if config is None else config
+    table = recordings.sort_values("file", kind="stable").reset_index(drop=True)
+    repeated = table.loc[table["file"].duplicated(), "file"].tolist()
+    if repeated:
+        raise ConfigError(
+            f"split: recording {repeated[0]} is listed twice; every recording must be listed once"
+        )
+    held_out = _held_out(table, config)
+    fixed = table[~held_out.isin(["", "train"])]
+    spans = [
+        Span(str(file), 0.0, float(duration), name)
+        for file, duration, name in zip(
+            fixed["file"], fixed["duration_s"], held_out[fixed.index], strict=True
+        )
+    ]
+    rest = table[held_out.isin(["", "train"])]
+    fractions = _fractions_left(config.fractions, set(held_out))
+    by = config.by
+    if by == "auto":
+        by = "recording" if len(rest) >= 3 else "time"
+    if by == "recording":
+        spans += _deal_recordings(rest, fractions, seed, set(boxed), set(reviewed))
+    elif by == "time":
+        spans += _cut_in_time(rest, fractions, seed, config.guard_s, config.block_s)
+    else:
+        if chunks is None:
+            raise ConfigError("split: a split by chunk needs the table of chunks; make it with chunk_table")
+        spans += _deal_chunks(chunks[chunks["recording"].isin(set(rest["file"]))], fractions, seed)
+    return Split(tuple(sorted(spans)), leaky=by == "chunk")
+
+
+def shuffle_key(seed: int, *names: object) -> str:
+    """A sort key that looks random, the same wherever and in whatever order it is computed."""
+    return hashlib.sha256("\x1f".join(map(str, (seed, *names))).encode()).hexdigest()
+
+
+def _held_out(table: pd.DataFrame, config: SplitConfig) -> pd.Series[str]:
+    """The part that column and rules give each recording; ``""`` where they say nothing."""
+    parts = pd.Series("", index=table.index, dtype=object)
+    if config.column and "split" in table:
+        given = table["split"].fillna("").astype(str).str.strip().str.lower()
+        parts = given.replace(_SPELLINGS).astype(object)
+    if config.ood_dates or config.ood_since:
+        days = _known(table, "datetime", "date").str.slice(0, 10)
+        later = days >= config.ood_since if config.ood_since else pd.Series(False, index=table.index)
+        absent = sorted(set(config.ood_dates) - set(days))
+        if absent:
+            raise ConfigError(f"split: no recording is of {absent[0]}; the dates found are {_listed(days)}")
+        parts[later | days.isin(config.ood_dates)] = TEMPORAL_OOD
+    if config.ood_sites:  # last: another site on another day is another site
+        sites = _known(table, "site", "site")
+        absent = sorted(set(config.ood_sites) - set(sites))
+        if absent:
+            raise ConfigError(
+                f"split: no recording is from site {absent[0]}; the sites found are {_listed(sites)}"
+            )
+        parts[sites.isin(config.ood_sites)] = SITE_OOD
+    return parts
+
+
+def _known(table: pd.DataFrame, column: str, noun: str) -> pd.Series[str]:
+    """A column that a rule needs, complete."""
+    values = table[column].fillna("").astype(str) if column in table else pd.Series("", index=table.index)
+    unknown = table.loc[values == "", "file"].tolist()
+    if unknown:
+        raise ConfigError(
+            f"split: the {noun} of {unknown[0]} is not known ({len(unknown)} such recordings), but the split "
+            f"asks for it; add it to the column {column} of recordings.csv"
+        )
+    return values
+
+
+def _listed(values: pd.Series[str]) -> str:
+    names = sorted(set(values))
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def _day(text: str) -> str:
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise ConfigError(f"split: '{text}' is no date; expected YYYY-MM-DD, as in 2023-05-14") from None
+
+
+def _fractions_left(fractions: tuple[float, float, float], given: set[str]) -> dict[str, float]:
+    """What the column leaves to be dealt: train alone where it has val, no test where it has that."""
+    wanted = dict(zip(PARTS, fractions, strict=True))
+    if "val" in given:
+        wanted = {"train": 1.0}
+    elif "test" in given:
+        wanted.pop("test")
+    total = sum(wanted.values())
+    return {name: share / total for name, share in wanted.items() if share > 0}
+
+
+def _deal_recordings(
+    table: pd.DataFrame, fractions: dict[str, float], seed: int, boxed: set[str], reviewed: set[str]
+) -> list[Span]:
+    """Whole recordings, dealt by length: each goes to the part that lacks most.
+
+    Recordings with boxes are dealt first, then those heard to be empty, then unlabelled ones, so that all
+    parts have their share of each. Of a kind, those too long for the smallest part go first (in the end
+    they would overfill it), the others in random order.
+    """
+    length = dict(zip(table["file"].astype(str), table["duration_s"].astype(float), strict=True))
+    kinds = [boxed, reviewed - boxed, set(length) - reviewed - boxed]
+    lacking = dict.fromkeys(fractions, 0.0)
+    still_empty = set(fractions)
+    spans: list[Span] = []
+    for kind in kinds:
+        total = sum(length[name] for name in length if name in kind)
+        for part, share in fractions.items():
+            lacking[part] += share * total
+        long = min(fractions.values()) * total
+        order = sorted(
+            (name for name in length if name in kind),
+            key=lambda name: (-length[name] if length[name] > long else 0.0, shuffle_key(seed, name)),
+        )
+        for i, name in enumerate(order):
+            # as many recordings (of this kind, or at all) as parts without any: each of those gets one
+            left = len(order) - i if len(order) >= len(fractions) else len(length) - len(spans)
+            open_to = [p for p in fractions if p in still_empty or left > len(still_empty)]
+            part = max(open_to, key=lambda p: lacking[p])
+            lacking[part] -= length[name]
+            still_empty.discard(part)
+            spans.append(Span(name, 0.0, length[name], part))
+    return spans
+
+
+def _cut_in_time(
+    table: pd.DataFrame, fractions: dict[str, float], seed: int, guard_s: float, block_s: float | None
+) -> list[Span]:
+    """Each recording cut into blocks in time, ``guard_s`` apart where neighbours are in different parts."""
+    spans: list[Span] = []
+    for file, duration in zip(table["file"].astype(str), table["duration_s"].astype(float), strict=True):
+        blocks = (
+            _three_blocks(duration, fractions)
+            if block_s is None
+            else _many_blocks(file, duration, fractions, seed, block_s)
+        )
+        for k, (start, end, part) in enumerate(blocks):
+            first = k == 0 or blocks[k - 1][2] == part
+            last = k == len(blocks) - 1 or blocks[k + 1][2] == part
+            # half of the gap from either side
+            start_s, end_s = start + (0 if first else guard_s / 2), end - (0 if last else guard_s / 2)
+            if end_s > start_s:
+                spans.append(Span(file, start_s, end_s, part))
+        missing = sorted(set(fractions) - {span.split for span in spans if span.recording == file})
+        if missing:
+            raise ConfigError(
+                f"split: {file} is too short ({duration:g} s) to cut in time with a guard of {guard_s:g} s: "
+                f"nothing is left for {missing[0]}; use a smaller guard_s or block_s, or give three or more "
+                "recordings"
+            )
+    return _merged(spans)
+
+
+def _three_blocks(duration: float, fractions: dict[str, float]) -> list[tuple[float, float, str]]:
+    edges = np.cumsum([0.0, *fractions.values()]) * duration
+    return [(float(a), float(b), part) for a, b, part in zip(edges[:-1], edges[1:], fractions, strict=True)]
+
+
+def _many_blocks(
+    file: str, duration: float, fractions: dict[str, float], seed: int, block_s: float
+) -> list[tuple[float, float, str]]:
+    """Blocks of about ``block_s``, dealt at random in the right numbers."""
+    n = max(len(fractions), round(duration / block_s))
+    edges = np.linspace(0.0, duration, n + 1)
+    blocks = pd.DataFrame({"file": [str(k) for k in range(n)], "duration_s": duration / n})
+    names = set(blocks["file"])
+    dealt = _deal_recordings(blocks, fractions, int(shuffle_key(seed, file)[:8], 16), names, names)
+    part_of = {int(span.recording): span.split for span in dealt}
+    return [(float(edges[k]), float(edges[k + 1]), part_of[k]) for k in range(n)]
+
+
+def _merged(spans: list[Span]) -> list[Span]:
+    """Neighbouring spans of one part as one, so that chunks across their common edge are not lost."""
+    merged: list[Span] = []
+    for span in sorted(spans):
+        last = merged[-1] if merged else None
+        if (
+            last
+            and last.recording == span.recording
+            and last.split == span.split
+            and span.start_s <= last.end_s + _EDGE_S
+        ):
+            merged[-1] = last._replace(end_s=span.end_s)
+        else:
+            merged.append(span)
+    return merged
+
+
+def _deal_chunks(chunks: pd.DataFrame, fractions: dict[str, float], seed: int) -> list[Span]:
+    """Chunks at random, overlapping or not: the paper's split."""
+    rows = sorted(
+        zip(
+            chunks["recording"].astype(str),
+            chunks["start_s"].astype(float),
+            chunks["valid_s"].astype(float),
+            strict=True,
+        ),
+        key=lambda row: shuffle_key(seed, row[0], f"{row[1]:.6f}"),
+    )
+    edges = np.rint(np.cumsum(list(fractions.values())) * len(rows)).astype(int)
+    which = np.searchsorted(edges, np.arange(len(rows)), side="right")
+    names = list(fractions)
+    return [
+        Span(file, start, start + valid, names[k])
+        for (file, start, valid), k in zip(rows, which, strict=True)
+    ]

@@ -1,0 +1,298 @@
+"""Transformations of log-mel spectrograms that carry their boxes along (App. "Augmentations").
+
+Each takes a batch of raw log-mel spectrograms, its boxes and one parameter per example, and returns both
+transformed. "Raw" means natural logarithms of power, before normalisation: there sounds add as
+``logaddexp``, a change of gain is an added constant, and what a shift or a mask leaves blank can be filled
+with the chunk's own quiet floor.
+
+Boxes and parameters stay on the CPU while spectrograms may be on a GPU: nothing here waits for the GPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+NATS_PER_DB = math.log(10.0) / 10.0  # spectrograms hold ln(power)
+_FLOOR_STRIDE = 8  # frames skipped when looking for the quiet floor: an eighth of them show it as well
+_FLOOR_QUANTILE = 0.1  # our choice: the level a bin stays above nine tenths of the time
+
+
+class Limits(NamedTuple):
+    """When a box is no longer worth learning from."""
+
+    max_occlusion: float = (
+        0.5  # hidden share above which a box is dropped; our choice, the paper says "heavy"
+    )
+    min_frames: int = 10  # a box *cut* to less than this is dropped: the paper's 100 ms
+    min_bins: int = 2  # the same for frequency; our choice
+
+
+class PaddedBoxes(NamedTuple):
+    """The boxes of a batch as one table, on the CPU.
+
+    ``kept`` tells boxes from padding and from what was dropped; ``visible`` is the share of each box that
+    no mask or pasted patch hides.
+    """
+
+    cells: Tensor  # (B, M, 4) t1, f1, t2, f2
+    kept: Tensor  # (B, M) bool
+    visible: Tensor  # (B, M)
+
+    def rows(self, index: Tensor) -> PaddedBoxes:
+        """The boxes of some examples."""
+        return PaddedBoxes(self.cells[index], self.kept[index], self.visible[index])
+
+    def replace_rows(self, index: Tensor, boxes: PaddedBoxes) -> PaddedBoxes:
+        """These boxes with those of some examples exchanged; widens the table where needed."""
+        width = max(self.kept.shape[1], boxes.kept.shape[1])
+        whole, part = self.widen(width), boxes.widen(width)
+        for target, source in zip(whole, part, strict=True):
+            target[index] = source
+        return whole
+
+    def widen(self, width: int) -> PaddedBoxes:
+        """A copy with room for ``width`` boxes an example."""
+        extra = width - self.kept.shape[1]
+        return PaddedBoxes(
+            torch.nn.functional.pad(self.cells, (0, 0, 0, extra)).clone(),
+            torch.nn.functional.pad(self.kept, (0, extra), value=False).clone(),
+            torch.nn.functional.pad(self.visible, (0, extra), value=1.0).clone(),
+        )
+
+
+def pad_boxes(boxes: Sequence[Tensor]) -> PaddedBoxes:
+    """A list of (M, 4) tensors → one table; M may differ and may be 0."""
+    counts = [len(b) for b in boxes]
+    cells = torch.zeros(len(boxes), max(counts, default=0), 4)
+    for row, own in zip(cells, boxes, strict=True):
+        row[: len(own)] = own.reshape(-1, 4)
+    kept = torch.arange(cells.shape[1])[None] < torch.tensor(counts, dtype=torch.long)[:, None]
+    return PaddedBoxes(cells, kept, torch.ones(kept.shape))
+
+
+def unpad_boxes(boxes: PaddedBoxes) -> list[Tensor]:
+    """Inverse of :func:`pad_boxes`: a list of float (M, 4) tensors of the boxes still kept."""
+    return [cells[kept] for cells, kept in zip(boxes.cells, boxes.kept, strict=True)]
+
+
+def quiet_floor(spectrograms: Tensor) -> Tensor:
+    """What each bin falls to when nothing calls: (B, 1, T, F) → (B, 1, 1, F).
+
+    A low percentile over time. Where the paper pads with the minimum: the minimum of a noisy
+    spectrogram is an outlier far below anything a recorder writes.
+    """
+    some = spectrograms[:, :, ::_FLOOR_STRIDE]
+    rank = max(1, math.ceil(_FLOOR_QUANTILE * some.shape[2]))
+    return some.kthvalue(rank, dim=2, keepdim=True).values
+
+
+def time_shift(
+    spectrograms: Tensor, boxes: PaddedBoxes, frames: Tensor, limits: Limits
+) -> tuple[Tensor, PaddedBoxes]:
+    """Move everything later by ``frames`` (B,) whole frames; negative is earlier."""
+    n_frames = spectrograms.shape[2]
+    source = torch.arange(n_frames)[None] - frames[:, None]  # (B, T)
+    moved = _take_frames(spectrograms, source.clamp(0, n_frames - 1))
+    inside = _on(spectrograms, (source >= 0) & (source < n_frames))[:, None, :, None]
+    offset = torch.stack([frames, torch.zeros_like(frames)] * 2, dim=1)[:, None]  # (B, 1, 4)
+    shifted = _clip(boxes, boxes.cells + offset, spectrograms, limits)
+    return torch.where(inside, moved, quiet_floor(spectrograms)), shifted
+
+
+def frequency_shift(
+    spectrograms: Tensor, boxes: PaddedBoxes, bins: Tensor, limits: Limits
+) -> tuple[Tensor, PaddedBoxes]:
+    """Move everything up by ``bins`` (B,) whole mel bins; negative is down."""
+    _, _, n_frames, n_bins = spectrograms.shape
+    source = torch.arange(n_bins)[None] - bins[:, None]  # (B, F)
+    index = _on(spectrograms, source.clamp(0, n_bins - 1))[:, None, None, :]
+    moved = spectrograms.gather(3, index.expand(-1, 1, n_frames, -1))
+    inside = _on(spectrograms, (source >= 0) & (source < n_bins))[:, None, None, :]
+    offset = torch.stack([torch.zeros_like(bins), bins] * 2, dim=1)[:, None]  # (B, 1, 4)
+    shifted = _clip(boxes, boxes.cells + offset, spectrograms, limits)
+    return torch.where(inside, moved, quiet_floor(spectrograms)), shifted
+
+
+def time_warp(
+    spectrograms: Tensor, boxes: PaddedBoxes, stretch: Tensor, limits: Limits
+) -> tuple[Tensor, PaddedBoxes]:
+    """Stretch time by ``stretch`` (B,) about the chunk's start: 1.1 makes every call 10 % longer.
+
+    Frames are interpolated linearly; a stretch below 1 leaves the end to the quiet floor.
+    """
+    n_frames = spectrograms.shape[2]
+    # frame i covers [i, i + 1): its centre i + ½ comes from (i + ½) / stretch of the original
+    source = (torch.arange(n_frames)[None] + 0.5) / stretch[:, None] - 0.5  # (B, T)
+    before = source.floor().long()
+    share = _on(spectrograms, source - before)[:, None, :, None]
+    earlier = _take_frames(spectrograms, before.clamp(0, n_frames - 1))
+    later = _take_frames(spectrograms, (before + 1).clamp(0, n_frames - 1))
+    inside = _on(spectrograms, source < n_frames - 0.5)[:, None, :, None]
+    factor = torch.stack([stretch, torch.ones_like(stretch)] * 2, dim=1)[:, None]  # (B, 1, 4)
+    stretched = _clip(boxes, boxes.cells * factor, spectrograms, limits)
+    return torch.where(inside, torch.lerp(earlier, later, share), quiet_floor(spectrograms)), stretched
+
+
+def time_mask(
+    spectrograms: Tensor, boxes: PaddedBoxes, start: Tensor, end: Tensor, limits: Limits
+) -> tuple[Tensor, PaddedBoxes]:
+    """Hide the frames from ``start`` (B,) up to ``end`` (B,); boxes hidden by it are dropped."""
+    frames = torch.arange(spectrograms.shape[2])[None]
+    hidden = _on(spectrograms, (frames >= start[:, None]) & (frames < end[:, None]))[:, None, :, None]
+    return torch.where(hidden, quiet_floor(spectrograms), spectrograms), _hide(boxes, 0, start, end, limits)
+
+
+def frequency_mask(
+    spectrograms: Tensor, boxes: PaddedBoxes, start: Tensor, end: Tensor, limits: Limits
+) -> tuple[Tensor, PaddedBoxes]:
+    """Hide the mel bins from ``start`` (B,) up to ``end`` (B,); boxes hidden by it are dropped."""
+    bins = torch.arange(spectrograms.shape[3])[None]
+    hidden = _on(spectrograms, (bins >= start[:, None]) & (bins < end[:, None]))[:, None, None, :]
+    return torch.where(hidden, quiet_floor(spectrograms), spectrograms), _hide(boxes, 1, start, end, limits)
+
+
+def noise_and_gain(spectrograms: Tensor, std: Tensor, gain_db: Tensor, generator: torch.Generator) -> Tensor:
+    """Add Gaussian noise of ``std`` (B,) nats and a gain of ``gain_db`` (B,); boxes stay.
+
+    ``generator`` lives on the spectrograms' device.
+    """
+    noise = torch.randn(spectrograms.shape, generator=generator, device=spectrograms.device)
+    spread = _on(spectrograms, std)[:, None, None, None]
+    gain = _on(spectrograms, gain_db * NATS_PER_DB)[:, None, None, None]
+    return spectrograms + noise.to(spectrograms.dtype) * spread + gain
+
+
+def mix_background(spectrograms: Tensor, background: Tensor, relative_db: Tensor) -> Tensor:
+    """Add the power of ``background`` (B, 1, T, F), ``relative_db`` (B,) louder than the chunk; boxes stay.
+
+    Levels are mean log-powers, which a few loud calls hardly move: 0 dB puts the background as high as the
+    chunk's own.
+    """
+    gain = _on(spectrograms, relative_db * NATS_PER_DB)[:, None, None, None]
+    return torch.logaddexp(spectrograms, background + _level(spectrograms) - _level(background) + gain)
+
+
+def mixup(
+    spectrograms: Tensor, boxes: PaddedBoxes, partner: Tensor, partner_boxes: PaddedBoxes, share: Tensor
+) -> tuple[Tensor, PaddedBoxes]:
+    """Two soundscapes at once: power ``1 − share`` of the one, ``share`` (B,) of its partner, all boxes.
+
+    The partner is brought to the same level first (mean log-power): recorders differ in gain, and the calls
+    of the quieter one would drown while their boxes stay.
+    """
+    weight = _on(spectrograms, share)[:, None, None, None]
+    levelled = partner + _level(spectrograms) - _level(partner)
+    mixed = torch.logaddexp(spectrograms + torch.log1p(-weight), levelled + torch.log(weight))
+    return mixed, _join(boxes, partner_boxes)
+
+
+def cutmix(
+    spectrograms: Tensor,
+    boxes: PaddedBoxes,
+    partner: Tensor,
+    partner_boxes: PaddedBoxes,
+    patch: Tensor,
+    limits: Limits,
+) -> tuple[Tensor, PaddedBoxes]:
+    """Paste the partner's ``patch`` (B, 4; t1, f1, t2, f2 in whole cells) over the same place.
+
+    Of the partner's boxes what lies inside the patch remains, unless too little of its band does. Of the
+    other boxes what the patch leaves free remains (two boxes where it cuts through one); one that it hides
+    without cutting through counts as occluded.
+    """
+    _, _, n_frames, n_bins = spectrograms.shape
+    frames, bins = torch.arange(n_frames)[None], torch.arange(n_bins)[None]
+    in_time = _on(spectrograms, (frames >= patch[:, :1]) & (frames < patch[:, 2:3]))
+    in_band = _on(spectrograms, (bins >= patch[:, 1:2]) & (bins < patch[:, 3:]))
+    pasted = torch.where((in_time[:, :, None] & in_band[:, None, :])[:, None], partner, spectrograms)
+    inside = _clip_to(partner_boxes, partner_boxes.cells, patch[:, None].float(), limits)
+    height = (partner_boxes.cells[..., 3] - partner_boxes.cells[..., 1]).clamp(min=1e-6)
+    band_left = (inside.cells[..., 3] - inside.cells[..., 1]) / height
+    inside = inside._replace(kept=inside.kept & (band_left >= 1 - limits.max_occlusion))
+    return pasted, _join(_cut_away(boxes, patch, limits), inside)
+
+
+def _level(spectrograms: Tensor) -> Tensor:
+    """Mean log-power of each example, (B, 1, 1, 1)."""
+    return spectrograms.mean(dim=(2, 3), keepdim=True)
+
+
+def _on(spectrograms: Tensor, values: Tensor) -> Tensor:
+    """Small CPU values beside the spectrograms; does not wait for the device."""
+    wanted = spectrograms.dtype if values.is_floating_point() else values.dtype
+    return values.to(spectrograms.device, wanted, non_blocking=True)
+
+
+def _take_frames(spectrograms: Tensor, index: Tensor) -> Tensor:
+    """Frames ``index`` (B, T) of each example of (B, 1, T, F)."""
+    own = torch.arange(len(spectrograms), device=spectrograms.device)[:, None]
+    return spectrograms[:, 0][own, _on(spectrograms, index)][:, None]
+
+
+def _clip(boxes: PaddedBoxes, moved: Tensor, spectrograms: Tensor, limits: Limits) -> PaddedBoxes:
+    """Boxes at ``moved`` (B, M, 4), cut at the spectrogram's edges."""
+    n_frames, n_bins = spectrograms.shape[2:]
+    return _clip_to(boxes, moved, torch.tensor([0.0, 0.0, n_frames, n_bins]), limits)
+
+
+def _clip_to(boxes: PaddedBoxes, moved: Tensor, frame: Tensor, limits: Limits) -> PaddedBoxes:
+    """Cut boxes at ``frame`` (… 4); those that *became* too small are dropped, naturally small ones stay."""
+    low = torch.maximum(moved[..., :2], frame[..., :2])
+    high = torch.minimum(moved[..., 2:], frame[..., 2:])
+    left, before = high - low, moved[..., 2:] - moved[..., :2]
+    least = torch.tensor([limits.min_frames, limits.min_bins], dtype=left.dtype)
+    fine = (left > 0) & ((left >= least) | (left >= before - 1e-4))  # rounding of a moved edge is no cut
+    return PaddedBoxes(torch.cat([low, high], dim=-1), boxes.kept & fine.all(dim=-1), boxes.visible)
+
+
+def _hide(boxes: PaddedBoxes, axis: int, start: Tensor, end: Tensor, limits: Limits) -> PaddedBoxes:
+    """Account for a mask over the whole other axis; ``axis`` 0 is time, 1 frequency.
+
+    A time mask and a frequency mask are independent, so what stays visible multiplies.
+    """
+    low, high = boxes.cells[..., axis], boxes.cells[..., axis + 2]
+    covered = (torch.minimum(high, end[:, None]) - torch.maximum(low, start[:, None])).clamp(min=0)
+    visible = boxes.visible * (1 - covered / (high - low).clamp(min=1e-6))
+    return boxes._replace(kept=boxes.kept & _enough(visible, limits), visible=visible)
+
+
+def _cut_away(boxes: PaddedBoxes, patch: Tensor, limits: Limits) -> PaddedBoxes:
+    """What is left of boxes under a pasted ``patch`` (B, 4).
+
+    A patch across all of a box's band leaves what comes before it and what comes after; one along all of
+    its time leaves what is below and what is above; any other hides part of the box.
+    """
+    cells, over = boxes.cells, patch[:, None].to(boxes.cells.dtype)  # (B, M, 4), (B, 1, 4)
+    touched = ((cells[..., 2:] > over[..., :2]) & (cells[..., :2] < over[..., 2:])).all(dim=-1)  # (B, M)
+    whole = (over[..., :2] <= cells[..., :2]) & (over[..., 2:] >= cells[..., 2:])  # (B, M, 2) time, band
+    in_time = touched & whole[..., 1]
+    in_band = touched & whole[..., 0] & ~in_time
+    cut = torch.stack([in_time, in_band], dim=-1)  # (B, M, 2)
+    first = torch.cat([cells[..., :2], torch.where(cut, over[..., :2], cells[..., 2:])], dim=-1)
+    second = torch.cat([torch.where(cut, over[..., 2:], cells[..., :2]), cells[..., 2:]], dim=-1)
+    before = _hide_under(_clip_to(boxes, cells, first, limits), over, limits)
+    after = _clip_to(boxes, cells, second, limits)
+    return _join(before, after._replace(kept=after.kept & cut.any(dim=-1)))
+
+
+def _hide_under(boxes: PaddedBoxes, over: Tensor, limits: Limits) -> PaddedBoxes:
+    """Account for a patch ``over`` (B, 1, 4) that lies over part of some boxes."""
+    low = torch.maximum(boxes.cells[..., :2], over[..., :2])
+    high = torch.minimum(boxes.cells[..., 2:], over[..., 2:])
+    size = (boxes.cells[..., 2:] - boxes.cells[..., :2]).clamp(min=1e-6)
+    visible = boxes.visible * (1 - ((high - low).clamp(min=0) / size).prod(dim=-1))
+    return boxes._replace(kept=boxes.kept & _enough(visible, limits), visible=visible)
+
+
+def _enough(visible: Tensor, limits: Limits) -> Tensor:
+    return (visible > 0) & (visible >= 1 - limits.max_occlusion)
+
+
+def _join(boxes: PaddedBoxes, others: PaddedBoxes) -> PaddedBoxes:
+    """Both sets of boxes of each example."""
+    return PaddedBoxes(*(torch.cat(pair, dim=1) for pair in zip(boxes, others, strict=True)))

@@ -1,0 +1,27 @@
+"""How good are the boxes? Matching, scores, calibration, thresholds and honest intervals.
+
+Every result says in which space boxes were compared and at which overlap and score threshold.
+"""
+
+from mast.evaluation.bootstrap import Difference
+from mast.evaluation.outcome import AP_IOUS, Outcome, match_scene
+from mast.evaluation.report import Comparison, Evaluation, compare, evaluate
+from mast.evaluation.scene import Scene, Scoring, align_recordings, build_scene
+from mast.evaluation.threshold import Threshold, best_threshold
+
+__all__ = [
+    "AP_IOUS",
+    "Comparison",
+    "Difference",
+    "Evaluation",
+    "Outcome",
+    "Scene",
+    "Scoring",
+    "Threshold",
+    "align_recordings",
+    "best_threshold",
+    "build_scene",
+    "compare",
+    "evaluate",
+    "match_scene",
+]

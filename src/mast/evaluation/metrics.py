@@ -1,0 +1,162 @@
+"""Scores as sums over recordings, so that the value and its bootstrap come from the same lines.
+
+Definitions (TP: matched predictions at or above the score threshold):
+
+- ``precision`` TP / predictions, ``recall`` TP / truths, ``f1`` 2 TP / (predictions + truths): pooled over
+  all recordings.
+- ``f1_macro``: F1 of each chunk (10.24 s at the paper's front end, not overlapping), averaged over the chunks
+  that hold a truth or a prediction. A box belongs to the chunk of its centre, a matched prediction to its
+  truth's chunk.
+- ``miou``: mean IoU of the matched pairs.
+- ``f1_time``: F1 when only time is compared (IoU of intervals).
+- ``f1_iom``: F1 when overlap is intersection over the smaller box, forgiving where annotators disagree on
+  extent.
+- ``ap50``, ``ap50_95``: COCO's 101-point average precision at IoU 0.5, and its mean over 0.5, 0.55 … 0.95.
+  ``ap50_voc11``: the 11-point average precision of PASCAL VOC 2007 at IoU 0.5, which is what the paper's
+  tables show. All three use every prediction, whatever the score threshold.
+- ``ece``: expected calibration error over every prediction: ten equal score bins, the gap between mean score
+  and share matched, weighted by count. Defined for scores in 0–1 only.
+
+A ratio of nothing is NaN: ``precision`` without predictions, ``recall`` and AP without truths, ``miou``
+without matches, F1 with neither. F1 is 0 when only one side has boxes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mast.evaluation.outcome import Outcome
+from mast.evaluation.scene import BoolArray
+from mast.events import FloatArray, IntArray
+
+METRICS = (
+    "precision",
+    "recall",
+    "f1",
+    "f1_macro",
+    "miou",
+    "f1_time",
+    "f1_iom",
+    "ap50",
+    "ap50_voc11",
+    "ap50_95",
+    "ece",
+)
+CALIBRATION_BINS = 10  # our choice, the usual one
+
+_COCO_RECALLS: FloatArray = np.linspace(0.0, 1.0, 101)
+_VOC_RECALLS: FloatArray = np.arange(11) / 10  # not linspace: its 0.30000000000000004 is above 3 / 10
+
+
+def metrics_of(
+    outcome: Outcome, threshold: float | None, weights: FloatArray | None = None
+) -> dict[str, FloatArray]:
+    """All :data:`METRICS`, each (B,), with each recording counted as often as its weight says.
+
+    Args:
+        outcome: what matched.
+        threshold: predictions below this score are left out (of all but AP and ECE).
+        weights: (B, recordings); without it one row of ones, the plain value.
+    """
+    if weights is None:
+        weights = np.ones((1, len(outcome.scene.recordings)))
+    metrics = {**_counted(outcome, threshold, weights), **_average_precisions(outcome, weights)}
+    metrics["ece"] = _expected_calibration_error(outcome, weights)
+    return {name: metrics[name] for name in METRICS}
+
+
+def ratio(above: FloatArray, below: FloatArray) -> FloatArray:
+    """Ratio, NaN where there is nothing below."""
+    out = np.full(np.shape(above), np.nan)
+    np.divide(above, below, out=out, where=below > 0)
+    return out
+
+
+def _counted(outcome: Outcome, threshold: float | None, weights: FloatArray) -> dict[str, FloatArray]:
+    """Precision, recall, the F1s and mIoU from per-recording counts."""
+    n_recordings = len(outcome.scene.recordings)
+    kept = outcome.kept(threshold)
+    recording = outcome.recording[:kept]
+
+    def total(values: FloatArray | BoolArray | None, where: IntArray) -> FloatArray:
+        """Sum within each recording, then over recordings by weight, (B,)."""
+        amounts = None if values is None else values.astype(np.float64)
+        return weights @ np.bincount(where, weights=amounts, minlength=n_recordings)
+
+    truths = total(None, outcome.scene.truth.recording)
+    predictions = total(None, recording)
+    hits = total(outcome.hit[:kept], recording)
+    chunk_f1, chunk_recording = _chunk_f1(outcome, kept)
+    return {
+        "precision": ratio(hits, predictions),
+        "recall": ratio(hits, truths),
+        "f1": ratio(2 * hits, predictions + truths),
+        "f1_macro": ratio(total(chunk_f1, chunk_recording), total(None, chunk_recording)),
+        "miou": ratio(total(outcome.iou[:kept], recording), hits),
+        "f1_time": ratio(2 * total(outcome.hit_time[:kept], recording), predictions + truths),
+        "f1_iom": ratio(2 * total(outcome.hit_iom[:kept], recording), predictions + truths),
+    }
+
+
+def _chunk_f1(outcome: Outcome, kept: int) -> tuple[FloatArray, IntArray]:
+    """F1 of each chunk that holds a box, and the recording it belongs to."""
+    truth = outcome.scene.truth
+    recording = np.concatenate([truth.recording, outcome.recording[:kept]])
+    place = np.stack([recording, np.concatenate([truth.chunk, outcome.chunk[:kept]])], axis=1)
+    chunks, of_box = np.unique(place, axis=0, return_inverse=True)
+    hits = np.concatenate([np.zeros(len(truth)), outcome.hit[:kept]])
+    of_box = of_box.reshape(-1)
+    boxes = np.bincount(of_box, minlength=len(chunks))
+    return 2 * np.bincount(of_box, weights=hits, minlength=len(chunks)) / np.maximum(boxes, 1), chunks[:, 0]
+
+
+def _average_precisions(outcome: Outcome, weights: FloatArray) -> dict[str, FloatArray]:
+    """``ap50``, ``ap50_voc11`` and ``ap50_95``, each (B,).
+
+    Precision can only peak at a hit, so a curve is kept at its hits alone; how many predictions came before
+    is shared by the ten curves of a row.
+    """
+    n_recordings = len(outcome.scene.recordings)
+    truths = weights @ np.bincount(outcome.scene.truth.recording, minlength=n_recordings)  # (B,)
+    hits = [np.flatnonzero(row) for row in outcome.hit_at]
+    coco = np.full((len(weights), len(hits)), np.nan)
+    voc = np.full(len(weights), np.nan)
+    for b in np.flatnonzero(truths > 0):
+        times = weights[b][outcome.recording]  # (P,) how often each prediction counts
+        so_far = times.cumsum()
+        for k, hit in enumerate(hits):
+            drawn = hit[times[hit] > 0]
+            found = times[drawn].cumsum()
+            best_beyond = np.maximum.accumulate((found / so_far[drawn])[::-1])[::-1]
+            recall = found / truths[b]
+            coco[b, k] = _mean_precision(recall, best_beyond, _COCO_RECALLS)
+            if k == 0:
+                voc[b] = _mean_precision(recall, best_beyond, _VOC_RECALLS)
+    return {"ap50": coco[:, 0], "ap50_voc11": voc, "ap50_95": coco.mean(axis=1)}
+
+
+def _mean_precision(recall: FloatArray, best_beyond: FloatArray, points: FloatArray) -> float:
+    """Mean over recall points of the best precision at that recall or beyond, 0 where it is not reached."""
+    at = np.searchsorted(recall, points, side="left")
+    return float(best_beyond[at[at < len(recall)]].sum() / len(points))
+
+
+def calibration_bins(outcome: Outcome) -> IntArray | None:
+    """The bin of each prediction; None where scores are no probabilities."""
+    if len(outcome.scores) and not (outcome.scores.min() >= 0 and outcome.scores.max() <= 1):
+        return None
+    return np.minimum((outcome.scores * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
+
+
+def _expected_calibration_error(outcome: Outcome, weights: FloatArray) -> FloatArray:
+    bins = calibration_bins(outcome)
+    if bins is None:
+        return np.full(len(weights), np.nan)
+    n_recordings = len(outcome.scene.recordings)
+    cell = outcome.recording * CALIBRATION_BINS + bins
+    # |mean score − share matched| × count = |sum of (score − matched)|
+    excess = np.bincount(
+        cell, weights=outcome.scores - outcome.hit, minlength=n_recordings * CALIBRATION_BINS
+    )
+    gaps = np.abs(weights @ excess.reshape(n_recordings, CALIBRATION_BINS)).sum(axis=1)
+    return ratio(gaps, weights @ np.bincount(outcome.recording, minlength=n_recordings))

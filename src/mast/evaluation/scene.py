@@ -1,0 +1,243 @@
+"""Truth and predictions side by side: the same recordings, the same spans, the same coordinates."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Literal, get_args
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mast.errors import AnnotationError, ConfigError
+from mast.events import BOX_COLUMNS, FloatArray, IntArray, as_events, boxes_of
+from mast.grid import FrontEnd, events_to_grid
+
+BoolArray = NDArray[np.bool_]
+Space = Literal["grid", "hz"]
+
+_ENDLESS_FRAMES = 1 << 40  # one grid as long as any recording
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How two boxes are compared.
+
+    Attributes:
+        space: ``"grid"`` as in the paper: whole cells of the front end's grid, so one cell is one frame by
+            one mel bin and everything outside the band is left out. ``"hz"``: seconds × hertz, unrounded.
+        front_end: the grid; its chunk length also cuts recordings for the per-chunk mean.
+        iou_threshold: least overlap of a match (paper, App. "Evaluation Details": 0.5).
+    """
+
+    space: Space = "grid"
+    front_end: FrontEnd = field(default_factory=FrontEnd)
+    iou_threshold: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.space not in get_args(Space):
+            raise ConfigError(f"space is {self.space!r}; expected one of {', '.join(get_args(Space))}")
+        if not 0 < self.iou_threshold <= 1:
+            raise ConfigError(f"IoU threshold is {self.iou_threshold:g}; expected above 0 and at most 1")
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """One side of a scene: boxes that count, in the order recording, then row.
+
+    Attributes:
+        boxes: (N, 4) in the coordinates of the scene's space.
+        recording: (N,) index into the scene's recordings.
+        chunk: (N,) chunk of the recording that holds the box's centre in time.
+        row: (N,) row of the table given.
+        n_outside: how many were left out: outside the band, or (in grid space) without duration.
+        n_unreviewed: how many were left out: nobody listened there, so they are neither right nor wrong.
+    """
+
+    boxes: FloatArray
+    recording: IntArray
+    chunk: IntArray
+    row: IntArray
+    n_outside: int
+    n_unreviewed: int
+
+    def __len__(self) -> int:
+        return len(self.boxes)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Everything that is compared, and how.
+
+    Attributes:
+        scoring: space, front end, overlap.
+        recordings: names of the reviewed recordings, sorted.
+        truth: the expert's boxes.
+        predictions: the detector's boxes.
+        scores: (P,) score of each prediction.
+        truth_events: the truth table as given, in the event schema; ``truth.row`` points into it.
+    """
+
+    scoring: Scoring
+    recordings: list[str]
+    truth: Boxes
+    predictions: Boxes
+    scores: FloatArray
+    truth_events: pd.DataFrame
+
+
+def align_recordings(names: Iterable[str], known: Iterable[str]) -> dict[str, str]:
+    """Which known recording each name means; names that mean none, or more than one, are left out.
+
+    The same name is taken first. Otherwise one path must end with the other, with or without the file's
+    ending, since tools write ``audio/a.wav``, ``/data/a.wav``, ``a.flac`` or ``a`` for one recording; and
+    no two names may claim one recording.
+
+    >>> align_recordings(["audio/a.wav", "b"], ["a.wav", "b.flac", "c.flac"])
+    {'audio/a.wav': 'a.wav', 'b': 'b.flac'}
+    """
+    recordings = set(known)
+    wanted = list(dict.fromkeys(names))
+    aligned = {name: name for name in wanted if name in recordings}
+    by_last: dict[str, set[str]] = defaultdict(set)
+    for recording in recordings - set(aligned):
+        for spelling in _spellings(recording):
+            by_last[spelling[-1]].add(recording)
+    claims: dict[str, list[str]] = defaultdict(list)
+    for name in wanted:
+        if name in aligned:
+            continue
+        found = {r for s in _spellings(name) for r in by_last.get(s[-1], ()) if _same_tail(name, r)}
+        if len(found) == 1:
+            claims[found.pop()].append(name)
+    aligned.update(
+        {claimants[0]: recording for recording, claimants in claims.items() if len(claimants) == 1}
+    )
+    return aligned
+
+
+def _spellings(name: str) -> set[tuple[str, ...]]:
+    """Path parts, with and without the file's ending."""
+    path = PurePosixPath(name.replace("\\", "/"))
+    if not path.name:
+        return {("",)}
+    return {path.parts, path.with_suffix("").parts}
+
+
+def _same_tail(a: str, b: str) -> bool:
+    for x in _spellings(a):
+        for y in _spellings(b):
+            n = min(len(x), len(y))
+            if x[-n:] == y[-n:]:
+                return True
+    return False
+
+
+def build_scene(
+    truth: pd.DataFrame,
+    predictions: pd.DataFrame,
+    *,
+    reviewed: pd.DataFrame | None = None,
+    scoring: Scoring | None = None,
+) -> Scene:
+    """Bring truth and predictions together.
+
+    Only what somebody listened to can be judged. A box counts where its centre in time lies in a reviewed
+    span; the others are counted as ``n_unreviewed``. A reviewed recording without predictions stays, with
+    its misses; a recording that holds truth but has no span is taken as reviewed from end to end.
+
+    Args:
+        truth: the expert's events.
+        predictions: the detector's events; their recordings may be spelled as in :func:`align_recordings`.
+        reviewed: ``recording, start_s, end_s`` of what was listened to (``end_s`` missing: to the end);
+            without it, the recordings that hold truth, from end to end.
+        scoring: how boxes are compared.
+    """
+    how = scoring or Scoring()
+    true_events = _checked(truth, "truth")
+    predicted = _checked(predictions, "predictions")
+    spans = _spans(reviewed, true_events)
+    recordings = sorted(spans["recording"].unique())
+    names = align_recordings(predicted["recording"], recordings)
+    predicted = predicted.assign(recording=predicted["recording"].map(lambda name: names.get(name, name)))
+    truth_side = _place(true_events, spans, recordings, how)
+    prediction_side = _place(predicted, spans, recordings, how)
+    scores = predicted["score"].to_numpy(dtype=np.float64)[prediction_side.row]
+    return Scene(how, recordings, truth_side, prediction_side, scores, true_events)
+
+
+def _checked(table: pd.DataFrame, what: str) -> pd.DataFrame:
+    """The table in the event schema; a row that is no box is the user's mistake."""
+    try:
+        events = as_events(table)
+    except AnnotationError as error:
+        raise AnnotationError(f"{what}: {error}") from None
+    numbers = events[[*BOX_COLUMNS, "score"]] if what == "predictions" else events[BOX_COLUMNS]
+    unusable = ~np.isfinite(numbers.to_numpy(dtype=np.float64)).all(axis=1)
+    unusable |= (events["end_s"] < events["start_s"]).to_numpy()
+    unusable |= (events["high_hz"] < events["low_hz"]).to_numpy()
+    if unusable.any():
+        row = int(np.flatnonzero(unusable)[0])
+        shown = ", ".join(f"{column} {value:g}" for column, value in numbers.iloc[row].items())
+        raise AnnotationError(
+            f"{what}: row {row + 1} ({events['recording'].iloc[row]}) is no box ({shown}); expected finite "
+            f"numbers with start_s ≤ end_s and low_hz ≤ high_hz"
+        )
+    return events
+
+
+def _spans(reviewed: pd.DataFrame | None, truth: pd.DataFrame) -> pd.DataFrame:
+    """Reviewed spans, (recording, start_s, end_s) with an infinite end where none is given."""
+    if reviewed is None:
+        spans = pd.DataFrame({"recording": pd.Series([], dtype=str), "start_s": [], "end_s": []})
+    else:
+        spans = reviewed[["recording", "start_s", "end_s"]]
+    boxed = sorted(set(truth["recording"]) - set(spans["recording"]))
+    whole = pd.DataFrame({"recording": pd.Series(boxed, dtype=str), "start_s": np.nan, "end_s": np.nan})
+    spans = pd.concat([part for part in (spans, whole) if len(part)] or [spans], ignore_index=True)
+    return spans.assign(
+        start_s=spans["start_s"].astype("float64").fillna(0.0),
+        end_s=spans["end_s"].astype("float64").fillna(np.inf),
+    )
+
+
+def _place(events: pd.DataFrame, spans: pd.DataFrame, recordings: list[str], scoring: Scoring) -> Boxes:
+    """The events that count, in the scene's coordinates."""
+    index = pd.Series(np.arange(len(recordings)), index=recordings, dtype="int64")
+    recording = events["recording"].map(index).fillna(-1).to_numpy(dtype=np.int64)
+    centre_s = (events["start_s"].to_numpy(dtype=np.float64) + events["end_s"].to_numpy(dtype=np.float64)) / 2
+    heard = _heard(recording, centre_s, spans["recording"].map(index).to_numpy(dtype=np.int64), spans)
+
+    boxes = boxes_of(events)
+    if scoring.space == "grid":
+        cells = events_to_grid(boxes, scoring.front_end, n_frames=_ENDLESS_FRAMES, min_event_s=0.0)
+        boxes = np.zeros_like(boxes)
+        boxes[cells.index] = cells.boxes
+        inside = np.isin(np.arange(len(boxes)), cells.index)
+    else:
+        inside = np.ones(len(boxes), dtype=bool)
+    rows = np.flatnonzero(heard & inside)
+    rows = rows[np.argsort(recording[rows], kind="stable")]
+    return Boxes(
+        boxes=boxes[rows],
+        recording=recording[rows],
+        chunk=np.floor(centre_s[rows] / scoring.front_end.chunk_s).astype(np.int64),
+        row=rows,
+        n_outside=int((heard & ~inside).sum()),
+        n_unreviewed=int((~heard).sum()),
+    )
+
+
+def _heard(
+    recording: IntArray, time_s: FloatArray, span_recording: IntArray, spans: pd.DataFrame
+) -> BoolArray:
+    """Which moments lie in a reviewed span."""
+    moments = pd.DataFrame({"recording": recording, "time_s": time_s, "row": np.arange(len(recording))})
+    joined = moments.merge(spans[["start_s", "end_s"]].assign(recording=span_recording), on="recording")
+    inside = joined[(joined["time_s"] >= joined["start_s"]) & (joined["time_s"] <= joined["end_s"])]
+    heard = np.zeros(len(recording), dtype=bool)
+    heard[inside["row"].to_numpy(dtype=np.int64)] = True
+    return heard

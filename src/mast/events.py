@@ -1,0 +1,230 @@
+"""The one event schema, and geometry of boxes.
+
+An event is a box in seconds × hertz with what is known about it. The same columns serve expert
+annotations, detections, pseudo-labels and archives; ``source`` tells them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from mast.errors import AnnotationError
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+OverlapMeasure = Callable[[ArrayLike, ArrayLike], FloatArray]  # (N, 4), (M, 4) → (N, M)
+
+_BLOCK = 256  # predictions compared with their neighbourhood at once: a few megabytes
+
+# column → pandas dtype; this order is the order on disk
+EVENT_COLUMNS: dict[str, str] = {
+    "recording": "str",  # path of the recording relative to its dataset
+    "start_s": "float64",
+    "end_s": "float64",
+    "low_hz": "float64",
+    "high_hz": "float64",
+    "score": "float64",  # 1.0 for an expert's box
+    "label": "str",
+    "site": "str",
+    "datetime": "str",  # ISO 8601 wall clock of the event's start; empty where unknown
+    "source": "str",  # "expert", "detector", "pseudo-1", "simulator" …
+    "model": "str",
+}
+BOX_COLUMNS = ["start_s", "low_hz", "end_s", "high_hz"]  # the order of box rows everywhere
+_DEFAULTS: dict[str, float] = {"score": 1.0}
+
+
+def as_events(table: pd.DataFrame) -> pd.DataFrame:
+    """Bring a table into the event schema: columns added, typed and ordered; further columns kept behind.
+
+    ``file`` is accepted for ``recording``. Text that is missing becomes the empty string.
+
+    >>> table = pd.DataFrame({"file": ["a.wav"], "start_s": [0], "end_s": [1], "low_hz": [0], "high_hz": [9]})
+    >>> as_events(table)[["recording", "start_s", "score", "label"]].to_dict("records")
+    [{'recording': 'a.wav', 'start_s': 0.0, 'score': 1.0, 'label': ''}]
+    """
+    events = table.copy()
+    if "recording" not in events and "file" in events:
+        events = events.rename(columns={"file": "recording"})
+    missing = [c for c in ("recording", *BOX_COLUMNS) if c not in events]
+    if missing:
+        raise AnnotationError(
+            f"event table: column{'s' if len(missing) > 1 else ''} {', '.join(missing)} missing; "
+            f"found {', '.join(map(str, table.columns)) or 'no columns'}"
+        )
+    for column, dtype in EVENT_COLUMNS.items():
+        if column not in events:
+            events[column] = _DEFAULTS.get(column, "")
+        if dtype == "str":
+            filled = events[column].astype("object")
+            events[column] = filled.where(filled.notna(), "").astype(str)
+        else:
+            try:
+                events[column] = events[column].astype("float64")
+            except (TypeError, ValueError) as error:
+                raise AnnotationError(
+                    f"event table: column {column} holds something that is no number ({error})"
+                ) from None
+    extra = [c for c in events.columns if c not in EVENT_COLUMNS]
+    return events[[*EVENT_COLUMNS, *extra]].reset_index(drop=True)
+
+
+def empty_events() -> pd.DataFrame:
+    """An event table with no rows."""
+    return as_events(pd.DataFrame({c: [] for c in EVENT_COLUMNS}))
+
+
+def boxes_of(events: pd.DataFrame) -> FloatArray:
+    """(N, 4) rows ``start_s, low_hz, end_s, high_hz`` of an event table."""
+    return events[BOX_COLUMNS].to_numpy(dtype=np.float64).reshape(-1, 4)
+
+
+class Overlap(NamedTuple):
+    """Pairwise areas of two sets of boxes."""
+
+    intersection: FloatArray  # (N, M)
+    area_a: FloatArray  # (N, 1)
+    area_b: FloatArray  # (1, M)
+
+
+def pairwise_overlap(a: ArrayLike, b: ArrayLike) -> Overlap:
+    """Intersection and areas of every box of ``a`` with every box of ``b``; rows (t1, f1, t2, f2)."""
+    box_a = np.asarray(a, dtype=np.float64).reshape(-1, 4)
+    box_b = np.asarray(b, dtype=np.float64).reshape(-1, 4)
+    low = np.maximum(box_a[:, None, :2], box_b[None, :, :2])
+    high = np.minimum(box_a[:, None, 2:], box_b[None, :, 2:])
+    intersection = np.clip(high - low, 0.0, None).prod(axis=2)
+    area_a = np.clip(box_a[:, 2:] - box_a[:, :2], 0.0, None).prod(axis=1)
+    area_b = np.clip(box_b[:, 2:] - box_b[:, :2], 0.0, None).prod(axis=1)
+    return Overlap(intersection, area_a[:, None], area_b[None, :])
+
+
+def pairwise_iou(a: ArrayLike, b: ArrayLike) -> FloatArray:
+    """Intersection over union, (N, M); 0 where both boxes are empty.
+
+    >>> pairwise_iou([[0, 0, 2, 2]], [[1, 0, 3, 2]]).round(3).tolist()
+    [[0.333]]
+    """
+    inter, area_a, area_b = pairwise_overlap(a, b)
+    union = area_a + area_b - inter
+    return np.divide(inter, union, out=np.zeros_like(inter), where=union > 0)
+
+
+def pairwise_iom(a: ArrayLike, b: ArrayLike) -> FloatArray:
+    """Intersection over the smaller area, (N, M): 1 where one box holds the other."""
+    inter, area_a, area_b = pairwise_overlap(a, b)
+    smaller = np.minimum(area_a, area_b)
+    return np.divide(inter, smaller, out=np.zeros_like(inter), where=smaller > 0)
+
+
+class Pairs(NamedTuple):
+    """Predictions and truths that overlap enough to be matched; each may appear many times."""
+
+    prediction: IntArray  # (K,) rows among the predictions
+    truth: IntArray  # (K,) rows among the truths
+    overlap: FloatArray  # (K,)
+
+
+def overlapping_pairs(
+    truth: ArrayLike,
+    predictions: ArrayLike,
+    *,
+    threshold: float = 0.5,
+    overlap: OverlapMeasure = pairwise_iou,
+    truth_group: ArrayLike | None = None,
+    prediction_group: ArrayLike | None = None,
+) -> Pairs:
+    """Every pair with ``overlap ≥ threshold`` (and above 0), found without comparing all with all.
+
+    Predictions are taken in blocks along time, and each block meets only the truths it can touch, so a
+    day of dense detections needs little memory.
+
+    Args:
+        truth: (M, 4) boxes.
+        predictions: (P, 4) boxes.
+        threshold: least overlap of a pair.
+        overlap: pairwise measure, (N, 4) × (M, 4) → (N, M); must be 0 for boxes apart in time.
+        truth_group: (M,) whole numbers, such as the recording of each truth; only pairs within a group count.
+        prediction_group: (P,) likewise.
+    """
+    box_t = np.asarray(truth, dtype=np.float64).reshape(-1, 4)
+    box_p = np.asarray(predictions, dtype=np.float64).reshape(-1, 4)
+    group_t = np.zeros(len(box_t), np.int64) if truth_group is None else np.asarray(truth_group, np.int64)
+    group_p = (
+        np.zeros(len(box_p), np.int64) if prediction_group is None else np.asarray(prediction_group, np.int64)
+    )
+    order_t = np.lexsort((box_t[:, 0], group_t))
+    order_p = np.lexsort((box_p[:, 0], group_p))
+    sorted_group = group_t[order_t]
+    found: list[tuple[IntArray, IntArray, FloatArray]] = []
+    for begin in range(0, len(order_p), _BLOCK):
+        block = order_p[begin : begin + _BLOCK]
+        first, last = group_p[block[0]], group_p[block[-1]]
+        near = order_t[
+            np.searchsorted(sorted_group, first) : np.searchsorted(sorted_group, last, side="right")
+        ]
+        if first == last:
+            in_time = (box_t[near, 0] <= box_p[block, 2].max()) & (box_t[near, 2] >= box_p[block[0], 0])
+            near = near[in_time]
+        for at in range(0, near.size, 16 * _BLOCK):
+            some = near[at : at + 16 * _BLOCK]
+            values = overlap(box_p[block], box_t[some])
+            hit = (values >= threshold) & (values > 0) & (group_p[block][:, None] == group_t[some][None, :])
+            p, t = np.nonzero(hit)
+            found.append((block[p], some[t], values[p, t]))
+    if not found:
+        return Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+    return Pairs(*(np.concatenate(part) for part in zip(*found, strict=True)))
+
+
+class Matches(NamedTuple):
+    """One-to-one pairs of predictions and truths, in descending score."""
+
+    prediction: IntArray  # (K,) rows among the predictions
+    truth: IntArray  # (K,) rows among the truths
+    overlap: FloatArray  # (K,)
+
+
+def match_pairs(pairs: Pairs, scores: ArrayLike) -> Matches:
+    """Choose greedily: the best-scored prediction takes the free truth it overlaps most, and so on.
+
+    Equal scores keep the order given; equal overlaps take the first truth.
+    """
+    rank = np.empty(np.size(scores), dtype=np.int64)
+    rank[np.argsort(-np.asarray(scores, dtype=np.float64).reshape(-1), kind="stable")] = np.arange(rank.size)
+    order = np.lexsort((pairs.truth, -pairs.overlap, rank[pairs.prediction]))
+    chosen: list[int] = []
+    busy: set[int] = set()
+    taken: set[int] = set()
+    for k, p, t in zip(
+        order.tolist(), pairs.prediction[order].tolist(), pairs.truth[order].tolist(), strict=True
+    ):
+        if p not in busy and t not in taken:
+            busy.add(p)
+            taken.add(t)
+            chosen.append(k)
+    return Matches(pairs.prediction[chosen], pairs.truth[chosen], pairs.overlap[chosen])
+
+
+def match_boxes(
+    truth: ArrayLike,
+    predictions: ArrayLike,
+    scores: ArrayLike,
+    *,
+    threshold: float = 0.5,
+    overlap: OverlapMeasure = pairwise_iou,
+) -> Matches:
+    """Match greedily: the best-scored prediction takes the free truth it overlaps most, and so on.
+
+    A pair needs ``overlap ≥ threshold``. Equal scores keep the order given; equal overlaps take the
+    first truth.
+
+    >>> match_boxes([[0, 0, 2, 2]], [[0, 0, 2, 2], [0, 0, 2, 1.9]], [0.3, 0.9]).prediction.tolist()
+    [1]
+    """
+    return match_pairs(overlapping_pairs(truth, predictions, threshold=threshold, overlap=overlap), scores)

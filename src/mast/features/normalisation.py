@@ -1,0 +1,143 @@
+"""One mean and one deviation for a whole dataset, gathered in a single pass.
+
+The paper (App. "Data Processing") normalises ``(S − μ) / (σ + ε)`` with μ and σ over all labelled and
+unlabelled sound, computed once and reused everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+
+from mast.errors import MastError
+
+ArrayT = TypeVar("ArrayT", Tensor, NDArray[Any])
+
+
+class Normalisation(BaseModel):
+    """``(S − mean) / (std + epsilon)``, the same for every cell; part of every checkpoint.
+
+    AudioMAE's published weights were trained with twice the deviation below the fraction: say
+    ``std = 2 × 4.5689974`` (and ``mean = -4.2677393``) to use them.
+
+    >>> Normalisation(mean=-4.0, std=2.0, epsilon=0.0).apply(np.array([0.0, -4.0])).tolist()
+    [2.0, 0.0]
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mean: float = Field(allow_inf_nan=False, description="μ over the dataset, natural logarithm of power")
+    std: float = Field(ge=0, allow_inf_nan=False, description="σ over the dataset")
+    epsilon: float = Field(
+        1e-6, ge=0, allow_inf_nan=False, description="ε; the paper gives no value, our choice"
+    )
+
+    def apply(self, features: ArrayT) -> ArrayT:
+        """Normalise a tensor or array of any shape."""
+        return (features - self.mean) / (self.std + self.epsilon)
+
+
+@dataclass
+class RunningStats:
+    """Count, mean and squared deviation so far, in float64. Streams, and parts merge exactly.
+
+    Shifting sums as Welford and Chan et al. do: the usual Σx² − (Σx)²/n loses its digits where the mean
+    is large against the deviation.
+
+    >>> stats = RunningStats()
+    >>> stats.update(np.array([1.0, 2.0]))
+    >>> stats.merge(RunningStats(count=1, mean=6.0, m2=0.0))
+    >>> stats.count, stats.mean
+    (3, 3.0)
+    """
+
+    count: int = 0
+    mean: float = 0.0
+    m2: float = 0.0  # Σ (x − mean)²
+
+    @property
+    def std(self) -> float:
+        """Deviation over all values seen (divided by n)."""
+        return math.sqrt(self.m2 / self.count) if self.count else 0.0
+
+    def update(self, values: Tensor | NDArray[Any], mask: Tensor | NDArray[Any] | None = None) -> None:
+        """Take in values of any shape.
+
+        Args:
+            values: numbers; a tensor may lie on a GPU.
+            mask: which to count, boolean, of the shape of ``values``; all by default.
+
+        Raises:
+            MastError: if a counted value is not finite. Nothing is taken in then.
+        """
+        numbers = torch.as_tensor(values)
+        if mask is not None:
+            numbers = numbers[torch.as_tensor(mask, device=numbers.device)]
+        if numbers.numel() == 0:
+            return
+        numbers = numbers.double()
+        mean = numbers.mean()
+        m2 = float((numbers - mean).square_().sum())
+        if not math.isfinite(m2):
+            raise MastError(
+                "statistics: found features that are not finite (NaN or infinite) among "
+                f"{numbers.numel()} values; check the recording they came from with mast scan"
+            )
+        self.merge(RunningStats(numbers.numel(), float(mean), m2))
+
+    def merge(self, other: RunningStats) -> None:
+        """Take in what another has seen (another process, another shard)."""
+        count = self.count + other.count
+        if count == 0:
+            return
+        delta = other.mean - self.mean
+        self.mean += delta * other.count / count
+        self.m2 += other.m2 + delta * delta * self.count * other.count / count
+        self.count = count
+
+    def normalisation(self, *, epsilon: float = 1e-6) -> Normalisation:
+        """What to apply to features like those seen.
+
+        Raises:
+            MastError: if nothing was seen.
+        """
+        if self.count == 0:
+            raise MastError(
+                "statistics: no sound to normalise by; expected at least one chunk, and a recording gives "
+                "none when it is shorter than half a chunk"
+            )
+        return Normalisation(mean=self.mean, std=self.std, epsilon=epsilon)
+
+
+def running_stats(
+    batches: Iterable[tuple[Tensor | NDArray[Any], ArrayLike]], *, include_padding: bool = False
+) -> RunningStats:
+    """Statistics over a stream of chunks, leaving out frames that are padding.
+
+    Args:
+        batches: pairs of features, (N, T, F) or (N, 1, T, F), and frames of real sound per chunk, (N,);
+            :class:`RecordingFeatures` gives both.
+        include_padding: count the padded frames too, as the paper's wording implies. They sit at the floor
+            of the logarithm and drag μ down where clips are short.
+
+    Returns:
+        The statistics; memory is that of one batch.
+    """
+    stats = RunningStats()
+    for features, valid_frames in batches:
+        values = torch.as_tensor(features)
+        if not include_padding:
+            n_frames = values.shape[-2]
+            real = np.arange(n_frames) < np.asarray(valid_frames).reshape(-1, 1)  # (N, T)
+            frames = values.reshape(-1, n_frames, values.shape[-1])  # (N, T, F)
+            values = frames[torch.as_tensor(real, device=values.device)]
+        stats.update(values)
+    return stats

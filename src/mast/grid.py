@@ -1,0 +1,191 @@
+"""Seconds and hertz ↔ frames and mel bins. The only place where coordinates change.
+
+A *front end* fixes the grid: sample rate, frequency band, mel bins, frame hop. The default is the
+paper's (App. "Data Processing"): 16 kHz, 20–8000 Hz, 128 bins, 10 ms. :meth:`FrontEnd.for_band` gives
+the same picture for another band: everything scales as if the tape were played faster or slower, so a
+fish at 0–2 kHz or a bat at 0–192 kHz fills the same 1024 × 128 cells as a bird does.
+
+Boxes are rows ``(t1, f1, t2, f2)``: in grid cells here, in ``(start_s, low_hz, end_s, high_hz)`` outside.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from mast.errors import ConfigError
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+MIN_EVENT_FRAMES = 10  # App. "Bounding box coordinate conversion": under 100 ms after clipping is dropped
+_EDGE = 1e-6  # a boundary this close below a frame edge (in frames) lies on it: 0.29 / 0.01 = 28.999…
+
+
+class FrontEnd(BaseModel):
+    """What the detector looks at: a band of frequencies and how finely time is cut.
+
+    Defaults are the paper's. Times are given in samples so that frames are exact.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sample_rate: int = Field(default=16_000, gt=0, description="Hz; recordings are resampled to this")
+    low_hz: float = Field(default=20.0, ge=0, description="lower edge of the mel bank")
+    high_hz: float = Field(default=8_000.0, gt=0, description="upper edge of the bank; at most half the rate")
+    n_bins: int = Field(default=128, gt=0, description="mel bins")
+    hop_samples: int = Field(default=160, gt=0, description="frame shift (10 ms)")
+    window_samples: int = Field(default=400, gt=1, description="frame length (25 ms)")
+    chunk_frames: int = Field(default=1_024, gt=0, description="frames per chunk (10.24 s)")
+    mel_corner_hz: float = Field(default=700.0, gt=0, description="where the mel scale turns logarithmic")
+
+    @model_validator(mode="after")
+    def _band_fits(self) -> FrontEnd:
+        if not self.low_hz < self.high_hz <= self.sample_rate / 2:
+            raise ConfigError(
+                f"front end: band {self.low_hz:g}–{self.high_hz:g} Hz does not fit a sample rate of "
+                f"{self.sample_rate} Hz; expected low < high ≤ {self.sample_rate / 2:g} Hz"
+            )
+        return self
+
+    @classmethod
+    def for_band(cls, high_hz: float) -> FrontEnd:
+        """The paper's front end, scaled so that its band ends at ``high_hz``.
+
+        >>> fish = FrontEnd.for_band(2_000)
+        >>> fish.sample_rate, fish.hop_s, fish.chunk_s
+        (4000, 0.04, 40.96)
+        """
+        if not high_hz > 0:
+            raise ConfigError(f"front end: the band must end above 0 Hz, got {high_hz:g}")
+        paper = cls()
+        scale = high_hz / paper.high_hz
+        return cls(
+            sample_rate=round(paper.sample_rate * scale),
+            low_hz=paper.low_hz * scale,
+            high_hz=round(paper.sample_rate * scale) / 2,
+            mel_corner_hz=paper.mel_corner_hz * scale,
+        )
+
+    @property
+    def hop_s(self) -> float:
+        """Seconds between frames."""
+        return self.hop_samples / self.sample_rate
+
+    @property
+    def chunk_samples(self) -> int:
+        """Samples in a chunk (163,840 at the paper's values)."""
+        return self.chunk_frames * self.hop_samples
+
+    @property
+    def chunk_s(self) -> float:
+        """Seconds in a chunk (10.24 s at the paper's values)."""
+        return self.chunk_samples / self.sample_rate
+
+    def mel(self, hz: ArrayLike) -> FloatArray:
+        """HTK mel, ``2595 log10(1 + hz / 700)``, with the corner scaled to the band."""
+        return np.asarray(2595.0 * np.log10(1.0 + np.asarray(hz, dtype=np.float64) / self.mel_corner_hz))
+
+    def hz(self, mel: ArrayLike) -> FloatArray:
+        """Inverse of :meth:`mel`."""
+        return np.asarray(self.mel_corner_hz * (10.0 ** (np.asarray(mel, dtype=np.float64) / 2595.0) - 1.0))
+
+    @property
+    def mel_step(self) -> float:
+        """Mel between neighbouring bin centres."""
+        return float((self.mel(self.high_hz) - self.mel(self.low_hz)) / (self.n_bins + 1))
+
+    @property
+    def bin_centres_hz(self) -> FloatArray:
+        """Centre of each mel bin, (n_bins,)."""
+        return self.bins_to_hz(np.arange(self.n_bins))
+
+    def hz_to_bins(self, hz: ArrayLike) -> FloatArray:
+        """Hertz → fractional bin index; whole numbers are bin centres. Not clipped."""
+        return (self.mel(hz) - self.mel(self.low_hz)) / self.mel_step - 1.0
+
+    def bins_to_hz(self, bins: ArrayLike) -> FloatArray:
+        """Fractional bin index → hertz; inverse of :meth:`hz_to_bins`."""
+        return self.hz(self.mel(self.low_hz) + (np.asarray(bins, dtype=np.float64) + 1.0) * self.mel_step)
+
+
+class GridBoxes(NamedTuple):
+    """Boxes on a chunk's grid and which of the given events each came from."""
+
+    boxes: IntArray  # (M, 4) t1, f1, t2, f2 in cells; upper edges exclusive
+    index: IntArray  # type: ignore[assignment]  # (M,) row of the event among those given
+
+
+def events_to_grid(
+    boxes: ArrayLike,
+    front_end: FrontEnd,
+    *,
+    chunk_start_s: float = 0.0,
+    n_frames: int | None = None,
+    min_event_s: float | None = None,
+) -> GridBoxes:
+    """Convert events in seconds and hertz to cells of one chunk, as the paper's appendix does.
+
+    Times: floor of seconds over the hop. Frequencies: nearest mel-bin centre. Clipped to the chunk; at
+    least one cell each way. An event is left out when it does not touch the chunk, lies wholly outside
+    the band, or lasts less than ``min_event_s`` after clipping to the chunk.
+
+    Args:
+        boxes: (N, 4) rows ``start_s, low_hz, end_s, high_hz``.
+        front_end: the grid.
+        chunk_start_s: where the chunk begins in the recording.
+        n_frames: frames in the chunk; the front end's by default.
+        min_event_s: shortest event kept, in seconds; ten frames (the paper's 100 ms) by default, 0 keeps all.
+
+    Returns:
+        Cells and the row each came from, in the order given.
+    """
+    events = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
+    frames = front_end.chunk_frames if n_frames is None else n_frames
+    shortest_s = MIN_EVENT_FRAMES * front_end.hop_s if min_event_s is None else min_event_s
+    chunk_s = frames * front_end.hop_s
+    start = np.clip(events[:, 0] - chunk_start_s, 0.0, chunk_s)
+    end = np.clip(events[:, 2] - chunk_start_s, 0.0, chunk_s)
+    in_band = (events[:, 1] <= front_end.high_hz) & (events[:, 3] >= front_end.low_hz)
+    # nanoseconds of tolerance: an event of exactly 0.1 s must not be lost to 0.09999999
+    keep = in_band & (end > start) & (end - start >= shortest_s - 1e-9)
+    index = np.flatnonzero(keep)
+
+    t1 = np.floor(start[index] / front_end.hop_s + _EDGE).astype(np.int64)
+    t2 = np.floor(end[index] / front_end.hop_s + _EDGE).astype(np.int64)
+    top = front_end.n_bins - 1
+    f1 = np.rint(np.clip(front_end.hz_to_bins(np.maximum(events[index, 1], 0.0)), 0, top)).astype(np.int64)
+    f2 = np.rint(np.clip(front_end.hz_to_bins(np.maximum(events[index, 3], 0.0)), 0, top)).astype(np.int64)
+    t1 = np.minimum(t1, frames - 1)
+    t2 = np.clip(t2, t1 + 1, frames)
+    f2 = np.clip(f2, f1 + 1, front_end.n_bins)
+    return GridBoxes(np.stack([t1, f1, t2, f2], axis=1), index)
+
+
+def grid_to_events(boxes: ArrayLike, front_end: FrontEnd, *, chunk_start_s: float = 0.0) -> FloatArray:
+    """Inverse of :func:`events_to_grid`: cells (whole or fractional) → seconds and hertz.
+
+    Frequencies are kept inside the front end's band.
+
+    Args:
+        boxes: (M, 4) rows ``t1, f1, t2, f2`` in cells.
+        front_end: the grid.
+        chunk_start_s: where the chunk begins in the recording.
+
+    Returns:
+        (M, 4) rows ``start_s, low_hz, end_s, high_hz``.
+    """
+    cells = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
+    band = (front_end.low_hz, front_end.high_hz)
+    return np.stack(
+        [
+            cells[:, 0] * front_end.hop_s + chunk_start_s,
+            np.clip(front_end.bins_to_hz(cells[:, 1]), *band),
+            cells[:, 2] * front_end.hop_s + chunk_start_s,
+            np.clip(front_end.bins_to_hz(cells[:, 3]), *band),
+        ],
+        axis=1,
+    )

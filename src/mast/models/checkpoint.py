@@ -1,0 +1,276 @@
+"""Models on disk: a folder with ``model.safetensors`` and ``model.json``. Users' files are never unpickled.
+
+A write that is cut short loses nothing: each file is written beside its place and moved there at once, and
+the weights carry a copy of their ``model.json``. If a kill falls between the two moves, the weights are new
+and the text is old; the fingerprints differ, and the copy inside the weights is used.
+
+AudioMAE's public ``pretrained.pth`` (docs/paper_notes.md 12) is the one foreign file read here, by
+``torch.load(weights_only=True)``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from mast.errors import MastError
+from mast.grid import FrontEnd
+from mast.models.detector import DetectorConfig, MastDetector
+from mast.models.mae import MaeConfig, MaskedAutoencoder
+
+WEIGHTS = "model.safetensors"
+CARD = "model.json"
+AUDIOMAE_MEAN, AUDIOMAE_STD = -4.2677393, 4.5689974  # of AudioSet, from AudioMAE's own recipe
+
+
+class NormalisationStatistics(BaseModel):
+    """What spectrograms are normalised by before they reach the model: ``(S − mean) / std``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mean: float
+    std: float = Field(gt=0)
+
+
+class ModelCard(BaseModel):
+    """``model.json``: all that is needed to use the weights beside it, and to trust them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["detector", "mae"]
+    architecture: DetectorConfig | MaeConfig
+    front_end: FrontEnd = FrontEnd()
+    normalisation: NormalisationStatistics
+    thresholds: dict[str, float] = Field(
+        default={}, description='operating points, such as {"score": 0.31, "nms_iou": 0.5}'
+    )
+    calibration: dict[str, Any] = Field(default={}, description="how scores become probabilities")
+    provenance: dict[str, Any] = Field(default={}, description="recipe, data, seeds, versions, metrics")
+    licence: str = Field(default="", description="of the weights, as their training data allow")
+    weights_sha256: str = Field(default="", description="fingerprint of the weights; filled in on saving")
+
+
+class Checkpoint(NamedTuple):
+    """A model and what is known about it."""
+
+    model: MastDetector | MaskedAutoencoder
+    card: ModelCard
+
+
+class LoadReport(NamedTuple):
+    """What became of the tensors of a foreign checkpoint."""
+
+    loaded: tuple[str, ...]  # names in the file
+    ignored: tuple[str, ...]
+    note: str  # one sentence for the user
+
+
+def save_checkpoint(folder: str | Path, model: nn.Module, card: ModelCard) -> ModelCard:
+    """Write a model folder, replacing what is there; see the module docstring for what a kill leaves.
+
+    Args:
+        folder: made if it is not there.
+        model: a :class:`MastDetector` or :class:`MaskedAutoencoder` built from ``card.architecture``.
+        card: what ``model.json`` will say.
+
+    Returns:
+        The card as written, with the fingerprint of the weights.
+    """
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    card = card.model_copy(update={"weights_sha256": _fingerprint(weights)})
+    text = card.model_dump_json(indent=2)
+    beside = path / f"{WEIGHTS}.tmp"
+    save_file(weights, beside, metadata={"model.json": text})
+    _move_into_place(beside, path / WEIGHTS)
+    beside = path / f"{CARD}.tmp"
+    beside.write_text(text + "\n", encoding="utf-8")
+    _move_into_place(beside, path / CARD)
+    return card
+
+
+def load_checkpoint(folder: str | Path) -> Checkpoint:
+    """Read a model folder onto the CPU, in evaluation mode; refuse what does not fit."""
+    path = Path(folder)
+    card = load_card(path)
+    model: MastDetector | MaskedAutoencoder
+    if isinstance(card.architecture, DetectorConfig):
+        model = MastDetector(card.architecture)
+    else:
+        model = MaskedAutoencoder(card.architecture)
+    load_weights(model, path)
+    return Checkpoint(model.eval(), card)
+
+
+def load_card(folder: str | Path) -> ModelCard:
+    """Read ``model.json``, or the copy inside the weights where a write was cut short between the two."""
+    path = Path(folder)
+    inside = _parse_card(_open_metadata(path), path / WEIGHTS)
+    if not (path / CARD).is_file():
+        return inside
+    beside = _parse_card((path / CARD).read_text(encoding="utf-8"), path / CARD)
+    return beside if beside.weights_sha256 == inside.weights_sha256 else inside
+
+
+def load_weights(model: nn.Module, folder: str | Path) -> None:
+    """Load a folder's weights into a model, all of them, into all of it."""
+    path = Path(folder) / WEIGHTS
+    _load_strictly(model, _read_weights(path), path)
+
+
+def load_encoder(model: MastDetector | MaskedAutoencoder, folder: str | Path) -> None:
+    """Load only the encoder of a folder's model (a masked autoencoder's or a detector's) into a model."""
+    path = Path(folder) / WEIGHTS
+    prefix = "encoder."
+    weights = {n.removeprefix(prefix): t for n, t in _read_weights(path).items() if n.startswith(prefix)}
+    _load_strictly(model.encoder, weights, path)
+
+
+def load_audiomae(model: MastDetector | MaskedAutoencoder, path: str | Path) -> LoadReport:
+    """Load AudioMAE's public ``pretrained.pth``: the whole encoder, and the decoder where it fits as a whole.
+
+    The released checkpoint's decoder attends within windows and fits no plain one; a masked autoencoder then
+    keeps its own fresh decoder, and the report says so.
+
+    Args:
+        model: a base-sized model on 1024 × 128 (the public weights are ViT-B).
+        path: the file; users bring it, it is licensed CC BY-NC.
+
+    Returns:
+        Which tensors were loaded and which were not, and how AudioMAE normalised its input.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise MastError(f"{file}: no such file; expected AudioMAE's pretrained.pth")
+    try:
+        with torch.serialization.safe_globals(
+            [argparse.Namespace]
+        ):  # the recipe's options lie beside the weights
+            content = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises several unrelated types here
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise MastError(f"{file}: cannot be read as a plain PyTorch checkpoint ({first})") from None
+    weights = content.get("model") if isinstance(content, dict) else None
+    if not isinstance(weights, dict) or not all(isinstance(t, Tensor) for t in weights.values()):
+        raise MastError(
+            f'{file}: expected a dictionary with tensors under "model", as AudioMAE\'s pretrained.pth has'
+        )
+
+    decoder = {n: ours for n in weights if (ours := _decoder_name(n)) is not None}  # their name → ours
+    encoder = [n for n in weights if n in model.encoder.state_dict()]
+    _load_strictly(model.encoder, {n: weights[n] for n in encoder}, file)
+    loaded = list(encoder)
+    if isinstance(model, MaskedAutoencoder):
+        renamed = {ours: weights[theirs] for theirs, ours in decoder.items()}
+        if _first_mismatch(model.decoder, renamed) is None:
+            model.decoder.load_state_dict(renamed)
+            loaded += decoder
+    ignored = tuple(n for n in weights if n not in set(loaded))
+    note = (
+        f"{file.name}: {len(loaded)} tensors loaded, {len(ignored)} ignored"
+        f"{f' (first: {ignored[0]})' if ignored else ''}; AudioMAE was trained on "
+        f"(S − ({AUDIOMAE_MEAN:.3f})) / (2 × {AUDIOMAE_STD:.3f}), twice the divisor of MAST's normalisation"
+    )
+    return LoadReport(tuple(loaded), ignored, note)
+
+
+def _decoder_name(name: str) -> str | None:
+    """AudioMAE's name of a decoder tensor → ours; None for anything else."""
+    if name == "mask_token":
+        return name
+    if not name.startswith("decoder_"):
+        return None
+    ours = name.removeprefix("decoder_")
+    return "predict" + ours.removeprefix("pred") if ours.startswith("pred.") else ours
+
+
+def _load_strictly(model: nn.Module, weights: Mapping[str, Tensor], source: Path) -> None:
+    mismatch = _first_mismatch(model, weights)
+    if mismatch is not None:
+        raise MastError(f"{source}: {mismatch}; the weights do not belong to this architecture")
+    model.load_state_dict(weights)
+
+
+def _first_mismatch(model: nn.Module, weights: Mapping[str, Tensor]) -> str | None:
+    expected = model.state_dict()
+    for name, tensor in expected.items():
+        if name not in weights:
+            missing = sum(n not in weights for n in expected)
+            return f"tensor {name} is missing ({missing} of {len(expected)} are)"
+        if weights[name].shape != tensor.shape:
+            return f"tensor {name} has shape {tuple(weights[name].shape)}, expected {tuple(tensor.shape)}"
+    extra = [n for n in weights if n not in expected]
+    return f"tensor {extra[0]} is not part of the model ({len(extra)} are not)" if extra else None
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (SafetensorError, OSError) as error:
+        raise _unreadable(path, error) from None
+
+
+def _open_metadata(folder: Path) -> str:
+    path = folder / WEIGHTS
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            metadata = file.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise _unreadable(path, error) from None
+    if "model.json" not in metadata:
+        raise MastError(f"{path}: holds no model.json in its header; expected weights that mast has written")
+    text: str = metadata["model.json"]
+    return text
+
+
+def _unreadable(path: Path, error: Exception) -> MastError:
+    if not path.is_file():
+        return MastError(f"{path}: no such file; expected a model folder with {WEIGHTS} and {CARD}")
+    return MastError(f"{path}: cannot be read as safetensors ({error}); the file is damaged, copy it again")
+
+
+def _parse_card(text: str, source: Path) -> ModelCard:
+    try:
+        fields = json.loads(text)
+        # the two architectures share field names: let the kind decide which is meant
+        configs: dict[str, type[DetectorConfig | MaeConfig]] = {"detector": DetectorConfig, "mae": MaeConfig}
+        config = configs.get(fields.get("kind"))
+        if config is not None and "architecture" in fields:
+            fields["architecture"] = config.model_validate(fields["architecture"])
+        return ModelCard.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise MastError(
+            f"{source}: field {field}: {first['msg']}; was it written by another version?"
+        ) from None
+    except (json.JSONDecodeError, AttributeError) as error:
+        raise MastError(f"{source}: is not a JSON object ({error})") from None
+
+
+def _fingerprint(weights: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(weights):
+        digest.update(f"{name} {weights[name].dtype} {tuple(weights[name].shape)}".encode())
+        digest.update(weights[name].flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _move_into_place(beside: Path, place: Path) -> None:
+    """Make sure the bytes are on disk, then replace the old file in one step."""
+    with beside.open("rb+") as file:
+        os.fsync(file.fileno())
+    os.replace(beside, place)

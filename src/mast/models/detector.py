@@ -1,0 +1,302 @@
+"""MAST's detector: encoder E_φ → adapter A_ψ → pyramid N_γ → head D_θ (Sec. "Detector Design").
+
+One forward pass gives the same dense output always; ``loss()`` = forward + assign + losses,
+``detect()`` = forward + decode + NMS, ``embed()`` = the encoder's features inside boxes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor, nn
+
+from mast.errors import ConfigError
+from mast.models.adapters import ADAPTER_UPSAMPLING, AdapterName, build_adapter
+from mast.models.assign import assign_atss, assign_centre_sampling
+from mast.models.boxes import PaddedBoxes, clip_boxes, iou, pad_boxes, pool_boxes
+from mast.models.contrastive import Projection, contrastive_loss, jitter_boxes, sample_negatives
+from mast.models.decode import Detections, box_scores, decode_boxes, select_boxes
+from mast.models.encoder import Encoder, EncoderConfig, Size
+from mast.models.head import Head, HeadOutput
+from mast.models.losses import (
+    centreness_loss,
+    centreness_target,
+    corner_loss,
+    focal_loss,
+    giou_loss,
+    mean_over_processes,
+    over_positives,
+    quality_focal_loss,
+)
+from mast.models.points import Points, make_points
+from mast.models.pyramid import Pyramid
+
+# base is the paper's; tiny and small are our choice: the layers at 128 × 32 cost as much as the encoder
+DETECTOR_SIZES: dict[Size, dict[str, int]] = {
+    "tiny": {"channels": 32, "head_convs": 2},
+    "small": {"channels": 128, "head_convs": 2},
+    "base": {"channels": 256, "head_convs": 4},
+}
+
+
+class DetectorConfig(BaseModel):
+    """Architecture and loss of a detector. Each ablation of the paper is one field.
+
+    ``contrastive_weight = 0`` leaves the contrastive loss out, ``adapter = "none"`` the adapter.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    encoder: EncoderConfig = EncoderConfig()
+    adapter: AdapterName = "upsampling"  # Table "Detector fine-tuning hyperparameters"
+    channels: int = Field(
+        default=256, gt=0, multiple_of=32, description='of adapter, pyramid and head, App. "Adapter Designs"'
+    )
+    levels: int = Field(
+        default=4, ge=2, le=6, description="pyramid levels (P2–P5 in the tables; 3 for P3–P5)"
+    )
+    head_convs: int = Field(default=4, ge=1, description="layers of each head tower (4, as in FCOS)")
+    assigner: Literal["atss", "centre"] = "atss"  # docs/paper_notes.md 9
+    classification_loss: Literal["quality_focal", "focal"] = "quality_focal"  # docs/paper_notes.md 9
+    # docs/paper_notes.md 9; without it, quality focal loss alone says how well a box fits
+    centreness_in_score: bool = True
+    # the paper names λ_cls, λ_box, λ_iou and gives no values: our choice, GIoU doubled as in ATSS
+    classification_weight: float = Field(default=1.0, ge=0)
+    corner_weight: float = Field(default=1.0, ge=0)
+    giou_weight: float = Field(default=2.0, ge=0)
+    centreness_weight: float = Field(default=1.0, ge=0)
+    # Table "Detector fine-tuning hyperparameters"
+    contrastive_weight: float = Field(
+        default=0.5, ge=0, description="λ_con; 0.3 and 0.2 in the self-training stages"
+    )
+    contrastive_temperature: float = Field(default=0.1, gt=0)
+    contrastive_dimension: int = Field(default=128, gt=0)
+    contrastive_negatives: int = Field(default=32, gt=0, description="per image")
+    contrastive_positives: int = Field(default=2, gt=0, description="jittered copies per box, our choice")
+    contrastive_jitter: float = Field(
+        default=0.1, gt=0, lt=1, description="largest shift and stretch, our choice"
+    )
+
+    @classmethod
+    def named(
+        cls, size: Size, *, chunk_frames: int = 1_024, n_bins: int = 128, **fields: Any
+    ) -> DetectorConfig:
+        """One of the named sizes on a chunk of the given shape, with any other field changed."""
+        encoder = EncoderConfig.named(size, chunk_frames=chunk_frames, n_bins=n_bins)
+        return cls.model_validate({"encoder": encoder, **DETECTOR_SIZES[size], **fields})
+
+    @property
+    def strides(self) -> tuple[float, float]:
+        """Cells per cell of the finest level, time and frequency; 8 × 4 for the paper."""
+        u_t, u_f = ADAPTER_UPSAMPLING[self.adapter]
+        return self.encoder.patch / u_t, self.encoder.patch / u_f
+
+    @property
+    def finest_grid(self) -> tuple[int, int]:
+        """Cells of the finest level, time and frequency; 128 × 32 for the paper."""
+        (n_t, n_f), (u_t, u_f) = self.encoder.token_grid, ADAPTER_UPSAMPLING[self.adapter]
+        return n_t * u_t, n_f * u_f
+
+
+class DenseOutput(NamedTuple):
+    """Everything the detector says about a batch of chunks, one row per point."""
+
+    logits: Tensor  # (B, R) classification
+    centreness: Tensor  # (B, R) logits
+    boxes: Tensor  # (B, R, 4) cells, not clipped
+    features: Tensor  # (B, C, T', F') the finest pyramid level
+
+
+class MastDetector(nn.Module):
+    """The paper's detector. See the module docstring."""
+
+    point_centres: Tensor
+    point_strides: Tensor
+    point_anchors: Tensor
+    point_level: Tensor
+
+    def __init__(self, config: DetectorConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(config.encoder)
+        self.adapter = build_adapter(config.adapter, config.encoder.width, config.channels)
+        self.pyramid = Pyramid(config.channels, config.levels)
+        self.head = Head(config.channels, config.levels, config.head_convs)
+        if config.contrastive_weight > 0:
+            self.projection = Projection(config.channels, config.contrastive_dimension)
+        points = make_points(config.finest_grid, config.strides, config.levels)
+        self._counts = points.counts
+        for name in (
+            "centres",
+            "strides",
+            "anchors",
+            "level",
+        ):  # buffers, so that they follow the model's device
+            self.register_buffer(f"point_{name}", getattr(points, name), persistent=False)
+
+    @property
+    def points(self) -> Points:
+        """Where the head predicts."""
+        return Points(
+            self.point_centres, self.point_strides, self.point_anchors, self.point_level, self._counts
+        )
+
+    @property
+    def chunk(self) -> tuple[int, int]:
+        """Frames and bins of a chunk."""
+        return self.config.encoder.chunk_frames, self.config.encoder.n_bins
+
+    def forward(self, spectrograms: Tensor) -> DenseOutput:
+        """(B, 1, T, F) normalised spectrograms → predictions at every point, float32."""
+        tokens = self.encoder.feature_map(spectrograms)  # (B, D, T/16, F/16)
+        levels: list[Tensor] = self.pyramid(self.adapter(tokens))  # finest (B, C, T/8, F/4)
+        head: HeadOutput = self.head(levels)
+        return DenseOutput(
+            head.logits, head.centreness, decode_boxes(head.regression, self.points), levels[0]
+        )
+
+    def loss(
+        self,
+        spectrograms: Tensor,
+        boxes: Sequence[Tensor],
+        *,
+        weights: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> dict[str, Tensor]:
+        """L_det + λ_con L_con of a batch.
+
+        Args:
+            spectrograms: (B, 1, T, F).
+            boxes: for each chunk (M_i, 4) true boxes in cells; (0, 4) where there is none.
+            weights: (B,) confidence of each chunk's boxes, on L_det only (docs/paper_notes.md 11); 1 by default.
+            generator: source of the contrastive term's draws, on the spectrograms' device.
+
+        Returns:
+            ``loss`` to minimise; each term before its λ: ``classification``, ``corners``, ``giou``,
+            ``centreness``, ``contrastive``; and ``positives_per_image``.
+        """
+        if len(boxes) != len(spectrograms):
+            raise ConfigError(f"{len(boxes)} lists of boxes given for {len(spectrograms)} chunks")
+        device = spectrograms.device
+        truths = pad_boxes(boxes, device)
+        output = self(spectrograms)
+        with torch.autocast(device.type, enabled=False):  # losses in float32
+            terms = self._detection_terms(output, truths, weights)
+            config = self.config
+            terms["loss"] = (
+                config.classification_weight * terms["classification"]
+                + config.corner_weight * terms["corners"]
+                + config.giou_weight * terms["giou"]
+                + config.centreness_weight * terms["centreness"]
+            )
+            if config.contrastive_weight > 0:
+                terms["contrastive"] = self._contrastive_term(output, truths, generator)
+                terms["loss"] = terms["loss"] + config.contrastive_weight * terms["contrastive"]
+        return terms
+
+    def scores(self, output: DenseOutput) -> Tensor:
+        """(B, R) in (0, 1): what boxes are ranked and thresholded by."""
+        if self.config.centreness_in_score:
+            return box_scores(output.logits, output.centreness)
+        return output.logits.sigmoid()
+
+    @torch.no_grad()
+    def detect(
+        self,
+        spectrograms: Tensor,
+        *,
+        score_threshold: float = 0.05,
+        nms_iou: float = 0.5,
+        max_boxes: int = 300,
+    ) -> list[Detections]:
+        """Boxes in each chunk, best first: (B, 1, T, F) → B times (K, 4) cells and (K,) scores."""
+        output = self(spectrograms)
+        return select_boxes(
+            output.boxes,
+            self.scores(output),
+            chunk=self.chunk,
+            score_threshold=score_threshold,
+            nms_iou=nms_iou,
+            max_boxes=max_boxes,
+        )
+
+    @torch.no_grad()
+    def embed(self, spectrograms: Tensor, boxes: Sequence[Tensor]) -> list[Tensor]:
+        """Box embeddings (App. "Box-Level Embeddings"): the encoder's map averaged inside each box.
+
+        Args:
+            spectrograms: (B, 1, T, F).
+            boxes: for each chunk (M_i, 4) in cells.
+
+        Returns:
+            For each chunk (M_i, D), float32, not normalised.
+        """
+        padded = pad_boxes(boxes, spectrograms.device)
+        tokens = self.encoder.feature_map(spectrograms)
+        patch = float(self.config.encoder.patch)
+        pooled = pool_boxes(tokens, padded.boxes, (patch, patch), cells=(4, 4), samples=2)  # (B, M, D)
+        return [row[: len(image_boxes)] for row, image_boxes in zip(pooled, boxes, strict=True)]
+
+    def _detection_terms(
+        self, output: DenseOutput, truths: PaddedBoxes, weights: Tensor | None
+    ) -> dict[str, Tensor]:
+        """The terms of L_det, over all points of the batch."""
+        points = self.points
+        assign = assign_atss if self.config.assigner == "atss" else assign_centre_sampling
+        owner = assign(points, truths)  # (B, R)
+        positive = owner >= 0
+        true = truths.boxes.gather(1, owner.clamp(min=0)[:, :, None].expand(-1, -1, 4))  # (B, R, 4)
+        n_positives = mean_over_processes(positive.sum().float())
+
+        if self.config.classification_loss == "quality_focal":
+            quality = iou(output.boxes.detach(), true) * positive
+            classification = quality_focal_loss(output.logits, quality)
+        else:
+            classification = focal_loss(output.logits, positive)
+        centre = centreness_target(points.centres, points.strides, true)
+        per_point = {
+            "classification": classification,
+            "corners": corner_loss(output.boxes, true, points.anchors) * positive,
+            "giou": giou_loss(output.boxes, true) * positive,
+            "centreness": centreness_loss(output.centreness, centre) * positive,
+        }
+        terms = {name: over_positives(value, weights, n_positives) for name, value in per_point.items()}
+        terms["positives_per_image"] = positive.sum() / len(positive)
+        return terms
+
+    def _contrastive_term(
+        self, output: DenseOutput, truths: PaddedBoxes, generator: torch.Generator | None
+    ) -> Tensor:
+        """L_con over all true boxes of the batch."""
+        config = self.config
+        (b, m), p, r = truths.valid.shape, config.contrastive_positives, output.logits.shape[1]
+        device = output.logits.device
+        noise = torch.rand(b, m, p, 4, device=device, generator=generator) * 2 - 1
+        jittered = jitter_boxes(truths.boxes, noise, amount=config.contrastive_jitter, chunk=self.chunk)
+        negatives = sample_negatives(
+            clip_boxes(output.boxes.detach(), self.chunk),
+            output.logits.detach(),
+            truths,
+            torch.rand(b, r, device=device, generator=generator),
+            count=config.contrastive_negatives,
+        )
+        regions = torch.cat(
+            [truths.boxes, jittered.flatten(1, 2), negatives.boxes], dim=1
+        )  # (B, M + MP + K, 4)
+        pooled = pool_boxes(output.features, regions, config.strides, cells=(4, 4))
+        anchors, positives, background = self.projection(pooled).split(
+            [m, m * p, negatives.valid.shape[1]], dim=1
+        )
+        per_anchor = contrastive_loss(
+            anchors.flatten(0, 1),
+            positives.unflatten(1, (m, p)).flatten(0, 1),
+            background.flatten(0, 1),
+            anchor_valid=truths.valid.flatten(),
+            negative_valid=negatives.valid.flatten(),
+            temperature=config.contrastive_temperature,
+        )
+        n_anchors = mean_over_processes(truths.valid.sum().float())
+        return per_anchor.sum() / n_anchors.clamp(min=1)

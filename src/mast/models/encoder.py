@@ -1,0 +1,158 @@
+"""The encoder E_φ: a Vision Transformer over 16 × 16 patches of a spectrogram (Sec. "Detector Design")."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from timm.layers import PatchEmbed
+from timm.models.vision_transformer import Block
+from torch import Tensor, nn
+
+from mast.errors import ConfigError
+
+Size = Literal["tiny", "small", "base"]
+
+# base is the paper's mae_vit_base_patch16; tiny and small are our choice: a laptop, a desktop
+ENCODER_SIZES: dict[Size, dict[str, int]] = {
+    "tiny": {"width": 192, "depth": 4, "heads": 3},
+    "small": {"width": 384, "depth": 12, "heads": 6},
+    "base": {"width": 768, "depth": 12, "heads": 12},
+}
+
+
+class EncoderConfig(BaseModel):
+    """Shape of the input and of the transformer; defaults are the paper's ViT-B/16 on 1024 × 128."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    chunk_frames: int = Field(default=1_024, gt=0, description="frames per chunk, T")
+    n_bins: int = Field(default=128, gt=0, description="mel bins, F")
+    patch: int = Field(default=16, gt=0, description="side of a patch, in frames and in bins")
+    width: int = Field(default=768, gt=0, description="token width, D")
+    depth: int = Field(default=12, gt=0, description="transformer blocks")
+    heads: int = Field(default=12, gt=0, description="attention heads per block")
+
+    @model_validator(mode="after")
+    def _divides(self) -> EncoderConfig:
+        if self.chunk_frames % self.patch or self.n_bins % self.patch:
+            raise ConfigError(
+                f"encoder: a chunk of {self.chunk_frames} × {self.n_bins} cells does not divide into patches "
+                f"of {self.patch} × {self.patch}; choose multiples of {self.patch}"
+            )
+        if self.width % self.heads or self.width % 4:
+            raise ConfigError(
+                f"encoder: width {self.width} must be a multiple of 4 and of the heads, {self.heads}"
+            )
+        return self
+
+    @classmethod
+    def named(cls, size: Size, *, chunk_frames: int = 1_024, n_bins: int = 128) -> EncoderConfig:
+        """One of the named sizes, on a chunk of the given shape."""
+        return cls(chunk_frames=chunk_frames, n_bins=n_bins, **ENCODER_SIZES[size])
+
+    @property
+    def token_grid(self) -> tuple[int, int]:
+        """Tokens in time and in frequency, 64 × 8 for the paper."""
+        return self.chunk_frames // self.patch, self.n_bins // self.patch
+
+
+def sincos_positions(width: int, grid: tuple[int, int]) -> Tensor:
+    """Fixed 2-D sine–cosine positions, laid out as in AudioMAE's checkpoints.
+
+    The first half of the width encodes frequency, the second half time; each half is sines then cosines of
+    ``position / 10000^(i / (width / 4))``. The class token, in front, is at zero.
+
+    Args:
+        width: token width, a multiple of 4.
+        grid: tokens in time and in frequency.
+
+    Returns:
+        (1, 1 + time · frequency, width), float32, tokens time-major.
+    """
+    omega = 10_000.0 ** (-torch.arange(width // 4, dtype=torch.float64) / (width / 4))
+    time, frequency = torch.meshgrid(
+        *(torch.arange(n, dtype=torch.float64) for n in grid), indexing="ij"
+    )  # each (time, frequency)
+    angles = [axis.reshape(-1, 1) * omega for axis in (frequency, time)]
+    tokens = torch.cat([wave(angle) for angle in angles for wave in (torch.sin, torch.cos)], dim=1)  # (L, D)
+    class_token = torch.zeros(1, width, dtype=torch.float64)
+    return torch.cat([class_token, tokens])[None].float()  # (1, 1 + L, D)
+
+
+def transformer_blocks(width: int, depth: int, heads: int) -> nn.ModuleList:
+    """timm's pre-norm blocks as MAE uses them: MLP ratio 4, biased qkv, LayerNorm ε = 1e-6."""
+    norm = partial(nn.LayerNorm, eps=1e-6)
+    return nn.ModuleList(
+        Block(width, heads, mlp_ratio=4.0, qkv_bias=True, norm_layer=norm) for _ in range(depth)
+    )
+
+
+def initialise_transformer(module: nn.Module) -> None:
+    """MAE's start: Xavier for every linear layer, zero biases; use with ``Module.apply``."""
+    if isinstance(module, nn.Linear):
+        nn.init.xavier_uniform_(module.weight)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+
+class Encoder(nn.Module):
+    """ViT over spectrogram patches. Parameter names are those of AudioMAE's public checkpoint."""
+
+    pos_embed: Tensor
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.patch_embed = PatchEmbed(
+            (config.chunk_frames, config.n_bins), config.patch, in_chans=1, embed_dim=config.width
+        )
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, config.width))
+        # fixed, but stored: weights from elsewhere bring the positions they were trained with
+        self.register_buffer("pos_embed", sincos_positions(config.width, config.token_grid))
+        self.blocks = transformer_blocks(config.width, config.depth, config.heads)
+        self.norm = nn.LayerNorm(config.width, eps=1e-6)
+        self.apply(initialise_transformer)
+        nn.init.xavier_uniform_(self.patch_embed.proj.weight.view(config.width, -1))
+        nn.init.normal_(self.cls_token, std=0.02)
+
+    def forward(self, spectrograms: Tensor, visible: Tensor | None = None) -> Tensor:
+        """Encode all patches, or only those named.
+
+        Args:
+            spectrograms: (B, 1, T, F), normalised.
+            visible: (B, V) indices of the tokens to encode; all by default.
+
+        Returns:
+            (B, 1 + V, D): class token, then the tokens in the order given.
+        """
+        check_spectrograms(spectrograms, self.config)
+        tokens: Tensor = self.patch_embed(spectrograms) + self.pos_embed[:, 1:]  # (B, L, D)
+        if visible is not None:
+            tokens = tokens.gather(1, visible[:, :, None].expand(-1, -1, tokens.shape[2]))  # (B, V, D)
+        class_token = (self.cls_token + self.pos_embed[:, :1]).expand(len(tokens), -1, -1)
+        tokens = torch.cat([class_token.to(tokens.dtype), tokens], dim=1)
+        for block in self.blocks:
+            tokens = block(tokens)
+        encoded: Tensor = self.norm(tokens)
+        return encoded
+
+    def feature_map(self, spectrograms: Tensor) -> Tensor:
+        """(B, 1, T, F) → the paper's map E, (B, D, T / 16, F / 16); the class token is left out."""
+        tokens = self(spectrograms)[:, 1:]  # (B, L, D)
+        feature_map: Tensor = tokens.transpose(1, 2).unflatten(
+            2, self.config.token_grid
+        )  # (B, D, T/16, F/16)
+        return feature_map
+
+
+def check_spectrograms(spectrograms: Tensor, config: EncoderConfig) -> None:
+    """Refuse a batch whose shape is not the one the model was built for."""
+    expected = (1, config.chunk_frames, config.n_bins)
+    if spectrograms.ndim != 4 or tuple(spectrograms.shape[1:]) != expected:
+        raise ConfigError(
+            f"spectrograms of shape {tuple(spectrograms.shape)} given to a model for (batch, 1, "
+            f"{config.chunk_frames} frames, {config.n_bins} bins); use the model's own front end"
+        )

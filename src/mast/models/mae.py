@@ -1,0 +1,192 @@
+"""Masked-audio pretraining (Sec. Methods, "Self-supervised pretraining").
+
+Hide most patches of a spectrogram, encode what is left, reconstruct what was hidden:
+
+    L_MAE = 1/|M| Σ_{(f,t) ∈ M} ‖Ŝ[f,t] − S[f,t]‖²
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor, nn
+
+from mast.models.encoder import (
+    Encoder,
+    EncoderConfig,
+    Size,
+    initialise_transformer,
+    sincos_positions,
+    transformer_blocks,
+)
+from mast.models.masking import PatchMask, structured_mask, uniform_mask
+
+# base is mae_vit_base_patch16's decoder; tiny and small are our choice
+DECODER_SIZES: dict[Size, dict[str, int]] = {
+    "tiny": {"decoder_width": 128, "decoder_depth": 2, "decoder_heads": 4},
+    "small": {"decoder_width": 256, "decoder_depth": 4, "decoder_heads": 8},
+    "base": {"decoder_width": 512, "decoder_depth": 8, "decoder_heads": 16},
+}
+
+
+class MaeConfig(BaseModel):
+    """Masked autoencoder; defaults are Table "Masked Audio pretraining hyperparameters"."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    encoder: EncoderConfig = EncoderConfig()
+    decoder_width: int = Field(default=512, gt=0)
+    decoder_depth: int = Field(default=8, gt=0)
+    decoder_heads: int = Field(default=16, gt=0)
+    masking: Literal["uniform", "structured"] = "uniform"  # docs/paper_notes.md 7: to be settled by experiment
+    mask_ratio: float = Field(
+        default=0.75, gt=0, lt=1, description="share of patches hidden by uniform masking"
+    )
+    time_mask_ratio: float = Field(
+        default=0.6, ge=0, lt=1, description="share of time columns hidden, structured"
+    )
+    frequency_mask_ratio: float = Field(
+        default=0.3, ge=0, lt=1, description="share of frequency rows hidden, structured"
+    )
+    normalise_targets: bool = Field(
+        default=False, description="reconstruct each patch with its own mean and spread removed"
+    )
+
+    @classmethod
+    def named(cls, size: Size, *, chunk_frames: int = 1_024, n_bins: int = 128) -> MaeConfig:
+        """One of the named sizes, on a chunk of the given shape."""
+        encoder = EncoderConfig.named(size, chunk_frames=chunk_frames, n_bins=n_bins)
+        return cls.model_validate({"encoder": encoder, **DECODER_SIZES[size]})
+
+
+class Reconstruction(NamedTuple):
+    """What one pretraining step gives."""
+
+    loss: Tensor  # ()
+    patches: Tensor  # (B, L, patch²) predicted, in the space of the targets
+    mask: PatchMask
+
+
+def patchify(spectrograms: Tensor, patch: int) -> Tensor:
+    """(B, 1, T, F) → (B, L, patch²): tokens time-major, cells within a patch time-major."""
+    b, _, t, f = spectrograms.shape
+    grid = spectrograms.reshape(b, t // patch, patch, f // patch, patch)
+    return grid.permute(0, 1, 3, 2, 4).reshape(b, -1, patch * patch)
+
+
+def unpatchify(patches: Tensor, patch: int, token_grid: tuple[int, int]) -> Tensor:
+    """Inverse of :func:`patchify`: (B, L, patch²) → (B, 1, T, F)."""
+    time, frequency = token_grid
+    grid = patches.reshape(len(patches), time, frequency, patch, patch).permute(0, 1, 3, 2, 4)
+    return grid.reshape(len(patches), 1, time * patch, frequency * patch)
+
+
+def reconstruction_targets(spectrograms: Tensor, patch: int, *, normalise: bool) -> Tensor:
+    """(B, L, patch²) what the decoder should predict, in float32; ``normalise`` standardises each patch."""
+    targets = patchify(spectrograms.float(), patch)
+    if normalise:
+        targets = (targets - targets.mean(2, keepdim=True)) / (targets.var(2, keepdim=True) + 1e-6).sqrt()
+    return targets
+
+
+def masked_reconstruction_loss(patches: Tensor, targets: Tensor, hidden: Tensor) -> Tensor:
+    """L_MAE: squared error per cell, averaged over the hidden patches only; 0 where nothing is hidden.
+
+    Args:
+        patches: (B, L, patch²) predicted.
+        targets: (B, L, patch²).
+        hidden: (B, L) bool.
+    """
+    per_patch = (patches.float() - targets).square().mean(dim=2)  # (B, L)
+    return (per_patch * hidden).sum() / hidden.sum().clamp(min=1)
+
+
+class Decoder(nn.Module):
+    """The lightweight decoder: fills the gaps with a mask token and predicts every patch."""
+
+    pos_embed: Tensor
+
+    def __init__(self, config: MaeConfig) -> None:
+        super().__init__()
+        width = config.decoder_width
+        self.embed = nn.Linear(config.encoder.width, width)
+        self.mask_token = nn.Parameter(torch.zeros(1, 1, width))
+        self.register_buffer("pos_embed", sincos_positions(width, config.encoder.token_grid))
+        self.blocks = transformer_blocks(width, config.decoder_depth, config.decoder_heads)
+        self.norm = nn.LayerNorm(width, eps=1e-6)
+        self.predict = nn.Linear(width, config.encoder.patch**2)
+        self.apply(initialise_transformer)
+        nn.init.normal_(self.mask_token, std=0.02)
+
+    def forward(self, tokens: Tensor, restore: Tensor) -> Tensor:
+        """(B, 1 + V, D) encoded tokens and (B, L) where each belongs → (B, L, patch²)."""
+        embedded: Tensor = self.embed(tokens)
+        n_hidden = restore.shape[1] + 1 - embedded.shape[1]
+        gaps = self.mask_token.to(embedded.dtype).expand(len(embedded), n_hidden, -1)
+        patches = torch.cat([embedded[:, 1:], gaps], dim=1)  # (B, L, width): visible, then hidden
+        patches = patches.gather(1, restore[:, :, None].expand(-1, -1, patches.shape[2]))
+        x = torch.cat([embedded[:, :1], patches], dim=1) + self.pos_embed  # (B, 1 + L, width)
+        for block in self.blocks:
+            x = block(x)
+        predicted: Tensor = self.predict(self.norm(x))[:, 1:]
+        return predicted
+
+
+class MaskedAutoencoder(nn.Module):
+    """Encoder and decoder of the pretraining stage; the encoder is what the detector keeps."""
+
+    def __init__(self, config: MaeConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(config.encoder)
+        self.decoder = Decoder(config)
+
+    def forward(
+        self, spectrograms: Tensor, mask: PatchMask | None = None, *, generator: torch.Generator | None = None
+    ) -> Reconstruction:
+        """One pretraining step.
+
+        Args:
+            spectrograms: (B, 1, T, F), normalised.
+            mask: what to hide; drawn if not given.
+            generator: source of the draw, on the spectrograms' device.
+        """
+        if mask is None:
+            mask = self.draw_mask(len(spectrograms), device=spectrograms.device, generator=generator)
+        tokens = self.encode(spectrograms, mask.visible)  # (B, 1 + V, D)
+        patches = self.decode(tokens, mask.restore)  # (B, L, patch²)
+        return Reconstruction(self.loss(patches, spectrograms, mask.hidden), patches, mask)
+
+    def encode(self, spectrograms: Tensor, visible: Tensor) -> Tensor:
+        """Encode the visible patches only: (B, 1, T, F), (B, V) → (B, 1 + V, D)."""
+        tokens: Tensor = self.encoder(spectrograms, visible)
+        return tokens
+
+    def decode(self, tokens: Tensor, restore: Tensor) -> Tensor:
+        """Predict every patch: (B, 1 + V, D), (B, L) → (B, L, patch²)."""
+        patches: Tensor = self.decoder(tokens, restore)
+        return patches
+
+    def loss(self, patches: Tensor, spectrograms: Tensor, hidden: Tensor) -> Tensor:
+        """L_MAE over the hidden patches."""
+        targets = reconstruction_targets(
+            spectrograms, self.config.encoder.patch, normalise=self.config.normalise_targets
+        )
+        return masked_reconstruction_loss(patches, targets, hidden)
+
+    def draw_mask(
+        self, batch: int, *, device: torch.device | str = "cpu", generator: torch.Generator | None = None
+    ) -> PatchMask:
+        """A fresh mask for ``batch`` examples, by the configured strategy."""
+        time, frequency = self.config.encoder.token_grid
+        if self.config.masking == "uniform":
+            noise = torch.rand(batch, time * frequency, device=device, generator=generator)
+            return uniform_mask(noise, ratio=self.config.mask_ratio)
+        return structured_mask(
+            torch.rand(batch, time, device=device, generator=generator),
+            torch.rand(batch, frequency, device=device, generator=generator),
+            time_ratio=self.config.time_mask_ratio,
+            frequency_ratio=self.config.frequency_mask_ratio,
+        )

@@ -1,0 +1,93 @@
+"""What the encoder learnt, as a picture: original, what it was shown, what it made of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from mast.data.chunk_dataset import ChunkDataset, collate
+from mast.data.chunks import chunk_table
+from mast.data.recordings import load_dataset
+from mast.errors import MastError
+from mast.features import LogMel
+from mast.models.checkpoint import load_checkpoint
+from mast.models.mae import MaskedAutoencoder, unpatchify
+from mast.reports.spectrogram import frequency_ticks
+
+
+@torch.no_grad()
+def draw_reconstructions(
+    model_folder: Path, data: Path, out: Path, *, n_chunks: int = 3, seed: int = 0
+) -> Path:
+    """Draw a few chunks of a dataset: as they are, masked, and reconstructed where they were masked.
+
+    Args:
+        model_folder: a pretraining run's ``best`` or ``last``.
+        data: folder of recordings to draw chunks from.
+        out: the PNG to write.
+        n_chunks: rows of the picture, drawn at random.
+        seed: of chunks and masks.
+    """
+    model, card = load_checkpoint(model_folder)
+    if not isinstance(model, MaskedAutoencoder):
+        raise MastError(f"{model_folder}: holds a detector; a reconstruction needs a pretraining run's model")
+    dataset = load_dataset(data)
+    table = chunk_table(dataset, card.front_end)
+    rows = np.sort(np.random.default_rng(seed).permutation(len(table))[:n_chunks])
+    table = table.iloc[rows].reset_index(drop=True)
+    chunks = ChunkDataset(
+        dataset, table, card.front_end, boxes=[np.empty((0, 4), dtype=np.int64)] * len(table)
+    )
+    batch = collate([chunks[i] for i in range(len(chunks))])
+    raw = LogMel(card.front_end).chunk_features(batch.waveforms)
+    shown = (raw - card.normalisation.mean) / card.normalisation.std
+    result = model(shown, generator=torch.Generator().manual_seed(seed))
+    config = model.config.encoder
+    patches = result.patches.float()
+    if model.config.normalise_targets:  # predicted patches have no level of their own: borrow the true one
+        cells = shown.unfold(2, config.patch, config.patch).unfold(3, config.patch, config.patch)
+        true = cells.reshape(len(shown), -1, config.patch**2)
+        patches = patches * true.std(2, keepdim=True) + true.mean(2, keepdim=True)
+    guess = unpatchify(patches, config.patch, config.token_grid)
+    hidden = unpatchify(
+        result.mask.hidden[:, :, None].expand(-1, -1, config.patch**2).float(),
+        config.patch,
+        config.token_grid,
+    ).bool()
+    masked = shown.masked_fill(hidden, float("nan"))
+    filled = torch.where(hidden, guess, shown)
+
+    figure = Figure(figsize=(14, 2.3 * len(table) + 0.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    ticks = frequency_ticks(card.front_end, at_most=7)
+    axes = figure.subplots(len(table), 3, squeeze=False, sharex=True, sharey=True)
+    for i, (recording, start) in enumerate(zip(table["recording"], table["start_s"], strict=True)):
+        low, high = (float(np.percentile(shown[i], p)) for p in (2, 99.7))
+        for axis, (title, picture) in zip(
+            axes[i], (("original", shown), ("shown", masked), ("reconstructed", filled)), strict=True
+        ):
+            axis.imshow(
+                picture[i, 0].T.numpy(),
+                origin="lower",
+                aspect="auto",
+                cmap="magma",
+                vmin=low,
+                vmax=high,
+                extent=(0.0, card.front_end.chunk_s, -0.5, card.front_end.n_bins - 0.5),
+                interpolation="nearest",
+            )
+            axis.set_facecolor("0.75")
+            axis.set_yticks(card.front_end.hz_to_bins(ticks).tolist(), [f"{hz / 1000:g}" for hz in ticks])
+            axis.set_title(
+                f"{title}: {recording} at {start:g} s" if title == "original" else title, fontsize=9
+            )
+        axes[i][0].set_ylabel("kHz")
+    for axis in axes[-1]:
+        axis.set_xlabel("s")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out, dpi=110)
+    return out

@@ -1,0 +1,109 @@
+"""Chunks in a seeded order: which examples make up step *n* depends on (seed, *n*) alone.
+
+The global batch is the same however many processes share it: each takes its slice. So two GPUs see what
+one would have seen, and a resumed run continues with the very batch it would have come to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from mast.errors import ConfigError
+
+B = TypeVar("B")
+_MIX = 0x9E3779B97F4A7C15  # odd 64-bit constant: spreads (seed, step) over the whole range
+
+
+def step_seed(seed: int, step: int, stream: int = 0) -> int:
+    """A seed for everything random at one step; ``stream`` tells independent uses apart."""
+    return (seed * 1_000_003 + step * _MIX + stream * 0xD1B54A32D192ED03) & 0x7FFF_FFFF_FFFF_FFFF
+
+
+def step_generator(seed: int, step: int, device: torch.device, stream: int = 0) -> torch.Generator:
+    """A generator on ``device`` that depends on (seed, step, stream) alone."""
+    return torch.Generator(device=device).manual_seed(step_seed(seed, step, stream))
+
+
+def epoch_order(n_examples: int, batch_size: int, *, seed: int, epoch: int) -> np.ndarray[Any, Any]:
+    """(steps, batch_size) rows of example indices for one epoch; what does not fill a batch waits its turn.
+
+    Fewer examples than a batch: the batch is filled with further passes over them.
+    """
+    rng = np.random.default_rng([seed, epoch])
+    if n_examples < batch_size:
+        passes = -(-batch_size // n_examples)
+        order = np.concatenate([rng.permutation(n_examples) for _ in range(passes)])[:batch_size]
+    else:
+        order = rng.permutation(n_examples)[: n_examples // batch_size * batch_size]
+    return order.reshape(-1, batch_size)
+
+
+class _EpochSampler:
+    """Index lists of this process's slices; the DataLoader asks anew at each epoch."""
+
+    def __init__(self, n_examples: int, batch_size: int, seed: int, rank: int, world: int) -> None:
+        self.n_examples, self.batch_size, self.seed = n_examples, batch_size, seed
+        self.local = slice(rank * batch_size // world, (rank + 1) * batch_size // world)
+        self.epoch = 0
+        self.start = 0
+
+    def __iter__(self) -> Iterator[list[int]]:
+        order = epoch_order(self.n_examples, self.batch_size, seed=self.seed, epoch=self.epoch)
+        for row in order[self.start :]:
+            yield row[self.local].tolist()
+
+    def __len__(self) -> int:
+        return max(1, self.n_examples // self.batch_size) - self.start
+
+
+class Batches(Generic[B]):
+    """Batches of a map-style dataset, epoch by epoch, from any step on.
+
+    Args:
+        dataset: examples by index; nothing random inside.
+        collate: list of examples → one batch.
+        batch_size: the global batch, shared by all processes.
+        seed: fixes the order.
+        workers: decoding processes; 0 decodes in this one.
+        rank, world: this process among how many.
+        pin: pinned memory, for a GPU.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset[Any],
+        collate: Callable[[list[Any]], B],
+        *,
+        batch_size: int,
+        seed: int,
+        workers: int = 0,
+        rank: int = 0,
+        world: int = 1,
+        pin: bool = False,
+    ) -> None:
+        n_examples = len(dataset)  # type: ignore[arg-type]
+        if n_examples == 0:
+            raise ConfigError("training: there is no chunk to train on; check the dataset and its splits")
+        if batch_size % world:
+            raise ConfigError(f"training: batch size {batch_size} does not divide among {world} processes")
+        self._sampler = _EpochSampler(n_examples, batch_size, seed, rank, world)
+        self._loader = DataLoader(
+            dataset,
+            batch_sampler=self._sampler,
+            collate_fn=collate,
+            num_workers=workers,
+            persistent_workers=workers > 0,
+            prefetch_factor=4 if workers > 0 else None,
+            pin_memory=pin,
+        )
+        self.steps_per_epoch = max(1, n_examples // batch_size)
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[B]:
+        """The batches of one epoch from its ``start``-th on."""
+        self._sampler.epoch, self._sampler.start = epoch, start
+        yield from self._loader

@@ -1,0 +1,223 @@
+"""Training of the box detector on expert labels (Sec. Methods, "Supervised detection on expert labels")."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+
+from mast.data.chunk_dataset import Batch, ChunkDataset, collate
+from mast.data.noise import NoiseBank
+from mast.data.recordings import Dataset, load_dataset
+from mast.data.splits import SplitConfig
+from mast.errors import ConfigError
+from mast.features import Normalisation
+from mast.models.checkpoint import (
+    ModelCard,
+    load_audiomae,
+    load_card,
+    load_encoder,
+    load_weights,
+    save_checkpoint,
+)
+from mast.models.detector import DetectorConfig, MastDetector
+from mast.training.batches import Batches, step_generator, step_seed
+from mast.training.groups import encoder_multipliers, parameter_groups, set_trainable
+from mast.training.loop import Job, Progress, Result, train
+from mast.training.machine import prepare_machine
+from mast.training.measure import chunk_metrics, detect_chunks
+from mast.training.pretrain import batch_names, statistics_of
+from mast.training.recipe import Recipe, TrainRecipe, remember
+from mast.training.sources import Chunks, in_order, labelled_chunks, normalisation_of
+from mast.training.spectrograms import FrontEndPipeline
+
+_AUGMENTATION = 1  # streams of random numbers, apart from each other
+_CONTRASTIVE = 2
+
+
+class DetectorObjective(nn.Module):
+    """The loss of one step: L_det + λ_con L_con on an augmented batch."""
+
+    def __init__(self, model: MastDetector, pipeline: FrontEndPipeline, *, seed: int, rank: int) -> None:
+        super().__init__()
+        self.model, self.pipeline, self.seed, self.rank = model, pipeline, seed, rank
+
+    def forward(self, batch: Batch, step: int) -> dict[str, Tensor]:
+        """A batch of chunks with boxes → every term of the loss."""
+        choices = torch.Generator().manual_seed(step_seed(self.seed + self.rank, step, _AUGMENTATION))
+        seen = self.pipeline(batch, choices)
+        draws = step_generator(self.seed + self.rank, step, seen.spectrograms.device, _CONTRASTIVE)
+        return self.model.loss(seen.spectrograms, seen.boxes, weights=seen.weights, generator=draws)
+
+
+def train_detector(
+    data: Path | Dataset,
+    out: Path,
+    recipe: Recipe,
+    *,
+    init: Path | None = None,
+    split: SplitConfig | None = None,
+    seed: int = 0,
+    accelerator: Accelerator | None = None,
+    progress: Progress | None = None,
+    stop_after: int | None = None,
+) -> Result:
+    """Train a detector; ends in ``out/best`` and ``out/last``, model folders with threshold and statistics.
+
+    Args:
+        data: a labelled dataset, or its folder.
+        out: the run's folder; a killed run there is continued.
+        recipe: sizes and hyperparameters.
+        init: where the encoder starts: a pretraining run's model folder, a detector's, or AudioMAE's file.
+        split: how the dataset is divided; 70/15/15 by recording by default.
+        seed: of split, order, augmentation and start.
+        accelerator: device, precision and processes; made from the recipe by default.
+        progress: called with steps done, steps in all, and a short text.
+        stop_after: end after this many steps, as a kill would (for tests).
+    """
+    machine = prepare_machine(recipe, accelerator)
+    plan = recipe.train
+    dataset = data if isinstance(data, Dataset) else load_dataset(data)
+    about = {
+        "kind": "detector",
+        "data": str(dataset.root),
+        "seed": seed,
+        "init": str(init or ""),
+        "split": (split or SplitConfig()).model_dump(mode="json"),
+    }
+    if machine.main:
+        remember(recipe, out / "recipe.json", about=about)
+    parts = labelled_chunks(dataset, recipe.front_end, split=split, seed=seed)
+    learn, held = parts["train"], parts["val"]
+
+    torch.manual_seed(seed)
+    model = MastDetector(recipe.detector)
+    normalisation, note = _start_from(model, init, recipe)
+    if normalisation is None:
+        normalisation = normalisation_of(
+            [learn],
+            recipe.front_end,
+            out / "normalisation.json",
+            seed=seed,
+            device=machine.device,
+            workers=machine.workers,
+        )
+    noise = _noise_bank(learn, plan, seed)
+    pipeline = FrontEndPipeline(
+        recipe.front_end,
+        normalisation,
+        augmentation=plan.augmentation,
+        noise=noise.to(machine.device) if noise else None,
+    )
+    rank, world = machine.accelerator.process_index, machine.accelerator.num_processes
+    batches = Batches(
+        learn.examples,
+        collate,
+        batch_size=plan.batch_size,
+        seed=seed,
+        workers=machine.workers,
+        rank=rank,
+        world=world,
+        pin=machine.device.type == "cuda",
+    )
+
+    def validate(shown: nn.Module) -> dict[str, float]:
+        examples = in_order(held, batch_size=machine.eval_batch(plan.batch_size), workers=machine.workers)
+        with machine.accelerator.autocast():
+            tables = detect_chunks(
+                shown, examples, pipeline, score_threshold=plan.score_threshold, nms_iou=plan.nms_iou
+            )
+        return chunk_metrics(*tables)
+
+    def save(shown: nn.Module, folder: Path, state: dict[str, Any]) -> None:
+        card = ModelCard(
+            kind="detector",
+            architecture=recipe.detector,
+            front_end=recipe.front_end,
+            normalisation=statistics_of(normalisation),
+            thresholds={"score": state["metrics"]["threshold"], "nms_iou": plan.nms_iou},
+            provenance={
+                **about,
+                **state,
+                "notes": [note] if note else [],
+                "chunks": len(learn),
+                "recipe": recipe.model_dump(mode="json"),
+            },
+        )
+        save_checkpoint(folder, shown, card)
+
+    depth = recipe.detector.encoder.depth
+    multipliers = {
+        "": plan.head_lr_multiplier,
+        "adapter.": plan.adapter_lr_multiplier,
+        **encoder_multipliers(depth, backbone=plan.backbone_lr_multiplier, unfreezing=plan.unfreezing),
+    }
+    machine.compile(model)
+    job = Job(
+        objective=DetectorObjective(model, pipeline, seed=seed, rank=rank),
+        model=model,
+        batches=batches,
+        optimisation=plan,
+        groups=lambda: parameter_groups(
+            model.named_parameters(), lr=plan.lr, weight_decay=plan.weight_decay, multipliers=multipliers
+        ),
+        set_trainable=lambda epoch: _trainable(model, plan, depth, epoch),
+        validate=validate,
+        save=save,
+        better="f1",
+        name="detector",
+        describe=batch_names(learn, plan.batch_size, seed),
+    )
+    return train(job, machine.accelerator, out, progress=progress, stop_after=stop_after)
+
+
+def _trainable(model: MastDetector, plan: TrainRecipe, depth: int, epoch: int) -> bool:
+    """Freeze or unfreeze for an epoch, by schedule or by the fixed number of top blocks."""
+    if plan.unfreezing is not None:
+        blocks = plan.unfreezing.blocks_at(epoch, depth)
+        return set_trainable(model, depth=depth, top_blocks=blocks, whole_encoder=False)
+    everything = plan.top_blocks == "all"
+    blocks = depth if plan.top_blocks == "all" else min(depth, plan.top_blocks)
+    return set_trainable(model, depth=depth, top_blocks=blocks, whole_encoder=everything)
+
+
+def _start_from(model: MastDetector, init: Path | None, recipe: Recipe) -> tuple[Normalisation | None, str]:
+    """Load the encoder (or a whole detector of the same architecture), with the statistics it was trained on."""
+    if init is None:
+        return None, ""
+    if init.is_file():
+        return None, load_audiomae(model, init).note
+    card = load_card(init)
+    if card.front_end != recipe.front_end:
+        raise ConfigError(
+            f"{init}: was trained on a front end for {card.front_end.low_hz:g}–{card.front_end.high_hz:g} Hz, but "
+            f"this run looks at {recipe.front_end.low_hz:g}–{recipe.front_end.high_hz:g} Hz; use the same front end"
+        )
+    if isinstance(card.architecture, DetectorConfig) and _same_shape(card.architecture, recipe.detector):
+        load_weights(model, init)
+        note = f"all weights of the detector in {init}"
+    else:
+        load_encoder(model, init)
+        note = f"encoder of {init}"
+    return Normalisation(mean=card.normalisation.mean, std=card.normalisation.std, epsilon=0.0), note
+
+
+def _same_shape(a: DetectorConfig, b: DetectorConfig) -> bool:
+    """Whether one detector's weights fit the other: the loss may differ, but for the projection's presence."""
+    names = ("encoder", "adapter", "channels", "levels", "head_convs", "contrastive_dimension")
+    same = all(getattr(a, name) == getattr(b, name) for name in names)
+    return same and (a.contrastive_weight > 0) == (b.contrastive_weight > 0)
+
+
+def _noise_bank(chunks: Chunks, plan: TrainRecipe, seed: int) -> NoiseBank | None:
+    """Backgrounds from labelled chunks without boxes, where augmentation asks for them and there are any."""
+    if plan.augmentation is None or "background" not in plan.augmentation.operations:
+        return None
+    labelled = chunks.examples.datasets[0]
+    assert isinstance(labelled, ChunkDataset)
+    if not any(len(boxes) == 0 for boxes in labelled.boxes):
+        return None
+    return NoiseBank.from_chunks(labelled, most=200, seed=seed)

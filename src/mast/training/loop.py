@@ -1,0 +1,251 @@
+"""The training loop, top to bottom. Pretraining, detector training and self-training all run through here.
+
+What differs between them is passed in: the objective (a module whose forward gives the loss terms), the
+batches, which parameters train in an epoch, and how the model is validated and saved.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import torch
+from accelerate import Accelerator
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor, nn
+from torch.utils.tensorboard import SummaryWriter
+
+from mast.errors import MastError
+from mast.training.batches import Batches
+from mast.training.ema import Ema
+from mast.training.schedule import warmup_cosine
+from mast.training.state import latest_state, save_state
+
+B = TypeVar("B")
+
+
+class Optimisation(BaseModel):
+    """How any of the models is optimised. Each recipe sets its table's values as defaults."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    batch_size: int = Field(64, gt=0)
+    epochs: int = Field(200, gt=0)
+    warmup_epochs: float = Field(10.0, ge=0)
+    lr: float = Field(3e-4, gt=0)
+    min_lr: float = Field(0.0, ge=0)
+    weight_decay: float = Field(1e-3, ge=0)
+    betas: tuple[float, float] = (0.9, 0.999)
+    clip: float = Field(1.0, gt=0, description="gradient norm")
+    ema_decay: float = Field(0.9995, ge=0, lt=1, description="0 switches the average off")
+    validate_every_epochs: int = Field(1, gt=0)
+    save_every_s: float = Field(300.0, gt=0, description="seconds between snapshots within an epoch")
+    log_every_steps: int = Field(10, gt=0)
+
+
+@dataclass
+class Job(Generic[B]):
+    """One training run: what the loop needs to know, and nothing else."""
+
+    objective: nn.Module  # forward(batch, step) -> {"loss": ..., other terms}; holds .model
+    model: nn.Module  # what is averaged, validated and saved
+    batches: Batches[B]
+    optimisation: Optimisation
+    groups: Callable[[], list[dict[str, Any]]]  # AdamW parameter groups with "base_lr"
+    set_trainable: Callable[[int], bool]  # epoch → freeze and unfreeze; says whether anything changed
+    validate: Callable[[nn.Module], dict[str, float]]  # metrics of a model; must hold `better`
+    save: Callable[[nn.Module, Path, dict[str, Any]], None]  # model, folder, what is known about it
+    better: str = "f1"  # the metric that chooses "best": larger is better, negate an error
+    name: str = "train"
+    describe: Callable[[int], str] = field(default=lambda step: "")  # the recordings behind a step's batch
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended."""
+
+    steps: int
+    best: dict[str, float]
+    last: dict[str, float]
+    best_epoch: int
+    chunks_per_s: float
+
+
+Progress = Callable[[int, int, str], None]  # steps done, steps in all, a short text
+
+
+def train(
+    job: Job[B],
+    accelerator: Accelerator,
+    out: Path,
+    *,
+    progress: Progress | None = None,
+    stop_after: int | None = None,
+) -> Result:
+    """Train until the last epoch; continue where a killed run in ``out`` stopped.
+
+    ``stop_after`` ends the call after that many steps in all, as a kill would (for tests).
+    """
+    plan, main = job.optimisation, accelerator.is_main_process
+    steps_per_epoch = job.batches.steps_per_epoch
+    total = plan.epochs * steps_per_epoch
+    warmup = round(plan.warmup_epochs * steps_per_epoch)
+
+    job.objective.to(accelerator.device)
+    optimizer = accelerator.prepare_optimizer(
+        torch.optim.AdamW(job.groups(), lr=plan.lr, betas=plan.betas, fused=accelerator.device.type == "cuda")
+    )
+    ema = Ema(job.model, plan.ema_decay) if plan.ema_decay else None
+    shown = ema.model if ema else job.model
+
+    step, best, last, best_epoch = 0, {}, {}, -1
+    snapshot = latest_state(out / "state")
+    if snapshot is not None:
+        step, best, last, best_epoch = (snapshot[k] for k in ("step", "best", "last", "best_epoch"))
+        job.model.load_state_dict(snapshot["model"])
+        optimizer.load_state_dict(snapshot["optimizer"])
+        if ema:
+            ema.model.load_state_dict(snapshot["ema"])
+            ema.updates = snapshot["ema_updates"]
+    log = _Log(out, job.name, step) if main else None
+
+    def snapshot_now() -> None:
+        if main:
+            state = {
+                "step": step,
+                "best": best,
+                "last": last,
+                "best_epoch": best_epoch,
+                "model": job.model.state_dict(),
+                "optimizer": optimizer.state_dict(),
+                "ema": ema.model.state_dict() if ema else {},
+                "ema_updates": ema.updates if ema else 0,
+            }
+            save_state(out / "state", step, state)
+
+    wrapped: nn.Module | None = None
+    pending: list[tuple[int, dict[str, Tensor]]] = []
+    saved_at = started_at = time.monotonic()
+    first_step = step
+    for epoch in range(step // steps_per_epoch, plan.epochs):
+        if job.set_trainable(epoch) or wrapped is None:
+            wrapped = _for_processes(job.objective, accelerator)
+        job.objective.train()
+        for batch in job.batches.epoch(epoch, step - epoch * steps_per_epoch):
+            factor = warmup_cosine(step, total_steps=total, warmup_steps=warmup, floor=plan.min_lr / plan.lr)
+            for group in optimizer.param_groups:
+                group["lr"] = group["base_lr"] * factor
+
+            with accelerator.autocast():
+                terms = wrapped(batch, step)
+            accelerator.backward(terms["loss"])
+            norm = accelerator.clip_grad_norm_(job.model.parameters(), plan.clip)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            if ema:
+                ema.update(job.model)
+
+            # reading a number waits for the GPU, so numbers are read a few steps at a time
+            pending.append((step, {k: v.detach() for k, v in terms.items()} | {"gradient": norm}))
+            step += 1
+            if len(pending) >= plan.log_every_steps or step % steps_per_epoch == 0:
+                terms_now = _drain(pending, log, factor, job.describe)
+                if progress:
+                    progress(step, total, f"loss {terms_now['loss']:.4f}")
+            if stop_after is not None and step >= stop_after:
+                return Result(step, best, last, best_epoch, 0.0)
+            if time.monotonic() - saved_at > plan.save_every_s:
+                snapshot_now()
+                saved_at = time.monotonic()
+
+        if (epoch + 1) % plan.validate_every_epochs == 0 or epoch + 1 == plan.epochs:
+            shown.eval()
+            last = job.validate(shown)
+            about = {"epoch": epoch + 1, "step": step, "metrics": last}
+            if log:
+                log.write(step - 1, {f"validation/{k}": v for k, v in last.items()})
+            if not best or last[job.better] > best[job.better]:
+                best, best_epoch = last, epoch + 1
+                if main:
+                    job.save(shown, out / "best", about)
+            if main:
+                job.save(shown, out / "last", about)
+        snapshot_now()
+        saved_at = time.monotonic()
+        accelerator.wait_for_everyone()
+    if log:
+        log.close()
+    seconds = time.monotonic() - started_at
+    rate = (step - first_step) * plan.batch_size / seconds if step > first_step else 0.0
+    return Result(step, best, last, best_epoch, rate)
+
+
+def _for_processes(objective: nn.Module, accelerator: Accelerator) -> nn.Module:
+    """The objective itself, or its share in a run of several processes.
+
+    Made anew when the set of trainable parameters changes: gradients are averaged over processes for those
+    that trained when it was made.
+    """
+    if accelerator.num_processes == 1:
+        return objective
+    devices = [accelerator.device] if accelerator.device.type == "cuda" else None
+    return nn.parallel.DistributedDataParallel(objective, device_ids=devices, broadcast_buffers=False)
+
+
+def _drain(
+    pending: list[tuple[int, dict[str, Tensor]]],
+    log: _Log | None,
+    lr_factor: float,
+    describe: Callable[[int], str],
+) -> dict[str, float]:
+    """Read the numbers of the last steps, stop on a loss that is not finite, and write them down."""
+    latest: dict[str, float] = {}
+    for step, terms in pending:
+        latest = {k: float(v) for k, v in terms.items()}
+        bad = [k for k, v in latest.items() if v != v or v in (float("inf"), float("-inf"))]
+        if bad:
+            names = describe(step)
+            raise MastError(
+                f"training: {', '.join(bad)} became {latest[bad[0]]} at step {step}"
+                f"{f' on the batch of {names}' if names else ''}; the last snapshot is intact. "
+                "Lower the learning rate, or look at these recordings"
+            )
+        if log:
+            log.write(step, {f"train/{k}": v for k, v in latest.items()} | {"train/lr_factor": lr_factor})
+    pending.clear()
+    return latest
+
+
+class _Log:
+    """Curves for TensorBoard and the same numbers as JSON lines; a resumed run overwrites what it repeats."""
+
+    def __init__(self, out: Path, name: str, step: int) -> None:
+        self._path = out / "curves.jsonl"
+        kept = [row for row in self._rows() if row["step"] < step]
+        out.mkdir(parents=True, exist_ok=True)
+        self._file = self._path.open("w")
+        for row in kept:
+            self._file.write(json.dumps(row) + "\n")
+        self._board = SummaryWriter(str(out / "tensorboard" / name), purge_step=step)
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        if self._path.exists():
+            for line in self._path.read_text().splitlines():
+                try:
+                    yield json.loads(line)
+                except json.JSONDecodeError:  # the line a kill cut short
+                    continue
+
+    def write(self, step: int, values: dict[str, float]) -> None:
+        self._file.write(json.dumps({"step": step} | values) + "\n")
+        self._file.flush()
+        for name, value in values.items():
+            self._board.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        self._file.close()
+        self._board.close()

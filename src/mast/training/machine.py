@@ -1,0 +1,63 @@
+"""What the machine offers: device, precision, processes, workers, compilation."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import torch
+from accelerate import Accelerator
+from torch import nn
+
+from mast.training.recipe import Recipe
+
+_PRECISION = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where a run happens."""
+
+    accelerator: Accelerator
+    workers: int  # decoding processes
+    compiled: bool
+
+    @property
+    def device(self) -> torch.device:
+        """The device of this process."""
+        device: torch.device = self.accelerator.device
+        return device
+
+    @property
+    def main(self) -> bool:
+        """Whether this process writes files."""
+        return bool(self.accelerator.is_main_process)
+
+    def eval_batch(self, train_batch: int) -> int:
+        """Chunks at a time when only measuring: more on a GPU, where no gradients are kept."""
+        return 64 if self.device.type == "cuda" else min(8, train_batch)
+
+    def compile(self, model: nn.Module) -> None:
+        """Compile the model's forward pass in place, where the recipe and the machine allow it."""
+        if self.compiled:
+            torch.set_float32_matmul_precision("high")
+            model.compile()
+
+
+def prepare_machine(recipe: Recipe, accelerator: Accelerator | None = None) -> Machine:
+    """Settle what the recipe leaves to the machine."""
+    cuda = torch.cuda.is_available()
+    if accelerator is None:
+        precision = recipe.precision if recipe.precision != "auto" else ("bf16" if cuda else "fp32")
+        accelerator = Accelerator(mixed_precision=_PRECISION[precision])
+    on_gpu = accelerator.device.type == "cuda"
+    processes = max(1, accelerator.num_processes)
+    cores = os.cpu_count() or 1
+    # a CPU that trains has no core to spare for decoding; a GPU starves without several
+    workers = (
+        recipe.workers
+        if recipe.workers is not None
+        else (min(12, max(1, cores // processes - 1)) if on_gpu else 0)
+    )
+    compiled = recipe.compile if recipe.compile is not None else on_gpu
+    return Machine(accelerator, workers, compiled)

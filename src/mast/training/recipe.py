@@ -1,0 +1,201 @@
+"""What can be set for a run. The defaults are the paper's tables; presets (TOML) list differences only."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mast.data.augment import AugmentConfig
+from mast.errors import ConfigError, MastError
+from mast.grid import FrontEnd
+from mast.models.detector import DetectorConfig
+from mast.models.encoder import Size
+from mast.models.mae import MaeConfig
+from mast.training.loop import Optimisation
+from mast.training.schedule import Unfreezing
+
+ConfigT = TypeVar("ConfigT", bound=BaseModel)
+PRESETS = ("tiny", "small", "base", "paper")
+
+
+class PretrainRecipe(Optimisation):
+    """Masked-audio pretraining; defaults are Table "Masked Audio pretraining hyperparameters"."""
+
+    batch_size: int = Field(64, gt=0)
+    epochs: int = Field(400, gt=0)
+    warmup_epochs: float = Field(20.0, ge=0)
+    lr: float = Field(5e-5, gt=0)
+    min_lr: float = Field(5e-7, ge=0)
+    weight_decay: float = Field(0.05, ge=0)
+    betas: tuple[float, float] = (0.9, 0.95)
+    ema_decay: float = Field(0.0, ge=0, lt=1, description="the paper averages detectors only")
+    masking: Literal["uniform", "structured"] = "uniform"
+    mask_ratio: float = Field(0.75, gt=0, lt=1)
+    time_mask_ratio: float = Field(0.6, ge=0, lt=1)
+    frequency_mask_ratio: float = Field(0.3, ge=0, lt=1)
+    normalise_targets: bool = False
+    held_out: float = Field(
+        0.02, gt=0, lt=1, description="share of recordings kept to measure reconstruction; our choice"
+    )
+    max_chunks: int | None = Field(None, gt=0, description="a random sample of this many; all by default")
+
+
+class TrainRecipe(Optimisation):
+    """Detector training; defaults are Table "Detector fine-tuning hyperparameters"."""
+
+    warmup_epochs: float = Field(
+        10.0, ge=0, description="the paper gives none for this stage; our choice: 5 %"
+    )
+    backbone_lr_multiplier: float = Field(0.1, ge=0)
+    adapter_lr_multiplier: float = Field(1.0, ge=0)
+    head_lr_multiplier: float = Field(1.0, ge=0)
+    top_blocks: int | Literal["all"] = Field(
+        "all",
+        description="encoder blocks that train, from the top; the paper unfreezes 'the top blocks' without a number",
+    )
+    unfreezing: Unfreezing | None = Field(
+        None, description="gradual unfreezing instead of top_blocks (self-training)"
+    )
+    augmentation: AugmentConfig | None = AugmentConfig()
+    detector: dict[str, Any] = Field(
+        {}, description="fields of DetectorConfig that differ from the size's own"
+    )
+    nms_iou: float = Field(0.5, gt=0, le=1)
+    score_threshold: float = Field(0.05, ge=0, lt=1, description="lowest score kept when validating")
+
+
+class Recipe(BaseModel):
+    """Everything that decides the result of a run, next to the data and the seed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    size: Size = "base"
+    front_end: FrontEnd = FrontEnd()
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
+        "auto", description="auto: bf16 on a GPU, fp32 on a CPU"
+    )
+    compile: bool | None = Field(None, description="torch.compile; on a GPU by default")
+    workers: int | None = Field(
+        None, ge=0, description="decoding processes; chosen by the machine by default"
+    )
+    pretrain: PretrainRecipe = PretrainRecipe()
+    train: TrainRecipe = TrainRecipe()
+
+    @property
+    def detector(self) -> DetectorConfig:
+        """The detector of this size on this front end, with the recipe's changes."""
+        shape = {"chunk_frames": self.front_end.chunk_frames, "n_bins": self.front_end.n_bins}
+        named = DetectorConfig.named(self.size, **shape)
+        return parse(DetectorConfig, named.model_dump() | self.train.detector, where="train.detector")
+
+    @property
+    def autoencoder(self) -> MaeConfig:
+        """The masked autoencoder of this size on this front end."""
+        shape = {"chunk_frames": self.front_end.chunk_frames, "n_bins": self.front_end.n_bins}
+        fields = ("masking", "mask_ratio", "time_mask_ratio", "frequency_mask_ratio", "normalise_targets")
+        chosen = {name: getattr(self.pretrain, name) for name in fields}
+        return MaeConfig.named(self.size, **shape).model_copy(update=chosen)
+
+
+def load_recipe(source: str | Path, overrides: Mapping[str, Any] | None = None) -> Recipe:
+    """A preset by name or a TOML file, with overrides such as ``{"train.epochs": 5}`` on top."""
+    name = str(source)
+    if name in PRESETS:
+        text = (resources.files("mast") / "presets" / f"{name}.toml").read_text(encoding="utf-8")
+    elif Path(source).is_file():
+        text = Path(source).read_text(encoding="utf-8")
+    else:
+        raise ConfigError(f"{name}: no such recipe; expected a TOML file or one of {', '.join(PRESETS)}")
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{name}: not valid TOML ({error})") from None
+    for dotted, value in (overrides or {}).items():
+        _put(values, dotted.split("."), value)
+    recipe = parse(Recipe, values, where=name)
+    _ = recipe.detector  # its fields are checked here, not an hour into the run
+    return recipe
+
+
+def parse(model: type[ConfigT], values: Mapping[str, Any], *, where: str) -> ConfigT:
+    """Validate settings; a mistake becomes one sentence that names the field and, for a typo, its neighbour."""
+    try:
+        return model.model_validate(values)
+    except MastError:
+        raise
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            known = _fields_at(model, [str(p) for p in first["loc"][:-1]])
+            near = difflib.get_close_matches(str(first["loc"][-1]), known, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(sorted(known))}"
+            raise ConfigError(f"{where}: unknown setting '{field}'; {hint}") from None
+        raise ConfigError(f"{where}: {field} is {first['input']!r}: {first['msg'].lower()}") from None
+
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """``train.epochs=5`` → ("train.epochs", 5); values are TOML, bare words are text."""
+    name, sign, raw = text.partition("=")
+    if not sign or not name.strip():
+        raise ConfigError(f"setting '{text}' is not of the form name=value, such as train.epochs=5")
+    try:
+        value = tomllib.loads(f"value = {raw.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = raw.strip()
+    return name.strip(), value
+
+
+def _put(values: dict[str, Any], path: list[str], value: Any) -> None:
+    for key in path[:-1]:
+        values = values.setdefault(key, {})
+    values[path[-1]] = value
+
+
+def _fields_at(model: type[BaseModel], path: list[str]) -> list[str]:
+    """Names of the fields of the model that ``path`` leads to."""
+    for key in path:
+        annotation = model.model_fields[key].annotation if key in model.model_fields else None
+        options = [annotation, *getattr(annotation, "__args__", ())]
+        nested = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
+        if not nested:
+            return []
+        model = nested[0]
+    return list(model.model_fields)
+
+
+def remember(recipe: BaseModel, path: Path, *, about: Mapping[str, Any]) -> None:
+    """Write the resolved recipe beside a run; refuse to continue a run that was started with another one.
+
+    ``about`` is what else decides the result (data, seed).
+    """
+    now = {"recipe": recipe.model_dump(mode="json"), **about}
+    if path.exists():
+        before = json.loads(path.read_text(encoding="utf-8"))
+        changed = _differences(before, json.loads(json.dumps(now)))
+        if changed:
+            raise ConfigError(
+                f"{path.parent}: holds a run with other settings ({'; '.join(changed[:3])}"
+                f"{' …' if len(changed) > 3 else ''}); choose another --out, or delete it to start again"
+            )
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(now, indent=2), encoding="utf-8")
+    partial.replace(path)
+
+
+def _differences(before: Any, now: Any, prefix: str = "") -> list[str]:
+    if isinstance(before, dict) and isinstance(now, dict):
+        found: list[str] = []
+        for key in sorted(before.keys() | now.keys()):
+            found += _differences(before.get(key), now.get(key), f"{prefix}{key}.")
+        return found
+    return [] if before == now else [f"{prefix.rstrip('.')} was {before}, now {now}"]

@@ -1,0 +1,177 @@
+"""Which chunks a run trains on, which it holds out, and the statistics it normalises by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from torch.utils.data import ConcatDataset, DataLoader, Subset
+
+from mast.data.chunk_dataset import Batch, ChunkDataset, Example, collate
+from mast.data.chunks import chunk_table, split_chunks
+from mast.data.recordings import Dataset, load_dataset
+from mast.data.splits import SplitConfig
+from mast.errors import MastError
+from mast.features import LogMel, Normalisation, running_stats
+from mast.grid import FrontEnd
+
+STATISTICS_CHUNKS = 4_000  # our choice: μ and σ of 11 hours; more sound moves neither in the third digit
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Chunks of one or several datasets as one list.
+
+    Attributes:
+        examples: chunk by number.
+        table: one row a chunk, as :func:`mast.data.chunks.chunk_table` gives, with ``root``.
+    """
+
+    examples: ConcatDataset[Example]
+    table: pd.DataFrame
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def names(self, rows: Sequence[int]) -> str:
+        """The recordings behind some chunks, for a message."""
+        chosen = self.table.iloc[list(rows)]
+        shown = [f"{r} at {s:g} s" for r, s in zip(chosen["recording"], chosen["start_s"], strict=True)]
+        return ", ".join(shown[:4]) + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")
+
+
+def unlabelled_chunks(folders: Sequence[Path], front_end: FrontEnd) -> list[tuple[Dataset, pd.DataFrame]]:
+    """All chunks of some folders, whether anybody listened to them or not."""
+    found: list[tuple[Dataset, pd.DataFrame]] = []
+    for folder in folders:
+        dataset = load_dataset(folder)
+        table = chunk_table(dataset, front_end)
+        if table.empty:
+            raise MastError(
+                f"{folder}: no recording is as long as half a chunk ({front_end.chunk_s / 2:g} s); "
+                "give longer recordings or a front end for a higher band"
+            )
+        found.append((dataset, table.assign(root=str(folder))))
+    return found
+
+
+def hold_out(
+    sources: list[tuple[Dataset, pd.DataFrame]],
+    front_end: FrontEnd,
+    *,
+    share: float,
+    seed: int,
+    most: int | None = None,
+) -> tuple[Chunks, Chunks]:
+    """Chunks to learn from and chunks to measure reconstruction on, of different recordings where possible.
+
+    ``most`` keeps a random sample of the chunks to learn from.
+    """
+    rng = np.random.default_rng([seed, 11])
+    keys = pd.concat([t["root"] + "\n" + t["recording"] for _, t in sources], ignore_index=True)
+    names = sorted(set(keys))
+    if len(names) > 1:
+        n_held = min(len(names) - 1, max(1, round(share * len(names))))
+        held_names = {names[i] for i in rng.permutation(len(names))[:n_held]}
+        held = keys.isin(held_names).to_numpy()
+    else:  # a single recording: its end
+        held = np.arange(len(keys)) >= max(1, round((1 - share) * len(keys)))
+    learn = np.flatnonzero(~held)
+    if most is not None and len(learn) > most:
+        learn = np.sort(rng.permutation(learn)[:most])
+    if not len(learn) or not held.any():
+        raise MastError(
+            "pretraining: too little sound; expected at least two chunks, one of them to hold out"
+        )
+    return _join(sources, front_end, learn), _join(sources, front_end, np.flatnonzero(held))
+
+
+def _join(
+    sources: list[tuple[Dataset, pd.DataFrame]],
+    front_end: FrontEnd,
+    rows: np.ndarray[tuple[int], np.dtype[np.int64]],
+) -> Chunks:
+    parts: list[ChunkDataset] = []
+    tables: list[pd.DataFrame] = []
+    start = 0
+    for dataset, table in sources:
+        own = table.iloc[rows[(rows >= start) & (rows < start + len(table))] - start].reset_index(drop=True)
+        start += len(table)
+        if len(own):
+            nothing = np.empty((0, 4), dtype=np.int64)
+            parts.append(ChunkDataset(dataset, own, front_end, boxes=[nothing] * len(own)))
+            tables.append(own)
+    return Chunks(ConcatDataset(parts), pd.concat(tables, ignore_index=True))
+
+
+def labelled_chunks(
+    dataset: Dataset, front_end: FrontEnd, *, split: SplitConfig | None = None, seed: int = 0
+) -> dict[str, Chunks]:
+    """The labelled chunks of a dataset by part.
+
+    ``train`` has chunks every half chunk (App. "Data Processing"); the others are cut end to end, so that no
+    box is counted twice when a model is measured on them.
+    """
+    parts: dict[str, Chunks] = {}
+    half, whole = chunk_table(dataset, front_end), chunk_table(dataset, front_end, hop_s=front_end.chunk_s)
+    for overlapping, table in ((True, half), (False, whole)):
+        labelled = table[table["labelled"].astype(bool)].reset_index(drop=True)
+        _, assigned = split_chunks(dataset, labelled, split, seed=seed)
+        for name, own in assigned.groupby("split"):
+            if name and (name == "train") == overlapping:
+                rows = own.reset_index(drop=True).assign(root=str(dataset.root))
+                parts[str(name)] = Chunks(ConcatDataset([ChunkDataset(dataset, rows, front_end)]), rows)
+    for name in ("train", "val"):
+        if name not in parts:
+            raise MastError(
+                f"{dataset.root}: no labelled chunk is left for {name}; expected recordings that were listened to from "
+                f"end to end ({front_end.chunk_s / 2:g} s or longer), and at least three of them"
+            )
+    return parts
+
+
+def normalisation_of(
+    chunks: Sequence[Chunks],
+    front_end: FrontEnd,
+    path: Path,
+    *,
+    seed: int = 0,
+    workers: int = 0,
+    device: torch.device | None = None,
+    most: int = STATISTICS_CHUNKS,
+    tick: Callable[[int], None] | None = None,
+) -> Normalisation:
+    """μ and σ over (a random sample of) the chunks; kept in ``path`` and read from there the next time."""
+    if path.exists():
+        return Normalisation.model_validate_json(path.read_text(encoding="utf-8"))
+    everything: ConcatDataset[Example] = ConcatDataset([c.examples for c in chunks])
+    valid_s = np.concatenate([c.table["valid_s"].to_numpy(dtype=np.float64) for c in chunks])
+    rows = np.random.default_rng([seed, 12]).permutation(len(everything))[:most].tolist()
+    log_mel = LogMel(front_end).to(device or "cpu")
+    loader = DataLoader(Subset(everything, rows), batch_size=16, collate_fn=collate, num_workers=workers)
+
+    def features() -> Iterator[tuple[torch.Tensor, np.ndarray[tuple[int], np.dtype[np.float64]]]]:
+        done = 0
+        for batch in loader:
+            frames = np.floor(valid_s[rows[done : done + len(batch.weights)]] / front_end.hop_s)
+            yield log_mel.chunk_features(batch.waveforms.to(log_mel.window.device)), frames
+            done += len(batch.weights)
+            if tick:
+                tick(len(batch.weights))
+
+    found = running_stats(features()).normalisation()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(found.model_dump()), encoding="utf-8")
+    partial.replace(path)
+    return found
+
+
+def in_order(chunks: Chunks, *, batch_size: int, workers: int = 0) -> Iterator[Batch]:
+    """The chunks one after the other, in batches; for measuring."""
+    yield from DataLoader(chunks.examples, batch_size=batch_size, collate_fn=collate, num_workers=workers)

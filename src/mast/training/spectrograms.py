@@ -1,0 +1,58 @@
+"""From waveforms to what a model sees: features, augmentation, normalisation, all on the device."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from mast.data.augment import AugmentConfig, augment_batch
+from mast.data.chunk_dataset import Batch
+from mast.data.noise import NoiseBank
+from mast.features import LogMel, Normalisation
+from mast.grid import FrontEnd
+
+
+class Spectrograms(NamedTuple):
+    """A batch as the model takes it."""
+
+    spectrograms: Tensor  # (B, 1, T, F) normalised
+    boxes: list[Tensor]  # B × (M, 4) float cells
+    weights: Tensor  # (B,)
+
+
+class FrontEndPipeline(nn.Module):
+    """Waveforms → log-mel → augmentation (when training) → normalisation.
+
+    Decoding stays in worker processes; everything here is batched on the device the model is on.
+    """
+
+    def __init__(
+        self,
+        front_end: FrontEnd,
+        normalisation: Normalisation,
+        *,
+        augmentation: AugmentConfig | None = None,
+        noise: NoiseBank | None = None,
+    ) -> None:
+        super().__init__()
+        self.log_mel = LogMel(front_end)
+        self.normalisation = normalisation
+        self.augmentation = augmentation
+        self.noise = noise
+
+    def forward(self, batch: Batch, generator: torch.Generator | None = None) -> Spectrograms:
+        """A batch of chunks → spectrograms; augmented only when a CPU ``generator`` is given.
+
+        Batches of ready features (B, 1, T, F) pass through, as a feature cache gives them.
+        """
+        device = self.log_mel.window.device
+        sound = batch.waveforms.to(device, non_blocking=True)
+        raw = self.log_mel.chunk_features(sound) if sound.ndim == 2 else sound.float()
+        boxes, weights = batch.boxes, batch.weights
+        if self.augmentation is not None and generator is not None:
+            raw, boxes, weights = augment_batch(
+                raw, boxes, self.augmentation, generator=generator, weights=weights, noise=self.noise
+            )
+        return Spectrograms(self.normalisation.apply(raw), boxes, weights.to(device, non_blocking=True))

@@ -1,0 +1,200 @@
+"""`mast evaluate`: from files to numbers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import soundfile as sf
+import typer
+from typer.testing import CliRunner
+
+from mast.annotations import read_annotations, write_annotations
+from mast.cli.evaluate import evaluate
+from mast.errors import ConfigError, MastError
+
+app = typer.Typer()
+app.command()(evaluate)
+
+HEADER = "file,start_s,end_s,low_hz,high_hz"
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    """Four recordings in two splits: a and b hold a box each, c two, d was heard and is empty."""
+    root = tmp_path / "dataset"
+    (root / "audio").mkdir(parents=True)
+    for name in "abcd":
+        sf.write(root / "audio" / f"{name}.wav", np.zeros(32_000), 16_000)
+    (root / "recordings.csv").write_text(
+        "file,duration_s,sample_rate,split\na.wav,2,16000,val\nb.wav,2,16000,val\n"
+        "c.wav,2,16000,test\nd.wav,2,16000,test\n"
+    )
+    (root / "boxes.csv").write_text(
+        f"{HEADER},label\na.wav,0,1,1000,2000,x\nb.wav,0,1,1000,2000,x\n"
+        "c.wav,0,1,1000,2000,x\nc.wav,1.2,1.8,3000,4000,x\n"
+    )
+    return root
+
+
+@pytest.fixture
+def predictions(tmp_path: Path) -> Path:
+    """Right in a and b (0.6), half right in c, a false alarm in d, a low one in a."""
+    path = tmp_path / "detections.csv"
+    path.write_text(
+        f"{HEADER},score\na.wav,0,1,1000,2000,0.6\nb.wav,0,1,1000,2000,0.7\nc.wav,0,1,1000,2000,0.8\n"
+        "d.wav,0,1,1000,2000,0.65\na.wav,1.5,1.9,5000,6000,0.2\n"
+    )
+    return path
+
+
+def run(*arguments: object):
+    words = [str(a) for a in (*arguments, "--resamples", 30)]
+    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def numbers(*arguments: object) -> dict:
+    return json.loads(run(*arguments, "--json").stdout)
+
+
+def test_json_by_hand(dataset, predictions):
+    result = numbers("--truth", dataset, "--predictions", predictions, "--threshold", 0.5)
+    assert (result["n_truth"], result["n_predictions"], result["n_recordings"]) == (4, 4, 4)
+    assert result["precision"] == pytest.approx(3 / 4)
+    assert result["recall"] == pytest.approx(3 / 4)
+    assert result["f1"] == pytest.approx(3 / 4)
+    assert result["f1_macro"] == pytest.approx((1 + 1 + 2 / 3 + 0) / 4)
+    assert result["miou"] == 1.0
+    assert result["ap50"] == pytest.approx((51 * 1 + 25 * 3 / 4) / 101)
+    assert (result["space"], result["iou_threshold"], result["threshold"]) == ("grid", 0.5, 0.5)
+    for key in ("ap50_voc11", "ap50_95", "ece", "f1_time", "f1_iom"):
+        assert 0 <= result[key] <= 1
+    low, high = result["intervals"]["f1"]
+    assert low <= result["f1"] <= high
+
+
+def test_without_a_threshold_all_predictions_count(dataset, predictions):
+    result = numbers("--truth", dataset, "--predictions", predictions)
+    assert (result["threshold"], result["n_predictions"]) == (None, 5)
+    assert "5 boxes, all scores" in run("--truth", dataset, "--predictions", predictions).stdout
+
+
+def test_truth_and_predictions_in_other_formats_give_the_same(dataset, predictions, tmp_path):
+    expected = numbers("--truth", dataset, "--predictions", predictions)
+    detections = read_annotations(predictions).with_recordings(read_annotations(dataset).recordings)
+    detections.events.to_parquet(tmp_path / "p.parquet")
+    write_annotations(detections, tmp_path / "raven", "raven")
+    for path in (tmp_path / "p.parquet", tmp_path / "raven"):
+        assert numbers("--truth", dataset, "--predictions", path) == expected
+    renamed = pd.read_csv(predictions)
+    renamed["file"] = "audio/" + renamed["file"]
+    renamed.rename(columns={"file": "recording"}).to_csv(tmp_path / "renamed.csv", index=False)
+    assert numbers("--truth", dataset, "--predictions", tmp_path / "renamed.csv") == expected
+
+
+def test_a_table_of_boxes_knows_no_empty_recordings_and_says_so(dataset, predictions):
+    result = run("--truth", dataset / "boxes.csv", "--predictions", predictions, "--json")
+    assert json.loads(result.stdout)["n_recordings"] == 3
+    assert json.loads(result.stdout)["n_ignored"] == 1  # the one in d
+    assert "only recordings with boxes are judged" in result.stderr
+    assert "1 of predictions lie where nobody listened" in result.stderr
+    quiet = run("--truth", dataset / "boxes.csv", "--predictions", predictions, "--json", "--quiet")
+    assert quiet.stderr == ""
+
+
+def test_predictions_for_unknown_recordings_are_counted_and_warned_about(dataset, predictions):
+    with predictions.open("a") as file:
+        file.write("other/a.wav.bak,0,1,1000,2000,0.9\nnowhere.wav,0,1,1000,2000,0.9\n")
+    result = run("--truth", dataset, "--predictions", predictions, "--json")
+    assert json.loads(result.stdout)["n_ignored"] == 2
+    assert "2 of predictions lie where nobody listened" in result.stderr
+
+
+def test_a_split_leaves_the_others_out_without_a_warning(dataset, predictions):
+    result = run("--truth", dataset, "--predictions", predictions, "--split", "test", "--json")
+    plain = json.loads(result.stdout)
+    assert (plain["n_truth"], plain["n_predictions"], plain["n_recordings"], plain["n_ignored"]) == (
+        2,
+        2,
+        2,
+        0,
+    )
+    assert result.stderr == ""
+
+
+def test_threshold_tuned_on_one_split_and_applied_to_another(dataset, predictions):
+    result = numbers(
+        "--truth", dataset, "--predictions", predictions, "--split", "test", "--tune-split", "val"
+    )
+    assert result["threshold"] == 0.6
+    assert result["n_predictions"] == 2
+
+
+def test_two_systems(dataset, predictions, tmp_path):
+    pd.read_csv(predictions).iloc[:3].to_csv(tmp_path / "better.csv", index=False)
+    arguments = ("--truth", dataset, "--predictions", predictions, "--compare", tmp_path / "better.csv")
+    result = numbers(*arguments)
+    assert result["differences"]["precision"]["difference"] == pytest.approx(1 - 3 / 5)
+    assert result["other"]["n_predictions"] == 3
+    assert "difference" in run(*arguments).stdout
+
+
+def test_spaces_and_bands(dataset, tmp_path):
+    path = tmp_path / "p.csv"
+    path.write_text(f"{HEADER},score\na.wav,0,1,1000,2000,0.6\na.wav,0,1,9000,9900,0.6\n")
+    assert numbers("--truth", dataset, "--predictions", path)["n_predictions"] == 1
+    assert numbers("--truth", dataset, "--predictions", path, "--space", "hz")["n_predictions"] == 2
+    wide = numbers("--truth", dataset, "--predictions", path, "--band", 24_000)
+    assert (wide["n_predictions"], wide["band_hz"]) == (2, [60.0, 24_000.0])
+    assert "1 boxes outside the band" in run("--truth", dataset, "--predictions", path).stdout
+
+
+def test_no_predictions_at_all(dataset, tmp_path):
+    (tmp_path / "none.csv").write_text(f"{HEADER},score\n")
+    result = numbers("--truth", dataset, "--predictions", tmp_path / "none.csv")
+    assert (result["precision"], result["recall"], result["f1"], result["n_predictions"]) == (None, 0, 0, 0)
+    assert "–" in run("--truth", dataset, "--predictions", tmp_path / "none.csv").stdout
+
+
+def test_the_same_seed_gives_the_same_intervals(dataset, predictions):
+    arguments = ("--truth", dataset, "--predictions", predictions, "--seed", 3)
+    assert numbers(*arguments) == numbers(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        (["--threshold", "0.5", "--tune-split", "val"], ConfigError, "give one of them"),
+        (["--split", "winter"], MastError, "winter"),
+        (["--iou", "1.5"], ConfigError, "IoU threshold is 1.5"),
+        (["--band", "0"], ConfigError, "band"),
+        (["--compare", "missing.csv"], MastError, "missing.csv: no such file"),
+    ],
+)
+def test_mistakes_are_one_clear_sentence(dataset, predictions, options, error, message):
+    with pytest.raises(error, match=message):
+        CliRunner().invoke(
+            app,
+            ["--truth", str(dataset), "--predictions", str(predictions), *options],
+            catch_exceptions=False,
+        )
+
+
+def test_a_split_needs_a_dataset(dataset, predictions):
+    with pytest.raises(ConfigError, match="this is no dataset folder"):
+        run("--truth", dataset / "boxes.csv", "--predictions", predictions, "--split", "val")
+
+
+@pytest.mark.real
+def test_real_truth_against_itself(shared_data):
+    """Boxes taken for predictions are all right, whatever the set."""
+    for name, band in (("birdeep_am1", 8_000), ("tagus_fish", 2_000), ("cr_bats", 250_000)):
+        folder = shared_data / name
+        result = numbers("--truth", folder, "--predictions", folder / "boxes.csv", "--band", band)
+        assert (result["f1"], result["ap50_95"], result["miou"]) == (1.0, pytest.approx(1.0), 1.0)
+        assert result["n_recordings"] == len(pd.read_csv(folder / "recordings.csv"))

@@ -1,0 +1,56 @@
+"""`mast simulate` as a user types it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from mast.cli.simulate import simulate
+from mast.errors import ConfigError
+
+app = typer.Typer(rich_markup_mode=None)
+app.command()(simulate)
+SMALL = ["--recordings", "2", "--duration", "1", "--sites", "1", "--days", "1", "--species", "3", "--quiet"]
+
+
+def test_writes_a_dataset_and_says_so(tmp_path: Path) -> None:
+    out = tmp_path / "simulated"
+    result = CliRunner().invoke(app, [str(out), *SMALL, "--hidden", "--format", "wav"])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("2 recordings")
+    assert str(out) in result.stdout
+    assert {p.name for p in out.iterdir()} == {
+        "audio",
+        "recordings.csv",
+        "boxes.csv",
+        "hidden.csv",
+        "simulation.json",
+    }
+    assert all(p.suffix == ".wav" for p in (out / "audio").iterdir())
+
+
+def test_help_has_a_runnable_example() -> None:
+    result = CliRunner().invoke(app, ["--help"])
+    assert "mast simulate simulated/ --recordings 12" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--hours", "dawn"], "--hours dawn"),
+        (["--hours", "9-5"], "hours 9–5"),
+        (["--format", "mp3"], "format"),
+        (["--quiet-share", "2"], "quiet"),
+        (["--calls", "nowhere"], "no folder"),
+        (["--tape", "0"], "tape"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(tmp_path: Path, options: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, [str(tmp_path / "out"), *SMALL, *options])
+    assert isinstance(result.exception, ConfigError)
+    assert message in str(result.exception)
+    assert "\n" not in str(result.exception)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,231 @@
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from mast.errors import ConfigError
+from mast.events import match_boxes
+from mast.models.adapters import AdapterName
+from mast.models.assign import assign_atss
+from mast.models.boxes import pad_boxes
+from mast.models.detector import DetectorConfig, MastDetector
+from mast.models.encoder import EncoderConfig, Size
+from mast.models.losses import focal_loss, giou_loss
+
+ENCODER = EncoderConfig(chunk_frames=128, n_bins=64, width=48, depth=2, heads=2)
+CONFIG = DetectorConfig(encoder=ENCODER, channels=32, levels=3, head_convs=1)
+CHUNK = (128, 64)
+TERMS = {"loss", "classification", "corners", "giou", "centreness", "contrastive", "positives_per_image"}
+
+
+def detector(**fields: object) -> MastDetector:
+    torch.manual_seed(0)
+    return MastDetector(CONFIG.model_copy(update=fields))
+
+
+def bright_boxes(n: int, seed: int) -> tuple[Tensor, list[Tensor]]:
+    """Noise with bright rectangles, one to three a chunk, the second of each chunk only two bins high."""
+    rng = np.random.default_rng(seed)
+    spectrograms, boxes = rng.normal(0, 0.3, size=(n, 1, *CHUNK)), []
+    for i in range(n):
+        rows = []
+        for k in range(1 + i % 3):  # each in its own third of the time axis
+            start = 42 * k + int(rng.integers(0, 12))
+            length, height = int(rng.integers(14, 28)), 2 if k == 1 else int(rng.integers(8, 30))
+            low = int(rng.integers(0, CHUNK[1] - height))
+            rows.append((start, low, start + length, low + height))
+            spectrograms[i, 0, start : start + length, low : low + height] += 2.0
+        boxes.append(torch.tensor(rows, dtype=torch.float32))
+    return torch.tensor(spectrograms, dtype=torch.float32), boxes
+
+
+@pytest.mark.parametrize("size", ["tiny", "small", "base"])
+def test_shapes_at_every_size(size: Size) -> None:
+    with torch.device("meta"):
+        model = MastDetector(DetectorConfig.named(size))
+        out = model(torch.zeros(2, 1, 1024, 128))
+    channels = model.config.channels
+    assert out.logits.shape == out.centreness.shape == (2, 5440)
+    assert out.boxes.shape == (2, 5440, 4)
+    assert out.features.shape == (2, channels, 128, 32)
+
+
+def test_base_is_the_paper_with_most_capacity_in_the_encoder() -> None:
+    assert DetectorConfig.named("base") == DetectorConfig()
+    with torch.device("meta"):
+        model = MastDetector(DetectorConfig())
+    n = {name: sum(p.numel() for p in child.parameters()) for name, child in model.named_children()}
+    assert n["encoder"] / sum(n.values()) > 0.85  # App. "Adapter Designs"
+
+
+@pytest.mark.parametrize("adapter", ["upsampling", "anisotropic", "conv", "none"])
+@pytest.mark.parametrize("levels", [3, 4])
+def test_points_match_the_maps(adapter: AdapterName, levels: int) -> None:
+    model = detector(adapter=adapter, levels=levels)
+    out = model(torch.randn(1, 1, *CHUNK))
+    assert out.logits.shape[1] == len(model.points.centres) == sum(model.points.counts)
+    (t, f), (s_t, s_f) = out.features.shape[2:], model.config.strides
+    assert (t * s_t, f * s_f) == CHUNK
+
+
+@pytest.mark.parametrize("assigner", ["atss", "centre"])
+@pytest.mark.parametrize("classification_loss", ["quality_focal", "focal"])
+@pytest.mark.parametrize(
+    "boxes",
+    [
+        [],
+        [(10, 10, 40, 30)],
+        [(0, 0, 128, 64)],
+        [(50, 33, 51, 34)],
+        [(50, 33, 51, 34), (0, 0, 128, 64), (9, 2, 80, 4)],
+    ],
+)
+def test_loss_is_defined_for_any_boxes(
+    assigner: str, classification_loss: str, boxes: list[tuple[int, ...]]
+) -> None:
+    model = detector(assigner=assigner, classification_loss=classification_loss)
+    truth = torch.tensor(boxes, dtype=torch.float32).reshape(-1, 4)
+    terms = model.loss(torch.randn(2, 1, *CHUNK), [truth, torch.zeros(0, 4)])
+    assert set(terms) == TERMS
+    terms["loss"].backward()
+    assert all(t.isfinite() for t in terms.values())
+    # every parameter is part of the graph, boxes or not
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+    if boxes:
+        assert terms["positives_per_image"] >= len(boxes) / 2
+        assert terms["giou"] > 0
+    else:
+        assert [terms[k].item() for k in ("corners", "giou", "centreness", "contrastive")] == [0, 0, 0, 0]
+
+
+def test_terms_against_a_loop_over_points() -> None:
+    model = detector(classification_loss="focal", contrastive_weight=0.0)
+    spectrograms, boxes = bright_boxes(3, 0)
+    terms = model.loss(spectrograms, boxes)
+    assert "contrastive" not in terms
+    output = model(spectrograms)
+
+    owner = assign_atss(model.points, pad_boxes(boxes))
+    giou, classification, positives = 0.0, 0.0, 0
+    for image in range(3):
+        for r, m in enumerate(owner[image].tolist()):
+            classification += focal_loss(output.logits[image, r], torch.tensor(m >= 0)).item()
+            if m >= 0:
+                giou += giou_loss(output.boxes[image, r], boxes[image][m]).item()
+                positives += 1
+    assert terms["giou"].item() == pytest.approx(giou / positives, rel=1e-4)
+    assert terms["classification"].item() == pytest.approx(classification / positives, rel=1e-3)
+    assert terms["positives_per_image"].item() == pytest.approx(positives / 3)
+    total = terms["classification"] + terms["corners"] + 2 * terms["giou"] + terms["centreness"]
+    torch.testing.assert_close(terms["loss"], total)
+
+
+def test_weights_touch_the_detection_loss_only() -> None:
+    model = detector()
+    spectrograms, boxes = bright_boxes(2, 1)
+
+    def loss(*weights: float) -> dict[str, Tensor]:
+        generator = torch.Generator().manual_seed(0)
+        given = torch.tensor(weights) if weights else None
+        return model.loss(spectrograms, boxes, weights=given, generator=generator)
+
+    whole, ones, half, first, second = loss(), loss(1, 1), loss(0.5, 0.5), loss(1, 0), loss(0, 1)
+    for name in ("classification", "corners", "giou", "centreness"):
+        torch.testing.assert_close(ones[name], whole[name])
+        torch.testing.assert_close(half[name], whole[name] / 2)
+        torch.testing.assert_close(first[name] + second[name], whole[name])
+    torch.testing.assert_close(half["contrastive"], whole["contrastive"])
+
+
+def test_ablations_are_one_field_each() -> None:
+    without = detector(contrastive_weight=0.0)
+    assert not any(name.startswith("projection") for name, _ in without.named_parameters())
+    assert sum(p.numel() for p in detector(adapter="none").adapter.parameters()) == 48 * 32 + 32
+
+
+def test_a_seed_gives_a_loss() -> None:
+    model = detector()
+    spectrograms, boxes = bright_boxes(2, 2)
+    a, b, c = (
+        model.loss(spectrograms, boxes, generator=torch.Generator().manual_seed(s))["loss"] for s in (0, 0, 1)
+    )
+    assert a == b != c
+
+
+def test_losses_stay_in_float32_under_autocast() -> None:
+    model = detector()
+    spectrograms, boxes = bright_boxes(2, 3)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        terms = model.loss(spectrograms, boxes)
+        assert model(spectrograms).boxes.dtype == torch.float32
+    assert all(t.dtype == torch.float32 for t in terms.values())
+    terms["loss"].backward()
+    assert terms["loss"].isfinite()
+
+
+def test_centreness_lowers_the_score_or_not() -> None:
+    spectrograms, _ = bright_boxes(1, 6)
+    with_it, without = detector(), detector(centreness_in_score=False)
+    output = with_it(spectrograms)
+    torch.testing.assert_close(with_it.scores(output), output.logits.sigmoid() * output.centreness.sigmoid())
+    torch.testing.assert_close(without.scores(output), output.logits.sigmoid())
+
+
+def test_embed_pools_the_encoder() -> None:
+    model = detector().eval()
+    spectrograms, _ = bright_boxes(2, 4)
+    boxes = [torch.tensor([[0.0, 0.0, 128.0, 64.0], [32.0, 16.0, 48.0, 32.0]]), torch.zeros(0, 4)]
+    first, second = model.embed(spectrograms, boxes)
+    assert first.shape == (2, 48)
+    assert second.shape == (0, 48)
+    tokens = model.encoder.feature_map(spectrograms[:1])[0]
+    # a box of exactly one patch: mostly that patch's token, blended with its neighbours by RoIAlign
+    similarity = torch.cosine_similarity(first[1:, :, None, None], tokens[None], dim=1)[0]  # (8, 4)
+    assert divmod(int(similarity.argmax()), 4) == (2, 1)
+
+
+def test_wrong_number_of_box_lists() -> None:
+    with pytest.raises(ConfigError, match="1 lists of boxes given for 2 chunks"):
+        detector().loss(torch.zeros(2, 1, *CHUNK), [torch.zeros(0, 4)])
+
+
+@pytest.mark.parametrize(
+    "fields", [{"adaptor": "conv"}, {"adapter": "bilinear"}, {"channels": 100}, {"levels": 1}]
+)
+def test_unknown_fields_and_values_are_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        DetectorConfig.model_validate(fields)
+
+
+def average_precision(truths: list[Tensor], detections: list[tuple[Tensor, Tensor]]) -> float:
+    """Area under the precision–recall curve at IoU 0.5, pooled over chunks."""
+    rows = []
+    for truth, (boxes, scores) in zip(truths, detections, strict=True):
+        hits = set(match_boxes(truth.numpy(), boxes.numpy(), scores.numpy()).prediction.tolist())
+        rows += [(float(score), r in hits) for r, score in enumerate(scores)]
+    rows.sort(reverse=True)
+    hits = np.cumsum([hit for _, hit in rows])
+    precision = hits / np.arange(1, len(hits) + 1)
+    return float(precision[[hit for _, hit in rows]].sum() / sum(len(t) for t in truths))
+
+
+def test_learns_four_chunks_by_heart() -> None:
+    model = detector()
+    spectrograms, boxes = bright_boxes(4, 5)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, total_iters=130)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(130):
+        loss = model.loss(spectrograms, boxes, generator=generator)["loss"]
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+    detections = model.detect(spectrograms)
+    assert average_precision(boxes, detections) >= 0.99
+    for truth, (found, scores) in zip(boxes, detections, strict=True):
+        assert (scores[: len(truth)] > 0.3).all()
+        assert (found >= 0).all()
+        assert (found <= torch.tensor([*CHUNK, *CHUNK])).all()
