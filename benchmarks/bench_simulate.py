@@ -11,15 +11,18 @@ same site (or, within a site, the same day), and what chance would give.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from record import write_result
 from scipy import fft
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.record import write_result
 from mast.data.simulate import World, simulate_chunk
 from mast.features import LogMel
 from mast.grid import FrontEnd

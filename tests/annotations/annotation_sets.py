@@ -17,6 +17,12 @@ WORDS = st.text(st.characters(categories=["L", "M", "N", "P", "S", "Zs"]), max_s
 RECORDINGS = ["a.wav", "b.flac", "site 1/c,d.WAV", 'site 1/ünïcode "q".wav', "deep/er/a.flac", "no_ending"]
 
 
+def _limits(top: float) -> st.SearchStrategy[list[float]]:
+    """Two numbers in order, no smaller than a nanosecond or nanohertz unless zero."""
+    number = st.floats(0, top).map(lambda value: value if value > 1e-9 else 0.0)
+    return st.tuples(number, number).map(sorted)
+
+
 @st.composite
 def annotation_sets(draw: st.DrawFn, *, text: st.SearchStrategy[str] = WORDS) -> AnnotationSet:
     """Sets with known durations and rates; events anywhere, spans whole, partial or none, every event column."""
@@ -28,8 +34,7 @@ def annotation_sets(draw: st.DrawFn, *, text: st.SearchStrategy[str] = WORDS) ->
     events, spans = [], []
     for name, duration in zip(names, durations, strict=True):
         for _ in range(draw(st.integers(0, 3))):
-            times = sorted(draw(st.tuples(*[st.floats(0, duration, allow_subnormal=False)] * 2)))
-            band = sorted(draw(st.tuples(*[st.floats(0, RATE / 2, allow_subnormal=False)] * 2)))
+            times, band = draw(_limits(duration)), draw(_limits(RATE / 2))
             event = {
                 "recording": name,
                 "start_s": times[0],
@@ -44,7 +49,7 @@ def annotation_sets(draw: st.DrawFn, *, text: st.SearchStrategy[str] = WORDS) ->
             events.append(event)
         for _ in range(draw(st.integers(0, 2))):
             whole = draw(st.booleans())
-            span = (0.0, duration) if whole else sorted(draw(st.tuples(*[st.floats(0, duration)] * 2)))
+            span = (0.0, duration) if whole else draw(_limits(duration))
             spans.append({"recording": name, "start_s": span[0], "end_s": span[1]})
     empty = AnnotationSet()
     return AnnotationSet(

@@ -173,7 +173,7 @@ def chirp(seconds: float = 0.3, low: float = 2_000, high: float = 3_000) -> np.n
     return np.sin(phase) * np.hanning(len(t))
 
 
-@pytest.fixture()
+@pytest.fixture
 def material(tmp_path: Path) -> Path:
     rng = np.random.default_rng(0)
     for folder, name, low in (("calls/frog", "a.wav", 800.0), ("calls/finch", "b.wav", 3_000.0)):

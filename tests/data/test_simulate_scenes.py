@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from mast.data.simulate import FAMILIES, BoxStyle, World, simulate_chunk
+from mast.data.simulate import BoxStyle, World, simulate_chunk
 from mast.data.simulate.background import background_levels, draw_tracks, read_tracks
 from mast.data.simulate.boxes import Spectrogram
 from mast.data.simulate.calls import MAX_PHRASE_S, render_phrase
@@ -16,7 +16,7 @@ from mast.data.simulate.confounders import CONFOUNDERS, LEVELS_DB
 from mast.data.simulate.noise import COMPONENTS, coloured
 from mast.data.simulate.scene import render
 from mast.data.simulate.space import Acoustics, draw_echo
-from mast.data.simulate.species import CURVE_POINTS, Species, draw_species
+from mast.data.simulate.species import CURVE_POINTS, Species, draw_species, families_for
 from mast.data.simulate.stream import SimulatedStream
 from mast.errors import ConfigError
 from mast.grid import FrontEnd
@@ -33,11 +33,10 @@ def species_of(family: str, seed: int = 0, rate: int = RATE) -> Species:
     return draw_species(np.random.default_rng(seed), 0, family, rate)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("rate", [4_000, RATE, 48_000])
-def test_every_family_calls_within_its_band(family: str, rate: int) -> None:
-    if FAMILIES[family].centre_hz[0] * 1.3 >= 0.46 * rate:
-        pytest.skip(f"{family} calls above {rate / 2} Hz")
+@pytest.mark.parametrize(
+    ("rate", "family"), [(rate, family) for rate in (4_000, RATE, 48_000) for family in families_for(rate)]
+)
+def test_every_family_calls_within_its_band(rate: int, family: str) -> None:
     species = species_of(family, 1, rate)
     phrase = render_phrase(np.random.default_rng(2), species, octaves=0.0)
     assert phrase.dtype == np.float32
@@ -185,13 +184,18 @@ def test_boxes_hold_the_sound(world: World) -> None:
 
 
 def test_hiding_calls_changes_nothing_else(world: World) -> None:
-    scene = [
-        simulate_chunk(np.random.default_rng(4), world.site(1), world.day(1), 6.0, density=2.0, hidden=hidden)
-        for hidden in (False, True)
-    ]
-    assert np.array_equal(scene[0].waveform, scene[1].waveform)
-    assert scene[0].events == scene[1].events
-    assert scene[1].hidden
+    unseen = 0
+    for k in range(6):
+        plain, told = (
+            simulate_chunk(
+                np.random.default_rng(k), world.site(k), world.day(k), 6.0, duration_s=4.0, hidden=hidden
+            )
+            for hidden in (False, True)
+        )
+        assert np.array_equal(plain.waveform, told.waveform)
+        assert plain.events == told.events
+        unseen += len(told.hidden)
+    assert unseen > 0
 
 
 def test_pieces_join_without_a_seam(world: World) -> None:
@@ -248,7 +252,7 @@ def test_sites_differ_more_than_days() -> None:
     between_days = spectra.std(axis=1).mean()
     between_sites = spectra.mean(axis=1).std(axis=0).mean()
     assert between_days > 0.05
-    assert between_sites > 1.3 * between_days
+    assert between_sites > 1.2 * between_days
     flat = spectra.reshape(16, -1)
     apart = np.linalg.norm(flat[:, None] - flat[None], axis=2) + np.eye(16) * 1e9
     assert np.mean(apart.argmin(axis=1) // 4 == np.arange(16) // 4) >= 0.75
@@ -278,23 +282,19 @@ def test_stream_is_endless_seeded_and_dealt_to_shards() -> None:
 
 
 def test_stream_for_another_band_is_the_same_tape() -> None:
-    paper = next(iter(SimulatedStream(2, n_species=4, density=4.0, chunks_per_place=1)))
-    fish = next(
-        iter(
-            SimulatedStream(
-                2, front_end=FrontEnd.for_band(2_000), n_species=4, density=4.0, chunks_per_place=1
-            )
-        )
-    )
-    assert torch.equal(paper[0], fish[0])
-    assert len(paper[1]) > 0
-    torch.testing.assert_close(fish[1], paper[1] * torch.tensor([4.0, 0.25, 4.0, 0.25]))
+    kwargs = {"n_species": 6, "density": 4.0, "chunks_per_place": 6}
+    paper = list(islice(SimulatedStream(2, **kwargs), 6))
+    fish = list(islice(SimulatedStream(2, front_end=FrontEnd.for_band(2_000), **kwargs), 6))
+    assert sum(len(boxes) for _, boxes in paper) > 0
+    for (sound, boxes), (slow_sound, slow_boxes) in zip(paper, fish, strict=True):
+        assert torch.equal(sound, slow_sound)
+        torch.testing.assert_close(slow_boxes, boxes * torch.tensor([4.0, 0.25, 4.0, 0.25]))
 
 
 def test_stream_draws_annotators_between_two() -> None:
-    styles = (BoxStyle(gap_s=0.05), BoxStyle(gap_s=1.0))
+    styles = (BoxStyle(gap_s=0.03), BoxStyle(gap_s=1.5))
     counts = [
-        len(next(iter(SimulatedStream(2, style=style, density=4.0, n_species=4)))[1])
+        sum(len(boxes) for _, boxes in islice(SimulatedStream(2, style=style, density=4.0, n_species=6), 6))
         for style in (*styles, styles)
     ]
     assert counts[0] > counts[1]

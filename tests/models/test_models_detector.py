@@ -138,6 +138,19 @@ def test_weights_touch_the_detection_loss_only() -> None:
     torch.testing.assert_close(half["contrastive"], whole["contrastive"])
 
 
+def test_two_processes_make_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Losses of halves, with counts averaged over processes, average to the loss of the whole."""
+    model = detector(contrastive_weight=0.0)
+    spectrograms, boxes = bright_boxes(4, 7)
+    boxes[0] = torch.zeros(0, 4)
+    whole = model.loss(spectrograms, boxes)
+    mean = whole["positives_per_image"] * 2  # of the two halves
+    monkeypatch.setattr("mast.models.detector.mean_over_processes", lambda count: mean)
+    halves = [model.loss(spectrograms[i : i + 2], boxes[i : i + 2]) for i in (0, 2)]
+    for name in ("loss", "classification", "corners", "giou", "centreness", "positives_per_image"):
+        torch.testing.assert_close((halves[0][name] + halves[1][name]) / 2, whole[name])
+
+
 def test_ablations_are_one_field_each() -> None:
     without = detector(contrastive_weight=0.0)
     assert not any(name.startswith("projection") for name, _ in without.named_parameters())
@@ -153,6 +166,7 @@ def test_a_seed_gives_a_loss() -> None:
     assert a == b != c
 
 
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # processors without bf16 say so, and go on
 def test_losses_stay_in_float32_under_autocast() -> None:
     model = detector()
     spectrograms, boxes = bright_boxes(2, 3)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _NAMESPACE = uuid.UUID("5d6c1fd3-6d0b-5a43-9c3f-8f3d1b6f7a10")  # the same content gets the same identifiers
 _LABEL_KEYS = ("label", "dwc:scientificName", "scientific_name", "species", "common_name", "event")
 _NOT_REVIEWED = ("reviewed", "no")
+_TIME_ONLY = ("TimeStamp", "TimeInterval")
 
 
 def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
@@ -128,11 +130,7 @@ class _Reader:
         return name
 
     def _event(self, item: Any, name: str, recording: data.Recording) -> dict[str, object]:
-        from soundevent.geometry import compute_bounds
-
-        start, low, end, high = compute_bounds(item.sound_event.geometry)
-        if item.sound_event.geometry.type in ("TimeInterval", "TimeStamp"):
-            high = recording.samplerate / 2  # no frequencies: the whole band
+        start, low, end, high = _bounds(item.sound_event.geometry, recording.samplerate / 2)
         tags = [getattr(t, "tag", t) for t in item.tags]  # predictions wrap their tags
         texts: dict[str, str] = {}
         for tag in tags:
@@ -142,9 +140,31 @@ class _Reader:
             label_key = ""
         label = texts.pop(label_key, "")
         numbers = {f.term.name: f.value for f in item.sound_event.features}
-        score = {"score": item.score, "source": "detector"} if hasattr(item, "score") else {}
+        score = {"score": item.score, "source": "detector"} if hasattr(item, "score") else {"score": 1.0}
         box = dict(zip(BOX_COLUMNS, (start, low, end, high), strict=True))
         return {"recording": name, **box, "label": label, **score, **numbers, **texts}
+
+
+def _bounds(geometry: Any, top_hz: float) -> tuple[float, float, float, float]:
+    """The box around any geometry; the whole band for one without frequencies."""
+    numbers = np.ravel(geometry.coordinates) if geometry.type in _TIME_ONLY else None
+    if numbers is not None:
+        return float(numbers.min()), 0.0, float(numbers.max()), top_hz
+    if geometry.type == "BoundingBox":
+        start, low, end, high = geometry.coordinates
+        return start, low, end, high
+    points = np.array(list(_points(geometry.coordinates)), dtype=np.float64)
+    low_corner, high_corner = points.min(axis=0).tolist(), points.max(axis=0).tolist()
+    return low_corner[0], low_corner[1], high_corner[0], high_corner[1]
+
+
+def _points(nested: Any) -> Iterator[tuple[float, float]]:
+    """(time, frequency) pairs of a point, line or polygon, however deep they are nested."""
+    if not isinstance(nested[0], list | tuple):
+        yield nested[0], nested[1]
+        return
+    for part in nested:
+        yield from _points(part)
 
 
 def write(annotations: AnnotationSet, path: Path) -> None:

@@ -117,12 +117,8 @@ def _event(
         box[1] = max(box[1], 0.0) if box[1] > -1e-6 * per_y else box[1]
     further = {k: v for k, v in annotation.items() if k not in _ANNOTATION}
     label = labels.get(category, "")
-    return {
-        "recording": picture.recording,
-        **dict(zip(BOX_COLUMNS, box, strict=True)),
-        "label": label,
-        **further,
-    }
+    row = {"recording": picture.recording, **dict(zip(BOX_COLUMNS, box, strict=True)), "label": label}
+    return {**row, "score": 1.0, **further}
 
 
 def _reviewed(images: list[dict[str, object]], known: AnnotationSet) -> pd.DataFrame:

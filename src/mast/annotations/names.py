@@ -61,48 +61,60 @@ class RecordingNames:
     """Finds the recording that a path or a file name in an annotation file means, among those known."""
 
     def __init__(self, known: Iterable[str]) -> None:
-        self._known = list(dict.fromkeys(known))
-        self._exact = set(self._known)
-        self._by_key = {key.casefold(): name for name, key in label_keys(self._known).items()}
-        self._by_file = _unique((_basename(name).casefold(), name) for name in self._known)
-        self._by_stem = _unique((_stem(name), name) for name in self._known)
+        names = list(dict.fromkeys(known))
+        self._exact = set(names)
+        self._by_key = {key.casefold(): name for name, key in label_keys(names).items()}
+        self._by_stem = _unique((_stem(name), name) for name in names)
+        self._by_tail = _unique((tail.casefold(), name) for name in names for tail in _tails(name))
+        self._by_tail_stem = _unique((tail, name) for name in names for tail in _tails(_stem(name)))
 
     def of_path(self, text: str) -> str:
         """The recording at ``text``, which may be absolute, from Windows, or only a file name.
 
-        The known recording whose path ends the same wins, then one of the same file name, then one that
-        differs only in the audio ending (a set resampled to FLAC); where none is known, a relative path stays
-        as it is and an absolute one is cut to its file name.
+        The known recording whose path ends ``text``, or that ``text`` ends, wins; then one that differs
+        only in case or audio ending (a set resampled to FLAC); for an absolute path, which is from somebody's
+        machine, then one of the same file name. Where none is known, a relative path stays as it is and
+        an absolute one is cut to its file name.
         """
         if text in self._exact:
             return text
         path = text.replace("\\", "/")
-        parts = path.split("/")
-        for i in range(len(parts)):
-            if (tail := "/".join(parts[i:])) in self._exact:
+        for tail in _tails(path):
+            if tail in self._exact:
                 return tail
-        file = parts[-1]
-        found = self._by_file.get(file.casefold()) or self._by_stem.get(_stem(file))
-        return found or (file if re.match(r"/|[A-Za-z]:", path) else path)
+        if found := self._by_tail.get(path.casefold()):
+            return found
+        for tail in _tails(_stem(path)):
+            if found := self._by_stem.get(tail):
+                return found
+        if found := self._by_tail_stem.get(_stem(path)):
+            return found
+        if not re.match(r"/|[A-Za-z]:", path):
+            return path
+        file = path.rsplit("/", 1)[-1]
+        return self._by_tail.get(file.casefold()) or self._by_tail_stem.get(_stem(file)) or file
 
     def of_key(self, key: str) -> str:
         """The recording whose own annotation file is called ``key`` (see :func:`key_of`)."""
         if key in self._exact:
             return key
-        by_key = self._by_key.get(key.casefold())
-        return by_key or self._by_file.get(_basename(key).casefold()) or self._by_stem.get(_stem(key)) or key
-
-
-def _basename(name: str) -> str:
-    return name.replace("\\", "/").rsplit("/", 1)[-1]
+        found = self._by_key.get(key.casefold()) or self._by_tail.get(key.casefold())
+        return found or self._by_tail_stem.get(_stem(key)) or key
 
 
 def _stem(name: str) -> str:
-    return _AUDIO_ENDING.sub("", _basename(name)).casefold()
+    return _AUDIO_ENDING.sub("", name.replace("\\", "/")).casefold()
+
+
+def _tails(path: str) -> list[str]:
+    """``a/b/c``, ``b/c``, ``c``."""
+    parts = path.replace("\\", "/").split("/")
+    return ["/".join(parts[i:]) for i in range(len(parts))]
 
 
 def _unique(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Keys that stand for one name only."""
     found: dict[str, str | None] = {}
     for key, name in pairs:
-        found[key] = None if key in found else name
+        found[key] = None if found.get(key, name) != name else name
     return {key: name for key, name in found.items() if name is not None}

@@ -75,12 +75,14 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     if not files and not (path / "recordings.csv").is_file():
         raise AnnotationError(f"{path}: no selection tables (*.txt) in this folder")
     reviewed = read_reviewed(path)
-    names = RecordingNames(known.names() if reviewed is None else [*known.names(), *reviewed["recording"]])
+    names = RecordingNames(known.names())
+    # a header-only table has only its own name to go by; spans beside it may know the full one
+    own_names = names if reviewed is None else RecordingNames([*known.names(), *reviewed["recording"]])
     nyquists = known.nyquists()
     parts, heard = [], []
     for file in files:
         table = read_table(file)
-        own = names.of_key(key_of(file, folder))
+        own = own_names.of_key(key_of(file, folder))
         events = _events(table, own, names, nyquists)
         parts.append(events)
         heard += list(dict.fromkeys(events["recording"])) or [own]

@@ -30,6 +30,8 @@ from mast.errors import AnnotationError
 
 _PRECISE = Context(prec=60)
 _DIGITS = Context(prec=34)  # of the fractions: enough that seconds and Hz come back to the last bit
+_NOTHING = Decimal("1e-25")  # what rounding leaves of zero
+_SIX_DIGITS = Decimal("1e-6")  # YOLO tools write so many, and may land a hair outside
 _BESIDE = ("classes.txt",)
 
 
@@ -112,8 +114,8 @@ def _limits(centre: Decimal, size: Decimal, low: float, high: float) -> tuple[fl
     ends = []
     for sign in (-1, 1):
         part = _PRECISE.add(centre, _PRECISE.multiply(Decimal(sign) / 2, size))
-        if abs(part) < Decimal("1e-6"):  # YOLO tools write six digits
-            part = max(part, Decimal(0))
+        if abs(part) < _NOTHING or (-_SIX_DIGITS < part < 0):
+            part = Decimal(0)
         ends.append(float(_PRECISE.add(Decimal(repr(low)), _PRECISE.multiply(part, span))))
     return ends[0], ends[1]
 

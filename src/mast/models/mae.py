@@ -40,7 +40,8 @@ class MaeConfig(BaseModel):
     decoder_width: int = Field(default=512, gt=0)
     decoder_depth: int = Field(default=8, gt=0)
     decoder_heads: int = Field(default=16, gt=0)
-    masking: Literal["uniform", "structured"] = "uniform"  # docs/paper_notes.md 7: to be settled by experiment
+    # docs/paper_notes.md 7: to be settled by experiment
+    masking: Literal["uniform", "structured"] = "uniform"
     mask_ratio: float = Field(
         default=0.75, gt=0, lt=1, description="share of patches hidden by uniform masking"
     )

@@ -113,7 +113,13 @@ def train(
             ema.updates = snapshot["ema_updates"]
     log = _Log(out, job.name, step) if main else None
 
+    pending: list[tuple[int, dict[str, Tensor]]] = []
+
+    def read_numbers() -> dict[str, float]:
+        return _drain(pending, log, job.describe)
+
     def snapshot_now() -> None:
+        read_numbers()  # what is not finite must not be saved, and what is logged must not be missing
         if main:
             state = {
                 "step": step,
@@ -128,7 +134,6 @@ def train(
             save_state(out / "state", step, state)
 
     wrapped: nn.Module | None = None
-    pending: list[tuple[int, dict[str, Tensor]]] = []
     saved_at = started_at = time.monotonic()
     first_step = step
     for epoch in range(step // steps_per_epoch, plan.epochs):
@@ -150,10 +155,16 @@ def train(
                 ema.update(job.model)
 
             # reading a number waits for the GPU, so numbers are read a few steps at a time
-            pending.append((step, {k: v.detach() for k, v in terms.items()} | {"gradient": norm}))
+            seen = {k: v.detach() for k, v in terms.items()}
+            pending.append(
+                (
+                    step,
+                    accelerator.reduce(seen, "mean") | {"gradient": norm, "lr_factor": torch.tensor(factor)},
+                )
+            )
             step += 1
             if len(pending) >= plan.log_every_steps or step % steps_per_epoch == 0:
-                terms_now = _drain(pending, log, factor, job.describe)
+                terms_now = read_numbers()
                 if progress:
                     progress(step, total, f"loss {terms_now['loss']:.4f}")
             if stop_after is not None and step >= stop_after:
@@ -199,7 +210,6 @@ def _for_processes(objective: nn.Module, accelerator: Accelerator) -> nn.Module:
 def _drain(
     pending: list[tuple[int, dict[str, Tensor]]],
     log: _Log | None,
-    lr_factor: float,
     describe: Callable[[int], str],
 ) -> dict[str, float]:
     """Read the numbers of the last steps, stop on a loss that is not finite, and write them down."""
@@ -215,7 +225,7 @@ def _drain(
                 "Lower the learning rate, or look at these recordings"
             )
         if log:
-            log.write(step, {f"train/{k}": v for k, v in latest.items()} | {"train/lr_factor": lr_factor})
+            log.write(step, {f"train/{k}": v for k, v in latest.items()})
     pending.clear()
     return latest
 

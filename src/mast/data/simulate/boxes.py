@@ -25,7 +25,11 @@ _BAND_SHARE = 0.07  # of the call's clarity, for a band to be noticed
 
 
 class BoxStyle(BaseModel):
-    """How an annotator draws. Defaults are our choice, set beside real recordings boxed by hand."""
+    """How an annotator draws. Defaults are our choice, set beside real recordings boxed by hand.
+
+    People differ most in the gap. One set of xeno-canto recordings parts calls of one species 0.07 s apart
+    (the tenth percentile of gaps between neighbouring boxes is 0.04 s), one from Doñana none closer than 0.8 s.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -200,7 +200,8 @@ def simulate_dataset(
     Args:
         out: its folder; must be new, empty, or an earlier simulation (which is replaced).
         simulation: what to write.
-        workers: processes; the result does not depend on them.
+        workers: processes; the result does not depend on them. They are spawned: a script that asks for
+            several keeps its own work under ``if __name__ == "__main__":``.
         on_recording: called after each recording.
     """
     labels = [caller.label for caller in simulation.world.species]  # a wrong folder of calls is told of here
@@ -210,10 +211,12 @@ def simulate_dataset(
     (out / MARK).write_text(json.dumps(parameters, indent=2) + "\n", encoding="utf-8")
     audio = out / "audio"
     audio.mkdir(exist_ok=True)
-    events: list[tuple[list[Event], list[Event]]] = []
-    for one in _written(simulation, planned, audio, workers):
-        events.append(one)
+    found: dict[int, tuple[list[Event], list[Event]]] = {}
+    by_site = sorted(planned, key=lambda one: (one.site, one.number))  # a site's loops are made once
+    for one, boxes in zip(by_site, _written(simulation, by_site, audio, workers), strict=True):
+        found[one.number] = boxes
         on_recording()
+    events = [found[one.number] for one in planned]
     _write_table(
         out / "recordings.csv",
         RECORDING_COLUMNS,
@@ -301,7 +304,7 @@ def _write_recording(
     ) as file:
         for piece in _pieces(simulation, planned):
             file.write(np.rint(piece.waveform * np.float32(32_767)).astype(np.int16))
-            heard.append(piece._replace(waveform=piece.waveform[:0]))
+            heard.append(piece._replace(waveform=np.zeros(0, np.float32)))
     return _truth(simulation, heard)
 
 

@@ -47,6 +47,7 @@ class ClipSpecies:
     chorus: float = 0.05
     season: tuple[float, float] = (15.0, 60.0)
     variation: float = 0.0
+    loudest_tone_db: float = 0.0
     _cache: dict[int, list[Samples]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -221,18 +222,19 @@ def without_silence(samples: Samples, sample_rate: int) -> Samples:
 def quietest(samples: Samples, sample_rate: int, share: float) -> Samples:
     """The calmest ``share`` of a background as a loop: pieces of about 2 s, in order, joined by short fades.
 
-    Calm means few cells of the spectrogram far above their frequency's median.
+    Calm means few cells of the spectrogram far above their frequency's median. At least 4 s are kept, so that
+    the loop does not sound like one: backgrounds shorter than 6 s are used whole.
     """
     fade = int(0.05 * sample_rate)
     piece = 2 * sample_rate
-    if share >= 1 or len(samples) < 2 * piece:
+    if share >= 1 or len(samples) < 3 * piece:
         return close_loop(samples, fade)
     count = len(samples) // piece
     window = int(0.032 * sample_rate)
     power = np.abs(fft.rfft(samples[: count * piece // window * window].reshape(-1, window), axis=1)) ** 2
     busy = (power > 10.0 * np.median(power, axis=0)).mean(axis=1)
     activity = np.array([busy[k * piece // window : (k + 1) * piece // window].mean() for k in range(count)])
-    chosen = np.sort(np.argsort(activity, kind="stable")[: max(1, round(share * count))])
+    chosen = np.sort(np.argsort(activity, kind="stable")[: max(2, round(share * count))])
     ramp = np.linspace(0.0, 1.0, fade, dtype=np.float32)
     loop = close_loop(samples[chosen[0] * piece : (chosen[0] + 1) * piece], fade)
     for k in chosen[1:]:

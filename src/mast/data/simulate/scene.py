@@ -68,7 +68,7 @@ def render(
 
     Each piece carries the boxes of the calls that begin in it, in seconds from the recording's start and not
     yet joined across pieces: :func:`mast.data.simulate.boxes.join_events` does that at the end. Calls ring
-    on into the next piece.
+    on into the next piece. Hour and weather are those of the recording's start, however long it lasts.
     """
     rate = site.sample_rate
     total = round(duration_s * rate)
@@ -157,9 +157,8 @@ def _may_be_seen(
     )
     low, high = call.species.band_hz
     hz = site.acoustics.hz
-    tone_db = received + 10 * np.log10(
-        grid.window / 6.0
-    )  # power of a full tone in one cell under a Hann window
+    cell_db = 10 * np.log10(grid.window / 6.0)  # power of a full tone in one cell under a Hann window
+    tone_db = received + call.species.loudest_tone_db + cell_db
     background = np.interp(hz, np.arange(len(quietest_db)) * grid.bin_hz, quietest_db)
     inside = (hz >= low) & (hz <= high)
     return bool(np.any((tone_db - background)[inside] > min(style.above_background_db, 0.0)))

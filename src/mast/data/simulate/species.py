@@ -132,6 +132,12 @@ class Species:
             wave += amplitude * np.sin(k * phase + k * k)  # scattered phases keep the crest factor low
         return np.asarray(wave / np.abs(wave).max(), dtype=np.float32)
 
+    @cached_property
+    def loudest_tone_db(self) -> float:
+        """Amplitude of the strongest harmonic of the peak-normalised voice."""
+        amplitudes = np.abs(np.fft.rfft(self.wavetable)) * (2 / WAVETABLE_POINTS)
+        return float(20 * np.log10(amplitudes.max()))
+
     @property
     def longest_s(self) -> float:
         """About the longest phrase, without echoes."""

@@ -26,6 +26,7 @@ _SPECIES, _SITE, _DAY, _LOOPS, _WEATHER = range(
     5
 )  # first word of each kind's seed, so that streams never meet
 _CONFOUNDER_VARIANTS = 5
+_SITES_KEPT = 8
 DAYS_APART = 3  # from one simulated day to the next: seasons move, weather is forgotten
 
 
@@ -136,6 +137,8 @@ class World:
     def site(self, index: int) -> Site:
         """Site number ``index`` (from 0)."""
         if index not in self._sites:
+            while len(self._sites) >= _SITES_KEPT:  # each holds some 15 MB of loops; the oldest goes
+                del self._sites[next(iter(self._sites))]
             self._sites[index] = self._draw_site(index)
         return self._sites[index]
 
@@ -184,8 +187,8 @@ class World:
                 below_db=9,
                 above_db=80,
             )
-            + wavy_db(rng, 2.0)
-            + np.linspace(0.0, rng.normal(0.0, 5.0), CURVE_POINTS)
+            + wavy_db(rng, 3.0)
+            + np.linspace(0.0, rng.normal(0.0, 7.0), CURVE_POINTS)
         )
         acoustics = Acoustics(
             sample_rate=self.sample_rate,

@@ -1,0 +1,36 @@
+"""Started by test_processes.py through `accelerate launch`: a few steps of pretraining and of detector training."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+
+sys.path.insert(0, str(Path(__file__).parent))
+from toy_recipe import small_recipe
+
+from mast.training.detector import train_detector
+from mast.training.pretrain import pretrain
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    tones, out = Path(sys.argv[1]), Path(sys.argv[2])
+    accelerator = Accelerator(cpu=True)
+    recipe = small_recipe(
+        train__augmentation__probability=0.0,
+        train__detector__contrastive_weight=0.0,
+        train__unfreezing={
+            "warmup_epochs": 1,
+            "interval_epochs": 1,
+            "blocks_per_stage": 2,
+            "lr_multiplier": 0.5,
+        },
+        train__log_every_steps=1,
+        pretrain__log_every_steps=1,
+    )
+    pretrain([tones], out / "pretrain", recipe, accelerator=accelerator, stop_after=10)
+    accelerator.wait_for_everyone()
+    train_detector(tones, out / "detector", recipe, accelerator=accelerator, stop_after=10)
+    accelerator.end_training()

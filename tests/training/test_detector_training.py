@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from toy_recipe import FRONT_END, small_recipe
+
+from mast.data.recordings import load_dataset
+from mast.data.simulate import Simulation, simulate_dataset
+from mast.errors import ConfigError
+from mast.models.checkpoint import load_checkpoint
+from mast.models.detector import MastDetector
+from mast.training.detector import train_detector
+from mast.training.pretrain import pretrain
+from mast.training.recipe import Recipe
+from mast.training.sources import labelled_chunks
+
+
+def test_learns_and_leaves_a_model(tones: Path, tmp_path: Path) -> None:
+    recipe = small_recipe(train__epochs=8)
+    result = train_detector(tones, tmp_path, recipe)
+    model, card = load_checkpoint(tmp_path / "best")
+    assert isinstance(model, MastDetector)
+    assert card.thresholds["score"] == result.best["threshold"]
+    rows = [json.loads(line) for line in (tmp_path / "curves.jsonl").read_text().splitlines()]
+    steps = [row for row in rows if "train/loss" in row]
+    terms = ("classification", "corners", "giou", "centreness", "contrastive", "positives_per_image")
+    assert all(f"train/{term}" in steps[0] for term in terms)
+    assert sum(row["train/loss"] for row in steps[-3:]) < 0.7 * sum(row["train/loss"] for row in steps[:3])
+    assert (tmp_path / "best").resolve() != (tmp_path / "last").resolve()
+
+
+def test_killed_and_resumed_is_the_same_run(tones: Path, tmp_path: Path) -> None:
+    """Augmentation, unfreezing, the average and the schedule included."""
+    unfreezing = {"warmup_epochs": 1, "interval_epochs": 1, "blocks_per_stage": 1}
+    recipe = small_recipe(train__save_every_s=0.1, train__unfreezing=unfreezing, train__epochs=3)
+    whole = train_detector(tones, tmp_path / "whole", recipe)
+    for stop in (1, whole.steps // 2 + 1):
+        train_detector(tones, tmp_path / "killed", recipe, stop_after=stop)
+    resumed = train_detector(tones, tmp_path / "killed", recipe)
+    assert resumed.best == whole.best
+    expected = load_checkpoint(tmp_path / "whole" / "last").model.state_dict()
+    for name, tensor in load_checkpoint(tmp_path / "killed" / "last").model.state_dict().items():
+        assert torch.equal(tensor, expected[name]), name
+
+
+def test_starts_from_a_pretrained_encoder_and_its_statistics(
+    tones: Path, tmp_path: Path, recipe: Recipe
+) -> None:
+    pretrain([tones], tmp_path / "pretrain", recipe, stop_after=None)
+    frozen = small_recipe(train__top_blocks=0)
+    train_detector(tones, tmp_path / "detector", frozen, init=tmp_path / "pretrain" / "best")
+    pretrained, card = load_checkpoint(tmp_path / "pretrain" / "best")
+    detector, detector_card = load_checkpoint(tmp_path / "detector" / "last")
+    for name, tensor in pretrained.encoder.state_dict().items():
+        assert torch.equal(tensor, detector.encoder.state_dict()[name]), (
+            name
+        )  # a frozen encoder stays as it was
+    assert detector_card.normalisation == card.normalisation
+    other = small_recipe(front_end={**FRONT_END.model_dump(), "high_hz": 7_000.0})
+    with pytest.raises(
+        ConfigError, match="was trained on a front end for 20–8000 Hz, but this run looks at 20–7000"
+    ):
+        train_detector(tones, tmp_path / "x", other, init=tmp_path / "pretrain" / "best")
+
+
+def test_validation_counts_no_box_twice(tones: Path) -> None:
+    parts = labelled_chunks(load_dataset(tones), FRONT_END)
+    held = parts["val"].table.sort_values(["recording", "start_s"])
+    for _, own in held.groupby("recording"):
+        assert (own["start_s"].diff().dropna() >= FRONT_END.chunk_s - 1e-9).all()
+    assert not set(held["recording"]) & set(parts["train"].table["recording"])
+
+
+@pytest.mark.slow
+def test_overfits_four_simulated_clips(tmp_path: Path) -> None:
+    """All of it together, from sound to boxes: if this fails, something is wired wrongly."""
+    data = tmp_path / "data"
+    simulate_dataset(data, Simulation(recordings=4, duration_s=FRONT_END.chunk_s, sites=1, days=1, seed=5))
+    # the same clips to learn from and to measure on, which is the point here
+    for sound in sorted((data / "audio").iterdir()):
+        shutil.copy(sound, sound.with_name(f"copy_{sound.name}"))
+    boxes, listing = pd.read_csv(data / "boxes.csv"), pd.read_csv(data / "recordings.csv")[["file"]]
+    pd.concat([boxes, boxes.assign(file="copy_" + boxes["file"])]).to_csv(data / "boxes.csv", index=False)
+    parts = [listing.assign(split="train"), listing.assign(file="copy_" + listing["file"], split="val")]
+    pd.concat(parts).to_csv(data / "recordings.csv", index=False)
+    recipe = small_recipe(
+        train__epochs=150,
+        train__batch_size=4,
+        train__augmentation__probability=0.0,
+        train__validate_every_epochs=150,
+        train__detector__channels=64,
+        train__lr=2e-3,
+        train__ema_decay=0.9,
+    )
+    result = train_detector(data, tmp_path / "run", recipe)
+    assert result.last["ap50"] >= 0.99, result.last

@@ -1,0 +1,44 @@
+"""Several processes see what one would have seen."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parent / "run_processes.py"
+
+
+def launch(processes: int, tones: Path, out: Path) -> None:
+    # two words are needed even for one process, or accelerate takes its defaults from the machine
+    command = [
+        sys.executable,
+        "-m",
+        "accelerate.commands.launch",
+        "--cpu",
+        "--num_machines=1",
+        "--mixed_precision=no",
+    ]
+    command += [f"--num_processes={processes}", "--num_cpu_threads_per_process=1", "--dynamo_backend=no"]
+    command += ["--main_process_port=0", str(SCRIPT), str(tones), str(out)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2_000:]
+
+
+def losses(run: Path) -> list[float]:
+    rows = [json.loads(line) for line in (run / "curves.jsonl").read_text().splitlines()]
+    return [row["train/loss"] for row in rows if "train/loss" in row]
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_losses_of_one(tones: Path, tmp_path: Path) -> None:
+    for processes in (1, 2):
+        launch(processes, tones, tmp_path / str(processes))
+    for run in ("pretrain", "detector"):
+        one, two = (losses(tmp_path / str(n) / run) for n in (1, 2))
+        assert len(one) == 10
+        assert two == pytest.approx(one, abs=1e-4), run
+        assert one[-1] < one[0]  # and something was learnt, so that equal losses mean equal updates

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mast.errors import ConfigError
+from mast.training.recipe import PRESETS, load_recipe, parse_override, remember
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_load(preset: str) -> None:
+    recipe = load_recipe(preset)
+    assert recipe.detector.encoder == recipe.autoencoder.encoder
+
+
+def test_paper_is_the_tables() -> None:
+    recipe = load_recipe("paper")
+    p, t, d = recipe.pretrain, recipe.train, recipe.detector
+    # Table "Masked Audio pretraining hyperparameters"
+    assert (p.batch_size, p.epochs, p.lr, p.min_lr, p.warmup_epochs) == (64, 400, 5e-5, 5e-7, 20)
+    assert (p.betas, p.weight_decay, p.clip) == ((0.9, 0.95), 0.05, 1.0)
+    assert (p.mask_ratio, p.time_mask_ratio, p.frequency_mask_ratio) == (0.75, 0.6, 0.3)
+    # Table "Detector fine-tuning hyperparameters"
+    assert (t.batch_size, t.epochs, t.lr, t.weight_decay, t.clip) == (64, 200, 3e-4, 1e-3, 1.0)
+    assert (t.backbone_lr_multiplier, t.head_lr_multiplier, t.ema_decay) == (0.1, 1.0, 0.9995)
+    assert t.augmentation is not None
+    assert t.augmentation.probability == 0.9
+    assert (d.adapter, d.levels, d.channels) == ("upsampling", 4, 256)
+    assert (d.contrastive_weight, d.contrastive_temperature) == (0.5, 0.1)
+    assert (d.contrastive_dimension, d.contrastive_negatives) == (128, 32)
+    assert (d.encoder.width, d.encoder.depth, d.encoder.heads, d.encoder.patch) == (768, 12, 12, 16)
+
+
+def test_one_field_switches_each_part_off() -> None:
+    assert load_recipe("tiny", {"train.detector.contrastive_weight": 0.0}).detector.contrastive_weight == 0
+    assert load_recipe("tiny", {"train.detector.adapter": "none"}).detector.adapter == "none"
+
+
+def test_a_file_with_differences_only(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('size = "small"\n[train]\nepochs = 7\n')
+    recipe = load_recipe(path, {"train.lr": 0.01})
+    assert (recipe.size, recipe.train.epochs, recipe.train.lr, recipe.pretrain.epochs) == (
+        "small",
+        7,
+        0.01,
+        400,
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"train.epoch": 5}, r"tiny: unknown setting 'train\.epoch'; did you mean 'epochs'\?"),
+        (
+            {"train.augmentation.time_shft": 1},
+            r"'train\.augmentation\.time_shft'; did you mean 'time_shift'\?",
+        ),
+        (
+            {"train.detector.adaptor": "conv"},
+            r"train\.detector: unknown setting 'adaptor'; did you mean 'adapter'\?",
+        ),
+        ({"train.epochs": "many"}, r"train\.epochs is 'many': input should be a valid integer"),
+        ({"train.epochs": 0}, r"train\.epochs is 0: input should be greater than 0"),
+        ({"train.detector.adapter": "magic"}, r"adapter is 'magic'"),
+    ],
+)
+def test_mistakes_name_the_field(overrides: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_recipe("tiny", overrides)
+
+
+def test_unknown_and_broken_recipes(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="huge: no such recipe; expected a TOML file or one of tiny, small"):
+        load_recipe("huge")
+    (tmp_path / "x.toml").write_text("epochs = = 3")
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        load_recipe(tmp_path / "x.toml")
+
+
+def test_overrides_from_the_command_line() -> None:
+    assert parse_override("train.epochs=5") == ("train.epochs", 5)
+    assert parse_override("train.detector.adapter = conv") == ("train.detector.adapter", "conv")
+    assert parse_override("pretrain.betas=[0.9, 0.95]") == ("pretrain.betas", [0.9, 0.95])
+    with pytest.raises(ConfigError, match="not of the form name=value"):
+        parse_override("train.epochs")
+
+
+def test_a_run_refuses_other_settings(tmp_path: Path) -> None:
+    path = tmp_path / "run" / "recipe.json"
+    remember(load_recipe("tiny"), path, about={"seed": 0})
+    remember(load_recipe("tiny"), path, about={"seed": 0})
+    with pytest.raises(
+        ConfigError, match=r"holds a run with other settings \(recipe\.train\.epochs was 20, now 9"
+    ):
+        remember(load_recipe("tiny", {"train.epochs": 9}), path, about={"seed": 0})
+    with pytest.raises(ConfigError, match="seed was 0, now 1"):
+        remember(load_recipe("tiny"), path, about={"seed": 1})
