@@ -20,7 +20,20 @@ def main() -> None:
     """Simulate, scan, convert, plot."""
     shutil.rmtree(OUT, ignore_errors=True)
     sound = str(OUT / "soundscape")
-    mast("simulate", sound, "--recordings", "8", "--duration", "60", "--sites", "2", "--days", "2", "--seed", "7")
+    mast(
+        "simulate",
+        sound,
+        "--recordings",
+        "8",
+        "--duration",
+        "60",
+        "--sites",
+        "2",
+        "--days",
+        "2",
+        "--seed",
+        "7",
+    )
     mast("scan", sound)
     mast("convert", sound, str(OUT / "raven"), "--to", "raven")
     mast("convert", sound, str(OUT / "boxes.aoef.json"), "--to", "aoef")

@@ -41,7 +41,7 @@ def one_event(**columns: object) -> AnnotationSet:
 
 
 @pytest.mark.parametrize(("name", "file"), PLACES)
-@settings(max_examples=8, phases=PHASES)
+@settings(max_examples=5, phases=PHASES)
 @given(annotations=annotation_sets())
 def test_what_is_written_comes_back_to_the_last_bit(name: str, file: str, annotations: AnnotationSet) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -54,7 +54,7 @@ def test_what_is_written_comes_back_to_the_last_bit(name: str, file: str, annota
 @pytest.mark.parametrize(
     ("name", "file"), [p for p in PLACES if p[0] in ("csv", "coco", "aoef", "kaleidoscope")]
 )
-@settings(max_examples=8, phases=PHASES)
+@settings(max_examples=5, phases=PHASES)
 @given(
     annotations=annotation_sets(
         text=st.sampled_from(["tab\there", "two\nlines", 'say "so", then', " padded ", "NaN"])

@@ -13,7 +13,8 @@ from mast.errors import AnnotationError
 
 RAVEN = "Selection\tView\tChannel\tBegin Time (s)\tEnd Time (s)\tLow Freq (Hz)\tHigh Freq (Hz)\tAnnotation\n"
 CSV = "file,start_s,end_s,low_hz,high_hz,label\n"
-BIRDEEP = "path,annotator,recorder,date,time,audio_duration,start_time,end_time,low_frequency,high_frequency,specie,bbox\n"
+BIRDEEP = "path,annotator,recorder,date,time,audio_duration,"
+BIRDEEP += "start_time,end_time,low_frequency,high_frequency,specie,bbox\n"
 KALEIDOSCOPE = "INDIR,FOLDER,IN FILE,OFFSET,DURATION,Fmin,Fmax,MANUAL ID\n"
 
 

@@ -50,10 +50,10 @@ def test_raven_file_offset_wins_over_time_in_the_list_of_files(tmp_path: Path) -
 
 
 def test_raven_keeps_columns_people_added(tmp_path: Path) -> None:
-    header = "Selection\tBegin Time (s)\tEnd Time (s)\tLow Freq (Hz)\tHigh Freq (Hz)\tConfidence\tnotes\tDelta Time (s)\n"
+    header = "Selection\tBegin Time (s)\tEnd Time (s)\tLow Freq (Hz)\tHigh Freq (Hz)\tConfidence\tnotes\tSNR (dB)\n"
     (tmp_path / "a.txt").write_text(header + '1\t1\t2\t3\t4\t0.8\tsaid "maybe"\t1.25\n')
     event = read_annotations(tmp_path / "a.txt").events.iloc[0]
-    assert (event["score"], event["notes"], event["Delta Time (s)"]) == (0.8, 'said "maybe"', 1.25)
+    assert (event["score"], event["notes"], event["SNR (dB)"]) == (0.8, 'said "maybe"', 1.25)
 
 
 def test_raven_header_only_table_is_a_recording_heard_and_empty(tmp_path: Path) -> None:

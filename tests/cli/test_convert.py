@@ -55,7 +55,9 @@ def test_a_dataset_goes_to_every_format_and_back(name: str, dataset: Path, tmp_p
 
 
 def test_cut_frequencies_and_losses_are_said(dataset: Path, tmp_path: Path) -> None:
-    _, stderr = run(dataset / "boxes.csv", tmp_path / "labels", "--to", "audacity", "--audio", dataset / "audio")
+    _, stderr = run(
+        dataset / "boxes.csv", tmp_path / "labels", "--to", "audacity", "--audio", dataset / "audio"
+    )
     assert "1 of 1 events reached above Nyquist and were cut to it" in stderr
     assert "dropped, audacity cannot hold it: events' score" in stderr
 
@@ -84,10 +86,13 @@ def test_help_names_every_format() -> None:
 
 def test_a_mistake_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
     (tmp_path / "boxes.csv").write_text(CSV + "a.wav,2,1,0,1,x,1\n")
-    command = [sys.executable, "-c", "from mast.cli.convert import convert; import typer; typer.run(convert)"]
+    command = [sys.executable, "-m", "mast.cli.main", "convert"]
     done = subprocess.run(
-        [*command, str(tmp_path / "boxes.csv"), str(tmp_path / "out"), "--to", "raven"], capture_output=True, text=True
+        [*command, str(tmp_path / "boxes.csv"), str(tmp_path / "out"), "--to", "raven"],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
     assert "boxes.csv, line 2: starts at 2 s after it ends at 1 s" in done.stderr
     assert not (tmp_path / "out").exists()

@@ -25,27 +25,26 @@ def numbers(n: int) -> torch.utils.data.Dataset[int]:
     return torch.utils.data.TensorDataset(torch.arange(n))  # type: ignore[return-value]
 
 
-def collect(batches: Batches[list[int]], epoch: int, start: int = 0) -> list[list[int]]:
-    return list(batches.epoch(epoch, start))
-
-
 def plain(examples: list[tuple[torch.Tensor]]) -> list[int]:
     return [int(e[0]) for e in examples]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_resuming_continues_the_epoch(workers: int) -> None:
+def test_resuming_continues_with_the_very_batch(workers: int) -> None:
     batches = Batches(numbers(23), plain, batch_size=4, seed=1, workers=workers)
-    whole = collect(batches, 7)
-    assert len(whole) == batches.steps_per_epoch == 5
-    assert collect(batches, 7, start=3) == whole[3:]
-    assert collect(batches, 8) != whole
+    whole = list(batches.steps(0, 12))
+    assert batches.steps_per_epoch == 5
+    for epoch in (0, 1):
+        order = epoch_order(23, 4, seed=1, epoch=epoch)
+        assert whole[5 * epoch : 5 * epoch + 5] == order.tolist()
+    assert list(batches.steps(7, 12)) == whole[7:]
+    assert list(batches.steps(12, 12)) == []
 
 
 def test_processes_share_the_global_batch() -> None:
-    whole = collect(Batches(numbers(20), plain, batch_size=6, seed=1), 2)
+    whole = list(Batches(numbers(20), plain, batch_size=6, seed=1).steps(0, 7))
     shares = [
-        collect(Batches(numbers(20), plain, batch_size=6, seed=1, rank=r, world=3), 2) for r in range(3)
+        list(Batches(numbers(20), plain, batch_size=6, seed=1, rank=r, world=3).steps(0, 7)) for r in range(3)
     ]
     assert [a + b + c for a, b, c in zip(*shares, strict=True)] == whole
 

@@ -140,15 +140,16 @@ def whole(names: list[str], durations: dict[str, float]) -> pd.DataFrame:
     )
 
 
-def extent(annotations: AnnotationSet, name: str, format_name: str) -> tuple[float, float]:
-    """(duration in s, Nyquist frequency in Hz) of a recording, for formats that cannot do without."""
-    duration, top = annotations.durations().get(name), annotations.nyquists().get(name)
-    if duration is None or top is None:
-        unknown = " and ".join(w for w, v in (("duration", duration), ("sample rate", top)) if v is None)
-        raise AnnotationError(
-            f"{name}: {unknown} unknown, and {format_name} cannot be written without; {_REMEDY}"
-        )
-    return duration, top
+def extents(annotations: AnnotationSet, names: list[str], format_name: str) -> dict[str, tuple[float, float]]:
+    """Recording → (duration in s, Nyquist frequency in Hz), for formats that cannot be written without."""
+    durations, nyquists = annotations.durations(), annotations.nyquists()
+    for name in names:
+        lacks = [w for w, d in (("duration", durations), ("sample rate", nyquists)) if name not in d]
+        if lacks:
+            raise AnnotationError(
+                f"{name}: {' and '.join(lacks)} unknown, and {format_name} cannot be written without; {_REMEDY}"
+            )
+    return {name: (durations[name], nyquists[name]) for name in names}
 
 
 def top_of_band(high_hz: float, name: str, nyquists: dict[str, float], where: str) -> float:

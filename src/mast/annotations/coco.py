@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mast.annotations.base import AnnotationSet, extent, whole
+from mast.annotations.base import AnnotationSet, extents, whole
 from mast.annotations.names import RecordingNames
 from mast.annotations.tables import check_boxes, read_text, write_text
 from mast.errors import AnnotationError
@@ -56,7 +56,9 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     ]
     known = AnnotationSet(recordings=pd.DataFrame(found) if found else AnnotationSet().recordings)
     known = known.with_recordings(recordings)
-    pictures = {key: _Picture(image, known, path) for key, image in by_id.items()}
+    durations, nyquists = known.durations(), known.nyquists()
+    sizes = {n: (durations[n], nyquists[n]) for n in durations if n in nyquists}
+    pictures = {key: _Picture(image, sizes, path) for key, image in by_id.items()}
     rows = [_event(a, f"{path}, annotations[{i}]", pictures, labels) for i, a in enumerate(annotations)]
     events = pd.DataFrame(rows) if rows else AnnotationSet().events
     box = events[BOX_COLUMNS].to_numpy(dtype=np.float64).reshape(-1, 4)
@@ -67,9 +69,9 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
 class _Picture:
     """The scale of one image; worked out only when a box needs it."""
 
-    def __init__(self, image: dict[str, object], known: AnnotationSet, path: Path) -> None:
+    def __init__(self, image: dict[str, object], sizes: dict[str, tuple[float, float]], path: Path) -> None:
         self.recording = str(image["recording"])
-        self._image, self._known, self._path = image, known, path
+        self._image, self._sizes, self._path = image, sizes, path
 
     def scale(self) -> tuple[float, float, float, float]:
         """(seconds per pixel, Hz per pixel, height in pixels, low_hz)."""
@@ -80,14 +82,13 @@ class _Picture:
         span = self._image.get("extent")
         if isinstance(span, list) and len(span) == 3:
             seconds, low, high = (float(v) for v in span)
+        elif self.recording in self._sizes:
+            (seconds, high), low = self._sizes[self.recording], 0.0
         else:
-            try:
-                (seconds, high), low = extent(self._known, self.recording, "its pixels"), 0.0
-            except AnnotationError:
-                raise AnnotationError(
-                    f"{where}: no duration and sample rate to turn pixels into seconds and Hz; "
-                    "give a recordings table with both, or --audio with the folder of the recordings"
-                ) from None
+            raise AnnotationError(
+                f"{where}: no duration and sample rate to turn pixels into seconds and Hz; "
+                "give a recordings table with both, or --audio with the folder of the recordings"
+            )
         return seconds / width, (high - low) / height, height, low
 
 
@@ -166,8 +167,8 @@ def write(annotations: AnnotationSet, path: Path) -> None:
     spans = {str(name): group for name, group in annotations.reviewed.groupby("recording")}
     latest = events.groupby("recording")["end_s"].max().to_dict()
     images, scales, numbers = [], {}, {}
-    for i, name in enumerate(annotations.names(), start=1):
-        duration, top = extent(annotations, name, "COCO")
+    sizes = extents(annotations, annotations.names(), "COCO")
+    for i, (name, (duration, top)) in enumerate(sizes.items(), start=1):
         width = max(1, math.ceil(max(duration, latest.get(name, 0.0)) * PIXELS_PER_SECOND))
         scales[name], numbers[name] = ROWS / top if top else 1.0, i
         image = {"id": i, "file_name": name, "width": width, "height": ROWS}

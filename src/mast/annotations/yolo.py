@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from mast.annotations.base import AnnotationSet, extent, whole
+from mast.annotations.base import AnnotationSet, extents, whole
 from mast.annotations.names import RecordingNames, key_of, label_keys
 from mast.annotations.sidecars import beside, read_reviewed, write_recordings, write_reviewed
 from mast.annotations.tables import check_boxes, format_table, one_line, read_table, read_text, write_text
@@ -51,22 +51,25 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     if not files and not (path / "recordings.csv").is_file():
         raise AnnotationError(f"{path}: no label files (*.txt) in this folder")
     classes = _read_classes(folder / "classes.txt")
-    extents = _read_extents(folder / "pictures.csv")
-    names = RecordingNames([*known.names(), *extents])
+    durations, nyquists = known.durations(), known.nyquists()
+    # without pictures.csv a picture is the whole recording
+    pictures = {n: _Extent(durations[n], 0.0, nyquists[n]) for n in durations if n in nyquists}
+    pictures.update(_read_extents(folder / "pictures.csv"))
+    names = RecordingNames([*known.names(), *pictures])
     heard: list[str] = []
     rows: list[dict[str, object]] = []
     for file in files:
         name = names.of_key(key_of(file, folder))
         heard.append(name)
-        rows += _read_labels(file, name, extents, known, classes)
+        rows += _read_labels(file, name, pictures.get(name), classes)
     reviewed = read_reviewed(path)
     if reviewed is None:
-        reviewed = whole(list(dict.fromkeys(heard)), known.durations())
+        reviewed = whole(list(dict.fromkeys(heard)), durations)
     return AnnotationSet(pd.DataFrame(rows) if rows else AnnotationSet().events, reviewed, known.recordings)
 
 
 def _read_labels(
-    path: Path, name: str, extents: dict[str, _Extent], known: AnnotationSet, classes: list[str] | None
+    path: Path, name: str, picture: _Extent | None, classes: list[str] | None
 ) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     lines: list[int] = []
@@ -78,15 +81,11 @@ def _read_labels(
             raise AnnotationError(
                 f"{where}: {len(fields)} fields, expected class, x, y, width, height and maybe a score"
             )
-        if name not in extents:
-            try:
-                seconds, top = extent(known, name, "YOLO")
-            except AnnotationError:
-                raise AnnotationError(
-                    f"{path}: no duration and sample rate to turn fractions into seconds and Hz; "
-                    "give a recordings table with both, or --audio with the folder of the recordings"
-                ) from None
-            extents[name] = _Extent(seconds, 0.0, top)
+        if picture is None:
+            raise AnnotationError(
+                f"{path}: no duration and sample rate to turn fractions into seconds and Hz; "
+                "give a recordings table with both, or --audio with the folder of the recordings"
+            )
         label = _label(fields[0], classes, where)
         try:
             x, y, width, height = (Decimal(v) for v in fields[1:5])
@@ -95,8 +94,8 @@ def _read_labels(
             raise AnnotationError(f"{where}: something is no number in {line.strip()!r}") from None
         if not all(v.is_finite() and v >= 0 for v in (x, y, width, height)):
             raise AnnotationError(f"{where}: fractions must be 0 or more, found {line.strip()!r}")
-        start, end = _limits(x, width, 0.0, extents[name].seconds)
-        low, high = _limits(1 - y, height, extents[name].low_hz, extents[name].high_hz)
+        start, end = _limits(x, width, 0.0, picture.seconds)
+        low, high = _limits(1 - y, height, picture.low_hz, picture.high_hz)
         row = {"recording": name, "start_s": start, "end_s": end, "low_hz": low, "high_hz": high}
         rows.append({**row, "label": label, "score": score})
         lines.append(number)
@@ -152,10 +151,10 @@ def write(annotations: AnnotationSet, path: Path) -> None:
         raise AnnotationError(f"{path}: YOLO labels are a folder of files; give a folder to write to")
     names, events = annotations.annotated(), annotations.events
     latest = events.groupby("recording")["end_s"].max().to_dict()
-    extents = {}
-    for name in names:
-        duration, top = extent(annotations, name, "YOLO")
-        extents[name] = _Extent(max(duration, latest.get(name, 0.0)), 0.0, top)
+    pictures = {
+        name: _Extent(max(duration, latest.get(name, 0.0)), 0.0, top)
+        for name, (duration, top) in extents(annotations, names, "YOLO").items()
+    }
     labels = events["label"].map(one_line)
     classes = sorted(set(labels))
     number = {label: i for i, label in enumerate(classes)}
@@ -166,7 +165,7 @@ def write(annotations: AnnotationSet, path: Path) -> None:
     for (name, start, end, low, high, score), label in zip(
         zip(*(events[c].tolist() for c in columns), strict=True), labels, strict=True
     ):
-        shown = extents[name]
+        shown = pictures[name]
         x, width = _fractions(start, end, 0.0, shown.seconds)
         y, height = _fractions(low, high, shown.low_hz, shown.high_hz)
         fields = [str(number[label]), *(_text(v) for v in (x, 1 - y, width, height))]
@@ -175,12 +174,9 @@ def write(annotations: AnnotationSet, path: Path) -> None:
     for name in names:
         write_text(path / f"{keys[name]}.txt", "".join(f"{line}\n" for line in lines[name]))
     write_text(path / "classes.txt", "".join(f"{label}\n" for label in classes))
-    pictures = (
-        [names, *(list(column) for column in zip(*extents.values(), strict=True))]
-        if names
-        else [[], [], [], []]
-    )
-    write_text(path / "pictures.csv", format_table(["file", "seconds", "low_hz", "high_hz"], pictures))
+    columns_of = zip(*pictures.values(), strict=True) if pictures else ([], [], [])
+    shown_text = format_table(["file", "seconds", "low_hz", "high_hz"], [names, *columns_of])
+    write_text(path / "pictures.csv", shown_text)
     write_recordings(annotations, path / "recordings.csv")
     write_reviewed(annotations, path, implied=whole(names, annotations.durations()))
 

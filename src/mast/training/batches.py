@@ -43,22 +43,26 @@ def epoch_order(n_examples: int, batch_size: int, *, seed: int, epoch: int) -> n
     return order.reshape(-1, batch_size)
 
 
-class _EpochSampler:
-    """Index lists of this process's slices; the DataLoader asks anew at each epoch."""
+class _StepSampler:
+    """Index lists of this process's slices, step after step, across epochs without a pause."""
 
     def __init__(self, n_examples: int, batch_size: int, seed: int, rank: int, world: int) -> None:
         self.n_examples, self.batch_size, self.seed = n_examples, batch_size, seed
         self.local = slice(rank * batch_size // world, (rank + 1) * batch_size // world)
-        self.epoch = 0
-        self.start = 0
+        self.steps_per_epoch = max(1, n_examples // batch_size)
+        self.start = self.stop = 0
 
     def __iter__(self) -> Iterator[list[int]]:
-        order = epoch_order(self.n_examples, self.batch_size, seed=self.seed, epoch=self.epoch)
-        for row in order[self.start :]:
-            yield row[self.local].tolist()
+        order, known = np.empty((0, 0), dtype=np.int64), -1
+        for step in range(self.start, self.stop):
+            epoch, row = divmod(step, self.steps_per_epoch)
+            if epoch != known:
+                order = epoch_order(self.n_examples, self.batch_size, seed=self.seed, epoch=epoch)
+                known = epoch
+            yield order[row, self.local].tolist()
 
     def __len__(self) -> int:
-        return max(1, self.n_examples // self.batch_size) - self.start
+        return self.stop - self.start
 
 
 class Batches(Generic[B]):
@@ -91,19 +95,18 @@ class Batches(Generic[B]):
             raise ConfigError("training: there is no chunk to train on; check the dataset and its splits")
         if batch_size % world:
             raise ConfigError(f"training: batch size {batch_size} does not divide among {world} processes")
-        self._sampler = _EpochSampler(n_examples, batch_size, seed, rank, world)
+        self._sampler = _StepSampler(n_examples, batch_size, seed, rank, world)
         self._loader = DataLoader(
             dataset,
             batch_sampler=self._sampler,
             collate_fn=collate,
             num_workers=workers,
-            persistent_workers=workers > 0,
-            prefetch_factor=4 if workers > 0 else None,
+            prefetch_factor=2 if workers > 0 else None,
             pin_memory=pin,
         )
-        self.steps_per_epoch = max(1, n_examples // batch_size)
+        self.steps_per_epoch = self._sampler.steps_per_epoch
 
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[B]:
-        """The batches of one epoch from its ``start``-th on."""
-        self._sampler.epoch, self._sampler.start = epoch, start
+    def steps(self, start: int, stop: int) -> Iterator[B]:
+        """The batches of the steps from ``start`` up to ``stop``; decoding runs ahead across epochs."""
+        self._sampler.start, self._sampler.stop = start, stop
         yield from self._loader

@@ -31,7 +31,7 @@ from mast.training.machine import prepare_machine
 from mast.training.measure import chunk_metrics, detect_chunks
 from mast.training.pretrain import batch_names, statistics_of
 from mast.training.recipe import Recipe, TrainRecipe, remember
-from mast.training.sources import Chunks, in_order, labelled_chunks, normalisation_of
+from mast.training.sources import Chunks, labelled_chunks, normalisation_of
 from mast.training.spectrograms import FrontEndPipeline
 
 _AUGMENTATION = 1  # streams of random numbers, apart from each other
@@ -125,12 +125,17 @@ def train_detector(
     )
 
     def validate(shown: nn.Module) -> dict[str, float]:
-        examples = in_order(held, batch_size=machine.eval_batch(plan.batch_size), workers=machine.workers)
         with machine.accelerator.autocast():
-            tables = detect_chunks(
-                shown, examples, pipeline, score_threshold=plan.score_threshold, nms_iou=plan.nms_iou
+            measured = detect_chunks(
+                shown,
+                held,
+                pipeline,
+                batch_size=machine.eval_batch(plan.batch_size),
+                workers=machine.workers,
+                score_threshold=plan.score_threshold,
+                nms_iou=plan.nms_iou,
             )
-        return chunk_metrics(*tables)
+        return chunk_metrics(measured)
 
     def save(shown: nn.Module, folder: Path, state: dict[str, Any]) -> None:
         card = ModelCard(

@@ -136,44 +136,38 @@ def train(
     wrapped: nn.Module | None = None
     saved_at = started_at = time.monotonic()
     first_step = step
-    for epoch in range(step // steps_per_epoch, plan.epochs):
-        if job.set_trainable(epoch) or wrapped is None:
-            wrapped = _for_processes(job.objective, accelerator)
-        job.objective.train()
-        for batch in job.batches.epoch(epoch, step - epoch * steps_per_epoch):
-            factor = warmup_cosine(step, total_steps=total, warmup_steps=warmup, floor=plan.min_lr / plan.lr)
-            for group in optimizer.param_groups:
-                group["lr"] = group["base_lr"] * factor
+    for batch in job.batches.steps(step, total):
+        epoch = step // steps_per_epoch
+        if step % steps_per_epoch == 0 or wrapped is None:
+            job.objective.train()
+            if job.set_trainable(epoch) or wrapped is None:
+                wrapped = _for_processes(job.objective, accelerator)
+        factor = warmup_cosine(step, total_steps=total, warmup_steps=warmup, floor=plan.min_lr / plan.lr)
+        for group in optimizer.param_groups:
+            group["lr"] = group["base_lr"] * factor
 
-            with accelerator.autocast():
-                terms = wrapped(batch, step)
-            accelerator.backward(terms["loss"])
-            norm = accelerator.clip_grad_norm_(job.model.parameters(), plan.clip)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-            if ema:
-                ema.update(job.model)
+        with accelerator.autocast():
+            terms = wrapped(batch, step)
+        accelerator.backward(terms["loss"])
+        norm = accelerator.clip_grad_norm_(job.model.parameters(), plan.clip)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        if ema:
+            ema.update(job.model)
 
-            # reading a number waits for the GPU, so numbers are read a few steps at a time
-            seen = {k: v.detach() for k, v in terms.items()}
-            pending.append(
-                (
-                    step,
-                    accelerator.reduce(seen, "mean") | {"gradient": norm, "lr_factor": torch.tensor(factor)},
-                )
-            )
-            step += 1
-            if len(pending) >= plan.log_every_steps or step % steps_per_epoch == 0:
-                terms_now = read_numbers()
-                if progress:
-                    progress(step, total, f"loss {terms_now['loss']:.4f}")
-            if stop_after is not None and step >= stop_after:
-                return Result(step, best, last, best_epoch, 0.0)
-            if time.monotonic() - saved_at > plan.save_every_s:
-                snapshot_now()
-                saved_at = time.monotonic()
+        # reading a number waits for the GPU, so numbers are read a few steps at a time
+        seen = accelerator.reduce({k: v.detach() for k, v in terms.items()}, "mean")
+        pending.append((step, {**seen, "gradient": norm, "lr_factor": torch.tensor(factor)}))
+        step += 1
+        ends_epoch = step % steps_per_epoch == 0
+        if len(pending) >= plan.log_every_steps or ends_epoch:
+            numbers = read_numbers()
+            if progress:
+                progress(step, total, f"loss {numbers['loss']:.4f}")
+        if stop_after is not None and step >= stop_after:
+            return Result(step, best, last, best_epoch, 0.0)
 
-        if (epoch + 1) % plan.validate_every_epochs == 0 or epoch + 1 == plan.epochs:
+        if ends_epoch and ((epoch + 1) % plan.validate_every_epochs == 0 or step == total):
             shown.eval()
             last = job.validate(shown)
             about = {"epoch": epoch + 1, "step": step, "metrics": last}
@@ -185,9 +179,10 @@ def train(
                     job.save(shown, out / "best", about)
             if main:
                 job.save(shown, out / "last", about)
-        snapshot_now()
-        saved_at = time.monotonic()
-        accelerator.wait_for_everyone()
+        if time.monotonic() - saved_at > plan.save_every_s or step == total:
+            snapshot_now()
+            saved_at = time.monotonic()
+    accelerator.wait_for_everyone()
     if log:
         log.close()
     seconds = time.monotonic() - started_at

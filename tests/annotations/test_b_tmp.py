@@ -1,0 +1,234 @@
+"""Every format gives back what was written, as far as it can hold it."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from annotation_sets import RATE, annotation_sets, facts, held
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from mast.annotations import FORMATS, AnnotationSet, guess_format, read_annotations, write_annotations
+from mast.errors import AnnotationError
+
+# (format, file name): each way of writing it
+PLACES = [
+    ("csv", "boxes.csv"),
+    ("csv", "events.csv"),
+    ("csv", "events.parquet"),
+    ("csv", "dataset"),
+    ("raven", "tables"),
+    ("raven", "table.txt"),
+    ("audacity", "labels"),
+    ("coco", "coco.json"),
+    ("yolo", "labels"),
+    ("aoef", "aoef.json"),
+    ("kaleidoscope", "cluster.csv"),
+    ("birdeep", "train_file.csv"),
+]
+PHASES = (Phase.explicit, Phase.generate)  # shrinking a whole set of tables takes minutes and tells little
+RECORDING = pd.DataFrame({"recording": ["a.wav"], "duration_s": [60.0], "sample_rate": [RATE]})
+
+
+def one_event(**columns: object) -> AnnotationSet:
+    box = {"recording": "a.wav", "start_s": 1.5, "end_s": 2.25, "low_hz": 1000.0, "high_hz": 3000.5}
+    events = pd.DataFrame([{**box, "label": "Turdus merula", **columns}])
+    spans = pd.DataFrame({"recording": ["a.wav"], "start_s": [0.0], "end_s": [60.0]})
+    return AnnotationSet(events, spans, RECORDING)
+
+
+@pytest.mark.parametrize(("name", "file"), PLACES)
+@settings(max_examples=60, phases=PHASES)
+@given(annotations=annotation_sets())
+def test_what_is_written_comes_back_to_the_last_bit(name: str, file: str, annotations: AnnotationSet) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / file
+        write_annotations(annotations, path, name)
+        back = read_annotations(path, name).with_recordings(annotations.recordings)
+    assert facts(back) == facts(held(annotations, FORMATS[name]))
+
+
+@pytest.mark.parametrize(
+    ("name", "file"), [p for p in PLACES if p[0] in ("csv", "coco", "aoef", "kaleidoscope")]
+)
+@settings(max_examples=60, phases=PHASES)
+@given(
+    annotations=annotation_sets(
+        text=st.sampled_from(["tab\there", "two\nlines", 'say "so", then', " padded ", "NaN"])
+    )
+)
+def test_labels_with_control_characters_survive_where_text_is_quoted(
+    name: str, file: str, annotations: AnnotationSet
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        write_annotations(annotations, Path(folder) / file, name)
+        assert facts(read_annotations(Path(folder) / file, name)) == facts(annotations)
+
+
+@pytest.mark.parametrize("name", ["raven", "audacity", "yolo"])
+def test_tabs_and_line_breaks_in_labels_become_spaces_and_are_named(name: str, tmp_path: Path) -> None:
+    annotations = one_event(label="a\tb\nc")
+    write_annotations(annotations, tmp_path / "out", name)
+    assert read_annotations(tmp_path / "out").events["label"].tolist() == ["a b c"]
+    assert "tabs and line breaks in labels (now spaces)" in FORMATS[name].lost(annotations, tmp_path / "out")
+
+
+@pytest.mark.parametrize(("name", "file"), PLACES)
+def test_the_format_is_found_out_from_the_content(name: str, file: str, tmp_path: Path) -> None:
+    write_annotations(one_event(), tmp_path / file, name)
+    assert guess_format(tmp_path / file) == name
+    assert facts(read_annotations(tmp_path / file).with_recordings(RECORDING)) == facts(one_event())
+
+
+@pytest.mark.parametrize(("name", "file"), PLACES)
+def test_heard_and_empty_is_not_the_same_as_never_heard(name: str, file: str, tmp_path: Path) -> None:
+    recordings = pd.DataFrame(
+        {"recording": ["calls.wav", "silence.wav", "unheard.wav"], "duration_s": 60.0, "sample_rate": RATE}
+    )
+    events = one_event().events.assign(recording="calls.wav")
+    spans = pd.DataFrame(
+        {"recording": ["calls.wav", "silence.wav"], "start_s": [0.0, 0.0], "end_s": [60.0, 60.0]}
+    )
+    annotations = AnnotationSet(events, spans, recordings)
+    write_annotations(annotations, tmp_path / file, name)
+    back = read_annotations(tmp_path / file, name)
+    assert facts(back) == facts(annotations)
+    assert back.reviewed_empty() == ["silence.wav"]
+    assert "unheard.wav" not in back.annotated()
+
+
+@pytest.mark.parametrize(("name", "file"), PLACES)
+def test_detections_that_nobody_checked_stay_unreviewed(name: str, file: str, tmp_path: Path) -> None:
+    detections = AnnotationSet(one_event(score=0.5, source="detector").events, recordings=RECORDING)
+    write_annotations(detections, tmp_path / file, name)
+    back = read_annotations(tmp_path / file, name)
+    assert len(back.events) == 1
+    assert len(back.reviewed) == 0
+
+
+@pytest.mark.parametrize(("name", "file"), PLACES)
+def test_frequencies_are_cut_to_nyquist_where_the_rate_is_known(name: str, file: str, tmp_path: Path) -> None:
+    annotations = one_event(low_hz=7000.0, high_hz=11_000.0)
+    write_annotations(annotations, tmp_path / file, name)
+    assert read_annotations(tmp_path / file, name).events["high_hz"].tolist() == [8000.0]
+    assert annotations.events["high_hz"].tolist() == [11_000.0]
+
+
+@pytest.mark.parametrize("name", ["csv", "raven", "audacity", "kaleidoscope", "birdeep"])
+def test_unknown_rates_and_durations_are_no_obstacle(name: str, tmp_path: Path) -> None:
+    spans = pd.DataFrame({"recording": ["a.wav", "b.wav"], "start_s": 0.0, "end_s": float("nan")})
+    annotations = AnnotationSet(one_event(high_hz=99_000.0).events, spans)
+    write_annotations(
+        annotations, tmp_path / f"out{FORMATS[name].suffix if not FORMATS[name].folder else ''}", name
+    )
+    back = read_annotations(next(tmp_path.glob("out*")), name)
+    assert facts(back) == facts(annotations)
+
+
+@pytest.mark.parametrize("name", ["coco", "yolo", "aoef"])
+def test_formats_that_need_a_size_say_so(name: str, tmp_path: Path) -> None:
+    with pytest.raises(AnnotationError, match=r"a\.wav: duration and sample rate unknown.*--audio"):
+        write_annotations(AnnotationSet(one_event().events), tmp_path / "out", name)
+    assert not any(tmp_path.rglob("*.*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "lost"),
+    [
+        ("csv", []),
+        ("raven", []),
+        ("aoef", []),
+        ("kaleidoscope", []),
+        ("coco", []),
+        ("yolo", ["events' source", "events' snr_db"]),
+        ("audacity", ["events' score", "events' source", "events' snr_db"]),
+        ("birdeep", ["events' score", "events' source", "events' snr_db"]),
+    ],
+)
+def test_what_a_format_cannot_hold_is_named(name: str, lost: list[str], tmp_path: Path) -> None:
+    events = one_event(score=0.5, source="detector", snr_db=3.0).events
+    annotations = AnnotationSet(events)
+    assert FORMATS[name].lost(annotations, tmp_path / "out") == lost
+
+
+def test_facts_about_recordings_survive_in_a_folder(tmp_path: Path) -> None:
+    recordings = RECORDING.assign(site="AM1", datetime="2023-05-10T07:30:00", split="train")
+    annotations = AnnotationSet(one_event().events, one_event().reviewed, recordings)
+    for name in ("csv", "raven", "audacity", "yolo"):
+        write_annotations(annotations, tmp_path / name, name)
+        back = read_annotations(tmp_path / name, name).recordings
+        pd.testing.assert_frame_equal(back, annotations.recordings, check_dtype=False)
+    for name in ("coco", "aoef", "birdeep"):
+        write_annotations(annotations, tmp_path / f"x.{name}", name)
+        back = read_annotations(tmp_path / f"x.{name}", name).recordings
+        expected = annotations.recordings.drop(columns=["split"] if name != "coco" else [])
+        expected["sample_rate"] = float("nan") if name == "birdeep" else RATE
+        pd.testing.assert_frame_equal(back, expected, check_dtype=False)
+
+
+def test_a_second_writing_leaves_no_stale_spans(tmp_path: Path) -> None:
+    write_annotations(one_event(), tmp_path / "boxes.csv", "csv")
+    write_annotations(AnnotationSet(one_event().events), tmp_path / "boxes.csv", "csv")
+    assert len(read_annotations(tmp_path / "boxes.csv").reviewed) == 0
+
+
+def test_a_failed_writing_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "coco.json"
+    write_annotations(one_event(), path, "coco")
+    before = path.read_bytes()
+    with pytest.raises(AnnotationError):
+        write_annotations(AnnotationSet(one_event().events), path, "coco")
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["coco.json"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "cannot tell the annotation format; say which: csv, raven, audacity"),
+        (b"hello world\n", "cannot tell the annotation format"),
+        (b"{ not json", "no JSON"),
+        (b"[]", "cannot tell the annotation format"),
+    ],
+)
+def test_unknown_content_is_answered_with_the_list_of_formats(
+    content: bytes, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "x.txt").write_bytes(content)
+    with pytest.raises(AnnotationError, match=message):
+        read_annotations(tmp_path / "x.txt")
+
+
+def test_names_that_do_not_exist_are_named(tmp_path: Path) -> None:
+    with pytest.raises(AnnotationError, match=r"nowhere\.csv: no such file"):
+        read_annotations(tmp_path / "nowhere.csv")
+    with pytest.raises(AnnotationError, match="no annotation format 'ravn'; choose one of csv, raven"):
+        write_annotations(AnnotationSet(), tmp_path / "x", "ravn")
+    with pytest.raises(AnnotationError, match="cannot tell which annotation format this folder holds"):
+        read_annotations(tmp_path)
+    with pytest.raises(
+        AnnotationError, match=r"is a folder, and coco is a single file; write to .*annotations\.json"
+    ):
+        write_annotations(one_event(), tmp_path, "coco")
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", list(FORMATS))
+@pytest.mark.parametrize("dataset", ["birdeep_am1", "nbm_xc", "tagus_fish", "cr_bats"])
+def test_the_labelled_sets_convert_to_every_format_and_back(
+    dataset: str, name: str, shared_data: Path, tmp_path: Path
+) -> None:
+    annotations = read_annotations(shared_data / dataset)
+    assert len(annotations.events) > 80
+    assert set(annotations.reviewed["recording"]) == set(annotations.recordings["recording"])
+    assert len(annotations.reviewed_empty()) == {"birdeep_am1": 5}.get(dataset, 0)
+    assert (annotations.above_nyquist() > 0) == (dataset == "nbm_xc")
+    path = tmp_path / f"out{'' if FORMATS[name].folder else FORMATS[name].suffix}"
+    write_annotations(annotations, path, name)
+    back = read_annotations(path)
+    assert facts(back) == facts(annotations.clipped_to_nyquist())
+    write_annotations(back.with_recordings(annotations.recordings), tmp_path / "again.csv", "csv")
+    assert facts(read_annotations(tmp_path / "again.csv")) == facts(annotations.clipped_to_nyquist())
