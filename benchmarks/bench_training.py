@@ -18,12 +18,18 @@ from torch.utils.flop_counter import FlopCounterMode
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.record import write_result
+from mast.data.chunk_dataset import collate
 from mast.data.simulate import Simulation, simulate_dataset
+from mast.features import Normalisation
 from mast.models.detector import MastDetector
 from mast.models.mae import MaskedAutoencoder
+from mast.training.batches import Batches
 from mast.training.detector import train_detector
+from mast.training.machine import prepare_machine
 from mast.training.pretrain import pretrain
 from mast.training.recipe import Recipe, load_recipe
+from mast.training.sources import hold_out, unlabelled_chunks
+from mast.training.spectrograms import FrontEndPipeline
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -90,15 +96,43 @@ def measure(kind: str, batch: int, data: Path, folder: Path, options: argparse.N
     warm = [(done, at) for done, at in times if done >= options.warm]
     loop = (warm[-1][0] - warm[0][0]) * batch / (warm[-1][1] - warm[0][1])
     ceiling = matmul_ceiling()
+    data_rate, feature_rate = data_path(data, recipe, batch, options)
     return {
         "kind": kind,
         "batch": batch,
         "bare_chunks_per_s": bare,
         "loop_chunks_per_s": loop,
         "loop_share": loop / bare,
+        "decoding_chunks_per_s": data_rate,
+        "decoding_and_features_chunks_per_s": feature_rate,
         "gflop_per_chunk": flops / batch / 1e9,
         "matmul_share": loop * flops / batch / 1e12 / ceiling,
     }
+
+
+def data_path(data: Path, recipe: Recipe, batch: int, options: argparse.Namespace) -> tuple[float, float]:
+    """Chunks/s of decoding in workers alone, and of decoding and features on the device, without a model."""
+    machine = prepare_machine(recipe)
+    chunks, _ = hold_out(unlabelled_chunks([data], recipe.front_end), recipe.front_end, share=0.02, seed=0)
+    pipeline = FrontEndPipeline(recipe.front_end, Normalisation(mean=-5.0, std=4.0)).to(machine.device)
+    batches = Batches(
+        chunks.examples,
+        collate,
+        batch_size=batch,
+        seed=0,
+        workers=machine.workers,
+        pin=machine.device.type == "cuda",
+    )
+    rates = []
+    for with_features in (False, True):
+        started = 0.0
+        for step, one in enumerate(batches.steps(0, options.warm + options.steps)):
+            if with_features:
+                pipeline(one)
+            if step + 1 == options.warm:
+                started = _now(machine.device)
+        rates.append(options.steps * batch / (_now(machine.device) - started))
+    return rates[0], rates[1]
 
 
 def bare_step(kind: str, recipe: Recipe, batch: int, options: argparse.Namespace) -> tuple[float, float]:
@@ -133,7 +167,7 @@ def bare_step(kind: str, recipe: Recipe, batch: int, options: argparse.Namespace
         step()
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
-        model.compile()
+        model.compile(dynamic=False)
     for _ in range(options.warm):
         step()
     started = _now(device)

@@ -27,12 +27,18 @@ class Example(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Several chunks."""
+    """Several chunks. Few tensors, whatever the number of chunks: each costs its way from a worker process."""
 
     waveforms: Tensor  # (B, chunk_samples) float32
-    boxes: list[Tensor]  # B × (M, 4) float32 cells
+    all_boxes: Tensor  # (N, 4) float32 cells, chunk after chunk
+    counts: tuple[int, ...]  # boxes of each chunk
     weights: Tensor  # (B,) float32
     rows: Tensor  # (B,) among the chunks
+
+    @property
+    def boxes(self) -> list[Tensor]:
+        """B × (M, 4) the boxes of each chunk."""
+        return list(self.all_boxes.split(list(self.counts)))
 
 
 class ChunkDataset(torch.utils.data.Dataset[Example]):
@@ -102,10 +108,11 @@ class ChunkDataset(torch.utils.data.Dataset[Example]):
 
 
 def collate(examples: Sequence[Example]) -> Batch:
-    """Chunks → a batch; boxes stay a list, since their numbers differ."""
+    """Chunks → a batch."""
     return Batch(
         torch.stack([e.waveform for e in examples]),
-        [e.boxes for e in examples],
+        torch.cat([e.boxes for e in examples]),
+        tuple(len(e.boxes) for e in examples),
         torch.tensor([e.weight for e in examples], dtype=torch.float32),
         torch.tensor([e.row for e in examples], dtype=torch.long),
     )

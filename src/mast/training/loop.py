@@ -169,7 +169,10 @@ def train(
 
         if ends_epoch and ((epoch + 1) % plan.validate_every_epochs == 0 or step == total):
             shown.eval()
-            last = job.validate(shown)
+            with torch.compiler.set_stance(
+                "force_eager"
+            ):  # other shapes than in training: not worth compiling
+                last = job.validate(shown)
             about = {"epoch": epoch + 1, "step": step, "metrics": last}
             if log:
                 log.write(step - 1, {f"validation/{k}": v for k, v in last.items()})

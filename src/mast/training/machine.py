@@ -41,7 +41,7 @@ class Machine:
         """Compile the model's forward pass in place, where the recipe and the machine allow it."""
         if self.compiled:
             torch.set_float32_matmul_precision("high")
-            model.compile()
+            model.compile(dynamic=False)  # one shape throughout: the training batch
 
 
 def prepare_machine(recipe: Recipe, accelerator: Accelerator | None = None) -> Machine:
