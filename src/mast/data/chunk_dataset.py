@@ -38,7 +38,7 @@ class Batch(NamedTuple):
     @property
     def boxes(self) -> list[Tensor]:
         """B × (M, 4) the boxes of each chunk."""
-        return list(self.all_boxes.split(list(self.counts)))
+        return list(torch.split(self.all_boxes, list(self.counts)))
 
 
 class ChunkDataset(torch.utils.data.Dataset[Example]):
