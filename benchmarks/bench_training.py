@@ -35,10 +35,7 @@ from mast.training.spectrograms import FrontEndPipeline
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", default="tiny")
-    parser.add_argument("--batch", type=int, nargs="+", default=[4], help="global batch sizes")
-    parser.add_argument(
-        "--detector-batch", type=int, nargs="+", help="the same for the detector, if different"
-    )
+    parser.add_argument("--runs", nargs="+", default=["pretrain:4", "detector:4"], help="kind:batch size")
     parser.add_argument("--steps", type=int, default=6, help="steps measured")
     parser.add_argument("--warm", type=int, default=2, help="steps before, with compilation")
     parser.add_argument("--recordings", type=int, default=8, help="simulated minutes to train on")
@@ -52,19 +49,19 @@ def main(argv: list[str] | None = None) -> None:
         simulation = Simulation(
             recordings=options.recordings, duration_s=60, sites=1, days=1, hours=(5, 9), format="wav"
         )
-        simulate_dataset(data, simulation, workers=8 if torch.cuda.is_available() else 1)
-        for kind in ("pretrain", "detector"):
-            for batch in (options.detector_batch or options.batch) if kind == "detector" else options.batch:
-                figures["runs"].append(measure(kind, batch, data, Path(folder), options))
-                print(figures["runs"][-1], flush=True)
+        simulate_dataset(data, simulation, workers=12 if torch.cuda.is_available() else 1)
+        for wanted in options.runs:
+            kind, _, batch = wanted.partition(":")
+            figures["runs"].append(measure(kind, int(batch), data, Path(folder), options))
+            print(figures["runs"][-1], flush=True)
+            if options.out:  # after each: a run cut short keeps what it has
+                write_result(options.out, figures)
     for run in figures["runs"]:
         print(
             f"{run['kind']:9} batch {run['batch']:4}: bare {run['bare_chunks_per_s']:8.1f} chunks/s, loop "
             f"{run['loop_chunks_per_s']:8.1f} ({run['loop_share']:.0%} of bare, "
             f"{run['matmul_share']:.0%} of the matmul ceiling)"
         )
-    if options.out:
-        write_result(options.out, figures)
 
 
 def measure(kind: str, batch: int, data: Path, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -79,7 +76,7 @@ def measure(kind: str, batch: int, data: Path, folder: Path, options: argparse.N
         f"{section}.epochs": 10_000,
         f"{section}.validate_every_epochs": 10_000,
         f"{section}.save_every_s": 1e9,
-        f"{section}.log_every_steps": 5 if options.steps >= 20 else 1,
+        f"{section}.log_every_steps": 10 if options.steps >= 20 else 1,
     }
     recipe = load_recipe("paper", {k: v for k, v in overrides.items() if v is not None})
     bare, flops = bare_step(kind, recipe, batch, options)

@@ -15,7 +15,7 @@ def test_follows_by_the_formula() -> None:
         with torch.no_grad():
             for tensor in model.state_dict().values():
                 tensor.copy_(torch.randn(tensor.shape) if tensor.is_floating_point() else tensor + 1)
-        ema.update(model)
+        ema.update()
         decay = min(0.9, (1 + update) / (10 + update))
         for name, tensor in model.state_dict().items():
             if tensor.is_floating_point():

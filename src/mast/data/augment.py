@@ -17,6 +17,7 @@ from torch import Tensor
 from mast.data import transforms
 from mast.data.noise import NoiseBank
 from mast.data.transforms import Limits, PaddedBoxes, pad_boxes, unpad_boxes
+from mast.device import send
 from mast.errors import ConfigError
 
 Operation = Literal[
@@ -144,11 +145,11 @@ def augment_batch(
         if not len(rows):
             continue
         draw = _Draw(len(rows), generator)
-        index = rows.to(out.device, non_blocking=True)
+        index = send(rows, out.device)
         own = _Group(out[index], table.rows(rows))
         if operation in ("mixup", "cutmix"):
             partners = _partners(batch, generator)[rows]
-            other = _Group(out[partners.to(out.device, non_blocking=True)], table.rows(partners))
+            other = _Group(out[send(partners, out.device)], table.rows(partners))
             changed, share = _mix(operation, own, other, draw, config)
             loss_weights[rows] += share.to(loss_weights) * (loss_weights[partners] - loss_weights[rows])
         else:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mast.audio import find_recordings, windows
+from mast.device import send
 from mast.errors import ConfigError
 from mast.features import LogMel
 from mast.grid import FrontEnd
@@ -48,7 +49,7 @@ class NoiseBank:
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
         """(n, 1, T, F) float32 backgrounds drawn with replacement; the (CPU) generator decides."""
         index = torch.randint(len(self), (n,), generator=generator)
-        return self.spectrograms[index.to(self.spectrograms.device, non_blocking=True)].float()
+        return self.spectrograms[send(index, self.spectrograms.device)].float()
 
     @classmethod
     def from_chunks(cls, chunks: ChunkDataset, *, most: int = 1_000, seed: int = 0) -> NoiseBank:

@@ -17,6 +17,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from mast.device import send
+
 NATS_PER_DB = math.log(10.0) / 10.0  # spectrograms hold ln(power)
 _FLOOR_STRIDE = 8  # frames skipped when looking for the quiet floor: an eighth of them show it as well
 _FLOOR_QUANTILE = 0.1  # our choice: the level a bin stays above nine tenths of the time
@@ -225,7 +227,7 @@ def _level(spectrograms: Tensor) -> Tensor:
 def _on(spectrograms: Tensor, values: Tensor) -> Tensor:
     """Small CPU values beside the spectrograms; does not wait for the device."""
     wanted = spectrograms.dtype if values.is_floating_point() else values.dtype
-    return values.to(spectrograms.device, wanted, non_blocking=True)
+    return send(values.to(wanted), spectrograms.device)
 
 
 def _take_frames(spectrograms: Tensor, index: Tensor) -> Tensor:

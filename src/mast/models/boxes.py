@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torchvision.ops import roi_align
 
+from mast.device import send
+
 _MULTIPLE = 8  # M is rounded up to this, so that shapes (and compiled code) rarely change between batches
 
 
@@ -36,7 +38,7 @@ def pad_boxes(boxes: Sequence[Tensor], device: torch.device | str = "cpu") -> Pa
         row[: len(image_boxes)] = image_boxes.reshape(-1, 4)
     lengths = torch.tensor([len(b) for b in boxes])
     valid = torch.arange(m) < lengths[:, None]  # (B, M)
-    return PaddedBoxes(padded.to(device, non_blocking=True), valid.to(device, non_blocking=True))
+    return PaddedBoxes(send(padded, device), send(valid, device))
 
 
 def centres_and_extents(boxes: Tensor) -> tuple[Tensor, Tensor]:

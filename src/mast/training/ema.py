@@ -19,19 +19,20 @@ class Ema:
         self.decay = decay
         self.updates = 0
         self.model = copy.deepcopy(model).eval().requires_grad_(False)
+        # gathered once: walking through a model's modules takes longer than the update itself
+        self._shadow, self._current = _tensors(self.model), _tensors(model)
 
     @torch.no_grad()
-    def update(self, model: nn.Module) -> None:
-        """Move the shadow towards ``model`` by one step."""
+    def update(self) -> None:
+        """Move the shadow towards the model by one step."""
         decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
         self.updates += 1
-        shadow, current = self._floats(self.model), self._floats(model)
-        torch._foreach_lerp_(shadow, current, 1.0 - decay)
-        for name, buffer in self.model.named_buffers():
-            if not buffer.is_floating_point():
-                buffer.copy_(model.get_buffer(name))
+        torch._foreach_lerp_(self._shadow[True], self._current[True], 1.0 - decay)
+        for shadow, current in zip(self._shadow[False], self._current[False], strict=True):
+            shadow.copy_(current)
 
-    @staticmethod
-    def _floats(model: nn.Module) -> list[Tensor]:
-        tensors = [*model.parameters(), *model.buffers()]
-        return [t.detach() for t in tensors if t.is_floating_point()]
+
+def _tensors(model: nn.Module) -> dict[bool, list[Tensor]]:
+    """Parameters and buffers, apart by whether they hold fractions."""
+    everything = [t.detach() for t in (*model.parameters(), *model.buffers())]
+    return {kind: [t for t in everything if t.is_floating_point() == kind] for kind in (True, False)}

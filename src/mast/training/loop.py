@@ -44,7 +44,7 @@ class Optimisation(BaseModel):
     ema_decay: float = Field(0.9995, ge=0, lt=1, description="0 switches the average off")
     validate_every_epochs: int = Field(1, gt=0)
     save_every_s: float = Field(300.0, gt=0, description="seconds between snapshots within an epoch")
-    log_every_steps: int = Field(10, gt=0)
+    log_every_steps: int = Field(20, gt=0, description="reading numbers waits for the GPU: not at every step")
 
 
 @dataclass
@@ -99,6 +99,7 @@ def train(
     optimizer = accelerator.prepare_optimizer(
         torch.optim.AdamW(job.groups(), lr=plan.lr, betas=plan.betas, fused=accelerator.device.type == "cuda")
     )
+    weights = list(job.model.parameters())
     ema = Ema(job.model, plan.ema_decay) if plan.ema_decay else None
     shown = ema.model if ema else job.model
 
@@ -149,11 +150,12 @@ def train(
         with accelerator.autocast():
             terms = wrapped(batch, step)
         accelerator.backward(terms["loss"])
-        norm = accelerator.clip_grad_norm_(job.model.parameters(), plan.clip)
+        accelerator.unscale_gradients()
+        norm = clip_gradients(weights, plan.clip)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         if ema:
-            ema.update(job.model)
+            ema.update()
 
         # reading a number waits for the GPU, so numbers are read a few steps at a time
         seen = accelerator.reduce({k: v.detach() for k, v in terms.items()}, "mean")
@@ -191,6 +193,18 @@ def train(
     seconds = time.monotonic() - started_at
     rate = (step - first_step) * plan.batch_size / seconds if step > first_step else 0.0
     return Result(step, best, last, best_epoch, rate)
+
+
+@torch.no_grad()
+def clip_gradients(weights: list[nn.Parameter], most: float) -> Tensor:
+    """Scale all gradients so that their common norm is at most ``most``; returns the norm before.
+
+    torch's own function walks the tensors one by one in Python, which at paper size takes as long as a tenth of a step.
+    """
+    gradients = [w.grad for w in weights if w.grad is not None]
+    norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+    torch._foreach_mul_(gradients, (most / (norm + 1e-6)).clamp(max=1.0))
+    return norm
 
 
 def _for_processes(objective: nn.Module, accelerator: Accelerator) -> nn.Module:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from mast.data.augment import AugmentConfig, augment_batch
 from mast.data.chunk_dataset import Batch
 from mast.data.noise import NoiseBank
+from mast.device import send
 from mast.features import LogMel, Normalisation
 from mast.grid import FrontEnd
 
@@ -48,11 +49,11 @@ class FrontEndPipeline(nn.Module):
         Batches of ready features (B, 1, T, F) pass through, as a feature cache gives them.
         """
         device = self.log_mel.window.device
-        sound = batch.waveforms.to(device, non_blocking=True)
+        sound = send(batch.waveforms, device)
         raw = self.log_mel.chunk_features(sound) if sound.ndim == 2 else sound.float()
         boxes, weights = batch.boxes, batch.weights
         if self.augmentation is not None and generator is not None:
             raw, boxes, weights = augment_batch(
                 raw, boxes, self.augmentation, generator=generator, weights=weights, noise=self.noise
             )
-        return Spectrograms(self.normalisation.apply(raw), boxes, weights.to(device, non_blocking=True))
+        return Spectrograms(self.normalisation.apply(raw), boxes, send(weights, device))
