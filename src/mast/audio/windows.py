@@ -95,7 +95,14 @@ def _cut(blocks: Iterator[Samples], front_end: FrontEnd, hop: int, keep_short: b
 
 
 def _window(sound: Samples, start: int, front_end: FrontEnd) -> Window:
-    samples = np.zeros(front_end.chunk_samples, np.float32)
-    # float64: the float32 mean of 160,000 samples can be off by more than a 16-bit step
-    samples[: len(sound)] = sound - sound.mean(dtype=np.float64)
+    samples = centre_and_pad(sound, front_end.chunk_samples)
     return Window(start / front_end.sample_rate, samples, len(sound) / front_end.sample_rate)
+
+
+def centre_and_pad(sound: Samples, size: int) -> Samples:
+    """Take the mean off and append silence up to ``size`` samples; an empty sound becomes silence."""
+    samples = np.zeros(size, np.float32)
+    if len(sound):
+        # float64: the float32 mean of 160,000 samples can be off by more than a 16-bit step
+        samples[: len(sound)] = sound - sound.mean(dtype=np.float64)
+    return samples

@@ -32,7 +32,8 @@ def pretrain(
     Writes OUT/best and OUT/last (model folders), OUT/reconstruction.png, OUT/curves.jsonl and TensorBoard curves.
 
     \b
-    Example: mast pretrain recordings/ --out runs/pretrain --preset tiny
+    Example:
+      mast pretrain recordings/ --out runs/pretrain --preset tiny
     """
     from mast.reports.reconstruction import draw_reconstructions
     from mast.training.pretrain import pretrain as run

@@ -40,7 +40,8 @@ def train(
     OUT/last (model folders), OUT/curves.jsonl and TensorBoard curves.
 
     \b
-    Example: mast train labelled/ --init runs/pretrain/best --out runs/detector --preset tiny
+    Example:
+      mast train labelled/ --init runs/pretrain/best --out runs/detector --preset tiny
     """
     from mast.data import load_dataset
     from mast.training.detector import train_detector

@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from mast.audio import read
+from mast.audio import centre_and_pad, read
 from mast.data.chunks import chunk_boxes
 from mast.data.recordings import Dataset
 from mast.errors import ConfigError
@@ -101,10 +101,7 @@ class ChunkDataset(torch.utils.data.Dataset[Example]):
             sample_rate=self.front_end.sample_rate,
             channel=self._channel,
         )[: self.front_end.chunk_samples]
-        samples = np.zeros(self.front_end.chunk_samples, dtype=np.float32)
-        if len(sound):
-            samples[: len(sound)] = sound - sound.mean(dtype=np.float64)
-        return torch.from_numpy(samples)
+        return torch.from_numpy(centre_and_pad(sound, self.front_end.chunk_samples))
 
 
 def collate(examples: Sequence[Example]) -> Batch:
