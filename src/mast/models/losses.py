@@ -11,7 +11,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torchvision.ops import generalized_box_iou_loss
 
 from mast.models.boxes import centres_and_extents
 
@@ -44,10 +43,22 @@ def focal_loss(logits: Tensor, positive: Tensor, *, alpha: float = 0.25, gamma: 
     return weight * wrong.pow(gamma) * F.binary_cross_entropy_with_logits(logits, target, reduction="none")
 
 
-def giou_loss(predicted: Tensor, true: Tensor) -> Tensor:
-    """L_iou = 1 − GIoU (Rezatofighi et al. 2019) of paired boxes: (…, 4), (…, 4) → (…)."""
-    loss: Tensor = generalized_box_iou_loss(predicted, true, reduction="none")
-    return loss
+def giou_loss(predicted: Tensor, true: Tensor, *, eps: float = 1e-7) -> Tensor:
+    """L_iou = 1 − GIoU (Rezatofighi et al. 2019) of paired boxes: (…, 4), (…, 4) → (…).
+
+    torchvision's function picks the overlapping pairs by a mask, for which the CPU has to wait until the GPU knows how
+    many there are, and so does the gradient of ``prod``. This one computes all pairs and waits for nothing.
+    """
+    inner_low, inner_high = torch.maximum(predicted, true)[..., :2], torch.minimum(predicted, true)[..., 2:]
+    outer_low, outer_high = torch.minimum(predicted, true)[..., :2], torch.maximum(predicted, true)[..., 2:]
+    intersection = _area((inner_high - inner_low).clamp(min=0))
+    hull = _area(outer_high - outer_low)
+    union = sum(_area(boxes[..., 2:] - boxes[..., :2]) for boxes in (predicted, true)) - intersection
+    return 1 - intersection / (union + eps) + (hull - union) / (hull + eps)
+
+
+def _area(extents: Tensor) -> Tensor:
+    return extents[..., 0] * extents[..., 1]
 
 
 def corner_loss(predicted: Tensor, true: Tensor, anchors: Tensor) -> Tensor:
