@@ -13,6 +13,7 @@ from mast.cli.evaluate import evaluate
 from mast.cli.plot import plot
 from mast.cli.pretrain import pretrain
 from mast.cli.scan import scan
+from mast.cli.selftrain import selftrain
 from mast.cli.simulate import simulate
 from mast.cli.train import train
 from mast.errors import MastError
@@ -43,7 +44,7 @@ def _root(
     """Find animal sounds in field recordings as time–frequency boxes."""
 
 
-for _command in (scan, convert, simulate, plot, evaluate, pretrain, train):
+for _command in (scan, convert, simulate, plot, evaluate, pretrain, train, selftrain):
     app.command()(_command)
 
 

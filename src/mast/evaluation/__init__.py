@@ -4,6 +4,16 @@ Every result says in which space boxes were compared and at which overlap and sc
 """
 
 from mast.evaluation.bootstrap import Difference
+from mast.evaluation.calibration import (
+    BestCalibration,
+    Calibration,
+    PrecisionThreshold,
+    calibrate,
+    calibrated,
+    fit_best,
+    fit_calibration,
+    threshold_for_precision,
+)
 from mast.evaluation.outcome import AP_IOUS, Outcome, match_scene
 from mast.evaluation.report import Comparison, Evaluation, compare, evaluate
 from mast.evaluation.scene import Scene, Scoring, align_recordings, build_scene
@@ -11,17 +21,25 @@ from mast.evaluation.threshold import Threshold, best_threshold
 
 __all__ = [
     "AP_IOUS",
+    "BestCalibration",
+    "Calibration",
     "Comparison",
     "Difference",
     "Evaluation",
     "Outcome",
+    "PrecisionThreshold",
     "Scene",
     "Scoring",
     "Threshold",
     "align_recordings",
     "best_threshold",
     "build_scene",
+    "calibrate",
+    "calibrated",
     "compare",
     "evaluate",
+    "fit_best",
+    "fit_calibration",
     "match_scene",
+    "threshold_for_precision",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from mast.models.detector import DetectorConfig, MastDetector
 from mast.training.batches import Batches, step_generator, step_seed
 from mast.training.groups import encoder_multipliers, parameter_groups, set_trainable
 from mast.training.loop import Job, Progress, Result, train
-from mast.training.machine import prepare_machine
+from mast.training.machine import Machine, prepare_machine
 from mast.training.measure import chunk_metrics, detect_chunks
 from mast.training.pretrain import batch_names, statistics_of
 from mast.training.recipe import Recipe, TrainRecipe, remember
@@ -79,7 +80,6 @@ def train_detector(
         stop_after: end after this many steps, as a kill would (for tests).
     """
     machine = prepare_machine(recipe, accelerator)
-    plan = recipe.train
     dataset = data if isinstance(data, Dataset) else load_dataset(data)
     about = {
         "kind": "detector",
@@ -91,11 +91,45 @@ def train_detector(
     if machine.main:
         remember(recipe, out / "recipe.json", about=about)
     parts = labelled_chunks(dataset, recipe.front_end, split=split, seed=seed)
-    learn, held = parts["train"], parts["val"]
+    run = DetectorRun(recipe, recipe.train, machine, out, about, init, seed)
+    return fit_detector(parts["train"], parts["val"], run, progress=progress, stop_after=stop_after)
 
+
+@dataclass(frozen=True)
+class DetectorRun:
+    """What decides a detector's training, next to the chunks it sees."""
+
+    recipe: Recipe
+    plan: TrainRecipe  # of this stage; the recipe's own or one of self-training's
+    machine: Machine
+    out: Path
+    about: dict[str, Any]  # for the checkpoint: data, seed, where it came from
+    init: Path | None
+    seed: int
+
+
+def fit_detector(
+    learn: Chunks,
+    held: Chunks,
+    run: DetectorRun,
+    *,
+    progress: Progress | None = None,
+    stop_after: int | None = None,
+) -> Result:
+    """Train on some chunks, validate on others; expert labels and pseudo-labels alike.
+
+    Args:
+        learn: chunks with boxes and weights.
+        held: labelled chunks that do not overlap, for the threshold and the choice of the best epoch.
+        run: everything else.
+        progress: as in :func:`train_detector`.
+        stop_after: as in :func:`train_detector`.
+    """
+    recipe, plan, machine, out, seed = run.recipe, run.plan, run.machine, run.out, run.seed
+    config = recipe.detector_for(plan)
     torch.manual_seed(seed)
-    model = MastDetector(recipe.detector)
-    normalisation, note = _start_from(model, init, recipe)
+    model = MastDetector(config)
+    normalisation, note = _start_from(model, run.init, recipe)
     if normalisation is None:
         normalisation = normalisation_of(
             [learn],
@@ -140,12 +174,12 @@ def train_detector(
     def save(shown: nn.Module, folder: Path, state: dict[str, Any]) -> None:
         card = ModelCard(
             kind="detector",
-            architecture=recipe.detector,
+            architecture=config,
             front_end=recipe.front_end,
             normalisation=statistics_of(normalisation),
             thresholds={"score": state["metrics"]["threshold"], "nms_iou": plan.nms_iou},
             provenance={
-                **about,
+                **run.about,
                 **state,
                 "notes": [note] if note else [],
                 "chunks": len(learn),
@@ -154,7 +188,7 @@ def train_detector(
         )
         save_checkpoint(folder, shown, card)
 
-    depth = recipe.detector.encoder.depth
+    depth = config.encoder.depth
     multipliers = {
         "": plan.head_lr_multiplier,
         "adapter.": plan.adapter_lr_multiplier,
@@ -201,7 +235,7 @@ def _start_from(model: MastDetector, init: Path | None, recipe: Recipe) -> tuple
             f"{init}: was trained on a front end for {card.front_end.low_hz:g}–{card.front_end.high_hz:g} Hz, but "
             f"this run looks at {recipe.front_end.low_hz:g}–{recipe.front_end.high_hz:g} Hz; use the same front end"
         )
-    if isinstance(card.architecture, DetectorConfig) and _same_shape(card.architecture, recipe.detector):
+    if isinstance(card.architecture, DetectorConfig) and same_shape(card.architecture, model.config):
         load_weights(model, init)
         note = f"all weights of the detector in {init}"
     else:
@@ -210,7 +244,7 @@ def _start_from(model: MastDetector, init: Path | None, recipe: Recipe) -> tuple
     return Normalisation(mean=card.normalisation.mean, std=card.normalisation.std, epsilon=0.0), note
 
 
-def _same_shape(a: DetectorConfig, b: DetectorConfig) -> bool:
+def same_shape(a: DetectorConfig, b: DetectorConfig) -> bool:
     """Whether one detector's weights fit the other: the loss may differ, but for the projection's presence."""
     names = ("encoder", "adapter", "channels", "levels", "head_convs", "contrastive_dimension")
     same = all(getattr(a, name) == getattr(b, name) for name in names)
@@ -223,6 +257,8 @@ def _noise_bank(chunks: Chunks, plan: TrainRecipe, seed: int) -> NoiseBank | Non
         return None
     labelled = chunks.examples.datasets[0]
     assert isinstance(labelled, ChunkDataset)
-    if not any(len(boxes) == 0 for boxes in labelled.boxes):
+    # an unlabelled chunk in which a detector found nothing is not known to be empty
+    heard = bool(chunks.table["labelled"].astype(bool).all())
+    if not heard or not any(len(boxes) == 0 for boxes in labelled.boxes):
         return None
     return NoiseBank.from_chunks(labelled, most=200, seed=seed)

@@ -71,6 +71,61 @@ class TrainRecipe(Optimisation):
     score_threshold: float = Field(0.05, ge=0, lt=1, description="lowest score kept when validating")
 
 
+class Stage1Recipe(TrainRecipe):
+    """Pseudo pretraining; defaults are Table "Staged self-training hyperparameters", Stage 1."""
+
+    epochs: int = Field(80, gt=0)
+    lr: float = Field(1e-4, gt=0)
+    warmup_epochs: float = Field(8.0, ge=0)
+    unfreezing: Unfreezing | None = Unfreezing()
+    detector: dict[str, Any] = Field({"contrastive_weight": 0.3})
+
+
+class Stage2Recipe(TrainRecipe):
+    """Expert refinement; defaults are Table "Staged self-training hyperparameters", Stage 2."""
+
+    epochs: int = Field(40, gt=0)
+    lr: float = Field(5e-5, gt=0)
+    warmup_epochs: float = Field(4.0, ge=0)
+    backbone_lr_multiplier: float = Field(0.02, ge=0)
+    unfreezing: Unfreezing | None = Unfreezing(
+        warmup_epochs=3, interval_epochs=6, blocks_per_stage=6, lr_multiplier=0.05
+    )
+    augmentation: AugmentConfig | None = AugmentConfig(probability=0.8)
+    detector: dict[str, Any] = Field({"contrastive_weight": 0.2})
+
+
+class SelfTrainRecipe(BaseModel):
+    """Pseudo-labels, Stage 1, Stage 2, again (App. "Self-training Operator and Two-Stage Curriculum")."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rounds: int = Field(2, ge=1, description="1–2 in the paper")
+    curriculum: Literal["full", "stage1", "stage2", "union"] = Field(
+        "full", description='the ablations of Table "Self-training curriculum"'
+    )
+    threshold: float | Literal["validation"] = Field(
+        0.10, description="q; validation: the model's own threshold"
+    )
+    nms_iou: float = Field(0.5, gt=0, le=1, description="η")
+    min_frames: int = Field(10, ge=1, description="validity: shortest pseudo-box, 100 ms; our choice")
+    min_bins: int = Field(2, ge=1, description="validity: lowest pseudo-box; our choice")
+    border_frames: int = Field(
+        16,
+        ge=0,
+        description="validity: a box wholly within this of the chunk's edge is a remnant; our choice",
+    )
+    confidence_weighting: bool = Field(True, description="weight ḡ(S) on the detection loss of Stage 1")
+    empty_weight: float = Field(
+        0.1, ge=0, description="of a chunk without pseudo-boxes, kept as background; our choice"
+    )
+    max_chunks: int | None = Field(
+        None, gt=0, description="a random sample of the unlabelled chunks; all by default"
+    )
+    stage1: Stage1Recipe = Stage1Recipe()
+    stage2: Stage2Recipe = Stage2Recipe()
+
+
 class Recipe(BaseModel):
     """Everything that decides the result of a run, next to the data and the seed."""
 
@@ -87,13 +142,21 @@ class Recipe(BaseModel):
     )
     pretrain: PretrainRecipe = PretrainRecipe()
     train: TrainRecipe = TrainRecipe()
+    selftrain: SelfTrainRecipe = SelfTrainRecipe()
 
     @property
     def detector(self) -> DetectorConfig:
         """The detector of this size on this front end, with the recipe's changes."""
+        return self.detector_for(self.train)
+
+    def detector_for(self, plan: TrainRecipe) -> DetectorConfig:
+        """The same for another stage, which may change the loss again."""
         shape = {"chunk_frames": self.front_end.chunk_frames, "n_bins": self.front_end.n_bins}
         named = DetectorConfig.named(self.size, **shape)
-        return parse(DetectorConfig, named.model_dump() | self.train.detector, where="train.detector")
+        changes = self.train.detector | plan.detector
+        if self.train.detector.get("contrastive_weight") == 0:
+            changes["contrastive_weight"] = 0.0  # switched off is off in every stage
+        return parse(DetectorConfig, named.model_dump() | changes, where="train.detector")
 
     @property
     def autoencoder(self) -> MaeConfig:

@@ -1,0 +1,138 @@
+"""The pseudo-label operator Π_q: a detector's confident, valid boxes on unlabelled chunks.
+
+    Π_q(S) = { b ∈ NMS_η(B̂(S)) : s(b) ≥ q(S) ∧ v(b) }
+
+Pseudo-labels are an ordinary event table with ``source = "pseudo-<round>"``; further columns keep the cells and the
+chunk each box was found in, so that a stage trains on exactly what was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from mast.events import BOX_COLUMNS, FloatArray, as_events
+from mast.grid import FrontEnd, grid_to_events
+from mast.models.detector import MastDetector
+from mast.training.recipe import SelfTrainRecipe
+from mast.training.sources import Chunks, in_order
+from mast.training.spectrograms import FrontEndPipeline
+
+CELLS = ["t1", "f1", "t2", "f2"]
+
+
+def is_valid(
+    boxes: Tensor, *, chunk_frames: int, min_frames: int, min_bins: int, border_frames: int
+) -> Tensor:
+    """v(b): long and high enough, and more than a remnant at the chunk's edge; (K, 4) → (K,) bool.
+
+    What is cut by the edge is seen whole in the neighbouring chunk, which overlaps by half.
+    """
+    extent = boxes[:, 2:] - boxes[:, :2]
+    large = (extent[:, 0] >= min_frames) & (extent[:, 1] >= min_bins)
+    remnant = (boxes[:, 2] <= border_frames) | (boxes[:, 0] >= chunk_frames - border_frames)
+    return large & ~remnant
+
+
+@torch.no_grad()
+def pseudo_label(
+    model: MastDetector,
+    chunks: Chunks,
+    pipeline: FrontEndPipeline,
+    recipe: SelfTrainRecipe,
+    *,
+    threshold: float,
+    source: str,
+    batch_size: int = 8,
+    workers: int = 0,
+    tick: Callable[[int], None] | None = None,
+) -> pd.DataFrame:
+    """Π_q of every chunk, as an event table with the columns ``chunk, t1, f1, t2, f2`` behind.
+
+    Args:
+        model: the detector of the round before.
+        chunks: unlabelled chunks.
+        pipeline: features and statistics of that detector.
+        recipe: η and the validity predicate.
+        threshold: q.
+        source: what the events say of themselves.
+        batch_size: chunks at a time.
+        workers: decoding processes.
+        tick: called with the number of chunks done since the last call.
+    """
+    front_end = pipeline.log_mel.front_end
+    frames = front_end.chunk_frames
+    tables: list[pd.DataFrame] = []
+    chunk = 0
+    for batch in in_order(chunks, batch_size=batch_size, workers=workers):
+        found = model.detect(pipeline(batch).spectrograms, score_threshold=threshold, nms_iou=recipe.nms_iou)
+        for boxes, scores in found:
+            keep = is_valid(
+                boxes,
+                chunk_frames=frames,
+                min_frames=recipe.min_frames,
+                min_bins=recipe.min_bins,
+                border_frames=recipe.border_frames,
+            )
+            cells = boxes[keep].double().cpu().numpy()
+            tables.append(_table(cells, scores[keep].double().cpu().numpy(), chunk, chunks, front_end))
+            chunk += 1
+        if tick:
+            tick(len(found))
+    events = as_events(pd.concat(tables, ignore_index=True)) if tables else as_events(_table_of_nothing())
+    return events.assign(source=source)
+
+
+def _table(
+    cells: FloatArray, scores: FloatArray, chunk: int, chunks: Chunks, front_end: FrontEnd
+) -> pd.DataFrame:
+    row = chunks.table.iloc[chunk]
+    events = pd.DataFrame(
+        grid_to_events(cells, front_end, chunk_start_s=float(row["start_s"])), columns=BOX_COLUMNS
+    )
+    return events.assign(
+        recording=str(row["recording"]),
+        site=str(row["site"]),
+        score=scores,
+        chunk=chunk,
+        **{name: cells[:, i] for i, name in enumerate(CELLS)},
+    )
+
+
+def _table_of_nothing() -> pd.DataFrame:
+    return pd.DataFrame({name: [] for name in ("recording", *BOX_COLUMNS, "chunk", *CELLS)})
+
+
+class PseudoLabels(NamedTuple):
+    """Boxes and weights of every chunk, as a stage trains on them."""
+
+    boxes: list[FloatArray]  # (M, 4) cells each
+    weights: list[float]
+
+
+def labels_by_chunk(events: pd.DataFrame, n_chunks: int, recipe: SelfTrainRecipe) -> PseudoLabels:
+    """An event table of :func:`pseudo_label` → boxes and the weight ḡ(S), the mean score, of each chunk.
+
+    A chunk without boxes has no mean: it is background, with a small weight (docs/paper_notes.md 11).
+    """
+    boxes: list[FloatArray] = [np.empty((0, 4))] * n_chunks
+    weights = [recipe.empty_weight] * n_chunks
+    for chunk, own in events.groupby("chunk"):
+        number = int(str(chunk).split(".")[0])
+        boxes[number] = own[CELLS].to_numpy(dtype=np.float64)
+        weights[number] = float(own["score"].mean()) if recipe.confidence_weighting else 1.0
+    return PseudoLabels(boxes, weights)
+
+
+def save_events(events: pd.DataFrame, path: Path) -> None:
+    """Write an event table, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial")
+    events.to_parquet(partial, index=False)
+    partial.replace(path)

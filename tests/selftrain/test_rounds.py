@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from toy_recipe import small_recipe
+
+from mast.errors import MastError
+from mast.models.checkpoint import load_checkpoint
+from mast.selftrain.rounds import self_train
+from mast.training.detector import train_detector
+from mast.training.pretrain import pretrain
+from mast.training.recipe import Recipe
+
+
+def rounds_recipe(curriculum: str = "full", rounds: int = 1) -> Recipe:
+    stage = {"epochs": 1, "validate_every_epochs": 1, "batch_size": 8}
+    return small_recipe(
+        train__epochs=6,
+        train__validate_every_epochs=6,
+        selftrain__rounds=rounds,
+        selftrain__curriculum=curriculum,
+        selftrain__threshold=0.02,
+        **{f"selftrain__stage{n}__{key}": value for n in (1, 2) for key, value in stage.items()},
+    )
+
+
+@pytest.fixture(scope="module")
+def detector(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("detector")
+    train_detector(tones, out, rounds_recipe())
+    return out / "last"
+
+
+def test_two_rounds_and_again(tones: Path, detector: Path, tmp_path: Path) -> None:
+    recipe, told = rounds_recipe(rounds=2), []
+    rows = self_train(tones, [tones / "audio"], detector, tmp_path, recipe, say=told.append)
+    assert rows[["round", "stage"]].values.tolist() == [
+        [1, "stage1"],
+        [1, "stage2"],
+        [2, "stage1"],
+        [2, "stage2"],
+    ]
+    events = pd.read_parquet(tmp_path / "round-1" / "pseudo.parquet")
+    assert set(events["source"]) == {"pseudo-1"}
+    assert (events["score"] >= 0.02).all()
+    assert (events["end_s"] > events["start_s"]).all()
+    assert len(events) == rows["pseudo_boxes"].iloc[0]
+    assert any("pseudo-boxes in" in text for text in told)
+    model, card = load_checkpoint(tmp_path / "best")
+    assert card.provenance["stage"] == "stage2"
+    assert card.provenance["round"] == 2
+    seed_model = load_checkpoint(detector).model.state_dict()
+    assert any(not torch.equal(t, seed_model[n]) for n, t in model.state_dict().items())
+    # a finished run is read, not repeated
+    again = self_train(tones, [tones / "audio"], detector, tmp_path, recipe)
+    pd.testing.assert_frame_equal(again, rows)
+
+
+@pytest.mark.parametrize(
+    ("curriculum", "stages"), [("stage1", ["stage1"]), ("stage2", ["stage2"]), ("union", ["union"])]
+)
+def test_ablations(tones: Path, detector: Path, tmp_path: Path, curriculum: str, stages: list[str]) -> None:
+    rows = self_train(tones, [tones / "audio"], detector, tmp_path, rounds_recipe(curriculum))
+    assert rows["stage"].tolist() == stages
+
+
+def test_mistakes(tones: Path, detector: Path, tmp_path: Path) -> None:
+    recipe = rounds_recipe()
+    pretrain([tones], tmp_path / "mae", recipe)
+    with pytest.raises(MastError, match="holds no detector"):
+        self_train(tones, [tones], tmp_path / "mae" / "best", tmp_path / "a", recipe)
+    other = recipe.model_copy(update={"size": "small"})
+    with pytest.raises(MastError, match="not the one this recipe describes"):
+        self_train(tones, [tones], detector, tmp_path / "b", other)
+    silent = recipe.model_copy(update={"selftrain": recipe.selftrain.model_copy(update={"threshold": 0.999})})
+    with pytest.raises(MastError, match="finds nothing in the unlabelled sound"):
+        self_train(tones, [tones], detector, tmp_path / "c", silent)
