@@ -62,6 +62,7 @@ def main() -> None:
         pretrained / "best", labelled, options.work / "reconstruction.png", seed=options.seed
     )
     print(json.dumps(figures["pretraining"]), flush=True)
+    record(options, figures)
 
     for name, init in (("pretrained", pretrained / "best"), ("from_scratch", None)):
         started = time.perf_counter()
@@ -73,6 +74,11 @@ def main() -> None:
             "test": test_metrics(run / "best", labelled, recipe, options.seed),
         }
         print(name, json.dumps(figures[name]), flush=True)
+        record(options, figures)
+
+
+def record(options: argparse.Namespace, figures: dict[str, Any]) -> None:
+    """Write what is known so far: a run cut short keeps it."""
     if options.out:
         write_result(options.out, figures, seed=options.seed)
 

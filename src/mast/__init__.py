@@ -1,3 +1,43 @@
 """mast: detection of animal sounds as time–frequency boxes (Masked Audio pretraining and Self-Training)."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mast.inference import Detector
+
 __version__ = "0.1.0"
+
+
+def load(
+    name: str | Path,
+    *,
+    device: str | None = None,
+    threshold: float | None = None,
+    hop: float = 0.5,
+    batch_size: int | None = None,
+) -> Detector:
+    """A trained detector, ready for recordings.
+
+    Args:
+        name: a run of ``mast train`` or a model folder.
+        device: ``"cpu"``, ``"cuda"`` …; the GPU where there is one by default.
+        threshold: least score of an event; the model's own, tuned on validation, by default.
+        hop: step from window to window as a share of the window.
+        batch_size: windows at once; by the device by default.
+
+    Example::
+
+        detector = mast.load("runs/detector")
+        events = detector.detect("dawn.wav")
+    """
+    from mast.errors import MastError
+
+    if str(name) == "default":
+        raise MastError("no model ships with mast yet; give the folder of a run of `mast train` instead")
+    from mast.inference import Detector  # torch takes seconds to import: not before it is needed
+
+    return Detector(name, device=device, threshold=threshold, hop=hop, batch_size=batch_size)
