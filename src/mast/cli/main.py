@@ -9,6 +9,7 @@ import typer
 
 from mast import __version__
 from mast.cli.convert import convert
+from mast.cli.detect import detect
 from mast.cli.evaluate import evaluate
 from mast.cli.plot import plot
 from mast.cli.pretrain import pretrain
@@ -44,12 +45,16 @@ def _root(
     """Find animal sounds in field recordings as time–frequency boxes."""
 
 
-for _command in (scan, convert, simulate, plot, evaluate, pretrain, train, selftrain):
+for _command in (detect, scan, convert, simulate, plot, evaluate, pretrain, train, selftrain):
     app.command()(_command)
 
 
 def main() -> None:
-    """Run the command line: exit 0 on success, 1 on a user's mistake, 2 on wrong usage, 3 on a bug of ours."""
+    """Run the command line.
+
+    Exit 0 on success, 1 on a user's mistake, 2 on wrong usage, 3 on a bug of ours, 4 when a batch was finished but some
+    of its recordings failed, 130 when interrupted.
+    """
     debug = "--debug" in sys.argv
     try:
         app()

@@ -23,12 +23,12 @@ import numpy as np
 import soundfile as sf
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from mast import __version__
 from mast.data.simulate.boxes import BoxStyle, Event, join_events
 from mast.data.simulate.material import load_material
 from mast.data.simulate.scene import Scene, render
 from mast.data.simulate.world import DAYS_APART, World
 from mast.errors import ConfigError
+from mast.version import __version__
 
 FIRST_DAY = datetime(2024, 5, 12)
 MARK = "simulation.json"

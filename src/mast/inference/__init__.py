@@ -1,0 +1,7 @@
+"""A trained detector on recordings of any length and archives of any size."""
+
+from mast.inference.detector import DEFAULT_HOP, Detector, Outcome, Source
+from mast.inference.results import ResultsFolder, Totals
+from mast.inference.stitch import Boxes, Stitcher
+
+__all__ = ["DEFAULT_HOP", "Boxes", "Detector", "Outcome", "ResultsFolder", "Source", "Stitcher", "Totals"]

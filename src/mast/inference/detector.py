@@ -1,0 +1,372 @@
+"""A trained detector on recordings of any length.
+
+Windows → batches → features → boxes in cells → stitched → events in seconds and hertz. Decoding runs ahead in
+a thread while the model works. Front end, normalisation and thresholds are those of the checkpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+
+from mast.audio import AudioInfo, Metadata, Window, metadata, probe, windows
+from mast.device import send
+from mast.errors import AudioError, ConfigError, MastError
+from mast.events import FloatArray, as_events, empty_events
+from mast.features import LogMel, Normalisation
+from mast.grid import grid_to_events
+from mast.inference.prefetch import prefetch
+from mast.inference.stitch import Boxes, Stitcher
+from mast.models.checkpoint import WEIGHTS, load_checkpoint
+from mast.models.detector import MastDetector
+
+DEFAULT_HOP = 0.5  # of a window; App. "Data Processing": 5.12 s of 10.24 s
+_BATCH = {"cuda": 32}  # windows at once, our choice; elsewhere 4, which fills a CPU
+_MP3_SLACK_S = 1.0  # lengths in mp3 headers may be estimates
+
+
+class Source(NamedTuple):
+    """A recording to search: where it lies and what it is called in the results."""
+
+    path: Path
+    recording: str
+    root: Path | None = None  # folders below it may name the site
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What became of one recording: events and facts, or the reason why there are none.
+
+    Attributes:
+        source: the recording.
+        events: in the event schema, by time; empty where ``error`` is not.
+        duration_s: seconds of sound searched.
+        sample_rate: of the file, Hz.
+        site: where known.
+        datetime: wall-clock start of the recording, ISO 8601, where known.
+        damage: a sentence where the sound ends before the header says; what exists was searched.
+        error: a sentence where the recording could not be read.
+    """
+
+    source: Source
+    events: pd.DataFrame
+    duration_s: float = 0.0
+    sample_rate: int = 0
+    site: str = ""
+    datetime: str = ""
+    damage: str = ""
+    error: str = ""
+
+
+class _Piece(NamedTuple):
+    """Some consecutive windows of a recording."""
+
+    windows: list[Window]
+
+
+class _End(NamedTuple):
+    """The end of a recording, as found or with the reason why it could not be read."""
+
+    source: Source
+    info: AudioInfo | None
+    about: Metadata
+    error: str = ""
+
+
+class Detector:
+    """A trained detector, ready for recordings.
+
+    Args:
+        folder: a model folder, or a training run that holds one as ``best``.
+        device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``; the GPU where there is one by default.
+        threshold: least score of an event; the checkpoint's own (tuned on validation) by default.
+        hop: step from window to window as a share of the window, above 0 and at most 1. At 0.5 every sound but the
+            ends is seen twice; at 1 once, and calls cut by a window's edge are put together from pieces.
+        batch_size: windows at once; by the device by default.
+
+    Attributes:
+        card: what the checkpoint says about itself.
+        model_id: ``mast-`` and the start of the weights' fingerprint, as in the column ``model``.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        device: str | None = None,
+        threshold: float | None = None,
+        hop: float = DEFAULT_HOP,
+        batch_size: int | None = None,
+    ) -> None:
+        path = _model_folder(Path(folder))
+        self.device = _device(device)
+        model, self.card = load_checkpoint(path)
+        if not isinstance(model, MastDetector):
+            raise MastError(
+                f"{path}: holds a pretrained encoder, not a detector; train one from it with "
+                f"`mast train DATA --init {path} --out RUN`"
+            )
+        if threshold is None and "score" not in self.card.thresholds:
+            raise MastError(f"{path}: its model.json names no score threshold; give one, for example 0.3")
+        self.threshold = self.card.thresholds["score"] if threshold is None else threshold
+        self.nms_iou = self.card.thresholds.get("nms_iou", 0.5)
+        self.hop = hop
+        self.batch_size = _BATCH.get(self.device.type, 4) if batch_size is None else batch_size
+        if not 0 <= self.threshold <= 1:
+            raise ConfigError(f"threshold {self.threshold:g}: expected a score between 0 and 1")
+        if not 0 < self.hop <= 1:
+            raise ConfigError(f"hop {self.hop:g}: expected a share of the window above 0 and at most 1")
+        if self.batch_size < 1:
+            raise ConfigError(f"batch of {self.batch_size} windows: expected at least 1")
+        # with letters in front: spreadsheets take 522240498917 and 5e1240498917 for numbers
+        self.model_id = f"mast-{self.card.weights_sha256[:12]}"
+        self.precision = "bfloat16" if _fast_bfloat16(self.device) else "float32"
+        self._model = model.to(self.device)
+        self._log_mel = LogMel(self.card.front_end).to(self.device)
+        self._normalisation = Normalisation(
+            mean=self.card.normalisation.mean, std=self.card.normalisation.std, epsilon=0.0
+        )
+
+    @property
+    def settings(self) -> dict[str, str | float]:
+        """All that changes the events it finds; batch size and device only round differently."""
+        seen = self.card.front_end.model_dump_json() + self.card.normalisation.model_dump_json()
+        return {
+            "model": self.card.weights_sha256,
+            "input": hashlib.sha256(seen.encode()).hexdigest()[:12],
+            "threshold": self.threshold,
+            "nms_iou": self.nms_iou,
+            "hop": self.hop,
+            "precision": self.precision,
+        }
+
+    def detect(self, path: str | Path, *, root: str | Path | None = None) -> pd.DataFrame:
+        """The events of one recording, by time.
+
+        Args:
+            path: the recording.
+            root: the dataset's folder: recordings are named relative to it, and folders below it may name the site.
+
+        Returns:
+            A table in the event schema (:data:`mast.events.EVENT_COLUMNS`).
+
+        Raises:
+            AudioError: the recording cannot be read.
+        """
+        return next(self.stream([path], root=root))
+
+    def stream(
+        self, paths: Iterable[str | Path], *, root: str | Path | None = None
+    ) -> Iterator[pd.DataFrame]:
+        """The events of each recording in turn, in constant memory.
+
+        Raises:
+            AudioError: at a recording that cannot be read. :meth:`outcomes` goes on instead.
+        """
+        for outcome in self.outcomes(_source(Path(path), root) for path in paths):
+            if outcome.error:
+                raise AudioError(outcome.error)
+            yield outcome.events
+
+    def outcomes(
+        self, sources: Iterable[Source], *, progress: Callable[[float], None] | None = None
+    ) -> Iterator[Outcome]:
+        """What became of each recording in turn; one that cannot be read is an outcome too.
+
+        Args:
+            sources: recordings; drawn from a background thread.
+            progress: called with seconds of sound as they are done.
+        """
+        stitcher, found, end_s = Stitcher(), [], 0.0
+        for piece in prefetch(self._pieces(sources)):
+            if isinstance(piece, _End):
+                found.append(stitcher.finish())
+                yield self._outcome(piece, found, end_s)
+                stitcher, found, end_s = Stitcher(), [], 0.0
+                continue
+            found += self._stitched(piece, stitcher)
+            last = piece.windows[-1]
+            if progress is not None:
+                progress(last.start_s + last.valid_s - end_s)
+            end_s = last.start_s + last.valid_s
+
+    def _pieces(self, sources: Iterable[Source]) -> Iterator[_Piece | _End]:
+        """Decode recordings into batches of windows; each recording ends in an :class:`_End`."""
+        front_end = self.card.front_end
+        for source in sources:
+            about = Metadata()
+            try:
+                info = probe(source.path)
+                about = metadata(source.path, source.root)
+                batch: list[Window] = []
+                # A batch never spans two recordings: products round by the size of the batch, and a run that
+                # was stopped and continued has to give the very same events.
+                for window in windows(
+                    source.path, front_end, hop_s=self.hop * front_end.chunk_s, keep_short=True
+                ):
+                    batch.append(window)
+                    if len(batch) == self.batch_size:
+                        yield _Piece(batch)
+                        batch = []
+                if batch:
+                    yield _Piece(batch)
+            except AudioError as error:
+                yield _End(source, None, about, str(error))
+            except OSError as error:
+                reason = f"{source.path}: cannot be read ({error.strerror or error}); check the disk or card"
+                yield _End(source, None, about, reason)
+            else:
+                yield _End(source, info, about)
+
+    def _stitched(self, piece: _Piece, stitcher: Stitcher) -> list[Boxes]:
+        """Events that are complete once these windows are seen, in cells."""
+        sound = torch.from_numpy(np.stack([window.samples for window in piece.windows]))
+        done = []
+        for window, found in zip(piece.windows, self._boxes(sound), strict=True):
+            start = window.start_s / self.card.front_end.hop_s
+            valid = window.valid_s / self.card.front_end.hop_s
+            boxes = found.boxes[found.boxes[:, 0] < valid]  # what begins in the padding is none
+            scores = found.scores[found.boxes[:, 0] < valid]
+            boxes[:, 2] = np.minimum(boxes[:, 2], valid)
+            boxes[:, 0::2] += start
+            done.append(stitcher.add(start, start + valid, boxes, scores))
+        return [some for some in done if len(some.scores)]  # most windows of a quiet day hold nothing
+
+    @torch.inference_mode()
+    def _boxes(self, sound: torch.Tensor) -> list[Boxes]:
+        """(B, samples) → B times boxes in cells of the window."""
+        raw = self._log_mel.chunk_features(send(sound, self.device))  # (B, 1, T, F)
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16"):
+            found = self._model.detect(
+                self._normalisation.apply(raw), score_threshold=self.threshold, nms_iou=self.nms_iou
+            )
+        boxes = torch.cat([some.boxes for some in found]).double().cpu().numpy()  # one copy from the device
+        scores = torch.cat([some.scores for some in found]).double().cpu().numpy()
+        ends = np.cumsum([len(some.scores) for some in found])[:-1]
+        return [Boxes(*pair) for pair in zip(np.split(boxes, ends), np.split(scores, ends), strict=True)]
+
+    def _outcome(self, end: _End, found: list[Boxes], end_s: float) -> Outcome:
+        source, info, about, error = end
+        if info is None:
+            return Outcome(source, empty_events(), error=error)
+        if end_s == 0:
+            return Outcome(
+                source, empty_events(), error=f"{source.path}: holds no sound; remove it or copy it again"
+            )
+        # resampling may add or take a sample; more is a header that promised something else
+        duration_s = info.duration_s if abs(info.duration_s - end_s) < 0.01 else end_s
+        cells = np.concatenate([boxes for boxes, _ in found])
+        scores = np.concatenate([scores for _, scores in found])
+        return Outcome(
+            source=source,
+            events=self._events(cells, scores, source, info, about, duration_s),
+            duration_s=duration_s,
+            sample_rate=info.sample_rate,
+            site=about.site or "",
+            datetime=about.datetime.isoformat() if about.datetime else "",
+            damage=_damage(info, end_s),
+        )
+
+    def _events(
+        self,
+        cells: FloatArray,
+        scores: FloatArray,
+        source: Source,
+        info: AudioInfo,
+        about: Metadata,
+        duration_s: float,
+    ) -> pd.DataFrame:
+        """(K, 4) cells from the recording's start → the event schema, by time, inside what the file can hold."""
+        boxes = grid_to_events(cells, self.card.front_end)
+        # a microsecond and a millihertz: finer than any grid, and tables stay readable
+        start_s, end_s = boxes[:, 0].round(6), np.minimum(boxes[:, 2].round(6), duration_s)
+        low_hz, high_hz = boxes[:, 1].round(3), np.minimum(boxes[:, 3].round(3), info.sample_rate / 2)
+        table = pd.DataFrame(
+            {
+                "recording": source.recording,
+                "start_s": start_s,
+                "end_s": end_s,
+                "low_hz": low_hz,
+                "high_hz": high_hz,
+                "score": scores.round(6),
+                "label": "",
+                "site": about.site or "",
+                "datetime": [_clock(about, float(start)) for start in start_s],
+                "source": "detector",
+                "model": self.model_id,
+            }
+        )
+        inside = (table["end_s"] > table["start_s"]) & (table["high_hz"] > table["low_hz"])
+        return as_events(table[inside].sort_values(["start_s", "low_hz", "end_s", "high_hz"]))
+
+
+def _source(path: Path, root: str | Path | None) -> Source:
+    if root is None:
+        return Source(path, path.name)
+    try:
+        return Source(path, path.absolute().relative_to(Path(root).absolute()).as_posix(), Path(root))
+    except ValueError:
+        raise AudioError(
+            f"{path}: does not lie in {root}; give the folder that holds all recordings"
+        ) from None
+
+
+def _model_folder(path: Path) -> Path:
+    for folder in (path, path / "best"):
+        if (folder / WEIGHTS).is_file():
+            return folder
+    kind = "holds no trained model" if path.is_dir() else "no such folder"
+    raise MastError(
+        f"{path}: {kind}; expected a run of `mast train` (with best/{WEIGHTS}) or a model folder (with {WEIGHTS})"
+    )
+
+
+def _device(name: str | None) -> torch.device:
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise ConfigError(f"device {name}: cannot be used here ({reason}); try cpu or cuda") from None
+    return device
+
+
+def _fast_bfloat16(device: torch.device) -> bool:
+    """Whether the hardware multiplies bfloat16 natively; elsewhere it is emulated and slower than float32."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    # older releases of torch lack these questions: float32 is always right
+    asks = (
+        getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    )
+    return device.type == "cpu" and any(bool(ask()) for ask in asks if ask is not None)
+
+
+def _clock(about: Metadata, start_s: float) -> str:
+    """Wall clock at ``start_s`` into the recording, to the millisecond."""
+    if about.datetime is None:
+        return ""
+    return (about.datetime + timedelta(seconds=start_s)).isoformat(timespec="milliseconds")
+
+
+def _damage(info: AudioInfo, end_s: float) -> str:
+    slack_s = _MP3_SLACK_S if info.format == "MP3" else 0.01
+    if end_s < info.duration_s - slack_s:
+        return (
+            f"damaged, sound ends at {end_s:.2f} s of {info.duration_s:.2f} s; what comes before was searched"
+        )
+    return (
+        f"cut short, the header promises more than {end_s:.2f} s; what is there was searched"
+        if info.truncated
+        else ""
+    )

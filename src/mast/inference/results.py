@@ -1,0 +1,258 @@
+"""A folder of detections that can be stopped at any moment and continued.
+
+Each recording's events are written whole or not at all, as ``recordings/NAME.parquet``; that file is also the
+mark that the recording is done, and holds what is known about it. A recording that could not be read leaves
+``recordings/NAME.failed.json`` and is tried again next time. ``run.json`` says what the results were made with;
+other models or settings are refused. The tables over all recordings are made from these files in one pass, so
+several processes may fill one folder, each its share.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mast import __version__
+from mast.annotations import FORMATS, AnnotationSet, write_annotations
+from mast.errors import ConfigError
+from mast.events import EVENT_COLUMNS, as_events, empty_events
+from mast.inference.detector import Outcome, Source
+
+RUN, TABLE, FAILURES = "run.json", "detections", "failures.csv"
+_MARKS = "recordings"
+_DONE, _FAILED = ".parquet", ".failed.json"
+_KEY = b"mast"  # of our facts in a mark's Parquet header
+_SCHEMA = pa.schema(
+    [(name, pa.string() if dtype == "str" else pa.float64()) for name, dtype in EVENT_COLUMNS.items()]
+)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What a results folder holds."""
+
+    recordings: int
+    events: int
+    failed: int
+    damaged: int
+
+
+class ResultsFolder:
+    """Detections of many recordings in one folder; see the module docstring.
+
+    Args:
+        folder: made if it is not there.
+        settings: all that changes the results; a folder made with others is refused.
+        root: the folder that recordings are named relative to; another would mix up their names.
+
+    Raises:
+        ConfigError: the folder holds results of another model, other settings or another root, or something else.
+    """
+
+    def __init__(self, folder: str | Path, settings: Mapping[str, str | float], root: str | Path) -> None:
+        self.folder = Path(folder)
+        made_with = {**settings, "root": str(root)}
+        run = self.folder / RUN
+        if run.exists():
+            _refuse_others(run, made_with)
+        else:
+            # hidden files are what a kill in this very moment leaves
+            strangers = self.folder.is_dir() and any(p.name[0] != "." for p in self.folder.iterdir())
+            if strangers or self.folder.is_file():
+                raise ConfigError(
+                    f"{self.folder}: exists and holds no detections ({RUN} is missing); choose a new --out"
+                )
+            self.folder.mkdir(parents=True, exist_ok=True)
+            content = {"mast": __version__, "made_with": made_with}
+            _write_whole(run, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+
+    def is_done(self, source: Source) -> bool:
+        """Whether the recording's events are here, found in the file as it is now."""
+        facts = _facts(self._mark(source.recording, _DONE))
+        return facts is not None and facts.get("bytes") == _bytes(source.path)
+
+    def is_damaged(self, source: Source) -> bool:
+        """Whether only a part of the recording could be searched."""
+        return bool((_facts(self._mark(source.recording, _DONE)) or {}).get("damage"))
+
+    def add(self, outcome: Outcome) -> None:
+        """Keep what became of a recording; from now on it is done, or listed as failed."""
+        source = outcome.source
+        done, failed = self._mark(source.recording, _DONE), self._mark(source.recording, _FAILED)
+        done.parent.mkdir(parents=True, exist_ok=True)
+        if outcome.error:
+            # the reason names the file already, by a path that a table of names does not need
+            reason = outcome.error.removeprefix(f"{source.path}: ")
+            content = {"recording": source.recording, "reason": reason}
+            _write_whole(failed, json.dumps(content, ensure_ascii=False).encode())
+            done.unlink(missing_ok=True)
+            return
+        facts = {
+            "recording": source.recording,
+            "bytes": _bytes(source.path),
+            "duration_s": outcome.duration_s,
+            "sample_rate": outcome.sample_rate,
+            "site": outcome.site,
+            "datetime": outcome.datetime,
+            "damage": outcome.damage,
+        }
+        header = _SCHEMA.with_metadata({_KEY: json.dumps(facts).encode()})
+        table = pa.Table.from_pandas(outcome.events, schema=_SCHEMA, preserve_index=False)
+        buffer = pa.BufferOutputStream()
+        pq.write_table(table.replace_schema_metadata(header.metadata), buffer)
+        _write_whole(done, buffer.getvalue().to_pybytes())
+        failed.unlink(missing_ok=True)
+
+    def combine(self, formats: list[str]) -> Totals:
+        """Write the tables over all recordings here, and a folder for each further annotation format.
+
+        Args:
+            formats: names in :data:`mast.annotations.FORMATS`; ``csv`` and ``parquet`` are always written.
+        """
+        with self._alone():
+            marks = dict(self._marks(_DONE))
+            failed = {
+                name: reason
+                for name, path in self._marks(_FAILED)
+                if name not in marks and (reason := _reason(path)) is not None
+            }
+            facts = {name: found for name in sorted(marks) if (found := _facts(marks[name])) is not None}
+            events = self._write_tables([marks[name] for name in facts])
+            damaged = {name: str(found["damage"]) for name, found in facts.items() if found["damage"]}
+            self._write_failures(failed, damaged)
+            wanted = [name for name in formats if name not in ("csv", "parquet")]
+            if wanted:
+                self._export(wanted, pd.DataFrame(list(facts.values())))
+        return Totals(len(facts), events, len(failed), len(damaged))
+
+    def _mark(self, recording: str, suffix: str) -> Path:
+        return self.folder / _MARKS / f"{recording}{suffix}"
+
+    def _marks(self, suffix: str) -> Iterator[tuple[str, Path]]:
+        """Recordings with such a mark."""
+        root = self.folder / _MARKS
+        for where, _, files in os.walk(root):
+            for file in files:
+                if file.endswith(suffix) and not file.startswith("."):
+                    path = Path(where, file)
+                    yield path.relative_to(root).as_posix().removesuffix(suffix), path
+
+    def _write_tables(self, marks: list[Path]) -> int:
+        """``detections.parquet`` and ``detections.csv``, one recording in memory at a time."""
+        count = 0
+        parts = [self.folder / f".{TABLE}{suffix}.{os.getpid()}.part" for suffix in (".parquet", ".csv")]
+        with (
+            pq.ParquetWriter(parts[0], _SCHEMA) as parquet,
+            open(parts[1], "w", encoding="utf-8", newline="") as csv,
+        ):
+            empty_events().to_csv(csv, index=False, lineterminator="\n")
+            waiting: list[pa.Table] = []
+            for mark in marks:
+                table = pq.read_table(mark, schema=_SCHEMA)
+                count += table.num_rows
+                table.to_pandas().to_csv(csv, index=False, header=False, lineterminator="\n")
+                waiting.append(table)
+                if sum(some.num_rows for some in waiting) > 100_000:  # row groups of useful size
+                    parquet.write_table(pa.concat_tables(waiting))
+                    waiting = []
+            if waiting:
+                parquet.write_table(pa.concat_tables(waiting))
+        for part, suffix in zip(parts, (".parquet", ".csv"), strict=True):
+            os.replace(part, self.folder / f"{TABLE}{suffix}")
+        return count
+
+    def _write_failures(self, failed: Mapping[str, str], damaged: Mapping[str, str]) -> None:
+        rows = [(name, "failed", reason) for name, reason in failed.items()]
+        rows += [(name, "damaged", reason) for name, reason in damaged.items()]
+        table = pd.DataFrame(sorted(rows), columns=["file", "outcome", "reason"])
+        _write_whole(self.folder / FAILURES, table.to_csv(index=False, lineterminator="\n").encode())
+
+    def _export(self, formats: list[str], recordings: pd.DataFrame) -> None:
+        """A folder per format, written anew: names in it depend on all recordings."""
+        columns = ["recording", "duration_s", "sample_rate", "site", "datetime"]
+        known = recordings[columns] if len(recordings) else pd.DataFrame(columns=columns)
+        events = as_events(pd.read_parquet(self.folder / f"{TABLE}.parquet"))
+        # nobody has listened to these: no reviewed spans
+        found = AnnotationSet(events=events, recordings=known)
+        for name in formats:
+            place, part = self.folder / name, self.folder / f".{name}.{os.getpid()}.part"
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir()
+            suffix = FORMATS[name].suffix
+            write_annotations(found, part if FORMATS[name].folder else part / f"{TABLE}{suffix}", name)
+            if place.exists():
+                shutil.rmtree(place)
+            os.replace(part, place)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One process at a time: the last to combine has then seen everybody's results."""
+        try:
+            import fcntl
+        except ImportError:  # not on Windows; there shards are best run one after the other
+            yield
+            return
+        with open(self.folder / ".lock", "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+def _refuse_others(run: Path, made_with: Mapping[str, str | float]) -> None:
+    try:
+        before = json.loads(run.read_text(encoding="utf-8"))["made_with"]
+        differing = [key for key in made_with if before.get(key) != made_with[key]]
+    except (ValueError, KeyError, AttributeError, TypeError):
+        raise ConfigError(f"{run}: is not what mast detect writes; choose another --out") from None
+    if differing:
+        key = differing[0]
+        old, new = (
+            str(some.get(key))[:12] if key == "model" else some.get(key) for some in (before, made_with)
+        )
+        raise ConfigError(
+            f"{run.parent}: holds detections made with {key} {old}, not {new}; results of different models, "
+            "settings or folders are not mixed, so choose another --out, or the same settings to go on"
+        )
+
+
+def _facts(mark: Path) -> dict[str, object] | None:
+    """What a mark says about its recording; ``None`` where there is no whole one."""
+    try:
+        header = pq.read_schema(mark).metadata or {}
+        facts: dict[str, object] = json.loads(header[_KEY])
+        return facts
+    except (OSError, pa.ArrowInvalid, KeyError, ValueError):
+        return None
+
+
+def _reason(mark: Path) -> str | None:
+    """Why a recording failed; ``None`` where another process has just read it after all."""
+    try:
+        return str(json.loads(mark.read_text(encoding="utf-8"))["reason"])
+    except FileNotFoundError:
+        return None
+
+
+def _bytes(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Write beside, make sure it is on disk, move into place."""
+    part = path.with_name(f".{path.name[:80]}.{os.getpid()}.part")
+    with open(part, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)

@@ -1,0 +1,276 @@
+"""`mast detect`: everything is found once, whatever happens on the way."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import soundfile as sf
+import typer
+from typer.testing import CliRunner, Result
+
+from mast.annotations import FORMATS, read_annotations
+from mast.cli import detect as command
+from mast.cli.detect import EXIT_SOME_FAILED, detect
+from mast.errors import MastError
+from mast.events import EVENT_COLUMNS
+
+INFERENCE_TESTS = Path(__file__).parents[1] / "inference"
+sys.path.insert(0, str(INFERENCE_TESTS))
+from random_detector import save_detector, write_sound  # noqa: E402
+
+app = typer.Typer()
+app.command()(detect)
+TABLES = ("detections.csv", "failures.csv")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_detector(tmp_path_factory.mktemp("run") / "best").parent
+
+
+@pytest.fixture(scope="module")
+def survey(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve short recordings in two folders."""
+    root = tmp_path_factory.mktemp("survey")
+    for i in range(12):
+        write_sound(root / ("OAK", "ELM")[i % 2] / f"20230510_{i:02d}0000.wav", 2 + i * 0.7, seed=i)
+    return root
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["--quiet", "--device", "cpu", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def whole(survey: Path, model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An uninterrupted run over the survey."""
+    out = tmp_path_factory.mktemp("whole") / "out"
+    result = run(survey, "--model", model, "--out", out)
+    assert result.exit_code == 0, result.output
+    return out
+
+
+def same_tables(a: Path, b: Path) -> None:
+    for name in TABLES:
+        assert (a / name).read_bytes() == (b / name).read_bytes()
+    pd.testing.assert_frame_equal(*(pd.read_parquet(x / "detections.parquet") for x in (a, b)))
+
+
+def test_one_table_in_the_schema_sorted(whole: Path, survey: Path) -> None:
+    found = pd.read_parquet(whole / "detections.parquet")
+    assert list(found.columns) == list(EVENT_COLUMNS)
+    assert found["recording"].nunique() == 12
+    pd.testing.assert_frame_equal(
+        found, found.sort_values(["recording", "start_s"], kind="stable", ignore_index=True)
+    )
+    assert set(found["site"]) == {"OAK", "ELM"}
+    text = pd.read_csv(whole / "detections.csv", keep_default_na=False)
+    pd.testing.assert_frame_equal(text, found, check_dtype=False)
+    assert (whole / "failures.csv").read_text() == "file,outcome,reason\n"
+    assert json.loads((whole / "run.json").read_text())["made_with"]["root"] == str(survey)
+
+
+def test_a_second_run_has_nothing_to_do(
+    whole: Path, survey: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = shutil.copytree(whole, tmp_path / "out")
+    done: list[int] = []
+    search = command._search
+    monkeypatch.setattr(
+        command, "_search", lambda d, r, todo, q: done.append(len(todo)) or search(d, r, todo, q)
+    )
+    assert run(survey, "--model", model, "--out", out).exit_code == 0
+    mark = next((out / "recordings").rglob("*.parquet"))
+    mark.write_bytes(mark.read_bytes()[:100])  # a mark that is not whole is none
+    assert run(survey, "--model", model, "--out", out).exit_code == 0
+    assert done == [0, 1]
+    same_tables(out, whole)
+
+
+def test_a_recording_that_changed_is_searched_again(model: Path, tmp_path: Path) -> None:
+    path = write_sound(tmp_path / "a.wav", 4)
+    arguments = (path, "--model", model, "--out", tmp_path / "out")
+    run(*arguments)
+    before = pd.read_csv(tmp_path / "out" / "detections.csv")
+    write_sound(path, 6, seed=8)
+    run(*arguments)
+    after = pd.read_csv(tmp_path / "out" / "detections.csv")
+    assert before["end_s"].max() <= 4 < after["end_s"].max()
+
+
+def test_shards_together_are_one_run(whole: Path, survey: Path, model: Path, tmp_path: Path) -> None:
+    for shard in ("1/2", "0/2"):
+        result = run(survey, "--model", model, "--out", tmp_path / "out", "--shard", shard)
+        assert result.exit_code == 0, result.output
+        if shard == "1/2":
+            assert pd.read_csv(tmp_path / "out" / "detections.csv")["recording"].nunique() == 6
+    same_tables(tmp_path / "out", whole)
+
+
+def test_killed_again_and_again_nothing_is_lost_or_doubled(
+    whole: Path, survey: Path, model: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    started = [sys.executable, str(INFERENCE_TESTS / "killed_runs.py"), "20"]
+    started += [str(out), str(survey), "--model", str(model), "--out", str(out), "--quiet", "--device", "cpu"]
+    done = subprocess.run(started, capture_output=True, text=True, timeout=300)
+    killed, exit_code = map(int, done.stdout.split())
+    assert exit_code == 0, done.stderr
+    assert killed >= 10
+    same_tables(out, whole)
+
+
+def test_ctrl_c_says_how_to_go_on(
+    whole: Path, survey: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mast.inference import Outcome, ResultsFolder
+
+    add, count = ResultsFolder.add, 0
+
+    def interrupted(self: ResultsFolder, outcome: Outcome) -> None:
+        nonlocal count
+        count += 1
+        if count == 5:
+            raise KeyboardInterrupt
+        add(self, outcome)
+
+    arguments = (survey, "--model", model, "--out", tmp_path / "out")
+    with monkeypatch.context() as patch:
+        patch.setattr(ResultsFolder, "add", interrupted)
+        stopped = run(*arguments)
+    assert stopped.exit_code == 130
+    assert "same command" in stopped.output
+    assert run(*arguments).exit_code == 0
+    same_tables(tmp_path / "out", whole)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "word"),
+    [("--threshold", "0.4", "threshold"), ("--hop", "0.75", "hop"), ("--model", "other", "model")],
+)
+def test_other_settings_are_not_mixed(
+    whole: Path, survey: Path, model: Path, tmp_path: Path, option: str, value: str, word: str
+) -> None:
+    options = {"--model": str(model), "--out": str(whole)}
+    options[option] = str(save_detector(tmp_path / value, seed=5)) if value == "other" else value
+    before = (whole / "detections.csv").read_bytes()
+    result = run(survey, *(part for pair in options.items() for part in pair))
+    assert isinstance(result.exception, MastError)
+    assert f"made with {word}" in str(result.exception)
+    assert (whole / "detections.csv").read_bytes() == before
+
+
+def test_another_root_or_a_strange_folder_is_refused(
+    whole: Path, survey: Path, model: Path, tmp_path: Path
+) -> None:
+    result = run(survey / "OAK", "--model", model, "--out", whole)
+    assert "made with root" in str(result.exception)
+    (tmp_path / "thesis.txt").write_text("precious")
+    result = run(survey, "--model", model, "--out", tmp_path)
+    assert "choose a new --out" in str(result.exception)
+
+
+def test_good_and_broken_recordings(model: Path, tmp_path: Path) -> None:
+    root = tmp_path / "survey"
+    for i in range(4):
+        write_sound(root / f"good{i}.wav", 3, seed=i)
+    (root / "text.wav").write_text("not sound\n" * 30)
+    (root / "nothing.wav").touch()
+    sf.write(root / "nan.wav", np.full(48_000, np.nan, np.float32), 16_000, subtype="FLOAT")
+    cut = root / "good3.wav"
+    cut.write_bytes(cut.read_bytes()[:-20_000])
+    arguments = (root, "--model", model, "--out", tmp_path / "out")
+    result = run(*arguments)
+    assert result.exit_code == EXIT_SOME_FAILED, result.output
+    assert "3 of 7 recordings failed; 1 damaged" in result.output.splitlines()[-1]
+    with open(tmp_path / "out" / "failures.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["file"], row["outcome"]) for row in rows] == [
+        ("good3.wav", "damaged"),
+        ("nan.wav", "failed"),
+        ("nothing.wav", "failed"),
+        ("text.wav", "failed"),
+    ]
+    assert "NaN" in rows[1]["reason"]
+    assert not any(str(root) in row["reason"] for row in rows)
+    found = pd.read_csv(tmp_path / "out" / "detections.csv")
+    assert set(found["recording"]) == {f"good{i}.wav" for i in range(4)}
+
+    for name in ("nan", "nothing", "text"):  # copied again from the card
+        write_sound(root / f"{name}.wav", 3)
+    assert run(*arguments).exit_code == 0
+    assert pd.read_csv(tmp_path / "out" / "detections.csv")["recording"].nunique() == 7
+    assert len(pd.read_csv(tmp_path / "out" / "failures.csv")) == 1
+
+
+def test_none_readable_is_a_mistake(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "text.wav").write_text("not sound")
+    result = run(tmp_path / "in", "--model", model, "--out", tmp_path / "out")
+    assert isinstance(result.exception, MastError)
+    assert "none of the 1 recordings can be read" in str(result.exception)
+    assert len(pd.read_csv(tmp_path / "out" / "failures.csv")) == 1
+
+
+def test_every_format(model: Path, tmp_path: Path) -> None:
+    for name, rate in (("OAK/20230510_073000.wav", 16_000), ("ELM/20230510_073000.flac", 8_000)):
+        write_sound(tmp_path / "in" / name, 4, rate=rate)
+    out = tmp_path / "out"
+    formats = [name for name in FORMATS if name not in ("csv", "birdeep")]
+    assert command._FORMATS.split(", ") == ["csv", "parquet", *(n for n in FORMATS if n != "csv")]
+    for _ in range(2):  # a second time over the first
+        result = run(
+            tmp_path / "in", "--model", model, "--out", out, "--formats", ",".join(["csv", *formats])
+        )
+        assert result.exit_code == 0, result.output
+    found = pd.read_parquet(out / "detections.parquet")
+    for name in formats:
+        suffix = FORMATS[name].suffix
+        path = out / name if FORMATS[name].folder else out / name / f"detections{suffix}"
+        again = read_annotations(path, name)
+        assert len(again.events) == len(found), name
+        assert again.reviewed.empty, name  # nobody listened to these
+        assert again.events["end_s"].sum() == pytest.approx(found["end_s"].sum(), rel=1e-3), name
+    assert found.loc[found["recording"].str.startswith("ELM"), "high_hz"].max() <= 4_000
+
+
+def test_files_and_folders_each_recording_once(survey: Path, model: Path, tmp_path: Path) -> None:
+    one = survey / "OAK" / "20230510_000000.wav"
+    run(survey / "OAK", one, "--model", model, "--out", tmp_path / "a")
+    assert pd.read_csv(tmp_path / "a" / "detections.csv")["recording"].nunique() == 6
+    run(one, survey / "ELM" / "20230510_010000.wav", "--model", model, "--out", tmp_path / "b")
+    names = set(pd.read_csv(tmp_path / "b" / "detections.csv")["recording"])
+    assert names == {"OAK/20230510_000000.wav", "ELM/20230510_010000.wav"}
+
+
+def test_a_name_that_is_no_text(model: Path, tmp_path: Path) -> None:
+    source = write_sound(tmp_path / "a.wav", 3)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    shutil.copy(source, folder.__fspath__().encode() + b"/caf\xe9.wav")
+    result = run(folder, "--model", model, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert set(pd.read_csv(tmp_path / "out" / "detections.csv")["recording"]) == {"caf\\xe9.wav"}
+
+
+def test_mistakes(survey: Path, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for arguments, message in (
+        ((tmp_path / "empty",), "no recordings found"),
+        ((tmp_path / "typo",), "no such file or folder"),
+        ((survey, "--shard", "2/2"), "--shard 2/2"),
+        ((survey, "--formats", "csv,xls"), "no such format"),
+        ((survey, "--hop", "2"), "hop 2"),
+    ):
+        result = run(*arguments, "--model", model, "--out", tmp_path / "out")
+        assert isinstance(result.exception, MastError)
+        assert message in str(result.exception)
+    assert not (tmp_path / "out").exists()

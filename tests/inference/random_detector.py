@@ -1,0 +1,54 @@
+"""A detector that was never trained: it finds boxes of all kinds, the same ones in the same sound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import soundfile as sf
+import torch
+
+from mast.grid import FrontEnd
+from mast.models.checkpoint import ModelCard, NormalisationStatistics, save_checkpoint
+from mast.models.detector import DetectorConfig, MastDetector
+from mast.models.encoder import EncoderConfig
+
+FRONT_END = FrontEnd(n_bins=64, chunk_frames=256)  # 2.56 s
+
+
+def save_detector(folder: Path, *, seed: int = 0, threshold: float = 0.3) -> Path:
+    """Write a model folder; a large last layer spreads the scores over (0, 1)."""
+    torch.manual_seed(seed)
+    encoder = EncoderConfig(chunk_frames=256, n_bins=64, width=32, depth=1, heads=2)
+    config = DetectorConfig(encoder=encoder, channels=32, levels=2, head_convs=1, contrastive_weight=0)
+    model = MastDetector(config)
+    with torch.no_grad():
+        for layer in (model.head.classify, model.head.regress):
+            layer.weight.normal_(0, 0.1)
+            assert layer.bias is not None
+            layer.bias.zero_()
+    card = ModelCard(
+        kind="detector",
+        architecture=config,
+        front_end=FRONT_END,
+        normalisation=NormalisationStatistics(mean=-8.0, std=4.0),
+        thresholds={"score": threshold, "nms_iou": 0.5},
+    )
+    save_checkpoint(folder, model, card)
+    return folder
+
+
+def write_sound(
+    path: Path, seconds: float, *, seed: int = 0, rate: int = 16_000, start_s: float = 0.0
+) -> Path:
+    """Noise with tones, from ``start_s`` of an endless sound onwards."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(seed)
+    sound = rng.normal(0, 0.01, round((start_s + seconds) * rate))
+    for _ in range(round(start_s + seconds)):
+        at, hz = rng.uniform(0, start_s + seconds), rng.uniform(500, rate / 3)
+        a, n = round(at * rate), round(rng.uniform(0.1, 0.8) * rate)
+        part = sound[a : a + n]
+        part += 0.2 * np.sin(2 * np.pi * hz * np.arange(len(part)) / rate)
+    sf.write(path, sound[round(start_s * rate) :], rate)
+    return path
