@@ -24,7 +24,6 @@ from mast.cli.recipes import recipe_from
 from mast.data.recordings import load_dataset
 from mast.data.simulate import Simulation, simulate_dataset
 from mast.evaluation import Scoring, evaluate
-from mast.features import Normalisation
 from mast.models.checkpoint import load_checkpoint
 from mast.reports.reconstruction import draw_reconstructions
 from mast.training.detector import train_detector
@@ -104,8 +103,7 @@ def test_metrics(model_folder: Path, data: Path, recipe: Recipe, seed: int) -> d
     """Metrics with intervals on the test part, at the threshold stored with the model."""
     model, card = load_checkpoint(model_folder)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    statistics = Normalisation(mean=card.normalisation.mean, std=card.normalisation.std, epsilon=0.0)
-    pipeline = FrontEndPipeline(recipe.front_end, statistics).to(device)
+    pipeline = FrontEndPipeline.of(card).to(device)
     part = labelled_chunks(load_dataset(data), recipe.front_end, seed=seed)["test"]
     measured = detect_chunks(model.to(device), part, pipeline)
     found = evaluate(

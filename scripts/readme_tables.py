@@ -91,10 +91,8 @@ def training_table() -> str:
         for run in found["figures"]["runs"]
     ]
     header = ["", "bare step, chunks/s", "whole loop, chunks/s", "loop / bare", "of the matmul ceiling"]
-    return (
-        table(header, rows)
-        + f"\n\n{found['hardware']['gpu']}, bf16, compiled; `results/training_speed.json`."
-    )
+    measured = f"{found['hardware']['gpu']}, bf16, compiled, commit {found['commit'][:7]}"
+    return f"{table(header, rows)}\n\n{measured}; `results/training_speed.json`."
 
 
 if __name__ == "__main__":

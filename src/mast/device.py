@@ -9,8 +9,8 @@ from torch import Tensor
 def send(tensor: Tensor, device: torch.device | str) -> Tensor:
     """A CPU tensor on ``device``; the CPU goes on at once.
 
-    A copy from ordinary memory first waits until the GPU has done all it was given, which in a training step is the
-    whole step before. From pinned memory it queues up like any other work; pinned blocks are kept and used again.
+    A copy from ordinary memory may wait until the GPU has done all it was given, which in a training step is the whole
+    step before. From pinned memory it queues up like any other work; pinned blocks are kept and used again.
     """
     target = torch.device(device)
     if target.type == "cuda" and tensor.device.type == "cpu" and not tensor.is_pinned():

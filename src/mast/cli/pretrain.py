@@ -8,14 +8,12 @@ from typing import Annotated
 import typer
 
 from mast.cli.options import Debug, Quiet, Seed, say, steps
-from mast.cli.recipes import Band, Preset, Settings, recipe_from
+from mast.cli.recipes import Band, Preset, RunFolder, Settings, recipe_from
 
 
 def pretrain(
     data: Annotated[list[Path], typer.Argument(help="Folders of recordings; labels are not needed.")],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="The run's folder; a killed run there is continued.")
-    ],
+    out: RunFolder,
     preset: Preset = "base",
     init: Annotated[
         Path | None,

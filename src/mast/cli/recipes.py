@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,6 +10,10 @@ import typer
 if TYPE_CHECKING:
     from mast.training.recipe import Recipe
 
+RunFolder = Annotated[
+    Path, typer.Option("--out", "-o", help="The run's folder; a killed run there is continued.")
+]
+Annotations = Annotated[Path | None, typer.Option(help="Boxes in any format, if not DATA/boxes.csv.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option(

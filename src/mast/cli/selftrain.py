@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mast.cli.options import Debug, Quiet, Seed, say, steps
-from mast.cli.recipes import Band, Preset, Settings, recipe_from
+from mast.cli.recipes import Annotations, Band, Preset, RunFolder, Settings, recipe_from
 
 
 def selftrain(
@@ -18,12 +18,8 @@ def selftrain(
         typer.Option("--unlabeled", "-u", help="A folder of recordings nobody labelled; may be repeated."),
     ],
     init: Annotated[Path, typer.Option(help="The detector to start from: a training run's best.")],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="The run's folder; a killed run there is continued.")
-    ],
-    annotations: Annotated[
-        Path | None, typer.Option(help="Boxes in any format, if not DATA/boxes.csv.")
-    ] = None,
+    out: RunFolder,
+    annotations: Annotations = None,
     preset: Preset = "base",
     band: Band = None,
     settings: Settings = None,

@@ -8,25 +8,21 @@ from typing import Annotated
 import typer
 
 from mast.cli.options import Debug, Quiet, Seed, say, steps
-from mast.cli.recipes import Band, Preset, Settings, recipe_from
+from mast.cli.recipes import Annotations, Band, Preset, RunFolder, Settings, recipe_from
 
 
 def train(
     data: Annotated[
         Path, typer.Argument(help="A labelled dataset: recordings and boxes.csv (or --annotations).")
     ],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="The run's folder; a killed run there is continued.")
-    ],
+    out: RunFolder,
     init: Annotated[
         Path | None,
         typer.Option(
             help="Where the encoder starts: a pretraining run's model folder, or AudioMAE's pretrained.pth."
         ),
     ] = None,
-    annotations: Annotated[
-        Path | None, typer.Option(help="Boxes in any format, if not DATA/boxes.csv.")
-    ] = None,
+    annotations: Annotations = None,
     preset: Preset = "base",
     band: Band = None,
     settings: Settings = None,

@@ -21,11 +21,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mast import __version__
 from mast.annotations import FORMATS, AnnotationSet, write_annotations
 from mast.errors import ConfigError
 from mast.events import EVENT_COLUMNS, as_events, empty_events
+from mast.files import write_whole
 from mast.inference.detector import Outcome, Source
+from mast.version import __version__
 
 RUN, TABLE, FAILURES = "run.json", "detections", "failures.csv"
 _MARKS = "recordings"
@@ -73,7 +74,7 @@ class ResultsFolder:
                 )
             self.folder.mkdir(parents=True, exist_ok=True)
             content = {"mast": __version__, "made_with": made_with}
-            _write_whole(run, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+            write_whole(run, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
 
     def is_done(self, source: Source) -> bool:
         """Whether the recording's events are here, found in the file as it is now."""
@@ -93,7 +94,7 @@ class ResultsFolder:
             # the reason names the file already, by a path that a table of names does not need
             reason = outcome.error.removeprefix(f"{source.path}: ")
             content = {"recording": source.recording, "reason": reason}
-            _write_whole(failed, json.dumps(content, ensure_ascii=False).encode())
+            write_whole(failed, json.dumps(content, ensure_ascii=False).encode())
             done.unlink(missing_ok=True)
             return
         facts = {
@@ -109,7 +110,7 @@ class ResultsFolder:
         table = pa.Table.from_pandas(outcome.events, schema=_SCHEMA, preserve_index=False)
         buffer = pa.BufferOutputStream()
         pq.write_table(table.replace_schema_metadata(header.metadata), buffer)
-        _write_whole(done, buffer.getvalue().to_pybytes())
+        write_whole(done, buffer.getvalue().to_pybytes())
         failed.unlink(missing_ok=True)
 
     def combine(self, formats: list[str]) -> Totals:
@@ -174,7 +175,7 @@ class ResultsFolder:
         rows = [(name, "failed", reason) for name, reason in failed.items()]
         rows += [(name, "damaged", reason) for name, reason in damaged.items()]
         table = pd.DataFrame(sorted(rows), columns=["file", "outcome", "reason"])
-        _write_whole(self.folder / FAILURES, table.to_csv(index=False, lineterminator="\n").encode())
+        write_whole(self.folder / FAILURES, table.to_csv(index=False, lineterminator="\n").encode())
 
     def _export(self, formats: list[str], recordings: pd.DataFrame) -> None:
         """A folder per format, written anew: names in it depend on all recordings."""
@@ -246,13 +247,3 @@ def _bytes(path: Path) -> int | None:
         return path.stat().st_size
     except OSError:
         return None
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    """Write beside, make sure it is on disk, move into place."""
-    part = path.with_name(f".{path.name[:80]}.{os.getpid()}.part")
-    with open(part, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)

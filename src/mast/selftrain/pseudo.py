@@ -8,7 +8,6 @@ chunk each box was found in, so that a stage trains on exactly what was found.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,8 +17,10 @@ import torch
 from torch import Tensor
 
 from mast.events import BOX_COLUMNS, FloatArray, as_events
+from mast.files import write_whole
 from mast.grid import FrontEnd, grid_to_events
 from mast.models.detector import MastDetector
+from mast.training.loop import Progress
 from mast.training.recipe import SelfTrainRecipe
 from mast.training.sources import Chunks, in_order
 from mast.training.spectrograms import FrontEndPipeline
@@ -51,7 +52,7 @@ def pseudo_label(
     source: str,
     batch_size: int = 8,
     workers: int = 0,
-    tick: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
 ) -> pd.DataFrame:
     """Π_q of every chunk, as an event table with the columns ``chunk, t1, f1, t2, f2`` behind.
 
@@ -64,7 +65,7 @@ def pseudo_label(
         source: what the events say of themselves.
         batch_size: chunks at a time.
         workers: decoding processes.
-        tick: called with the number of chunks done since the last call.
+        progress: called with chunks done, chunks in all and a short text.
     """
     front_end = pipeline.log_mel.front_end
     frames = front_end.chunk_frames
@@ -83,8 +84,8 @@ def pseudo_label(
             cells = boxes[keep].double().cpu().numpy()
             tables.append(_table(cells, scores[keep].double().cpu().numpy(), chunk, chunks, front_end))
             chunk += 1
-        if tick:
-            tick(len(found))
+        if progress:
+            progress(chunk, len(chunks), "pseudo-labels")
     events = as_events(pd.concat(tables, ignore_index=True)) if tables else as_events(_table_of_nothing())
     return events.assign(source=source)
 
@@ -123,8 +124,8 @@ def labels_by_chunk(events: pd.DataFrame, n_chunks: int, recipe: SelfTrainRecipe
     """
     boxes: list[FloatArray] = [np.empty((0, 4))] * n_chunks
     weights = [recipe.empty_weight] * n_chunks
-    for chunk, own in events.groupby("chunk"):
-        number = int(str(chunk).split(".")[0])
+    for _, own in events.groupby("chunk"):
+        number = int(own["chunk"].iloc[0])
         boxes[number] = own[CELLS].to_numpy(dtype=np.float64)
         weights[number] = float(own["score"].mean()) if recipe.confidence_weighting else 1.0
     return PseudoLabels(boxes, weights)
@@ -132,7 +133,4 @@ def labels_by_chunk(events: pd.DataFrame, n_chunks: int, recipe: SelfTrainRecipe
 
 def save_events(events: pd.DataFrame, path: Path) -> None:
     """Write an event table, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    events.to_parquet(partial, index=False)
-    partial.replace(path)
+    write_whole(path, events.to_parquet(index=False))

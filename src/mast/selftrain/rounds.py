@@ -21,7 +21,6 @@ from mast.data.chunk_dataset import ChunkDataset, Example
 from mast.data.recordings import Dataset, load_dataset
 from mast.data.splits import SplitConfig
 from mast.errors import MastError
-from mast.features import Normalisation
 from mast.models.checkpoint import load_checkpoint
 from mast.models.detector import MastDetector
 from mast.selftrain.pseudo import labels_by_chunk, pseudo_label, save_events
@@ -104,7 +103,8 @@ def self_train(
     current = init
     for number in range(1, plan.rounds + 1):
         current = _round(setting, number, current, rows, say)
-        pd.DataFrame(rows).to_csv(out / "rounds.csv", index=False)
+        if machine.main:
+            pd.DataFrame(rows).to_csv(out / "rounds.csv", index=False)
     if machine.main:
         shutil.copytree(current, out / "best", dirs_exist_ok=True)
     return pd.DataFrame(rows)
@@ -162,8 +162,7 @@ def _pseudo_labels(setting: _Setting, number: int, current: Path, path: Path) ->
         )
     plan, machine = setting.recipe.selftrain, setting.machine
     threshold = card.thresholds["score"] if plan.threshold == "validation" else plan.threshold
-    statistics = Normalisation(mean=card.normalisation.mean, std=card.normalisation.std, epsilon=0.0)
-    pipeline = FrontEndPipeline(card.front_end, statistics).to(machine.device)
+    pipeline = FrontEndPipeline.of(card).to(machine.device)
     events = pseudo_label(
         model.to(machine.device),
         setting.unlabelled,
@@ -173,6 +172,7 @@ def _pseudo_labels(setting: _Setting, number: int, current: Path, path: Path) ->
         source=f"pseudo-{number}",
         batch_size=machine.eval_batch(plan.stage1.batch_size),
         workers=machine.workers,
+        progress=setting.progress,
     )
     if machine.main:
         save_events(events, path)

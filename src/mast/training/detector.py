@@ -33,7 +33,7 @@ from mast.training.measure import chunk_metrics, detect_chunks
 from mast.training.pretrain import batch_names, statistics_of
 from mast.training.recipe import Recipe, TrainRecipe, remember
 from mast.training.sources import Chunks, labelled_chunks, normalisation_of
-from mast.training.spectrograms import FrontEndPipeline
+from mast.training.spectrograms import FrontEndPipeline, normalisation_of_card
 
 _AUGMENTATION = 1  # streams of random numbers, apart from each other
 _CONTRASTIVE = 2
@@ -241,7 +241,7 @@ def _start_from(model: MastDetector, init: Path | None, recipe: Recipe) -> tuple
     else:
         load_encoder(model, init)
         note = f"encoder of {init}"
-    return Normalisation(mean=card.normalisation.mean, std=card.normalisation.std, epsilon=0.0), note
+    return normalisation_of_card(card), note
 
 
 def same_shape(a: DetectorConfig, b: DetectorConfig) -> bool:

