@@ -151,7 +151,7 @@ def bare_step(kind: str, recipe: Recipe, batch: int, options: argparse.Namespace
         def loss() -> torch.Tensor:
             return detector.loss(spectrograms, boxes)["loss"]
 
-    optimizer = torch.optim.AdamW(model.parameters(), fused=device.type == "cuda")
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
 
     def step() -> None:
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
@@ -163,8 +163,7 @@ def bare_step(kind: str, recipe: Recipe, batch: int, options: argparse.Namespace
     with FlopCounterMode(display=False) as counter:
         step()
     if device.type == "cuda":
-        torch.set_float32_matmul_precision("high")
-        model.compile(dynamic=False)
+        prepare_machine(recipe).compile(model, graphs=kind == "pretrain")  # as the loop does
     for _ in range(options.warm):
         step()
     started = _now(device)

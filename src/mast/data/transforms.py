@@ -296,5 +296,10 @@ def _enough(visible: Tensor, limits: Limits) -> Tensor:
 
 
 def _join(boxes: PaddedBoxes, others: PaddedBoxes) -> PaddedBoxes:
-    """Both sets of boxes of each example."""
-    return PaddedBoxes(*(torch.cat(pair, dim=1) for pair in zip(boxes, others, strict=True)))
+    """Both sets of boxes of each example; without gaps, so that the table stays as narrow as it can be."""
+    cells, kept, visible = (torch.cat(pair, dim=1) for pair in zip(boxes, others, strict=True))
+    width = int(kept.sum(dim=1).max()) if kept.numel() else 0
+    order = (~kept).int().argsort(dim=1, stable=True)[:, :width]
+    return PaddedBoxes(
+        cells.gather(1, order[:, :, None].expand(-1, -1, 4)), kept.gather(1, order), visible.gather(1, order)
+    )

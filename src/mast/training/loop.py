@@ -97,7 +97,7 @@ def train(
 
     job.objective.to(accelerator.device)
     optimizer = accelerator.prepare_optimizer(
-        torch.optim.AdamW(job.groups(), lr=plan.lr, betas=plan.betas, fused=accelerator.device.type == "cuda")
+        torch.optim.AdamW(job.groups(), lr=plan.lr, betas=plan.betas, fused=True)
     )
     weights = list(job.model.parameters())
     ema = Ema(job.model, plan.ema_decay) if plan.ema_decay else None

@@ -182,7 +182,7 @@ def pretrain(
         world=world,
         pin=machine.device.type == "cuda",
     )
-    machine.compile(model)
+    machine.compile(model, graphs=True)
     job = Job(
         objective=objective,
         model=model,
