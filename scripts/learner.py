@@ -41,7 +41,8 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], help="as in mast train")
     parser.add_argument("--labelled", type=int, default=35, help="minutes for training and validation")
     parser.add_argument("--test", type=int, default=20, help="minutes to measure on")
-    parser.add_argument("--unlabelled", type=int, default=60, help="further minutes for pretraining")
+    parser.add_argument("--unlabelled", type=int, default=20, help="further minutes for pretraining")
+    parser.add_argument("--no-scratch", action="store_true", help="only the pretrained detector")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--work", type=Path, default=Path("runs/learner"))
     parser.add_argument("--out", type=Path)
@@ -63,7 +64,8 @@ def main() -> None:
     print(json.dumps(figures["pretraining"]), flush=True)
     record(options, figures)
 
-    for name, init in (("pretrained", pretrained / "best"), ("from_scratch", None)):
+    starts = {"pretrained": pretrained / "best", "from_scratch": None}
+    for name, init in list(starts.items())[: 1 if options.no_scratch else 2]:
         started = time.perf_counter()
         run = options.work / name
         result = train_detector(labelled, run, recipe, init=init, seed=options.seed, progress=say(name))
