@@ -160,10 +160,9 @@ def bare_step(kind: str, recipe: Recipe, batch: int, options: argparse.Namespace
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-    with FlopCounterMode(display=False) as counter:
+    prepare_machine(recipe).compile(model, graphs=kind == "pretrain")  # as the loop does
+    with FlopCounterMode(display=False) as counter, torch.compiler.set_stance("force_eager"):
         step()
-    if device.type == "cuda":
-        prepare_machine(recipe).compile(model, graphs=kind == "pretrain")  # as the loop does
     for _ in range(options.warm):
         step()
     started = _now(device)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mast.files import write_whole
+from mast.files import remove_parts, whole_file, write_whole
 
 
 def test_the_new_content_replaces_the_old_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
@@ -26,3 +26,30 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(OSError, match="no space left"):
         write_whole(path, b"new")
     assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_somebody_else_writes(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    with whole_file(path) as part:
+        part.write_bytes(b"new")
+        assert not path.exists()
+    assert path.read_bytes() == b"new"
+
+    def half() -> None:
+        with whole_file(path) as part:
+            part.write_bytes(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        half()
+    assert path.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_only_the_parts_of_that_file_are_removed(tmp_path: Path) -> None:
+    for name in (".a.json.12.part", ".a.json.345.part", ".b.json.12.part", "a.json"):
+        (tmp_path / name).touch()
+    remove_parts(tmp_path / "a.json")
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".b.json.12.part", "a.json"]
+    remove_parts(tmp_path / "nowhere" / "a.json")

@@ -17,8 +17,11 @@ def load(
     *,
     device: str | None = None,
     threshold: float | None = None,
+    precision: float | None = None,
     hop: float = 0.5,
     batch_size: int | None = None,
+    embed: bool = False,
+    compile: bool | None = None,
 ) -> Detector:
     """A trained detector, ready for recordings.
 
@@ -26,8 +29,11 @@ def load(
         name: a run of ``mast train`` or a model folder.
         device: ``"cpu"``, ``"cuda"`` …; the GPU where there is one by default.
         threshold: least score of an event; the model's own, tuned on validation, by default.
+        precision: share of events that should be right; picks the threshold that reached it on validation.
         hop: step from window to window as a share of the window.
         batch_size: windows at once; by the device by default.
+        embed: make :meth:`~mast.inference.Detector.detect_and_embed` possible.
+        compile: compile the model for the GPU: slow start, then faster; on CUDA by default.
 
     Example::
 
@@ -40,4 +46,13 @@ def load(
         raise MastError("no model ships with mast yet; give the folder of a run of `mast train` instead")
     from mast.inference import Detector  # torch takes seconds to import: not before it is needed
 
-    return Detector(name, device=device, threshold=threshold, hop=hop, batch_size=batch_size)
+    return Detector(
+        name,
+        device=device,
+        threshold=threshold,
+        precision_target=precision,
+        hop=hop,
+        batch_size=batch_size,
+        embed=embed,
+        compile=compile,
+    )

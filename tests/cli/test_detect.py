@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import math
+import os
 import shutil
 import subprocess
 import sys
@@ -16,11 +18,15 @@ import soundfile as sf
 import typer
 from typer.testing import CliRunner, Result
 
+import mast
 from mast.annotations import FORMATS, read_annotations
 from mast.cli import detect as command
 from mast.cli.detect import EXIT_SOME_FAILED, detect
 from mast.errors import MastError
+from mast.evaluation import Calibration
+from mast.evaluation.operating import OperatingPoint, StoredCalibration
 from mast.events import EVENT_COLUMNS
+from mast.models.checkpoint import load_card, update_card
 
 INFERENCE_TESTS = Path(__file__).parents[1] / "inference"
 sys.path.insert(0, str(INFERENCE_TESTS))
@@ -168,6 +174,45 @@ def test_other_settings_are_not_mixed(
     assert (whole / "detections.csv").read_bytes() == before
 
 
+def test_a_precision_picks_the_threshold_of_validation(survey: Path, tmp_path: Path) -> None:
+    folder, out = save_detector(tmp_path / "model"), tmp_path / "out"
+    point = OperatingPoint(threshold=0.5, precision=0.92, low=0.88, high=0.95, recall=0.4, n_kept=50)
+    calibration = StoredCalibration(
+        calibration=Calibration(method="platt", intercept=math.log(2)),  # odds doubled
+        n_recordings=12,
+        n_truth=100,
+        least_score=0.05,
+        iou_threshold=0.5,
+        curve=(point,),
+    )
+    update_card(folder, load_card(folder).model_copy(update={"calibration": calibration.as_card()}))
+    start = (survey / "ELM" / "20230510_010000.wav", "--model", folder, "--out", out, "--device", "cpu")
+    impossible = run(*start, "--precision", "0.95")
+    assert isinstance(impossible.exception, MastError)
+    assert "precision 0.95 was not reached on its 12 validation recordings; the best was 0.92" in str(
+        impossible.exception
+    )
+    both = run(*start, "--precision", "0.9", "--threshold", "0.5")
+    assert "give one of the two" in str(both.exception)
+    assert not out.exists()
+
+    result = CliRunner().invoke(app, [*map(str, start), "--precision", "0.9"])  # not quiet
+    assert result.exit_code == 0, result.output
+    assert (
+        "threshold 0.667 reached precision 0.92 (95 % interval 0.88–0.95, recall 0.40) on 12 validation recordings"
+    ) in " ".join(result.output.split())
+    about = json.loads((out / "run.json").read_text())
+    assert about["operating_point"]["target"] == 0.9
+    assert about["operating_point"]["precision"] == 0.92
+    assert about["made_with"]["raw_threshold"] == 0.5
+    found = pd.read_csv(out / "detections.csv")
+    assert len(found)
+    assert (found["score"] >= 0.666).all()
+    assert run(*start, "--precision", "0.9").exit_code == 0
+    other = run(*start, "--threshold", "0.5")
+    assert "made with threshold" in str(other.exception)
+
+
 def test_another_root_or_a_strange_folder_is_refused(
     whole: Path, survey: Path, model: Path, tmp_path: Path
 ) -> None:
@@ -209,6 +254,105 @@ def test_good_and_broken_recordings(model: Path, tmp_path: Path) -> None:
     assert run(*arguments).exit_code == 0
     assert pd.read_csv(tmp_path / "out" / "detections.csv")["recording"].nunique() == 7
     assert len(pd.read_csv(tmp_path / "out" / "failures.csv")) == 1
+
+
+def break_ten(root: Path, source: Path) -> set[str]:
+    """Ten files that no tool could read, each broken in its own way; ``source`` is a good 16-bit wav."""
+    sound = source.read_bytes()
+    noise = np.random.default_rng(0).bytes(4_000)
+    never_closed = bytearray(sound)
+    never_closed[4:8] = never_closed[40:44] = bytes(4)
+    never_closed[44:52] = b"\xff\x80\x01\x02\x03\x04\x05\x06"  # sound, surely no chunk name
+    no_rate = bytearray(sound)
+    no_rate[24:28] = bytes(4)
+    sf.write(root / "tmp.flac", np.zeros(8_000), 16_000)
+    content = {
+        "empty.wav": b"",
+        "cut_in_header.WAV": sound[:30],
+        "text.wav": b"site,date\nAM1,2023\n" * 20,
+        "no_samples.wav": sound[:40] + bytes(4),
+        "never_closed.wav": bytes(never_closed),
+        "no_rate.wav": bytes(no_rate),
+        "noise.mp3": noise,
+        "cut_in_header.flac": (root / "tmp.flac").read_bytes()[:20],
+        "cut.ogg": b"OggS\x00\x02",
+        "locked.wav": sound,
+    }
+    (root / "tmp.flac").unlink()
+    for name, some in content.items():
+        (root / name).write_bytes(some)
+    (root / "locked.wav").chmod(0)
+    if os.access(root / "locked.wav", os.R_OK):  # root may read everything
+        (root / "locked.wav").chmod(0o644)
+        sf.write(root / "locked.wav", np.full(8_000, np.nan, np.float32), 16_000, subtype="FLOAT")
+    return set(content)
+
+
+def test_two_hundred_good_and_ten_broken_recordings(model: Path, tmp_path: Path) -> None:
+    root = tmp_path / "survey"
+    good = [root / f"site{i % 4}" / f"good{i:03d}.{('wav', 'flac', 'ogg', 'mp3')[i % 4]}" for i in range(200)]
+    for i, path in enumerate(good):
+        write_sound(path, 0.5 + 0.1 * (i % 5), seed=i, rate=(16_000, 8_000, 22_050)[i % 3])
+    broken = break_ten(root, good[0])
+    arguments = (root, "--model", model, "--out", tmp_path / "out")
+    result = run(*arguments)
+    assert result.exit_code == EXIT_SOME_FAILED == 4, result.output
+    assert "200 recordings" in result.output
+    assert "10 of 210 recordings failed" in result.output.splitlines()[-1]
+    failures = pd.read_csv(tmp_path / "out" / "failures.csv", keep_default_na=False)
+    assert set(failures["file"]) == broken
+    assert len(failures) == 10
+    assert set(failures["outcome"]) == {"failed"}
+    assert (failures["reason"].str.len() > 10).all()
+    assert len(list((tmp_path / "out" / "recordings").rglob("*.parquet"))) == 200
+    found = pd.read_csv(tmp_path / "out" / "detections.csv")
+    assert set(found["recording"]) <= {path.relative_to(root).as_posix() for path in good}
+    assert found["recording"].nunique() > 150  # the random model finds something in most
+
+
+def embedded(out: Path) -> tuple[pd.DataFrame, np.ndarray]:
+    return pd.read_parquet(out / "detections.parquet"), np.load(out / "embeddings.npy")
+
+
+def test_embeddings_beside_the_table_whole_resumed_and_in_shards(
+    whole: Path, survey: Path, model: Path, tmp_path: Path
+) -> None:
+    for name, shards in (("a", ["0/1"]), ("b", ["1/3", "0/3", "2/3"])):
+        for shard in shards:
+            arguments = (survey, "--model", model, "--out", tmp_path / name, "--embed", "--shard", shard)
+            assert run(*arguments).exit_code == 0
+            events, rows = embedded(tmp_path / name)
+            assert rows.shape == (len(events), 32)  # the encoder's width
+    same_tables(tmp_path / "a", whole)
+    same_tables(tmp_path / "a", tmp_path / "b")
+    assert (tmp_path / "a" / "embeddings.npy").read_bytes() == (
+        tmp_path / "b" / "embeddings.npy"
+    ).read_bytes()
+
+    events, rows = embedded(tmp_path / "a")
+    assert rows.dtype == np.float16
+    detector = mast.load(model, device="cpu", embed=True)
+    for recording, some in events.groupby("recording"):
+        alone, expected = detector.detect_and_embed(survey / str(recording), root=survey)
+        assert len(alone) == len(some)
+        np.testing.assert_array_equal(rows[some.index], expected)
+
+    lost = next((tmp_path / "a" / "recordings").rglob("*.parquet"))
+    lost.unlink()  # as if stopped before it
+    assert run(survey, "--model", model, "--out", tmp_path / "a", "--embed").exit_code == 0
+    np.testing.assert_array_equal(embedded(tmp_path / "a")[1], rows)
+
+    result = run(survey, "--model", model, "--out", tmp_path / "a")
+    assert "made with embeddings 32, not 0" in str(result.exception)
+    result = run(survey, "--model", model, "--out", whole, "--embed")
+    assert "made with embeddings 0, not 32" in str(result.exception)
+
+
+def test_embeddings_of_nothing(model: Path, tmp_path: Path) -> None:
+    write_sound(tmp_path / "in" / "a.wav", 3)
+    result = run(tmp_path / "in", "--model", model, "--out", tmp_path / "out", "--embed", "--threshold", "1")
+    assert result.exit_code == 0, result.output
+    assert np.load(tmp_path / "out" / "embeddings.npy").shape == (0, 32)
 
 
 def test_none_readable_is_a_mistake(model: Path, tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ from random_detector import FRONT_END, save_detector, write_sound
 
 import mast
 from mast.errors import AudioError, ConfigError, MastError
-from mast.events import EVENT_COLUMNS
+from mast.events import EVENT_COLUMNS, boxes_of, pairwise_iou
 from mast.inference import Boxes, Detector, Source
+from mast.inference.detector import _full_batch
 from mast.inference.prefetch import prefetch
 from mast.models.checkpoint import ModelCard, NormalisationStatistics, save_checkpoint
 from mast.models.encoder import EncoderConfig
@@ -207,7 +208,123 @@ def test_settings_change_with_all_that_changes_events(model: Path, tmp_path: Pat
     assert settings() == settings(batch_size=3)
     assert settings() != settings(hop=0.75)
     assert settings() != settings(threshold=0.31)
+    assert settings() != settings(embed=True)
     assert settings() != settings(save_detector(tmp_path / "other", seed=1))
+
+
+def test_embeddings_are_the_models_own_in_the_order_of_the_events(model: Path, tmp_path: Path) -> None:
+    path = write_sound(tmp_path / "one.wav", FRONT_END.chunk_s)  # one window: no stitching
+    detector = mast.load(model, device="cpu", embed=True)
+    events, embeddings = detector.detect_and_embed(path)
+    pd.testing.assert_frame_equal(events, mast.load(model, device="cpu").detect(path))
+    assert len(events) > 5
+    sound = torch.from_numpy(sf.read(path, dtype="float32")[0])[None]
+    with torch.inference_mode():
+        spectrogram = detector._normalisation.apply(detector._log_mel.chunk_features(sound))
+        frames = events[["start_s", "end_s"]].to_numpy() / FRONT_END.hop_s
+        bins = FRONT_END.hz_to_bins(events[["low_hz", "high_hz"]].to_numpy())
+        boxes = np.stack([frames[:, 0], bins[:, 0], frames[:, 1], bins[:, 1]], axis=1)
+        (expected,) = detector._model.embed(spectrogram, [torch.from_numpy(boxes).float()])
+    assert embeddings.dtype == np.float16
+    np.testing.assert_allclose(embeddings, expected.numpy(), atol=2e-3)
+    assert np.ptp(embeddings, axis=0).max() > 0.1  # rows that could be told apart if they were mixed up
+
+
+def test_embeddings_stay_with_their_events_over_many_windows(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ear that embeds a call by its pitch's place: after stitching and sorting it still says so."""
+    rng = np.random.default_rng(0)
+    truth = np.array(
+        [
+            [t, low, t + rng.uniform(20, 60), low + 6]
+            for t in np.arange(10, 2_400, 70.0)
+            for low in (5.0, 30.0)
+        ]
+    )
+    truth[:, 1::2] += rng.uniform(0, 10, len(truth))[:, None]
+    write_sound(tmp_path / "long.wav", 25.0)
+    detector = mast.load(model, device="cpu", embed=True, hop=0.75)
+    windows = iter(range(1_000))
+
+    def ear(sound: torch.Tensor) -> list[Boxes]:
+        found = []
+        for _ in sound:
+            start = next(windows) * 0.75 * FRONT_END.chunk_frames
+            seen = truth - np.array([start, 0, start, 0])
+            seen[:, 0::2] = seen[:, 0::2].clip(0, FRONT_END.chunk_frames)
+            seen = rng.permutation(seen[seen[:, 2] - seen[:, 0] > 1])
+            width = detector.card.architecture.encoder.width
+            named = np.repeat(seen[:, 1:2], width, axis=1).astype(np.float16)
+            found.append(Boxes(seen, np.full(len(seen), 0.9), named))
+        return found
+
+    monkeypatch.setattr(detector, "_boxes", ear)
+    events, embeddings = detector.detect_and_embed(tmp_path / "long.wav")
+    assert len(events) == len(truth)
+    low = FRONT_END.bins_to_hz(embeddings[:, 0].astype(np.float64))
+    np.testing.assert_allclose(low, events["low_hz"], rtol=1e-2)
+
+
+def test_embeddings_only_where_asked_for(detector: Detector, model: Path, tmp_path: Path) -> None:
+    path = write_sound(tmp_path / "a.wav", 4)
+    (outcome,) = detector.outcomes([Source(path, "a.wav")])
+    assert outcome.embeddings is None
+    with pytest.raises(ConfigError, match="embed=True"):
+        detector.detect_and_embed(path)
+    deaf = Detector(model, device="cpu", embed=True, threshold=1.0)
+    events, embeddings = deaf.detect_and_embed(path)
+    assert len(events) == 0
+    assert embeddings.shape == (0, 32)
+    (tmp_path / "bad.wav").write_text("no sound")
+    with pytest.raises(AudioError, match=r"bad\.wav"):
+        deaf.detect_and_embed(tmp_path / "bad.wav")
+
+
+def test_batches_filled_up_to_fixed_sizes_give_the_same_events(model: Path, tmp_path: Path) -> None:
+    """What compiled models need, without the compiler."""
+    plain, filled = (Detector(model, device="cpu", batch_size=8, embed=True) for _ in range(2))
+    filled.compiled = True
+    sizes: set[int] = set()
+    filled._model.register_forward_pre_hook(lambda _, given: sizes.add(len(given[0])))
+    for i in (1, 3, 6, 11):
+        path = write_sound(tmp_path / f"{i}.wav", 1.3 * i, seed=i)
+        (events, embeddings), (expected, rows) = (d.detect_and_embed(path) for d in (filled, plain))
+        boxes = ["start_s", "end_s", "low_hz", "high_hz", "score"]
+        # other sizes of products round differently
+        pd.testing.assert_frame_equal(events[boxes], expected[boxes], atol=0.01, rtol=1e-4)
+        np.testing.assert_allclose(embeddings, rows, atol=2e-3)
+        pd.testing.assert_frame_equal(events, filled.detect(path))  # twice the same, to the last digit
+    assert sizes == {2, 4, 8}
+
+
+def test_sizes_that_batches_are_filled_up_to() -> None:
+    assert [_full_batch(n, 32) for n in (1, 8, 9, 16, 17, 32)] == [8, 8, 16, 16, 32, 32]
+    assert [_full_batch(n, 3) for n in (1, 2, 3)] == [1, 2, 3]
+    assert _full_batch(1, 1) == 1
+
+
+def test_compiling_is_for_gpus(model: Path) -> None:
+    assert not Detector(model, device="cpu").compiled
+    with pytest.raises(ConfigError, match="compile on cpu"):
+        Detector(model, device="cpu", compile=True)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_compiled_on_a_gpu_finds_what_the_plain_model_finds(model: Path, tmp_path: Path) -> None:
+    path = write_sound(tmp_path / "a.wav", 30)
+    plain = Detector(model, device="cuda", batch_size=8, compile=False, embed=True)
+    compiled = Detector(model, device="cuda", batch_size=8, compile=True, embed=True)
+    expected, rows = plain.detect_and_embed(path)
+    events, embeddings = compiled.detect_and_embed(path)
+    # in bfloat16 a score near the threshold may fall on either side
+    assert abs(len(events) - len(expected)) <= 0.1 * len(expected)
+    near = pairwise_iou(boxes_of(expected), boxes_of(events))
+    assert (near.max(axis=1) > 0.8).mean() > 0.8
+    assert embeddings.shape == (len(events), rows.shape[1])
+    again = compiled.detect_and_embed(path)
+    pd.testing.assert_frame_equal(events, again[0])
+    np.testing.assert_array_equal(embeddings, again[1])
 
 
 def test_import_mast_imports_no_torch() -> None:

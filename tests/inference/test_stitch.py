@@ -201,3 +201,55 @@ def test_seen_whole_twice_is_taken_from_the_window_that_sees_it_farther_from_its
         stitcher.add(0, 100, [box], [0.9])
         stitcher.add(50, 150, [box], [0.3])
         assert stitcher.finish().scores.tolist() == [(0.9, 0.3)[chosen]]
+
+
+def embedding(*values: float) -> NDArray[np.float16]:
+    return np.array(values, dtype=np.float16)[:, None]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "chosen"),
+    [
+        ([70.0, 2, 100, 10], [100.0, 2, 110, 10], 1.0),  # joined: the longer piece's
+        ([90.0, 2, 100, 10], [100.0, 2, 140, 10], 2.0),
+    ],
+)
+def test_a_joined_event_is_embedded_by_the_window_that_saw_most_of_it(
+    first: list[float], second: list[float], chosen: float
+) -> None:
+    stitcher = Stitcher()
+    stitcher.add(0, 100, [first], [0.9], embedding(1))
+    stitcher.add(100, 200, [second], [0.9], embedding(2))
+    found = stitcher.finish()
+    assert len(found.boxes) == 1
+    assert found.embeddings is not None
+    assert found.embeddings.tolist() == [[chosen]]
+
+
+def test_the_longest_piece_embeds_the_event_even_if_shorter_than_the_others_together() -> None:
+    stitcher = Stitcher()
+    pieces = ((0, 100, 60, 100), (100, 130, 100, 130), (130, 230, 130, 190))
+    for k, (start, end, a, b) in enumerate(pieces):
+        stitcher.add(start, end, [[a, 2, b, 9]], [0.5], embedding(k))
+    found = stitcher.finish()
+    assert found.boxes.tolist() == [[60, 2, 190, 9]]
+    assert found.embeddings is not None
+    assert found.embeddings.tolist() == [[2]]
+
+
+def test_an_event_taken_from_a_window_takes_its_embedding() -> None:
+    for box, chosen in (([55.0, 0, 65, 8], 1), ([85.0, 0, 95, 8], 2)):  # whole twice: farther from the edges
+        stitcher = Stitcher()
+        stitcher.add(0, 100, [box, [5, 20, 15, 30]], [0.9, 0.9], embedding(1, 7))
+        done = stitcher.add(50, 150, [box], [0.3], embedding(2))
+        assert done.embeddings is not None
+        assert done.embeddings.tolist() == [[7]]
+        found = stitcher.finish()
+        assert found.embeddings is not None
+        assert found.embeddings.tolist() == [[chosen]]
+    stitcher = Stitcher()
+    stitcher.add(0, 100, [[80, 3, 100, 9]], [0.5], embedding(1))  # cut
+    stitcher.add(50, 150, [[80, 3, 130, 9]], [0.9], embedding(2))  # seen whole
+    found = stitcher.finish()
+    assert found.embeddings is not None
+    assert found.embeddings.tolist() == [[2]]

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from mast.errors import MastError
 from mast.grid import FrontEnd
-from mast.models import checkpoint
 from mast.models.checkpoint import (
     ModelCard,
     NormalisationStatistics,
@@ -19,6 +18,7 @@ from mast.models.checkpoint import (
     load_encoder,
     load_weights,
     save_checkpoint,
+    update_card,
 )
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.encoder import EncoderConfig
@@ -80,21 +80,26 @@ def test_edits_of_model_json_count(tmp_path: Path) -> None:
     assert load_card(tmp_path).thresholds == {"score": 0.7}
 
 
+def kill_after(monkeypatch: pytest.MonkeyPatch, moves_before: int) -> None:
+    """Stop the next write when so many files have been moved into place."""
+    moves, move = [], os.replace
+
+    def killed(beside: Path, place: Path) -> None:
+        if len(moves) == moves_before:
+            raise KeyboardInterrupt
+        moves.append(place)
+        move(beside, place)
+
+    monkeypatch.setattr("mast.files.os.replace", killed)
+
+
 @pytest.mark.parametrize("moves_before_the_kill", [0, 1])
 def test_a_kill_during_the_write_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves_before_the_kill: int
 ) -> None:
     old, new = MastDetector(DETECTOR), MastDetector(DETECTOR)
     save_checkpoint(tmp_path, old, CARD)
-    moves = []
-
-    def killed(beside: Path, place: Path) -> None:
-        if len(moves) == moves_before_the_kill:
-            raise KeyboardInterrupt
-        moves.append(place)
-        os.replace(beside, place)
-
-    monkeypatch.setattr(checkpoint, "_move_into_place", killed)
+    kill_after(monkeypatch, moves_before_the_kill)
     with pytest.raises(KeyboardInterrupt):
         save_checkpoint(tmp_path, new, CARD.model_copy(update={"thresholds": {"score": 0.9}}))
     loaded = load_checkpoint(tmp_path)
@@ -105,6 +110,44 @@ def test_a_kill_during_the_write_loses_nothing(
     monkeypatch.undo()  # and the next write succeeds
     save_checkpoint(tmp_path, new, CARD)
     assert same(load_checkpoint(tmp_path).model, new)
+    assert sorted(os.listdir(tmp_path)) == ["model.json", "model.safetensors"]
+
+
+def test_a_card_is_updated_in_both_places(tmp_path: Path) -> None:
+    model = MastDetector(DETECTOR)
+    written = save_checkpoint(tmp_path, model, CARD)
+    changed = written.model_copy(update={"calibration": {"method": "platt"}})
+    update_card(tmp_path, changed)
+    assert load_card(tmp_path) == changed
+    assert same(load_checkpoint(tmp_path).model, model)
+    (tmp_path / "model.json").unlink()  # somebody copies the weights alone
+    assert load_card(tmp_path) == changed
+    with pytest.raises(MastError, match="describes 0000"):
+        update_card(tmp_path, changed.model_copy(update={"weights_sha256": "0000"}))
+
+
+@pytest.mark.parametrize("moves_before_the_kill", [0, 1])
+def test_a_kill_during_an_update_leaves_the_old_card_and_the_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves_before_the_kill: int
+) -> None:
+    model = MastDetector(DETECTOR)
+    written = save_checkpoint(tmp_path, model, CARD)
+    changed = written.model_copy(update={"calibration": {"method": "platt"}})
+    with monkeypatch.context() as patch:
+        kill_after(patch, moves_before_the_kill)
+        with pytest.raises(KeyboardInterrupt):
+            update_card(tmp_path, changed)
+    loaded = load_checkpoint(tmp_path)
+    assert same(loaded.model, model)
+    assert loaded.card == written
+    update_card(tmp_path, changed)
+    assert load_card(tmp_path) == changed
+
+
+def test_what_a_kill_left_beside_is_cleared_away(tmp_path: Path) -> None:
+    (tmp_path / ".model.safetensors.77.part").write_bytes(b"half")
+    (tmp_path / ".model.json.77.part").write_bytes(b"{")
+    save_checkpoint(tmp_path, MastDetector(DETECTOR), CARD)
     assert sorted(os.listdir(tmp_path)) == ["model.json", "model.safetensors"]
 
 

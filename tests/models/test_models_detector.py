@@ -167,14 +167,17 @@ def test_a_seed_gives_a_loss() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # processors without bf16 say so, and go on
+@pytest.mark.filterwarnings("ignore:TF32 acceleration")  # from restoring the library's flags
 def test_losses_stay_in_float32_under_autocast() -> None:
     model = detector()
     spectrograms, boxes = bright_boxes(2, 3)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        terms = model.loss(spectrograms, boxes)
-        assert model(spectrograms).boxes.dtype == torch.float32
-    assert all(t.dtype == torch.float32 for t in terms.values())
-    terms["loss"].backward()
+    # such processors also switch the library off, for good: later tests would round differently
+    with torch.backends.mkldnn.flags(enabled=torch.backends.mkldnn.is_available()):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            terms = model.loss(spectrograms, boxes)
+            assert model(spectrograms).boxes.dtype == torch.float32
+        assert all(t.dtype == torch.float32 for t in terms.values())
+        terms["loss"].backward()
     assert terms["loss"].isfinite()
 
 
@@ -197,6 +200,33 @@ def test_embed_pools_the_encoder() -> None:
     # a box of exactly one patch: mostly that patch's token, blended with its neighbours by RoIAlign
     similarity = torch.cosine_similarity(first[1:, :, None, None], tokens[None], dim=1)[0]  # (8, 4)
     assert divmod(int(similarity.argmax()), 4) == (2, 1)
+
+
+def test_detect_and_embed_is_detect_then_embed_in_one_pass() -> None:
+    model = detector().eval()
+    spectrograms, _ = bright_boxes(3, seed=4)
+    passes = 0
+
+    def count(*_: object) -> None:
+        nonlocal passes
+        passes += 1
+
+    hook = model.encoder.norm.register_forward_hook(count)
+    found, embeddings = model.detect_and_embed(spectrograms, score_threshold=0.0, max_boxes=20)
+    hook.remove()
+    assert passes == 1
+    for some, expected in zip(
+        found, model.detect(spectrograms, score_threshold=0.0, max_boxes=20), strict=True
+    ):
+        assert torch.equal(some.boxes, expected.boxes)
+        assert torch.equal(some.scores, expected.scores)
+    again = model.embed(spectrograms, [some.boxes for some in found])
+    for rows, expected_rows in zip(embeddings, again, strict=True):
+        assert rows.shape == (20, 48)
+        torch.testing.assert_close(rows, expected_rows)
+    nothing, none = model.detect_and_embed(spectrograms, score_threshold=1.0)
+    assert [len(some.boxes) for some in nothing] == [0, 0, 0]
+    assert [rows.shape for rows in none] == [(0, 48)] * 3
 
 
 def test_wrong_number_of_box_lists() -> None:

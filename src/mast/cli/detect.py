@@ -31,12 +31,26 @@ def detect(
         str, typer.Option(help=f"What to write, with commas between: {_FORMATS}.")
     ] = "csv,parquet",
     threshold: Annotated[
-        float | None, typer.Option(help="Least score of an event; the model's own by default.")
+        float | None,
+        typer.Option(help="Least score of an event, as in the tables; the model's own by default."),
+    ] = None,
+    precision: Annotated[
+        float | None,
+        typer.Option(help="Instead of a threshold: the one that reached this precision on validation."),
     ] = None,
     hop: Annotated[float, typer.Option(help="Step from window to window as a share of the window.")] = 0.5,
     batch: Annotated[int | None, typer.Option(help="Windows at once; by the device by default.")] = None,
     device: Annotated[
         str | None, typer.Option(help="cpu, cuda, cuda:1; the GPU where there is one by default.")
+    ] = None,
+    embed: Annotated[
+        bool, typer.Option("--embed", help="Also write embeddings.npy, the encoder's features of each event.")
+    ] = False,
+    compile: Annotated[
+        bool | None,
+        typer.Option(
+            help="Compile the model for the GPU first: slow start, then faster; on CUDA by default."
+        ),
     ] = None,
     shard: Annotated[
         str, typer.Option(metavar="I/N", help="Do only every N-th recording, from the I-th; I counts from 0.")
@@ -48,9 +62,15 @@ def detect(
     """Find the sounds in recordings of any length, as time–frequency boxes.
 
     Writes detections.parquet and detections.csv over all recordings, a folder per further format (written
-    anew each time), failures.csv and run.json. Each recording is kept as soon as it is done: run the same
-    command again after a stop and it goes on, without losing or doubling anything. Results of another model
-    or other settings are never mixed into one folder. Shards may share one folder.
+    anew each time), failures.csv and run.json; with --embed also embeddings.npy, whose row k belongs to row k
+    of detections.parquet. Each recording is kept as soon as it is done: run the same command again after a stop
+    and it goes on, without losing or doubling anything. Results of another model or other settings are never
+    mixed into one folder. Shards may share one folder.
+
+    The score of an event is the probability that it is right, where the model was calibrated (mast train does
+    that on validation recordings), and --threshold is in the same scores. --precision 0.9 takes the lowest
+    threshold at which nine in ten were right on validation, and stops with a sentence where none was that good;
+    expect less at other sites.
 
     Recordings that cannot be read are listed with reasons in failures.csv and tried again next time; those
     whose sound ends early are searched as far as they go, and listed as damaged.
@@ -68,8 +88,19 @@ def detect(
     part, parts = _shard(shard)
     sources, root = _sources(recordings)
     mine = sources[part::parts]
-    detector = Detector(model, device=device, threshold=threshold, hop=hop, batch_size=batch)
-    results = ResultsFolder(out, detector.settings, root)
+    detector = Detector(
+        model,
+        device=device,
+        threshold=threshold,
+        precision_target=precision,
+        hop=hop,
+        batch_size=batch,
+        embed=embed,
+        compile=compile,
+    )
+    results = ResultsFolder(out, detector.settings, root, operating_point=detector.scores.operating_point)
+    if detector.scores.sentence:
+        say(detector.scores.sentence, quiet=quiet)
     todo = [source for source in mine if not results.is_done(source)]
     if len(todo) < len(mine):
         say(f"{len(mine) - len(todo):,} of {len(mine):,} recordings are done already", quiet=quiet)

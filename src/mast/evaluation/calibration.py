@@ -90,6 +90,20 @@ class Calibration(BaseModel):
             return np.asarray(np.interp(given, self.knot_scores, self.knot_probabilities), dtype=np.float64)
         return np.asarray(expit(self.slope * _logits(given) + self.intercept), dtype=np.float64)
 
+    def least_score(self, probability: float) -> float | None:
+        """The lowest score that has at least this probability; None where no score has.
+
+        Found by halving, down to the last bit, so that it agrees with :meth:`apply` whatever the method.
+        """
+        low, high = 0.0, 1.0
+        if self.apply(low) >= probability:
+            return low
+        if not self.apply(high) >= probability:
+            return None
+        while low < (middle := (low + high) / 2) < high:
+            low, high = (low, middle) if self.apply(middle) >= probability else (middle, high)
+        return high
+
 
 class BestCalibration(NamedTuple):
     """The calibration that predicts held-out recordings best, fitted on all of them.
@@ -236,7 +250,7 @@ def threshold_for_precision(
     if not reached.any():
         return None
     last = int(np.flatnonzero(reached)[-1])
-    drawn = _resampled_precision(outcome, last + 1, weights)
+    drawn = resampled_precision(outcome, last + 1, weights)
     defined = drawn[np.isfinite(drawn)]
     return PrecisionThreshold(
         value=float(scores[last]),
@@ -328,7 +342,7 @@ def _folds(outcome: Outcome, seed: int) -> IntArray:
     return np.asarray(fold[of_prediction], dtype=np.int64)
 
 
-def _resampled_precision(outcome: Outcome, kept: int, weights: FloatArray) -> FloatArray:
+def resampled_precision(outcome: Outcome, kept: int, weights: FloatArray) -> FloatArray:
     """(B,) precision of the first predictions, each recording counted by its weight."""
     recording, n_recordings = outcome.recording[:kept], len(outcome.scene.recordings)
     hits = np.bincount(recording, weights=outcome.hit[:kept], minlength=n_recordings)

@@ -2,6 +2,16 @@
 
 from mast.inference.detector import DEFAULT_HOP, Detector, Outcome, Source
 from mast.inference.results import ResultsFolder, Totals
-from mast.inference.stitch import Boxes, Stitcher
+from mast.inference.stitch import Boxes, Embeddings, Stitcher
 
-__all__ = ["DEFAULT_HOP", "Boxes", "Detector", "Outcome", "ResultsFolder", "Source", "Stitcher", "Totals"]
+__all__ = [
+    "DEFAULT_HOP",
+    "Boxes",
+    "Detector",
+    "Embeddings",
+    "Outcome",
+    "ResultsFolder",
+    "Source",
+    "Stitcher",
+    "Totals",
+]

@@ -7,9 +7,12 @@ a thread while the model works. Front end, normalisation and thresholds are thos
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,11 +23,12 @@ import torch
 from mast.audio import AudioInfo, Metadata, Window, metadata, probe, windows
 from mast.device import send
 from mast.errors import AudioError, ConfigError, MastError
-from mast.events import FloatArray, as_events, empty_events
+from mast.events import FloatArray, IntArray, as_events, empty_events
 from mast.features import LogMel, Normalisation
 from mast.grid import grid_to_events
 from mast.inference.prefetch import prefetch
-from mast.inference.stitch import Boxes, Stitcher
+from mast.inference.scores import settle_scores
+from mast.inference.stitch import Boxes, Embeddings, Stitcher
 from mast.models.checkpoint import WEIGHTS, load_checkpoint
 from mast.models.detector import MastDetector
 
@@ -54,6 +58,8 @@ class Outcome:
         datetime: wall-clock start of the recording, ISO 8601, where known.
         damage: a sentence where the sound ends before the header says; what exists was searched.
         error: a sentence where the recording could not be read.
+        embeddings: (events, D) half-precision features of each event, in the order of ``events``; ``None`` unless
+            the detector embeds.
     """
 
     source: Source
@@ -64,6 +70,7 @@ class Outcome:
     datetime: str = ""
     damage: str = ""
     error: str = ""
+    embeddings: Embeddings | None = None
 
 
 class _Piece(NamedTuple):
@@ -87,13 +94,20 @@ class Detector:
     Args:
         folder: a model folder, or a training run that holds one as ``best``.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``; the GPU where there is one by default.
-        threshold: least score of an event; the checkpoint's own (tuned on validation) by default.
+        threshold: least score of an event, as the column ``score`` has it: a probability where the checkpoint was
+            calibrated. The checkpoint's own (tuned on validation) by default.
+        precision_target: instead of a threshold: the lowest one that reached this precision on validation.
         hop: step from window to window as a share of the window, above 0 and at most 1. At 0.5 every sound but the
             ends is seen twice; at 1 once, and calls cut by a window's edge are put together from pieces.
         batch_size: windows at once; by the device by default.
+        embed: also give the encoder's features inside each event, see :meth:`detect_and_embed`. They are held until
+            the recording is done: 2 D bytes an event, D the encoder's width.
+        compile: compile the model for this GPU, which makes the start slower; on CUDA by default. What remains
+            of a recording is then filled up to a batch of one of three sizes, for compiled code has fixed shapes.
 
     Attributes:
         card: what the checkpoint says about itself.
+        scores: calibration, and the threshold as users see it and as a raw score; for a precision, what was reached.
         model_id: ``mast-`` and the start of the weights' fingerprint, as in the column ``model``.
     """
 
@@ -103,8 +117,11 @@ class Detector:
         *,
         device: str | None = None,
         threshold: float | None = None,
+        precision_target: float | None = None,
         hop: float = DEFAULT_HOP,
         batch_size: int | None = None,
+        embed: bool = False,
+        compile: bool | None = None,
     ) -> None:
         path = _model_folder(Path(folder))
         self.device = _device(device)
@@ -114,14 +131,10 @@ class Detector:
                 f"{path}: holds a pretrained encoder, not a detector; train one from it with "
                 f"`mast train DATA --init {path} --out RUN`"
             )
-        if threshold is None and "score" not in self.card.thresholds:
-            raise MastError(f"{path}: its model.json names no score threshold; give one, for example 0.3")
-        self.threshold = self.card.thresholds["score"] if threshold is None else threshold
+        self.scores = settle_scores(self.card, path, threshold=threshold, precision_target=precision_target)
         self.nms_iou = self.card.thresholds.get("nms_iou", 0.5)
         self.hop = hop
         self.batch_size = _BATCH.get(self.device.type, 4) if batch_size is None else batch_size
-        if not 0 <= self.threshold <= 1:
-            raise ConfigError(f"threshold {self.threshold:g}: expected a score between 0 and 1")
         if not 0 < self.hop <= 1:
             raise ConfigError(f"hop {self.hop:g}: expected a share of the window above 0 and at most 1")
         if self.batch_size < 1:
@@ -129,7 +142,15 @@ class Detector:
         # with letters in front: spreadsheets take 522240498917 and 5e1240498917 for numbers
         self.model_id = f"mast-{self.card.weights_sha256[:12]}"
         self.precision = "bfloat16" if _fast_bfloat16(self.device) else "float32"
+        self.embed = embed
+        self.compiled = _can_compile(self.device) if compile is None else compile
+        if self.compiled and self.device.type != "cuda":
+            raise ConfigError(
+                f"compile on {self.device.type}: only models on a CUDA GPU are compiled; leave it out"
+            )
         self._model = model.to(self.device)
+        if self.compiled:
+            self._model.compile(dynamic=False)  # the dense forward pass; choosing boxes stays as it is
         self._log_mel = LogMel(self.card.front_end).to(self.device)
         self._normalisation = Normalisation(
             mean=self.card.normalisation.mean, std=self.card.normalisation.std, epsilon=0.0
@@ -142,10 +163,13 @@ class Detector:
         return {
             "model": self.card.weights_sha256,
             "input": hashlib.sha256(seen.encode()).hexdigest()[:12],
-            "threshold": self.threshold,
+            "calibration": self.scores.fingerprint,
+            "threshold": self.scores.threshold,
+            "raw_threshold": self.scores.raw_threshold,
             "nms_iou": self.nms_iou,
             "hop": self.hop,
             "precision": self.precision,
+            "embeddings": self.card.architecture.encoder.width if self.embed else 0,
         }
 
     def detect(self, path: str | Path, *, root: str | Path | None = None) -> pd.DataFrame:
@@ -162,6 +186,26 @@ class Detector:
             AudioError: the recording cannot be read.
         """
         return next(self.stream([path], root=root))
+
+    def detect_and_embed(
+        self, path: str | Path, *, root: str | Path | None = None
+    ) -> tuple[pd.DataFrame, Embeddings]:
+        """The events of one recording and (events, D) embeddings, row by row.
+
+        An embedding is the encoder's map averaged inside the box (App. "Box-Level Embeddings"), not normalised, in
+        half precision. Of an event that several windows heard it comes from the one that saw most of it.
+
+        Raises:
+            ConfigError: the detector was loaded without ``embed=True``.
+            AudioError: the recording cannot be read.
+        """
+        if not self.embed:
+            raise ConfigError("this detector gives no embeddings; load it with embed=True")
+        outcome = next(self.outcomes([_source(Path(path), root)]))
+        if outcome.error:
+            raise AudioError(outcome.error)
+        assert outcome.embeddings is not None
+        return outcome.events, outcome.embeddings
 
     def stream(
         self, paths: Iterable[str | Path], *, root: str | Path | None = None
@@ -233,25 +277,40 @@ class Detector:
         for window, found in zip(piece.windows, self._boxes(sound), strict=True):
             start = window.start_s / self.card.front_end.hop_s
             valid = window.valid_s / self.card.front_end.hop_s
-            boxes = found.boxes[found.boxes[:, 0] < valid]  # what begins in the padding is none
-            scores = found.scores[found.boxes[:, 0] < valid]
+            heard = found.boxes[:, 0] < valid  # what begins in the padding is none
+            boxes, scores = found.boxes[heard], found.scores[heard]
+            embeddings = None if found.embeddings is None else found.embeddings[heard]
             boxes[:, 2] = np.minimum(boxes[:, 2], valid)
             boxes[:, 0::2] += start
-            done.append(stitcher.add(start, start + valid, boxes, scores))
+            done.append(stitcher.add(start, start + valid, boxes, scores, embeddings))
         return [some for some in done if len(some.scores)]  # most windows of a quiet day hold nothing
 
     @torch.inference_mode()
     def _boxes(self, sound: torch.Tensor) -> list[Boxes]:
         """(B, samples) → B times boxes in cells of the window."""
+        n = len(sound)
+        if self.compiled:
+            full = torch.zeros(_full_batch(n, self.batch_size) - n, sound.shape[1])
+            sound = torch.cat([sound, full])
         raw = self._log_mel.chunk_features(send(sound, self.device))  # (B, 1, T, F)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16"):
-            found = self._model.detect(
-                self._normalisation.apply(raw), score_threshold=self.threshold, nms_iou=self.nms_iou
+            search = self._model.detect_and_embed if self.embed else self._model.detect
+            result = search(
+                self._normalisation.apply(raw),
+                score_threshold=self.scores.raw_threshold,
+                nms_iou=self.nms_iou,
             )
+        found, features = result if isinstance(result, tuple) else (result, None)
+        found = found[:n]
         boxes = torch.cat([some.boxes for some in found]).double().cpu().numpy()  # one copy from the device
         scores = torch.cat([some.scores for some in found]).double().cpu().numpy()
         ends = np.cumsum([len(some.scores) for some in found])[:-1]
-        return [Boxes(*pair) for pair in zip(np.split(boxes, ends), np.split(scores, ends), strict=True)]
+        embeddings: list[Embeddings | None] = [None] * n
+        if features is not None:
+            # half precision: errors far below the difference between two calls, and half the space
+            embeddings = [*np.split(torch.cat(features[:n]).half().cpu().numpy(), ends)]
+        columns = np.split(boxes, ends), np.split(scores, ends), embeddings
+        return [Boxes(*row) for row in zip(*columns, strict=True)]
 
     def _outcome(self, end: _End, found: list[Boxes], end_s: float) -> Outcome:
         source, info, about, error = end
@@ -263,16 +322,23 @@ class Detector:
             )
         # resampling may add or take a sample; more is a header that promised something else
         duration_s = info.duration_s if abs(info.duration_s - end_s) < 0.01 else end_s
-        cells = np.concatenate([boxes for boxes, _ in found])
-        scores = np.concatenate([scores for _, scores in found])
+        cells = np.concatenate([some.boxes for some in found])
+        scores = np.concatenate([some.scores for some in found])
+        events, rows = self._events(cells, scores, source, info, about, duration_s)
+        embeddings = None
+        if self.embed:
+            parts = [some.embeddings for some in found if some.embeddings is not None]
+            nothing = np.zeros((0, self.card.architecture.encoder.width), dtype=np.float16)
+            embeddings = np.concatenate([nothing, *parts])[rows]
         return Outcome(
             source=source,
-            events=self._events(cells, scores, source, info, about, duration_s),
+            events=events,
             duration_s=duration_s,
             sample_rate=info.sample_rate,
             site=about.site or "",
             datetime=about.datetime.isoformat() if about.datetime else "",
             damage=_damage(info, end_s),
+            embeddings=embeddings,
         )
 
     def _events(
@@ -283,8 +349,11 @@ class Detector:
         info: AudioInfo,
         about: Metadata,
         duration_s: float,
-    ) -> pd.DataFrame:
-        """(K, 4) cells from the recording's start → the event schema, by time, inside what the file can hold."""
+    ) -> tuple[pd.DataFrame, IntArray]:
+        """(K, 4) cells from the recording's start → the event schema, by time, inside what the file can hold.
+
+        Also gives the rows of ``cells`` that the events are.
+        """
         boxes = grid_to_events(cells, self.card.front_end)
         # a microsecond and a millihertz: finer than any grid, and tables stay readable
         start_s, end_s = boxes[:, 0].round(6), np.minimum(boxes[:, 2].round(6), duration_s)
@@ -296,7 +365,7 @@ class Detector:
                 "end_s": end_s,
                 "low_hz": low_hz,
                 "high_hz": high_hz,
-                "score": scores.round(6),
+                "score": self.scores.calibration.apply(scores).round(6),
                 "label": "",
                 "site": about.site or "",
                 "datetime": [_clock(about, float(start)) for start in start_s],
@@ -305,7 +374,8 @@ class Detector:
             }
         )
         inside = (table["end_s"] > table["start_s"]) & (table["high_hz"] > table["low_hz"])
-        return as_events(table[inside].sort_values(["start_s", "low_hz", "end_s", "high_hz"]))
+        ordered = table[inside].sort_values(["start_s", "low_hz", "end_s", "high_hz"])
+        return as_events(ordered), ordered.index.to_numpy()
 
 
 def _source(path: Path, root: str | Path | None) -> Source:
@@ -350,6 +420,22 @@ def _fast_bfloat16(device: torch.device) -> bool:
         getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
     )
     return device.type == "cpu" and any(bool(ask()) for ask in asks if ask is not None)
+
+
+def _can_compile(device: torch.device) -> bool:
+    """Whether torch can make code for this GPU here: it needs Triton, a C compiler, and a card from 2017 or later."""
+    if device.type != "cuda" or find_spec("triton") is None:
+        return False
+    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+    return compiler is not None and torch.cuda.get_device_capability(device) >= (7, 0)
+
+
+def _full_batch(n: int, batch_size: int) -> int:
+    """The size that ``n`` windows are filled up to: a whole, half or quarter batch (our choice).
+
+    Three shapes are soon compiled, and a recording of a minute is not searched as if it were five.
+    """
+    return min(size for size in (batch_size, -(-batch_size // 2), -(-batch_size // 4)) if size >= n)
 
 
 def _clock(about: Metadata, start_s: float) -> str:

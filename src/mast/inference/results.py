@@ -5,6 +5,9 @@ mark that the recording is done, and holds what is known about it. A recording t
 ``recordings/NAME.failed.json`` and is tried again next time. ``run.json`` says what the results were made with;
 other models or settings are refused. The tables over all recordings are made from these files in one pass, so
 several processes may fill one folder, each its share.
+
+Where the detector embeds, a mark also holds the embedding of each event, and ``embeddings.npy`` those of all: its
+row k belongs to row k of ``detections.parquet``.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,9 +32,10 @@ from mast.files import write_whole
 from mast.inference.detector import Outcome, Source
 from mast.version import __version__
 
-RUN, TABLE, FAILURES = "run.json", "detections", "failures.csv"
+RUN, TABLE, FAILURES, EMBEDDINGS = "run.json", "detections", "failures.csv", "embeddings.npy"
 _MARKS = "recordings"
 _DONE, _FAILED = ".parquet", ".failed.json"
+_EMBEDDING = "embedding"  # a mark's further column: the bytes of a row of half-precision numbers
 _KEY = b"mast"  # of our facts in a mark's Parquet header
 _SCHEMA = pa.schema(
     [(name, pa.string() if dtype == "str" else pa.float64()) for name, dtype in EVENT_COLUMNS.items()]
@@ -54,13 +59,23 @@ class ResultsFolder:
         folder: made if it is not there.
         settings: all that changes the results; a folder made with others is refused.
         root: the folder that recordings are named relative to; another would mix up their names.
+        operating_point: what the threshold reached on validation, where it was chosen for a precision; for the
+            record.
 
     Raises:
         ConfigError: the folder holds results of another model, other settings or another root, or something else.
     """
 
-    def __init__(self, folder: str | Path, settings: Mapping[str, str | float], root: str | Path) -> None:
+    def __init__(
+        self,
+        folder: str | Path,
+        settings: Mapping[str, str | float],
+        root: str | Path,
+        *,
+        operating_point: Mapping[str, object] | None = None,
+    ) -> None:
         self.folder = Path(folder)
+        self._embedding_width = int(settings.get("embeddings", 0))
         made_with = {**settings, "root": str(root)}
         run = self.folder / RUN
         if run.exists():
@@ -73,7 +88,9 @@ class ResultsFolder:
                     f"{self.folder}: exists and holds no detections ({RUN} is missing); choose a new --out"
                 )
             self.folder.mkdir(parents=True, exist_ok=True)
-            content = {"mast": __version__, "made_with": made_with}
+            content: dict[str, object] = {"mast": __version__, "made_with": made_with}
+            if operating_point is not None:
+                content["operating_point"] = dict(operating_point)
             write_whole(run, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
 
     def is_done(self, source: Source) -> bool:
@@ -108,6 +125,11 @@ class ResultsFolder:
         }
         header = _SCHEMA.with_metadata({_KEY: json.dumps(facts).encode()})
         table = pa.Table.from_pandas(outcome.events, schema=_SCHEMA, preserve_index=False)
+        if self._embedding_width:
+            assert outcome.embeddings is not None
+            rows = [row.tobytes() for row in outcome.embeddings]
+            kind = pa.binary(2 * self._embedding_width)
+            table = table.append_column(_EMBEDDING, pa.array(rows, type=kind))
         buffer = pa.BufferOutputStream()
         pq.write_table(table.replace_schema_metadata(header.metadata), buffer)
         write_whole(done, buffer.getvalue().to_pybytes())
@@ -128,6 +150,8 @@ class ResultsFolder:
             }
             facts = {name: found for name in sorted(marks) if (found := _facts(marks[name])) is not None}
             events = self._write_tables([marks[name] for name in facts])
+            if self._embedding_width:
+                self._write_embeddings([marks[name] for name in facts], events)
             damaged = {name: str(found["damage"]) for name, found in facts.items() if found["damage"]}
             self._write_failures(failed, damaged)
             wanted = [name for name in formats if name not in ("csv", "parquet")]
@@ -170,6 +194,19 @@ class ResultsFolder:
         for part, suffix in zip(parts, (".parquet", ".csv"), strict=True):
             os.replace(part, self.folder / f"{TABLE}{suffix}")
         return count
+
+    def _write_embeddings(self, marks: list[Path], events: int) -> None:
+        """``embeddings.npy`` in the order of the tables, one recording in memory at a time."""
+        part = self.folder / f".{EMBEDDINGS}.{os.getpid()}.part"
+        shape = (events, self._embedding_width)
+        with open(part, "wb") as file:
+            np.lib.format.write_array_header_1_0(
+                file, {"descr": "<f2", "fortran_order": False, "shape": shape}
+            )
+            for mark in marks:
+                for row in pq.read_table(mark, columns=[_EMBEDDING])[_EMBEDDING].to_pylist():
+                    file.write(row)
+        os.replace(part, self.folder / EMBEDDINGS)
 
     def _write_failures(self, failed: Mapping[str, str], damaged: Mapping[str, str]) -> None:
         rows = [(name, "failed", reason) for name, reason in failed.items()]

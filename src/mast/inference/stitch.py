@@ -28,16 +28,18 @@ from numpy.typing import ArrayLike, NDArray
 from mast.events import FloatArray
 
 BoolArray = NDArray[np.bool_]
+Embeddings = NDArray[np.float16]
 
 EDGE_CELLS = 2.0  # our choice: a box that ends this close to a window's edge is taken for cut by it
 SAME_EVENT = 0.5  # our choice, as the NMS within a window: least agreement of two boxes of one event
 
 
 class Boxes(NamedTuple):
-    """Boxes and their scores."""
+    """Boxes, their scores and, where asked for, their embeddings."""
 
     boxes: FloatArray  # (K, 4) rows t1, f1, t2, f2 in cells from the recording's start
     scores: FloatArray  # (K,)
+    embeddings: Embeddings | None = None  # (K, D)
 
 
 @dataclass(eq=False)
@@ -49,11 +51,13 @@ class _Track:
     seen_until: float  # end of the latest window that saw it
     margin: float  # distance to the nearer edge of the window it was taken from
     owned: bool  # its window owns its centre
+    embedding: Embeddings | None  # (D,) from the window that saw most of it
     confirmed: bool = False  # another window reported it too
     weight: float = field(init=False)  # frames that band and score are averaged over
+    embedded: float = field(init=False)  # frames of it that the embedding is of
 
     def __post_init__(self) -> None:
-        self.weight = float(self.box[2] - self.box[0])
+        self.weight = self.embedded = float(self.box[2] - self.box[0])
 
     @property
     def cut(self) -> bool:
@@ -77,7 +81,14 @@ class Stitcher:
         self._owned_from = -math.inf
         self._latest: list[_Track] = []  # tracks that began in the window added last
 
-    def add(self, start: float, end: float, boxes: ArrayLike, scores: ArrayLike) -> Boxes:
+    def add(
+        self,
+        start: float,
+        end: float,
+        boxes: ArrayLike,
+        scores: ArrayLike,
+        embeddings: Embeddings | None = None,
+    ) -> Boxes:
         """Take the boxes of the next window; give back the events that no later window can change.
 
         Args:
@@ -85,9 +96,12 @@ class Stitcher:
             end: where its sound ends.
             boxes: (K, 4) cells from the recording's start, inside the window.
             scores: (K,).
+            embeddings: (K, D), or none for all windows. Pieces of one event are not averaged: an embedding
+                is what one window heard, so that of a joined event is its longest piece's.
         """
         new = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
         new_scores = np.asarray(scores, dtype=np.float64).reshape(-1)
+        rows = [None] * len(new) if embeddings is None else [row.copy() for row in embeddings]
         self._divide_ownership(start)
         done = [track for track in self._tracks if track.box[2] < start - EDGE_CELLS]
         self._tracks = [track for track in self._tracks if track.box[2] >= start - EDGE_CELLS]
@@ -98,7 +112,7 @@ class Stitcher:
         order = np.argsort(-np.where(same, agreement, -1.0), axis=None, kind="stable")[: int(same.sum())]
         for i, j in zip(*np.unravel_index(order, same.shape), strict=True):
             if free_tracks[i] and free_boxes[j]:
-                _fuse(self._tracks[i], new[j], float(new_scores[j]), start, end)
+                _fuse(self._tracks[i], new[j], float(new_scores[j]), rows[j], start, end)
                 free_tracks[i] = free_boxes[j] = False
         # what has a counterpart but is still free is a further part of an event that is now counted
         self._tracks = [t for t, left_over in zip(self._tracks, free_tracks, strict=True) if not left_over]
@@ -109,8 +123,9 @@ class Stitcher:
                 seen_until=end,
                 margin=float(min(box[0] - start, end - box[2])),
                 owned=bool(box[[0, 2]].mean() >= self._owned_from),
+                embedding=row,
             )
-            for box, score, known in zip(new, new_scores, with_track, strict=True)
+            for box, score, row, known in zip(new, new_scores, rows, with_track, strict=True)
             if not known
         ]
         self._tracks += self._latest
@@ -171,7 +186,9 @@ def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
     return np.divide(part, whole, out=np.zeros(np.broadcast_shapes(part.shape, whole.shape)), where=whole > 0)
 
 
-def _fuse(track: _Track, box: FloatArray, score: float, start: float, end: float) -> None:
+def _fuse(
+    track: _Track, box: FloatArray, score: float, embedding: Embeddings | None, start: float, end: float
+) -> None:
     """Let a track and a box of the window ``[start, end]`` be one event."""
     box_cut = box[0] <= start + EDGE_CELLS
     margin = float(min(box[0] - start, end - box[2]))
@@ -184,8 +201,10 @@ def _fuse(track: _Track, box: FloatArray, score: float, start: float, end: float
     else:  # both see it whole
         join = False
         take = margin > track.margin
+    length = float(box[2] - box[0])
+    if take or (join and length > track.embedded):
+        track.embedding, track.embedded = embedding, length
     if join:
-        length = float(box[2] - box[0])
         share = length / (length + track.weight)
         band = (1 - share) * track.box[[1, 3]] + share * box[[1, 3]]
         times = min(track.box[0], box[0]), max(track.box[2], box[2])
@@ -195,7 +214,7 @@ def _fuse(track: _Track, box: FloatArray, score: float, start: float, end: float
         track.margin = math.inf
     elif take:
         track.box, track.score, track.margin = box, score, margin
-        track.weight = float(box[2] - box[0])
+        track.weight = length
     track.seen_until = max(end, track.seen_until)
     track.confirmed = True
 
@@ -203,4 +222,6 @@ def _fuse(track: _Track, box: FloatArray, score: float, start: float, end: float
 def _counted(tracks: list[_Track]) -> Boxes:
     kept = [track for track in tracks if track.owned or track.confirmed]
     boxes = np.array([track.box for track in kept], dtype=np.float64).reshape(-1, 4)
-    return Boxes(boxes, np.array([track.score for track in kept], dtype=np.float64))
+    scores = np.array([track.score for track in kept], dtype=np.float64)
+    rows = [track.embedding for track in kept if track.embedding is not None]
+    return Boxes(boxes, scores, np.stack(rows) if rows else None)

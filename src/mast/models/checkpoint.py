@@ -1,8 +1,10 @@
 """Models on disk: a folder with ``model.safetensors`` and ``model.json``. Users' files are never unpickled.
 
 A write that is cut short loses nothing: each file is written beside its place and moved there at once, and
-the weights carry a copy of their ``model.json``. If a kill falls between the two moves, the weights are new
-and the text is old; the fingerprints differ, and the copy inside the weights is used.
+the weights carry a copy of their ``model.json``. If a kill falls between the two moves of
+:func:`save_checkpoint`, the weights are new and the text is old; the fingerprints differ, and the copy inside
+the weights is used. :func:`update_card` changes the text alone, the copy first: until ``model.json`` itself is
+replaced, the old one counts.
 
 AudioMAE's public ``pretrained.pth`` (docs/paper_notes.md 12) is the one foreign file read here, by
 ``torch.load(weights_only=True)``.
@@ -13,7 +15,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -25,6 +26,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from mast.errors import MastError
+from mast.files import remove_parts, whole_file, write_whole
 from mast.grid import FrontEnd
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.mae import MaeConfig, MaskedAutoencoder
@@ -87,18 +89,39 @@ def save_checkpoint(folder: str | Path, model: nn.Module, card: ModelCard) -> Mo
     Returns:
         The card as written, with the fingerprint of the weights.
     """
-    path = Path(folder)
-    path.mkdir(parents=True, exist_ok=True)
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     card = card.model_copy(update={"weights_sha256": _fingerprint(weights)})
-    text = card.model_dump_json(indent=2)
-    beside = path / f"{WEIGHTS}.tmp"
-    save_file(weights, beside, metadata={"model.json": text})
-    _move_into_place(beside, path / WEIGHTS)
-    beside = path / f"{CARD}.tmp"
-    beside.write_text(text + "\n", encoding="utf-8")
-    _move_into_place(beside, path / CARD)
+    _write(Path(folder), weights, card)
     return card
+
+
+def update_card(folder: str | Path, card: ModelCard) -> None:
+    """Change what a model folder says about its weights, in ``model.json`` and in the copy inside the weights.
+
+    A kill leaves the old card or the new one, and the same weights; see the module docstring.
+
+    Args:
+        folder: a model folder.
+        card: a copy of :func:`load_card`'s with other text; it must name the weights that are there.
+    """
+    path = Path(folder)
+    there = load_card(path).weights_sha256
+    if card.weights_sha256 != there:
+        raise MastError(
+            f"{path}: holds weights {there[:12]}, but the card to write describes {card.weights_sha256[:12]}; "
+            "the model was replaced in the meantime, do it again"
+        )
+    _write(path, _read_weights(path / WEIGHTS), card)
+
+
+def _write(folder: Path, weights: Mapping[str, Tensor], card: ModelCard) -> None:
+    """Weights with the copy of the card, then the card: see the module docstring for why in this order."""
+    text = card.model_dump_json(indent=2)
+    for name in (WEIGHTS, CARD):
+        remove_parts(folder / name)  # one process alone writes a model
+    with whole_file(folder / WEIGHTS) as part:
+        save_file(dict(weights), part, metadata={"model.json": text})
+    write_whole(folder / CARD, (text + "\n").encode())
 
 
 def load_checkpoint(folder: str | Path) -> Checkpoint:
@@ -267,10 +290,3 @@ def _fingerprint(weights: Mapping[str, Tensor]) -> str:
         digest.update(f"{name} {weights[name].dtype} {tuple(weights[name].shape)}".encode())
         digest.update(weights[name].flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _move_into_place(beside: Path, place: Path) -> None:
-    """Make sure the bytes are on disk, then replace the old file in one step."""
-    with beside.open("rb+") as file:
-        os.fsync(file.fileno())
-    os.replace(beside, place)

@@ -76,7 +76,7 @@ def select_boxes(
     candidates, top = candidates[keep], top[keep]
     # One NMS for the batch: images laid side by side along time. In float64 the shift is exact, so that what
     # is kept does not depend on which chunks share a batch.
-    apart = candidates.double()
+    apart = candidates.to(torch.float64, copy=True)  # shifted below: not the caller's
     apart[:, 0::2] += image[:, None] * (chunk[0] + 1.0)
     kept = nms(apart, top.double(), nms_iou)  # by descending score over all images
     kept = kept[image[kept].argsort(stable=True)]

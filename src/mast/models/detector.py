@@ -108,6 +108,7 @@ class DenseOutput(NamedTuple):
     centreness: Tensor  # (B, R) logits
     boxes: Tensor  # (B, R, 4) cells, not clipped
     features: Tensor  # (B, C, T', F') the finest pyramid level
+    tokens: Tensor  # (B, D, T/16, F/16) the encoder's map, without gradient: for embeddings
 
 
 class MastDetector(nn.Module):
@@ -155,7 +156,11 @@ class MastDetector(nn.Module):
         levels: list[Tensor] = self.pyramid(self.adapter(tokens))  # finest (B, C, T/8, F/4)
         head: HeadOutput = self.head(levels)
         return DenseOutput(
-            head.logits, head.centreness, decode_boxes(head.regression, self.points), levels[0]
+            head.logits,
+            head.centreness,
+            decode_boxes(head.regression, self.points),
+            levels[0],
+            tokens.detach(),
         )
 
     def loss(
@@ -213,15 +218,21 @@ class MastDetector(nn.Module):
         max_boxes: int = 300,
     ) -> list[Detections]:
         """Boxes in each chunk, best first: (B, 1, T, F) → B times (K, 4) cells and (K,) scores."""
-        output = self(spectrograms)
-        return select_boxes(
-            output.boxes,
-            self.scores(output),
-            chunk=self.chunk,
-            score_threshold=score_threshold,
-            nms_iou=nms_iou,
-            max_boxes=max_boxes,
-        )
+        return self._select(self(spectrograms), score_threshold, nms_iou, max_boxes)
+
+    @torch.no_grad()
+    def detect_and_embed(
+        self,
+        spectrograms: Tensor,
+        *,
+        score_threshold: float = 0.05,
+        nms_iou: float = 0.5,
+        max_boxes: int = 300,
+    ) -> tuple[list[Detections], list[Tensor]]:
+        """What ``detect`` gives and what ``embed`` says of it, in one forward pass."""
+        output: DenseOutput = self(spectrograms)
+        found = self._select(output, score_threshold, nms_iou, max_boxes)
+        return found, self._pool_tokens(output.tokens, [some.boxes for some in found])
 
     @torch.no_grad()
     def embed(self, spectrograms: Tensor, boxes: Sequence[Tensor]) -> list[Tensor]:
@@ -234,8 +245,23 @@ class MastDetector(nn.Module):
         Returns:
             For each chunk (M_i, D), float32, not normalised.
         """
-        padded = pad_boxes(boxes, spectrograms.device)
-        tokens = self.encoder.feature_map(spectrograms)
+        return self._pool_tokens(self.encoder.feature_map(spectrograms), boxes)
+
+    def _select(
+        self, output: DenseOutput, score_threshold: float, nms_iou: float, max_boxes: int
+    ) -> list[Detections]:
+        return select_boxes(
+            output.boxes,
+            self.scores(output),
+            chunk=self.chunk,
+            score_threshold=score_threshold,
+            nms_iou=nms_iou,
+            max_boxes=max_boxes,
+        )
+
+    def _pool_tokens(self, tokens: Tensor, boxes: Sequence[Tensor]) -> list[Tensor]:
+        """The encoder's map (B, D, T/16, F/16) averaged inside each chunk's boxes."""
+        padded = pad_boxes(boxes, tokens.device)
         patch = float(self.config.encoder.patch)
         pooled = pool_boxes(tokens, padded.boxes, (patch, patch), cells=(4, 4), samples=2)  # (B, M, D)
         return [row[: len(image_boxes)] for row, image_boxes in zip(pooled, boxes, strict=True)]

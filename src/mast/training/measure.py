@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from torch import nn
 
-from mast.evaluation import Scoring, best_threshold, evaluate
+from mast.evaluation import Outcome, Scoring, best_threshold, build_scene, evaluate, match_scene
 from mast.events import BOX_COLUMNS, FloatArray, as_events
 from mast.models.detector import MastDetector
 from mast.training.sources import Chunks, in_order
@@ -61,6 +61,12 @@ def detect_chunks(
 
 def _rows(name: str, boxes: FloatArray) -> pd.DataFrame:
     return pd.DataFrame(boxes.reshape(-1, 4), columns=BOX_COLUMNS).assign(recording=name)
+
+
+def match_chunks(measured: Measured) -> Outcome:
+    """Which detections are right, on the grid the detector works on."""
+    truth, predictions, reviewed = measured
+    return match_scene(build_scene(truth, predictions, reviewed=reviewed, scoring=Scoring(space="hz")))
 
 
 def chunk_metrics(measured: Measured) -> dict[str, float]:

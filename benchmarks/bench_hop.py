@@ -1,0 +1,166 @@
+"""What overlapping windows buy: a trained detector on labelled recordings at several hops, and what each costs.
+
+    python benchmarks/bench_hop.py --model runs/detector --data dataset/ --split test --out results/hop.json
+
+Everything as `mast detect` does it: windows, stitching, the model's own threshold. Recordings should be much longer
+than a window, for in a recording of one window every hop is the same. ``f1``, ``precision`` and ``recall`` are at the
+model's threshold; ``ap50`` is of a second pass with all boxes from ``--floor`` on. ``difference`` is to the first hop,
+with the 95 % interval of a bootstrap over recordings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.record import write_result
+from mast.data import Dataset, load_dataset
+from mast.evaluation import Evaluation, Scoring, compare, evaluate
+from mast.inference import Detector, Source
+
+HOPS = (0.5, 0.75, 0.9, 1.0)
+_SHOWN = ("f1", "precision", "recall", "miou")
+
+
+def main(argv: list[str] | None = None) -> dict[str, Any]:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", required=True, help="a run of mast train, or a model folder")
+    parser.add_argument("--data", required=True, type=Path, help="a dataset with boxes")
+    parser.add_argument("--split", help="only this split of recordings.csv")
+    parser.add_argument("--hops", nargs="+", type=float, default=HOPS, help="the first is compared with")
+    parser.add_argument("--threshold", type=float, help="least score; the model's own by default")
+    parser.add_argument("--floor", type=float, default=0.05, help="least score for average precision")
+    parser.add_argument("--device")
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--resamples", type=int, default=1_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", help="JSON file to write")
+    options = parser.parse_args(argv)
+
+    dataset = load_dataset(options.data).select(split=options.split)
+    dataset = dataset.select(recordings=dataset.reviewed_recordings)
+    figures: dict[str, Any] = {
+        "model": options.model,
+        "data": options.data.name,
+        "split": options.split,
+        "recordings": len(dataset),
+        "hours": float(dataset.recordings["duration_s"].sum()) / 3600,
+        "median_recording_s": float(dataset.recordings["duration_s"].median()),
+        "hops": {},
+    }
+    detector, lenient = (
+        Detector(options.model, device=options.device, threshold=threshold, batch_size=options.batch)
+        for threshold in (options.threshold, options.floor)
+    )
+    first: pd.DataFrame | None = None
+    for hop in options.hops:
+        for some in (detector, lenient):
+            some.hop = hop  # of the same detector, so that it is compiled once
+        found, figures["hops"][f"{hop:g}"] = measure(detector, lenient, dataset, options, first)
+        first = found if first is None else first
+        print(f"hop {hop:g}: {figures['hops'][f'{hop:g}']}", flush=True)
+        if options.out:  # after each: a run cut short keeps what it has
+            write_result(options.out, figures, seed=options.seed)
+    for hop, values in figures["hops"].items():
+        # what has no value, such as the precision of nothing, is a dash
+        shown = (f"{k} {'–' if values[k] is None else format(values[k], '.3f')}" for k in (*_SHOWN, "ap50"))
+        print(f"hop {hop:>4}: {', '.join(shown)}; {values['times_real_time']:,.0f} × real time")
+    return figures
+
+
+def measure(
+    detector: Detector,
+    lenient: Detector,
+    dataset: Dataset,
+    options: argparse.Namespace,
+    first: pd.DataFrame | None,
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """The events at one hop, and how good and how dear they are."""
+    search(detector, dataset.select(recordings=dataset.reviewed_recordings[:1]))  # compilation, memory pools
+    began = time.perf_counter()
+    found = search(detector, dataset)
+    seconds = time.perf_counter() - began
+    everything = search(lenient, dataset)
+    truth = dataset.annotations.events
+    judged: dict[str, Any] = {
+        "reviewed": dataset.annotations.reviewed,
+        "scoring": Scoring(front_end=detector.card.front_end),
+        "resamples": options.resamples,
+        "seed": options.seed,
+    }
+    at_threshold = evaluate(truth, found, **judged)
+    ranked = evaluate(truth, everything, **judged)
+    values: dict[str, Any] = {name: at_threshold.metrics[name] for name in _SHOWN}
+    values["ap50"] = ranked.metrics["ap50"]
+    values["intervals"] = {
+        **{name: _interval(at_threshold, name) for name in _SHOWN},
+        "ap50": _interval(ranked, "ap50"),
+    }
+    if first is not None:
+        differences = compare(truth, first, found, **judged).differences
+        values["difference"] = {name: differences[name]._asdict() for name in _SHOWN}
+    values = _plain(values)
+    sound_s = float(dataset.recordings["duration_s"].sum())
+    return found, {
+        **values,
+        "n_truth": at_threshold.n_truth,
+        "n_predictions": at_threshold.n_predictions,
+        "windows": windows_of(detector, dataset),
+        "seconds": seconds,
+        "times_real_time": sound_s / seconds,
+        "device": str(detector.device),
+        "precision_of_numbers": detector.precision,
+        "compiled": detector.compiled,
+        "batch_size": detector.batch_size,
+        "threshold": detector.scores.threshold,
+    }
+
+
+def search(detector: Detector, dataset: Dataset) -> pd.DataFrame:
+    """All events in all recordings; one that cannot be read stops the benchmark."""
+    sources = [Source(dataset.path(name), name) for name in map(str, dataset.recordings["file"])]
+    tables = []
+    for outcome in detector.outcomes(sources):
+        if outcome.error:
+            raise RuntimeError(outcome.error)
+        tables.append(outcome.events)
+    if detector.device.type == "cuda":
+        torch.cuda.synchronize()
+    return pd.concat(tables, ignore_index=True)
+
+
+def windows_of(detector: Detector, dataset: Dataset) -> int:
+    """How many windows the recordings are searched in: the cost, whatever the machine."""
+    window_s = detector.card.front_end.chunk_s
+    return sum(
+        1 + max(0, math.ceil((float(length_s) - window_s) / (detector.hop * window_s) - 1e-9))
+        for length_s in dataset.recordings["duration_s"]
+    )
+
+
+def _interval(result: Evaluation, name: str) -> list[float]:
+    return list(result.intervals.get(name, (math.nan, math.nan)))
+
+
+def _plain(value: Any) -> Any:
+    """For JSON: what has no value is None."""
+    if isinstance(value, dict):
+        return {key: _plain(some) for key, some in value.items()}
+    if isinstance(value, list):
+        return [_plain(some) for some in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""The scores that users see, and from which one on events count.
+
+Inside, the detector's own ("raw") scores are compared: two windows are joined by them, and checkpoints are tuned
+on them. What leaves is a probability, where the checkpoint was calibrated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mast.errors import ConfigError, MastError
+from mast.evaluation.calibration import Calibration
+from mast.evaluation.operating import StoredCalibration
+from mast.models.checkpoint import ModelCard
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How raw scores become those that users see, and the threshold in both.
+
+    Attributes:
+        calibration: method ``none`` where the checkpoint has no calibration.
+        threshold: least score of an event as users see it.
+        raw_threshold: the same as a raw score.
+        operating_point: for a precision that was asked for: the target, and what was reached on validation.
+        sentence: the same for the user; empty where no precision was asked for.
+    """
+
+    calibration: Calibration
+    threshold: float
+    raw_threshold: float
+    operating_point: dict[str, Any] | None = None
+    sentence: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """Differs where the same raw scores are shown as others."""
+        if self.calibration.method == "none":
+            return "none"
+        return hashlib.sha256(self.calibration.model_dump_json().encode()).hexdigest()[:12]
+
+
+def settle_scores(
+    card: ModelCard, folder: Path, *, threshold: float | None = None, precision_target: float | None = None
+) -> Scores:
+    """The threshold that was given, that reached a precision on validation, or that is the checkpoint's own.
+
+    Args:
+        card: of the checkpoint.
+        folder: where it lies, for messages.
+        threshold: least score as users see it.
+        precision_target: above 0 and at most 1.
+
+    Raises:
+        ConfigError: both are given, or one that makes no sense.
+        MastError: the checkpoint cannot answer, or no threshold reached the precision.
+    """
+    stored = StoredCalibration.of_card(card.calibration, folder)
+    calibration = stored.calibration if stored else Calibration()
+    if threshold is not None and precision_target is not None:
+        raise ConfigError(
+            f"threshold {threshold:g} and precision {precision_target:g}: a precision stands for a threshold; "
+            "give one of the two"
+        )
+    if precision_target is not None:
+        if stored is None:
+            raise MastError(
+                f"{folder}: was never calibrated, so the threshold for a precision is not known; "
+                "give a threshold, or calibrate it"
+            )
+        point = stored.require(precision_target, folder)
+        reached = {**point.model_dump(exclude={"threshold"}), "n_recordings": stored.n_recordings}
+        return Scores(
+            calibration,
+            stored.seen(point),
+            point.threshold,
+            {"target": precision_target, **reached},
+            stored.describe(point),
+        )
+    if threshold is None:
+        if "score" not in card.thresholds:
+            raise MastError(f"{folder}: its model.json names no score threshold; give one, for example 0.3")
+        own = card.thresholds["score"]
+        _check(own)
+        return Scores(calibration, float(calibration.apply(own)), own)
+    _check(threshold)
+    raw = calibration.least_score(threshold)
+    if raw is None:
+        raise ConfigError(
+            f"threshold {threshold:g}: the calibrated scores of {folder} end at {calibration.apply(1.0):.3g}, so "
+            "nothing would be found; give a lower one"
+        )
+    return Scores(calibration, threshold, raw)
+
+
+def _check(threshold: float) -> None:
+    if not 0 <= threshold <= 1:
+        raise ConfigError(f"threshold {threshold:g}: expected a score between 0 and 1")

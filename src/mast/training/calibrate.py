@@ -1,0 +1,90 @@
+"""Scores that mean something: a saved detector on validation chunks → probabilities and thresholds in its card.
+
+Chunks lie end to end, as where the threshold is tuned; in use, windows overlap and their boxes are stitched.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mast.data.recordings import Dataset, load_dataset
+from mast.data.splits import SplitConfig
+from mast.errors import MastError
+from mast.evaluation.operating import StoredCalibration, store_calibration
+from mast.models.checkpoint import load_card, load_checkpoint, update_card
+from mast.models.detector import MastDetector
+from mast.training.machine import Machine, prepare_machine
+from mast.training.measure import detect_chunks, match_chunks
+from mast.training.recipe import Recipe
+from mast.training.sources import Chunks, labelled_chunks
+from mast.training.spectrograms import FrontEndPipeline
+
+LEAST_SCORE = 0.05  # as in validation: TrainRecipe.score_threshold
+
+
+def calibrate_checkpoint(
+    folder: Path,
+    held: Chunks,
+    machine: Machine,
+    *,
+    batch_size: int = 8,
+    least_score: float = LEAST_SCORE,
+    seed: int = 0,
+) -> StoredCalibration:
+    """Fit how scores become probabilities, and write that into a model folder; what was there is replaced.
+
+    A kill leaves the old card or the new one. Of several processes, call it in one.
+
+    Args:
+        folder: a detector's model folder.
+        held: labelled chunks that do not overlap and that the detector was not trained on.
+        machine: device, precision and decoding processes.
+        batch_size: chunks at a time.
+        least_score: predictions scored lower are not looked at.
+        seed: of the folds among which methods are compared, and of the intervals.
+    """
+    model, card = load_checkpoint(folder)
+    if not isinstance(model, MastDetector):
+        raise MastError(
+            f"{folder}: holds a pretrained encoder, which gives no scores to calibrate; give a detector"
+        )
+    with machine.accelerator.autocast():
+        measured = detect_chunks(
+            model.to(machine.device),
+            held,
+            FrontEndPipeline.of(card).to(machine.device),
+            batch_size=batch_size,
+            workers=machine.workers,
+            score_threshold=least_score,
+            nms_iou=card.thresholds.get("nms_iou", 0.5),
+        )
+    found = store_calibration(match_chunks(measured), least_score=least_score, seed=seed)
+    update_card(folder, card.model_copy(update={"calibration": found.as_card()}))
+    return found
+
+
+def calibrate_model(
+    folder: Path,
+    data: Path | Dataset,
+    *,
+    split: SplitConfig | None = None,
+    seed: int = 0,
+    machine: Machine | None = None,
+    least_score: float = LEAST_SCORE,
+) -> StoredCalibration:
+    """:func:`calibrate_checkpoint` on the validation part of a labelled dataset.
+
+    Args:
+        folder: a detector's model folder.
+        data: the dataset, or its folder. One the detector was trained on must be divided as it was then.
+        split: how the dataset is divided; 70/15/15 by recording by default.
+        seed: of the split, the folds and the intervals.
+        machine: where it happens; the GPU where there is one by default.
+        least_score: predictions scored lower are not looked at.
+    """
+    dataset = data if isinstance(data, Dataset) else load_dataset(data)
+    parts = labelled_chunks(dataset, load_card(folder).front_end, split=split, seed=seed)
+    machine = machine or prepare_machine(Recipe())
+    return calibrate_checkpoint(
+        folder, parts["val"], machine, batch_size=machine.eval_batch(8), least_score=least_score, seed=seed
+    )

@@ -1,0 +1,190 @@
+"""A saved detector's card after calibration on validation chunks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.special import expit, logit
+from toy_recipe import FRONT_END, small_recipe
+
+from mast.data.recordings import load_dataset
+from mast.errors import MastError
+from mast.evaluation import fit_best
+from mast.evaluation.operating import StoredCalibration, operating_curve
+from mast.events import as_events
+from mast.models.checkpoint import (
+    ModelCard,
+    NormalisationStatistics,
+    load_card,
+    load_checkpoint,
+    save_checkpoint,
+)
+from mast.models.detector import MastDetector
+from mast.models.mae import MaeConfig, MaskedAutoencoder
+from mast.training import calibrate, detector
+from mast.training.calibrate import calibrate_checkpoint, calibrate_model
+from mast.training.detector import train_detector
+from mast.training.machine import Machine, prepare_machine
+from mast.training.measure import Measured, detect_chunks, match_chunks
+from mast.training.recipe import Recipe
+from mast.training.sources import Chunks, labelled_chunks
+from mast.training.spectrograms import FrontEndPipeline
+
+STATISTICS = NormalisationStatistics(mean=-8.0, std=4.0)
+
+
+@pytest.fixture(scope="module")
+def held(tones: Path) -> Chunks:
+    return labelled_chunks(load_dataset(tones), FRONT_END)["val"]
+
+
+@pytest.fixture(scope="module")
+def machine() -> Machine:
+    return prepare_machine(small_recipe())
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """An untrained detector with scores all over (0, 1)."""
+    torch.manual_seed(0)
+    recipe = small_recipe()
+    config = recipe.detector_for(recipe.train)
+    untrained = MastDetector(config)
+    with torch.no_grad():
+        untrained.head.classify.weight.normal_(0, 0.1)
+        untrained.head.classify.bias.zero_()
+    card = ModelCard(
+        kind="detector",
+        architecture=config,
+        front_end=FRONT_END,
+        normalisation=STATISTICS,
+        thresholds={"score": 0.31, "nms_iou": 0.4},
+    )
+    save_checkpoint(tmp_path / "model", untrained, card)
+    return tmp_path / "model"
+
+
+def boastful(*_: object, **__: object) -> Measured:
+    """What a detector finds that is too sure of itself: right as often as a quarter of the logit would say."""
+    rng = np.random.default_rng(2)
+    n = 1_500
+    score = rng.uniform(0.05, 0.99, n)
+    start = 20.0 * np.arange(n)
+    table = pd.DataFrame(
+        {
+            "recording": [f"r{i % 12:02d}" for i in range(n)],
+            "start_s": start,
+            "end_s": start + 9,
+            "low_hz": 5.0,
+            "high_hz": 30.0,
+            "score": score,
+        }
+    )
+    found = as_events(table)
+    right = rng.random(n) < expit(0.25 * logit(score))
+    reviewed = pd.DataFrame({"recording": sorted(set(table["recording"])), "start_s": 0.0, "end_s": np.inf})
+    return Measured(found[right].reset_index(drop=True), found, reviewed)
+
+
+def test_the_card_holds_what_validation_says(
+    model: Path, held: Chunks, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibrate, "detect_chunks", boastful)
+    before = load_checkpoint(model)
+    found = calibrate_checkpoint(model, held, machine, seed=4)
+    after = load_checkpoint(model)
+    assert StoredCalibration.of_card(after.card.calibration, model) == found
+    assert (
+        after.card.model_copy(update={"calibration": {}}) == before.card
+    )  # the tuned threshold stays a raw score
+    assert all(torch.equal(t, after.model.state_dict()[n]) for n, t in before.model.state_dict().items())
+
+    outcome = match_chunks(boastful())
+    best = fit_best(outcome, 4)
+    assert found.calibration == best.calibration
+    assert found.calibration.method != "none"
+    assert (found.log_loss_before, found.log_loss_after) == (
+        best.log_loss["none"],
+        min(best.log_loss.values()),
+    )
+    assert found.curve == operating_curve(outcome, seed=4)
+    assert (found.n_recordings, found.calibration.n_predictions) == (12, 1_500)
+    assert found.calibration.apply(0.95) == pytest.approx(expit(0.25 * logit(0.95)), abs=0.06)
+    assert calibrate_checkpoint(model, held, machine, seed=4) == found  # again is no other
+
+
+def test_the_saved_detector_is_asked_as_in_validation(model: Path, tones: Path, machine: Machine) -> None:
+    parts = labelled_chunks(load_dataset(tones), FRONT_END, seed=3)
+    shown, card = load_checkpoint(model)
+    measured = detect_chunks(
+        shown,
+        parts["val"],
+        FrontEndPipeline.of(card),
+        score_threshold=0.5,
+        nms_iou=card.thresholds["nms_iou"],
+    )
+    assert len(measured.predictions)
+    found = calibrate_model(model, tones, seed=3, machine=machine, least_score=0.5)
+    assert found.calibration.n_predictions == len(measured.predictions)
+    assert found.n_truth == len(measured.truth)
+    assert found.n_recordings == parts["val"].table["recording"].nunique()
+    assert load_card(model).calibration["least_score"] == 0.5
+
+
+def test_a_kill_between_the_two_files_leaves_a_model_to_calibrate_again(
+    model: Path, held: Chunks, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibrate, "detect_chunks", boastful)
+    weights, move = load_checkpoint(model).model.state_dict(), os.replace
+
+    def killed(part: Path, place: Path) -> None:
+        if place.name == "model.json":
+            raise KeyboardInterrupt
+        move(part, place)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("mast.files.os.replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            calibrate_checkpoint(model, held, machine)
+    left = load_checkpoint(model)
+    assert left.card.calibration == {}
+    assert all(torch.equal(tensor, left.model.state_dict()[name]) for name, tensor in weights.items())
+    found = calibrate_checkpoint(model, held, machine)
+    assert load_card(model).calibration == found.as_card()
+
+
+def test_only_detectors(tmp_path: Path, held: Chunks, machine: Machine) -> None:
+    encoder = small_recipe().detector_for(small_recipe().train).encoder
+    config = MaeConfig(encoder=encoder, decoder_width=16, decoder_depth=1, decoder_heads=2)
+    card = ModelCard(kind="mae", architecture=config, front_end=FRONT_END, normalisation=STATISTICS)
+    save_checkpoint(tmp_path, MaskedAutoencoder(config), card)
+    with pytest.raises(MastError, match="gives no scores to calibrate"):
+        calibrate_checkpoint(tmp_path, held, machine)
+
+
+def test_a_finished_run_is_calibrated_once(
+    tones: Path, tmp_path: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Path] = []
+
+    def counted(folder: Path, *arguments: object, **options: object) -> StoredCalibration:
+        calls.append(folder)
+        return calibrate_checkpoint(folder, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(detector, "calibrate_checkpoint", counted)
+    train_detector(tones, tmp_path, recipe, stop_after=1)
+    assert calls == []
+    train_detector(tones, tmp_path, recipe)
+    assert calls == [tmp_path / "best"]
+    card = load_card(tmp_path / "best")
+    stored = StoredCalibration.of_card(card.calibration, tmp_path)
+    assert stored is not None
+    assert stored.least_score == recipe.train.score_threshold
+    train_detector(tones, tmp_path, recipe)  # a finished run is read, not repeated
+    assert len(calls) == 1
+    assert load_card(tmp_path / "best") == card
