@@ -8,7 +8,7 @@ import torch
 from toy_recipe import small_recipe
 
 from mast.errors import MastError
-from mast.models.checkpoint import load_checkpoint
+from mast.models.checkpoint import load_card, load_checkpoint
 from mast.selftrain.rounds import self_train
 from mast.training.detector import train_detector
 from mast.training.pretrain import pretrain
@@ -38,6 +38,7 @@ def test_two_rounds_and_again(tones: Path, detector: Path, tmp_path: Path) -> No
     recipe, told = rounds_recipe(rounds=2), []
     rows = self_train(tones, [tones / "audio"], detector, tmp_path, recipe, say=told.append)
     assert rows[["round", "stage"]].values.tolist() == [
+        [0, "initial"],
         [1, "stage1"],
         [1, "stage2"],
         [2, "stage1"],
@@ -47,7 +48,17 @@ def test_two_rounds_and_again(tones: Path, detector: Path, tmp_path: Path) -> No
     assert set(events["source"]) == {"pseudo-1"}
     assert (events["score"] >= 0.02).all()
     assert (events["end_s"] > events["start_s"]).all()
-    assert len(events) == rows["pseudo_boxes"].iloc[0]
+    assert rows["f1"][0] == pytest.approx(load_card(detector).provenance["metrics"]["f1"])
+    assert rows["f1"][0] > 0
+    assert set(events["root"]) == {str(tones / "audio")}
+    assert rows["pseudo_boxes"].tolist()[:2] == [0, len(events)]
+    assert rows["kept"].tolist() == [False] * 4 + [True]
+    assert rows.filter(like="test_").columns.tolist() == [
+        "test_f1",
+        "test_precision",
+        "test_recall",
+        "test_ap50",
+    ]
     assert any("pseudo-boxes in" in text for text in told)
     model, card = load_checkpoint(tmp_path / "best")
     assert card.provenance["stage"] == "stage2"
@@ -64,7 +75,7 @@ def test_two_rounds_and_again(tones: Path, detector: Path, tmp_path: Path) -> No
 )
 def test_ablations(tones: Path, detector: Path, tmp_path: Path, curriculum: str, stages: list[str]) -> None:
     rows = self_train(tones, [tones / "audio"], detector, tmp_path, rounds_recipe(curriculum))
-    assert rows["stage"].tolist() == stages
+    assert rows["stage"].tolist() == ["initial", *stages]
 
 
 def test_mistakes(tones: Path, detector: Path, tmp_path: Path) -> None:

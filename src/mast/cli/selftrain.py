@@ -30,14 +30,17 @@ def selftrain(
     """Let a detector label sound nobody labelled, learn from that, and refine on the expert's boxes; again.
 
     Each round: pseudo-boxes on the unlabelled sound (OUT/round-N/pseudo.parquet), Stage 1 on them, Stage 2 on the
-    expert's. Writes OUT/best (a model folder) and OUT/rounds.csv. `--set selftrain.curriculum=stage1` (or stage2,
-    union) runs the paper's ablations.
+    expert's. Writes OUT/best (a model folder), OUT/rounds.csv and OUT/rounds.html, the report. Where DATA has labelled
+    parts out of domain, they are measured too and used for no choice. `--set selftrain.curriculum=stage1` (or stage2,
+    union) runs the paper's ablations; `--set selftrain.stop_when_no_gain=true` ends with the first round that does not
+    help on validation, `--set selftrain.adaptive=recording` raises the threshold in recordings of doubtful boxes.
 
     \b
     Example:
       mast selftrain labelled/ --unlabeled archive/ --init runs/detector/best --out runs/selftrain --preset tiny
     """
     from mast.data import load_dataset
+    from mast.reports.rounds import write_rounds_page
     from mast.selftrain.rounds import self_train
 
     recipe = recipe_from(preset, band, settings)
@@ -53,8 +56,11 @@ def selftrain(
             progress=progress,
             say=lambda text: say(text, quiet=quiet),
         )
-    last = rows.iloc[-1]
+    page = write_rounds_page(out)
+    first, kept = rows.iloc[0], rows[rows["kept"]].iloc[0]
+    which = "the initial model: no round helped" if kept["round"] == 0 else f"of round {kept['round']}"
     say(
-        f"Done: validation F1 {last['f1']:.3f} after {recipe.selftrain.rounds} rounds. Detector in {out / 'best'}.",
+        f"Done: validation F1 {kept['f1']:.3f}, {first['f1']:.3f} before. "
+        f"Detector ({which}) in {out / 'best'}, report in {page}.",
         quiet=quiet,
     )

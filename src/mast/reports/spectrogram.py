@@ -265,7 +265,7 @@ def _draw_sound(axes: Axes, spectrogram: Spectrogram) -> None:
 def _corners(events: pd.DataFrame, spectrogram: Spectrogram) -> FloatArray:
     """(N, 4) left, bottom, right, top in seconds and bins; frequencies held inside the band."""
     front_end = spectrogram.front_end
-    boxes = boxes_of(events)
+    boxes = boxes_of(events).copy()  # a table from a file may be read-only
     boxes[:, [1, 3]] = front_end.hz_to_bins(np.clip(boxes[:, [1, 3]], front_end.low_hz, front_end.high_hz))
     return boxes
 

@@ -3,7 +3,8 @@
     Π_q(S) = { b ∈ NMS_η(B̂(S)) : s(b) ≥ q(S) ∧ v(b) }
 
 Pseudo-labels are an ordinary event table with ``source = "pseudo-<round>"``; further columns keep the cells and the
-chunk each box was found in, so that a stage trains on exactly what was found.
+chunk each box was found in, so that a stage trains on exactly what was found, the folder of its recording, and the
+threshold q(S) it passed.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from mast.events import BOX_COLUMNS, FloatArray, as_events
 from mast.files import write_whole
 from mast.grid import FrontEnd, grid_to_events
 from mast.models.detector import MastDetector
+from mast.selftrain.policy import Trust, recording_thresholds
 from mast.training.loop import Progress
 from mast.training.recipe import SelfTrainRecipe
 from mast.training.sources import Chunks, in_order
@@ -54,7 +56,8 @@ def pseudo_label(
     workers: int = 0,
     progress: Progress | None = None,
 ) -> pd.DataFrame:
-    """Π_q of every chunk, as an event table with the columns ``chunk, t1, f1, t2, f2`` behind.
+    """Π_q of every chunk, as an event table with the columns ``root, chunk, chunk_start_s, t1, f1, t2, f2,
+    threshold`` behind.
 
     Args:
         model: the detector of the round before.
@@ -87,7 +90,32 @@ def pseudo_label(
         if progress:
             progress(chunk, len(chunks), "pseudo-labels")
     events = as_events(pd.concat(tables, ignore_index=True)) if tables else as_events(_table_of_nothing())
-    return events.assign(source=source)
+    return events.assign(source=source, threshold=threshold)
+
+
+def keep_trusted(events: pd.DataFrame, trust: Trust, *, most: float) -> pd.DataFrame:
+    """Raise the threshold of an event table of :func:`pseudo_label` recording by recording; see ``policy.py``.
+
+    NMS is unmoved by boxes that score less, so what is left is Π_q with the higher threshold.
+
+    Args:
+        events: boxes at or above q.
+        trust: what validation says of such boxes.
+        most: the model's own threshold, above which nothing is dropped.
+    """
+    if events.empty:
+        return events
+    least = float(events["threshold"].iloc[0])
+    scores = events["score"].to_numpy(dtype=np.float64)
+    thresholds = recording_thresholds(
+        scores,
+        trust.calibration.apply(scores),
+        events.groupby(["root", "recording"]).ngroup(),
+        least=least,
+        most=max(least, most),
+        precision=trust.precision,
+    )
+    return events.assign(threshold=thresholds)[scores >= thresholds].reset_index(drop=True)
 
 
 def _table(
@@ -101,13 +129,17 @@ def _table(
         recording=str(row["recording"]),
         site=str(row["site"]),
         score=scores,
+        root=str(row["root"]),
         chunk=chunk,
+        chunk_start_s=float(row["start_s"]),
         **{name: cells[:, i] for i, name in enumerate(CELLS)},
     )
 
 
 def _table_of_nothing() -> pd.DataFrame:
-    return pd.DataFrame({name: [] for name in ("recording", *BOX_COLUMNS, "chunk", *CELLS)})
+    return pd.DataFrame(
+        {name: [] for name in ("recording", *BOX_COLUMNS, "root", "chunk", "chunk_start_s", *CELLS)}
+    )
 
 
 class PseudoLabels(NamedTuple):

@@ -2,34 +2,45 @@
 
 Each stage is a run of its own below the folder, so a killed one continues where it was::
 
-    out/round-1/pseudo.parquet, out/round-1/stage1/, out/round-1/stage2/, out/round-2/…, out/rounds.csv, out/best
+    out/expert.parquet, out/round-0/metrics.json                 the expert's boxes; the initial model, measured
+    out/round-1/pseudo.parquet, out/round-1/stage1/, …/stage2/   and so on
+    out/rounds.csv, out/best                                     what came of it
+
+Choices (the best epoch of a stage, thresholds, whether a round helped) look at in-domain validation alone.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import torch
 from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
 from torch.utils.data import ConcatDataset
 
 from mast.data.chunk_dataset import ChunkDataset, Example
 from mast.data.recordings import Dataset, load_dataset
-from mast.data.splits import SplitConfig
+from mast.data.splits import SITE_OOD, TEMPORAL_OOD, SplitConfig
 from mast.errors import MastError
-from mast.models.checkpoint import load_checkpoint
-from mast.models.detector import MastDetector
-from mast.selftrain.pseudo import labels_by_chunk, pseudo_label, save_events
-from mast.training.detector import DetectorRun, fit_detector, same_shape
+from mast.files import write_whole
+from mast.models.checkpoint import load_card
+from mast.selftrain.policy import trust_in
+from mast.selftrain.pseudo import keep_trusted, labels_by_chunk, pseudo_label, save_events
+from mast.selftrain.watch import load_detector, look_at, watch_parts
+from mast.training.detector import DetectorRun, fit_detector
 from mast.training.loop import Progress
 from mast.training.machine import Machine, prepare_machine
+from mast.training.measure import chunk_metrics
 from mast.training.recipe import Recipe, TrainRecipe, remember
-from mast.training.sources import Chunks, labelled_chunks, unlabelled_chunks
-from mast.training.spectrograms import FrontEndPipeline
+from mast.training.sources import Chunks, decode_once, labelled_chunks, unlabelled_chunks
 
 Say = Callable[[str], None]
 
@@ -45,6 +56,7 @@ class _Setting:
     seed: int
     learn: Chunks
     held: Chunks
+    watched: Mapping[str, Chunks]  # measured for the report, used for nothing
     unlabelled: Chunks
     sources: list[tuple[Dataset, pd.DataFrame]]
     progress: Progress | None
@@ -62,8 +74,12 @@ def self_train(
     accelerator: Accelerator | None = None,
     progress: Progress | None = None,
     say: Say = lambda text: None,
+    watch: Mapping[str, Chunks] | None = None,
 ) -> pd.DataFrame:
-    """Improve a detector with unlabelled sound; ends in ``out/best``, the last round's model.
+    """Improve a detector with unlabelled sound; ends in ``out/best``.
+
+    That is the last round's model, as in the paper. With ``selftrain.stop_when_no_gain`` a round that does not raise F1
+    on in-domain validation is the last one, and the best model until then is kept, be it the initial one.
 
     Args:
         data: the labelled dataset the detector was trained on, or its folder.
@@ -76,10 +92,15 @@ def self_train(
         accelerator: device, precision and processes.
         progress: called with steps done, steps in all and a short text.
         say: told of each step.
+        watch: further labelled chunks to measure after each stage, by name, cut end to end as
+            :func:`mast.training.sources.labelled_chunks` does; beside the dataset's own parts other than train and
+            val (``selftrain.measure_other_parts``). They are reported and used for nothing.
 
     Returns:
-        One row a stage: ``round, stage, pseudo_boxes, pseudo_chunks, f1, precision, recall, ap50, miou`` on in-domain
-        validation; also in ``out/rounds.csv``.
+        One row for the initial model (round 0, stage ``initial``) and one a stage: ``round, stage, pseudo_boxes,
+        pseudo_chunks, pseudo_threshold``, then ``f1, precision, recall, threshold, ap50, miou`` on in-domain
+        validation, ``test_f1``, ``site_ood_f1`` and the like (with ``precision``, ``recall``, ``ap50``) at that
+        threshold, and ``kept``, true for the model in ``out/best``; also in ``out/rounds.csv``.
     """
     machine = prepare_machine(recipe, accelerator)
     plan = recipe.selftrain
@@ -90,34 +111,138 @@ def self_train(
         "unlabelled": [str(p) for p in unlabelled],
         "init": str(init),
         "seed": seed,
+        "split": (split or SplitConfig()).model_dump(mode="json"),
     }
     if machine.main:
         remember(recipe, out / "recipe.json", about=about)
     parts = labelled_chunks(dataset, recipe.front_end, split=split, seed=seed)
     sources = unlabelled_chunks(unlabelled, recipe.front_end)
     pool = _sample(sources, plan.max_chunks, seed)
+    others = _other_parts(parts) if plan.measure_other_parts else {}
+
+    def once(chunks: Chunks) -> Chunks:  # every round looks at the same sound
+        return decode_once(chunks, machine.device, workers=machine.workers)
+
     setting = _Setting(
-        recipe, machine, out, about, seed, parts["train"], parts["val"], _plain(pool, recipe), pool, progress
+        recipe=recipe,
+        machine=machine,
+        out=out,
+        about=about,
+        seed=seed,
+        learn=once(parts["train"]),
+        held=once(parts["val"]),
+        watched={name: once(chunks) for name, chunks in {**others, **(watch or {})}.items()},
+        unlabelled=once(_plain(pool, recipe)),
+        sources=pool,
+        progress=progress,
     )
-    rows: list[dict[str, Any]] = []
-    current = init
+    if machine.main and not (out / "expert.parquet").exists():
+        save_events(_events_in(dataset, setting.learn), out / "expert.parquet")
+    rows = [_initial(setting, init)]
+    say(f"before self-training: validation F1 {rows[0]['f1']:.3f}")
+    current, kept, kept_row = init, init, 0
     for number in range(1, plan.rounds + 1):
         current = _round(setting, number, current, rows, say)
-        if machine.main:
-            pd.DataFrame(rows).to_csv(out / "rounds.csv", index=False)
+        before, now = rows[kept_row], rows[-1]
+        if plan.stop_when_no_gain and not _agreed(now["f1"] > before["f1"]):
+            say(
+                f"round {number} did not help (validation F1 {now['f1']:.3f}, {before['f1']:.3f} before): stopped, "
+                f"kept {_name(before)}"
+            )
+            break
+        kept, kept_row = current, len(rows) - 1
+        _write_rows(setting, rows, kept_row)
+    table = _write_rows(setting, rows, kept_row)
     if machine.main:
-        shutil.copytree(current, out / "best", dirs_exist_ok=True)
-    return pd.DataFrame(rows)
+        _keep(kept, out / "best")
+    machine.accelerator.wait_for_everyone()  # nobody reads the folder before it is complete
+    return table
+
+
+def _other_parts(parts: Mapping[str, Chunks]) -> dict[str, Chunks]:
+    """Everything but train and val, from near home to far."""
+    near_to_far = ("test", TEMPORAL_OOD, SITE_OOD)
+    names = [name for name in near_to_far if name in parts]
+    names += sorted(set(parts) - {"train", "val", *near_to_far})
+    return {name: parts[name] for name in names}
+
+
+def _initial(setting: _Setting, init: Path) -> dict[str, Any]:
+    """The row of the model that self-training starts from, measured as a stage measures its own."""
+    folder, plan = setting.out / "round-0", setting.recipe.train
+    path = folder / "metrics.json"
+    if path.exists():
+        metrics = json.loads(path.read_text(encoding="utf-8"))
+    else:
+        loaded = load_detector(init, setting.recipe, setting.machine)
+        metrics = chunk_metrics(look_at(loaded, setting.held, plan, setting.machine))
+        if setting.machine.main:
+            write_whole(path, json.dumps(metrics, indent=2).encode())
+    none = {"pseudo_boxes": 0, "pseudo_chunks": 0, "pseudo_threshold": float("nan")}
+    return {"round": 0, "stage": "initial", **none, **metrics, **_watched(setting, init, plan, folder)}
+
+
+def _watched(setting: _Setting, model: Path, plan: TrainRecipe, folder: Path) -> dict[str, float]:
+    return watch_parts(
+        model, setting.watched, setting.recipe, plan, setting.machine, remembered=folder / "parts.json"
+    )
+
+
+def _agreed(answer: bool) -> bool:
+    """The main process's answer: processes that disagree in the last digit of F1 must not part ways."""
+    return bool(broadcast_object_list([answer])[0])
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return "the initial model" if row["round"] == 0 else f"the model of round {row['round']}"
+
+
+def _write_rows(setting: _Setting, rows: list[dict[str, Any]], kept_row: int) -> pd.DataFrame:
+    table = pd.DataFrame(rows).assign(kept=np.arange(len(rows)) == kept_row)
+    if setting.machine.main:
+        write_whole(setting.out / "rounds.csv", table.to_csv(index=False).encode())
+    return table
+
+
+def _keep(model: Path, best: Path) -> None:
+    """Copy a model folder to ``best``; a kill leaves no half of it there, and what is there already stays."""
+    if best.exists() and load_card(best) == load_card(model):
+        return
+    beside = best.with_name(f"{best.name}.part")
+    shutil.rmtree(beside, ignore_errors=True)
+    shutil.copytree(model, beside)
+    shutil.rmtree(best, ignore_errors=True)
+    os.replace(beside, best)
+
+
+def _events_in(dataset: Dataset, chunks: Chunks) -> pd.DataFrame:
+    """The expert's boxes whose middle lies in one of the chunks."""
+    events = dataset.annotations.events
+    middle_s = ((events["start_s"] + events["end_s"]) / 2).to_numpy(dtype=np.float64)
+    inside = np.zeros(len(events), dtype=bool)
+    for name, own in chunks.table.sort_values("start_s").groupby("recording"):
+        rows = np.flatnonzero(events["recording"] == name)
+        starts = own["start_s"].to_numpy(dtype=np.float64)
+        ends = starts + own["valid_s"].to_numpy(dtype=np.float64)
+        last = np.searchsorted(starts, middle_s[rows], side="right") - 1  # the chunk that began last
+        inside[rows] = (last >= 0) & (middle_s[rows] <= ends[last])
+    return events[inside].reset_index(drop=True)
 
 
 def _round(setting: _Setting, number: int, current: Path, rows: list[dict[str, Any]], say: Say) -> Path:
     """One round; returns the model folder it ends in."""
     plan, folder = setting.recipe.selftrain, setting.out / f"round-{number}"
-    events = _pseudo_labels(setting, number, current, folder / "pseudo.parquet")
-    found = {"pseudo_boxes": len(events), "pseudo_chunks": int(events["chunk"].nunique())}
-    n_chunks = len(setting.unlabelled)
+    q = load_card(current).thresholds["score"] if plan.threshold == "validation" else plan.threshold
+    events = _pseudo_labels(setting, number, current, q, folder / "pseudo.parquet")
+    found = {
+        "pseudo_boxes": len(events),
+        "pseudo_chunks": int(events["chunk"].nunique()),
+        "pseudo_threshold": q,
+    }
+    passed = f", q(S) {events['threshold'].min():.2f}–{events['threshold'].max():.2f}" if len(events) else ""
     say(
-        f"round {number}: {found['pseudo_boxes']} pseudo-boxes in {found['pseudo_chunks']} of {n_chunks} chunks"
+        f"round {number}: {found['pseudo_boxes']} pseudo-boxes in {found['pseudo_chunks']} of "
+        f"{len(setting.unlabelled)} chunks{passed if plan.adaptive != 'none' else ''}"
     )
     if events.empty and plan.curriculum != "stage2":
         raise MastError(
@@ -125,7 +250,10 @@ def _round(setting: _Setting, number: int, current: Path, rows: list[dict[str, A
             "lower selftrain.threshold or train the detector longer"
         )
     labels = labels_by_chunk(events, len(setting.unlabelled), plan)
-    pseudo = _with_labels(setting.sources, setting.recipe, labels.boxes, labels.weights)
+    pseudo = replace(
+        _with_labels(setting.sources, setting.recipe, labels.boxes, labels.weights),
+        sound=setting.unlabelled.sound,
+    )
     stages: list[tuple[str, Chunks, TrainRecipe]] = []
     if plan.curriculum in ("full", "stage1"):
         stages.append(("stage1", pseudo, plan.stage1))
@@ -139,41 +267,34 @@ def _round(setting: _Setting, number: int, current: Path, rows: list[dict[str, A
             setting.recipe, stage, setting.machine, folder / name, about, current, setting.seed + number
         )
         result = fit_detector(chunks, setting.held, run, progress=setting.progress)
-        rows.append({"round": number, "stage": name, **found, **result.best})
-        say(f"round {number}, {name}: validation F1 {result.best['f1']:.3f}")
         current = folder / name / "best"
+        watched = _watched(setting, current, stage, folder / name)
+        rows.append({"round": number, "stage": name, **found, **result.best, **watched})
+        say(f"round {number}, {name}: validation F1 {result.best['f1']:.3f}")
     return current
 
 
-def _pseudo_labels(setting: _Setting, number: int, current: Path, path: Path) -> pd.DataFrame:
+def _pseudo_labels(setting: _Setting, number: int, current: Path, q: float, path: Path) -> pd.DataFrame:
     """Π_q of the unlabelled chunks, kept on disk so that a resumed round trains on the same ones."""
     if path.exists():
         return pd.read_parquet(path)
-    model, card = load_checkpoint(current)
-    if not isinstance(model, MastDetector):
-        raise MastError(f"{current}: holds no detector; self-training starts from what mast train ended in")
-    if card.front_end != setting.recipe.front_end:
-        raise MastError(
-            f"{current}: was trained on another front end than this recipe's; use the same --band"
-        )
-    if not same_shape(model.config, setting.recipe.detector_for(setting.recipe.selftrain.stage1)):
-        raise MastError(
-            f"{current}: its detector is not the one this recipe describes; use the preset it came from"
-        )
     plan, machine = setting.recipe.selftrain, setting.machine
-    threshold = card.thresholds["score"] if plan.threshold == "validation" else plan.threshold
-    pipeline = FrontEndPipeline.of(card).to(machine.device)
+    loaded = load_detector(current, setting.recipe, machine)
     events = pseudo_label(
-        model.to(machine.device),
+        loaded.model,
         setting.unlabelled,
-        pipeline,
+        loaded.pipeline,
         plan,
-        threshold=threshold,
+        threshold=q,
         source=f"pseudo-{number}",
         batch_size=machine.eval_batch(plan.stage1.batch_size),
         workers=machine.workers,
         progress=setting.progress,
     )
+    if plan.adaptive == "recording":
+        trust = trust_in(look_at(loaded, setting.held, plan.stage1, machine, score_threshold=q))
+        if trust is not None:
+            events = keep_trusted(events, trust, most=loaded.card.thresholds["score"])
     if machine.main:
         save_events(events, path)
     return events
@@ -223,4 +344,5 @@ def _with_labels(
 
 def _union(a: Chunks, b: Chunks) -> Chunks:
     examples: ConcatDataset[Example] = ConcatDataset([*a.examples.datasets, *b.examples.datasets])
-    return Chunks(examples, pd.concat([a.table, b.table], ignore_index=True))
+    both = None if a.sound is None or b.sound is None else torch.cat([a.sound, b.sound])
+    return Chunks(examples, pd.concat([a.table, b.table], ignore_index=True), both)

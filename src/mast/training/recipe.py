@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mast.data.augment import AugmentConfig
 from mast.errors import ConfigError, MastError
@@ -108,6 +108,11 @@ class SelfTrainRecipe(BaseModel):
     threshold: float | Literal["validation"] = Field(
         0.10, description="q; validation: the model's own threshold"
     )
+    adaptive: Literal["none", "recording"] = Field(
+        "none",
+        description="recording: q(S) rises where a recording's boxes are less trustworthy than validation's "
+        "(mast.selftrain.policy); beyond the paper",
+    )
     nms_iou: float = Field(0.5, gt=0, le=1, description="η")
     min_frames: int = Field(10, ge=1, description="validity: shortest pseudo-box, 100 ms; our choice")
     min_bins: int = Field(2, ge=1, description="validity: lowest pseudo-box; our choice")
@@ -123,8 +128,25 @@ class SelfTrainRecipe(BaseModel):
     max_chunks: int | None = Field(
         None, gt=0, description="a random sample of the unlabelled chunks; all by default"
     )
+    stop_when_no_gain: bool = Field(
+        False,
+        description="a round whose F1 on in-domain validation is not above the best so far is the last, and the "
+        "best model is kept; beyond the paper, which keeps the last round's",
+    )
+    measure_other_parts: bool = Field(
+        True, description="measure test and out-of-domain parts after each stage, for the report alone"
+    )
     stage1: Stage1Recipe = Stage1Recipe()
     stage2: Stage2Recipe = Stage2Recipe()
+
+    @model_validator(mode="after")
+    def _adaptive_has_room(self) -> SelfTrainRecipe:
+        if self.adaptive != "none" and self.threshold == "validation":
+            raise ConfigError(
+                "selftrain: adaptive thresholds lie between selftrain.threshold and the model's own, so with "
+                "threshold = validation there is nothing to adapt; give a number such as 0.1, or adaptive = none"
+            )
+        return self
 
 
 class Recipe(BaseModel):

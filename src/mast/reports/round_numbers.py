@@ -1,0 +1,114 @@
+"""A self-training run's folder, read, and its pseudo-labels in numbers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from mast.errors import MastError
+from mast.events import match_pairs, overlapping_pairs
+from mast.grid import FrontEnd
+
+_CELLS = ["t1", "f1", "t2", "f2"]
+
+
+class Agreement(NamedTuple):
+    """How far two rounds' pseudo-boxes are the same boxes: one-to-one pairs at IoU ≥ 0.5."""
+
+    matched: int
+    of_current: float  # share of this round's boxes that the round before had; NaN without boxes
+    of_previous: float  # share of the round before's boxes that are still there; NaN without boxes
+
+
+@dataclass(frozen=True)
+class SelfTrainingRun:
+    """A run's folder, read.
+
+    Attributes:
+        rows: ``rounds.csv``.
+        pseudo: the pseudo-boxes of each round, by its number.
+        expert: the expert's boxes of the training part.
+        front_end: of the detector.
+        seed: of the run; samples are drawn by it.
+    """
+
+    rows: pd.DataFrame
+    pseudo: dict[int, pd.DataFrame]
+    expert: pd.DataFrame
+    front_end: FrontEnd
+    seed: int
+
+    @property
+    def parts(self) -> list[str]:
+        """Parts beside validation that were measured."""
+        return [c.removesuffix("_f1") for c in self.rows.columns if c.endswith("_f1")]
+
+
+def read_run(run: Path) -> SelfTrainingRun:
+    """Read the folder of a self-training run."""
+    for needed in ("rounds.csv", "recipe.json", "expert.parquet"):
+        if not (run / needed).is_file():
+            raise MastError(f"{run}: has no {needed}; expected the --out folder of mast selftrain")
+    about = json.loads((run / "recipe.json").read_text(encoding="utf-8"))
+    rows = pd.read_csv(run / "rounds.csv")
+    numbers = sorted(set(rows["round"]) - {0})
+    return SelfTrainingRun(
+        rows=rows,
+        pseudo={n: pd.read_parquet(run / f"round-{n}" / "pseudo.parquet") for n in numbers},
+        expert=pd.read_parquet(run / "expert.parquet"),
+        front_end=FrontEnd.model_validate(about["recipe"]["front_end"]),
+        seed=int(about["seed"]),
+    )
+
+
+def agreement(previous: pd.DataFrame, current: pd.DataFrame, *, iou: float = 0.5) -> Agreement:
+    """Match the pseudo-boxes of two rounds chunk by chunk, in cells, the best-scored of ``current`` first."""
+    pairs = overlapping_pairs(
+        previous[_CELLS],
+        current[_CELLS],
+        threshold=iou,
+        truth_group=previous["chunk"],
+        prediction_group=current["chunk"],
+    )
+    matched = len(match_pairs(pairs, current["score"]).prediction)
+    return Agreement(
+        matched,
+        matched / len(current) if len(current) else float("nan"),
+        matched / len(previous) if len(previous) else float("nan"),
+    )
+
+
+def round_summary(run: SelfTrainingRun) -> pd.DataFrame:
+    """One row a round: how many pseudo-boxes, where, of what size, and what they share with the round before.
+
+    Columns: ``round, boxes, chunks, recordings, median_length_s, median_bandwidth_hz, median_score,
+    median_threshold, in_previous, of_previous``.
+    """
+    rows = []
+    for number, events in run.pseudo.items():
+        before = run.pseudo.get(number - 1)
+        shared = agreement(before, events) if before is not None else Agreement(0, float("nan"), float("nan"))
+        rows.append(
+            {
+                "round": number,
+                "boxes": len(events),
+                "chunks": events["chunk"].nunique(),
+                "recordings": len(events[["root", "recording"]].drop_duplicates()),
+                "median_length_s": (events["end_s"] - events["start_s"]).median(),
+                "median_bandwidth_hz": (events["high_hz"] - events["low_hz"]).median(),
+                "median_score": events["score"].median(),
+                "median_threshold": events["threshold"].median(),
+                "in_previous": shared.of_current,
+                "of_previous": shared.of_previous,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def in_words(name: str) -> str:
+    """A column's or a part's name for people."""
+    return name.replace("_ood", " OOD").replace("_", " ")

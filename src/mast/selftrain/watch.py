@@ -1,0 +1,105 @@
+"""A detector on parts of the labelled dataset, at the threshold it brings along: for reports, never for choices."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from mast.errors import MastError
+from mast.evaluation import Scoring, evaluate
+from mast.files import write_whole
+from mast.models.checkpoint import ModelCard, load_checkpoint
+from mast.models.detector import MastDetector
+from mast.training.detector import same_shape
+from mast.training.machine import Machine
+from mast.training.measure import Measured, detect_chunks
+from mast.training.recipe import Recipe, TrainRecipe
+from mast.training.sources import Chunks
+from mast.training.spectrograms import FrontEndPipeline
+
+PART_METRICS = ("f1", "precision", "recall", "ap50")
+
+
+class Loaded(NamedTuple):
+    """A detector ready to look at chunks."""
+
+    model: MastDetector
+    card: ModelCard
+    pipeline: FrontEndPipeline
+
+
+def load_detector(folder: Path, recipe: Recipe, machine: Machine) -> Loaded:
+    """Load a detector that a recipe's self-training can continue; refuse any other."""
+    model, card = load_checkpoint(folder)
+    if not isinstance(model, MastDetector):
+        raise MastError(f"{folder}: holds no detector; self-training starts from what mast train ended in")
+    if card.front_end != recipe.front_end:
+        raise MastError(f"{folder}: was trained on another front end than this recipe's; use the same --band")
+    if not same_shape(model.config, recipe.detector_for(recipe.selftrain.stage1)):
+        raise MastError(
+            f"{folder}: its detector is not the one this recipe describes; use the preset it came from"
+        )
+    return Loaded(model.to(machine.device), card, FrontEndPipeline.of(card).to(machine.device))
+
+
+def look_at(
+    loaded: Loaded,
+    chunks: Chunks,
+    plan: TrainRecipe,
+    machine: Machine,
+    *,
+    score_threshold: float | None = None,
+) -> Measured:
+    """Truth and detections of labelled chunks, as training itself validates."""
+    with machine.accelerator.autocast():
+        return detect_chunks(
+            loaded.model,
+            chunks,
+            loaded.pipeline,
+            batch_size=machine.eval_batch(plan.batch_size),
+            workers=machine.workers,
+            score_threshold=plan.score_threshold if score_threshold is None else score_threshold,
+            nms_iou=plan.nms_iou,
+        )
+
+
+def part_metrics(measured: Measured, *, threshold: float) -> dict[str, float]:
+    """F1, precision, recall and AP at a threshold that was chosen elsewhere; NaN where there is nothing to judge."""
+    found = evaluate(
+        measured.truth,
+        measured.predictions,
+        reviewed=measured.reviewed,
+        scoring=Scoring(space="hz"),
+        threshold=threshold,
+        resamples=0,
+    ).metrics
+    return {name: found[name] for name in PART_METRICS}
+
+
+def watch_parts(
+    folder: Path,
+    parts: Mapping[str, Chunks],
+    recipe: Recipe,
+    plan: TrainRecipe,
+    machine: Machine,
+    *,
+    remembered: Path,
+) -> dict[str, float]:
+    """Metrics of a model folder on each part, as ``{"site_ood_f1": 0.41, …}``.
+
+    What was measured stands in ``remembered``, so that a resumed run does not measure it again.
+    """
+    known: dict[str, dict[str, float]] = (
+        json.loads(remembered.read_text(encoding="utf-8")) if remembered.exists() else {}
+    )
+    missing = [name for name in parts if name not in known]
+    if missing:
+        loaded = load_detector(folder, recipe, machine)
+        threshold = loaded.card.thresholds["score"]
+        for name in missing:
+            known[name] = part_metrics(look_at(loaded, parts[name], plan, machine), threshold=threshold)
+        if machine.main:
+            write_whole(remembered, json.dumps(known, indent=2).encode())
+    return {f"{name}_{metric}": value for name in parts for metric, value in known[name].items()}
