@@ -11,6 +11,7 @@ from mast import __version__
 from mast.cli.convert import convert
 from mast.cli.detect import detect
 from mast.cli.evaluate import evaluate
+from mast.cli.fit import fit
 from mast.cli.plot import plot
 from mast.cli.pretrain import pretrain
 from mast.cli.scan import scan
@@ -45,7 +46,7 @@ def _root(
     """Find animal sounds in field recordings as time–frequency boxes."""
 
 
-for _command in (detect, scan, convert, simulate, plot, evaluate, pretrain, train, selftrain):
+for _command in (detect, fit, scan, convert, simulate, plot, evaluate, pretrain, train, selftrain):
     app.command()(_command)
 
 

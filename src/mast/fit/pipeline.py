@@ -1,0 +1,507 @@
+"""A run from top to bottom: scan → statistics → pretrain → train → self-train → calibrate → evaluate → report.
+
+RUN/stages/*.json      what is done, and from what
+RUN/scan/              recordings.csv, failures.csv
+RUN/statistics/        normalisation.json
+RUN/pretrain/          the encoder's run
+RUN/train/             the detector's run on the expert's boxes
+RUN/selftrain/         its rounds on unlabelled sound
+RUN/best/              the model to use
+RUN/evaluate/          event tables of every part, truth and detections
+RUN/metrics.json       how good it is
+RUN/report.html        all of it to look at
+RUN/earlier/           what was made from other data or settings
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from mast.errors import MastError
+from mast.evaluation.operating import StoredCalibration
+from mast.evaluation.report import RESAMPLES
+from mast.files import write_whole
+from mast.fit.measure import measure_detectors
+from mast.fit.sources import (
+    Sources,
+    facts_of,
+    labels_of,
+    load_sources,
+    quiet_about_sources,
+    sound_of,
+    start_of,
+    write_listing,
+)
+from mast.fit.stages import UPSTREAM, Ledger, Say, Stage, flat, replace_folder
+from mast.models.checkpoint import load_card
+from mast.reports.fit_report import EXAMPLES, write_fit_report
+from mast.reports.reconstruction import draw_reconstructions
+from mast.selftrain.rounds import self_train
+from mast.training.calibrate import calibrate_checkpoint
+from mast.training.detector import train_detector
+from mast.training.loop import Progress
+from mast.training.machine import Machine, prepare_machine
+from mast.training.pretrain import pretrain
+from mast.training.recipe import Recipe
+from mast.training.sources import (
+    STATISTICS_CHUNKS,
+    Chunks,
+    hold_out,
+    labelled_chunks,
+    normalisation_of,
+    unlabelled_chunks,
+)
+from mast.version import __version__
+
+_BOOKKEEPING = ("save_every_s", "log_every_steps")  # settings that do not change what is learnt
+TRAINED, SELF_TRAINED = "trained", "self-trained"  # names of the detectors in metrics.json
+
+Bar = Callable[[str], AbstractContextManager[Progress]]
+
+
+@dataclass(frozen=True)
+class Show:
+    """How a run tells of itself.
+
+    Attributes:
+        say: a line.
+        bar: a progress bar for the stage of that name.
+    """
+
+    say: Say
+    bar: Bar
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a run ended in."""
+
+    model: Path
+    report: Path
+    metrics: dict[str, Any]
+
+    def summary(self) -> list[str]:
+        """F1 on each part with its interval, and before self-training, a line each."""
+        *earlier, last = self.metrics["detectors"].values()
+        lines = []
+        for part, result in last["parts"].items():
+            before = (
+                f"; before self-training {_with_interval(earlier[0]['parts'][part], 'f1')}" if earlier else ""
+            )
+            lines.append(f"F1 on {part}: {_with_interval(result, 'f1')}{before}.")
+        return lines
+
+
+def fit(
+    data: Path,
+    unlabelled: Sequence[Path],
+    out: Path,
+    recipe: Recipe,
+    *,
+    show: Show,
+    annotations: Path | None = None,
+    init: Path | None = None,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    examples: int = EXAMPLES,
+) -> Fitted:
+    """Everything from recordings to a detector and a report; what is done already is not done again.
+
+    Args:
+        data: the labelled dataset.
+        unlabelled: folders of recordings nobody labelled; without any, there is no self-training.
+        out: the run's folder; a killed run there goes on.
+        recipe: all settings.
+        show: told of progress.
+        annotations: boxes, if not ``data/boxes.csv``.
+        init: an encoder or detector to start from, instead of pretraining.
+        seed: of everything random.
+        resamples: bootstrap draws for the intervals.
+        examples: spectrograms of each kind in the report.
+    """
+    if out.exists() and not out.is_dir():
+        raise MastError(f"{out}: is a file; expected the folder of a run, there or new")
+    with warnings.catch_warnings():
+        quiet_about_sources()
+        machine = prepare_machine(recipe)
+        show = show if machine.main else Show(_say_nothing, _show_nothing)  # once, not by every process
+        sources = load_sources(data, unlabelled, annotations=annotations, init=init, say=show.say)
+        run = _Run(sources, out.absolute(), recipe, seed, machine, show)
+        run.scan()
+        run.statistics()
+        run.pretrain()
+        run.train()
+        run.self_train()
+        run.calibrate()
+        metrics = run.evaluate(resamples)
+        return Fitted(run.out / "best", run.report(examples), metrics)
+
+
+class _Run:
+    """One run; each stage's method names its inputs, then does it."""
+
+    def __init__(
+        self, sources: Sources, out: Path, recipe: Recipe, seed: int, machine: Machine, show: Show
+    ) -> None:
+        self.sources, self.out, self.recipe, self.seed, self.machine = sources, out, recipe, seed, machine
+        self.say, self.bar = show.say, show.bar
+        self.ledger = Ledger(out, show.say, main=machine.main, wait=machine.accelerator.wait_for_everyone)
+        self.prints: dict[str, str] = {}  # fingerprints of the stages so far
+        self.self_trained = False
+        self.common = {
+            "seed": seed,
+            "size": recipe.size,
+            "precision": recipe.precision,
+            **flat({"front_end": recipe.front_end.model_dump(mode="json")}),
+        }
+
+    # what several stages ask of the data
+
+    @cached_property
+    def parts(self) -> dict[str, Chunks]:
+        """Labelled chunks by part."""
+        return labelled_chunks(self.sources.labelled, self.recipe.front_end, seed=self.seed)
+
+    @cached_property
+    def heard(self) -> tuple[Chunks, Chunks]:
+        """All chunks, labelled or not: to learn from, and to measure reconstruction on."""
+        plan = self.recipe.pretrain
+        everything = unlabelled_chunks(self.sources.folders, self.recipe.front_end)
+        return hold_out(
+            everything, self.recipe.front_end, share=plan.held_out, seed=self.seed, most=plan.max_chunks
+        )
+
+    @cached_property
+    def sound(self) -> dict[str, Any]:
+        """Fingerprints of all recordings."""
+        found = {"labelled sound": sound_of(self.sources.labelled)}
+        for number, dataset in enumerate(self.sources.unlabelled, start=1):
+            found[f"unlabelled sound {number}"] = sound_of(dataset)
+        return found
+
+    @cached_property
+    def labels(self) -> dict[str, Any]:
+        """Fingerprints of what a detector learns from."""
+        return {
+            "labelled sound": self.sound["labelled sound"],
+            "labels": labels_of(self.sources.labelled),
+        }
+
+    # the stages
+
+    def scan(self) -> None:
+        labelled = self.sources.labelled
+        spans = labelled.annotations.reviewed
+        reviewed_h = float((spans["end_s"] - spans["start_s"]).sum()) / 3600
+        self.say(
+            f"scan: {len(labelled):,} recordings with {len(labelled.annotations.events):,} boxes in {reviewed_h:.2f} h "
+            f"that were listened to; {sum(map(len, self.sources.unlabelled)):,} unlabelled recordings, "
+            f"{sum(float(d.recordings['duration_s'].sum()) for d in self.sources.unlabelled) / 3600:.2f} h"
+        )
+        parts = ", ".join(f"{name} {len(chunks):,}" for name, chunks in self.parts.items())
+        self.say(f"scan: labelled chunks of {self.recipe.front_end.chunk_s:g} s by part: {parts}")
+        inputs = {f"dataset {i}": facts_of(d) for i, (_, d) in enumerate(self.sources.everything)}
+
+        def work() -> dict[str, Any]:
+            if self.machine.main:
+                write_listing(self.sources, self.out / "scan")
+            return {}
+
+        self._do("scan", {**inputs, **self.sound}, (self.out / "scan" / "recordings.csv",), work)
+
+    def statistics(self) -> None:
+        """μ and σ of the sound, for the first stage that trains."""
+        if self.sources.init is not None and self.sources.init.is_dir():
+            self.say(f"statistics: those of {self.sources.init} are kept")
+            return
+        path = self.out / "statistics" / "normalisation.json"
+        inputs = {
+            **self.common,
+            **self._section("pretrain", only=("held_out", "max_chunks")),
+            **self.sound,
+        }
+
+        def work() -> dict[str, Any]:
+            n_chunks = min(sum(map(len, self.heard)), STATISTICS_CHUNKS)
+            self.say(f"statistics: mean and spread of {n_chunks:,} chunks")
+            if self.machine.main:
+                path.unlink(missing_ok=True)
+            self.machine.accelerator.wait_for_everyone()
+            found = normalisation_of(
+                self.heard,
+                self.recipe.front_end,
+                path,
+                seed=self.seed,
+                device=self.machine.device,
+                workers=self.machine.workers,
+            )
+            self.say(f"statistics: mean {found.mean:.3f}, standard deviation {found.std:.3f}")
+            return {"mean": found.mean, "std": found.std}
+
+        self._do("statistics", inputs, (path,), work)
+
+    def pretrain(self) -> None:
+        if self.sources.init is not None:
+            self.say(f"pretrain: skipped, starting from {self.sources.init}")
+            return
+        folder = self.out / "pretrain"
+        inputs = {**self.common, **self._section("pretrain"), **self.sound, **self._after("statistics")}
+
+        def work() -> dict[str, Any]:
+            learn, held = self.heard
+            if not self.sources.unlabelled:
+                self.say(
+                    "pretrain: no --unlabeled sound, so the labelled recordings are all there is to listen to"
+                )
+            self.say(
+                f"pretrain: {len(learn):,} chunks of {self.recipe.front_end.chunk_s:g} s, {len(held):,} held out, "
+                f"{self.recipe.pretrain.epochs:,} epochs"
+            )
+            self._hand_over(folder, self.out / "statistics" / "normalisation.json")
+            with self.bar("pretrain") as progress:
+                result = pretrain(
+                    self.sources.folders,
+                    folder,
+                    self.recipe,
+                    seed=self.seed,
+                    accelerator=self.machine.accelerator,
+                    progress=progress,
+                )
+            if self.machine.main:
+                picture = folder / "reconstruction.png"
+                draw_reconstructions(folder / "best", self.sources.labelled.root, picture, seed=self.seed)
+            self.say(
+                f"pretrain: held-out error {result.best['error']:.3f} (guessing the mean: "
+                f"{result.best['mean_patch_error']:.3f}), best after epoch {result.best_epoch}"
+            )
+            return {**result.best, "epoch": result.best_epoch}
+
+        self._do("pretrain", inputs, (folder / "best" / "model.safetensors",), work, folder)
+
+    def train(self) -> None:
+        folder = self.out / "train"
+        init = self.sources.init or self.out / "pretrain" / "best"
+        start = {"init": start_of(self.sources.init)} if self.sources.init else self._after("pretrain")
+        foreign = init.is_file()  # AudioMAE's weights come without the statistics of our sound
+        if foreign:
+            start |= self._after("statistics")
+        inputs = {**self.common, **self._section("train"), **self.labels, **start}
+
+        def work() -> dict[str, Any]:
+            self.say(
+                f"train: {len(self.parts['train']):,} chunks, {len(self.parts['val']):,} to validate on, "
+                f"{self.recipe.train.epochs:,} epochs"
+            )
+            self._hand_over(folder, self.out / "statistics" / "normalisation.json" if foreign else None)
+            with self.bar("train") as progress:
+                result = train_detector(
+                    self.sources.labelled,
+                    folder,
+                    self.recipe,
+                    init=init,
+                    seed=self.seed,
+                    accelerator=self.machine.accelerator,
+                    progress=progress,
+                )
+            self.say(f"train: validation F1 {result.best['f1']:.3f} after epoch {result.best_epoch}")
+            return {**result.best, "epoch": result.best_epoch}
+
+        self._do("train", inputs, (folder / "best" / "model.safetensors",), work, folder)
+
+    def self_train(self) -> None:
+        if not self.sources.unlabelled:
+            self.say("self-train: skipped, it needs sound without labels (--unlabeled FOLDER)")
+            return
+        folder = self.out / "selftrain"
+        inputs = {
+            **self.common,
+            **self._section("selftrain"),
+            **flat({"train.detector": self.recipe.train.detector}),
+            **self.labels,
+            **{name: value for name, value in self.sound.items() if name.startswith("unlabelled")},
+            **self._after("train"),
+        }
+
+        def work() -> dict[str, Any]:
+            n_rounds = self.recipe.selftrain.rounds
+            self.say(f"self-train: {n_rounds} round{'s' if n_rounds > 1 else ''} at most")
+            self._hand_over(folder)
+            trained = self.out / "train" / "best"
+            try:
+                with self.bar("self-train") as progress:
+                    rows = self_train(
+                        self.sources.labelled,
+                        [dataset.root for dataset in self.sources.unlabelled],
+                        trained,
+                        folder,
+                        self.recipe,
+                        seed=self.seed,
+                        accelerator=self.machine.accelerator,
+                        progress=progress,
+                        say=lambda text: self.say(f"self-train: {text}"),
+                    )
+            except MastError as error:
+                if not _found_nothing(folder):
+                    raise
+                # after hours of training a detector and a report are worth more than a refusal
+                if self.machine.main:
+                    replace_folder(trained, folder / "best")
+                self.say(f"self-train: left out, {error}. Going on with the detector as trained")
+                return {"left_out": str(error)}
+            kept = rows[rows["kept"]].iloc[0]
+            self.say(f"self-train: validation F1 {kept['f1']:.3f}, {rows['f1'].iloc[0]:.3f} before")
+            return {"f1": float(kept["f1"]), "before": float(rows["f1"].iloc[0])}
+
+        result = self._do("self-train", inputs, (folder / "best" / "model.safetensors",), work, folder)
+        self.self_trained = "left_out" not in result
+
+    def calibrate(self) -> None:
+        """The model to use: the last detector, whose scores mean something."""
+        last, upstream = ("selftrain", "self-train") if self.sources.unlabelled else ("train", "train")
+        model = self.out / "best"
+
+        def work() -> dict[str, Any]:
+            if self.machine.main:
+                replace_folder(self.out / last / "best", model)
+                if not load_card(model).calibration:  # a finished run has calibrated its own
+                    calibrate_checkpoint(
+                        model,
+                        self.parts["val"],
+                        self.machine,
+                        batch_size=self.machine.eval_batch(self.recipe.train.batch_size),
+                        least_score=self.recipe.train.score_threshold,
+                        seed=self.seed,
+                    )
+            self.machine.accelerator.wait_for_everyone()
+            card = load_card(model)
+            stored = StoredCalibration.of_card(card.calibration, model)
+            assert stored is not None
+            seen = float(stored.calibration.apply(card.thresholds["score"]))
+            self.say(
+                f"calibrate: method {stored.calibration.method}, from {stored.n_recordings} validation "
+                f"recording{'s' if stored.n_recordings != 1 else ''}; threshold {seen:.2f}"
+            )
+            return {"method": stored.calibration.method, "threshold": seen}
+
+        self._do(
+            "calibrate", self._after(upstream), (model / "model.safetensors", model / "model.json"), work
+        )
+
+    def evaluate(self, resamples: int) -> dict[str, Any]:
+        path = self.out / "metrics.json"
+        detectors = {TRAINED: self.out / "train" / "best"}
+        if self.self_trained:
+            detectors[SELF_TRAINED] = self.out / "best"
+
+        def work() -> dict[str, Any]:
+            if not self.machine.main:
+                return {}
+            parts = {name: chunks for name, chunks in self.parts.items() if name != "train"}
+            self.say(f"evaluate: {', '.join(detectors)} on {', '.join(parts)}")
+            with self.bar("evaluate") as progress:
+                found = measure_detectors(
+                    detectors,
+                    parts,
+                    self.out / "evaluate",
+                    self.recipe,
+                    self.machine,
+                    resamples=resamples,
+                    seed=self.seed,
+                    progress=progress,
+                )
+            write_whole(path, json.dumps(found, indent=2).encode())
+            for name, result in found["detectors"][list(detectors)[-1]]["parts"].items():
+                self.say(f"evaluate: F1 {_with_interval(result, 'f1')} on {name}")
+            return {}
+
+        inputs = {**self._after("calibrate"), **self.labels, "resamples": resamples}
+        self._do("evaluate", inputs, (path, self.out / "evaluate"), work)
+        metrics: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return metrics
+
+    def report(self, examples: int) -> Path:
+        path = self.out / "report.html"
+        facts = {f"dataset {i}": facts_of(d) for i, (_, d) in enumerate(self.sources.everything)}
+        inputs = {**self._after("evaluate"), **facts, **self.sound, "mast": __version__, "examples": examples}
+
+        def work() -> dict[str, Any]:
+            if self.machine.main:
+                write_fit_report(
+                    self.out,
+                    path,
+                    self.sources.labelled,
+                    self.sources.unlabelled,
+                    self.recipe,
+                    seed=self.seed,
+                    examples=examples,
+                )
+                self.say(f"report: {path}")
+            return {}
+
+        self._do("report", inputs, (path,), work)
+        return path
+
+    # how a stage is named and chained
+
+    def _do(
+        self,
+        name: str,
+        inputs: dict[str, Any],
+        products: tuple[Path, ...],
+        work: Callable[[], dict[str, Any]],
+        folder: Path | None = None,
+    ) -> dict[str, Any]:
+        stage = Stage(name, inputs, products, folder)
+        self.prints[name] = stage.fingerprint
+        return self.ledger.do(stage, work)
+
+    def _after(self, name: str) -> dict[str, str]:
+        return {f"{UPSTREAM}{name}": self.prints[name]}
+
+    def _section(self, name: str, only: Sequence[str] = ()) -> dict[str, Any]:
+        """A section of the recipe, less what changes nothing that is learnt."""
+        values = flat({name: getattr(self.recipe, name).model_dump(mode="json")})
+        return {
+            key: value
+            for key, value in values.items()
+            if key.rpartition(".")[2] not in _BOOKKEEPING and (not only or key.rpartition(".")[2] in only)
+        }
+
+    def _hand_over(self, folder: Path, statistics: Path | None = None) -> None:
+        """Prepare a stage's folder: the fingerprint guards it, so its own note of all settings is written anew."""
+        if self.machine.main:
+            (folder / "recipe.json").unlink(missing_ok=True)
+            if statistics is not None and statistics.exists():
+                write_whole(folder / "normalisation.json", statistics.read_bytes())
+        self.machine.accelerator.wait_for_everyone()
+
+
+def _say_nothing(text: str) -> None:
+    pass
+
+
+def _show_nothing(what: str) -> AbstractContextManager[Progress]:
+    return nullcontext(lambda done, total, text: None)
+
+
+def _found_nothing(folder: Path) -> bool:
+    """Whether a round of self-training had no pseudo-box to learn from."""
+    return any(
+        pd.read_parquet(path, columns=["chunk"]).empty for path in folder.glob("round-*/pseudo.parquet")
+    )
+
+
+def _with_interval(result: dict[str, Any], name: str) -> str:
+    value, (low, high) = result[name], result["intervals"][name]
+    if value is None:
+        return "not defined"
+    return f"{value:.3f}" if low is None else f"{value:.3f} ({low:.3f}–{high:.3f})"

@@ -1,0 +1,157 @@
+"""What a run is made from: the labelled dataset, the unlabelled ones, and words and fingerprints for them."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from mast.data.recordings import Dataset, load_dataset
+from mast.errors import MastError
+from mast.events import BOX_COLUMNS
+from mast.files import write_whole
+from mast.fit.stages import Say, digest
+from mast.models.checkpoint import WEIGHTS, load_card
+
+_TOLD_ONCE = ".*(cannot be read and are left out|after their recording has ended)"  # warnings of load_dataset
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The data of a run.
+
+    Attributes:
+        labelled: the dataset with boxes.
+        unlabelled: folders of further sound, and what is in each.
+        init: a model folder or AudioMAE's file to start from.
+    """
+
+    labelled: Dataset
+    unlabelled: tuple[Dataset, ...]
+    init: Path | None
+
+    @property
+    def folders(self) -> list[Path]:
+        """Of all sound, the labelled first."""
+        return [self.labelled.root, *(d.root for d in self.unlabelled)]
+
+    @property
+    def everything(self) -> list[tuple[str, Dataset]]:
+        """Every dataset with a name for it."""
+        return [("labelled", self.labelled), *(("unlabelled", dataset) for dataset in self.unlabelled)]
+
+
+def load_sources(
+    data: Path, unlabelled: Sequence[Path], *, annotations: Path | None, init: Path | None, say: Say
+) -> Sources:
+    """Read what is there; say what cannot be read; refuse a dataset nobody has boxed.
+
+    Args:
+        data: the labelled dataset.
+        unlabelled: folders of further recordings.
+        annotations: boxes, if not ``data/boxes.csv``.
+        init: a model folder, a run that holds one as ``best``, or AudioMAE's file.
+        say: told of recordings that cannot be read.
+    """
+    say(f"scan: reading {', '.join(map(str, (data, *unlabelled)))}")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        # absolute, so that a run goes on from wherever the command is typed
+        labelled = load_dataset(data.absolute(), annotations=annotations)
+        others = tuple(load_dataset(folder.absolute()) for folder in unlabelled)
+    if any(dataset.root == labelled.root for dataset in others):
+        say(
+            f"note: {data} is also given as unlabelled, so its validation and test recordings are learnt from, without "
+            "their boxes; metrics there flatter"
+        )
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
+        say(f"note: {message}")
+    if labelled.annotations.events.empty:
+        raise MastError(
+            f"{data}: holds no boxes to learn from; expected {data / 'boxes.csv'}, or boxes in any format with "
+            "--annotations (for sound without any, use `mast pretrain`)"
+        )
+    return Sources(labelled, others, _model_folder(init) if init else None)
+
+
+def quiet_about_sources() -> None:
+    """What was said once about the data need not be said by every stage (use within ``catch_warnings``)."""
+    warnings.filterwarnings("ignore", message=_TOLD_ONCE)
+
+
+def sound_of(dataset: Dataset) -> str:
+    """Recordings, their sizes and times of change, as words and a fingerprint: what an encoder learns from."""
+    rows = []
+    for name, duration in zip(dataset.recordings["file"], dataset.recordings["duration_s"], strict=True):
+        about = dataset.path(str(name)).stat()
+        rows.append([str(name), round(float(duration), 6), about.st_size, about.st_mtime_ns])
+    hours = float(dataset.recordings["duration_s"].sum()) / 3600
+    return f"{len(rows):,} recordings, {hours:.2f} h ({digest(sorted(rows))[:12]})"
+
+
+def labels_of(dataset: Dataset) -> str:
+    """Boxes, what was listened to and how it is divided, as words and a fingerprint: what a detector learns from.
+
+    Names of species, sites and hours do not matter to a detector of boxes, so they are left out.
+    """
+    parts = (
+        dataset.recordings[["file", "split"]],
+        dataset.annotations.events[["recording", *BOX_COLUMNS]],
+        dataset.annotations.reviewed[["recording", "start_s", "end_s"]],
+    )
+    return f"{len(parts[1]):,} boxes ({_table_digest(parts)})"
+
+
+def facts_of(dataset: Dataset) -> str:
+    """All that a report tells of a dataset, as a fingerprint."""
+    return _table_digest((dataset.recordings, dataset.annotations.events, dataset.annotations.reviewed))
+
+
+def start_of(init: Path) -> str:
+    """The fingerprint of weights to start from."""
+    if init.is_dir():
+        return load_card(init).weights_sha256[:16]
+    with init.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def write_listing(sources: Sources, folder: Path) -> None:
+    """``recordings.csv`` over all sound and ``failures.csv`` of what cannot be read."""
+    tables, failures = [], []
+    for kind, dataset in sources.everything:
+        heard = set(dataset.reviewed_recordings) if kind == "labelled" else set()
+        boxes = Counter(dataset.annotations.events["recording"] if kind == "labelled" else [])
+        names = dataset.recordings["file"]
+        tables.append(
+            dataset.recordings.assign(
+                kind=kind,
+                folder=str(dataset.root),
+                reviewed=names.isin(heard),
+                boxes=[boxes[name] for name in names],
+            )
+        )
+        failures.append(dataset.failures.assign(kind=kind, folder=str(dataset.root)))
+    for name, parts in (("recordings.csv", tables), ("failures.csv", failures)):
+        write_whole(folder / name, pd.concat(parts, ignore_index=True).to_csv(index=False).encode())
+
+
+def _model_folder(init: Path) -> Path:
+    if init.is_file():
+        return init.absolute()
+    for folder in (init, init / "best"):
+        if (folder / WEIGHTS).is_file():
+            return folder.absolute()
+    raise MastError(
+        f"{init}: holds no model to start from; expected a model folder, a run with best/{WEIGHTS}, "
+        "or AudioMAE's pretrained.pth"
+    )
+
+
+def _table_digest(tables: Sequence[pd.DataFrame]) -> str:
+    rows = "\n\n".join("\n".join(sorted(t.to_csv(index=False, header=False).splitlines())) for t in tables)
+    return digest(rows)[:12]

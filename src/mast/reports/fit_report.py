@@ -1,0 +1,398 @@
+"""``report.html`` of `mast fit`: what went in, how training went, how good the detector is, and how to use it.
+
+Everything is read from the run's folder and the recordings; the page needs no other file and no network.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Sequence
+from datetime import datetime
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mast.data.recordings import Dataset
+from mast.evaluation import Calibration, Outcome
+from mast.evaluation.operating import StoredCalibration
+from mast.files import write_whole
+from mast.models.checkpoint import ModelCard, load_card
+from mast.reports.fit_data import hours_figure, sites_header, sites_table, time_unit
+from mast.reports.fit_examples import choose_examples, example_pictures
+from mast.reports.fit_figures import (
+    curves_figure,
+    parts_figure,
+    precision_recall_figure,
+    read_curves,
+    reliability_figure,
+)
+from mast.reports.html_page import (
+    Section,
+    cards,
+    code,
+    embedded_png,
+    folded,
+    page,
+    paragraph,
+    picture,
+    table,
+)
+from mast.reports.measured_tables import PartTables, load_part, match_part
+from mast.reports.rounds import rounds_html
+from mast.training.recipe import Recipe
+from mast.version import __version__
+
+_DETECTORS = {"trained": "before self-training", "self-trained": "after self-training"}
+_PARTS = {
+    "val": "recordings kept from training to choose thresholds and the best epoch",
+    "test": "recordings kept from training and used for no choice",
+    "temporal_ood": "days that were not trained on (temporal_ood), used for no choice",
+    "site_ood": "sites that were not trained on (site_ood), used for no choice",
+}
+_METRICS = {
+    "f1": "F1",
+    "precision": "precision",
+    "recall": "recall",
+    "ap50": "AP50",
+    "miou": "mIoU",
+}
+EXAMPLES = 3  # of each kind from the main part, one of each from the others; our choice
+
+
+class _Story:
+    """What the sections share."""
+
+    def __init__(
+        self,
+        run: Path,
+        labelled: Dataset,
+        unlabelled: Sequence[Dataset],
+        recipe: Recipe,
+        seed: int,
+        examples: int,
+    ) -> None:
+        self.run, self.labelled, self.recipe, self.seed, self.examples = run, labelled, recipe, seed, examples
+        self.datasets = [("labelled", labelled), *(("unlabelled", dataset) for dataset in unlabelled)]
+        self.metrics: dict[str, Any] = json.loads((run / "metrics.json").read_text(encoding="utf-8"))
+        self.card: ModelCard = load_card(run / "best")
+        stored = StoredCalibration.of_card(self.card.calibration, run / "best")
+        self.stored = stored
+        self.calibration = stored.calibration if stored else Calibration()
+        self.detectors = list(self.metrics["detectors"])
+        self.last = self.detectors[-1]
+        self.main_part = "test" if "test" in self.metrics["parts"] else "val"
+
+    def names(self) -> dict[str, str]:
+        """Of the detectors, in words."""
+        return _DETECTORS if len(self.detectors) > 1 else dict.fromkeys(self.detectors, "the detector")
+
+    def part(self, part: str, detector: str) -> tuple[Outcome, PartTables, float]:
+        """Matched boxes, the tables they come from, and the raw threshold."""
+        tables = load_part(self.run / "evaluate", part=part, detector=detector)
+        threshold = float(self.metrics["detectors"][detector]["threshold"])
+        return match_part(tables, self.recipe.front_end), tables, threshold
+
+
+def write_fit_report(
+    run: Path,
+    out: Path,
+    labelled: Dataset,
+    unlabelled: Sequence[Dataset],
+    recipe: Recipe,
+    *,
+    seed: int = 0,
+    examples: int = EXAMPLES,
+) -> Path:
+    """Write the report of a run that has come as far as ``metrics.json``.
+
+    Args:
+        run: the run's folder.
+        out: the page to write.
+        labelled: the dataset it was trained on.
+        unlabelled: further sound.
+        recipe: all settings.
+        seed: of the run, and of the choice of examples.
+        examples: spectrograms of hits, of misses and of false alarms.
+    """
+    story = _Story(run, labelled, unlabelled, recipe, seed, examples)
+    sections = [
+        Section("Data", "data", _data(story)),
+        Section("Accuracy", "accuracy", _accuracy(story)),
+        Section("Scores", "scores", _scores(story)),
+        Section("Examples", "examples", _examples(story)),
+        Section("Self-training", "rounds", _rounds(story)),
+        Section("Training curves", "curves", _curves(story)),
+        Section("Use the model", "use", _use(story)),
+        Section("Settings and versions", "settings", _settings(story)),
+    ]
+    write_whole(out, page(f"mast fit: {run.name}", _lead(story), sections).encode())
+    return out
+
+
+def _lead(story: _Story) -> str:
+    part = story.metrics["detectors"][story.last]["parts"][story.main_part]
+    sound_h = sum(float(d.recordings["duration_s"].sum()) for _, d in story.datasets) / 3600
+    where = "test recordings" if story.main_part == "test" else "validation recordings"
+    facts = [
+        (_number(part, "f1"), f"F1 on {where}"),
+        (_number(part, "precision"), "of detections are right (precision)"),
+        (_number(part, "recall"), "of the expert’s boxes are found (recall)"),
+        (
+            f"{len(story.labelled.annotations.events):,}",
+            f"boxes by experts, {sound_h:,.1f} h of sound in all",
+        ),
+    ]
+    words = "A detector of animal sounds as boxes in time and frequency, trained on your recordings."
+    if story.main_part == "val":
+        words += (
+            " There is no test part, so accuracy is shown on validation recordings, on which the threshold was chosen: "
+            "expect a little less on new ones."
+        )
+    return paragraph(words) + cards(facts)
+
+
+def _data(story: _Story) -> str:
+    time = time_unit(story.datasets)
+    body = table(sites_header(story.datasets), sites_table(story.datasets), words=(0, 1))
+    figure = hours_figure(story.datasets)
+    if figure is None:
+        body += paragraph(
+            "The clock time of the recordings is not known, so nothing is shown by hour.", soft=True
+        )
+    else:
+        body += picture(figure)
+    failures = sum(len(dataset.failures) for _, dataset in story.datasets)
+    if failures:
+        body += paragraph(
+            f"{failures:,} recordings cannot be read and were left out; scan/failures.csv lists them."
+        )
+    rows = [
+        [
+            _part_words(name),
+            f"{p['recordings']:,}",
+            f"{p['seconds'] / time.seconds:,.1f}",
+            f"{p['boxes']:,}",
+            _PARTS.get(name, f"recordings that recordings.csv puts into the part {name}"),
+        ]
+        for name, p in story.metrics["parts"].items()
+    ]
+    body += "<h3>Parts that the detector is measured on</h3>"
+    body += table(["part", "recordings", time.many, "boxes", "what it is"], rows, words=(0, 4))
+    return body + paragraph(
+        "Boxes are counted as they lie in chunks laid end to end; one that crosses the edge of two counts in both. "
+        "Pretraining hears all recordings, those of every part included, without their boxes.",
+        soft=True,
+    )
+
+
+def _accuracy(story: _Story) -> str:
+    names = story.names()
+    rows = []
+    for part in story.metrics["parts"]:
+        for detector in story.detectors:
+            result = story.metrics["detectors"][detector]["parts"][part]
+            cells = [_with_interval(result, key) for key in _METRICS]
+            rows.append([_part_words(part), names[detector], *cells, f"{result['n_truth']:,}"])
+    body = paragraph(
+        "A detection is right if it overlaps an expert’s box by at least half (intersection over union, in time and "
+        "frequency). In brackets: the range in which the value lies with 95 % certainty, judged by how much recordings "
+        "differ. Thresholds were chosen on validation alone."
+    )
+    body += table(["part", "detector", *_METRICS.values(), "expert boxes"], rows, words=(0, 1))
+    body += picture(parts_figure(story.metrics, names, {p: _part_words(p) for p in story.metrics["parts"]}))
+    if story.metrics["differences"]:
+        body += "<h3>What self-training changed</h3>"
+        body += table(
+            ["part", *(f"{word}, after − before" for word in list(_METRICS.values())[:4])],
+            [
+                [_part_words(part), *(_difference(found[key]) for key in list(_METRICS)[:4])]
+                for part, found in story.metrics["differences"].items()
+            ],
+        )
+        body += paragraph("A range that includes 0 means: no difference could be shown.", soft=True)
+    outcomes = {names[d]: story.part(story.main_part, d)[::2] for d in story.detectors}
+    body += picture(precision_recall_figure(outcomes, _part_words(story.main_part)))
+    body += paragraph("The dot is the threshold that the model carries.", soft=True)
+    return body + _kinds(story)
+
+
+def _kinds(story: _Story) -> str:
+    """Recall by size and band of the sound."""
+    groups = story.metrics["detectors"][story.last]["parts"][story.main_part]["recall_by"]
+    words = {"size": "size on the spectrogram", "band": "frequency"}
+    rows = [
+        [
+            words[by],
+            kind["group"],
+            f"{kind['n_truth']:,}",
+            f"{kind['n_found']:,}",
+            f"{kind['n_found'] / kind['n_truth']:.2f}",
+        ]
+        for by in words
+        for kind in groups.get(by, [])
+    ]
+    if not rows:
+        return ""
+    return (
+        f"<h3>Which sounds are found ({escape(_part_words(story.main_part))})</h3>"
+        + table(["by", "group", "expert boxes", "found", "recall"], rows, words=(0, 1))
+        + paragraph("Small: under 32 × 32 cells (frames × mel bins); large: 96 × 96 and over.", soft=True)
+    )
+
+
+def _scores(story: _Story) -> str:
+    outcome, _, _ = story.part(story.main_part, story.last)
+    if not len(outcome.scores):
+        return paragraph("The detector finds nothing here, so its scores cannot be judged.")
+    body = paragraph(
+        "After calibration a score is a probability: of detections with score 0.8, about eight in ten should be right. "
+        "On the diagonal, scores mean what they say."
+    )
+    body += picture(reliability_figure(outcome, story.calibration, _part_words(story.main_part)))
+    if story.stored is None:
+        return body
+    rows = []
+    for target in (0.5, 0.7, 0.8, 0.9, 0.95):
+        point = story.stored.threshold_for(target)
+        if point is None:
+            rows.append([f"{target:g}", "not reached", "–", "–"])
+        else:
+            interval = "" if point.low is None else f" ({point.low:.2f}–{point.high:.2f})"
+            rows.append(
+                [
+                    f"{target:g}",
+                    f"{story.stored.seen(point):.2f}",
+                    f"{point.precision:.2f}{interval}",
+                    f"{point.recall:.2f}",
+                ]
+            )
+    body += "<h3>How sure should a detection be?</h3>"
+    body += table(["--precision", "score from", "precision on validation", "recall on validation"], rows)
+    return body + paragraph(
+        "Higher precision means fewer false alarms and more missed sounds. `mast detect --precision 0.9` uses these."
+    )
+
+
+def _examples(story: _Story) -> str:
+    order = [story.main_part, *(p for p in story.metrics["parts"] if p not in ("val", "test"))]
+    body = paragraph(
+        "Drawn at random at the model’s own threshold. Green: the expert’s boxes; dashed blue: detections with their "
+        "score; the orange frame marks the box in question. Measuring cuts sound into chunks end to end, so a call "
+        "across a cut is two boxes here; `mast detect` joins such pieces."
+    )
+    for part in order:
+        outcome, tables, threshold = story.part(part, story.last)
+        each = story.examples if part == story.main_part else min(1, story.examples)
+        examples = choose_examples(outcome, tables, threshold, each=each, seed=story.seed)
+        body += f"<h3>{escape(_part_words(part))}</h3>"
+        missing = [k for k in ("hit", "miss", "false alarm") if k not in {e.kind for e in examples}]
+        if missing:
+            body += paragraph(f"There is no {' and no '.join(missing)} here.", soft=True)
+        body += "".join(example_pictures(examples, tables, threshold, story.labelled, story.recipe.front_end))
+    return body
+
+
+def _rounds(story: _Story) -> str:
+    if not (story.run / "selftrain" / "rounds.csv").exists() or len(story.detectors) < 2:
+        return ""
+    return rounds_html(story.run / "selftrain", n_samples=min(2, max(1, story.examples)))
+
+
+def _curves(story: _Story) -> str:
+    runs = [("pretrain", "Pretraining"), ("train", "Training on the expert’s boxes")]
+    if len(story.detectors) > 1:
+        for folder in sorted((story.run / "selftrain").glob("round-*/*/curves.jsonl")):
+            number, stage = folder.parent.parent.name.removeprefix("round-"), folder.parent.name
+            words = {"stage1": "stage 1 (pseudo-boxes)", "stage2": "stage 2 (expert’s boxes)"}.get(
+                stage, stage
+            )
+            runs.append((f"selftrain/round-{number}/{stage}", f"Self-training, round {number}, {words}"))
+    found = [read_curves(story.run / where / "curves.jsonl", title) for where, title in runs]
+    figure = curves_figure([curves for curves in found if curves is not None])
+    caption = "Left: the loss, thin at each step, thick its running mean. Right: on sound that was held out."
+    body = picture(figure, caption) if figure is not None else ""
+    reconstruction = story.run / "pretrain" / "reconstruction.png"
+    if reconstruction.exists():
+        body += "<h3>What the encoder learnt from listening</h3>" + embedded_png(
+            reconstruction.read_bytes(),
+            "Sound as it is, what the encoder was shown of it, and what it made of the hidden parts.",
+            small=True,
+        )
+    return body
+
+
+def _use(story: _Story) -> str:
+    out = story.run
+    threshold = float(story.calibration.apply(story.card.thresholds["score"]))
+    body = paragraph("Find sounds in other recordings; results come as tables, also for Raven and Audacity:")
+    body += code(f"mast detect recordings/ --model {out} --out detections --formats csv,raven")
+    body += paragraph("Fewer false alarms, at the price of more missed sounds:")
+    body += code(f"mast detect recordings/ --model {out} --out sure --precision 0.9")
+    body += paragraph("From Python:")
+    body += code(
+        f'import mast\n\ndetector = mast.load("{out}")\nevents = detector.detect("dawn.wav")  # a pandas table'
+    )
+    front_end = story.recipe.front_end
+    return body + paragraph(
+        f"The model listens to {front_end.low_hz:g}–{front_end.high_hz:g} Hz in windows of {front_end.chunk_s:g} s and "
+        f"reports detections from score {threshold:.2f} on. It says where something calls, not which species."
+    )
+
+
+def _settings(story: _Story) -> str:
+    rows = [
+        ["model", f"mast-{story.card.weights_sha256[:12]} in {story.run / 'best'}"],
+        ["size", story.recipe.size],
+        ["seed", str(story.seed)],
+        ["mast", __version__],
+        ["torch", torch.__version__],
+        ["python", platform.python_version()],
+        ["machine", f"{platform.system()} {platform.machine()}"],
+        ["written", datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")],
+    ]
+    rows += [[kind, str(dataset.root)] for kind, dataset in story.datasets]
+    body = table(["", ""], rows, words=(0, 1))
+    settings = _lines(story.recipe.model_dump(mode="json"))
+    body += folded("All settings of the recipe", code("\n".join(settings)))
+    calibration = story.calibration.model_dump(mode="json", exclude={"knot_scores", "knot_probabilities"})
+    return body + folded("Calibration of scores", code(json.dumps(calibration, indent=2)))
+
+
+def _lines(values: dict[str, Any], prefix: str = "") -> list[str]:
+    """Nested settings as lines ``train.lr=0.001``, as --set takes them."""
+    found: list[str] = []
+    for key, value in values.items():
+        nested = isinstance(value, dict) and value
+        found += _lines(value, f"{prefix}{key}.") if nested else [f"{prefix}{key}={json.dumps(value)}"]
+    return found
+
+
+def _part_words(part: str) -> str:
+    return {"val": "validation", "temporal_ood": "other days", "site_ood": "other sites"}.get(part, part)
+
+
+def _number(result: dict[str, Any], key: str) -> str:
+    return "–" if result[key] is None else f"{result[key]:.2f}"
+
+
+def _with_interval(result: dict[str, Any], key: str) -> str:
+    if result[key] is None:
+        return "–"
+    low, high = result["intervals"][key]
+    return f"{result[key]:.2f}" if low is None else f"{result[key]:.2f} ({low:.2f}–{high:.2f})"
+
+
+def _difference(found: dict[str, Any]) -> str:
+    if found["difference"] is None:
+        return "–"
+    value, low, high = (_signed(found[key]) for key in ("difference", "low", "high"))
+    return value if found["low"] is None else f"{value} ({low} to {high})"
+
+
+def _signed(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return "0.00" if abs(value) < 0.005 else f"{value:+.2f}".replace("-", "−")

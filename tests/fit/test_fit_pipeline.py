@@ -1,0 +1,234 @@
+"""`mast fit` on seconds of sound: everything once, nothing twice, and the same after kills."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from toy_archive import SETTINGS, run_fit, toy_recipe, write_archive, write_both
+from typer.testing import CliRunner
+
+import mast
+import mast.fit.pipeline as pipeline
+from mast.cli.main import app
+from mast.errors import MastError
+from mast.events import EVENT_COLUMNS
+
+KILLS = int(os.environ.get("MAST_FIT_KILLS", "3"))
+STAGES = ("scan", "statistics", "pretrain", "train", "self-train", "calibrate", "evaluate", "report")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An uninterrupted run, beside its ``labelled/`` and ``archive/``."""
+    root = tmp_path_factory.mktemp("fit")
+    labelled, archive = write_both(root)
+    run_fit(labelled, [archive], root / "run")
+    return root / "run"
+
+
+@pytest.fixture
+def copied(whole: Path, tmp_path: Path) -> Path:
+    """The run and its data in another place."""
+    for name in ("run", "labelled", "archive"):
+        shutil.copytree(whole.parent / name, tmp_path / name)  # keeps the times of files
+    return tmp_path / "run"
+
+
+class Reached(Exception):
+    """A stage was begun."""
+
+
+@pytest.fixture
+def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures take seconds."""
+    monkeypatch.setattr(pipeline, "write_fit_report", lambda run, out, *_, **__: out.write_text("report"))
+
+
+@pytest.fixture
+def no_training(monkeypatch: pytest.MonkeyPatch, no_report: None) -> None:
+    """Training stages tell that they were reached, and stop there."""
+    for name in ("pretrain", "train_detector", "self_train"):
+
+        def reached(*_: object, name: str = name, **__: object) -> None:
+            raise Reached(name)
+
+        monkeypatch.setattr(pipeline, name, reached)
+
+
+def test_a_run_ends_in_a_model_metrics_and_a_report(whole: Path) -> None:
+    recording = next((whole.parent / "archive" / "audio").iterdir())
+    events = mast.load(whole, device="cpu").detect(recording)
+    assert list(events.columns) == list(EVENT_COLUMNS)
+
+    metrics = json.loads((whole / "metrics.json").read_text())
+    assert list(metrics["parts"]) == ["val", "test", "site_ood"]
+    assert list(metrics["detectors"]) == ["trained", "self-trained"]
+    weights = {d: m["weights_sha256"] for d, m in metrics["detectors"].items()}
+    assert weights["trained"] != weights["self-trained"]
+    assert (
+        weights["self-trained"] == json.loads((whole / "best" / "model.json").read_text())["weights_sha256"]
+    )
+    for detector in metrics["detectors"].values():
+        for result in detector["parts"].values():
+            assert result["threshold"] == detector["threshold"]  # from validation, whatever the part
+            assert set(result["intervals"]) >= {"f1", "precision", "recall", "ap50"}
+    assert metrics["differences"].keys() == metrics["parts"].keys()
+
+    listing = pd.read_csv(whole / "scan" / "recordings.csv")
+    assert listing["kind"].value_counts().to_dict() == {"labelled": 9, "unlabelled": 4}
+    assert listing["boxes"].sum() == 32
+
+
+def test_the_report_needs_nothing_else(whole: Path) -> None:
+    text = (whole / "report.html").read_text(encoding="utf-8")
+    for word in (
+        "Data",
+        "Accuracy",
+        "Scores",
+        "Examples",
+        "Self-training",
+        "Training curves",
+        "Use the model",
+    ):
+        assert f">{word}</h2>" in text
+    assert text.count("data:image/png;base64,") >= 8
+    without_pictures = re.sub(r"base64,[A-Za-z0-9+/=]+", "", text)
+    assert not re.search(r"https?://|<script|<link|url\(", without_pictures)
+    assert f"mast detect recordings/ --model {whole}" in text
+
+
+def test_the_second_time_nothing_is_done(whole: Path, no_training: None) -> None:
+    before = {p: p.stat().st_mtime_ns for p in whole.rglob("*") if p.is_file()}
+    told: list[str] = []
+    run_fit(whole.parent / "labelled", [whole.parent / "archive"], whole, told=told)
+    for stage in STAGES:
+        assert f"{stage}: nothing has changed, skipped" in told
+    assert {p: p.stat().st_mtime_ns for p in whole.rglob("*") if p.is_file()} == before
+
+
+def test_a_run_may_move_with_its_data(copied: Path, no_training: None) -> None:
+    told: list[str] = []
+    run_fit(copied.parent / "labelled", [copied.parent / "archive"], copied, told=told)
+    assert sum("nothing has changed" in text for text in told) == len(STAGES)
+
+
+@pytest.mark.parametrize(
+    ("change", "first"),
+    [
+        ({"selftrain__stage2__lr": 1e-5}, "self_train"),
+        ({"train__lr": 1e-5}, "train_detector"),
+        ({"pretrain__lr": 1e-5}, "pretrain"),
+        ({"workers": 0, "train__save_every_s": 100.0, "pretrain__log_every_steps": 3}, None),
+    ],
+)
+def test_another_setting_starts_anew_from_there(
+    copied: Path, no_training: None, change: dict[str, object], first: str | None
+) -> None:
+    data = (copied.parent / "labelled", [copied.parent / "archive"], copied, toy_recipe(**change))
+    if first is None:
+        run_fit(*data)
+        return
+    folder = {"self_train": "selftrain", "train_detector": "train"}.get(first, first)
+    weights = (copied / folder / "best" / "model.safetensors").read_bytes()
+    with pytest.raises(Reached, match=first):
+        run_fit(*data)
+    assert (copied / "earlier" / f"{folder}-1" / "best" / "model.safetensors").read_bytes() == weights
+    assert not (copied / folder / "best").exists()
+
+
+def test_other_boxes_train_anew_but_the_encoder_is_kept(copied: Path, no_training: None) -> None:
+    boxes = copied.parent / "labelled" / "boxes.csv"
+    table = pd.read_csv(boxes)
+    told: list[str] = []
+    # another name for the same box changes nothing for a detector of boxes
+    table.assign(label="frog").to_csv(boxes, index=False)
+    run_fit(boxes.parent, [copied.parent / "archive"], copied, told=told)
+    assert "train: nothing has changed, skipped" in told
+    table.iloc[:-1].to_csv(boxes, index=False)
+    with pytest.raises(Reached, match="train_detector"):
+        run_fit(boxes.parent, [copied.parent / "archive"], copied, told=told)
+    assert told.count("pretrain: nothing has changed, skipped") == 2
+    assert (copied / "report.html").read_text() == "report"  # the species stand there
+    assert any(text.startswith("train: labels was 32 boxes") for text in told)
+
+
+def test_other_sound_pretrains_anew(copied: Path, no_training: None) -> None:
+    audio = copied.parent / "archive" / "audio"
+    first = sorted(audio.iterdir())[0]
+    first.rename(audio / "S3_20240601_000000.wav")
+    with pytest.raises(Reached, match="pretrain"):
+        run_fit(copied.parent / "labelled", [copied.parent / "archive"], copied)
+
+
+def test_a_start_without_unlabelled_sound(whole: Path, tmp_path: Path) -> None:
+    told: list[str] = []
+    recipe, init = toy_recipe(train__epochs=1), whole / "pretrain"
+    run_fit(whole.parent / "labelled", [], tmp_path / "run", recipe, init=init, told=told, examples=0)
+    assert f"pretrain: skipped, starting from {init / 'best'}" in told
+    assert any(text.startswith("self-train: skipped") for text in told)
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert list(metrics["detectors"]) == ["trained"]
+    assert metrics["differences"] == {}
+    assert ">Self-training</h2>" not in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_the_command_tells_what_came_of_it_and_what_to_do_next(copied: Path, no_training: None) -> None:
+    options = [text for name, value in SETTINGS.items() for text in ("--set", f"{name}={value}")]
+    data = [str(copied.parent / "labelled"), "--unlabeled", str(copied.parent / "archive")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(copied.parent)
+        arguments = ["fit", *data, "--out", "run", "--preset", "tiny", *options]
+        shown = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert shown.exit_code == 0
+    assert "train: nothing has changed, skipped" in shown.output
+    assert re.search(r"F1 on test: \d.*; before self-training \d", shown.output)
+    assert "Model: run/best. Report: run/report.html." in shown.output
+    assert "Next: mast detect RECORDINGS/ --model run --out detections" in shown.output
+
+
+def test_a_detector_that_finds_nothing_in_the_archive_is_still_a_detector(
+    copied: Path, monkeypatch: pytest.MonkeyPatch, no_report: None
+) -> None:
+    def nothing(data: object, unlabelled: object, init: object, out: Path, *_: object, **__: object) -> None:
+        (out / "round-1").mkdir(parents=True)
+        pd.DataFrame({"chunk": []}).to_parquet(out / "round-1" / "pseudo.parquet")
+        raise MastError("the detector finds nothing in the unlabelled sound")
+
+    monkeypatch.setattr(pipeline, "self_train", nothing)
+    told: list[str] = []
+    recipe = toy_recipe(selftrain__threshold=0.9)
+    fitted = run_fit(copied.parent / "labelled", [copied.parent / "archive"], copied, recipe, told=told)
+    assert any("self-train: left out, the detector finds nothing" in text for text in told)
+    assert list(fitted.metrics["detectors"]) == ["trained"]
+
+
+def test_mistakes(whole: Path, tmp_path: Path) -> None:
+    with pytest.raises(MastError, match="no boxes to learn from"):
+        run_fit(write_archive(tmp_path / "plain", n=3, boxed=False), [], tmp_path / "a")
+    labelled = whole.parent / "labelled"
+    with pytest.raises(MastError, match="no model to start from"):
+        run_fit(labelled, [], tmp_path / "b", init=tmp_path / "plain")
+    with pytest.raises(MastError, match="is a file"):
+        run_fit(labelled, [], labelled / "boxes.csv")
+    with pytest.raises(MastError, match="no such folder"):
+        run_fit(labelled, [tmp_path / "nowhere"], tmp_path / "c")
+
+
+def test_killed_and_continued_it_ends_the_same(whole: Path) -> None:
+    """``MAST_FIT_KILLS=20`` for more kills than the usual few."""
+    script = str(Path(__file__).with_name("killed_fits.py"))
+    command = [sys.executable, script, "--kills", str(KILLS), "--whole", str(whole)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["exit_code"] == 0, done.stderr
+    assert result["landed"] >= KILLS - 1
+    assert result["differences"] == []

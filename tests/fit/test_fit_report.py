@@ -1,0 +1,174 @@
+"""The pieces of report.html, each against something counted by hand."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mast.annotations import AnnotationSet
+from mast.data.recordings import Dataset
+from mast.evaluation import Calibration
+from mast.events import as_events
+from mast.grid import FrontEnd
+from mast.reports.fit_data import (
+    boxes_by_hour,
+    hours_figure,
+    reviewed_by_hour,
+    sites_header,
+    sites_table,
+    sound_by_hour,
+)
+from mast.reports.fit_examples import choose_examples
+from mast.reports.fit_figures import (
+    curves_figure,
+    parts_figure,
+    precision_recall,
+    precision_recall_figure,
+    read_curves,
+    reliability_figure,
+)
+from mast.reports.html_page import Section, page, picture, table
+from mast.reports.measured_tables import in_hertz, load_part, match_part, save_part
+from mast.training.measure import Measured, match_chunks
+
+FRONT_END = FrontEnd(n_bins=64, chunk_frames=256)
+
+
+def dataset() -> Dataset:
+    """Two sites; the first recording runs over a full hour, the clock of the last is unknown."""
+    recordings = pd.DataFrame(
+        {
+            "file": ["a.wav", "b.wav", "c.wav"],
+            "site": ["oak", "elm", ""],
+            "datetime": ["2024-05-01T05:30:00", "2024-05-02T23:50:00", ""],
+            "split": "",
+            "duration_s": [7_200.0, 1_200.0, 600.0],
+            "sample_rate": 16_000.0,
+        }
+    )
+    events = pd.DataFrame(
+        {
+            "recording": ["a.wav", "a.wav", "c.wav"],
+            "start_s": [10.0, 4_000.0, 1.0],
+            "end_s": [11.0, 4_001.0, 2.0],
+            "low_hz": 1_000.0,
+            "high_hz": 2_000.0,
+            "datetime": ["2024-05-01T05:30:10", "2024-05-01T06:36:40", ""],
+        }
+    )
+    reviewed = pd.DataFrame(
+        {"recording": ["a.wav", "c.wav"], "start_s": [0.0, 0.0], "end_s": [5_400.0, 600.0]}
+    )
+    return Dataset(Path("nowhere"), recordings, AnnotationSet(as_events(events), reviewed))
+
+
+def test_sound_is_counted_in_the_hour_it_was_heard() -> None:
+    naive = np.zeros(24)
+    for clock, seconds in (("2024-05-01T05:30:00", 7_200), ("2024-05-02T23:50:00", 1_200)):
+        for second in range(seconds):
+            naive[(datetime.fromisoformat(clock) + timedelta(seconds=second)).hour] += 1 / 3600
+    found = sound_by_hour(dataset())
+    np.testing.assert_allclose(found.by_hour, naive, atol=1e-9)
+    assert found.unknown == pytest.approx(600 / 3600)
+    heard = reviewed_by_hour(dataset())
+    assert heard.by_hour[5] == pytest.approx(0.5)
+    assert heard.by_hour[6] == pytest.approx(1.0)
+    assert heard.by_hour.sum() == pytest.approx(1.5)
+    boxes = boxes_by_hour(dataset())
+    assert (boxes.by_hour[5], boxes.by_hour[6], boxes.unknown) == (1, 1, 1)
+
+
+def test_sites_are_counted_apart_and_unlabelled_sound_has_no_boxes() -> None:
+    rows = sites_table([("labelled", dataset()), ("unlabelled", dataset())])
+    assert rows[1] == ["oak", "labelled", "1", "1", "2.0", "1.5", "2", "1.3"]
+    assert rows[0] == ["elm", "labelled", "1", "1", "0.3", "0.0", "0", "–"]
+    assert rows[4] == ["oak", "unlabelled", "1", "1", "2.0", "–", "–", "–"]
+    header = sites_header([("labelled", dataset())])
+    assert header[4] == "minutes of sound"  # two and a half hours: a little sound is counted in minutes
+    assert sites_table([("labelled", dataset())])[1][4:6] == ["120.0", "90.0"]
+    assert hours_figure([("labelled", dataset())]) is not None
+    unknown = dataset()
+    unknown.recordings["datetime"] = ""
+    assert hours_figure([("labelled", unknown)]) is None
+
+
+def measured() -> Measured:
+    """In cells: a hit, a false alarm that scores higher, a miss; and a hit under the threshold of 0.4."""
+    truth = [("r", 10, 5, 50, 20), ("r", 100, 5, 150, 20), ("s", 10, 30, 60, 40)]
+    found = [("r", 11, 5, 50, 21, 0.6), ("s", 200, 5, 240, 9, 0.8), ("s", 10, 30.5, 60, 40, 0.2)]
+    columns = ["recording", "start_s", "low_hz", "end_s", "high_hz"]
+    reviewed = pd.DataFrame({"recording": ["r", "s"], "start_s": 0.0, "end_s": np.inf})
+    return Measured(
+        as_events(pd.DataFrame(truth, columns=columns)),
+        as_events(pd.DataFrame(found, columns=[*columns, "score"])),
+        reviewed,
+    )
+
+
+def test_tables_in_hertz_are_matched_as_the_cells_were(tmp_path: Path) -> None:
+    calibration = Calibration(method="platt", slope=2.0, intercept=-1.0)
+    save_part(in_hertz(measured(), FRONT_END, calibration), tmp_path, part="val", detector="d")
+    tables = load_part(tmp_path, part="val", detector="d")
+    assert tables.truth["end_s"].tolist() == pytest.approx([0.5, 1.5, 0.6])
+    assert tables.truth["low_hz"].iloc[0] == pytest.approx(float(FRONT_END.bins_to_hz(5)))
+    assert tables.predictions["score"].tolist() == pytest.approx(calibration.apply([0.6, 0.8, 0.2]).tolist())
+    ours, theirs = match_part(tables, FRONT_END), match_chunks(measured())
+    np.testing.assert_array_equal(ours.truth, theirs.truth)
+    np.testing.assert_allclose(ours.iou, theirs.iou)
+    np.testing.assert_array_equal(ours.scores, theirs.scores)
+
+
+def test_examples_are_what_they_are_called() -> None:
+    tables = in_hertz(measured(), FRONT_END, Calibration())
+    outcome = match_part(tables, FRONT_END)
+    found = choose_examples(outcome, tables, 0.4, each=5, seed=0)
+    seen = {(e.kind, e.recording, round(float(e.box[0]), 2)) for e in found}
+    assert seen == {("hit", "r", 0.11), ("false alarm", "s", 2.0), ("miss", "r", 1.0), ("miss", "s", 0.1)}
+    lower = choose_examples(outcome, tables, 0.1, each=5, seed=0)
+    assert sorted(e.kind for e in lower) == ["false alarm", "hit", "hit", "miss"]
+    few = choose_examples(outcome, tables, 0.1, each=1, seed=0)
+    assert sorted(e.kind for e in few) == ["false alarm", "hit", "miss"]
+
+
+def test_precision_and_recall_prediction_by_prediction() -> None:
+    outcome = match_chunks(measured())
+    recall, precision = precision_recall(outcome)
+    np.testing.assert_allclose(recall, [0, 1 / 3, 2 / 3])
+    np.testing.assert_allclose(precision, [0, 1 / 2, 2 / 3])
+
+
+def test_figures_can_be_drawn_of_nothing() -> None:
+    nothing = match_chunks(Measured(measured().truth, measured().predictions.iloc[:0], measured().reviewed))
+    for outcome in (nothing, match_chunks(measured())):
+        assert "data:image/png" in picture(precision_recall_figure({"d": (outcome, 0.5)}, "test"), dpi=30)
+        platt = Calibration(method="platt", slope=2.0)
+        assert "data:image/png" in picture(reliability_figure(outcome, platt, "test"), dpi=30)
+    result = {"f1": None, "intervals": {"f1": [None, None]}}
+    metrics = {"parts": {"val": {}}, "detectors": {"trained": {"parts": {"val": result}}}}
+    assert "data:image/png" in picture(
+        parts_figure(metrics, {"trained": "the detector"}, {"val": "validation"}), dpi=30
+    )
+    assert curves_figure([]) is None
+
+
+def test_curves_survive_a_line_cut_short(tmp_path: Path) -> None:
+    path = tmp_path / "curves.jsonl"
+    assert read_curves(path, "none") is None
+    path.write_text('{"step": 0, "train/loss": 2.0}\n{"step": 1, "train/loss": 1.0}\n{"step": 1, "valid')
+    curves = read_curves(path, "Training")
+    assert curves is not None
+    steps, loss = curves.series["train/loss"]
+    assert steps.tolist() == [1, 2]
+    assert loss.tolist() == [2.0, 1.0]
+
+
+def test_a_page_shows_text_as_text() -> None:
+    rows = table(["site"], [["<b>oak & elm</b>"]])
+    text = page("a < b", "", [Section("Data", "data", rows), Section("Empty", "empty", "")])
+    assert "&lt;b&gt;oak &amp; elm&lt;/b&gt;" in text
+    assert "<title>a &lt; b</title>" in text
+    assert "Empty" not in text
