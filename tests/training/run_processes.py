@@ -1,4 +1,4 @@
-"""Started by test_processes.py through `accelerate launch`: a few steps of pretraining and of detector training."""
+"""Started by test_processes.py, in one process or in several: a few steps of pretraining and of detector training."""
 
 from __future__ import annotations
 
@@ -33,4 +33,6 @@ if __name__ == "__main__":
     pretrain([tones], out / "pretrain", recipe, accelerator=accelerator, stop_after=10)
     accelerator.wait_for_everyone()
     train_detector(tones, out / "detector", recipe, accelerator=accelerator, stop_after=10)
+    if accelerator.is_main_process:
+        (out / "processes").write_text(str(accelerator.num_processes))
     accelerator.end_training()

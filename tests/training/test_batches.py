@@ -62,3 +62,9 @@ def test_seeds_of_steps_and_streams_differ() -> None:
     cpu = torch.device("cpu")
     a, b = (torch.rand(4, generator=step_generator(1, 2, cpu, stream=k)) for k in (0, 1))
     assert not torch.equal(a, b)
+
+
+def test_examples_in_memory_come_in_the_same_order() -> None:
+    read = Batches(numbers(23), plain, batch_size=6, seed=1, rank=1, world=3)
+    taken = Batches(numbers(23), plain, batch_size=6, seed=1, rank=1, world=3, take=lambda rows: rows)
+    assert list(taken.steps(2, 9)) == list(read.steps(2, 9))

@@ -26,6 +26,8 @@ def test_learns_and_leaves_a_model(tones: Path, tmp_path: Path) -> None:
     model, card = load_checkpoint(tmp_path / "best")
     assert isinstance(model, MastDetector)
     assert card.thresholds["score"] == result.best["threshold"]
+    assert card.calibration["n_recordings"] == 1
+    assert card.calibration["calibration"]["n_predictions"] > 0
     rows = [json.loads(line) for line in (tmp_path / "curves.jsonl").read_text().splitlines()]
     steps = [row for row in rows if "train/loss" in row]
     terms = ("classification", "corners", "giou", "centreness", "contrastive", "positives_per_image")

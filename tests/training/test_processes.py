@@ -13,17 +13,10 @@ SCRIPT = Path(__file__).parent / "run_processes.py"
 
 
 def launch(processes: int, tones: Path, out: Path) -> None:
-    # two words are needed even for one process, or accelerate takes its defaults from the machine
-    command = [
-        sys.executable,
-        "-m",
-        "accelerate.commands.launch",
-        "--cpu",
-        "--num_machines=1",
-        "--mixed_precision=no",
-    ]
-    command += [f"--num_processes={processes}", "--num_cpu_threads_per_process=1", "--dynamo_backend=no"]
-    command += ["--main_process_port=0", str(SCRIPT), str(tones), str(out)]
+    # accelerate's own launcher starts a single process on a CPU, however many are asked for; on several GPUs it is
+    # `accelerate launch`, which starts them by the same torch.distributed.run
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
+    command += [str(SCRIPT), str(tones), str(out)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2_000:]
 
@@ -37,6 +30,7 @@ def losses(run: Path) -> list[float]:
 def test_two_processes_give_the_losses_of_one(tones: Path, tmp_path: Path) -> None:
     for processes in (1, 2):
         launch(processes, tones, tmp_path / str(processes))
+        assert (tmp_path / str(processes) / "processes").read_text() == str(processes)
     for run in ("pretrain", "detector"):
         one, two = (losses(tmp_path / str(n) / run) for n in (1, 2))
         assert len(one) == 10

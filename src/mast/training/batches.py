@@ -76,6 +76,7 @@ class Batches(Generic[B]):
         workers: decoding processes; 0 decodes in this one.
         rank, world: this process among how many.
         pin: pinned memory, for a GPU.
+        take: indices → their batch, where all examples are in memory already; nothing is decoded then.
     """
 
     def __init__(
@@ -89,12 +90,14 @@ class Batches(Generic[B]):
         rank: int = 0,
         world: int = 1,
         pin: bool = False,
+        take: Callable[[list[int]], B] | None = None,
     ) -> None:
         n_examples = len(dataset)  # type: ignore[arg-type]
         if n_examples == 0:
             raise ConfigError("training: there is no chunk to train on; check the dataset and its splits")
         if batch_size % world:
             raise ConfigError(f"training: batch size {batch_size} does not divide among {world} processes")
+        self._take = take
         self._sampler = _StepSampler(n_examples, batch_size, seed, rank, world)
         self._loader = DataLoader(
             dataset,
@@ -109,4 +112,4 @@ class Batches(Generic[B]):
     def steps(self, start: int, stop: int) -> Iterator[B]:
         """The batches of the steps from ``start`` up to ``stop``; decoding runs ahead across epochs."""
         self._sampler.start, self._sampler.stop = start, stop
-        yield from self._loader
+        yield from self._loader if self._take is None else map(self._take, self._sampler)

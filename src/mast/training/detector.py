@@ -26,13 +26,14 @@ from mast.models.checkpoint import (
 )
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.training.batches import Batches, step_generator, step_seed
+from mast.training.calibrate import calibrate_checkpoint
 from mast.training.groups import encoder_multipliers, parameter_groups, set_trainable
 from mast.training.loop import Job, Progress, Result, train
 from mast.training.machine import Machine, prepare_machine
 from mast.training.measure import chunk_metrics, detect_chunks
 from mast.training.pretrain import batch_names, statistics_of
 from mast.training.recipe import Recipe, TrainRecipe, remember
-from mast.training.sources import Chunks, labelled_chunks, normalisation_of
+from mast.training.sources import Chunks, decode_once, labelled_chunks, normalisation_of
 from mast.training.spectrograms import FrontEndPipeline, normalisation_of_card
 
 _AUGMENTATION = 1  # streams of random numbers, apart from each other
@@ -67,6 +68,8 @@ def train_detector(
     stop_after: int | None = None,
 ) -> Result:
     """Train a detector; ends in ``out/best`` and ``out/last``, model folders with threshold and statistics.
+
+    A finished run calibrates ``out/best``: what its scores mean, and the threshold for a precision.
 
     Args:
         data: a labelled dataset, or its folder.
@@ -120,13 +123,14 @@ def fit_detector(
 
     Args:
         learn: chunks with boxes and weights.
-        held: labelled chunks that do not overlap, for the threshold and the choice of the best epoch.
+        held: labelled chunks that do not overlap, for the threshold, the choice of the best epoch and calibration.
         run: everything else.
         progress: as in :func:`train_detector`.
         stop_after: as in :func:`train_detector`.
     """
     recipe, plan, machine, out, seed = run.recipe, run.plan, run.machine, run.out, run.seed
     config = recipe.detector_for(plan)
+    learn, held = (decode_once(c, machine.device, workers=machine.workers) for c in (learn, held))
     torch.manual_seed(seed)
     model = MastDetector(config)
     normalisation, note = _start_from(model, run.init, recipe)
@@ -156,6 +160,7 @@ def fit_detector(
         rank=rank,
         world=world,
         pin=machine.device.type == "cuda",
+        take=learn.take if learn.sound is not None else None,
     )
 
     def validate(shown: nn.Module) -> dict[str, float]:
@@ -210,7 +215,19 @@ def fit_detector(
         name="detector",
         describe=batch_names(learn, plan.batch_size, seed),
     )
-    return train(job, machine.accelerator, out, progress=progress, stop_after=stop_after)
+    result = train(job, machine.accelerator, out, progress=progress, stop_after=stop_after)
+    if stop_after is None:  # the last epoch is done, now or in a run that was killed before it came to this
+        if machine.main and not load_card(out / "best").calibration:
+            calibrate_checkpoint(
+                out / "best",
+                held,
+                machine,
+                batch_size=machine.eval_batch(plan.batch_size),
+                least_score=plan.score_threshold,
+                seed=seed,
+            )
+        machine.accelerator.wait_for_everyone()  # the next stage of self-training reads what is written here
+    return result
 
 
 def _trainable(model: MastDetector, plan: TrainRecipe, depth: int, epoch: int) -> bool:

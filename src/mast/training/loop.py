@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.utils.tensorboard import SummaryWriter
 
 from mast.errors import MastError
+from mast.files import write_whole
 from mast.training.batches import Batches
 from mast.training.ema import Ema
 from mast.training.schedule import warmup_cosine
@@ -247,11 +248,9 @@ class _Log:
 
     def __init__(self, out: Path, name: str, step: int) -> None:
         self._path = out / "curves.jsonl"
-        kept = [row for row in self._rows() if row["step"] < step]
-        out.mkdir(parents=True, exist_ok=True)
-        self._file = self._path.open("w")
-        for row in kept:
-            self._file.write(json.dumps(row) + "\n")
+        kept = [json.dumps(row) + "\n" for row in self._rows() if row["step"] < step]
+        write_whole(self._path, "".join(kept).encode())  # a kill just here keeps the curves too
+        self._file = self._path.open("a")
         self._board = SummaryWriter(str(out / "tensorboard" / name), purge_step=step)
 
     def _rows(self) -> Iterator[dict[str, Any]]:

@@ -29,7 +29,7 @@ from mast.training.groups import parameter_groups
 from mast.training.loop import Job, Progress, Result, train
 from mast.training.machine import prepare_machine
 from mast.training.recipe import Recipe, remember
-from mast.training.sources import Chunks, hold_out, in_order, normalisation_of, unlabelled_chunks
+from mast.training.sources import Chunks, decode_once, hold_out, in_order, normalisation_of, unlabelled_chunks
 from mast.training.spectrograms import FrontEndPipeline
 
 
@@ -132,7 +132,12 @@ def pretrain(
     if machine.main:
         remember(recipe, out / "recipe.json", about=about)
     sources = unlabelled_chunks(data, recipe.front_end)
-    learn, held = hold_out(sources, recipe.front_end, share=plan.held_out, seed=seed, most=plan.max_chunks)
+    learn, held = (
+        decode_once(chunks, machine.device, workers=machine.workers)
+        for chunks in hold_out(
+            sources, recipe.front_end, share=plan.held_out, seed=seed, most=plan.max_chunks
+        )
+    )
     normalisation = normalisation_of(
         [learn, held],
         recipe.front_end,
@@ -181,6 +186,7 @@ def pretrain(
         rank=rank,
         world=world,
         pin=machine.device.type == "cuda",
+        take=learn.take if learn.sound is not None else None,
     )
     machine.compile(model, graphs=True)
     job = Job(

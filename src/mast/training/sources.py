@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
+from torch import Tensor
 from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 from mast.data.chunk_dataset import Batch, ChunkDataset, Example, collate
 from mast.data.chunks import chunk_table, split_chunks
 from mast.data.recordings import Dataset, load_dataset
 from mast.data.splits import SplitConfig
+from mast.device import send
 from mast.errors import MastError
 from mast.features import LogMel, Normalisation, running_stats
 from mast.files import write_whole
 from mast.grid import FrontEnd
 
+DECODED_SHARE = 0.2  # of a GPU's memory, at most, for decoded sound; our choice: the model needs the rest
 STATISTICS_CHUNKS = 4_000  # our choice: μ and σ of 11 hours; more sound moves neither in the third digit
 
 
@@ -30,13 +34,35 @@ class Chunks:
     Attributes:
         examples: chunk by number.
         table: one row a chunk, as :func:`mast.data.chunks.chunk_table` gives, with ``root``.
+        sound: (N, samples) of all of them, where :func:`decode_once` put it; otherwise they are read when needed.
     """
 
     examples: ConcatDataset[Example]
     table: pd.DataFrame
+    sound: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.table)
+
+    @cached_property
+    def _labels(self) -> tuple[list[Tensor], list[float]]:
+        """Boxes and weight of each chunk."""
+        parts = [part for part in self.examples.datasets if isinstance(part, ChunkDataset)]
+        return [b for part in parts for b in part.boxes], [float(w) for part in parts for w in part.weights]
+
+    def take(self, rows: Sequence[int]) -> Batch:
+        """A batch of decoded chunks: what :func:`mast.data.chunk_dataset.collate` makes of the same examples."""
+        assert self.sound is not None
+        boxes, weights = self._labels
+        chosen = [boxes[row] for row in rows]
+        index = torch.tensor(rows, dtype=torch.long)
+        return Batch(
+            self.sound[send(index, self.sound.device)],
+            torch.cat(chosen),
+            tuple(len(own) for own in chosen),
+            torch.tensor([weights[row] for row in rows], dtype=torch.float32),
+            index,
+        )
 
     def names(self, rows: Sequence[int]) -> str:
         """The recordings behind some chunks, for a message."""
@@ -166,6 +192,38 @@ def normalisation_of(
     return found
 
 
+def decode_once(chunks: Chunks, device: torch.device, *, workers: int = 0) -> Chunks:
+    """The same chunks with their sound on a GPU, where there is one and they fit into a share of its memory.
+
+    A small model on a GPU learns faster than sound is decoded, above all compressed sound; an archive does not fit, and
+    is decoded again in each epoch.
+    """
+    if chunks.sound is not None or device.type != "cuda":
+        return chunks
+    first: Example = chunks.examples[0]
+    total = torch.cuda.get_device_properties(device).total_memory
+    if len(chunks) * first.waveform.nbytes > DECODED_SHARE * total:
+        return chunks
+    return replace(chunks, sound=decoded(chunks, device, workers=workers))
+
+
+def decoded(chunks: Chunks, device: torch.device, *, workers: int = 0) -> Tensor:
+    """(N, samples) the sound of all chunks."""
+    sound: Tensor | None = None
+    done = 0
+    for batch in in_order(replace(chunks, sound=None), batch_size=16, workers=workers):
+        if sound is None:
+            sound = torch.empty(len(chunks), batch.waveforms.shape[1], device=device)
+        sound[done : done + len(batch.waveforms)] = batch.waveforms.to(device)
+        done += len(batch.waveforms)
+    assert sound is not None
+    return sound
+
+
 def in_order(chunks: Chunks, *, batch_size: int, workers: int = 0) -> Iterator[Batch]:
     """The chunks one after the other, in batches; for measuring."""
+    if chunks.sound is not None:
+        for start in range(0, len(chunks), batch_size):
+            yield chunks.take(range(start, min(start + batch_size, len(chunks))))
+        return
     yield from DataLoader(chunks.examples, batch_size=batch_size, collate_fn=collate, num_workers=workers)
