@@ -18,6 +18,7 @@ def small_recipe(**overrides: object) -> Recipe:
         "pretrain.validate_every_epochs": 1,
         "train.batch_size": 8,
         "train.epochs": 2,
+        "train.lr": 1e-3,
         "train.validate_every_epochs": 1,
         "train.detector.channels": 32,
         "train.detector.levels": 3,

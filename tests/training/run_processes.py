@@ -21,6 +21,8 @@ if __name__ == "__main__":
     recipe = small_recipe(
         train__augmentation__probability=0.0,
         train__detector__contrastive_weight=0.0,
+        # AdamW's first steps are as large for a gradient of rounding errors as for any other: keep them small
+        train__lr=2e-4,
         train__unfreezing={
             "warmup_epochs": 1,
             "interval_epochs": 1,
