@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from mast.errors import MastError
-from mast.features import Normalisation, RunningStats, running_stats
+from mast.features import Normalisation, RunningStats, quiet_level, running_stats
 
 
 def test_apply_by_hand() -> None:
@@ -106,3 +106,26 @@ def test_padding_is_left_out_unless_asked_for() -> None:
     with_channel = running_stats([(torch.from_numpy(features).unsqueeze(1), torch.tensor([4, 3]))])
     assert (with_channel.count, with_channel.mean) == (stats.count, pytest.approx(stats.mean))
     assert running_stats(batches, include_padding=True).mean == pytest.approx(features.mean())
+
+
+def test_quiet_level_is_the_lower_quartile_of_the_sounding_frames() -> None:
+    raw = torch.randn(3, 1, 64, 8, generator=torch.Generator().manual_seed(0))
+    raw[1, :, 40:] = -15.94  # padding
+    raw[2] = -15.94
+    level = quiet_level(raw)
+    assert level.shape == (3, 1, 1, 8)
+    for chunk, frames in ((0, 64), (1, 40)):
+        for f in range(8):
+            values = sorted(raw[chunk, 0, :frames:4, f].tolist())
+            assert level[chunk, 0, 0, f] == pytest.approx(values[int((len(values) - 1) * 0.25)])
+    assert (level[2] == -15.94).all()
+
+
+def test_levelled_chunks_do_not_know_the_recorders_gain_or_colour() -> None:
+    raw = torch.randn(2, 1, 128, 16, generator=torch.Generator().manual_seed(1))
+    colour = torch.linspace(-3, 5, 16)
+    levelled = Normalisation(mean=1.0, std=2.0, levelled=True)
+    assert torch.allclose(levelled.apply(raw + 7 + colour), levelled.apply(raw), atol=1e-5)
+    assert np.allclose(levelled.apply(raw.numpy()), levelled.apply(raw).numpy())
+    plain = Normalisation(mean=1.0, std=2.0)
+    assert not torch.allclose(plain.apply(raw + 7), plain.apply(raw), atol=1.0)

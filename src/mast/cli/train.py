@@ -19,7 +19,14 @@ def train(
     init: Annotated[
         Path | None,
         typer.Option(
-            help="Where the encoder starts: a pretraining run's model folder, or AudioMAE's pretrained.pth."
+            help="Where the encoder starts: a pretraining run's model folder, or AudioMAE's pretrained.pth; for "
+            "faster_rcnn and fcos torchvision's resnet50 weights."
+        ),
+    ] = None,
+    detector: Annotated[
+        str | None,
+        typer.Option(
+            help="mast, or a baseline: faster_rcnn, fcos, detr, yolo26; its options: --set train.detector.NAME=VALUE."
         ),
     ] = None,
     annotations: Annotations = None,
@@ -38,11 +45,13 @@ def train(
     \b
     Example:
       mast train labelled/ --init runs/pretrain/best --out runs/detector --preset tiny
+      mast train labelled/ --detector fcos --out runs/fcos --preset small
     """
     from mast.data import load_dataset
     from mast.training.detector import train_detector
 
-    recipe = recipe_from(preset, band, settings)
+    chosen = [f"model={detector}"] if detector else []
+    recipe = recipe_from(preset, band, [*(settings or []), *chosen])
     dataset = load_dataset(data, annotations=annotations)
     with steps(quiet, "train") as progress:
         result = train_detector(dataset, out, recipe, init=init, seed=seed, progress=progress)

@@ -2,7 +2,7 @@
 
 from mast.features.cache import FeatureCache, RecordingFeatures, content_digest
 from mast.features.logmel import FEATURE_VERSION, LogMel, mel_bank
-from mast.features.normalisation import Normalisation, RunningStats, running_stats
+from mast.features.normalisation import Normalisation, RunningStats, quiet_level, running_stats
 
 __all__ = [
     "FEATURE_VERSION",
@@ -13,5 +13,6 @@ __all__ = [
     "RunningStats",
     "content_digest",
     "mel_bank",
+    "quiet_level",
     "running_stats",
 ]

@@ -1,7 +1,8 @@
 """One mean and one deviation for a whole dataset, gathered in a single pass.
 
 The paper (App. "Data Processing") normalises ``(S − μ) / (σ + ε)`` with μ and σ over all labelled and
-unlabelled sound, computed once and reused everywhere.
+unlabelled sound, computed once and reused everywhere. Beyond the paper, ``levelled`` takes each bin's own quiet
+level off first, chunk by chunk.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from mast.errors import MastError
 
 ArrayT = TypeVar("ArrayT", Tensor, NDArray[Any])
 
+_QUIET = 0.25  # our choice: a bin's level in the quietest quarter of a chunk; above it a long song would be taken off
+_QUIET_STRIDE = 4  # frames skipped when looking for it: a quarter of them show it as well
+
 
 class Normalisation(BaseModel):
     """``(S − mean) / (std + epsilon)``, the same for every cell; part of every checkpoint.
@@ -39,10 +43,30 @@ class Normalisation(BaseModel):
     epsilon: float = Field(
         1e-6, ge=0, allow_inf_nan=False, description="ε; the paper gives no value, our choice"
     )
+    levelled: bool = Field(
+        False, description="take each bin's quiet level off first, so that a recorder's gain and hum fall out"
+    )
 
     def apply(self, features: ArrayT) -> ArrayT:
-        """Normalise a tensor or array of any shape."""
+        """Normalise a tensor or array of any shape; (…, T, F) chunks where ``levelled``."""
+        if self.levelled:
+            level = quiet_level(torch.as_tensor(features))
+            features = features - (level if isinstance(features, Tensor) else level.numpy())
         return (features - self.mean) / (self.std + self.epsilon)
+
+
+def quiet_level(features: Tensor) -> Tensor:
+    """What each bin of a chunk falls to a quarter of the time: (…, T, F) raw log-mel → (…, 1, F).
+
+    Frames of padding, where all bins sit at one and the same value, do not count; a chunk of nothing else gives that
+    value.
+    """
+    some = features[..., ::_QUIET_STRIDE, :]
+    sound = some.amax(dim=-1, keepdim=True) > some.amin(dim=-1, keepdim=True)  # (…, T', 1)
+    last = some.where(sound, torch.inf).sort(dim=-2).values  # padding behind everything
+    place = ((sound.sum(dim=-2, keepdim=True) - 1).clamp(min=0) * _QUIET).long()  # (…, 1, 1)
+    level = last.gather(-2, place.expand(*place.shape[:-1], features.shape[-1]))
+    return level.where(level.isfinite(), some[..., :1, :])
 
 
 @dataclass
@@ -103,8 +127,8 @@ class RunningStats:
         self.m2 += other.m2 + delta * delta * self.count * other.count / count
         self.count = count
 
-    def normalisation(self, *, epsilon: float = 1e-6) -> Normalisation:
-        """What to apply to features like those seen.
+    def normalisation(self, *, epsilon: float = 1e-6, levelled: bool = False) -> Normalisation:
+        """What to apply to features like those seen (levelled ones, where ``levelled``).
 
         Raises:
             MastError: if nothing was seen.
@@ -114,7 +138,7 @@ class RunningStats:
                 "statistics: no sound to normalise by; expected at least one chunk, and a recording gives "
                 "none when it is shorter than half a chunk"
             )
-        return Normalisation(mean=self.mean, std=self.std, epsilon=epsilon)
+        return Normalisation(mean=self.mean, std=self.std, epsilon=epsilon, levelled=levelled)
 
 
 def running_stats(

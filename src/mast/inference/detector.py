@@ -24,13 +24,15 @@ from mast.audio import AudioInfo, Metadata, Window, metadata, probe, windows
 from mast.device import send
 from mast.errors import AudioError, ConfigError, MastError
 from mast.events import FloatArray, IntArray, as_events, empty_events
-from mast.features import LogMel, Normalisation
+from mast.features import LogMel
 from mast.grid import grid_to_events
 from mast.inference.prefetch import prefetch
 from mast.inference.scores import settle_scores
 from mast.inference.stitch import Boxes, Embeddings, Stitcher
 from mast.models.checkpoint import WEIGHTS, load_checkpoint
-from mast.models.detector import MastDetector
+from mast.models.detector import DetectorConfig, MastDetector
+from mast.models.interface import BoxDetector
+from mast.training.spectrograms import normalisation_of_card
 
 DEFAULT_HOP = 0.5  # of a window; App. "Data Processing": 5.12 s of 10.24 s
 _BATCH = {"cuda": 32}  # windows at once, our choice; elsewhere 4, which fills a CPU
@@ -126,10 +128,15 @@ class Detector:
         path = _model_folder(Path(folder))
         self.device = _device(device)
         model, self.card = load_checkpoint(path)
-        if not isinstance(model, MastDetector):
+        if not isinstance(model, BoxDetector):
             raise MastError(
                 f"{path}: holds a pretrained encoder, not a detector; train one from it with "
                 f"`mast train DATA --init {path} --out RUN`"
+            )
+        if embed and not isinstance(model, MastDetector):
+            raise MastError(
+                f"{path}: is a baseline ({type(model).__name__}) without the encoder that embeddings come from; use a "
+                "detector of MAST, or leave the embeddings out"
             )
         self.scores = settle_scores(self.card, path, threshold=threshold, precision_target=precision_target)
         self.nms_iou = self.card.thresholds.get("nms_iou", 0.5)
@@ -152,9 +159,7 @@ class Detector:
         if self.compiled:
             self._model.compile(dynamic=False)  # the dense forward pass; choosing boxes stays as it is
         self._log_mel = LogMel(self.card.front_end).to(self.device)
-        self._normalisation = Normalisation(
-            mean=self.card.normalisation.mean, std=self.card.normalisation.std, epsilon=0.0
-        )
+        self._normalisation = normalisation_of_card(self.card)
 
     @property
     def settings(self) -> dict[str, str | float]:
@@ -169,8 +174,14 @@ class Detector:
             "nms_iou": self.nms_iou,
             "hop": self.hop,
             "precision": self.precision,
-            "embeddings": self.card.architecture.encoder.width if self.embed else 0,
+            "embeddings": self._embedding_width if self.embed else 0,
         }
+
+    @property
+    def _embedding_width(self) -> int:
+        """D of MAST's encoder; 0 for a baseline, which has none."""
+        architecture = self.card.architecture
+        return architecture.encoder.width if isinstance(architecture, DetectorConfig) else 0
 
     def detect(self, path: str | Path, *, root: str | Path | None = None) -> pd.DataFrame:
         """The events of one recording, by time.
@@ -294,7 +305,8 @@ class Detector:
             sound = torch.cat([sound, full])
         raw = self._log_mel.chunk_features(send(sound, self.device))  # (B, 1, T, F)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16"):
-            search = self._model.detect_and_embed if self.embed else self._model.detect
+            embedder = self._model if self.embed and isinstance(self._model, MastDetector) else None
+            search = self._model.detect if embedder is None else embedder.detect_and_embed
             result = search(
                 self._normalisation.apply(raw),
                 score_threshold=self.scores.raw_threshold,
@@ -328,7 +340,7 @@ class Detector:
         embeddings = None
         if self.embed:
             parts = [some.embeddings for some in found if some.embeddings is not None]
-            nothing = np.zeros((0, self.card.architecture.encoder.width), dtype=np.float16)
+            nothing = np.zeros((0, self._embedding_width), dtype=np.float16)
             embeddings = np.concatenate([nothing, *parts])[rows]
         return Outcome(
             source=source,

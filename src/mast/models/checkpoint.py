@@ -28,7 +28,9 @@ from torch import Tensor, nn
 from mast.errors import MastError
 from mast.files import remove_parts, whole_file, write_whole
 from mast.grid import FrontEnd
+from mast.models.baselines import BaselineConfig, build_baseline
 from mast.models.detector import DetectorConfig, MastDetector
+from mast.models.interface import BoxDetector
 from mast.models.mae import MaeConfig, MaskedAutoencoder
 
 WEIGHTS = "model.safetensors"
@@ -43,6 +45,7 @@ class NormalisationStatistics(BaseModel):
 
     mean: float
     std: float = Field(gt=0)
+    levelled: bool = Field(default=False, description="each bin's quiet level taken off the chunk first")
 
 
 class ModelCard(BaseModel):
@@ -51,7 +54,7 @@ class ModelCard(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["detector", "mae"]
-    architecture: DetectorConfig | MaeConfig
+    architecture: DetectorConfig | BaselineConfig | MaeConfig
     front_end: FrontEnd = FrontEnd()
     normalisation: NormalisationStatistics
     thresholds: dict[str, float] = Field(
@@ -66,7 +69,7 @@ class ModelCard(BaseModel):
 class Checkpoint(NamedTuple):
     """A model and what is known about it."""
 
-    model: MastDetector | MaskedAutoencoder
+    model: BoxDetector | MaskedAutoencoder
     card: ModelCard
 
 
@@ -83,7 +86,7 @@ def save_checkpoint(folder: str | Path, model: nn.Module, card: ModelCard) -> Mo
 
     Args:
         folder: made if it is not there.
-        model: a :class:`MastDetector` or :class:`MaskedAutoencoder` built from ``card.architecture``.
+        model: a :class:`BoxDetector` or :class:`MaskedAutoencoder` built from ``card.architecture``.
         card: what ``model.json`` will say.
 
     Returns:
@@ -128,9 +131,11 @@ def load_checkpoint(folder: str | Path) -> Checkpoint:
     """Read a model folder onto the CPU, in evaluation mode; refuse what does not fit."""
     path = Path(folder)
     card = load_card(path)
-    model: MastDetector | MaskedAutoencoder
+    model: BoxDetector | MaskedAutoencoder
     if isinstance(card.architecture, DetectorConfig):
         model = MastDetector(card.architecture)
+    elif isinstance(card.architecture, BaselineConfig):
+        model = build_baseline(card.architecture)
     else:
         model = MaskedAutoencoder(card.architecture)
     load_weights(model, path)
@@ -268,10 +273,8 @@ def _unreadable(path: Path, error: Exception) -> MastError:
 def _parse_card(text: str, source: Path) -> ModelCard:
     try:
         fields = json.loads(text)
-        # the two architectures share field names: let the kind decide which is meant
-        configs: dict[str, type[DetectorConfig | MaeConfig]] = {"detector": DetectorConfig, "mae": MaeConfig}
-        config = configs.get(fields.get("kind"))
-        if config is not None and "architecture" in fields:
+        config = _config_class(fields.get("kind"), fields.get("architecture"))
+        if "architecture" in fields:
             fields["architecture"] = config.model_validate(fields["architecture"])
         return ModelCard.model_validate(fields)
     except ValidationError as error:
@@ -282,6 +285,14 @@ def _parse_card(text: str, source: Path) -> ModelCard:
         ) from None
     except (json.JSONDecodeError, AttributeError) as error:
         raise MastError(f"{source}: is not a JSON object ({error})") from None
+
+
+def _config_class(kind: Any, architecture: Any) -> type[DetectorConfig | BaselineConfig | MaeConfig]:
+    """Which architecture a card speaks of: they share field names, but only a baseline has a name."""
+    if kind == "mae":
+        return MaeConfig
+    named = isinstance(architecture, dict) and "name" in architecture
+    return BaselineConfig if named else DetectorConfig
 
 
 def _fingerprint(weights: Mapping[str, Tensor]) -> str:

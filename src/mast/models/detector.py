@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from mast.errors import ConfigError
 from mast.models.adapters import ADAPTER_UPSAMPLING, AdapterName, build_adapter
@@ -21,6 +21,7 @@ from mast.models.contrastive import Projection, contrastive_loss, jitter_boxes, 
 from mast.models.decode import Detections, box_scores, decode_boxes, select_boxes
 from mast.models.encoder import Encoder, EncoderConfig, Size
 from mast.models.head import Head, HeadOutput
+from mast.models.interface import BoxDetector
 from mast.models.losses import (
     centreness_loss,
     centreness_target,
@@ -111,9 +112,11 @@ class DenseOutput(NamedTuple):
     tokens: Tensor  # (B, D, T/16, F/16) the encoder's map, without gradient: for embeddings
 
 
-class MastDetector(nn.Module):
+class MastDetector(BoxDetector):
     """The paper's detector. See the module docstring."""
 
+    backbone_prefixes = ("encoder.",)
+    config: DetectorConfig
     point_centres: Tensor
     point_strides: Tensor
     point_anchors: Tensor

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
 
 import torch
 from pydantic import BaseModel
 from torch import Tensor, nn
 
+from mast.errors import ConfigError
 from mast.models.decode import Detections
 
 
 class BoxDetector(nn.Module, ABC):
-    """A class-agnostic detector on normalised spectrograms (B, 1, T, F); boxes are ``t1, f1, t2, f2`` in cells."""
+    """A class-agnostic detector on normalised spectrograms (B, 1, T, F); boxes are ``t1, f1, t2, f2`` in cells.
+
+    Attributes:
+        config: its architecture, as its checkpoint's card has it.
+        backbone_prefixes: how the names of those parameters begin that may start from weights made on other data,
+            and then train more slowly.
+    """
 
     config: BaseModel
+    backbone_prefixes: ClassVar[tuple[str, ...]] = ()
 
     @property
     @abstractmethod
@@ -50,3 +60,9 @@ class BoxDetector(nn.Module, ABC):
         max_boxes: int = 300,
     ) -> list[Detections]:
         """Boxes in each chunk, best first: (B, 1, T, F) → B times (K, 4) cells and (K,) scores."""
+
+    def load_backbone(self, path: Path) -> str:
+        """Start the backbone from a file of weights that others made; returns a sentence about it."""
+        raise ConfigError(
+            f"{path}: {type(self).__name__} starts from no such file; leave --init out to train from scratch"
+        )

@@ -11,7 +11,8 @@ from mast.errors import MastError
 from mast.evaluation import Scoring, evaluate
 from mast.files import write_whole
 from mast.models.checkpoint import ModelCard, load_checkpoint
-from mast.models.detector import MastDetector
+from mast.models.detector import DetectorConfig, MastDetector
+from mast.models.interface import BoxDetector
 from mast.training.detector import same_shape
 from mast.training.machine import Machine
 from mast.training.measure import Measured, detect_chunks
@@ -33,11 +34,17 @@ class Loaded(NamedTuple):
 def load_detector(folder: Path, recipe: Recipe, machine: Machine) -> Loaded:
     """Load a detector that a recipe's self-training can continue; refuse any other."""
     model, card = load_checkpoint(folder)
+    if isinstance(model, BoxDetector) and not isinstance(model, MastDetector):
+        raise MastError(
+            f"{folder}: holds a baseline ({type(model).__name__}), and self-training thaws the blocks of an encoder it "
+            "does not have; start from a detector of MAST"
+        )
     if not isinstance(model, MastDetector):
         raise MastError(f"{folder}: holds no detector; self-training starts from what mast train ended in")
     if card.front_end != recipe.front_end:
         raise MastError(f"{folder}: was trained on another front end than this recipe's; use the same --band")
-    if not same_shape(model.config, recipe.detector_for(recipe.selftrain.stage1)):
+    wanted = recipe.detector_for(recipe.selftrain.stage1)
+    if not isinstance(wanted, DetectorConfig) or not same_shape(model.config, wanted):
         raise MastError(
             f"{folder}: its detector is not the one this recipe describes; use the preset it came from"
         )

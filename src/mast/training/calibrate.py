@@ -12,7 +12,7 @@ from mast.data.splits import SplitConfig
 from mast.errors import MastError
 from mast.evaluation.operating import StoredCalibration, store_calibration
 from mast.models.checkpoint import load_card, load_checkpoint, update_card
-from mast.models.detector import MastDetector
+from mast.models.interface import BoxDetector
 from mast.training.machine import Machine, prepare_machine
 from mast.training.measure import detect_chunks, match_chunks
 from mast.training.recipe import Recipe
@@ -44,7 +44,7 @@ def calibrate_checkpoint(
         seed: of the folds among which methods are compared, and of the intervals.
     """
     model, card = load_checkpoint(folder)
-    if not isinstance(model, MastDetector):
+    if not isinstance(model, BoxDetector):
         raise MastError(
             f"{folder}: holds a pretrained encoder, which gives no scores to calibrate; give a detector"
         )

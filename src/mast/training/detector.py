@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from mast.data.recordings import Dataset, load_dataset
 from mast.data.splits import SplitConfig
 from mast.errors import ConfigError
 from mast.features import Normalisation
+from mast.models.baselines import BaselineConfig, build_baseline
 from mast.models.checkpoint import (
     ModelCard,
     load_audiomae,
@@ -25,9 +27,15 @@ from mast.models.checkpoint import (
     save_checkpoint,
 )
 from mast.models.detector import DetectorConfig, MastDetector
+from mast.models.interface import BoxDetector
 from mast.training.batches import Batches, step_generator, step_seed
 from mast.training.calibrate import calibrate_checkpoint
-from mast.training.groups import encoder_multipliers, parameter_groups, set_trainable
+from mast.training.groups import (
+    baseline_multipliers,
+    encoder_multipliers,
+    parameter_groups,
+    set_trainable,
+)
 from mast.training.loop import Job, Progress, Result, train
 from mast.training.machine import Machine, prepare_machine
 from mast.training.measure import chunk_metrics, detect_chunks
@@ -41,9 +49,9 @@ _CONTRASTIVE = 2
 
 
 class DetectorObjective(nn.Module):
-    """The loss of one step: L_det + λ_con L_con on an augmented batch."""
+    """The loss of one step on an augmented batch: L_det + λ_con L_con, or a baseline's own."""
 
-    def __init__(self, model: MastDetector, pipeline: FrontEndPipeline, *, seed: int, rank: int) -> None:
+    def __init__(self, model: BoxDetector, pipeline: FrontEndPipeline, *, seed: int, rank: int) -> None:
         super().__init__()
         self.model, self.pipeline, self.seed, self.rank = model, pipeline, seed, rank
 
@@ -75,7 +83,8 @@ def train_detector(
         data: a labelled dataset, or its folder.
         out: the run's folder; a killed run there is continued.
         recipe: sizes and hyperparameters.
-        init: where the encoder starts: a pretraining run's model folder, a detector's, or AudioMAE's file.
+        init: where the encoder starts: a pretraining run's model folder, a detector's, or AudioMAE's file. A baseline
+            starts from a model folder of its own kind, or its backbone from a file of weights that fits.
         split: how the dataset is divided; 70/15/15 by recording by default.
         seed: of split, order, augmentation and start.
         accelerator: device, precision and processes; made from the recipe by default.
@@ -130,10 +139,12 @@ def fit_detector(
     """
     recipe, plan, machine, out, seed = run.recipe, run.plan, run.machine, run.out, run.seed
     config = recipe.detector_for(plan)
-    learn, held = (decode_once(c, machine.device, workers=machine.workers) for c in (learn, held))
     torch.manual_seed(seed)
-    model = MastDetector(config)
+    model: BoxDetector = (
+        MastDetector(config) if isinstance(config, DetectorConfig) else build_baseline(config)
+    )
     normalisation, note = _start_from(model, run.init, recipe)
+    learn, held = (decode_once(c, machine.device, workers=machine.workers) for c in (learn, held))
     if normalisation is None:
         normalisation = normalisation_of(
             [learn],
@@ -142,6 +153,7 @@ def fit_detector(
             seed=seed,
             device=machine.device,
             workers=machine.workers,
+            levelled=recipe.levelled,
         )
     noise = _noise_bank(learn, plan, seed)
     pipeline = FrontEndPipeline(
@@ -193,12 +205,7 @@ def fit_detector(
         )
         save_checkpoint(folder, shown, card)
 
-    depth = config.encoder.depth
-    multipliers = {
-        "": plan.head_lr_multiplier,
-        "adapter.": plan.adapter_lr_multiplier,
-        **encoder_multipliers(depth, backbone=plan.backbone_lr_multiplier, unfreezing=plan.unfreezing),
-    }
+    multipliers, set_trainable_in = _trainable(model, plan, pretrained=run.init is not None)
     machine.compile(model)
     job = Job(
         objective=DetectorObjective(model, pipeline, seed=seed, rank=rank),
@@ -208,7 +215,7 @@ def fit_detector(
         groups=lambda: parameter_groups(
             model.named_parameters(), lr=plan.lr, weight_decay=plan.weight_decay, multipliers=multipliers
         ),
-        set_trainable=lambda epoch: _trainable(model, plan, depth, epoch),
+        set_trainable=set_trainable_in,
         validate=validate,
         save=save,
         better="f1",
@@ -230,7 +237,34 @@ def fit_detector(
     return result
 
 
-def _trainable(model: MastDetector, plan: TrainRecipe, depth: int, epoch: int) -> bool:
+def _trainable(
+    model: BoxDetector, plan: TrainRecipe, *, pretrained: bool
+) -> tuple[dict[str, float], Callable[[int], bool]]:
+    """Multipliers of the learning rate by the names of parameters, and what freezes or thaws for an epoch.
+
+    MAST's blocks follow the schedule of unfreezing or the fixed number of top blocks. A baseline trains as a whole, its
+    backbone more slowly only where it starts from weights: from scratch, a tenth of the rate would only handicap it.
+    """
+    if isinstance(model, MastDetector):
+        depth = model.config.encoder.depth
+        multipliers = {
+            "": plan.head_lr_multiplier,
+            "adapter.": plan.adapter_lr_multiplier,
+            **encoder_multipliers(depth, backbone=plan.backbone_lr_multiplier, unfreezing=plan.unfreezing),
+        }
+        return multipliers, lambda epoch: _thaw(model, plan, depth, epoch)
+    if plan.unfreezing is not None or plan.top_blocks != "all":
+        raise ConfigError(
+            f"{type(model).__name__}: has no encoder blocks to freeze; leave train.unfreezing and train.top_blocks out"
+        )
+    return baseline_multipliers(
+        model.backbone_prefixes if pretrained else (),
+        backbone=plan.backbone_lr_multiplier,
+        head=plan.head_lr_multiplier,
+    ), lambda epoch: False
+
+
+def _thaw(model: MastDetector, plan: TrainRecipe, depth: int, epoch: int) -> bool:
     """Freeze or unfreeze for an epoch, by schedule or by the fixed number of top blocks."""
     if plan.unfreezing is not None:
         blocks = plan.unfreezing.blocks_at(epoch, depth)
@@ -240,25 +274,42 @@ def _trainable(model: MastDetector, plan: TrainRecipe, depth: int, epoch: int) -
     return set_trainable(model, depth=depth, top_blocks=blocks, whole_encoder=everything)
 
 
-def _start_from(model: MastDetector, init: Path | None, recipe: Recipe) -> tuple[Normalisation | None, str]:
+def _start_from(model: BoxDetector, init: Path | None, recipe: Recipe) -> tuple[Normalisation | None, str]:
     """Load the encoder (or a whole detector of the same architecture), with the statistics it was trained on."""
     if init is None:
         return None, ""
     if init.is_file():
-        return None, load_audiomae(model, init).note
+        if isinstance(model, MastDetector):
+            return None, load_audiomae(model, init).note
+        return None, model.load_backbone(init)
     card = load_card(init)
     if card.front_end != recipe.front_end:
         raise ConfigError(
             f"{init}: was trained on a front end for {card.front_end.low_hz:g}–{card.front_end.high_hz:g} Hz, but "
             f"this run looks at {recipe.front_end.low_hz:g}–{recipe.front_end.high_hz:g} Hz; use the same front end"
         )
-    if isinstance(card.architecture, DetectorConfig) and same_shape(card.architecture, model.config):
+    if not isinstance(model, MastDetector) or isinstance(card.architecture, BaselineConfig):
+        if card.architecture != model.config:
+            raise ConfigError(
+                f"{init}: holds {_kind(card)}, which {recipe.model} with these settings cannot start from; leave "
+                "--init out, or give a model of the same kind"
+            )
+        load_weights(model, init)
+        note = f"all weights of the detector in {init}"
+    elif isinstance(card.architecture, DetectorConfig) and same_shape(card.architecture, model.config):
         load_weights(model, init)
         note = f"all weights of the detector in {init}"
     else:
         load_encoder(model, init)
         note = f"encoder of {init}"
     return normalisation_of_card(card), note
+
+
+def _kind(card: ModelCard) -> str:
+    """What a model folder holds, in words."""
+    if isinstance(card.architecture, BaselineConfig):
+        return f"the baseline {card.architecture.name}"
+    return "a detector of MAST" if isinstance(card.architecture, DetectorConfig) else "a pretrained encoder"
 
 
 def same_shape(a: DetectorConfig, b: DetectorConfig) -> bool:

@@ -1,6 +1,7 @@
 """Which parameters train, and how fast: component-wise learning rates, frozen and unfrozen blocks.
 
-A detector has an ``encoder`` (with ``blocks``), an ``adapter`` and the rest (pyramid, head, projection).
+MAST's detector has an ``encoder`` (with ``blocks``), an ``adapter`` and the rest (pyramid, head, projection); a
+baseline has parameters that may come pretrained, by their prefixes, and the rest.
 """
 
 from __future__ import annotations
@@ -53,6 +54,13 @@ def encoder_multipliers(depth: int, *, backbone: float, unfreezing: Unfreezing |
     if unfreezing is not None:
         multipliers |= {f"encoder.blocks.{i}.": unfreezing.lr_multiplier for i in range(depth)}
     return multipliers
+
+
+def baseline_multipliers(
+    pretrained_prefixes: tuple[str, ...], *, backbone: float, head: float
+) -> dict[str, float]:
+    """Multipliers for a baseline: what comes pretrained at ``backbone``, the rest at ``head``."""
+    return {"": head, **dict.fromkeys(pretrained_prefixes, backbone)}
 
 
 def set_trainable(model: nn.Module, *, depth: int, top_blocks: int, whole_encoder: bool) -> bool:

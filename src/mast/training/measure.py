@@ -11,7 +11,7 @@ from torch import nn
 
 from mast.evaluation import Outcome, Scoring, best_threshold, build_scene, evaluate, match_scene
 from mast.events import BOX_COLUMNS, FloatArray, as_events
-from mast.models.detector import MastDetector
+from mast.models.interface import BoxDetector
 from mast.training.sources import Chunks, in_order
 from mast.training.spectrograms import FrontEndPipeline
 
@@ -40,7 +40,7 @@ def detect_chunks(
     Cells stand in the columns for seconds and hertz, counted in frames from the recording's start. Scored in the
     space ``"hz"``, which takes coordinates as they are, that is the overlap on the grid the detector works on.
     """
-    assert isinstance(model, MastDetector)
+    assert isinstance(model, BoxDetector)
     hop_s = pipeline.log_mel.front_end.hop_s
     first_frame = np.rint(chunks.table["start_s"].to_numpy(dtype=np.float64) / hop_s)
     recording = chunks.table["recording"].astype(str).tolist()

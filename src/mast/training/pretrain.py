@@ -145,6 +145,7 @@ def pretrain(
         seed=seed,
         device=machine.device,
         workers=machine.workers,
+        levelled=recipe.levelled,
     )
 
     torch.manual_seed(seed)
@@ -240,4 +241,8 @@ def _card(recipe: Recipe, normalisation: Normalisation, provenance: dict[str, An
 
 def statistics_of(normalisation: Normalisation) -> NormalisationStatistics:
     """The dataset's statistics as a checkpoint keeps them."""
-    return NormalisationStatistics(mean=normalisation.mean, std=normalisation.std + normalisation.epsilon)
+    return NormalisationStatistics(
+        mean=normalisation.mean,
+        std=normalisation.std + normalisation.epsilon,
+        levelled=normalisation.levelled,
+    )

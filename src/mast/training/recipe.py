@@ -16,6 +16,7 @@ from mast.data.augment import AugmentConfig
 from mast.errors import ConfigError, MastError
 from mast.files import write_whole
 from mast.grid import FrontEnd
+from mast.models.baselines import BaselineConfig, BaselineName
 from mast.models.detector import DetectorConfig
 from mast.models.encoder import Size
 from mast.models.mae import MaeConfig
@@ -66,7 +67,7 @@ class TrainRecipe(Optimisation):
     )
     augmentation: AugmentConfig | None = AugmentConfig()
     detector: dict[str, Any] = Field(
-        {}, description="fields of DetectorConfig that differ from the size's own"
+        {}, description="fields of DetectorConfig that differ from the size's own; options of a baseline"
     )
     nms_iou: float = Field(0.5, gt=0, le=1)
     score_threshold: float = Field(0.05, ge=0, lt=1, description="lowest score kept when validating")
@@ -154,8 +155,14 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    size: Size = "base"
+    model: Literal["mast", BaselineName] = Field("mast", description="which detector mast train trains")
+    size: Size = Field("base", description="of MAST; a baseline has one size and its own options")
     front_end: FrontEnd = FrontEnd()
+    levelled: bool = Field(
+        False,
+        description="beyond the paper: take each bin's quiet level off every chunk before normalising, so that "
+        "gain and steady noise of a recorder fall out",
+    )
     precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
         "auto", description="auto: bf16 on a GPU, fp32 on a CPU"
     )
@@ -168,13 +175,16 @@ class Recipe(BaseModel):
     selftrain: SelfTrainRecipe = SelfTrainRecipe()
 
     @property
-    def detector(self) -> DetectorConfig:
-        """The detector of this size on this front end, with the recipe's changes."""
+    def detector(self) -> DetectorConfig | BaselineConfig:
+        """The detector of this size on this front end, or the baseline, with the recipe's changes."""
         return self.detector_for(self.train)
 
-    def detector_for(self, plan: TrainRecipe) -> DetectorConfig:
+    def detector_for(self, plan: TrainRecipe) -> DetectorConfig | BaselineConfig:
         """The same for another stage, which may change the loss again."""
         shape = {"chunk_frames": self.front_end.chunk_frames, "n_bins": self.front_end.n_bins}
+        if self.model != "mast":
+            options = {"name": self.model, "options": self.train.detector, **shape}
+            return parse(BaselineConfig, options, where="train.detector")
         named = DetectorConfig.named(self.size, **shape)
         changes = self.train.detector | plan.detector
         if self.train.detector.get("contrastive_weight") == 0:

@@ -19,7 +19,7 @@ from mast.data.recordings import Dataset, load_dataset
 from mast.data.splits import SplitConfig
 from mast.device import send
 from mast.errors import MastError
-from mast.features import LogMel, Normalisation, running_stats
+from mast.features import LogMel, Normalisation, quiet_level, running_stats
 from mast.files import write_whole
 from mast.grid import FrontEnd
 
@@ -170,8 +170,12 @@ def normalisation_of(
     workers: int = 0,
     device: torch.device | None = None,
     most: int = STATISTICS_CHUNKS,
+    levelled: bool = False,
 ) -> Normalisation:
-    """μ and σ over (a random sample of) the chunks; kept in ``path`` and read from there the next time."""
+    """μ and σ over (a random sample of) the chunks; kept in ``path`` and read from there the next time.
+
+    ``levelled``: of chunks whose own quiet level is taken off, as :class:`mast.features.Normalisation` then does.
+    """
     if path.exists():
         return Normalisation.model_validate_json(path.read_text(encoding="utf-8"))
     everything: ConcatDataset[Example] = ConcatDataset([c.examples for c in chunks])
@@ -184,10 +188,11 @@ def normalisation_of(
         done = 0
         for batch in loader:
             frames = np.floor(valid_s[rows[done : done + len(batch.weights)]] / front_end.hop_s)
-            yield log_mel.chunk_features(batch.waveforms.to(log_mel.window.device)), frames
+            raw = log_mel.chunk_features(batch.waveforms.to(log_mel.window.device))
+            yield raw - quiet_level(raw) if levelled else raw, frames
             done += len(batch.weights)
 
-    found = running_stats(features()).normalisation()
+    found = running_stats(features()).normalisation(levelled=levelled)
     write_whole(path, found.model_dump_json().encode())
     return found
 

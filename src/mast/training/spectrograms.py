@@ -26,7 +26,7 @@ class Spectrograms(NamedTuple):
 
 def normalisation_of_card(card: ModelCard) -> Normalisation:
     """The statistics a checkpoint's model was trained with; its deviation holds the ε already."""
-    return Normalisation(mean=card.normalisation.mean, std=card.normalisation.std, epsilon=0.0)
+    return Normalisation(**card.normalisation.model_dump(), epsilon=0.0)
 
 
 class FrontEndPipeline(nn.Module):

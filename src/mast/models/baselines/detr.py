@@ -1,0 +1,316 @@
+"""DETR (Carion et al. 2020) as a baseline: a convolutional network, a transformer, and a fixed set of box slots.
+
+The network is transformers' ``DetrForObjectDetection`` built from a config, never downloaded. What that class assumes
+is a backbone pretrained on photographs; from scratch, on spectrograms, four things have to differ, or it hardly learns:
+
+- **One channel.** The picture is ``resnet.as_picture``'s, and the stem takes its one channel instead of three copies.
+- **Live normalisation.** transformers freezes every BatchNorm at its pretrained statistics, and the first layers with
+  it. Without pretrained statistics that means no normalisation at all; here BatchNorm is trained as usual.
+- **The authors' start.** transformers draws all weights from N(0, 0.02²), the queries too: the slots would begin as
+  near copies of each other. Here the transformer starts by Xavier and the queries from N(0, 1), as in the paper.
+- **Finer features.** Stride 16 by dilation (the paper's DC5) on a picture stretched twofold in frequency, so a token
+  covers 16 frames × 8 bins; at stride 32 a chunk would be four tokens high.
+
+Training is the paper's: a bipartite matching of slots and true boxes, cross-entropy with the empty class at 0.1, ℓ1 and
+GIoU, after every decoder layer (auxiliary losses). Dropout is 0 (our choice: the schedules here are short, and DETR's
+trouble is fitting, not overfitting). DETR is known for needing hundreds of epochs where others need ten; it also wants
+a small learning rate (1e-4 with AdamW) and gradients clipped at a small norm (0.1 in the paper). On a short schedule
+expect coarse boxes; that is the method's own cost and not an accident of this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torchvision.ops import box_convert
+
+from mast.device import send
+from mast.errors import ConfigError, MastError
+from mast.models.baselines.config import BaselineConfig, parse_options
+from mast.models.baselines.resnet import as_picture
+from mast.models.boxes import PaddedBoxes, pad_boxes
+from mast.models.decode import Detections, select_boxes
+from mast.models.interface import BoxDetector
+from mast.models.losses import giou_loss, mean_over_processes
+
+
+class DetrOptions(BaseModel):
+    """Architecture and loss of DETR; defaults are the paper's for ResNet-50 unless they say otherwise."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    backbone: Literal["resnet18", "resnet34", "resnet50", "resnet101"] = "resnet50"
+    output_stride: Literal[16, 32] = Field(default=16, description="pixels per token; 16 is the paper's DC5")
+    frequency_stretch: int = Field(default=2, ge=1, le=8, description="pixels per mel bin, our choice")
+    queries: int = Field(default=100, gt=0, description="slots: no chunk can have more boxes")
+    width: int = Field(default=256, gt=0, multiple_of=8, description="of the transformer")
+    feed_forward: int = Field(default=2_048, gt=0)
+    heads: int = Field(default=8, gt=0)
+    encoder_layers: int = Field(default=6, gt=0)
+    decoder_layers: int = Field(default=6, gt=0)
+    dropout: float = Field(default=0.0, ge=0, lt=1, description="0.1 in the paper; 0 is our choice")
+    auxiliary_loss: bool = Field(
+        default=True, description="a loss after each decoder layer, not the last only"
+    )
+    empty_weight: float = Field(default=0.1, gt=0, description="of the empty class in the cross-entropy")
+    class_weight: float = Field(
+        default=1.0, ge=0, description="in the loss and in the cost of a match; so the others"
+    )
+    corner_weight: float = Field(
+        default=5.0, ge=0, description="of ℓ1 on centre and size, as shares of the chunk"
+    )
+    giou_weight: float = Field(default=2.0, ge=0)
+    nms: bool = Field(
+        default=True, description="suppress overlaps as for every detector; DETR itself does not"
+    )
+
+
+class SlotPredictions(NamedTuple):
+    """What the slots say, after each decoder layer that has a loss; the last row is the answer."""
+
+    logits: Tensor  # (N, B, Q, 2): a box, empty
+    boxes: Tensor  # (N, B, Q, 4): cx, cy, w, h as shares of the chunk
+
+
+class DetrDetector(BoxDetector):
+    """DETR from scratch on spectrograms. See the module docstring."""
+
+    config: BaselineConfig
+
+    def __init__(self, config: BaselineConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.options = parse_options(config, DetrOptions)
+        self.network = _build_network(self.options)
+
+    @property
+    def chunk(self) -> tuple[int, int]:
+        """Frames and bins of a chunk."""
+        return self.config.chunk_frames, self.config.n_bins
+
+    def forward(self, spectrograms: Tensor) -> SlotPredictions:
+        """(B, 1, T, F) normalised spectrograms → float32 predictions of the last decoder layer (N = 1) or all."""
+        auxiliary = self.options.auxiliary_loss and self.training
+        decoder = self.network.model.decoder
+        pictures = as_picture(spectrograms, self.options.frequency_stretch)  # (B, 1, H, W)
+        output = self.network.model(pictures, output_hidden_states=auxiliary)
+        states = [output.last_hidden_state]  # (B, Q, D)
+        if auxiliary:  # after layers 1 … N − 1; the first of the hidden states is the decoder's input
+            states = [decoder.layernorm(state) for state in output.decoder_hidden_states[1:-1]] + states
+        slots = torch.stack(states).float()  # (N, B, Q, D)
+        with torch.autocast(
+            slots.device.type, enabled=False
+        ):  # a share of the chunk in bfloat16 is off by frames
+            logits: Tensor = self.network.class_labels_classifier(slots)
+            boxes: Tensor = self.network.bbox_predictor(slots).sigmoid()
+        return SlotPredictions(logits, boxes)
+
+    def loss(
+        self,
+        spectrograms: Tensor,
+        boxes: Sequence[Tensor],
+        *,
+        weights: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> dict[str, Tensor]:
+        """The set loss of a batch (``BoxDetector.loss``); nothing in it is random.
+
+        Returns:
+            ``loss`` to minimise; of the last layer, before their weights: ``classification``, ``corners``, ``giou``;
+            and ``auxiliary``, what the other layers add.
+        """
+        if len(boxes) != len(spectrograms):
+            raise ConfigError(f"{len(boxes)} lists of boxes given for {len(spectrograms)} chunks")
+        options, device = self.options, spectrograms.device
+        predictions = self(spectrograms)
+        with torch.autocast(device.type, enabled=False):  # losses in float32
+            truths = pad_boxes(boxes, device)
+            shares = box_convert(truths.boxes / _sides(self.chunk, device), "xyxy", "cxcywh")  # (B, M, 4)
+            truths = PaddedBoxes(shares, truths.valid)
+            owner = match_slots(predictions, truths, [len(some) for some in boxes], options=options)
+            terms = set_loss(predictions, truths, owner, weights=weights, options=options)  # each (N,)
+        per_layer = (
+            options.class_weight * terms["classification"]
+            + options.corner_weight * terms["corners"]
+            + options.giou_weight * terms["giou"]
+        )
+        last = {name: value[-1] for name, value in terms.items()}
+        return {"loss": per_layer.sum(), **last, "auxiliary": per_layer[:-1].sum()}
+
+    @torch.no_grad()
+    def detect(
+        self,
+        spectrograms: Tensor,
+        *,
+        score_threshold: float = 0.05,
+        nms_iou: float = 0.5,
+        max_boxes: int = 300,
+    ) -> list[Detections]:
+        """Boxes in each chunk, best first: (B, 1, T, F) → B times (K, 4) cells and (K,) scores.
+
+        A score is the probability that the slot is not empty.
+        """
+        was_training = self.training
+        self.eval()
+        predictions = self(spectrograms)
+        self.train(was_training)
+        return select_boxes(
+            _corners(predictions.boxes[-1]) * _sides(self.chunk, spectrograms.device),
+            predictions.logits[-1].softmax(dim=-1)[..., 0],
+            chunk=self.chunk,
+            score_threshold=score_threshold,
+            nms_iou=nms_iou if self.options.nms else 1.0,
+            max_boxes=max_boxes,
+        )
+
+
+def match_slots(
+    predictions: SlotPredictions, truths: PaddedBoxes, lengths: Sequence[int], *, options: DetrOptions
+) -> Tensor:
+    """The cheapest one-to-one matching of true boxes to slots, for each layer and image (Hungarian algorithm).
+
+    The cost of a pair is − p(box) + ℓ1 + (1 − GIoU), weighted as the loss. All costs leave the GPU at once.
+
+    Args:
+        predictions: of N layers.
+        truths: (B, M, 4) as shares of the chunk, like the predictions.
+        lengths: true boxes of each image. If they are more than the slots, the costliest go without.
+        options: the weights.
+
+    Returns:
+        (N, B, Q) index of the slot's true box, −1 where it is to be empty.
+    """
+    with torch.no_grad():
+        slots = predictions.boxes[:, :, :, None]  # (N, B, Q, 1, 4)
+        true = truths.boxes[None, :, None]  # (1, B, 1, M, 4)
+        cost = (
+            -options.class_weight * predictions.logits.softmax(dim=-1)[..., :1]
+            + options.corner_weight * (slots - true).abs().sum(dim=-1)
+            + options.giou_weight * giou_loss(_corners(slots), _corners(true))
+        )  # (N, B, Q, M)
+    costs = cost.nan_to_num(nan=1e6).cpu().numpy()  # of a network that diverged: for the loss to tell
+    owner = np.full(costs.shape[:3], -1, dtype=np.int64)
+    for layer, image in np.ndindex(*costs.shape[:2]):
+        slot, truth = linear_sum_assignment(costs[layer, image, :, : lengths[image]])
+        owner[layer, image, slot] = truth
+    return send(torch.from_numpy(owner), predictions.boxes.device)
+
+
+def set_loss(
+    predictions: SlotPredictions,
+    truths: PaddedBoxes,
+    owner: Tensor,
+    *,
+    weights: Tensor | None,
+    options: DetrOptions,
+) -> dict[str, Tensor]:
+    """The terms of the set loss for slots that know their true box: each (N,), before its weight.
+
+    Cross-entropy is a weighted mean over all slots, ℓ1 and GIoU are sums divided by the number of true boxes, as in the
+    paper. With no true box the latter two are zero, graph intact.
+
+    Args:
+        predictions: of N layers.
+        truths: (B, M, 4) as shares of the chunk.
+        owner: (N, B, Q) from :func:`match_slots`.
+        weights: (B,) of the images; 1 by default.
+        options: the weight of the empty class.
+    """
+    matched = owner >= 0  # (N, B, Q)
+    n_layers = len(owner)
+    index = owner.clamp(min=0)[..., None].expand(-1, -1, -1, 4)
+    true = truths.boxes[None].expand(n_layers, -1, -1, -1).gather(2, index)  # (N, B, Q, 4)
+    slot_weight = 1.0 if weights is None else weights.float()[None, :, None]  # (1, B, 1)
+
+    share = torch.where(matched, 1.0, options.empty_weight)
+    log_p = F.log_softmax(predictions.logits, dim=-1)
+    entropy = -torch.where(matched, log_p[..., 0], log_p[..., 1])
+    n_boxes = mean_over_processes(matched[-1].sum().float()).clamp(min=1)
+    ell1 = (predictions.boxes - true).abs().sum(dim=-1) * matched
+    giou = giou_loss(_corners(predictions.boxes), _corners(true)) * matched
+    return {
+        "classification": (entropy * share * slot_weight).sum(dim=(1, 2)) / share.sum(dim=(1, 2)),
+        "corners": (ell1 * slot_weight).sum(dim=(1, 2)) / n_boxes,
+        "giou": (giou * slot_weight).sum(dim=(1, 2)) / n_boxes,
+    }
+
+
+def _corners(boxes: Tensor) -> Tensor:
+    """(…, 4) centre and size → low and high corner."""
+    corners: Tensor = box_convert(boxes, "cxcywh", "xyxy")
+    return corners
+
+
+def _sides(chunk: tuple[int, int], device: torch.device) -> Tensor:
+    """(4,) frames, bins, frames, bins: from shares of a chunk to cells."""
+    return send(torch.tensor([*chunk, *chunk], dtype=torch.float32), device)
+
+
+def _build_network(options: DetrOptions) -> Any:
+    """transformers' DETR with random weights, made fit to be trained from them (see the module docstring)."""
+    try:
+        from transformers import DetrConfig, DetrForObjectDetection
+    except ImportError as error:
+        reason = str(error).partition("\n")[0]
+        raise MastError(
+            f"the DETR baseline needs the package transformers, which cannot be imported here ({reason}): "
+            "install it with pip install 'mast-audio[baselines]'"
+        ) from error
+    config = DetrConfig(
+        backbone_config={
+            "model_type": "timm_backbone",
+            "backbone": options.backbone,
+            "num_channels": 1,
+            "features_only": True,
+            "use_pretrained_backbone": False,
+            "out_indices": [4],
+            "output_stride": options.output_stride,
+        },
+        num_labels=1,
+        num_queries=options.queries,
+        d_model=options.width,
+        encoder_layers=options.encoder_layers,
+        decoder_layers=options.decoder_layers,
+        encoder_ffn_dim=options.feed_forward,
+        decoder_ffn_dim=options.feed_forward,
+        encoder_attention_heads=options.heads,
+        decoder_attention_heads=options.heads,
+        dropout=options.dropout,
+    )
+    network = DetrForObjectDetection(config)
+    _thaw(network.model.backbone)
+    _start_as_published(network)
+    return network
+
+
+def _thaw(backbone: nn.Module) -> None:
+    """Put trainable BatchNorm where transformers put a frozen one, and let every layer learn."""
+    for parent in list(backbone.modules()):
+        for name, child in list(parent.named_children()):
+            if type(child).__name__ == "DetrFrozenBatchNorm2d":
+                assert isinstance(child.weight, Tensor)
+                setattr(parent, name, nn.BatchNorm2d(child.weight.numel()))
+    for module in backbone.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+    backbone.requires_grad_(True)
+
+
+def _start_as_published(network: Any) -> None:
+    """Xavier in the transformer, N(0, 1) for the queries, PyTorch's own start in the projections around it."""
+    for part in (network.model.encoder, network.model.decoder):
+        for parameter in part.parameters():
+            if parameter.dim() > 1:
+                nn.init.xavier_uniform_(parameter)
+    nn.init.normal_(network.model.query_position_embeddings.weight)
+    network.model.input_projection.reset_parameters()
+    network.class_labels_classifier.reset_parameters()
+    for layer in network.bbox_predictor.layers:
+        layer.reset_parameters()
