@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 
     from mast.annotations import AnnotationSet
 
+_LAYOUTS = (
+    "birdeep",
+    "birdset",
+    "rainforest",
+)  # public datasets, which --to dataset makes dataset folders of
 _FORMATS = "csv, raven, audacity, coco, yolo, aoef, kaleidoscope, birdeep"  # a test compares with FORMATS
 
 
@@ -23,7 +28,10 @@ def convert(
         typer.Argument(metavar="IN", help="Annotation file, folder of annotation files, or dataset folder."),
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="File or folder to write.")],
-    to: Annotated[str, typer.Option("--to", "-t", help=f"Format to write: {_FORMATS}.")],
+    to: Annotated[
+        str,
+        typer.Option("--to", "-t", help=f"Format to write: {_FORMATS}; or dataset, see below."),
+    ],
     from_: Annotated[
         str | None,
         typer.Option("--from", "-f", help="Format to read; found out from the content by default."),
@@ -33,6 +41,24 @@ def convert(
         typer.Option(
             "--audio", help="Folder of the recordings: gives durations, sample rates and full names."
         ),
+    ] = None,
+    home: Annotated[
+        str | None,
+        typer.Option(
+            "--home", help="rainforest: the labelled SITE/DATE; the one with most boxes by default."
+        ),
+    ] = None,
+    ood_dates: Annotated[
+        str | None,
+        typer.Option("--ood-dates", help="birdeep: dates to hold out, as in 2023-05-14,2023-05-30."),
+    ] = None,
+    subset: Annotated[str, typer.Option("--subset", help="birdset: subset on the hub.")] = "XCM",
+    part: Annotated[
+        str | None,
+        typer.Option("--part", help="birdset: train, test or test_5s; train on the hub by default."),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="birdset: recordings to stop after.")
     ] = None,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -46,10 +72,17 @@ def convert(
     folder where OUT has no ending. coco, yolo and aoef need to know durations and sample rates: from
     recordings.csv in IN, or from --audio.
 
+    --to dataset makes a dataset folder of a public dataset as it is downloaded: --from birdeep, birdset or
+    rainforest (site and date folders with Raven tables). IN of birdset may be a name on the hub.
+
     \b
     Example:
       mast convert boxes.csv raven_tables/ --to raven --audio recordings/
+      mast convert BIRDeep_AudioAnnotations/ birdeep/ --from birdeep --to dataset
     """
+    if to == "dataset":
+        _make_dataset(source, out, from_, home, ood_dates, (subset, part, limit), quiet)
+        return
     from mast.annotations import FORMATS, read_annotations, write_annotations
     from mast.errors import AnnotationError
 
@@ -76,6 +109,70 @@ def convert(
         f"{len(annotations.annotated())} recordings, {len(annotations.events)} events, "
         f"{len(annotations.reviewed_empty())} recordings heard and empty → {out} ({to})"
     )
+
+
+def _make_dataset(
+    source: Path,
+    out: Path,
+    layout: str | None,
+    home: str | None,
+    ood_dates: str | None,
+    wanted: tuple[str, str | None, int | None],
+    quiet: bool,
+) -> None:
+    """A public dataset as a dataset folder."""
+    from mast.data.layouts import read_birdeep, read_rainforest, write_laid_out
+    from mast.errors import AnnotationError
+
+    if layout not in _LAYOUTS:
+        raise AnnotationError(
+            f"--from {layout or '(not given)'}: --to dataset needs to know whose layout IN has; "
+            f"choose one of {', '.join(_LAYOUTS)}"
+        )
+    if layout == "birdset":
+        _make_birdset(source, out, *wanted, quiet)
+        return
+    if not source.is_dir():
+        raise AnnotationError(f"{source}: no such folder; expected the folder of the dataset")
+    if layout == "birdeep":
+        data = read_birdeep(source, ood_dates=None if ood_dates is None else ood_dates.split(","))
+    else:
+        data = read_rainforest(source, home=None if home is None else _site_and_date(home))
+    write_laid_out(data, out)
+    parts = data.annotations.recordings["split"].replace("", "to be dealt").value_counts()
+    typer.echo(
+        f"{len(data.sources)} recordings ({', '.join(f'{n} {name}' for name, n in parts.items())}), "
+        f"{len(data.annotations.events)} boxes → {out}"
+    )
+
+
+def _make_birdset(
+    source: Path, out: Path, subset: str, part: str | None, limit: int | None, quiet: bool
+) -> None:
+    from mast.data.layouts import hub_rows, parquet_rows, write_birdset
+
+    # a hub name is two words with a slash, and no folder here
+    rows = (
+        parquet_rows(source, split=part)
+        if source.is_dir()
+        else hub_rows(source.as_posix(), subset, part or "train")
+    )
+    with progress(quiet, unit="recordings") as bar:
+        task = bar.add_task("convert", total=limit)
+        counts = write_birdset(rows, out, limit=limit, on_recording=lambda: bar.advance(task))
+    typer.echo(
+        f"{counts.recordings} recordings, {counts.boxes} boxes, {counts.detected} detected events, "
+        f"{counts.failures} failures → {out}"
+    )
+
+
+def _site_and_date(text: str) -> tuple[str, str]:
+    from mast.errors import ConfigError
+
+    site, _, date = text.rpartition("/")
+    if not site or not date:
+        raise ConfigError(f"--home {text}: expected SITE/DATE, as in 13A/2018-07-10")
+    return site, date
 
 
 def _check_out(source: Path, out: Path, *, folder: bool) -> None:

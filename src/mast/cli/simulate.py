@@ -9,8 +9,13 @@ import typer
 
 from mast.cli.options import Debug, Quiet, Seed, progress
 
+_BENCHMARK = "soundscape-bench"
+# what a benchmark leaves to its user; everything else is what makes it a benchmark
+_FREE = {"out", "benchmark", "calls", "backgrounds", "workers", "quiet", "debug", "seed"}
+
 
 def simulate(
+    ctx: typer.Context,
     out: Annotated[Path, typer.Argument(help="Folder to write: new, empty, or an earlier simulation.")],
     recordings: Annotated[int, typer.Option(min=1, help="How many recordings.")] = 12,
     duration: Annotated[float, typer.Option(help="Seconds of each recording.")] = 60.0,
@@ -58,6 +63,13 @@ def simulate(
     hidden: Annotated[
         bool, typer.Option("--hidden", help="Also list the calls nobody could see (hidden.csv).")
     ] = False,
+    benchmark: Annotated[
+        str | None,
+        typer.Option(
+            help=f"{_BENCHMARK}: OUT/labelled and OUT/unlabelled of fixed sizes; only --seed (its number), "
+            "--calls, --backgrounds and --workers may be given with it."
+        ),
+    ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes; the result does not depend on them.")] = 1,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -72,7 +84,12 @@ def simulate(
     \b
     Example:
       mast simulate simulated/ --recordings 12 --duration 60 --sites 4 --days 6 --seed 1
+      mast simulate bench-0/ --benchmark soundscape-bench --seed 0 --workers 8
     """
+    if benchmark is not None:
+        _check_benchmark(ctx, benchmark)
+        _make_benchmark(out, calls, backgrounds, seed, workers, quiet)
+        return
     from pydantic import ValidationError
 
     from mast.data.simulate import BoxStyle, Simulation, simulate_dataset
@@ -118,6 +135,36 @@ def simulate(
         f"{counts.recordings} recordings ({hours_written:.2f} h) from {sites} sites and {days} days, "
         f"{counts.boxes} boxes, {counts.empty} recordings without any: {out}"
     )
+
+
+def _check_benchmark(ctx: typer.Context, name: str) -> None:
+    """Refuse an unknown benchmark, and options that would make it another one."""
+    from mast.errors import ConfigError
+
+    if name != _BENCHMARK:
+        raise ConfigError(f"--benchmark {name}: no such benchmark; there is {_BENCHMARK}")
+    for option in set(ctx.params) - _FREE:
+        source = ctx.get_parameter_source(option)
+        if source is not None and source.name == "COMMANDLINE":
+            raise ConfigError(
+                f"--{option.replace('_', '-')} is fixed by the benchmark; leave it out, or simulate without "
+                "--benchmark"
+            )
+
+
+def _make_benchmark(
+    out: Path, calls: Path | None, backgrounds: Path | None, seed: int, workers: int, quiet: bool
+) -> None:
+    from mast.data.soundscape_bench import SoundscapeBench, make_soundscape_bench
+
+    bench = SoundscapeBench(seed=seed, calls=calls, backgrounds=backgrounds)
+    with progress(quiet, unit="recordings") as bar:
+        task = bar.add_task("simulate", total=None)
+        sizes = make_soundscape_bench(out, bench, workers=workers, on_recording=lambda: bar.advance(task))
+    for part, size in sizes.items():
+        boxes = "no boxes" if part == "unlabelled" else f"{size.boxes} boxes"
+        typer.echo(f"{part}: {size.recordings} recordings, {size.minutes:g} min, {boxes}")
+    typer.echo(f"{out / 'labelled'} and {out / 'unlabelled'}")
 
 
 def _patterns(text: str) -> tuple[str, ...]:

@@ -99,6 +99,7 @@ def split_chunks(
         seed=seed,
         boxed=dataset.boxed_recordings,
         reviewed=dataset.reviewed_recordings,
+        boxes=dataset.annotations.events[["recording", "start_s", "end_s"]],
         chunks=chunks,
     )
     length = chunks["recording"].map(dataset.recordings.set_index("file")["duration_s"])

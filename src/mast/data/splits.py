@@ -2,8 +2,10 @@
 
 The rule of the house: no second of sound is in two parts. The paper splits *chunks* 70/15/15, and its
 chunks overlap by half, so the same call is in training and in test; ``by="chunk"`` reproduces that for
-comparison and says so (``Split.leaky``). By default whole recordings are dealt out; a recording too long
-for that is cut in time, with a guard gap between the parts.
+comparison and says so (``Split.leaky``). By default whole recordings are dealt out, so that seconds and boxes
+both come in the right shares (:mod:`mast.data.deal`). With one or two recordings, or where a deal would leave
+validation nearly without boxes and a cut would not, recordings are cut in time instead, with a guard gap
+between the parts.
 
 Recordings from other sites or other days than the rest (out of domain) are named by a rule or by the
 ``split`` column of ``recordings.csv``, and never take part in training or tuning.
@@ -13,8 +15,7 @@ Everything depends on the recordings' names and the seed, not on the order of ro
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Literal, NamedTuple
@@ -23,6 +24,8 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from mast.data.deal import deal_recordings, part_boxes
+from mast.data.deal import shuffle_key as shuffle_key
 from mast.errors import ConfigError
 
 PARTS = ("train", "val", "test")
@@ -30,6 +33,7 @@ TEMPORAL_OOD = "temporal_ood"
 SITE_OOD = "site_ood"
 _SPELLINGS = {"training": "train", "valid": "val", "validation": "val", "dev": "val", "testing": "test"}
 _EDGE_S = 1e-6  # rounding of seconds
+_FAIR = 1 / 3  # of its share of boxes, which validation should have at least; our choice
 
 
 class SplitConfig(BaseModel):
@@ -39,7 +43,8 @@ class SplitConfig(BaseModel):
 
     by: Literal["auto", "recording", "time", "chunk"] = Field(
         default="auto",
-        description="auto: by recording where there are three or more, otherwise by time; chunk is leaky",
+        description="auto: by recording where there are three or more and validation gets boxes, otherwise by "
+        "time; chunk is leaky",
     )
     fractions: tuple[float, float, float] = Field(
         default=(0.7, 0.15, 0.15),
@@ -138,6 +143,7 @@ def split_recordings(
     seed: int = 0,
     boxed: Collection[str] = (),
     reviewed: Collection[str] = (),
+    boxes: pd.DataFrame | None = None,
     chunks: pd.DataFrame | None = None,
 ) -> Split:
     """Divide recordings into parts.
@@ -150,8 +156,9 @@ def split_recordings(
         recordings: columns ``file`` and ``duration_s``; ``site``, ``datetime``, ``split`` where asked for.
         config: how; defaults are the house rule.
         seed: of the deal.
-        boxed: recordings with boxes; dealt first, so that each part gets some.
+        boxed: recordings with boxes; dealt first, so that each part gets some. Those of ``boxes`` count too.
         reviewed: recordings that somebody listened to; dealt next, before unlabelled ones.
+        boxes: columns ``recording, start_s, end_s``; where given, parts get their share of boxes too.
         chunks: columns ``recording, start_s, valid_s``; needed by ``by="chunk"`` alone.
     """
     config = SplitConfig() if config is None else config
@@ -175,7 +182,14 @@ def split_recordings(
     if by == "auto":
         by = "recording" if len(rest) >= 3 else "time"
     if by == "recording":
-        spans += _deal_recordings(rest, fractions, seed, set(boxed), set(reviewed))
+        counts = (
+            {} if boxes is None else {str(n): int(k) for n, k in boxes["recording"].value_counts().items()}
+        )
+        dealt = _deal_recordings(rest, fractions, seed, {*boxed, *counts}, set(reviewed), counts)
+        cut = None
+        if config.by == "auto" and boxes is not None and _poor_in_boxes(dealt, counts, fractions):
+            cut = _cut_boxed(rest, fractions, seed, config, set(reviewed), boxes)
+        spans += dealt if cut is None else cut
     elif by == "time":
         spans += _cut_in_time(rest, fractions, seed, config.guard_s, config.block_s)
     else:
@@ -183,11 +197,6 @@ def split_recordings(
             raise ConfigError("split: a split by chunk needs the table of chunks; make it with chunk_table")
         spans += _deal_chunks(chunks[chunks["recording"].isin(set(rest["file"]))], fractions, seed)
     return Split(tuple(sorted(spans)), leaky=by == "chunk")
-
-
-def shuffle_key(seed: int, *names: object) -> str:
-    """A sort key that looks random, the same wherever and in whatever order it is computed."""
-    return hashlib.sha256("\x1f".join(map(str, (seed, *names))).encode()).hexdigest()
 
 
 def _held_out(table: pd.DataFrame, config: SplitConfig) -> pd.Series[str]:
@@ -250,37 +259,47 @@ def _fractions_left(fractions: tuple[float, float, float], given: set[str]) -> d
 
 
 def _deal_recordings(
-    table: pd.DataFrame, fractions: dict[str, float], seed: int, boxed: set[str], reviewed: set[str]
+    table: pd.DataFrame,
+    fractions: dict[str, float],
+    seed: int,
+    boxed: set[str],
+    reviewed: set[str],
+    counts: Mapping[str, int] | None = None,
 ) -> list[Span]:
-    """Whole recordings, dealt by length: each goes to the part that lacks most.
-
-    Recordings with boxes are dealt first, then those heard to be empty, then unlabelled ones, so that all
-    parts have their share of each. Of a kind, those too long for the smallest part go first (in the end
-    they would overfill it), the others in random order.
-    """
+    """Whole recordings, dealt so that seconds and boxes come out in the right shares."""
     length = dict(zip(table["file"].astype(str), table["duration_s"].astype(float), strict=True))
-    kinds = [boxed, reviewed - boxed, set(length) - reviewed - boxed]
-    lacking = dict.fromkeys(fractions, 0.0)
-    still_empty = set(fractions)
-    spans: list[Span] = []
-    for kind in kinds:
-        total = sum(length[name] for name in length if name in kind)
-        for part, share in fractions.items():
-            lacking[part] += share * total
-        long = min(fractions.values()) * total
-        order = sorted(
-            (name for name in length if name in kind),
-            key=lambda name: (-length[name] if length[name] > long else 0.0, shuffle_key(seed, name)),
-        )
-        for i, name in enumerate(order):
-            # as many recordings (of this kind, or at all) as parts without any: each of those gets one
-            left = len(order) - i if len(order) >= len(fractions) else len(length) - len(spans)
-            open_to = [p for p in fractions if p in still_empty or left > len(still_empty)]
-            part = max(open_to, key=lambda p: lacking[p])
-            lacking[part] -= length[name]
-            still_empty.discard(part)
-            spans.append(Span(name, 0.0, length[name], part))
-    return spans
+    dealt = deal_recordings(length, fractions, seed=seed, boxed=boxed, reviewed=reviewed, counts=counts)
+    return [Span(name, 0.0, length[name], part) for name, part in dealt.items()]
+
+
+def _poor_in_boxes(dealt: list[Span], counts: Mapping[str, int], fractions: dict[str, float]) -> bool:
+    """Whether a deal leaves validation with less than a fair part of its boxes."""
+    held = part_boxes({span.recording: span.split for span in dealt}, counts, fractions)
+    return "val" in held and held["val"] < _FAIR * fractions["val"] * sum(held.values())
+
+
+def _cut_boxed(
+    table: pd.DataFrame,
+    fractions: dict[str, float],
+    seed: int,
+    config: SplitConfig,
+    reviewed: set[str],
+    boxes: pd.DataFrame,
+) -> list[Span] | None:
+    """Recordings with boxes cut in time and the others dealt; None where that does not give val its boxes."""
+    has_boxes = table["file"].isin(set(boxes["recording"]))
+    try:
+        spans = _cut_in_time(table[has_boxes], fractions, seed, config.guard_s, config.block_s)
+    except ConfigError:  # too short to be cut
+        return None
+    whole = Split(tuple(sorted(spans)))
+    parts = whole.assign(list(boxes["recording"]), list(boxes["start_s"]), list(boxes["end_s"]))
+    kept = [part for part in parts if part]
+    if not all(part in kept for part in fractions) or kept.count("val") < _FAIR * fractions["val"] * len(
+        kept
+    ):
+        return None
+    return spans + _deal_recordings(table[~has_boxes], fractions, seed, set(), reviewed)
 
 
 def _cut_in_time(

@@ -1,0 +1,75 @@
+"""What every layout reads into, and how it becomes a dataset folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from mast.annotations import AnnotationSet, write_annotations
+from mast.audio import probe
+from mast.errors import AnnotationError, AudioError
+
+
+@dataclass(frozen=True)
+class LaidOut:
+    """A dataset found in somebody's layout.
+
+    Attributes:
+        annotations: boxes, what was listened to, and the recordings with a column ``split``.
+        sources: where each recording lies.
+    """
+
+    annotations: AnnotationSet
+    sources: dict[str, Path]
+
+
+def write_laid_out(data: LaidOut, out: Path) -> None:
+    """Write ``out/audio``, ``recordings.csv``, ``boxes.csv`` and, where not all was heard, ``reviewed.csv``.
+
+    Recordings are linked where the file system can (no second copy), and copied where not. Tables come last:
+    without them an interrupted run is no dataset.
+    """
+    empty_folder(out)
+    for name in data.annotations.names():
+        target = out / "audio" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(data.sources[name].resolve(), target)
+        except OSError:  # another file system, or one without links
+            shutil.copy2(data.sources[name], target)
+    write_annotations(data.annotations, out, "csv")
+
+
+def empty_folder(out: Path) -> None:
+    """Make a folder to write a dataset into; refuse one that holds files."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise AnnotationError(f"{out}: exists and is not empty; choose a new folder")
+    out.mkdir(parents=True, exist_ok=True)
+
+
+def probed(root: Path, paths: Iterable[Path]) -> pd.DataFrame:
+    """Columns ``recording`` (relative to ``root``), ``duration_s``, ``sample_rate`` of what can be read."""
+    rows: list[dict[str, object]] = []
+    failed: list[AudioError] = []
+    for path in paths:
+        try:
+            info = probe(path)
+        except AudioError as error:
+            failed.append(error)
+            continue
+        name = path.relative_to(root).as_posix()
+        rows.append(
+            {"recording": name, "duration_s": info.duration_s, "sample_rate": float(info.sample_rate)}
+        )
+    if failed:
+        warnings.warn(
+            f"{root}: {len(failed)} recordings cannot be read and are left out; the first: {failed[0]}",
+            stacklevel=3,
+        )
+    return pd.DataFrame(rows, columns=["recording", "duration_s", "sample_rate"])
