@@ -43,7 +43,7 @@ def main() -> None:
 
 def draw(dataset: Dataset, *, home: str, never_heard: list[str]) -> Figure:
     """The grid: home, then the other sites."""
-    figure = Figure(figsize=(14.0, 12.5), dpi=100, layout="constrained")
+    figure = Figure(figsize=(14.0, 12.5), dpi=72, layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.subplots(ROWS, COLUMNS, sharex=True, sharey=True)
     others = sorted(set(dataset.recordings["site"]) - {home})
