@@ -11,6 +11,7 @@ from mast import __version__
 from mast.cli.convert import convert
 from mast.cli.detect import detect
 from mast.cli.evaluate import evaluate
+from mast.cli.experiment import experiment
 from mast.cli.fit import fit
 from mast.cli.plot import plot
 from mast.cli.pretrain import pretrain
@@ -46,7 +47,7 @@ def _root(
     """Find animal sounds in field recordings as time–frequency boxes."""
 
 
-for _command in (detect, fit, scan, convert, simulate, plot, evaluate, pretrain, train, selftrain):
+for _command in (detect, fit, scan, convert, simulate, plot, evaluate, pretrain, train, selftrain, experiment):
     app.command()(_command)
 
 

@@ -1,0 +1,246 @@
+"""`mast experiment`: the paper's tables and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from mast.cli.options import Debug, Quiet, Seed, say, steps
+from mast.cli.recipes import Band, Settings
+from mast.errors import ConfigError, MastError
+
+if TYPE_CHECKING:
+    from mast.experiments.collect import Collected
+    from mast.experiments.runner import Source
+    from mast.experiments.studies import Study
+    from mast.experiments.systems import System
+
+_WORDS = ("list", "all", "report")
+
+
+def experiment(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A study (`list` shows them), `all`, or `report`: all that was run, on one page."
+        ),
+    ],
+    data: Annotated[
+        str | None,
+        typer.Option(help="The labelled dataset with its splits; {seed} stands for the seed's number."),
+    ] = None,
+    unlabeled: Annotated[
+        list[str] | None,
+        typer.Option("--unlabeled", "-u", help="A folder of recordings nobody labelled; may be repeated."),
+    ] = None,
+    generic: Annotated[
+        list[Path] | None,
+        typer.Option(help="Start of the AudioMAE system: pretrained.pth, a model, or folders of clips."),
+    ] = None,
+    elsewhere: Annotated[
+        list[Path] | None,
+        typer.Option(help="Measure every system on this labelled dataset, too; may be repeated."),
+    ] = None,
+    work: Annotated[
+        Path,
+        typer.Option("--work", "-w", help="Folder of training runs and what was found; goes on from there."),
+    ] = Path("runs/experiments"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of tables and figures.")] = Path(
+        "results/experiments"
+    ),
+    preset: Annotated[
+        str,
+        typer.Option(
+            "--preset", "-p", help="tiny, small, base, paper, or a file such as experiments/*.toml."
+        ),
+    ] = "base",
+    seeds: Annotated[str | None, typer.Option(help="Several seeds, as in 0,1; instead of --seed.")] = None,
+    systems: Annotated[
+        str | None, typer.Option(help="Only these systems, as in mast,fcos; processes can share the work so.")
+    ] = None,
+    budgets: Annotated[
+        str | None, typer.Option(help="Chunks with labels in label-budget, as in 32,64.")
+    ] = None,
+    split: Annotated[
+        Literal["auto", "recording", "time"],
+        typer.Option(help="How a dataset without a split column is divided, 70/15/15."),
+    ] = "auto",
+    called: Annotated[str | None, typer.Option("--name", help="The dataset's name in tables.")] = None,
+    collect_only: Annotated[
+        bool, typer.Option("--collect-only", help="Train nothing: tables and figures of what was found.")
+    ] = False,
+    band: Band = None,
+    settings: Settings = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+    seed: Seed = 0,
+) -> None:
+    """One table or figure of the paper, from a dataset to a file.
+
+    Trains the systems that a study compares, each once for all studies, and keeps what they find in the test parts in
+    WORK. Then writes OUT/NAME.csv, NAME.md, NAME.json and NAME.png. A stopped run goes on where it was; what is in WORK
+    can be collected on any machine.
+
+    \b
+    Example:
+      mast experiment list
+      mast experiment ood --data bench-{seed}/labelled --unlabeled bench-{seed}/unlabelled --seeds 0,1 --preset small
+      mast experiment report --work runs/experiments --out results/experiments
+    """
+    from mast.experiments.studies import BUDGETS, all_studies, choose_systems, find_study
+
+    studies = all_studies(tuple(_numbers(budgets, "--budgets")) if budgets else BUDGETS)
+    if name == "list":
+        _list(list(studies.values()))
+        return
+    chosen = list(studies.values()) if name in _WORDS else [find_study(name, studies)]
+    numbers = _numbers(seeds, "--seeds") if seeds else [seed]
+    failures: list[str] = []
+    if name != "report" and not collect_only:
+        if data is None:
+            raise ConfigError(
+                f"experiment {name}: no dataset is given; add --data FOLDER, or --collect-only for what was run before"
+            )
+        if name == "all" and not elsewhere:
+            chosen = [study for study in chosen if not study.elsewhere]
+        if not elsewhere and any(study.elsewhere for study in chosen):
+            raise ConfigError(f"experiment {name}: no other dataset is given; add --elsewhere FOLDER")
+        wanted = [word.strip() for word in systems.split(",")] if systems else None
+        train = choose_systems(chosen, wanted)
+        sources = {n: _source(data, unlabeled or [], generic, elsewhere, split, called, n) for n in numbers}
+        failures = _run(train, studies, sources, work, (preset, band, settings), quiet=quiet)
+    collected = _collect(
+        chosen, work, out, data=data, called=called, seeds=numbers if seeds else None, page=name in _WORDS
+    )
+    for one in collected:
+        if one.rows and one.missing:
+            say(f"{one.study.name}: without {', '.join(one.missing)}, which are not there yet", quiet=quiet)
+        for path in one.files:
+            typer.echo(path)
+    if name in _WORDS:
+        typer.echo(out / "report.html")
+    if failures:
+        raise MastError(f"experiment {name}: {len(failures)} systems failed; {'; '.join(failures)}")
+
+
+def _run(
+    train: Sequence[System],
+    studies: dict[str, Study],
+    sources: dict[int, Source],
+    work: Path,
+    how: tuple[str, float | None, list[str] | None],
+    *,
+    quiet: bool,
+) -> list[str]:
+    """Train and measure; gives back a sentence for each failure."""
+    from mast.experiments.presets import load_preset
+    from mast.experiments.runner import Runner
+    from mast.experiments.studies import systems_by_name
+    from mast.fit.pipeline import Show
+    from mast.grid import FrontEnd
+    from mast.training.recipe import parse_override
+
+    preset_name, band, settings = how
+    overrides = dict(parse_override(text) for text in settings or [])
+    if band is not None:
+        overrides["front_end"] = FrontEnd.for_band(band).model_dump()
+    preset, known = load_preset(preset_name, overrides), systems_by_name(studies)
+    preset.check_names({*known, *(system.detector for system in known.values())})
+    show = Show(say=lambda text: say(text, quiet=quiet), bar=lambda what: steps(quiet, what))
+    failures: list[str] = []
+    try:
+        for number, source in sources.items():
+            failed = Runner(source, work, preset, known, seed=number, show=show).run(train)
+            failures += [f"{system} (seed {number}): {why}" for system, why in failed.items()]
+    except KeyboardInterrupt:
+        typer.echo(
+            f"mast: stopped; what is done is kept in {work}, the same command goes on from there.", err=True
+        )
+        raise typer.Exit(130) from None
+    return failures
+
+
+def _collect(
+    chosen: Sequence[Study],
+    work: Path,
+    out: Path,
+    *,
+    data: str | None,
+    called: str | None,
+    seeds: list[int] | None,
+    page: bool,
+) -> list[Collected]:
+    """Tables and figures of what is in the work folder."""
+    from mast.experiments.collect import collect
+    from mast.experiments.page import write_page
+    from mast.experiments.tables import Archive
+
+    archive = Archive(work, datasets=[called] if called else None, seeds=seeds)
+    if not archive.trials:
+        raise MastError(
+            f"{work}: nothing was found here yet; run a study with --data and the same --work first"
+        )
+    given = {}
+    if data is not None:
+        name = called or _name_of(data)
+        first = next((trial.seed for trial in archive.of(name)), 0)
+        given[name] = Path(data.replace("{seed}", str(first)))
+    collected = [collect(study, archive, out, data=given) for study in chosen]
+    if not page and not collected[0].rows:
+        raise MastError(
+            f"{work}: none of the systems of {chosen[0].name} was measured on "
+            f"{' or '.join(chosen[0].parts) or 'another dataset'}; it needs {', '.join(collected[0].missing)}"
+        )
+    if page:
+        write_page(collected, out)
+    return collected
+
+
+def _source(
+    data: str,
+    unlabeled: list[str],
+    generic: list[Path] | None,
+    elsewhere: list[Path] | None,
+    split: Literal["auto", "recording", "time"],
+    called: str | None,
+    seed: int,
+) -> Source:
+    from mast.data.splits import SplitConfig
+    from mast.experiments.runner import Source
+
+    def of_seed(text: str) -> Path:
+        return Path(text.replace("{seed}", str(seed)))
+
+    return Source(
+        name=called or _name_of(data),
+        labelled=of_seed(data),
+        unlabelled=tuple(of_seed(text) for text in unlabeled),
+        generic=tuple(generic or ()),
+        elsewhere=tuple(elsewhere or ()),
+        split=None if split == "auto" else SplitConfig(by=split),
+    )
+
+
+def _name_of(data: str) -> str:
+    """bench-{seed}/labelled → bench; data/birdeep → birdeep."""
+    path = Path(data)
+    own = path.parent.name if path.name in ("labelled", "labeled") and path.parent.name else path.name
+    return own.replace("{seed}", "").strip("-_ ") or "dataset"
+
+
+def _numbers(text: str, option: str) -> list[int]:
+    try:
+        return [int(word) for word in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"{option}: '{text}' is not a list of whole numbers such as 0,1") from None
+
+
+def _list(studies: Sequence[Study]) -> None:
+    width = max(len(study.name) for study in studies)
+    for study in studies:
+        typer.echo(f"{study.name:<{width}}  {study.title} ({study.paper})")
+        systems = [system.name for system in study.systems]
+        typer.echo(f"{'':<{width}}  {', '.join(systems)}")

@@ -1,0 +1,248 @@
+"""Figures of studies: values with their intervals, one panel a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from mast.experiments.tables import METRICS, PARTS, Row, Score
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# told apart by colour-blind eyes, and by their marks in print
+PART_STYLE = {"test": ("#1b6ca8", "o"), "temporal_ood": ("#d98c21", "s"), "site_ood": ("#a83232", "D")}
+_FURTHER = (("#5c6670", "^"), ("#2b7a78", "v"), ("#7a4fa3", "P"))
+STRATEGY_STYLE = {
+    "time-balanced": ("#1b6ca8", "o"),
+    "random": ("#d98c21", "s"),
+    "sequential": ("#a83232", "D"),
+}
+_SYSTEM_COLOURS = ("#b8c0c8", "#98a3ad", "#7b8791", "#5c6670", "#8fb3d9", "#3f7fbf", "#154a85")
+
+
+def part_name(part: str) -> str:
+    """A part in words; a dataset elsewhere by its own name."""
+    return PARTS.get(part, part.replace("_", " "))
+
+
+def dots(rows: Sequence[Row], *, metric: str = "f1", title: str = "") -> Figure:
+    """A line a system, a mark a part: value and interval. For tables of systems."""
+    datasets, labels = _unique(r.dataset for r in rows), _unique(r.label for r in rows)
+    parts = _parts(rows)
+    figure = _figure(4.6 * len(datasets) + 2.4, 1.5 + 0.36 * len(labels) + 0.10 * len(labels) * len(parts))
+    axes = figure.subplots(1, len(datasets), sharey=True, squeeze=False)[0]
+    for axis, dataset in zip(axes, datasets, strict=True):
+        for number, part in enumerate(parts):
+            own = [r for r in rows if r.dataset == dataset and r.part == part]
+            colour, mark = _part_style(part, parts)
+            shift = 0.2 * (number - (len(parts) - 1) / 2)
+            places = [labels.index(r.label) + shift for r in own]
+            _interval_marks(axis, places, [r.scores[metric] for r in own], colour, mark, across=True)
+        for place in range(len(labels) - 1):
+            axis.axhline(place + 0.5, color="0.92", linewidth=0.8, zorder=0)
+        axis.set_yticks(range(len(labels)), labels)
+        axis.set_ylim(len(labels) - 0.5, -0.5)  # the first on top, as in the table
+        axis.set_xlim(-0.02, 1.02)
+        axis.set_xlabel(_metric_name(metric))
+        axis.set_title(_dataset_title(rows, dataset), loc="left", fontsize=10)
+        _tidy(axis, grid="x")
+    _legend(figure, {part_name(p): _part_style(p, parts) for p in parts}, title)
+    return figure
+
+
+def bars(rows: Sequence[Row], *, metric: str = "f1", title: str = "") -> Figure:
+    """Groups of bars, one a part, a bar a system: the overview."""
+    from matplotlib.patches import Patch
+
+    datasets, labels, parts = (
+        _unique(r.dataset for r in rows),
+        _unique(r.label for r in rows),
+        _parts(rows),
+    )
+    figure = _figure(max(7.0, 0.32 * len(labels) * len(parts) + 2.5), 3.1 * len(datasets) + 1.1)
+    axes = figure.subplots(len(datasets), 1, sharex=True, squeeze=False)[:, 0]
+    width = 0.84 / len(labels)
+    colours = {
+        label: _SYSTEM_COLOURS[i % len(_SYSTEM_COLOURS)]
+        for i, label in enumerate(labels, start=max(0, len(_SYSTEM_COLOURS) - len(labels)))
+    }
+    for axis, dataset in zip(axes, datasets, strict=True):
+        for number, label in enumerate(labels):
+            own = [r for r in rows if r.dataset == dataset and r.label == label]
+            places = [parts.index(r.part) + width * (number - (len(labels) - 1) / 2) for r in own]
+            scores = [r.scores[metric] for r in own]
+            heights = [0.0 if np.isnan(s.value) else s.value for s in scores]
+            axis.bar(places, heights, width * 0.92, color=colours[label])
+            axis.errorbar(
+                places, heights, yerr=_ends(scores), fmt="none", ecolor="0.25", elinewidth=1.0, capsize=2
+            )
+            for place, score in zip(places, scores, strict=True):
+                if np.isfinite(score.value):
+                    top = score.high if np.isfinite(score.high) else score.value
+                    axis.annotate(
+                        f"{score.value:.2f}".lstrip("0"),
+                        (place, max(top, score.value)),
+                        xytext=(0, 2),
+                        textcoords="offset points",
+                        ha="center",
+                        fontsize=7,
+                    )
+        axis.set_xticks(range(len(parts)), [part_name(p) for p in parts])
+        axis.set_ylim(0, 1)
+        axis.set_ylabel(_metric_name(metric))
+        axis.set_title(_dataset_title(rows, dataset), loc="left", fontsize=10)
+        _tidy(axis, grid="y")
+        axis.tick_params(axis="x", length=0)
+    handles = [Patch(color=colours[label], label=label) for label in labels]
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=min(4, len(labels)), frameon=False, fontsize=9
+    )
+    figure.suptitle(title, fontsize=11, x=0.01, ha="left")
+    return figure
+
+
+def lines(
+    rows: Sequence[Row],
+    places: Mapping[str, float],
+    series: Mapping[str, str],
+    styles: Mapping[str, tuple[str, str]],
+    *,
+    across: str,
+    metric: str = "f1",
+    title: str = "",
+    logarithmic: bool = False,
+) -> Figure:
+    """Curves over a number that belongs to a system, such as its round or budget.
+
+    Args:
+        rows: all.
+        places: by system, where it stands on the horizontal axis.
+        series: by system (or part, for a curve a part), which curve it belongs to.
+        styles: by curve, colour and mark.
+        across: name of the horizontal axis.
+        metric: drawn.
+        title: above.
+        logarithmic: the horizontal axis.
+    """
+    datasets = _unique(r.dataset for r in rows)
+    figure = _figure(4.4 * len(datasets) + 1.0, 4.1)
+    axes = figure.subplots(1, len(datasets), sharey=True, squeeze=False)[0]
+    for axis, dataset in zip(axes, datasets, strict=True):
+        for number, (curve, (colour, mark)) in enumerate(styles.items()):
+            own = [
+                r
+                for r in rows
+                if r.dataset == dataset and curve in (series.get(r.system), series.get(r.part))
+            ]
+            own = sorted(own, key=lambda r: places[r.system])
+            nudge = 0.02 * (number - (len(styles) - 1) / 2)  # intervals beside each other, not on each other
+            x = [places[r.system] * (1 + nudge) if logarithmic else places[r.system] + nudge for r in own]
+            scores = [r.scores[metric] for r in own]
+            axis.plot(x, [s.value for s in scores], color=colour, linewidth=1.4)
+            _interval_marks(axis, x, scores, colour, mark)
+        shown = sorted({places[r.system] for r in rows if r.dataset == dataset})
+        if logarithmic:
+            axis.set_xscale("log")
+            axis.minorticks_off()
+        axis.set_xticks(shown, [f"{value:g}" for value in shown])
+        axis.set_ylim(-0.02, 1.02)
+        axis.set_xlabel(across)
+        axis.set_title(_dataset_title(rows, dataset), loc="left", fontsize=10)
+        _tidy(axis, grid="y")
+    axes[0].set_ylabel(_metric_name(metric))
+    used = {curve for r in rows for curve in (series.get(r.system), series.get(r.part))}
+    _legend(figure, {curve: style for curve, style in styles.items() if curve in used}, title)
+    return figure
+
+
+def _metric_name(metric: str) -> str:
+    return f"{METRICS[metric]} at IoU 0.5" if metric in ("f1", "precision", "recall") else METRICS[metric]
+
+
+def _dataset_title(rows: Sequence[Row], dataset: str) -> str:
+    own = [r for r in rows if r.dataset == dataset]
+    seeds = max(len(r.seeds) for r in own)
+    return f"{dataset.replace('_', ' ')} ({seeds} seed{'s' if seeds > 1 else ''}), 95 % intervals"
+
+
+def _unique(values: Any) -> list[str]:
+    return list(dict.fromkeys(values))
+
+
+def _parts(rows: Sequence[Row]) -> list[str]:
+    found = _unique(r.part for r in rows)
+    return [*(p for p in PARTS if p in found), *(p for p in found if p not in PARTS)]
+
+
+def _part_style(part: str, parts: Sequence[str]) -> tuple[str, str]:
+    if part in PART_STYLE:
+        return PART_STYLE[part]
+    others = [p for p in parts if p not in PART_STYLE]
+    return _FURTHER[others.index(part) % len(_FURTHER)]
+
+
+def _ends(scores: Sequence[Score]) -> list[list[float]]:
+    """Lengths of the interval below and above each value; none where it cannot be told."""
+    below = [max(0.0, s.value - s.low) if np.isfinite(s.low) else 0.0 for s in scores]
+    above = [max(0.0, s.high - s.value) if np.isfinite(s.high) else 0.0 for s in scores]
+    return [below, above]
+
+
+def _interval_marks(
+    axis: Axes,
+    places: Sequence[float],
+    scores: Sequence[Score],
+    colour: str,
+    mark: str,
+    *,
+    across: bool = False,
+) -> None:
+    """Marks with intervals; ``across`` puts values on the horizontal axis."""
+    values, ends = [s.value for s in scores], _ends(scores)
+    x, y = (values, places) if across else (places, values)
+    axis.errorbar(
+        x,
+        y,
+        xerr=ends if across else None,
+        yerr=None if across else ends,
+        fmt=mark,
+        color=colour,
+        markersize=5.5,
+        capsize=2.5,
+        elinewidth=1.2,
+    )
+
+
+def _legend(figure: Figure, styles: Mapping[str, tuple[str, str]], title: str) -> None:
+    """Above the panels, beside no data; the title over it."""
+    from matplotlib.lines import Line2D
+
+    if title:
+        figure.suptitle(title, fontsize=11, x=0.01, ha="left")
+    if len(styles) > 1:
+        handles = [
+            Line2D([], [], color=colour, marker=mark, linestyle="none", markersize=6, label=name)
+            for name, (colour, mark) in styles.items()
+        ]
+        figure.legend(
+            handles=handles, loc="outside lower center", ncols=len(styles), frameon=False, fontsize=9
+        )
+
+
+def _tidy(axis: Axes, *, grid: Literal["x", "y"]) -> None:
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.grid(axis=grid, alpha=0.3)
+    axis.set_axisbelow(True)
+
+
+def _figure(width: float, height: float) -> Figure:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure

@@ -1,0 +1,191 @@
+"""The same chunk of sound as every system sees it: truth and each system's boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mast.data.recordings import load_dataset
+from mast.events import BOX_COLUMNS
+from mast.experiments.found import Trial, has_part, load_about, load_part, load_threshold
+from mast.experiments.tables import Line
+from mast.grid import FrontEnd, grid_to_events
+from mast.reports.spectrogram import (
+    PREDICTION_COLOUR,
+    TRUTH_COLOUR,
+    Spectrogram,
+    boxes_in_view,
+    compute_spectrogram,
+    frequency_ticks,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_DRAW = 47  # first word of the seed of the choice
+
+
+class Place(NamedTuple):
+    """A chunk of a recording."""
+
+    recording: str
+    start_s: float
+
+
+class View(NamedTuple):
+    """What one system shows: truth and boxes at or above its threshold, in seconds and hertz."""
+
+    label: str
+    truth: pd.DataFrame
+    predictions: pd.DataFrame
+
+
+def compare_systems(
+    trial: Trial,
+    part: str,
+    lines: Sequence[Line],
+    *,
+    chunks: int = 2,
+    seed: int = 0,
+    data: Path | None = None,
+) -> Figure | None:
+    """A row a system, a column a chunk. None where the sound or the tables are not here.
+
+    Args:
+        trial: dataset and seed.
+        part: where the chunks come from.
+        lines: the systems; those without tables are left out.
+        chunks: how many, drawn at random among those with a true box.
+        seed: of the draw.
+        data: the labelled dataset, if it is not where it was when the systems ran.
+    """
+    there = [line for line in lines if has_part(trial.system(line.system), part)]
+    if not there:
+        return None
+    about = load_about(trial.system(there[0].system))
+    root = data or Path(about.get("data", ""))
+    if "recipe" not in about or not (root / "boxes.csv").exists():
+        return None
+    front_end = FrontEnd.model_validate(about["recipe"]["front_end"])
+    views = [load_view(trial, part, line, front_end) for line in there]
+    places = choose_places(views[0].truth, front_end, chunks, seed=seed)
+    dataset = load_dataset(root)
+    sounds = [
+        compute_spectrogram(
+            dataset.path(place.recording),
+            front_end=front_end,
+            start_s=place.start_s,
+            end_s=place.start_s + front_end.chunk_s,
+        )
+        for place in places
+        if dataset.path(place.recording).is_file()
+    ]
+    return draw_views(views, places, sounds) if sounds and len(sounds) == len(places) else None
+
+
+def load_view(trial: Trial, part: str, line: Line, front_end: FrontEnd) -> View:
+    """A system's tables in seconds and hertz."""
+    folder = trial.system(line.system)
+    measured = load_part(folder, part)
+    kept = measured.predictions[measured.predictions["score"] >= load_threshold(folder)]
+    label = line.label or str(load_about(folder).get("title", line.system))
+    return View(label, in_hertz(measured.truth, front_end), in_hertz(kept, front_end))
+
+
+def in_hertz(cells: pd.DataFrame, front_end: FrontEnd) -> pd.DataFrame:
+    """Boxes in cells, counted from the recording's start → seconds and hertz."""
+    boxes = grid_to_events(cells[list(BOX_COLUMNS)].to_numpy(dtype=np.float64), front_end)
+    return cells.assign(**dict(zip(BOX_COLUMNS, boxes.T, strict=True)))
+
+
+def choose_places(truth: pd.DataFrame, front_end: FrontEnd, count: int, *, seed: int) -> list[Place]:
+    """Chunks that hold a true box, at random, of different recordings where possible."""
+    middle_s = (truth["start_s"] + truth["end_s"]) / 2
+    number = np.floor(middle_s / front_end.chunk_s).astype(int)
+    found = sorted({(str(r), int(k)) for r, k in zip(truth["recording"], number, strict=True)})
+    order = np.random.default_rng([_DRAW, seed]).permutation(len(found))
+    shuffled = pd.DataFrame([found[i] for i in order], columns=["recording", "number"])
+    turn = shuffled.groupby("recording").cumcount().to_numpy()
+    chosen = shuffled.iloc[np.argsort(turn, kind="stable")[:count]]
+    return [
+        Place(str(r), int(k) * front_end.chunk_s)
+        for r, k in zip(chosen["recording"], chosen["number"], strict=True)
+    ]
+
+
+def draw_views(views: Sequence[View], places: Sequence[Place], sounds: Sequence[Spectrogram]) -> Figure:
+    """The grid of pictures."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    figure = Figure(figsize=(6.2 * len(sounds), 1.75 * len(views) + 1.0), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(len(views), len(sounds), squeeze=False, sharex="col", sharey="row")
+    for row, view in enumerate(views):
+        for column, (place, sound) in enumerate(zip(places, sounds, strict=True)):
+            axis = axes[row, column]
+            _draw_sound(axis, sound)
+            own = [t[t["recording"] == place.recording] for t in (view.truth, view.predictions)]
+            true, found = (boxes_in_view(table, sound) for table in own)
+            _outline(axis, true, sound.front_end, TRUTH_COLOUR, "solid")
+            _outline(axis, found, sound.front_end, PREDICTION_COLOUR, (0, (4, 2)))
+            title = f"{view.label}: {len(found)} boxes, {len(true)} true"
+            axis.set_title(title, loc="left", fontsize=9)
+            if column == 0:
+                axis.set_ylabel("kHz", fontsize=9)
+            if row == len(views) - 1:
+                axis.set_xlabel(f"Time (s) in {place.recording}", fontsize=9)
+    handles = [
+        Line2D([], [], color=TRUTH_COLOUR, label="truth"),
+        Line2D(
+            [], [], color=PREDICTION_COLOUR, linestyle=(0, (4, 2)), label="found, at the validation threshold"
+        ),
+    ]
+    figure.legend(handles=handles, loc="outside upper right", ncols=2, frameon=False, fontsize=9)
+    return figure
+
+
+def _draw_sound(axis: Axes, sound: Spectrogram) -> None:
+    """Grey levels above each bin's own background."""
+    values = sound.values - np.percentile(sound.values, 20.0, axis=0)
+    low, high = np.percentile(values, (30.0, 99.8))
+    axis.imshow(
+        values.T,
+        origin="lower",
+        aspect="auto",
+        extent=sound.extent,
+        cmap="gray_r",
+        vmin=low,
+        vmax=max(high, low + 4.0),
+        interpolation="antialiased",
+    )
+    axis.set_xlim(sound.start_s, sound.end_s)
+    axis.set_ylim(-1.0, sound.front_end.n_bins)
+    ticks = frequency_ticks(sound.front_end, at_most=6)
+    axis.set_yticks(sound.front_end.hz_to_bins(ticks), [f"{hz / 1_000:g}" for hz in ticks])
+    axis.tick_params(labelsize=8)
+
+
+def _outline(axis: Axes, events: pd.DataFrame, front_end: FrontEnd, colour: str, line: object) -> None:
+    from matplotlib.patches import Rectangle
+
+    boxes = events[list(BOX_COLUMNS)].to_numpy(dtype=np.float64, copy=True)
+    boxes[:, [1, 3]] = front_end.hz_to_bins(np.clip(boxes[:, [1, 3]], front_end.low_hz, front_end.high_hz))
+    for left, bottom, right, top in boxes.tolist():
+        axis.add_patch(
+            Rectangle(
+                (left, bottom),
+                right - left,
+                top - bottom,
+                fill=False,
+                edgecolor=colour,
+                linestyle=line,
+                linewidth=1.2,
+            )
+        )

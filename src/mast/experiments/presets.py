@@ -1,0 +1,127 @@
+"""Presets of experiments: a recipe, and where a system needs settings of its own, a table ``[systems.NAME]``.
+
+[train]
+epochs = 50
+
+[systems.detr.train]      # of every system with this detector; then of the system of this name
+lr = 1e-4
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mast.errors import ConfigError
+from mast.experiments.systems import SelfTraining, System
+from mast.training.recipe import PRESETS, Recipe, load_recipe, parse
+
+
+@dataclass(frozen=True)
+class Preset:
+    """The recipes of all systems.
+
+    Attributes:
+        source: where it was read from, for messages.
+        values: the recipe all share, as nested tables; what is not there has the recipe's defaults.
+        systems: what differs for a detector or a system.
+    """
+
+    source: str
+    values: Mapping[str, Any]
+    systems: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def recipe(self) -> Recipe:
+        """Of what all systems share, such as pretraining."""
+        return _checked(self.values, self.source)
+
+    def recipe_of(self, system: System, *, start: System | None = None) -> Recipe:
+        """Of one system: what all share, then the system's own settings, then what the preset says about it.
+
+        ``start``: the system that a self-trained one improves; its settings come first.
+        """
+        values = dict(self.values)
+        for one in (start, system) if start else (system,):
+            if one.detector != "mast":
+                values = merged(values, {"model": one.detector})
+                # options of MAST's detector mean nothing to another
+                values["train"] = {**values.get("train", {}), "detector": {}}
+            values = merged(values, nested(one.settings))
+            if one.self_training is not None:
+                values = merged(values, {"selftrain": _self_training(one.self_training)})
+            for name in dict.fromkeys((one.detector, one.name)):
+                values = merged(values, self.systems.get(name, {}))
+        return _checked(values, f"{self.source}, {system.name}")
+
+    def check_names(self, known: Collection[str]) -> None:
+        """Refuse a table for a system that there is not: its settings would change nothing."""
+        for name in self.systems:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(sorted(known))}"
+                raise ConfigError(f"{self.source}: [systems.{name}] names no system; {hint}")
+
+
+def _self_training(plan: SelfTraining) -> dict[str, Any]:
+    """What a comparison of rounds needs: all of them, whether they help or not, measured afterwards."""
+    return {
+        "curriculum": plan.curriculum,
+        "rounds": plan.rounds,
+        "stop_when_no_gain": False,
+        "measure_other_parts": False,
+    }
+
+
+def load_preset(source: str | Path, overrides: Mapping[str, Any] | None = None) -> Preset:
+    """Read a preset: tiny, small, base, paper, or a TOML file; ``overrides`` as in ``{"train.epochs": 5}``."""
+    systems: Mapping[str, Mapping[str, Any]] = {}
+    if str(source) in PRESETS:
+        values = load_recipe(source).model_dump(mode="json", exclude_unset=True)
+    else:
+        path = Path(source)
+        if not path.is_file():
+            raise ConfigError(
+                f"{source}: no such preset; expected a TOML file such as experiments/half_hour.toml, "
+                f"or one of {', '.join(PRESETS)}"
+            )
+        try:
+            values = tomllib.loads(path.read_text(encoding="utf-8"))
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{source}: not valid TOML ({error})") from None
+        systems = values.pop("systems", {})
+    preset = Preset(str(source), merged(values, nested(overrides or {})), systems)
+    _ = preset.recipe  # a mistake is told now, not an hour into the run
+    return preset
+
+
+def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """``{"train.epochs": 5}`` → ``{"train": {"epochs": 5}}``."""
+    tables: dict[str, Any] = {}
+    for dotted, value in settings.items():
+        *above, last = dotted.split(".")
+        table = tables
+        for key in above:
+            table = table.setdefault(key, {})
+        table[last] = value
+    return tables
+
+
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested tables, one over the other; neither is changed."""
+    both = dict(below)
+    for key, value in above.items():
+        old = both.get(key)
+        is_table = isinstance(value, Mapping)
+        both[key] = merged(old if isinstance(old, Mapping) else {}, value) if is_table else value
+    return both
+
+
+def _checked(values: Mapping[str, Any], where: str) -> Recipe:
+    recipe = parse(Recipe, values, where=where)
+    _ = recipe.detector
+    return recipe

@@ -1,0 +1,119 @@
+"""What is written beside every measurement: what was run, on what, when."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from mast.files import write_whole
+
+_ROOT = Path(__file__).resolve().parents[3]  # of the repository, where the package is used from one
+_PACKAGES = ("numpy", "torch", "torchaudio", "torchvision", "soundfile", "soxr", "pandas")
+
+
+def write_result(
+    path: str | Path,
+    figures: Mapping[str, Any],
+    *,
+    seed: int | list[int] | None = None,
+    data: Mapping[str, Any] | None = None,
+) -> None:
+    """Write ``figures`` and their provenance as JSON (command, commit, versions, hardware, date, seed, data).
+
+    Args:
+        path: the file to write; its folder is made.
+        figures: the measurements, anything JSON can hold; they keep their own keys, under ``figures``.
+        seed: of everything random, or all of them; ``None`` where nothing is.
+        data: what was measured on, and where it was trained; left out where the figures say it themselves.
+    """
+    result = {
+        "command": " ".join(_command()),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": _commit(),
+        "seed": seed,
+        **({"data": dict(data)} if data is not None else {}),
+        "hardware": {"cpu": _cpu_model(), "cores": os.cpu_count(), "memory_gb": _memory_gb(), "gpu": _gpu()},
+        "versions": {"python": platform.python_version(), **_package_versions()},
+        "figures": dict(figures),
+    }
+    write_whole(Path(path), (json.dumps(result, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def _command() -> list[str]:
+    """What was typed; paths inside the repository relative to it, so that it can be repeated elsewhere."""
+    program = Path(sys.argv[0])
+    first = ["mast"] if program.stem == "mast" else ["python", _without_root(sys.argv[0])]
+    return [*first, *(_without_root(word) for word in sys.argv[1:])]
+
+
+def _without_root(word: str) -> str:
+    try:
+        return str(Path(word).relative_to(_ROOT)) if Path(word).is_absolute() else word
+    except ValueError:
+        return word
+
+
+def _commit() -> str:
+    """The commit measured, with ``+changes`` where the tree differs from it; ``unknown`` outside git.
+
+    ``MAST_COMMIT`` says it where the code was copied without its history.
+    """
+    if told := os.environ.get("MAST_COMMIT"):
+        return told
+    try:
+        head = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=_ROOT, capture_output=True, text=True, check=True
+        ).stdout.strip()
+        changed = subprocess.run(
+            ["git", "status", "--porcelain", "--", "src", "benchmarks", "experiments"],
+            cwd=_ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return head + ("+changes" if changed else "")
+
+
+def _cpu_model() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _memory_gb() -> float | None:
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _gpu() -> str | None:
+    """Named only where torch is loaded already: asking must not cost an import."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return None
+    return str(torch.cuda.get_device_name(0))
+
+
+def _package_versions() -> dict[str, str]:
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,459 @@
+"""Train systems on one dataset and seed, and keep what each finds in the test parts.
+
+    WORK/<dataset>-<seed>/runs/pretrain, generic, mast, mast.full2, fcos, …   training runs, each continued after a kill
+    WORK/<dataset>-<seed>/found/<system>/                                     what it found (mast.experiments.found)
+
+A system whose tables are there is not touched again. Several processes may work on the same folder: a run that two of
+them need is trained by one while the other waits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import ConcatDataset
+
+from mast.data.budgets import sample_budget
+from mast.data.chunk_dataset import ChunkDataset
+from mast.data.chunks import chunk_table
+from mast.data.recordings import Dataset, load_dataset
+from mast.data.splits import SplitConfig
+from mast.errors import MastError
+from mast.experiments.found import (
+    NOT_TESTS,
+    Trial,
+    has_part,
+    load_about,
+    save_about,
+    save_part,
+    save_threshold,
+)
+from mast.experiments.presets import Preset
+from mast.experiments.systems import LAST_STAGE, System
+from mast.files import write_whole
+from mast.fit.pipeline import Show
+from mast.models.checkpoint import WEIGHTS, load_checkpoint
+from mast.models.interface import BoxDetector
+from mast.selftrain.rounds import self_train
+from mast.training.detector import DetectorRun, fit_detector
+from mast.training.loop import Progress
+from mast.training.machine import prepare_machine
+from mast.training.measure import detect_chunks
+from mast.training.pretrain import pretrain
+from mast.training.recipe import Recipe, SelfTrainRecipe, TrainRecipe, remember
+from mast.training.sources import Chunks, decode_once, labelled_chunks
+from mast.training.spectrograms import FrontEndPipeline
+
+_SAVE_SECONDS = 10.0  # how often the time spent so far is written down
+
+
+@dataclass(frozen=True)
+class Source:
+    """A dataset as studies use it.
+
+    Attributes:
+        name: in tables and of the folder.
+        labelled: the dataset with boxes; its split column, or ``split``, says what trains and what tests.
+        unlabelled: folders of further sound.
+        generic: for the system that starts from generic pretraining: folders of generic clips to pretrain on, or one
+            model folder, or AudioMAE's file.
+        elsewhere: labelled datasets that every system is also measured on, as it is.
+        split: how the labelled dataset is divided where its split column does not say.
+    """
+
+    name: str
+    labelled: Path
+    unlabelled: tuple[Path, ...] = ()
+    generic: tuple[Path, ...] = ()
+    elsewhere: tuple[Path, ...] = ()
+    split: SplitConfig | None = None
+
+
+class Runner:
+    """One dataset and seed in a work folder.
+
+    Args:
+        source: the dataset.
+        work: holds all datasets and seeds.
+        preset: the recipes.
+        known: all systems by name, for those that build on others.
+        seed: of everything random.
+        show: told what happens.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        work: Path,
+        preset: Preset,
+        known: Mapping[str, System],
+        *,
+        seed: int,
+        show: Show,
+    ) -> None:
+        self.source, self.preset, self.known, self.seed, self.show = source, preset, known, seed, show
+        self.trial = Trial.at(work, source.name, seed)
+        self.runs = self.trial.folder / "runs"
+
+    def run(self, systems: Sequence[System]) -> dict[str, str]:
+        """Train and measure each; gives back what went wrong with those that failed, by name.
+
+        A system that cannot be trained (its library is missing, it finds nothing to learn from) does not keep the
+        others from it.
+        """
+        failures: dict[str, str] = {}
+        for system in systems:
+            try:
+                self.find(system)
+            except MastError as error:
+                failures[system.name] = str(error)
+                self._say(f"{system.name}: failed, {error}")
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+        return failures
+
+    def find(self, system: System) -> Path:
+        """The folder of what a system found, trained and measured now if it was not before."""
+        folder = self.trial.system(system.name)
+        if before := load_about(folder).get("recipe"):
+            _refuse_other(before, self._recipe(system).model_dump(mode="json"), folder)
+        if self._missing(system):
+            with _alone(self.runs / f".found-{system.name}.lock", self._say):
+                if missing := self._missing(system):
+                    self._measure(system, self.model(system), missing)
+        else:
+            self._say(f"{system.name}: is there already")
+        return folder
+
+    def model(self, system: System) -> Path:
+        """The model folder of a system, trained if need be, with all that it builds on."""
+        recipe = self._recipe(system)
+        if system.self_training is None:
+            run = self.runs / system.name
+            if not (run / "done").exists():
+                init = self._encoder(system)  # before the clock of this run starts
+                learn = self._labelled(system)
+                if system.budget is not None:
+                    recipe = same_steps(recipe, all_chunks=len(self.chunks["train"]), chunks=len(learn))
+
+                def train(progress: Progress) -> None:
+                    self._train(recipe, init, learn, run, progress)
+
+                self._once(run, recipe, train)
+            return run / "best"
+        plan = system.self_training
+        run = self.runs / plan.run
+        taken = run / f"round-{plan.taken}" / LAST_STAGE[plan.curriculum] / "best"
+        if (run / "done").exists():
+            return taken
+        if not self.source.unlabelled:
+            raise MastError(
+                f"{system.name}: self-training needs unlabelled sound; give its folder with --unlabeled"
+            )
+        start = self.model(self.known[plan.start])
+
+        def improve(progress: Progress) -> None:
+            self_train(
+                self.dataset,
+                list(self.source.unlabelled),
+                start,
+                run,
+                recipe,
+                split=self.source.split,
+                seed=self.seed,
+                progress=progress,
+                say=self._say,
+            )
+
+        self._once(run, recipe, improve)
+        return taken
+
+    def seconds(self, system: System) -> dict[str, float]:
+        """What training took, by run: its own, and what it builds on."""
+        runs = [system.name if system.self_training is None else system.self_training.run]
+        share = 1.0
+        if system.self_training is not None:
+            # rounds take about equally long
+            share = system.self_training.taken / system.self_training.rounds
+            runs = [system.self_training.start, *runs]
+        needs = {"pretrained": ["pretrain"], "generic": ["generic"], "none": []}[system.init]
+        spent = {name: _spent(self.runs / name) for name in (*needs, *runs)}
+        spent[runs[-1]] *= share
+        return {name: round(value, 1) for name, value in spent.items() if value}
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """The labelled dataset."""
+        return load_dataset(self.source.labelled)
+
+    @cached_property
+    def chunks(self) -> dict[str, Chunks]:
+        """Its labelled chunks by part, and those of datasets elsewhere by their names; decoded once if they fit."""
+        recipe = self.preset.recipe
+        machine = prepare_machine(recipe)
+        parts = labelled_chunks(self.dataset, recipe.front_end, split=self.source.split, seed=self.seed)
+        for folder in self.source.elsewhere:
+            parts[folder.name] = _everything(load_dataset(folder), recipe)
+        return {
+            name: decode_once(own, machine.device, workers=machine.workers) for name, own in parts.items()
+        }
+
+    @cached_property
+    def _wanted(self) -> list[str]:
+        """The parts that every system is measured on; known without reading sound."""
+        recipe = self.preset.recipe
+        parts = labelled_chunks(self.dataset, recipe.front_end, split=self.source.split, seed=self.seed)
+        return sorted((parts.keys() - {"train"}) | {folder.name for folder in self.source.elsewhere})
+
+    def _missing(self, system: System) -> list[str]:
+        folder = self.trial.system(system.name)
+        told = load_about(folder)
+        return [part for part in self._wanted if not (told and has_part(folder, part))]
+
+    def _recipe(self, system: System) -> Recipe:
+        plan = system.self_training
+        recipe = self.preset.recipe_of(system, start=self.known[plan.start] if plan else None)
+        if recipe.front_end != self.preset.recipe.front_end:
+            raise MastError(
+                f"{system.name}: has another front end than the rest, so its boxes cannot be compared"
+            )
+        return recipe
+
+    def _train(self, recipe: Recipe, init: Path | None, learn: Chunks, run: Path, progress: Progress) -> None:
+        machine = prepare_machine(recipe)
+        about = {
+            "kind": "detector",
+            "data": str(self.source.labelled),
+            "seed": self.seed,
+            "init": str(init or ""),
+            "split": (self.source.split or SplitConfig()).model_dump(mode="json"),
+            "chunks": len(learn),
+        }
+        remember(recipe, run / "recipe.json", about=about)
+        job = DetectorRun(recipe, recipe.train, machine, run, about, init, self.seed)
+        fit_detector(learn, self.chunks["val"], job, progress=progress)
+
+    def _labelled(self, system: System) -> Chunks:
+        """What it learns from: with a budget the chunks that this pays for, and no boxes of the others."""
+        learn = self.chunks["train"]
+        if system.budget is None:
+            return learn
+        table = learn.table.reset_index(drop=True)
+        rows = sample_budget(table, system.budget.chunks, system.budget.strategy, seed=self.seed)
+        own = ChunkDataset(self.dataset, rows, self.preset.recipe.front_end)
+        sound = None if learn.sound is None else learn.sound[torch.tensor(rows.index.to_numpy(copy=True))]
+        return Chunks(ConcatDataset([own]), rows.reset_index(drop=True), sound)
+
+    def _encoder(self, system: System) -> Path | None:
+        if system.init == "none":
+            return None
+        if system.init == "pretrained":
+            return self._pretrained("pretrain", [self._own_sound(), *self.source.unlabelled])
+        given = self.source.generic
+        if not given:
+            raise MastError(
+                f"{system.name}: starts from generic pretraining; give --generic AudioMAE's pretrained.pth (from "
+                "https://github.com/facebookresearch/AudioMAE), a model folder, or folders of clips to pretrain on"
+            )
+        if given[0].is_file() or (given[0] / WEIGHTS).is_file():
+            return given[0]
+        return self._pretrained("generic", list(given))
+
+    def _pretrained(self, name: str, folders: list[Path]) -> Path:
+        # what detectors are trained with says nothing about pretraining, and may change without it
+        run = self.runs / name
+        recipe = self.preset.recipe.model_copy(
+            update={"train": TrainRecipe(), "selftrain": SelfTrainRecipe()}
+        )
+
+        def learn(progress: Progress) -> None:
+            pretrain(folders, run, recipe, seed=self.seed, progress=progress)
+
+        self._once(run, recipe, learn)
+        return run / "best"
+
+    def _own_sound(self) -> Path:
+        """A listing of the labelled dataset's recordings without those that test: they stay unheard until then."""
+        tests = [own.table["recording"] for part, own in self.chunks.items() if part not in NOT_TESTS]
+        unheard = {str(name) for names in tests for name in names}
+        table = self.dataset.recordings
+        table = table[~table["file"].isin(unheard)]
+        if table.empty:
+            raise MastError(
+                f"{self.source.labelled}: every recording holds test sound, so there is none of it to pretrain on; "
+                "divide it by recording instead of by time"
+            )
+        folder = self.runs / "sound"
+        files = [os.path.relpath(self.dataset.path(str(name)), folder) for name in table["file"]]
+        listing = table.assign(file=files)[["file", "site", "datetime", "duration_s", "sample_rate"]]
+        write_whole(folder / "recordings.csv", listing.to_csv(index=False).encode())
+        return folder
+
+    def _measure(self, system: System, model_folder: Path, parts: Collection[str]) -> None:
+        model, card = load_checkpoint(model_folder)
+        assert isinstance(model, BoxDetector)
+        recipe = self._recipe(system)
+        machine = prepare_machine(recipe)
+        pipeline = FrontEndPipeline.of(card).to(machine.device)
+        folder = self.trial.system(system.name)
+        save_threshold(folder, card.thresholds["score"])
+        for part in parts:
+            with machine.accelerator.autocast():
+                measured = detect_chunks(
+                    model.to(machine.device).eval(),
+                    self.chunks[part],
+                    pipeline,
+                    batch_size=machine.eval_batch(recipe.train.batch_size),
+                    workers=machine.workers,
+                    score_threshold=recipe.train.score_threshold,
+                    nms_iou=recipe.train.nms_iou,
+                )
+            save_part(folder, part, measured)
+        about = {
+            "system": system.name,
+            "title": self._title(system),
+            "dataset": self.source.name,
+            "data": str(self.source.labelled),
+            "unlabelled": [str(path) for path in self.source.unlabelled],
+            "split": self.source.split.model_dump(mode="json") if self.source.split else "column",
+            "seed": self.seed,
+            "seconds": self.seconds(system),
+            "train_chunks": len(self._labelled(system)),
+            "parameters": sum(p.numel() for p in model.parameters()),
+            "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+            "recipe": recipe.model_dump(mode="json"),
+        }
+        save_about(folder, about)
+        spent = sum(self.seconds(system).values())
+        self._say(
+            f"{system.name}: measured on {', '.join(parts)} ({spent:.0f} s of training, with what it builds on)"
+        )
+
+    def _title(self, system: System) -> str:
+        """As tables call it; a generic start is named after what it really was."""
+        if system.init != "generic" or not self.source.generic:
+            return system.title
+        given = self.source.generic
+        if given[0].is_file():
+            return f"{system.title} ({given[0].name})"
+        names = given if not (given[0] / WEIGHTS).is_file() else (given[0],)
+        return f"{system.title} architecture, pretrained on {', '.join(path.name for path in names)}"
+
+    def _once(self, run: Path, recipe: Recipe, work: Callable[[Progress], None]) -> None:
+        """Do a training run unless it is done; the time it takes is added up over kills."""
+        done, settings = run / "done", recipe.model_dump(mode="json")
+        with _alone(run.with_name(f".{run.name}.lock"), self._say):
+            if done.exists():
+                _refuse_other(json.loads(done.read_text(encoding="utf-8")), settings, run)
+                return
+            self._say(f"{self.trial.folder.name}: training {run.name}")
+            with self.show.bar(run.name) as progress:
+                clock = _Clock(run)
+                work(clock.beside(progress))
+            clock.save()
+            write_whole(done, json.dumps(settings, indent=2).encode())
+
+    def _say(self, text: str) -> None:
+        self.show.say(text)
+
+
+def same_steps(recipe: Recipe, *, all_chunks: int, chunks: int) -> Recipe:
+    """The recipe for a part of the chunks with as many steps as for all of them.
+
+    The paper trains every budget "with identical optimization settings". With as many epochs instead, a small budget
+    would be trained for less, and the figure would show that.
+    """
+    plan = recipe.train
+    per_epoch, of_all = (max(1, n // plan.batch_size) for n in (chunks, all_chunks))
+    longer = of_all / per_epoch
+    changed = {
+        "epochs": max(1, round(plan.epochs * longer)),
+        "warmup_epochs": plan.warmup_epochs * longer,
+        "validate_every_epochs": max(1, round(plan.validate_every_epochs * longer)),
+    }
+    return recipe.model_copy(update={"train": plan.model_copy(update=changed)})
+
+
+def _refuse_other(before: Mapping[str, Any], now: Mapping[str, Any], where: Path) -> None:
+    """Results of different recipes are not put into one table."""
+    old, new = _flat(before), _flat(now)
+    for name in sorted((old.keys() | new.keys()) - {"workers", "compile"}):  # those two change no result
+        if old.get(name) != new.get(name):
+            raise MastError(
+                f"{where}: was made with other settings ({name} was {old.get(name)}, now {new.get(name)}); "
+                "choose another --work, or delete it to make it again"
+            )
+
+
+def _flat(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in tables.items():
+        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return found
+
+
+def _everything(dataset: Dataset, recipe: Recipe) -> Chunks:
+    """All labelled chunks of a dataset, end to end, whatever its splits say."""
+    table = chunk_table(dataset, recipe.front_end, hop_s=recipe.front_end.chunk_s)
+    rows = table[table["labelled"].astype(bool)].reset_index(drop=True).assign(root=str(dataset.root))
+    if rows.empty:
+        raise MastError(
+            f"{dataset.root}: no recording was listened to from end to end, so nothing can be measured there"
+        )
+    return Chunks(ConcatDataset([ChunkDataset(dataset, rows, recipe.front_end)]), rows)
+
+
+class _Clock:
+    """Seconds of work on a run, added up over kills."""
+
+    def __init__(self, run: Path) -> None:
+        self.path, self.before = run / "seconds.json", _spent(run)
+        self.started = self.saved = time.perf_counter()
+
+    def save(self) -> None:
+        self.saved = time.perf_counter()
+        write_whole(self.path, json.dumps(self.before + self.saved - self.started).encode())
+
+    def beside(self, progress: Progress) -> Progress:
+        """The same progress, which also saves the time now and then."""
+
+        def show(done: int, total: int, text: str) -> None:
+            if time.perf_counter() - self.saved > _SAVE_SECONDS:
+                self.save()
+            progress(done, total, text)
+
+        return show
+
+
+def _spent(run: Path) -> float:
+    try:
+        return float(json.loads((run / "seconds.json").read_text(encoding="utf-8")))
+    except OSError:
+        return 0.0
+
+
+@contextmanager
+def _alone(path: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """One process at a time; a lock goes with the process that held it, however that ended."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows; there one process has to do
+        yield
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"{path.name.removeprefix('.').removesuffix('.lock')}: another process is at it, waiting")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

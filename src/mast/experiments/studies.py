@@ -1,0 +1,329 @@
+"""The studies: which systems, which parts, which picture. Each is one table or figure of the paper."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mast.data.splits import SITE_OOD, TEMPORAL_OOD
+from mast.errors import ConfigError
+from mast.experiments import systems as known
+from mast.experiments.figures import PART_STYLE, STRATEGY_STYLE, bars, dots, lines, part_name
+from mast.experiments.found import load_about
+from mast.experiments.pictures import compare_systems
+from mast.experiments.systems import System, budget_systems
+from mast.experiments.tables import PARTS, Archive, Line, Row
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+BUDGETS = (32, 64, 128, 256)  # chunks; our choice: up to half the training part of soundscape-bench
+ALL_PARTS = tuple(PARTS)
+_BUDGETED = re.compile(r"fcos_(random|time-balanced|sequential)_(\d+)")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a picture is made from.
+
+    Attributes:
+        study: whose.
+        archive: all that was found.
+        rows: of its table.
+        data: by dataset, the labelled folder, if it is not where it was when the systems ran.
+    """
+
+    study: Study
+    archive: Archive
+    rows: Sequence[Row]
+    data: Mapping[str, Path]
+
+
+@dataclass(frozen=True)
+class Study:
+    """One table or figure.
+
+    Attributes:
+        name: on the command line and of its files.
+        title: above it.
+        paper: what of it this repeats.
+        caption: what to look at.
+        systems: to train.
+        lines: of the table, in order.
+        parts: of a dataset that are measured.
+        draw: the picture; None where there is nothing to draw.
+        reference: the system that differences are taken to.
+        elsewhere: measure other datasets than the one trained on, instead of ``parts``.
+        budgets: its lines are the label budgets that were run, and all labels.
+    """
+
+    name: str
+    title: str
+    paper: str
+    caption: str
+    systems: tuple[System, ...]
+    lines: tuple[Line, ...]
+    parts: tuple[str, ...]
+    draw: Callable[[Request], Figure | None]
+    reference: str | None = "mast"
+    elsewhere: bool = False
+    budgets: bool = False
+
+    def lines_in(self, archive: Archive) -> list[Line]:
+        """The lines of its table."""
+        if not self.budgets:
+            return list(self.lines)
+        found = {name for trial in archive.trials for name in trial.systems()}
+        budgets = [(match[1], int(match[2])) for name in found if (match := _BUDGETED.fullmatch(name))]
+        ordered = sorted(budgets, key=lambda one: (list(STRATEGY_STYLE).index(one[0]), one[1]))
+        return [*(Line(f"fcos_{s}_{n}", f"{s}, {n} chunks") for s, n in ordered), Line("fcos", "all labels")]
+
+    def parts_in(self, archive: Archive, dataset: str) -> list[str]:
+        """The parts of a dataset that its table has."""
+        there = archive.parts(dataset)
+        return [p for p in there if (p not in PARTS if self.elsewhere else p in self.parts)]
+
+    def rows(self, archive: Archive) -> list[Row]:
+        """The whole table, dataset by dataset and part by part."""
+        chosen = self.lines_in(archive)
+        tables = [
+            archive.rows(dataset, part, chosen, reference=self.reference)
+            for dataset in archive.names()
+            for part in self.parts_in(archive, dataset)
+        ]
+        # all labels alone are no study of budgets
+        return [row for rows in tables if not self.budgets or len(rows) > 1 for row in rows]
+
+    @property
+    def reference_label(self) -> str:
+        """How the table calls the reference."""
+        return next((line.label for line in self.lines if line.system == self.reference), "")
+
+
+def all_studies(budgets: tuple[int, ...] = BUDGETS) -> dict[str, Study]:
+    """Every study by name, in the order of the paper."""
+    main = tuple(Line(s.name, "" if s.init == "generic" else s.title) for s in known.MAIN)
+    generic = Line("audiomae")
+    pipeline = (
+        known.MAST,
+        known.NO_CONTRASTIVE,
+        known.PLAIN,
+        known.GENERIC,
+        known.SCRATCH,
+        known.BASELINES[1],
+    )
+    curricula = (known.MAST, *known.CURRICULA, known.ROUND_1)
+    rounds = (known.MAST, known.ROUND_1, known.SELF_TRAINED)
+    studies = [
+        Study(
+            "in-domain",
+            "In-domain detection",
+            'Table "In-domain detection performance"',
+            "Other recordings of the labelled site and day.",
+            known.MAIN,
+            main,
+            ("test",),
+            _dots,
+        ),
+        Study(
+            "ood",
+            "Out-of-distribution robustness",
+            'Table "Out-of-distribution robustness"',
+            "Other days at the labelled site, and other sites; thresholds come from in-domain validation.",
+            known.MAIN,
+            main,
+            (TEMPORAL_OOD, SITE_OOD),
+            _dots,
+        ),
+        Study(
+            "overview",
+            "Overview",
+            'Figure "Performance comparison"',
+            "All systems at home, on other days and at other sites.",
+            known.MAIN,
+            main,
+            ALL_PARTS,
+            lambda asked: bars(asked.rows, title=asked.study.title),
+        ),
+        Study(
+            "transfer",
+            "Transfer to other datasets",
+            "beyond the paper",
+            "Systems as they are, thresholds included, on datasets that they were not trained on.",
+            known.MAIN,
+            main,
+            (),
+            _dots,
+            elsewhere=True,
+        ),
+        Study(
+            "pipeline",
+            "Pipeline ablation",
+            'Table "Pipeline ablation"',
+            "Each line has what the line above has, less one thing; the generic and the untrained start replace "
+            "pretraining in the line without contrastive loss and adapter, as in the paper.",
+            pipeline,
+            (
+                Line("mast", "MAST (full)"),
+                Line("no_contrastive", "− contrastive loss"),
+                Line("no_adapter", "− adapter"),
+                generic,
+                Line("scratch", "− all pretraining (from scratch)"),
+                Line("fcos", "FCOS baseline"),
+            ),
+            ALL_PARTS,
+            _dots,
+        ),
+        Study(
+            "adapters",
+            "Adapter ablation",
+            'Table "Adapter design ablation"',
+            "The same detector and training; only the adapter differs.",
+            (*known.ADAPTERS, known.MAST),
+            (
+                Line("adapter_none", "none (1 × 1 projection)"),
+                Line("adapter_conv", "conv"),
+                Line("adapter_anisotropic", "anisotropic"),
+                Line("mast", "upsampling (main)"),
+            ),
+            ALL_PARTS,
+            _dots,
+        ),
+        Study(
+            "curriculum",
+            "Self-training curriculum",
+            'Table "Ablation of the self-training curriculum"',
+            "One round each, all from the same MAST detector.",
+            curricula,
+            (
+                Line("mast", "base (no ST)"),
+                Line("st_stage1", "Stage 1 only"),
+                Line("st_stage2", "Stage 2 only"),
+                Line("st_union", "one-stage union"),
+                Line("mast_st_1", "Stage 1 + Stage 2 (full)"),
+            ),
+            ALL_PARTS,
+            _dots,
+        ),
+        Study(
+            "rounds",
+            "Rounds of self-training",
+            'Figure "Effect of iterative self-training" and Table "Per-round self-training results"',
+            "Round 0 is MAST before self-training.",
+            rounds,
+            (
+                Line("mast", "round 0 (no ST)"),
+                Line("mast_st_1", "round 1"),
+                Line("mast_st", "round 2"),
+            ),
+            ALL_PARTS,
+            _draw_rounds,
+        ),
+        Study(
+            "label-budget",
+            "Label budget and sampling strategy",
+            'Figure "Label-efficiency study"',
+            "FCOS from scratch on some of the labelled training chunks, in-domain test; as many optimisation steps at "
+            "every budget.",
+            (*budget_systems(budgets), known.BASELINES[1]),
+            (),
+            ("test",),
+            _draw_budgets,
+            reference=None,
+            budgets=True,
+        ),
+        Study(
+            "qualitative",
+            "Qualitative comparison",
+            'Figure "Qualitative detection comparison"',
+            "The same two chunks from other sites, drawn at random among those with a true box, as each system sees "
+            "them.",
+            known.MAIN,
+            main,
+            (SITE_OOD,),
+            _draw_examples,
+        ),
+    ]
+    return {study.name: study for study in studies}
+
+
+def find_study(name: str, studies: Mapping[str, Study]) -> Study:
+    """The study of that name, or a sentence with the nearest one."""
+    if name not in studies:
+        near = difflib.get_close_matches(name, studies, n=1, cutoff=0.4)
+        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(studies)}"
+        raise ConfigError(f"experiment: there is no study '{name}'; {hint} (mast experiment list)")
+    return studies[name]
+
+
+def systems_by_name(studies: Mapping[str, Study]) -> dict[str, System]:
+    """Every system of any study."""
+    return {system.name: system for study in studies.values() for system in study.systems}
+
+
+def choose_systems(studies: Sequence[Study], wanted: Sequence[str] | None) -> list[System]:
+    """The systems of some studies, each once; only those asked for, if any are."""
+    systems = {system.name: system for study in studies for system in study.systems}
+    for name in wanted or ():
+        if name not in systems:
+            near = difflib.get_close_matches(name, systems, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(systems)}"
+            raise ConfigError(f"experiment: there is no system '{name}' here; {hint}")
+    return [system for name, system in systems.items() if wanted is None or name in wanted]
+
+
+def _dots(asked: Request) -> Figure | None:
+    return dots(asked.rows, title=f"{asked.study.title}: F1")
+
+
+def _draw_rounds(asked: Request) -> Figure | None:
+    names = {part: part_name(part) for part in PARTS}
+    styles = {names[part]: style for part, style in PART_STYLE.items()}
+    places = {"mast": 0.0, "mast_st_1": 1.0, "mast_st": 2.0}
+    return lines(asked.rows, places, names, styles, across="round of self-training", title=asked.study.title)
+
+
+def _draw_budgets(asked: Request) -> Figure | None:
+    """A curve a strategy; with all labels, where the strategies meet, FCOS stands at the end of each."""
+    places: dict[str, float] = {}
+    series: dict[str, str] = {}
+    rows: list[Row] = []
+    for row in asked.rows:
+        if match := _BUDGETED.fullmatch(row.system):
+            places[row.system], series[row.system] = float(match[2]), match[1]
+            rows.append(row)
+            continue
+        trials = asked.archive.of(row.dataset)
+        abouts = [load_about(trial.system(row.system)) for trial in trials]
+        counts = [float(about["train_chunks"]) for about in abouts if "train_chunks" in about]
+        if counts:
+            for strategy in STRATEGY_STYLE:
+                name = f"{row.dataset} {strategy}"
+                places[name], series[name] = sum(counts) / len(counts), strategy
+                rows.append(replace(row, system=name))
+    if not rows:
+        return None
+    return lines(
+        rows,
+        places,
+        series,
+        STRATEGY_STYLE,
+        across="labelled training chunks",
+        title=asked.study.title,
+        logarithmic=True,
+    )
+
+
+def _draw_examples(asked: Request) -> Figure | None:
+    for dataset in asked.archive.names():
+        for trial in asked.archive.of(dataset):
+            figure = compare_systems(
+                trial, SITE_OOD, asked.study.lines, seed=trial.seed, data=asked.data.get(dataset)
+            )
+            if figure is not None:
+                return figure
+    return None

@@ -1,0 +1,144 @@
+"""The systems that the paper compares: what each starts from, what it is, what it is trained on.
+
+A system is trained once on a dataset and a seed, and every study that names it uses the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+from mast.data.budgets import STRATEGIES, Strategy
+from mast.models.baselines import BaselineName
+
+Curriculum = Literal["full", "stage1", "stage2", "union"]
+LAST_STAGE: Mapping[Curriculum, str] = {
+    "full": "stage2",
+    "stage1": "stage1",
+    "stage2": "stage2",
+    "union": "union",
+}
+NO_CONTRAST = MappingProxyType({"train.detector.contrastive_weight": 0.0})
+NO_ADAPTER = MappingProxyType({"train.detector.adapter": "none"})
+
+
+@dataclass(frozen=True)
+class SelfTraining:
+    """Rounds of self-training on the unlabelled sound.
+
+    Attributes:
+        start: name of the system whose detector is improved; the settings are that system's.
+        curriculum: which stages a round has.
+        rounds: how many are trained.
+        taken_after: the system is the model after this many; the last by default. So all rounds of one run are systems.
+    """
+
+    start: str
+    curriculum: Curriculum = "full"
+    rounds: int = 2
+    taken_after: int | None = None
+
+    @property
+    def taken(self) -> int:
+        """The round whose model counts."""
+        return self.rounds if self.taken_after is None else self.taken_after
+
+    @property
+    def run(self) -> str:
+        """Name of the training run, which systems taken after different rounds share."""
+        return f"{self.start}.{self.curriculum}{self.rounds}"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Only some of the training chunks have labels."""
+
+    strategy: Strategy
+    chunks: int
+
+
+@dataclass(frozen=True)
+class System:
+    """One row of a table.
+
+    Attributes:
+        name: in commands and as a folder; letters, digits, ``_``, ``-``, ``+`` and spaces.
+        title: as tables call it.
+        detector: ``mast`` or a baseline.
+        init: where the encoder starts: ``none`` (from scratch), ``pretrained`` on the dataset's own sound, or
+            ``generic``, pretrained on other sound.
+        settings: what differs from the preset's recipe, by dotted names.
+        self_training: what follows training.
+        budget: how much of the training part is labelled; all of it by default.
+    """
+
+    name: str
+    title: str
+    detector: Literal["mast"] | BaselineName = "mast"
+    init: Literal["none", "pretrained", "generic"] = "none"
+    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    self_training: SelfTraining | None = None
+    budget: Budget | None = None
+
+
+BASELINES = (
+    System("faster_rcnn", "Faster R-CNN", detector="faster_rcnn"),
+    System("fcos", "FCOS", detector="fcos"),
+    System("yolo26", "YOLO26", detector="yolo26"),
+    System("detr", "DETR", detector="detr"),
+)
+# Table "Pipeline ablation" removes one thing after the other, and its AudioSet row is the AudioMAE of the main tables:
+# neither has contrastive loss or adapter.
+GENERIC = System("audiomae", "AudioMAE", init="generic", settings=NO_CONTRAST | NO_ADAPTER)
+MAST = System("mast", "MAST", init="pretrained")
+SELF_TRAINED = System("mast_st", "MAST + ST", init="pretrained", self_training=SelfTraining("mast"))
+MAIN = (*BASELINES, GENERIC, MAST, SELF_TRAINED)
+
+NO_CONTRASTIVE = System("no_contrastive", "− contrastive loss", init="pretrained", settings=NO_CONTRAST)
+PLAIN = System("no_adapter", "− adapter", init="pretrained", settings=NO_CONTRAST | NO_ADAPTER)
+SCRATCH = System("scratch", "− all pretraining", settings=NO_CONTRAST | NO_ADAPTER)
+
+ADAPTERS = tuple(
+    System(
+        f"adapter_{name}",
+        f"{name} adapter".replace("none", "no"),
+        init="pretrained",
+        settings={"train.detector.adapter": name},
+    )
+    for name in ("none", "conv", "anisotropic")
+)
+
+ROUND_1 = System(
+    "mast_st_1", "MAST + ST, round 1", init="pretrained", self_training=SelfTraining("mast", taken_after=1)
+)
+# The paper's full curriculum is in this table after one round (0.5442 is its round 1), so the others have one, too.
+_TITLES: dict[Curriculum, str] = {
+    "stage1": "Stage 1 only",
+    "stage2": "Stage 2 only",
+    "union": "one-stage union",
+}
+CURRICULA = tuple(
+    System(
+        f"st_{curriculum}",
+        title,
+        init="pretrained",
+        self_training=SelfTraining("mast", curriculum=curriculum, rounds=1),
+    )
+    for curriculum, title in _TITLES.items()
+)
+
+
+def budget_systems(budgets: tuple[int, ...], strategies: tuple[Strategy, ...] = STRATEGIES) -> list[System]:
+    """FCOS from scratch on some of the labels, as in App. "Label Budget": every strategy at every budget."""
+    return [
+        System(
+            f"fcos_{strategy}_{chunks}",
+            f"FCOS, {chunks} chunks, {strategy}",
+            detector="fcos",
+            budget=Budget(strategy, chunks),
+        )
+        for strategy in strategies
+        for chunks in budgets
+    ]

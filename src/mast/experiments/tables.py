@@ -1,0 +1,388 @@
+"""From what systems found to numbers with intervals, and to tables of them.
+
+Every metric is the mean over seeds of its value on one seed's part, at the threshold that validation chose there.
+Intervals are 95 % bootstrap intervals over recordings, drawn for all seeds at once; a recording that tests in several
+seeds is drawn in all of them or in none. Differences to the reference system come from the same draws.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mast.data.splits import SITE_OOD, TEMPORAL_OOD
+from mast.errors import MastError
+from mast.evaluation import Outcome, Scoring, build_scene, match_scene
+from mast.evaluation.bootstrap import draw_weights, interval
+from mast.evaluation.metrics import metrics_of
+from mast.events import BOX_COLUMNS, FloatArray
+from mast.experiments.found import NOT_TESTS, Trial, has_part, load_about, load_part, load_threshold, trials
+from mast.training.measure import Measured
+
+METRICS = {
+    "precision": "P",
+    "recall": "R",
+    "f1": "F1",
+    "ap50_voc11": "AP50 (11-point)",
+    "ap50": "AP50",
+    "miou": "mIoU",
+}
+PARTS = {"test": "in domain", TEMPORAL_OOD: "other days", SITE_OOD: "other sites"}
+RESAMPLES = 1_000
+
+
+class Score(NamedTuple):
+    """A value with its interval; NaN where it cannot be told."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Line(NamedTuple):
+    """A system in a table, as the table calls it; without a label, as the system's own run called it."""
+
+    system: str
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One system on one part of one dataset.
+
+    Attributes:
+        dataset: its name.
+        part: as the dataset calls it.
+        system: its name.
+        label: as the table calls it.
+        seeds: those it was trained with.
+        scores: by metric.
+        by_seed: the values of each seed, by metric.
+        against: differences to the reference, on the seeds both have; nothing for the reference itself.
+        n_truth: true boxes over all seeds.
+        n_recordings: recordings over all seeds.
+        seconds: of training, with what it builds on; mean over seeds, NaN where not known.
+        parameters: of the model; 0 where not known.
+    """
+
+    dataset: str
+    part: str
+    system: str
+    label: str
+    seeds: tuple[int, ...]
+    scores: Mapping[str, Score]
+    by_seed: Mapping[str, tuple[float, ...]]
+    against: Mapping[str, Score]
+    n_truth: int
+    n_recordings: int
+    seconds: float
+    parameters: int
+
+
+class _Values(NamedTuple):
+    """Metrics of one system, part and seed: plain, and in each draw of recordings."""
+
+    plain: dict[str, float]
+    drawn: dict[str, FloatArray]
+    n_truth: int
+    n_recordings: int
+
+
+@dataclass
+class Archive:
+    """What is in a work folder, measured when asked and only once, whichever studies ask.
+
+    Attributes:
+        work: the folder.
+        datasets: names to look at; all by default.
+        seeds: to look at; all by default.
+        resamples: draws of recordings.
+    """
+
+    work: Path
+    datasets: Sequence[str] | None = None
+    seeds: Sequence[int] | None = None
+    resamples: int = RESAMPLES
+    _values: dict[tuple[Path, str, str], _Values] = field(default_factory=dict, repr=False)
+    _draws: dict[tuple[str, str], dict[int, dict[str, FloatArray]]] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def trials(self) -> list[Trial]:
+        """The datasets and seeds looked at."""
+        return [
+            trial
+            for trial in trials(self.work)
+            if (self.datasets is None or trial.dataset in self.datasets)
+            and (self.seeds is None or trial.seed in self.seeds)
+        ]
+
+    def names(self) -> list[str]:
+        """The datasets looked at."""
+        return list(dict.fromkeys(trial.dataset for trial in self.trials))
+
+    def of(self, dataset: str) -> list[Trial]:
+        """The seeds of a dataset."""
+        return [trial for trial in self.trials if trial.dataset == dataset]
+
+    def parts(self, dataset: str) -> list[str]:
+        """The test parts that any system was measured on: near home to far, then other datasets by name."""
+        found = {p for trial in self.of(dataset) for system in trial.systems() for p in trial.parts(system)}
+        return [*(p for p in PARTS if p in found), *sorted(found - PARTS.keys() - NOT_TESTS)]
+
+    def rows(
+        self, dataset: str, part: str, lines: Sequence[Line], *, reference: str | None = None
+    ) -> list[Row]:
+        """The rows of a table, those systems that were measured on this part."""
+        found = []
+        for line in lines:
+            own = self._measured(dataset, part, line.system)
+            if own:
+                base = (
+                    self._measured(dataset, part, reference) if reference not in (None, line.system) else {}
+                )
+                found.append(self._row(dataset, part, line, own, base))
+        return found
+
+    def _measured(self, dataset: str, part: str, system: str | None) -> dict[int, _Values]:
+        """By seed, what a system amounts to."""
+        if system is None:
+            return {}
+        with_it = [trial for trial in self.of(dataset) if has_part(trial.system(system), part)]
+        return {trial.seed: self._value(trial, part, system) for trial in with_it}
+
+    def _value(self, trial: Trial, part: str, system: str) -> _Values:
+        key = (trial.folder, part, system)
+        if key not in self._values:
+            folder = trial.system(system)
+            outcome = match(load_part(folder, part))
+            threshold = load_threshold(folder)
+            times = self._weights(trial.dataset, part)[trial.seed]
+            unknown = [name for name in outcome.scene.recordings if name not in times]
+            if unknown:
+                raise MastError(
+                    f"{folder}: was measured on {unknown[0]}, which other systems of this seed were not; delete it "
+                    "and run the system again"
+                )
+            weights = np.stack([times[name] for name in outcome.scene.recordings], axis=1)
+            plain = metrics_of(outcome, threshold)
+            drawn = metrics_of(outcome, threshold, weights)
+            self._values[key] = _Values(
+                {name: float(plain[name][0]) for name in METRICS},
+                {name: drawn[name] for name in METRICS},
+                len(outcome.scene.truth),
+                len(outcome.scene.recordings),
+            )
+        return self._values[key]
+
+    def _weights(self, dataset: str, part: str) -> dict[int, dict[str, FloatArray]]:
+        """By seed and recording, how often it counts in each draw, (resamples,)."""
+        key = (dataset, part)
+        if key not in self._draws:
+            units: dict[tuple[str, bytes], int] = {}
+            places: dict[int, dict[str, int]] = {}
+            for trial in self.of(dataset):
+                folders = [trial.system(name) for name in trial.systems()]
+                known = next((folder for folder in folders if has_part(folder, part)), None)
+                if known is not None:
+                    fingerprints = _fingerprints(load_part(known, part))
+                    places[trial.seed] = {
+                        name: units.setdefault((name, mark), len(units))
+                        for name, mark in fingerprints.items()
+                    }
+            weights = draw_weights(len(units), self.resamples, seed=0)
+            self._draws[key] = {
+                seed: {name: weights[:, unit] for name, unit in own.items()} for seed, own in places.items()
+            }
+        return self._draws[key]
+
+    def _row(
+        self, dataset: str, part: str, line: Line, own: Mapping[int, _Values], base: Mapping[int, _Values]
+    ) -> Row:
+        both = [seed for seed in own if seed in base]
+        abouts = [load_about(trial.system(line.system)) for trial in self.of(dataset) if trial.seed in own]
+        seconds = [sum(about["seconds"].values()) for about in abouts if about.get("seconds")]
+        return Row(
+            dataset=dataset,
+            part=part,
+            system=line.system,
+            label=line.label or next((str(a["title"]) for a in abouts if "title" in a), line.system),
+            seeds=tuple(own),
+            scores={name: _mean([(v.plain[name], v.drawn[name]) for v in own.values()]) for name in METRICS},
+            by_seed={name: tuple(v.plain[name] for v in own.values()) for name in METRICS},
+            against={
+                name: _mean(
+                    [
+                        (
+                            own[seed].plain[name] - base[seed].plain[name],
+                            own[seed].drawn[name] - base[seed].drawn[name],
+                        )
+                        for seed in both
+                    ]
+                )
+                for name in METRICS
+                if both
+            },
+            n_truth=sum(v.n_truth for v in own.values()),
+            n_recordings=sum(v.n_recordings for v in own.values()),
+            seconds=float(np.mean(seconds)) if seconds else float("nan"),
+            parameters=max((int(about.get("parameters", 0)) for about in abouts), default=0),
+        )
+
+
+def match(measured: Measured) -> Outcome:
+    """Which detections are right, in cells at IoU 0.5.
+
+    Only that overlap is in the tables, so the nine stricter ones of ``ap50_95`` are left out: the bootstrap would spend
+    most of its time on them.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # detections in the padding of a recording's last chunk
+        scene = build_scene(
+            measured.truth, measured.predictions, reviewed=measured.reviewed, scoring=Scoring(space="hz")
+        )
+    outcome = match_scene(scene)
+    return replace(outcome, hit_at=outcome.hit_at[:1])
+
+
+def _fingerprints(measured: Measured) -> dict[str, bytes]:
+    """Each recording's true boxes: the same name with the same boxes is the same recording, also in another seed."""
+    boxes = {
+        str(name): own[list(BOX_COLUMNS)].to_numpy(dtype=np.float64).round(3).tobytes()
+        for name, own in measured.truth.groupby("recording")
+    }
+    return {str(name): boxes.get(str(name), b"") for name in sorted(measured.reviewed["recording"].unique())}
+
+
+def _mean(seeds: Sequence[tuple[float, FloatArray]]) -> Score:
+    """The mean over seeds, of the plain values and of each draw; seeds without a value are left out."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # no seed has a value
+        value = float(np.nanmean([plain for plain, _ in seeds]))
+        drawn = np.nanmean(np.stack([drawn for _, drawn in seeds]), axis=0)
+    return Score(value, *interval(drawn))
+
+
+def as_frame(rows: Sequence[Row]) -> pd.DataFrame:
+    """One line a row: everything, for a spreadsheet."""
+    lines = []
+    for row in rows:
+        line: dict[str, Any] = {
+            "dataset": row.dataset,
+            "part": row.part,
+            "system": row.system,
+            "label": row.label,
+            "seeds": len(row.seeds),
+        }
+        for name in METRICS:
+            line |= {name: row.scores[name].value}
+            line |= {f"{name}_low": row.scores[name].low, f"{name}_high": row.scores[name].high}
+        line["f1_by_seed"] = " ".join(f"{value:.4f}" for value in row.by_seed["f1"])
+        for name in METRICS:
+            difference = row.against.get(name, Score(float("nan"), float("nan"), float("nan")))
+            line |= {
+                f"{name}_difference": difference.value,
+                f"{name}_difference_low": difference.low,
+                f"{name}_difference_high": difference.high,
+            }
+        line |= {"n_truth": row.n_truth, "n_recordings": row.n_recordings}
+        line |= {"train_seconds": row.seconds, "parameters": row.parameters}
+        lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def as_cells(
+    rows: Sequence[Row], *, reference: str = "", bold: bool = False
+) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of a table for people, of one dataset and part.
+
+    Args:
+        rows: of one dataset and part.
+        reference: label of the system that differences are taken to; no such column without it.
+        bold: the best value of each metric in Markdown's asterisks.
+    """
+    header = ["system", *METRICS.values()]
+    if reference:
+        header.append(f"F1 − {reference}")
+    header += ["seeds", "training"]
+    best = {
+        name: np.nanmax([row.scores[name].value for row in rows])
+        if any(np.isfinite(row.scores[name].value) for row in rows)
+        else float("nan")
+        for name in METRICS
+    }
+    cells = []
+    for row in rows:
+        line = [row.label]
+        for name in METRICS:
+            score = row.scores[name]
+            is_best = score.value == best[name] and len({r.scores[name].value for r in rows}) > 1
+            mark = "**" if bold and is_best else ""
+            line.append(f"{mark}{_number(score.value)}{mark}{_range(score)}")
+        if reference:
+            line.append(_difference(row.against.get("f1")))
+        cells.append([*line, str(len(row.seeds)), duration(row.seconds)])
+    return header, cells
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The rows as plain values; what has no value is None. ``differences`` holds difference, low and high."""
+
+    def plain(value: float) -> float | None:
+        return round(float(value), 6) if np.isfinite(value) else None
+
+    def scores(given: Mapping[str, Score]) -> dict[str, list[float | None]]:
+        return {name: [plain(part) for part in score] for name, score in given.items()}
+
+    return [
+        {
+            "dataset": row.dataset,
+            "part": row.part,
+            "system": row.system,
+            "label": row.label,
+            "seeds": list(row.seeds),
+            **{name: plain(score.value) for name, score in row.scores.items()},
+            "intervals": {name: [plain(s.low), plain(s.high)] for name, s in row.scores.items()},
+            "by_seed": {name: [plain(value) for value in values] for name, values in row.by_seed.items()},
+            "differences": scores(row.against),
+            "n_truth": row.n_truth,
+            "n_recordings": row.n_recordings,
+            "train_seconds": plain(row.seconds),
+            "parameters": row.parameters,
+        }
+        for row in rows
+    ]
+
+
+def duration(seconds: float) -> str:
+    """Training time in words."""
+    if not np.isfinite(seconds):
+        return "–"
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if np.isfinite(value) else "–"
+
+
+def _range(score: Score) -> str:
+    return f" ({_number(score.low)}–{_number(score.high)})" if np.isfinite(score.low) else ""
+
+
+def _difference(score: Score | None) -> str:
+    if score is None or not np.isfinite(score.value):
+        return "–"
+    interval = f" ({score.low:+.3f} to {score.high:+.3f})" if np.isfinite(score.low) else ""
+    return f"{score.value:+.3f}{interval}"

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from contextlib import nullcontext
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from mast.cli.main import app
+from mast.errors import MastError
+from mast.experiments import runner as module
+from mast.experiments.presets import load_preset
+from mast.experiments.systems import Budget, System
+from mast.fit.pipeline import Show
+
+PRESET = """
+size = "tiny"
+front_end = { n_bins = 32, chunk_frames = 128 }
+
+[pretrain]
+batch_size = 16
+epochs = 1
+held_out = 0.2
+max_chunks = 48
+
+[train]
+batch_size = 16
+epochs = 1
+score_threshold = 0.001
+detector = { channels = 32, levels = 3, head_convs = 1 }
+
+[selftrain]
+threshold = 0.001
+max_chunks = 16
+
+[selftrain.stage1]
+batch_size = 8
+epochs = 1
+score_threshold = 0.001
+"""
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory, tones: Path) -> Path:
+    """Two systems of the pipeline ablation, trained and collected."""
+    root = tmp_path_factory.mktemp("experiment")
+    (root / "toy.toml").write_text(PRESET)
+    told = run(root, "pipeline", tones, "mast,scratch")
+    assert told.exit_code == 0, told.output + str(told.exception)
+    return root
+
+
+def run(root: Path, study: str, tones: Path, systems: str, *more: str):  # type: ignore[no-untyped-def]
+    command = ["experiment", study, "--data", str(tones), "--unlabeled", str(tones), "--systems", systems]
+    command += ["--work", str(root / "work"), "--out", str(root / "out"), "--preset", str(root / "toy.toml")]
+    return CliRunner().invoke(app, [*command, "--name", "tones", "--quiet", *more])
+
+
+@pytest.fixture
+def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **options: object) -> None:
+        raise AssertionError("trained again")
+
+    for name in ("fit_detector", "pretrain", "self_train"):
+        monkeypatch.setattr(module, name, refuse)
+
+
+def test_a_study_from_sound_to_files(work: Path) -> None:
+    table = pd.read_csv(work / "out" / "pipeline.csv")
+    assert list(table["system"]) == ["mast", "scratch"]
+    assert set(table["part"]) == {"test"}
+    assert (table["train_seconds"] > 0).all()
+    spent = json.loads((work / "work/tones-0/found/mast/about.json").read_text())["seconds"]
+    assert set(spent) == {"pretrain", "mast"}
+    assert table["parameters"].iloc[0] > table["parameters"].iloc[1]  # the adapter and the projection
+    assert "− all pretraining" in (work / "out" / "pipeline.md").read_text()
+    assert (work / "out" / "pipeline.png").stat().st_size > 5_000
+
+
+def test_what_tests_is_not_heard_in_pretraining(work: Path) -> None:
+    found = work / "work" / "tones-0" / "found" / "mast"
+    tested = set(pd.read_parquet(found / "test.reviewed.parquet")["recording"])
+    heard = {Path(name).name for name in pd.read_csv(work / "work/tones-0/runs/sound/recordings.csv")["file"]}
+    assert tested
+    assert not tested & heard
+    assert len(tested) + len(heard) == 8
+
+
+@pytest.mark.usefixtures("no_training")
+def test_another_study_does_not_train_what_is_there(work: Path, tones: Path) -> None:
+    told = run(work, "adapters", tones, "mast")
+    assert told.exit_code == 0, told.output + str(told.exception)
+    assert list(pd.read_csv(work / "out" / "adapters.csv")["system"]) == ["mast"]
+
+
+@pytest.mark.usefixtures("no_training")
+def test_a_run_killed_before_measuring_only_measures(work: Path, tones: Path) -> None:
+    found = work / "work" / "tones-0" / "found" / "scratch"
+    before = pd.read_parquet(found / "test.predictions.parquet")
+    shutil.rmtree(found)
+    assert run(work, "pipeline", tones, "scratch").exit_code == 0
+    pd.testing.assert_frame_equal(pd.read_parquet(found / "test.predictions.parquet"), before)
+
+
+def test_self_training_starts_from_the_system_that_is_there(
+    work: Path, tones: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "fit_detector", None)  # of the runner; self-training has its own
+    told = run(work, "curriculum", tones, "st_stage1")
+    assert told.exit_code == 0, told.output + str(told.exception)
+    table = pd.read_csv(work / "out" / "curriculum.csv")
+    assert list(table["system"]) == ["mast", "st_stage1"]
+    assert table["train_seconds"].iloc[1] > table["train_seconds"].iloc[0]
+
+
+@pytest.mark.usefixtures("no_training")
+def test_the_report_needs_neither_data_nor_training(work: Path) -> None:
+    folders = ["--work", str(work / "work"), "--out", str(work / "page")]
+    told = CliRunner().invoke(app, ["experiment", "report", *folders])
+    assert told.exit_code == 0, told.output + str(told.exception)
+    page = (work / "page" / "report.html").read_text()
+    assert "Pipeline ablation" in page
+
+
+def test_a_system_that_fails_does_not_stop_the_others(work: Path, tones: Path) -> None:
+    told = run(work, "pipeline", tones, "audiomae,scratch")
+    assert isinstance(told.exception, MastError)
+    assert "1 systems failed; audiomae (seed 0): audiomae: starts from generic pretraining" in str(
+        told.exception
+    )
+
+
+def test_results_of_other_settings_are_not_mixed(work: Path, tones: Path) -> None:
+    told = run(work, "pipeline", tones, "scratch", "--set", "train.lr=0.01")
+    assert "train.lr was 0.0003, now 0.01); choose another --work" in str(told.exception)
+    found = work / "work" / "tones-0" / "found" / "scratch"
+    found.rename(found.with_name("aside"))
+    told = run(work, "pipeline", tones, "mast", "--set", "pretrain.lr=0.01")
+    found.with_name("aside").rename(found)
+    assert "pretrain.lr was" in str(told.exception)
+
+
+def test_mistakes_are_told(tmp_path: Path, tones: Path) -> None:
+    def error(*words: str) -> str:
+        told = CliRunner().invoke(
+            app, ["experiment", *words, "--work", str(tmp_path), "--out", str(tmp_path)]
+        )
+        assert isinstance(told.exception, MastError)
+        return str(told.exception)
+
+    assert "did you mean 'pipeline'" in error("pipelin")
+    assert "add --data" in error("pipeline")
+    assert "nothing was found here yet" in error("pipeline", "--collect-only")
+    assert "--seeds: 'a' is not a list" in error("pipeline", "--seeds", "a")
+    assert "add --elsewhere" in error("transfer", "--data", str(tones))
+
+
+def test_two_processes_that_need_one_run_take_turns(tmp_path: Path) -> None:
+    path, told = tmp_path / "runs" / ".pretrain.lock", []
+    order: list[str] = []
+    held, waiting = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with module._alone(path, told.append):
+            held.set()
+            assert waiting.wait(20)  # until the other has found it taken
+            order.append("first")
+
+    def noticed(text: str) -> None:
+        told.append(text)
+        waiting.set()
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert held.wait(20)
+    with module._alone(path, noticed):
+        order.append("second")
+    thread.join()
+    assert order == ["first", "second"]
+    assert told == ["pretrain: another process is at it, waiting"]
+
+
+def test_a_budget_keeps_the_boxes_of_its_chunks_alone(tmp_path: Path, tones: Path) -> None:
+    (tmp_path / "toy.toml").write_text(PRESET)
+    show = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
+    source = module.Source("tones", tones)
+    runner = module.Runner(source, tmp_path, load_preset(tmp_path / "toy.toml"), {}, seed=0, show=show)
+    learn = runner.chunks["train"]
+    some = runner._labelled(System("some", "some", budget=Budget("sequential", 7)))
+    assert len(some) == len(some.examples) == 7
+    earliest = learn.table.sort_values(["datetime", "start_s"]).head(7)
+    assert set(some.table["start_s"]) == set(earliest["start_s"])
+    for row in range(7):
+        chunk = some.table.loc[row]
+        same = (learn.table["recording"] == chunk["recording"]) & (learn.table["start_s"] == chunk["start_s"])
+        assert torch.equal(some.examples[row].boxes, learn.examples[int(same.to_numpy().argmax())].boxes)
+
+
+def test_the_list_names_every_study() -> None:
+    shown = CliRunner().invoke(app, ["experiment", "list"])
+    assert shown.exit_code == 0
+    assert {"in-domain", "ood", "pipeline", "label-budget", "rounds"} <= set(shown.output.split())

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from made_up_found import scatter
+
+from mast.errors import ConfigError
+from mast.experiments.collect import collect
+from mast.experiments.page import write_page
+from mast.experiments.paper import METRICS, paper_tables
+from mast.experiments.presets import load_preset
+from mast.experiments.runner import same_steps
+from mast.experiments.studies import all_studies, choose_systems, find_study, systems_by_name
+from mast.experiments.tables import Archive
+
+STUDIES = all_studies()
+
+
+def test_an_unknown_study_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="no study 'in-domian'; did you mean 'in-domain'"):
+        find_study("in-domian", STUDIES)
+    with pytest.raises(ConfigError, match="no system 'mats' here; did you mean 'mast'"):
+        choose_systems([STUDIES["rounds"]], ["mats"])
+
+
+def test_studies_name_systems_that_can_be_trained() -> None:
+    known = systems_by_name(STUDIES)
+    for study in STUDIES.values():
+        lines = {line.system for line in study.lines}
+        assert lines <= {system.name for system in study.systems}
+        if study.reference:
+            assert study.reference in lines
+    starts = {s.self_training.start for s in known.values() if s.self_training}
+    assert starts <= known.keys()
+    # rounds of one run are systems of their own
+    first, second = known["mast_st_1"].self_training, known["mast_st"].self_training
+    assert first is not None
+    assert second is not None
+    assert (first.run, first.taken, second.taken) == (second.run, 1, 2)
+
+
+def test_the_papers_tables_have_all_numbers() -> None:
+    for study in STUDIES:
+        for where, rows in paper_tables(study):
+            assert where
+            assert all(len(numbers) == len(METRICS) for _, numbers in rows)
+    (table,) = paper_tables("curriculum")
+    assert table.rows[-1] == ("Stage 1 + Stage 2 (full)", ["0.5044", "0.5909", "0.5442", "0.3864", "0.6067"])
+
+
+def test_every_recipe_of_a_preset_is_valid(tmp_path: Path) -> None:
+    path = tmp_path / "preset.toml"
+    path.write_text(
+        'size = "tiny"\n[train]\nepochs = 5\ndetector = { channels = 32 }\n'
+        "[systems.fcos.train]\nlr = 1e-5\n[systems.no_adapter.train]\nepochs = 7\n"
+    )
+    preset = load_preset(path, {"train.batch_size": 16})
+    known = systems_by_name(STUDIES)
+    preset.check_names({*known, "fcos"})
+    recipes = {
+        name: preset.recipe_of(s, start=known[s.self_training.start] if s.self_training else None)
+        for name, s in known.items()
+    }
+    assert {recipe.train.batch_size for recipe in recipes.values()} == {16}
+    assert recipes["fcos"].model == "fcos"
+    assert recipes["fcos"].train.detector == {}  # MAST's channels mean nothing to it
+    assert recipes["fcos_random_32"].train.lr == 1e-5
+    assert recipes["no_adapter"].train.epochs == 7
+    assert recipes["no_adapter"].train.detector == {
+        "channels": 32,
+        "contrastive_weight": 0.0,
+        "adapter": "none",
+    }
+    assert recipes["mast"].train.epochs == 5
+    assert recipes["st_union"].selftrain.curriculum == "union"
+    assert recipes["st_union"].train == recipes["mast"].train
+    assert recipes["mast_st"] == recipes["mast_st_1"]  # one run
+
+
+def test_a_table_for_no_system_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "preset.toml"
+    path.write_text("[systems.fcoss.train]\nlr = 1e-5\n")
+    with pytest.raises(ConfigError, match=r"\[systems.fcoss\] names no system; did you mean 'fcos'"):
+        load_preset(path).check_names(["mast", "fcos"])
+    with pytest.raises(ConfigError, match="no such preset"):
+        load_preset(tmp_path / "none.toml")
+
+
+def test_presets_of_the_repository_are_valid() -> None:
+    known = systems_by_name(STUDIES)
+    presets = sorted((Path(__file__).parents[2] / "experiments").glob("*.toml"))
+    assert presets
+    for path in presets:
+        preset = load_preset(path)
+        preset.check_names({*known, *(system.detector for system in known.values())})
+        for system in known.values():
+            plan = system.self_training
+            preset.recipe_of(system, start=known[plan.start] if plan else None)
+
+
+@pytest.mark.parametrize(("chunks", "epochs"), [(512, 10), (64, 80), (8, 160)])
+def test_a_smaller_budget_has_as_many_steps(chunks: int, epochs: int) -> None:
+    recipe = load_preset("tiny", {"train.batch_size": 32, "train.epochs": 10}).recipe
+    small = same_steps(recipe, all_chunks=512, chunks=chunks).train
+    assert small.epochs == epochs
+    assert small.epochs * max(1, chunks // 32) == 10 * 512 // 32
+
+
+def test_collecting_writes_every_file(tmp_path: Path) -> None:
+    systems = {"mast": 0.6, "mast_st_1": 0.7, "fcos": 0.5, "fcos_random_32": 0.3, "fcos_sequential_64": 0.3}
+    scatter(tmp_path / "work", systems, dataset="bench", seeds=2, parts={"test": 1.0, "site_ood": 0.6})
+    archive = Archive(tmp_path / "work", resamples=20)
+    out = tmp_path / "out"
+    collected = [
+        collect(STUDIES[name], archive, out) for name in ("ood", "rounds", "label-budget", "transfer")
+    ]
+    for name in ("ood", "rounds", "label-budget"):
+        assert pd.read_csv(out / f"{name}.csv")["f1"].between(0, 1).all()
+        assert (out / f"{name}.md").read_text().count("| --- |") >= 1
+        assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    ood, rounds, budget, transfer = collected
+    assert {row.system for row in ood.rows} == {"mast", "fcos"}
+    assert {row.part for row in ood.rows} == {"site_ood"}
+    assert "mast_st" in rounds.missing
+    assert [row.label for row in budget.rows] == ["random, 32 chunks", "sequential, 64 chunks", "all labels"]
+    assert transfer.files == []
+    record = json.loads((out / "ood.json").read_text())
+    assert record["seed"] == [0, 1]
+    assert {"command", "commit", "hardware", "data"} <= record.keys()
+    page = write_page(collected, out).read_text()
+    assert page.count("data:image/png;base64") == 3
+    assert "Not run yet: transfer" in page
+    assert "http" not in page.replace("http-equiv", "")

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from made_up_found import write_found
+
+from mast.errors import MastError
+from mast.experiments.tables import Archive, Line, as_cells, as_frame
+
+TRUTHS = {"a.wav": 4, "b.wav": 6}
+HITS = {"a.wav": 2, "b.wav": 3}
+LINES = [Line("one", "One"), Line("two", "Two"), Line("never run", "Never")]
+
+
+def test_one_seed_by_hand(tmp_path: Path) -> None:
+    write_found(tmp_path, "one", hits=HITS, truths=TRUTHS, false_alarms={"a.wav": 1})
+    (row,) = Archive(tmp_path, resamples=50).rows("made_up", "test", LINES)
+    values = {name: score.value for name, score in row.scores.items()}
+    assert values["precision"] == pytest.approx(5 / 6)
+    assert values["recall"] == pytest.approx(5 / 10)
+    assert values["f1"] == pytest.approx(2 * 5 / (6 + 10))
+    assert values["miou"] == pytest.approx(1.0)
+    # five right, one wrong, then, below the threshold, the other five: precision 1 up to recall 0.5, 10/11 beyond
+    assert values["ap50_voc11"] == pytest.approx((6 + 5 * 10 / 11) / 11)
+    assert values["ap50"] == pytest.approx((51 + 50 * 10 / 11) / 101)
+    assert row.scores["recall"].low == pytest.approx(0.5)  # a half of each recording was found
+    assert row.scores["recall"].high == pytest.approx(0.5)
+    assert (row.n_truth, row.n_recordings, row.seeds, row.seconds) == (10, 2, (0,), 60.0)
+    assert row.against == {}
+
+
+def test_seeds_are_averaged_and_differences_are_paired(tmp_path: Path) -> None:
+    for seed, found in ((0, 2), (1, 4)):
+        names = [f"{seed}{letter}.wav" for letter in "abcd"]
+        truths = dict.fromkeys(names, 10)
+        write_found(tmp_path, "one", seed=seed, hits=dict.fromkeys(names, found), truths=truths)
+        write_found(tmp_path, "two", seed=seed, hits=dict.fromkeys(names, found + 3), truths=truths)
+    one, two = Archive(tmp_path, resamples=50).rows("made_up", "test", LINES, reference="one")
+    assert one.by_seed["recall"] == pytest.approx((0.2, 0.4))
+    assert one.scores["recall"].value == pytest.approx(0.3)
+    assert two.scores["recall"].value == pytest.approx(0.6)
+    # the same in every recording, so whichever are drawn
+    assert tuple(two.against["recall"]) == pytest.approx((0.3, 0.3, 0.3))
+    assert one.against == {}
+
+
+def test_a_difference_needs_seeds_that_both_have(tmp_path: Path) -> None:
+    write_found(tmp_path, "one", seed=0, hits=HITS, truths=TRUTHS)
+    write_found(tmp_path, "one", seed=1, hits=TRUTHS, truths=TRUTHS)
+    write_found(tmp_path, "two", seed=1, hits=HITS, truths=TRUTHS)
+    one, two = Archive(tmp_path, resamples=20).rows("made_up", "test", LINES, reference="one")
+    assert (one.seeds, two.seeds) == ((0, 1), (1,))
+    assert two.against["recall"].value == pytest.approx(-0.5)
+
+
+def test_a_recording_that_tests_in_both_seeds_is_drawn_once(tmp_path: Path) -> None:
+    """Training twice on the same data does not narrow the interval: there are no more recordings than before."""
+    truths = {f"{i}.wav": 10 for i in range(8)}
+    hits = {name: i for i, name in enumerate(truths)}
+    for work, seeds in (("once", 1), ("twice", 2)):
+        for seed in range(seeds):
+            write_found(tmp_path / work, "one", seed=seed, hits=hits, truths=truths)
+    for seed in range(2):  # other sound under the same names
+        other = dict.fromkeys(truths, 10 + seed)
+        write_found(tmp_path / "other", "one", seed=seed, hits=hits, truths=other)
+    once, twice, other_sound = (
+        Archive(tmp_path / work, resamples=400).rows("made_up", "test", LINES)[0].scores["recall"]
+        for work in ("once", "twice", "other")
+    )
+    assert tuple(once) == pytest.approx(tuple(twice))
+    assert other_sound.high - other_sound.low < 0.85 * (once.high - once.low)
+
+
+def test_one_recording_has_values_but_no_interval(tmp_path: Path) -> None:
+    write_found(tmp_path, "one", hits={"a.wav": 1}, truths={"a.wav": 2})
+    rows = Archive(tmp_path).rows("made_up", "test", LINES)
+    _, cells = as_cells(rows, reference="One")
+    assert cells[0][:4] == ["One", "1.000", "0.500", "0.667"]
+    assert cells[0][7] == "–"
+
+
+def test_tables_for_people_and_for_spreadsheets(tmp_path: Path) -> None:
+    write_found(tmp_path, "one", hits=HITS, truths=TRUTHS, seconds={"pretrain": 100.0, "one": 80.0})
+    write_found(tmp_path, "two", hits=TRUTHS, truths=TRUTHS)
+    rows = Archive(tmp_path, resamples=20).rows("made_up", "test", LINES, reference="one")
+    header, cells = as_cells(rows, reference="One", bold=True)
+    assert header[0] == "system"
+    assert "F1 − One" in header
+    assert cells[1][3].startswith("**1.000**")
+    assert cells[0][-1] == "3.0 min"
+    frame = as_frame(rows)
+    assert list(frame["system"]) == ["one", "two"]
+    assert frame["f1_difference"].iloc[1] == pytest.approx(1 - 2 * 5 / 15)
+    assert pd.isna(frame["f1_difference"].iloc[0])
+
+
+def test_systems_of_a_seed_that_saw_other_tests_are_refused(tmp_path: Path) -> None:
+    write_found(tmp_path, "one", hits=HITS, truths=TRUTHS)
+    folder = write_found(tmp_path, "two", hits={"c.wav": 1}, truths={"c.wav": 2})
+    with pytest.raises(MastError, match=r"two: was measured on c\.wav") as told:
+        Archive(tmp_path, resamples=20).rows("made_up", "test", LINES)
+    assert str(folder) in str(told.value)
