@@ -27,7 +27,7 @@ def main() -> None:
 
 def render(text: str) -> str:
     """The README with every table made anew."""
-    tables = {"ground": ground_table(), "training": training_table()}
+    tables = {"ground": ground_table(), "training": training_table(), "learner": learner_table()}
 
     def fill(match: re.Match[str]) -> str:
         return f"<!-- table {match[1]} -->\n{tables[match[1]]}\n<!-- end -->"
@@ -50,6 +50,7 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 def ground_table() -> str:
     """Speed and memory of the ground floor."""
     features, memory, scan, simulate = (result(n) for n in ("features", "memory", "scan", "simulate"))
+    detect = result("detect")["figures"]["memory"]
     one = features["figures"]["cpu_1_thread"]["batch_32"]
     ratio = {rate: memory["figures"][f"{rate}_hz"]["ratio"] for rate in (16_000, 48_000)}
     rows = [
@@ -59,9 +60,14 @@ def ground_table() -> str:
             "features.json",
         ],
         [
-            "peak memory, 6 h against 10 min",
+            "peak memory of reading and features, 6 h against 10 min",
             f"{ratio[16_000]:.2f} × (16 kHz), {ratio[48_000]:.2f} × (48 kHz, resampled)",
             "memory.json",
+        ],
+        [
+            "peak memory of `mast detect`, 6 h against 10 min",
+            f"{detect['ratio']:.2f} × ({detect['long']['peak_mb']:,.0f} MB, {detect['long']['events']:,} events)",
+            "detect.json",
         ],
         [
             "scan of 10,000 files, 3 of them broken",
@@ -75,6 +81,26 @@ def ground_table() -> str:
         ],
     ]
     return table(["what", "measured", "in `results/`"], rows)
+
+
+def learner_table() -> str:
+    """What the preset tiny learns on a CPU."""
+    found = result("learner_tiny")["figures"]
+    learnt, test = found["pretraining"], found["pretrained"]["test"]
+    low, high = test["intervals"]["f1"]
+    rows = [
+        [
+            "masked pretraining, error on held-out sound",
+            f"{learnt['error']:.3f}; predicting the mean patch {learnt['mean_patch_error']:.3f} "
+            f"({learnt['times_better_than_mean_patch']:.1f} ×), the mean of each frequency row "
+            f"{learnt['mean_row_error']:.3f}",
+        ],
+        [
+            "detector, F1 on other recordings of the same site and day",
+            f"{test['f1']:.2f} ({low:.2f}–{high:.2f}), {test['n_truth']:,} boxes; AP50 {test['ap50']:.2f}",
+        ],
+    ]
+    return f"{table(['preset tiny, two CPU cores', 'measured'], rows)}\n\n`results/learner_tiny.json`."
 
 
 def training_table() -> str:

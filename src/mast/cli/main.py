@@ -47,7 +47,19 @@ def _root(
     """Find animal sounds in field recordings as time–frequency boxes."""
 
 
-for _command in (detect, fit, scan, convert, simulate, plot, evaluate, pretrain, train, selftrain, experiment):
+for _command in (
+    detect,
+    fit,
+    scan,
+    convert,
+    simulate,
+    plot,
+    evaluate,
+    pretrain,
+    train,
+    selftrain,
+    experiment,
+):
     app.command()(_command)
 
 
