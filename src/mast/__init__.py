@@ -18,7 +18,7 @@ def load(
     device: str | None = None,
     threshold: float | None = None,
     precision: float | None = None,
-    hop: float = 0.5,
+    hop: float = 0.75,
     batch_size: int | None = None,
     embed: bool = False,
     compile: bool | None = None,

@@ -160,7 +160,7 @@ def test_ctrl_c_says_how_to_go_on(
 
 @pytest.mark.parametrize(
     ("option", "value", "word"),
-    [("--threshold", "0.4", "threshold"), ("--hop", "0.75", "hop"), ("--model", "other", "model")],
+    [("--threshold", "0.4", "threshold"), ("--hop", "0.5", "hop"), ("--model", "other", "model")],
 )
 def test_other_settings_are_not_mixed(
     whole: Path, survey: Path, model: Path, tmp_path: Path, option: str, value: str, word: str

@@ -206,7 +206,7 @@ def test_settings_change_with_all_that_changes_events(model: Path, tmp_path: Pat
         return Detector(folder, device="cpu", **options).settings  # type: ignore[arg-type]
 
     assert settings() == settings(batch_size=3)
-    assert settings() != settings(hop=0.75)
+    assert settings() != settings(hop=0.5)
     assert settings() != settings(threshold=0.31)
     assert settings() != settings(embed=True)
     assert settings() != settings(save_detector(tmp_path / "other", seed=1))

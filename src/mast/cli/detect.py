@@ -38,7 +38,7 @@ def detect(
         float | None,
         typer.Option(help="Instead of a threshold: the one that reached this precision on validation."),
     ] = None,
-    hop: Annotated[float, typer.Option(help="Step from window to window as a share of the window.")] = 0.5,
+    hop: Annotated[float, typer.Option(help="Step from window to window as a share of the window.")] = 0.75,
     batch: Annotated[int | None, typer.Option(help="Windows at once; by the device by default.")] = None,
     device: Annotated[
         str | None, typer.Option(help="cpu, cuda, cuda:1; the GPU where there is one by default.")
