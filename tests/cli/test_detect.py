@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import inspect
 import json
 import math
 import os
@@ -26,6 +27,7 @@ from mast.errors import MastError
 from mast.evaluation import Calibration
 from mast.evaluation.operating import OperatingPoint, StoredCalibration
 from mast.events import EVENT_COLUMNS
+from mast.inference import DEFAULT_HOP
 from mast.models.checkpoint import load_card, update_card
 
 INFERENCE_TESTS = Path(__file__).parents[1] / "inference"
@@ -418,3 +420,9 @@ def test_mistakes(survey: Path, model: Path, tmp_path: Path) -> None:
         assert isinstance(result.exception, MastError)
         assert message in str(result.exception)
     assert not (tmp_path / "out").exists()
+
+
+def test_the_default_step_is_the_same_everywhere() -> None:
+    # `mast.load` and the command repeat it: they must not import torch to know it
+    for function in (mast.load, detect):
+        assert inspect.signature(function).parameters["hop"].default == DEFAULT_HOP
