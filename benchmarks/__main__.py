@@ -24,6 +24,7 @@ NEED_A_MODEL = {"hop"}  # and labelled recordings: run by themselves
 
 # Smaller than the benchmarks' own sizes, where those take more than a minute.
 MODEST = {
+    "archive": ["--recordings", "4", "--repeats", "1", "--kept", "400"],
     "features": ["--repeats", "3"],
     "detect": ["--short-minutes", "2", "--long-minutes", "12", "--stage-minutes", "2"],
     "memory": ["--short-minutes", "5", "--long-minutes", "30"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     Where the block raises, the old file stays and what was written beside is removed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{_prefix(path)}{os.getpid()}.part")
+    # the process number alone is not enough: containers that share a disk often have the same
+    part = path.with_name(f"{_prefix(path)}{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
         yield part
         with open(part, "rb+") as file:

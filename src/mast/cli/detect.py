@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,25 +11,44 @@ import typer
 from mast.cli.options import Debug, Quiet, Seed, progress, say
 
 if TYPE_CHECKING:
-    from mast.inference import Detector, ResultsFolder, Source
+    from mast.archive import DetectorSpec, Engine, Recording
+    from mast.inference import ResultsFolder
 
 EXIT_SOME_FAILED = 4  # finished, but some recordings could not be read
 _FORMATS = (
     "csv, parquet, raven, audacity, coco, yolo, aoef, kaleidoscope, birdeep"  # a test compares with FORMATS
 )
+_PARTITIONED = "partitioned"  # not an annotation format: a Parquet dataset for DuckDB, pandas, Spark
+
+
+class EngineName(StrEnum):
+    """Who does the work."""
+
+    local = "local"
+    ray = "ray"
 
 
 def detect(
     recordings: Annotated[
-        list[Path],
-        typer.Argument(metavar="RECORDINGS…", help="Recordings and folders, searched with all subfolders."),
+        list[str],
+        typer.Argument(
+            metavar="RECORDINGS…",
+            help="Recordings and folders, searched with all subfolders; or URIs such as s3://bucket/survey.",
+        ),
     ],
-    model: Annotated[Path, typer.Option("--model", "-m", help="A run of mast train, or a model folder.")],
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder of the results; a stopped run there goes on.")
     ],
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            "-m",
+            help="A run of mast fit or mast train, a model folder, hf://owner/name; the embedded model by default.",
+        ),
+    ] = "default",
     formats: Annotated[
-        str, typer.Option(help=f"What to write, with commas between: {_FORMATS}.")
+        str, typer.Option(help=f"What to write, with commas between: {_FORMATS}, {_PARTITIONED}.")
     ] = "csv,parquet",
     threshold: Annotated[
         float | None,
@@ -37,6 +57,13 @@ def detect(
     precision: Annotated[
         float | None,
         typer.Option(help="Instead of a threshold: the one that reached this precision on validation."),
+    ] = None,
+    band: Annotated[
+        float | None,
+        typer.Option(
+            metavar="HZ",
+            help="Upper edge of the band to search: 2000 for fish, 96000 for bats; the model's own.",
+        ),
     ] = None,
     hop: Annotated[float, typer.Option(help="Step from window to window as a share of the window.")] = 0.75,
     batch: Annotated[int | None, typer.Option(help="Windows at once; by the device by default.")] = None,
@@ -55,6 +82,22 @@ def detect(
     shard: Annotated[
         str, typer.Option(metavar="I/N", help="Do only every N-th recording, from the I-th; I counts from 0.")
     ] = "0/1",
+    engine: Annotated[
+        EngineName, typer.Option(help="local: this machine. ray: the cluster of RAY_ADDRESS, or Ray here.")
+    ] = EngineName.local,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Processes that search side by side; local: 1 by default, ray: all GPUs, or all CPUs, of the cluster.",
+        ),
+    ] = None,
+    tables: Annotated[
+        bool,
+        typer.Option(
+            help="Make the tables over all recordings; --no-tables for shards, when one more run does it."
+        ),
+    ] = True,
     quiet: Quiet = False,
     debug: Debug = False,
     seed: Seed = 0,
@@ -65,7 +108,11 @@ def detect(
     anew each time), failures.csv and run.json; with --embed also embeddings.npy, whose row k belongs to row k
     of detections.parquet. Each recording is kept as soon as it is done: run the same command again after a stop
     and it goes on, without losing or doubling anything. Results of another model or other settings are never
-    mixed into one folder. Shards may share one folder.
+    mixed into one folder. Shards may share one folder, and run at the same time.
+
+    --formats partitioned writes a Parquet dataset by site and date, for DuckDB, pandas and the like. --workers 4
+    searches with four processes; one that dies is replaced, and a recording that twice ends its worker is listed as
+    failed. --engine ray does the same on a cluster. docs/scaling.md says what large archives take.
 
     The score of an event is the probability that it is right, where the model was calibrated (mast train does
     that on validation recordings), and --threshold is in the same scores. --precision 0.9 takes the lowest
@@ -78,45 +125,63 @@ def detect(
     Exit code: 0 when all were searched, 4 when some failed, 1 when none could be searched.
 
     \b
-    Example:
+    Examples:
+      mast detect recordings/ --out detections
       mast detect recordings/ --model runs/detector --out detections --formats csv,raven
+      mast detect hydrophone/ --band 2000 --out detections
     """
-    from mast.errors import AudioError
-    from mast.inference import Detector, ResultsFolder
+    from mast.archive import DetectorSpec, is_uri, list_recordings
+    from mast.errors import AudioError, ConfigError
+    from mast.inference import ResultsFolder
 
     wanted = _formats(formats)
     part, parts = _shard(shard)
-    sources, root = _sources(recordings)
-    mine = sources[part::parts]
-    detector = Detector(
-        model,
-        device=device,
-        threshold=threshold,
-        precision_target=precision,
-        hop=hop,
-        batch_size=batch,
-        embed=embed,
-        compile=compile,
-    )
-    results = ResultsFolder(out, detector.settings, root, operating_point=detector.scores.operating_point)
-    if detector.scores.sentence:
-        say(detector.scores.sentence, quiet=quiet)
-    todo = [source for source in mine if not results.is_done(source)]
-    if len(todo) < len(mine):
-        say(f"{len(mine) - len(todo):,} of {len(mine):,} recordings are done already", quiet=quiet)
+    if is_uri(str(out).replace(":/", "://", 1)):  # a Path drops the second slash
+        raise ConfigError(
+            f"--out {out}: results are kept on a disk, local or shared; copy them to a store afterwards"
+        )
+    listing = list_recordings(recordings)
+    mine = listing.recordings[part::parts]
+    options = {
+        "device": device,
+        "threshold": threshold,
+        "precision_target": precision,
+        "hop": hop,
+        "batch_size": batch,
+        "embed": embed,
+        "compile": compile,
+        "band_hz": band,
+    }
     try:
-        failures = _search(detector, results, todo, quiet)
+        with _engine(engine, DetectorSpec(model, options), workers) as running:
+            facts = running.facts
+            results = ResultsFolder(
+                out,
+                facts.settings,
+                listing.root,
+                operating_point=facts.operating_point,
+                size_of=listing.size_of(),
+            )
+            if facts.sentence:
+                say(facts.sentence, quiet=quiet)
+            todo = [recording for recording in mine if not results.is_done(recording.source)]
+            if len(todo) < len(mine):
+                say(f"{len(mine) - len(todo):,} of {len(mine):,} recordings are done already", quiet=quiet)
+            failures = _search(running, results, todo, quiet)
     except KeyboardInterrupt:
         typer.echo(
             f"mast: stopped; what is done is kept in {out}, the same command goes on from there.", err=True
         )
         raise typer.Exit(130) from None
-    totals = results.combine(wanted)
+    totals = results.combine(wanted) if tables else None
     if mine and len(failures) == len(mine):
         raise AudioError(f"none of the {len(mine):,} recordings can be read; the first: {failures[0]}")
-    damaged = sum(results.is_damaged(source) for source in mine)
+    damaged = sum(results.is_damaged(recording.source) for recording in mine)
+    done = f"{len(mine) - len(failures):,} of {len(mine):,} recordings are done in {out}; without --no-tables, the"
     closing = [
-        f"{totals.events:,} events in {totals.recordings:,} recordings → {out / 'detections.csv'}",
+        f"{totals.events:,} events in {totals.recordings:,} recordings → {out / 'detections.csv'}"
+        if totals is not None
+        else f"{done} same command makes the tables",
         *([f"{len(failures):,} of {len(mine):,} recordings failed"] if failures else []),
         *([f"{damaged:,} damaged"] if damaged else []),
     ]
@@ -127,7 +192,7 @@ def detect(
         raise typer.Exit(EXIT_SOME_FAILED)
 
 
-def _search(detector: Detector, results: ResultsFolder, todo: list[Source], quiet: bool) -> list[str]:
+def _search(engine: Engine, results: ResultsFolder, todo: list[Recording], quiet: bool) -> list[str]:
     """Search recordings and keep what is found; give back the reasons of those that failed."""
     import time
     import warnings
@@ -146,7 +211,7 @@ def _search(detector: Detector, results: ResultsFolder, todo: list[Source], quie
             speed = heard_s / max(time.monotonic() - began, 1e-9)
             bar.update(task, description=f"detect {heard_s / 3600:,.2f} h, {speed:,.0f}× real time")
 
-        for outcome in detector.outcomes(todo, progress=show):
+        for outcome in engine.search(todo, progress=show):
             results.add(outcome)
             if outcome.error:
                 failures.append(outcome.error)
@@ -154,32 +219,29 @@ def _search(detector: Detector, results: ResultsFolder, todo: list[Source], quie
     return failures
 
 
-def _sources(arguments: list[Path]) -> tuple[list[Source], Path]:
-    """Every recording once, sorted by its name in the results, and the folder the names are relative to."""
+def _engine(name: EngineName, spec: DetectorSpec, workers: int | None) -> Engine:
+    """Who does the work, with the detector loaded."""
     import os
+    from dataclasses import replace
 
-    from mast.audio import find_recordings
-    from mast.errors import AudioError
-    from mast.inference import Source
+    from mast.archive import CrewEngine, OneProcess, ProcessCrew
+    from mast.errors import ConfigError
 
-    for argument in arguments:
-        if not argument.exists():
-            raise AudioError(f"{argument}: no such file or folder; check the name")
-    given = [Path(os.path.abspath(argument)) for argument in arguments]
-    root = Path(os.path.commonpath([path if path.is_dir() else path.parent for path in given]))
-    paths = [found for path in given for found in (find_recordings(path) if path.is_dir() else [path])]
-    if not paths:
-        raise AudioError(
-            f"{', '.join(map(str, arguments))}: no recordings found; expected files ending in .wav, .flac, .mp3, "
-            ".ogg or .opus, here or in folders below"
-        )
-    # old cards hold names that are no text; tables need text
-    names = {
-        path: os.fsencode(path.relative_to(root).as_posix()).decode("utf-8", errors="backslashreplace")
-        for path in paths
-    }
-    sources = [Source(path, name, root) for path, name in names.items()]
-    return sorted(sources, key=lambda source: source.recording), root
+    if name is EngineName.ray:
+        try:
+            from mast.archive.ray_crew import RayCrew
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "ray":
+                raise
+            raise ConfigError(
+                "--engine ray: Ray is not installed; run `pip install 'mast-audio[ray]'`, or leave --engine out"
+            ) from None
+        crew = RayCrew(replace(spec, threads=1), workers=workers)
+        return CrewEngine(crew, workers or crew.places)
+    if workers is None or workers == 1:
+        return OneProcess(spec)
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    return CrewEngine(ProcessCrew(replace(spec, threads=threads)), workers)
 
 
 def _formats(text: str) -> list[str]:
@@ -188,8 +250,10 @@ def _formats(text: str) -> list[str]:
 
     names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     for name in names:
-        if name != "parquet" and name not in FORMATS:
-            raise AnnotationError(f"--formats {name}: no such format; choose among {_FORMATS}")
+        if name not in ("parquet", _PARTITIONED) and name not in FORMATS:
+            raise AnnotationError(
+                f"--formats {name}: no such format; choose among {_FORMATS}, {_PARTITIONED}"
+            )
     return names
 
 

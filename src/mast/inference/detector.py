@@ -1,7 +1,8 @@
 """A trained detector on recordings of any length.
 
 Windows → batches → features → boxes in cells → stitched → events in seconds and hertz. Decoding runs ahead in
-a thread while the model works. Front end, normalisation and thresholds are those of the checkpoint.
+a thread while the model works; on a CPU several threads take a batch each, one core to each of them, and the batches
+are put together again in their order. Front end, normalisation and thresholds are those of the checkpoint.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import torch
+from torch import nn
 
 from mast.audio import AudioInfo, Metadata, Window, metadata, probe, windows
 from mast.device import send
@@ -26,7 +28,8 @@ from mast.errors import AudioError, ConfigError, MastError
 from mast.events import FloatArray, IntArray, as_events, empty_events
 from mast.features import LogMel
 from mast.grid import grid_to_events
-from mast.inference.prefetch import prefetch
+from mast.inference.hub import find_model
+from mast.inference.prefetch import concurrently, prefetch
 from mast.inference.scores import settle_scores
 from mast.inference.stitch import Boxes, Embeddings, Stitcher
 from mast.models.checkpoint import WEIGHTS, load_checkpoint
@@ -37,7 +40,11 @@ from mast.training.spectrograms import normalisation_of_card
 # of a window. The paper's chunks overlap by half; on simulated recordings (results/hop.json) 0.75 saves a third of the
 # windows and changes F1 by −0.003 (−0.007 to +0.002); calls of up to 2.5 s are still seen whole
 DEFAULT_HOP = 0.75
-_BATCH = {"cuda": 32}  # windows at once, our choice; elsewhere 4, which fills a CPU
+_BATCH = {"cuda": 32}  # windows at once, our choice; elsewhere 4, which fills a core
+# batches at once on a CPU, our choice: with a core to each, none waits for another after every product, and what a
+# batch gives does not depend on the number of cores (benchmarks/bench_speed.py times both, "sharing"). More than these
+# would wait for each other in Python and hold more memory; further cores then share the work within a batch
+_MOST_WORKERS = 8
 _MP3_SLACK_S = 1.0  # lengths in mp3 headers may be estimates
 
 
@@ -96,7 +103,8 @@ class Detector:
     """A trained detector, ready for recordings.
 
     Args:
-        folder: a model folder, or a training run that holds one as ``best``.
+        folder: a model folder, or a training run that holds one as ``best``; ``"default"`` or ``"hf://owner/name"``,
+            see :func:`mast.inference.hub.find_model`.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``; the GPU where there is one by default.
         threshold: least score of an event, as the column ``score`` has it: a probability where the checkpoint was
             calibrated. The checkpoint's own (tuned on validation) by default.
@@ -108,11 +116,15 @@ class Detector:
             the recording is done: 2 D bytes an event, D the encoder's width.
         compile: compile the model for this GPU, which makes the start slower; on CUDA by default. What remains
             of a recording is then filled up to a batch of one of three sizes, for compiled code has fixed shapes.
+        band_hz: upper edge of the band to search, Hz; the model's own by default. Sound is played to the model so much
+            faster or slower: one that knows birds up to 8 kHz then finds fish up to 2 kHz, or bats up to 96.
 
     Attributes:
         card: what the checkpoint says about itself.
         scores: calibration, and the threshold as users see it and as a raw score; for a precision, what was reached.
         model_id: ``mast-`` and the start of the weights' fingerprint, as in the column ``model``.
+        precision: ``"bfloat16"`` where the hardware multiplies it natively, else ``"float32"``.
+        workers: batches searched at once on a CPU; 0 on a GPU.
     """
 
     def __init__(
@@ -126,10 +138,14 @@ class Detector:
         batch_size: int | None = None,
         embed: bool = False,
         compile: bool | None = None,
+        band_hz: float | None = None,
     ) -> None:
-        path = _model_folder(Path(folder))
+        path = model_folder(folder)
         self.device = _device(device)
         model, self.card = load_checkpoint(path)
+        if band_hz is not None:
+            front_end = self.card.front_end.at_band(band_hz)
+            self.card = self.card.model_copy(update={"front_end": front_end})
         if not isinstance(model, BoxDetector):
             raise MastError(
                 f"{path}: holds a pretrained encoder, not a detector; train one from it with "
@@ -157,6 +173,9 @@ class Detector:
             raise ConfigError(
                 f"compile on {self.device.type}: only models on a CUDA GPU are compiled; leave it out"
             )
+        self.workers = min(torch.get_num_threads(), _MOST_WORKERS) if self.device.type == "cpu" else 0
+        if self.device.type == "cpu" and self.precision == "bfloat16" and isinstance(model, MastDetector):
+            _cast_products(model)
         self._model = model.to(self.device)
         if self.compiled:
             self._model.compile(dynamic=False)  # the dense forward pass; choosing boxes stays as it is
@@ -242,18 +261,42 @@ class Detector:
             sources: recordings; drawn from a background thread.
             progress: called with seconds of sound as they are done.
         """
-        stitcher, found, end_s = Stitcher(), [], 0.0
-        for piece in prefetch(self._pieces(sources)):
+        stitcher, events, end_s = Stitcher(), [], 0.0
+        for piece, found in self._searched(sources):
             if isinstance(piece, _End):
-                found.append(stitcher.finish())
-                yield self._outcome(piece, found, end_s)
-                stitcher, found, end_s = Stitcher(), [], 0.0
+                events.append(stitcher.finish())
+                yield self._outcome(piece, events, end_s)
+                stitcher, events, end_s = Stitcher(), [], 0.0
                 continue
-            found += self._stitched(piece, stitcher)
+            events += self._stitched(piece, found, stitcher)
             last = piece.windows[-1]
             if progress is not None:
                 progress(last.start_s + last.valid_s - end_s)
             end_s = last.start_s + last.valid_s
+
+    def _searched(self, sources: Iterable[Source]) -> Iterator[tuple[_Piece | _End, list[Boxes]]]:
+        """Every piece in order with the boxes in each of its windows, of some pieces at once where that pays."""
+
+        def search(piece: _Piece | _End) -> list[Boxes]:
+            if isinstance(piece, _End):
+                return []
+            return self._boxes(torch.from_numpy(np.stack([window.samples for window in piece.windows])))
+
+        if not self.workers:
+            yield from ((piece, search(piece)) for piece in prefetch(self._pieces(sources)))
+            return
+        threads = torch.get_num_threads()
+
+        def start() -> None:
+            torch.set_num_threads(max(1, threads // self.workers))
+            torch.get_num_threads()  # a thread settles its number when first asked, by what was set last anywhere
+
+        found = concurrently(search, self._pieces(sources), workers=self.workers, start=start)
+        for piece, boxes in found:
+            torch.set_num_threads(
+                threads
+            )  # the setting is each thread's own, but new threads take the latest
+            yield piece, boxes
 
     def _pieces(self, sources: Iterable[Source]) -> Iterator[_Piece | _End]:
         """Decode recordings into batches of windows; each recording ends in an :class:`_End`."""
@@ -283,16 +326,15 @@ class Detector:
             else:
                 yield _End(source, info, about)
 
-    def _stitched(self, piece: _Piece, stitcher: Stitcher) -> list[Boxes]:
-        """Events that are complete once these windows are seen, in cells."""
-        sound = torch.from_numpy(np.stack([window.samples for window in piece.windows]))
+    def _stitched(self, piece: _Piece, found: list[Boxes], stitcher: Stitcher) -> list[Boxes]:
+        """Events that are complete once these windows and what was found in them are seen, in cells."""
         done = []
-        for window, found in zip(piece.windows, self._boxes(sound), strict=True):
+        for window, inside in zip(piece.windows, found, strict=True):
             start = window.start_s / self.card.front_end.hop_s
             valid = window.valid_s / self.card.front_end.hop_s
-            heard = found.boxes[:, 0] < valid  # what begins in the padding is none
-            boxes, scores = found.boxes[heard], found.scores[heard]
-            embeddings = None if found.embeddings is None else found.embeddings[heard]
+            heard = inside.boxes[:, 0] < valid  # what begins in the padding is none
+            boxes, scores = inside.boxes[heard], inside.scores[heard]
+            embeddings = None if inside.embeddings is None else inside.embeddings[heard]
             boxes[:, 2] = np.minimum(boxes[:, 2], valid)
             boxes[:, 0::2] += start
             done.append(stitcher.add(start, start + valid, boxes, scores, embeddings))
@@ -403,7 +445,16 @@ def _source(path: Path, root: str | Path | None) -> Source:
         ) from None
 
 
-def _model_folder(path: Path) -> Path:
+def model_folder(name: str | Path) -> Path:
+    """Where a model lies that is named as users name them.
+
+    Args:
+        name: a model folder, or a run that holds one as ``best``; or what :func:`mast.inference.hub.find_model` knows.
+
+    Raises:
+        MastError: there is no model.
+    """
+    path = find_model(name)
     for folder in (path, path / "best"):
         if (folder / WEIGHTS).is_file():
             return folder
@@ -434,6 +485,13 @@ def _fast_bfloat16(device: torch.device) -> bool:
         getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
     )
     return device.type == "cpu" and any(bool(ask()) for ask in asks if ask is not None)
+
+
+def _cast_products(model: MastDetector) -> None:
+    """Cast once what autocast would cast at every call: the same numbers, a tenth faster on a CPU."""
+    for layer in model.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
+            layer.to(torch.bfloat16)
 
 
 def _can_compile(device: torch.device) -> bool:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from typing import TypeVar
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class _Failure:
@@ -17,7 +20,7 @@ class _Failure:
         self.error = error
 
 
-def prefetch(items: Iterator[T], *, depth: int = 2) -> Iterator[T]:
+def prefetch(items: Iterator[T], *, depth: int = 2) -> Generator[T]:
     """Yield ``items`` in order, drawn by a thread that is at most ``depth`` items ahead.
 
     An exception among the items is raised here. When the caller stops early, so does the thread.
@@ -56,3 +59,39 @@ def prefetch(items: Iterator[T], *, depth: int = 2) -> Iterator[T]:
     finally:
         stopped.set()
         thread.join()
+
+
+def concurrently(
+    work: Callable[[T], R],
+    items: Iterator[T],
+    *,
+    workers: int,
+    start: Callable[[], None] | None = None,
+) -> Iterator[tuple[T, R]]:
+    """Yield each item with what ``work`` makes of it, in order, while ``workers`` threads do the next ones.
+
+    The items are drawn by a further thread. At most ``2 × workers + 1`` of them are under way or done and waiting,
+    so that memory stays bounded. An exception among the items or in the work is raised here, in its turn; when the
+    caller stops early, so do the threads.
+
+    Args:
+        work: done in the threads, on several items at once.
+        items: what to work on.
+        workers: threads; at least 1.
+        start: called once in each thread before its first item, and in all of them before this begins.
+    """
+    with ThreadPoolExecutor(workers, thread_name_prefix="worker", initializer=start) as pool:
+        # a thread is only started for work that no idle one can do: these meet, so they need one each
+        meeting = threading.Barrier(workers)
+        list(pool.map(lambda _: meeting.wait(), range(workers)))
+
+        def begun() -> Iterator[tuple[T, Future[R]]]:
+            for item in items:
+                yield item, pool.submit(work, item)
+
+        try:
+            with closing(prefetch(begun(), depth=2 * workers - 1)) as ahead:
+                for item, future in ahead:
+                    yield item, future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ from mast.errors import ConfigError
 from mast.events import EVENT_COLUMNS, as_events, empty_events
 from mast.files import write_whole
 from mast.inference.detector import Outcome, Source
+from mast.inference.partitions import PARTITIONED, write_partitions
 from mast.version import __version__
 
 RUN, TABLE, FAILURES, EMBEDDINGS = "run.json", "detections", "failures.csv", "embeddings.npy"
@@ -61,6 +62,7 @@ class ResultsFolder:
         root: the folder that recordings are named relative to; another would mix up their names.
         operating_point: what the threshold reached on validation, where it was chosen for a precision; for the
             record.
+        size_of: bytes of a recording, by which a changed one is known; asked from the disk by default.
 
     Raises:
         ConfigError: the folder holds results of another model, other settings or another root, or something else.
@@ -73,8 +75,10 @@ class ResultsFolder:
         root: str | Path,
         *,
         operating_point: Mapping[str, object] | None = None,
+        size_of: Callable[[Source], int | None] | None = None,
     ) -> None:
         self.folder = Path(folder)
+        self._size_of = size_of or _bytes
         self._embedding_width = int(settings.get("embeddings", 0))
         made_with = {**settings, "root": str(root)}
         run = self.folder / RUN
@@ -83,6 +87,8 @@ class ResultsFolder:
         else:
             # hidden files are what a kill in this very moment leaves
             strangers = self.folder.is_dir() and any(p.name[0] != "." for p in self.folder.iterdir())
+            if run.exists():  # shards that start together: another one was faster
+                return _refuse_others(run, made_with)
             if strangers or self.folder.is_file():
                 raise ConfigError(
                     f"{self.folder}: exists and holds no detections ({RUN} is missing); choose a new --out"
@@ -96,7 +102,7 @@ class ResultsFolder:
     def is_done(self, source: Source) -> bool:
         """Whether the recording's events are here, found in the file as it is now."""
         facts = _facts(self._mark(source.recording, _DONE))
-        return facts is not None and facts.get("bytes") == _bytes(source.path)
+        return facts is not None and facts.get("bytes") == self._size_of(source)
 
     def is_damaged(self, source: Source) -> bool:
         """Whether only a part of the recording could be searched."""
@@ -109,14 +115,14 @@ class ResultsFolder:
         done.parent.mkdir(parents=True, exist_ok=True)
         if outcome.error:
             # the reason names the file already, by a path that a table of names does not need
-            reason = outcome.error.removeprefix(f"{source.path}: ")
+            reason = outcome.error.removeprefix(f"{source.path}: ").removeprefix(f"{source.recording}: ")
             content = {"recording": source.recording, "reason": reason}
             write_whole(failed, json.dumps(content, ensure_ascii=False).encode())
             done.unlink(missing_ok=True)
             return
         facts = {
             "recording": source.recording,
-            "bytes": _bytes(source.path),
+            "bytes": self._size_of(source),
             "duration_s": outcome.duration_s,
             "sample_rate": outcome.sample_rate,
             "site": outcome.site,
@@ -139,7 +145,8 @@ class ResultsFolder:
         """Write the tables over all recordings here, and a folder for each further annotation format.
 
         Args:
-            formats: names in :data:`mast.annotations.FORMATS`; ``csv`` and ``parquet`` are always written.
+            formats: names in :data:`mast.annotations.FORMATS`; ``csv`` and ``parquet`` are always written;
+                ``partitioned`` is a Parquet dataset by site and date, see :mod:`mast.inference.partitions`.
         """
         with self._alone():
             marks = dict(self._marks(_DONE))
@@ -154,7 +161,14 @@ class ResultsFolder:
                 self._write_embeddings([marks[name] for name in facts], events)
             damaged = {name: str(found["damage"]) for name, found in facts.items() if found["damage"]}
             self._write_failures(failed, damaged)
-            wanted = [name for name in formats if name not in ("csv", "parquet")]
+            if PARTITIONED in formats:
+                with self._anew(PARTITIONED) as part:
+                    # by site and time: neighbours in a part share a partition
+                    ordered = sorted(
+                        facts, key=lambda name: (str(facts[name]["site"]), str(facts[name]["datetime"]), name)
+                    )
+                    write_partitions((pq.read_table(marks[name], schema=_SCHEMA) for name in ordered), part)
+            wanted = [name for name in formats if name not in ("csv", "parquet", PARTITIONED)]
             if wanted:
                 self._export(wanted, pd.DataFrame(list(facts.values())))
         return Totals(len(facts), events, len(failed), len(damaged))
@@ -222,14 +236,20 @@ class ResultsFolder:
         # nobody has listened to these: no reviewed spans
         found = AnnotationSet(events=events, recordings=known)
         for name in formats:
-            place, part = self.folder / name, self.folder / f".{name}.{os.getpid()}.part"
-            shutil.rmtree(part, ignore_errors=True)
-            part.mkdir()
             suffix = FORMATS[name].suffix
-            write_annotations(found, part if FORMATS[name].folder else part / f"{TABLE}{suffix}", name)
-            if place.exists():
-                shutil.rmtree(place)
-            os.replace(part, place)
+            with self._anew(name) as part:
+                write_annotations(found, part if FORMATS[name].folder else part / f"{TABLE}{suffix}", name)
+
+    @contextmanager
+    def _anew(self, name: str) -> Iterator[Path]:
+        """A folder beside, to be filled, that then takes the place of the one there was."""
+        place, part = self.folder / name, self.folder / f".{name}.{os.getpid()}.part"
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        yield part
+        if place.exists():
+            shutil.rmtree(place)
+        os.replace(part, place)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -279,8 +299,8 @@ def _reason(mark: Path) -> str | None:
         return None
 
 
-def _bytes(path: Path) -> int | None:
+def _bytes(source: Source) -> int | None:
     try:
-        return path.stat().st_size
+        return source.path.stat().st_size
     except OSError:
         return None

@@ -1,0 +1,192 @@
+"""Write the tables of docs/scaling.md from results/*.json: `python scripts/sizing_table.py` (`--check` compares)."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "scaling.md"
+ARCHIVES_H = (1_000, 100_000, 10_000_000)
+EVENTS_PER_H = 600  # our assumption: one every six seconds, as in results/archive.json
+_WAV_BYTES_PER_H = 48_000 * 2 * 3_600  # 48 kHz, 16 bit, one channel
+_CHUNK_S, _HOP = 10.24, 0.75  # of the default front end and `mast detect`
+
+
+class Rate(NamedTuple):
+    """How fast something searches, and how that is known."""
+
+    name: str
+    times_real_time: float
+    measured: str
+
+
+def main() -> None:
+    """Replace each `<!-- table NAME -->…<!-- end -->` by its table."""
+    text = PAGE.read_text(encoding="utf-8")
+    fresh = render(text)
+    if "--check" in sys.argv:
+        differs = "docs/scaling.md: its tables are not those of results/; run scripts/sizing_table.py"
+        sys.exit(0 if fresh == text else differs)
+    PAGE.write_text(fresh, encoding="utf-8")
+
+
+def render(text: str) -> str:
+    """The page with every table made anew."""
+    tables = {"compute": compute_table, "storage": storage_table, "side_by_side": side_by_side_table}
+    missing = "*Not measured yet: `python benchmarks/bench_archive.py --out results/archive.json`.*"
+
+    def fill(match: re.Match[str]) -> str:
+        made = tables[match[1]]() if result("archive") is not None else missing
+        return f"<!-- table {match[1]} -->\n{made}\n<!-- end -->"
+
+    return re.sub(r"<!-- table (\w+) -->.*?<!-- end -->", fill, text, flags=re.DOTALL)
+
+
+def result(name: str) -> dict[str, Any] | None:
+    """One result file, where it has been made."""
+    path = ROOT / "results" / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def rates() -> list[Rate]:
+    """What one core, and one GPU, searches in a second."""
+    archive = result("archive")
+    assert archive is not None
+    found = archive["figures"]["search"]
+    core = archive["hardware"]["cpu"]
+    known = [Rate("one CPU core, `tiny`", found["cpu_times_real_time"], f"{core}; `results/archive.json`")]
+    gpu = result("archive_gpu")
+    if gpu is not None:
+        figures = gpu["figures"]["search"]
+        size = figures["model"].split(",")[0]
+        measured = f"{gpu['hardware']['gpu']}; `results/archive_gpu.json`"
+        known.append(Rate(f"one GPU, `{size}`", figures["steady_times_real_time"], measured))
+    elif (training := result("training_speed")) is not None:
+        loop = next(run for run in training["figures"]["runs"] if run["kind"] == "detector")
+        # a training step holds the search's forward pass, so searching is no slower
+        rate = loop["loop_chunks_per_s"] * _CHUNK_S * _HOP
+        measured = (
+            f"{training['hardware']['gpu']}, at least: the rate of *training*; `results/training_speed.json`"
+        )
+        known.append(Rate("one GPU, `base` (ViT-B)", rate, measured))
+    return known
+
+
+def compute_table() -> str:
+    """Hours of cores and GPUs for each size of archive."""
+    header = ["", "× real time", *(f"{hours:,} h of sound" for hours in ARCHIVES_H), "measured on"]
+    rows = [
+        [
+            rate.name,
+            f"{rate.times_real_time:,.0f}",
+            *(hours_text(hours / rate.times_real_time) for hours in ARCHIVES_H),
+            rate.measured,
+        ]
+        for rate in rates()
+    ]
+    return markdown(header, rows)
+
+
+def storage_table() -> str:
+    """Bytes of sound and results for each size of archive."""
+    archive = result("archive")
+    assert archive is not None
+    found = archive["figures"]["results_all"]
+    marks = {
+        "minutes": 60 * found["mark_bytes"],
+        # a longer recording has one mark with more events in it
+        "hours": found["mark_bytes"] + (EVENTS_PER_H - 10) * found["parquet_bytes_per_event"],
+    }
+    rows = [
+        ["the sound itself, 48 kHz 16 bit WAV", *(size(_WAV_BYTES_PER_H * hours) for hours in ARCHIVES_H)],
+        ["events, one every six seconds", *(count(EVENTS_PER_H * hours) for hours in ARCHIVES_H)],
+        *(
+            [f"`{name}`", *(size(found[f"{key}_bytes_per_event"] * EVENTS_PER_H * h) for h in ARCHIVES_H)]
+            for name, key in (
+                ("detections.parquet", "parquet"),
+                ("partitioned/", "partitioned"),
+                ("detections.csv", "csv"),
+            )
+        ),
+        *(
+            [
+                f"`recordings/`, files of {'a minute' if name == 'minutes' else 'an hour'}",
+                *(
+                    f"{size(each * h)} in {count(h * (60 if name == 'minutes' else 1))} files"
+                    for h in ARCHIVES_H
+                ),
+            ]
+            for name, each in marks.items()
+        ),
+        [
+            "making the tables, files of a minute, one core",
+            *(hours_text(60 * h / found["merged_recordings_per_cpu_second"] / 3_600) for h in ARCHIVES_H),
+        ],
+    ]
+    return markdown(["", *(f"{hours:,} h" for hours in ARCHIVES_H)], rows)
+
+
+def side_by_side_table() -> str:
+    """One process against several on the machine of the benchmark."""
+    archive = result("archive")
+    assert archive is not None
+    found = archive["figures"]["search"]
+    names = {
+        "one_process_one_thread": "one process, one thread",
+        "one_process_all_threads": f"one process, {found['cores']} threads (the default)",
+        "one_worker_per_core": f"`--workers {found['cores']}`",
+        "ray_one_worker_per_core": f"`--engine ray --workers {found['cores']}`",
+    }
+    rows = [
+        [
+            name,
+            f"{found[key]['seconds']:.0f} s",
+            f"{found[key]['cpu_seconds']:.0f} s" if "cpu_seconds" in found[key] else "",
+        ]
+        for key, name in names.items()
+        if key in found
+    ]
+    sound = f"{found['recordings']} recordings of {60 * found['minutes_each']:.0f} s, start-up included"
+    note = (
+        f"{archive['hardware']['cpu']}, {found['cores']} cores, load average {found['load_average']:.0f}: "
+        "where it is above the number of cores, others were working too, and the clock says little."
+    )
+    return f"{markdown([sound, 'on the clock', 'of all cores'], rows)}\n\n{note}"
+
+
+def hours_text(hours: float) -> str:
+    """Hours to two digits."""
+    if hours < 0.1:
+        return f"{60 * hours:.2g} min"
+    return f"{round(hours, 2 - len(str(int(hours)))):,.0f} h" if hours >= 10 else f"{hours:.2g} h"
+
+
+def size(some: float) -> str:
+    """Bytes to two digits."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if some < 999.5:
+            return f"{some:.0f} {unit}" if some >= 10 else f"{some:.2g} {unit}"
+        some /= 1_000
+    return f"{some:,.0f} PB" if some >= 10 else f"{some:.2g} PB"
+
+
+def count(some: float) -> str:
+    """A number of things in words one can take in."""
+    for least, word in ((1e9, "billion"), (1e6, "million")):
+        if some >= least:
+            return f"{some / least:.3g} {word}"
+    return f"{some:,.0f}"
+
+
+def markdown(header: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+if __name__ == "__main__":
+    main()

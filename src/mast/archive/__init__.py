@@ -1,0 +1,21 @@
+"""Archives of any size: recordings anywhere, searched by processes of this machine or by a cluster."""
+
+from mast.archive.crew import Crew, CrewEngine, Engine, OneProcess
+from mast.archive.processes import ProcessCrew
+from mast.archive.recordings import Listing, Recording, is_uri, list_recordings, search
+from mast.archive.worker import DetectorFacts, DetectorSpec
+
+__all__ = [
+    "Crew",
+    "CrewEngine",
+    "DetectorFacts",
+    "DetectorSpec",
+    "Engine",
+    "Listing",
+    "OneProcess",
+    "ProcessCrew",
+    "Recording",
+    "is_uri",
+    "list_recordings",
+    "search",
+]

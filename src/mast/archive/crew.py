@@ -1,0 +1,206 @@
+"""A crew of workers that search an archive together: how they are led, whatever they are made of.
+
+:class:`Crew` is what a kind of workers has to offer; :mod:`mast.archive.processes` and :mod:`mast.archive.ray_crew` are
+the two kinds. :class:`CrewEngine` hires, deals, replaces the dead and gives up on recordings that kill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from mast.archive.dealing import Dealer, Hand
+from mast.archive.recordings import Recording, search
+from mast.archive.worker import DetectorFacts, DetectorSpec
+from mast.errors import ConfigError, MastError
+from mast.inference import Outcome
+
+_MOST_FAILED_STARTS = 3  # in a row
+
+
+class Ready(NamedTuple):
+    """A worker has loaded the detector."""
+
+    worker: int
+    facts: DetectorFacts
+    pid: int
+
+
+class Reported(NamedTuple):
+    """A worker is done with a recording."""
+
+    worker: int
+    outcome: Outcome
+
+
+class Idle(NamedTuple):
+    """A worker is done with its hand."""
+
+    worker: int
+
+
+class Gone(NamedTuple):
+    """A worker is no more; ``error`` where it left for a user's mistake."""
+
+    worker: int
+    reason: str
+    error: MastError | None = None
+
+
+Message = Ready | Reported | Idle | Gone
+
+
+class Crew(Protocol):
+    """Workers of some kind, numbered as they are hired."""
+
+    def hire(self) -> int:
+        """Start a worker, without waiting until it is ready."""
+
+    def give(self, worker: int, recordings: list[Recording]) -> None:
+        """Let a ready worker search some recordings."""
+
+    def wait(self) -> list[Message]:
+        """What workers have to say, as soon as one has something."""
+
+    def close(self) -> None:
+        """End all workers."""
+
+
+class Engine(Protocol):
+    """Something that searches recordings; use as a context manager."""
+
+    facts: DetectorFacts
+
+    def __enter__(self) -> Engine: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def search(
+        self, recordings: Sequence[Recording], *, progress: Callable[[float], None] | None = None
+    ) -> Iterator[Outcome]:
+        """What became of each recording, in any order; ``progress`` is told seconds of sound as they are done."""
+
+
+class OneProcess:
+    """The engine that is no crew: this process, with all the threads torch wants."""
+
+    def __init__(self, spec: DetectorSpec) -> None:
+        self.detector = spec.load()
+        self.facts = DetectorFacts.of(self.detector)
+
+    def __enter__(self) -> OneProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def search(
+        self, recordings: Sequence[Recording], *, progress: Callable[[float], None] | None = None
+    ) -> Iterator[Outcome]:
+        """See :class:`Engine`; outcomes come in order."""
+        return search(self.detector, recordings, progress=progress)
+
+
+class CrewEngine:
+    """A crew at work.
+
+    Args:
+        crew: ended when this engine is closed.
+        workers: how many to have at most.
+
+    Attributes:
+        facts: of the detector, as the first worker has loaded it.
+        pids: process of each worker, by its number, on its own machine.
+
+    Raises:
+        MastError: the detector cannot be loaded.
+    """
+
+    def __init__(self, crew: Crew, workers: int) -> None:
+        self._crew, self._workers = crew, workers
+        self._hands: dict[int, Hand | None] = {}  # of the living workers that are ready
+        self._starting: set[int] = set()
+        self._failed_starts = 0
+        self.pids: dict[int, int] = {}
+        self.facts = DetectorFacts({}, None, "")
+        try:
+            while not self.pids:
+                if not self._starting:
+                    self._starting.add(crew.hire())
+                for message in crew.wait():
+                    self._staff(message)
+        except BaseException:
+            crew.close()
+            raise
+
+    def __enter__(self) -> CrewEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._crew.close()
+
+    def search(
+        self, recordings: Sequence[Recording], *, progress: Callable[[float], None] | None = None
+    ) -> Iterator[Outcome]:
+        """See :class:`Engine`."""
+        dealer = Dealer(recordings, self._workers)
+        while dealer.left:
+            self._deal(dealer)
+            for message in self._crew.wait():
+                if isinstance(message, Reported):
+                    hand = self._hands[message.worker]
+                    assert hand is not None
+                    dealer.reported(hand, message.outcome.source.recording)
+                    if progress is not None:
+                        progress(message.outcome.duration_s)
+                    yield message.outcome
+                elif isinstance(message, Idle):
+                    self._hands[message.worker] = None
+                else:
+                    hand = self._hands.get(message.worker)
+                    if isinstance(message, Gone) and hand is not None:
+                        yield from dealer.lost(hand, message.reason)
+                        del self._hands[message.worker]
+                    else:
+                        self._staff(message)
+
+    def _deal(self, dealer: Dealer) -> None:
+        """Give every free worker something to do, and hire where there is more to do than workers."""
+        for worker, hand in self._hands.items():
+            if hand is None and (new := dealer.deal()) is not None:
+                self._hands[worker] = new
+                self._crew.give(worker, list(new.left.values()))
+        idle_or_starting = len(self._starting) + sum(hand is None for hand in self._hands.values())
+        for _ in range(
+            min(self._workers - len(self._hands) - len(self._starting), dealer.waiting - idle_or_starting)
+        ):
+            self._starting.add(self._crew.hire())
+
+    def _staff(self, message: Message) -> None:
+        """Somebody came, or left without having anything to do."""
+        self._starting.discard(message.worker)
+        if isinstance(message, Ready):
+            self._failed_starts = 0
+            if self.pids and message.facts.settings != self.facts.settings:
+                raise _differing(self.facts, message.facts)
+            self.facts = message.facts
+            self.pids[message.worker] = message.pid
+            self._hands[message.worker] = None
+        elif isinstance(message, Gone):
+            self._hands.pop(message.worker, None)
+            if message.error is not None:
+                raise message.error
+            self._failed_starts += 1
+            if self._failed_starts >= _MOST_FAILED_STARTS:
+                raise MastError(
+                    f"{self._failed_starts} workers in a row ended before they had anything to do ({message.reason}); "
+                    "fewer --workers need less memory, and --engine local with one worker shows the cause"
+                )
+
+
+def _differing(first: DetectorFacts, other: DetectorFacts) -> ConfigError:
+    key = next(key for key in first.settings if first.settings[key] != other.settings.get(key))
+    return ConfigError(
+        f"workers differ in {key}: one has {first.settings[key]}, another {other.settings.get(key)}; use machines of "
+        "one kind and one version of mast, or --device cpu or cuda for all"
+    )

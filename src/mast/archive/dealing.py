@@ -1,0 +1,81 @@
+"""Who searches what: recordings dealt to workers so that none is lost, doubled, or the end of everybody.
+
+A worker gets a *hand* of recordings and reports each as it is done. When a worker dies, what it had not reported is
+dealt again, now one recording at a time, so that the one to blame is found; a recording with which two workers died
+becomes a failure, and the run goes on. A recording is so tried at most three times: in a hand, alone, alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable
+
+from mast.archive.recordings import Recording
+from mast.events import empty_events
+from mast.inference import Outcome
+
+MOST_DEATHS = 2  # of workers by one recording
+_LARGEST_HAND = 16  # our choice: decoding runs ahead inside a hand, and little is dealt again after a death
+
+
+class Hand:
+    """The recordings that one worker has, by name, in order, without those it has reported."""
+
+    def __init__(self, recordings: Iterable[Recording]) -> None:
+        self.left = {recording.name: recording for recording in recordings}
+
+
+class Dealer:
+    """Deals recordings to workers; see the module docstring.
+
+    >>> dealer = Dealer([Recording("/a.wav", "a.wav", "/"), Recording("/b.wav", "b.wav", "/")], workers=2)
+    >>> hand = dealer.deal()
+    >>> dealer.reported(hand, "a.wav")
+    >>> dealer.left
+    1
+    """
+
+    def __init__(self, recordings: Iterable[Recording], workers: int) -> None:
+        self._fresh = deque(recordings)
+        self._suspects: deque[Recording] = deque()
+        self._deaths: Counter[str] = Counter()
+        self._workers = workers
+        self.left = len(self._fresh)  # not reported and not given up
+
+    @property
+    def waiting(self) -> int:
+        """Recordings that no worker has."""
+        return len(self._fresh) + len(self._suspects)
+
+    def deal(self) -> Hand | None:
+        """The next hand; ``None`` where every recording is with a worker or done."""
+        if self._fresh:
+            # small hands towards the end: no worker should be left with many while the others have none
+            size = min(_LARGEST_HAND, max(1, len(self._fresh) // (4 * self._workers)))
+            return Hand(self._fresh.popleft() for _ in range(size))
+        if self._suspects:
+            return Hand([self._suspects.popleft()])
+        return None
+
+    def reported(self, hand: Hand, name: str) -> None:
+        """A recording is done."""
+        del hand.left[name]
+        self.left -= 1
+
+    def lost(self, hand: Hand, reason: str) -> list[Outcome]:
+        """The worker with this hand is gone; gives the recordings that are given up now."""
+        left, hand.left = list(hand.left.values()), {}
+        given_up = []
+        for recording in left:
+            if len(left) == 1:  # else nobody knows which of them it was
+                self._deaths[recording.name] += 1
+            if self._deaths[recording.name] < MOST_DEATHS:
+                self._suspects.append(recording)
+                continue
+            self.left -= 1
+            problem = (
+                f"{recording.source.path}: {MOST_DEATHS} workers ended while they searched it ({reason}); convert it "
+                "to another format or remove it"
+            )
+            given_up.append(Outcome(recording.source, empty_events(), error=problem))
+        return given_up

@@ -1,0 +1,330 @@
+"""Recordings wherever they lie: on a disk, on a network drive, in object storage.
+
+A recording at a URI (``s3://``, ``gs://``, or anything fsspec knows) is copied to a temporary file while the ones
+before it are searched, and the copy is removed when its events are kept: a few copies exist at a time, however
+large the archive. Folders below the common root keep their names, so that site and clock time are found as on a disk.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import queue
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from pyarrow import fs as arrow_fs
+from pyarrow.lib import ArrowException
+
+from mast.audio import AUDIO_SUFFIXES, find_recordings
+from mast.errors import AudioError, ConfigError
+from mast.events import empty_events
+from mast.inference import Detector, Outcome, Source
+
+_URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
+_TRIES, _PAUSE_S = 3, 1.0  # of a copy; the pause doubles. Our choice: networks hiccup for seconds
+_COPIES = "mast-copies-"
+_NATIVE = ("s3", "gs", "gcs")  # schemes that pyarrow knows by itself
+
+
+class Recording(NamedTuple):
+    """A recording to search.
+
+    Attributes:
+        path: on a disk; or inside the store.
+        name: what it is called in the results: its path below the root.
+        root: folder that all names are relative to.
+        store: the URI that opens the store it lies in; empty for a disk.
+        size_bytes: as listed in the store; of a file on a disk, which may still change, it is asked when needed.
+    """
+
+    path: str
+    name: str
+    root: str
+    store: str = ""
+    size_bytes: int | None = None
+
+    @property
+    def source(self) -> Source:
+        """The recording as the detector and the results name it."""
+        return Source(Path(self.path), self.name, Path(self.root))
+
+
+class Listing(NamedTuple):
+    """Recordings by name, and the folder or URI that the names are relative to."""
+
+    recordings: list[Recording]
+    root: str
+
+    def size_of(self) -> Callable[[Source], int | None]:
+        """How large a recording is: as listed, or as it lies on the disk now."""
+        listed = {r.name: r.size_bytes for r in self.recordings if r.store}
+        return lambda source: listed[source.recording] if source.recording in listed else file_size(source)
+
+
+def file_size(source: Source) -> int | None:
+    """Bytes of a file on a disk; ``None`` where it cannot be asked."""
+    try:
+        return source.path.stat().st_size
+    except OSError:
+        return None
+
+
+def is_uri(text: str) -> bool:
+    """Whether this is an address such as ``s3://bucket/folder``, and not a path."""
+    return _URI.match(text) is not None
+
+
+def list_recordings(arguments: Sequence[str]) -> Listing:
+    """Every recording in these files, folders and URIs once, sorted by name.
+
+    Args:
+        arguments: paths, or URIs of one store; folders are searched with all subfolders.
+
+    Raises:
+        AudioError: something is not there, cannot be listed, or holds no recordings.
+        ConfigError: paths and URIs, or several stores, are mixed.
+    """
+    given = [unquote(urlsplit(a).path) if a.lower().startswith("file://") else a for a in arguments]
+    remote = [is_uri(argument) for argument in given]
+    if any(remote) and not all(remote):
+        raise ConfigError(
+            f"{', '.join(arguments)}: folders here and URIs in one run would have no common root; run them apart, "
+            "each with its own --out"
+        )
+    listing = _list_store(given) if any(remote) else _list_disk([Path(argument) for argument in given])
+    if not listing.recordings:
+        raise AudioError(
+            f"{', '.join(arguments)}: no recordings found; expected files ending in .wav, .flac, .mp3, "
+            ".ogg or .opus, here or in folders below"
+        )
+    return listing
+
+
+def _list_disk(arguments: list[Path]) -> Listing:
+    for argument in arguments:
+        if not argument.exists():
+            raise AudioError(f"{argument}: no such file or folder; check the name")
+    given = [Path(os.path.abspath(argument)) for argument in arguments]
+    root = Path(os.path.commonpath([path if path.is_dir() else path.parent for path in given]))
+    paths = {found for path in given for found in (find_recordings(path) if path.is_dir() else [path])}
+    # old cards hold names that are no text; tables need text
+    names = {
+        path: os.fsencode(path.relative_to(root).as_posix()).decode("utf-8", errors="backslashreplace")
+        for path in paths
+    }
+    found = [Recording(str(path), name, str(root)) for path, name in names.items()]
+    return Listing(sorted(found, key=lambda recording: recording.name), str(root))
+
+
+def _list_store(uris: list[str]) -> Listing:
+    if len({(urlsplit(uri).scheme, urlsplit(uri).query) for uri in uris}) > 1:
+        raise ConfigError(
+            f"{', '.join(uris)}: expected URIs of one store; run them apart, each with its own --out"
+        )
+    files: dict[str, int | None] = {}
+    folders = []
+    for uri in uris:
+        store, path = open_store(uri)
+        try:
+            about = store.get_file_info(path)
+            if about.type == arrow_fs.FileType.Directory:
+                folders.append(path)
+                inside = arrow_fs.FileSelector(path, recursive=True)
+                files |= {
+                    found.path: found.size for found in store.get_file_info(inside) if _wanted(found, path)
+                }
+            elif about.type == arrow_fs.FileType.File:
+                folders.append(posixpath.dirname(path))
+                files[path] = about.size
+            else:
+                raise AudioError(f"{uri}: no such file or folder; check the name")
+        except (OSError, ArrowException) as error:
+            raise AudioError(
+                f"{uri}: cannot be listed ({_first_line(error)}); check name, access rights and network"
+            ) from error
+    root = posixpath.commonpath(folders) if len(folders) > 1 else folders[0]
+    found = [
+        Recording(path, _safe_name(path.removeprefix(root).lstrip("/")), root, uris[0], size)
+        for path, size in files.items()
+    ]
+    scheme = urlsplit(uris[0]).scheme
+    return Listing(sorted(found, key=lambda recording: recording.name), f"{scheme}://{root.lstrip('/')}")
+
+
+def _wanted(found: Any, folder: str) -> bool:
+    """A recording, not hidden, as :func:`mast.audio.find_recordings` has it."""
+    parts = PurePosixPath(found.path.removeprefix(folder)).parts
+    return (
+        found.type == arrow_fs.FileType.File
+        and PurePosixPath(found.path).suffix.lower() in AUDIO_SUFFIXES
+        and not any(part.startswith(".") and part not in ("..", ".") for part in parts)
+    )
+
+
+def _safe_name(name: str) -> str:
+    """A key may hold ``..`` or ``//``, which on a disk would lead out of the results' folder or to another name."""
+    return "/".join({"": "%2F", ".": "%2E", "..": "%2E%2E"}.get(part, part) for part in name.split("/"))
+
+
+@cache
+def open_store(uri: str) -> tuple[Any, str]:
+    """The store of a URI and the path inside it; S3 and Google storage natively, all else by fsspec.
+
+    Raises:
+        AudioError: the store does not answer.
+        ConfigError: nothing installed here knows such URIs.
+    """
+    try:
+        store, path = arrow_fs.FileSystem.from_uri(uri)
+        return store, str(path)
+    except (ArrowException, OSError) as error:
+        if urlsplit(uri).scheme in _NATIVE:
+            raise AudioError(
+                f"{uri}: cannot be opened ({_first_line(error)}); check name, access rights and network"
+            ) from error
+    import fsspec
+
+    try:
+        store, path = fsspec.core.url_to_fs(uri)
+    except (ImportError, ValueError) as error:
+        raise ConfigError(
+            f"{uri}: URIs of this kind cannot be opened here ({_first_line(error)}); expected s3://, gs:// or one "
+            "whose fsspec package is installed"
+        ) from error
+    return arrow_fs.PyFileSystem(arrow_fs.FSSpecHandler(store)), str(path)
+
+
+class Copies:
+    """Temporary copies of recordings that lie in a store; use as a context manager, which removes them all."""
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+        self._lock: IO[bytes] | None = None
+        self._count = 0
+
+    def __enter__(self) -> Copies:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._folder is not None and self._lock is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._lock.close()
+
+    def fetch(self, recording: Recording) -> Source:
+        """The recording as a file on this machine's disk.
+
+        Raises:
+            AudioError: it could not be copied, tried several times.
+        """
+        if not recording.store:
+            return recording.source
+        root = self._place() / str(self._count)
+        self._count += 1
+        path = root / recording.name
+        store, _ = open_store(recording.store)
+        for attempt in range(_TRIES):
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with store.open_input_stream(recording.path) as far, open(path, "wb") as near:
+                    shutil.copyfileobj(far, near, 2**20)
+                return Source(path, recording.name, root)
+            except Exception as error:  # each kind of store has its own; all mean the same here
+                shutil.rmtree(root, ignore_errors=True)
+                if attempt == _TRIES - 1 or isinstance(error, FileNotFoundError):
+                    raise AudioError(
+                        f"{recording.name}: cannot be fetched ({_first_line(error)}); check access rights and network"
+                    ) from error
+                time.sleep(_PAUSE_S * 2**attempt)
+        raise AssertionError("unreachable")
+
+    def discard(self, source: Source) -> None:
+        """Remove a copy; what lies on a user's disk is never touched."""
+        if self._folder is not None and source.root is not None and self._folder in source.root.parents:
+            shutil.rmtree(source.root, ignore_errors=True)
+
+    def _place(self) -> Path:
+        if self._folder is None:
+            _remove_orphans()
+            self._folder = Path(tempfile.mkdtemp(prefix=_COPIES))
+            self._lock = open(self._folder / ".alive", "wb")  # noqa: SIM115 (held as long as this lives)
+            _try_lock(self._lock)
+        return self._folder
+
+
+def search(
+    detector: Detector, recordings: Iterable[Recording], *, progress: Callable[[float], None] | None = None
+) -> Iterator[Outcome]:
+    """What became of each recording, fetched where it is not on a disk; see :meth:`Detector.outcomes`.
+
+    Outcomes come in the order of the recordings, but for those that could not be fetched.
+    """
+    unfetched: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+    given: dict[str, Recording] = {}
+
+    def sources(copies: Copies) -> Iterator[Source]:
+        for recording in recordings:
+            try:
+                source = copies.fetch(recording)
+            except AudioError as error:
+                unfetched.put(Outcome(recording.source, empty_events(), error=str(error)))
+            else:
+                given[recording.name] = recording
+                yield source
+
+    with ExitStack() as stack:
+        copies = stack.enter_context(Copies())
+        outcomes = detector.outcomes(sources(copies), progress=progress)
+        assert isinstance(outcomes, Generator)
+        stack.enter_context(closing(outcomes))  # the thread that copies ends before the copies go
+        for outcome in outcomes:
+            yield from _drain(unfetched)
+            copy, recording = outcome.source, given.pop(outcome.source.recording)
+            if recording.store:
+                error = outcome.error.replace(str(copy.path), recording.name)
+                outcome = replace(outcome, source=recording.source, error=error)
+            yield outcome
+            copies.discard(copy)
+        yield from _drain(unfetched)
+
+
+def _drain(waiting: queue.SimpleQueue[Outcome]) -> Iterator[Outcome]:
+    while not waiting.empty():
+        yield waiting.get()
+
+
+def _try_lock(file: IO[bytes]) -> bool:
+    """Hold a lock for as long as the file is open; ``False`` where somebody else does."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: left-over copies stay until the system cleans up
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _remove_orphans() -> None:
+    """Remove the copies of workers that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_COPIES}*"):
+        try:
+            with open(folder / ".alive", "rb") as file:
+                if _try_lock(file):
+                    shutil.rmtree(folder, ignore_errors=True)
+        except OSError:
+            continue  # somebody else's, or just being made
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

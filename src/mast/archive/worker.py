@@ -1,0 +1,73 @@
+"""What a worker is told, and what it answers: the same for a process on this machine and an actor on a cluster."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from mast.inference import Detector
+from mast.inference.detector import model_folder
+from mast.models.checkpoint import CARD, WEIGHTS
+
+
+class DetectorFacts(NamedTuple):
+    """What a results folder has to know about the detector that fills it."""
+
+    settings: Mapping[str, str | float]
+    operating_point: Mapping[str, object] | None
+    sentence: str
+
+    @classmethod
+    def of(cls, detector: Detector) -> DetectorFacts:
+        """Those of a loaded detector."""
+        scores = detector.scores
+        return cls(detector.settings, scores.operating_point, scores.sentence)
+
+
+@dataclass(frozen=True)
+class DetectorSpec:
+    """A detector that can be sent to another process or machine and loaded there.
+
+    Attributes:
+        model: as :class:`mast.inference.Detector` takes it.
+        options: the detector's other arguments.
+        threads: of each worker on a CPU; torch's own choice where ``None``.
+        files: of the model's folder, for machines that do not see this one's disk.
+    """
+
+    model: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    threads: int | None = None
+    files: Mapping[str, bytes] | None = None
+
+    def with_files(self) -> DetectorSpec:
+        """The same with the model's files inside.
+
+        Raises:
+            MastError: there is no such model here.
+        """
+        folder = model_folder(self.model)
+        return replace(self, files={name: (folder / name).read_bytes() for name in (CARD, WEIGHTS)})
+
+    def load(self, number: int = 0) -> Detector:
+        """The detector, on this machine.
+
+        Args:
+            number: of the worker; workers share the GPUs of a machine out among them.
+        """
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+        options = dict(self.options)
+        if options.get("device") in (None, "cuda") and torch.cuda.is_available():
+            options["device"] = f"cuda:{number % torch.cuda.device_count()}"
+        if self.files is None:
+            return Detector(self.model, **options)
+        with tempfile.TemporaryDirectory(prefix="mast-model-") as temporary:
+            for name, content in self.files.items():
+                Path(temporary, name).write_bytes(content)
+            return Detector(temporary, **options)

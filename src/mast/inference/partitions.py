@@ -1,0 +1,55 @@
+"""Events as a Parquet dataset by site and date, which DuckDB, pandas, Spark and Arrow read as one table.
+
+``site=OAK/date=2023-05-10/part-0.parquet``: whoever asks for one site or one week reads only that. The date is the
+event's own, so a recording may cross midnight. A site or date that nobody knows is ``unknown``: Hive's name for null
+would let DuckDB read the others as dates, but pyarrow, and so pandas, cannot read such a folder beside others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+PARTITIONED = "partitioned"
+UNKNOWN = "unknown"
+_ROWS_IN_MEMORY = 200_000  # about 50 MB
+
+
+def write_partitions(tables: Iterable[pa.Table], folder: Path) -> None:
+    """Write events into ``folder``, a bounded number of them in memory at a time.
+
+    Args:
+        tables: in the event schema. Best in the order of site and time: a partition is then one file, or few.
+        folder: exists and is empty.
+    """
+    waiting: list[pa.Table] = []
+    parts: Counter[Path] = Counter()
+    for table in tables:
+        waiting.append(table)
+        if sum(some.num_rows for some in waiting) >= _ROWS_IN_MEMORY:
+            _write(pa.concat_tables(waiting), folder, parts)
+            waiting = []
+    if waiting:
+        _write(pa.concat_tables(waiting), folder, parts)
+
+
+def _write(table: pa.Table, folder: Path, parts: Counter[Path]) -> None:
+    """One more file in each partition that has events in this table."""
+    site = pc.if_else(pc.equal(table["site"], ""), UNKNOWN, table["site"])
+    day = pc.utf8_slice_codeunits(table["datetime"], 0, 10)
+    date = pc.if_else(pc.equal(day, ""), UNKNOWN, day)
+    keyed = table.drop_columns(["site"]).append_column("site", site).append_column("date", date)
+    for key in keyed.group_by(["site", "date"]).aggregate([]).to_pylist():
+        rows = keyed.filter(
+            pc.and_(pc.equal(keyed["site"], key["site"]), pc.equal(keyed["date"], key["date"]))
+        ).drop_columns(["site", "date"])  # the folders' names say them
+        place = folder / f"site={quote(key['site'], safe='')}" / f"date={key['date']}"
+        place.mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows, place / f"part-{parts[place]}.parquet")
+        parts[place] += 1

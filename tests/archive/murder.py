@@ -1,0 +1,42 @@
+"""A worker of a running `mast detect` killed in the middle of its work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from mast.archive import CrewEngine, Engine, Recording
+from mast.cli import detect as command
+from mast.inference import ResultsFolder
+
+
+def kill_a_worker(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """From now on, the worker that gets the third hand of a `mast detect` is killed at it; gives its process."""
+    killed: list[int] = []
+    search = command._search
+
+    def with_a_murder(
+        engine: Engine, results: ResultsFolder, todo: list[Recording], quiet: bool
+    ) -> list[str]:
+        assert isinstance(engine, CrewEngine)
+        give, hands = engine._crew.give, 0
+
+        def give_and_kill(worker: int, recordings: list[Recording]) -> None:
+            nonlocal hands
+            give(worker, recordings)
+            hands += 1
+            if hands == 3:
+                time.sleep(0.02)  # so that it has begun
+                killed.append(engine.pids[worker])
+                os.kill(killed[0], signal.SIGKILL)
+
+        monkeypatch.setattr(engine._crew, "give", give_and_kill)
+        failures = search(engine, results, todo, quiet)
+        assert len(set(engine.pids.values())) == len(engine.pids) >= 2  # somebody else did its work
+        return failures
+
+    monkeypatch.setattr(command, "_search", with_a_murder)
+    return killed

@@ -1,0 +1,69 @@
+"""Several processes: the same events as one, whoever is killed on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from murder import kill_a_worker
+from poisoned import PoisonedSpec, times_met
+from same_results import assert_same_results
+from typer.testing import Result
+
+from mast.archive import CrewEngine, DetectorSpec, ProcessCrew, list_recordings
+from mast.cli.detect import EXIT_SOME_FAILED
+from mast.errors import MastError
+
+Run = Callable[..., Result]
+
+
+def test_a_worker_killed_in_the_middle(
+    run: Run, whole: Path, survey: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = kill_a_worker(monkeypatch)
+    result = run(survey, "--model", model, "--out", tmp_path / "out", "--workers", "2")
+    assert result.exit_code == EXIT_SOME_FAILED, result.output
+    assert killed
+    assert_same_results(tmp_path / "out", whole)
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_recording_that_kills_is_given_up_and_nothing_else_is(
+    whole: Path, survey: Path, model: Path, tmp_path: Path, raises: bool
+) -> None:
+    poison = "OAK/20230510_040000.wav"
+    spec = PoisonedSpec(
+        str(model), {"device": "cpu"}, 1, poison=poison, raises=raises, diary=str(tmp_path / "diary")
+    )
+    with CrewEngine(ProcessCrew(spec), 2) as engine:
+        outcomes = list(engine.search(list_recordings([str(survey)]).recordings))
+    names = [outcome.source.recording for outcome in outcomes]
+    assert len(names) == len(set(names)) == 13
+    errors = {outcome.source.recording: outcome.error for outcome in outcomes if outcome.error}
+    assert set(errors) == {poison, "OAK/broken.wav"}
+    assert "2 workers ended" in errors[poison]
+    assert ("MemoryError: too much of it" if raises else "SIGKILL") in errors[poison]
+    assert 2 <= times_met(spec) <= 3
+    found = pd.concat([outcome.events for outcome in outcomes]).sort_values(["recording", "start_s"])
+    expected = pd.read_parquet(whole / "detections.parquet")
+    expected = expected[expected["recording"] != poison]
+    assert len(found) == len(expected)
+    assert set(found["recording"]) == set(expected["recording"])
+
+
+def test_mistakes_reach_the_user(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(MastError, match="no such folder"):
+        CrewEngine(ProcessCrew(DetectorSpec(str(tmp_path / "typo"))), 2)
+    doomed = PoisonedSpec(str(model), {"device": "cpu"}, 1, at_start=True)
+    with pytest.raises(
+        MastError, match=r"3 workers in a row ended before they had anything to do \(signal SIGKILL"
+    ):
+        CrewEngine(ProcessCrew(doomed), 2)
+
+
+def test_nothing_to_do(model: Path) -> None:
+    with CrewEngine(ProcessCrew(DetectorSpec(str(model), {"device": "cpu"}, 1)), 2) as engine:
+        assert list(engine.search([])) == []
+        assert len(engine.pids) == 1  # nobody was hired for it

@@ -1,0 +1,219 @@
+"""Recordings on disks and in stores: found, named and copied alike."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import fsspec
+import pandas as pd
+import pytest
+from random_detector import write_sound
+from same_results import assert_same_results
+from small_s3 import small_s3
+from typer.testing import Result
+
+from mast.archive import Recording, list_recordings
+from mast.archive import recordings as module
+from mast.archive.recordings import Copies, is_uri, open_store
+from mast.errors import AudioError, ConfigError
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def memory() -> Iterator[fsspec.AbstractFileSystem]:
+    store = fsspec.filesystem("memory")
+    yield store
+    store.store.clear()
+    store.pseudo_dirs[:] = [""]
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary copies are made, empty at first."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def names(arguments: list[str]) -> list[str]:
+    return [recording.name for recording in list_recordings(arguments).recordings]
+
+
+def put(store: fsspec.AbstractFileSystem, *keys: str) -> None:
+    for key in keys:
+        store.pipe_file(key, b"RIFF")
+
+
+def test_what_is_a_uri() -> None:
+    assert [is_uri(text) for text in ("s3://a/b", "gs://a", "memory://x", "HTTP://x/y.wav")] == [True] * 4
+    assert not any(is_uri(text) for text in ("a/b", "/a/b.wav", "C:\\a", "s3:/a", "://x", ""))
+
+
+def test_a_store_is_listed_as_a_disk_is(memory: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
+    keys = [
+        "OAK/20230510_010000.wav",
+        "OAK/notes.txt",
+        "ELM/day 1/b.FLAC",
+        ".trash/c.wav",
+        "OAK/._d.wav",
+        "a.mp3",
+    ]
+    for key in keys:
+        (tmp_path / key).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / key).write_bytes(b"RIFF")
+        memory.pipe_file(f"/survey/{key}", b"RIFF")
+    assert names([str(tmp_path)]) == names(["memory://survey"]) == names([f"file://{tmp_path}"])
+    assert names(["memory://survey"]) == ["ELM/day 1/b.FLAC", "OAK/20230510_010000.wav", "a.mp3"]
+    listing = list_recordings(["memory://survey"])
+    assert listing.root == "memory://survey"
+    assert {listing.size_of()(recording.source) for recording in listing.recordings} == {4}
+
+
+def test_several_places_of_a_store_each_recording_once(memory: fsspec.AbstractFileSystem) -> None:
+    put(memory, "/s/OAK/a.wav", "/s/OAK/b.wav", "/s/ELM/c.wav")
+    assert names(["memory://s/OAK", "memory://s/OAK/b.wav"]) == ["a.wav", "b.wav"]
+    assert names(["memory://s/OAK/b.wav", "memory://s/ELM"]) == ["ELM/c.wav", "OAK/b.wav"]
+    assert names(["memory://s/ELM/c.wav"]) == ["c.wav"]
+
+
+def test_hostile_keys_stay_inside_the_results(
+    monkeypatch: pytest.MonkeyPatch, memory: fsspec.AbstractFileSystem
+) -> None:
+    assert module._safe_name("../../etc/a.wav") == "%2E%2E/%2E%2E/etc/a.wav"
+    assert module._safe_name("a//./b.wav") == "a/%2F/%2E/b.wav"
+    assert module._safe_name("a..b/..c.wav") == "a..b/..c.wav"
+
+
+def test_mistakes(memory: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
+    put(memory, "/s/notes.txt")
+    for arguments, kind, message in (
+        (["memory://s"], AudioError, "no recordings found"),
+        (["memory://typo"], AudioError, "no such file or folder"),
+        ([str(tmp_path), "memory://s"], ConfigError, "no common root"),
+        (["memory://s", "s3://s"], ConfigError, "one store"),
+        (["nosuch://s"], ConfigError, "cannot be opened here"),
+    ):
+        with pytest.raises(kind, match=message):
+            list_recordings(arguments)
+
+
+def test_results_go_to_a_disk(run: Run, survey: Path, model: Path) -> None:
+    result = run(survey, "--model", model, "--out", "s3://bucket/results")
+    assert isinstance(result.exception, ConfigError)
+    assert "on a disk" in str(result.exception)
+    assert not Path("s3:").exists()
+
+
+def test_detect_from_a_store_finds_what_it_finds_on_a_disk(
+    memory: fsspec.AbstractFileSystem,
+    scratch: Path,
+    run: Run,
+    whole: Path,
+    survey: Path,
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory.put(str(survey), "/archive", recursive=True)
+    arguments = ("memory://archive", "--model", model, "--out", tmp_path / "out")
+    most = 0
+    fetch = Copies.fetch
+
+    def counted(self: Copies, recording: Recording):  # type: ignore[no-untyped-def]
+        nonlocal most
+        source = fetch(self, recording)
+        most = max(most, len(list(scratch.rglob("*.wav"))))
+        return source
+
+    monkeypatch.setattr(Copies, "fetch", counted)
+    assert run(*arguments).exit_code == 4
+    assert_same_results(tmp_path / "out", whole)
+    assert 1 <= most <= 6  # decoding runs a little ahead; copies do not pile up
+    assert list(scratch.iterdir()) == []
+    found = pd.read_parquet(tmp_path / "out" / "detections.parquet")
+    assert set(found["site"]) == {"OAK", "ELM"}
+    assert set(found["datetime"].str[:10]) == {"2023-05-10"}
+
+    # a second time nothing is fetched but what failed and what has changed
+    fetched: list[str] = []
+    monkeypatch.setattr(Copies, "fetch", lambda self, r: fetched.append(r.name) or fetch(self, r))
+    memory.pipe_file("/archive/OAK/20230510_000000.wav", write_sound(tmp_path / "x.wav", 3).read_bytes())
+    assert run(*arguments).exit_code == 4
+    assert fetched == ["OAK/20230510_000000.wav", "OAK/broken.wav"]
+
+
+def test_what_cannot_be_fetched_is_a_failure_and_is_tried_three_times(
+    memory: fsspec.AbstractFileSystem,
+    scratch: Path,
+    run: Run,
+    survey: Path,
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory.put(str(survey / "ELM"), "/elm", recursive=True)
+    monkeypatch.setattr(module, "_PAUSE_S", 0.0)
+    tries: dict[str, int] = {}
+    store, _ = open_store("memory://elm")
+
+    class Flaky:
+        def __getattr__(self, name: str) -> object:
+            return getattr(store, name)
+
+        def open_input_stream(self, path: str) -> object:
+            tries[path] = tries.get(path, 0) + 1
+            hour = path[-10:-8]
+            if hour == "03" or (hour == "05" and tries[path] < 3):
+                raise OSError(f"slow down\n{path}")
+            return store.open_input_stream(path)
+
+    monkeypatch.setattr(module, "open_store", lambda uri: (Flaky(), open_store(uri)[1]))
+    result = run("memory://elm", "--model", model, "--out", tmp_path / "out")
+    assert result.exit_code == 4, result.output
+    failures = pd.read_csv(tmp_path / "out" / "failures.csv")
+    assert failures["file"].tolist() == ["20230510_030000.wav"]
+    assert failures["reason"][0].startswith("cannot be fetched (slow down)")
+    assert sorted(tries.values()) == [1, 1, 1, 1, 3, 3]
+    assert pd.read_csv(tmp_path / "out" / "detections.csv")["recording"].nunique() == 5
+    assert list(scratch.iterdir()) == []
+
+
+def test_copies_of_the_dead_are_removed_those_of_the_living_are_not(
+    memory: fsspec.AbstractFileSystem, scratch: Path
+) -> None:
+    if os.name == "nt":
+        pytest.skip("no locks to tell them apart there")
+    put(memory, "/s/a.wav")
+    (recording,) = list_recordings(["memory://s"]).recordings
+    with Copies() as living:
+        copy = living.fetch(recording).path
+        orphan = scratch / "mast-copies-dead"
+        orphan.mkdir()
+        (orphan / ".alive").touch()
+        with Copies() as other:
+            assert other.fetch(recording).path.read_bytes() == b"RIFF"
+        assert copy.exists()
+        assert not orphan.exists()
+    assert not copy.exists()
+
+
+def test_s3_without_further_packages(tmp_path: Path) -> None:
+    for key in ("2023/OAK/20230510_010000.wav", "2023/ELM/b.wav", "2023/notes.txt", "2024/c.wav"):
+        (tmp_path / "forest" / key).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "forest" / key).write_bytes(b"RIFF" * 1000)
+    with small_s3(tmp_path) as server:
+        listing = list_recordings([f"s3://someone:secret@forest/2023{server}"])
+        assert [recording.name for recording in listing.recordings] == [
+            "ELM/b.wav",
+            "OAK/20230510_010000.wav",
+        ]
+        assert listing.root == "s3://forest/2023"
+        with Copies() as copies:
+            assert copies.fetch(listing.recordings[1]).path.read_bytes() == b"RIFF" * 1000
+        with pytest.raises(AudioError, match="no such file or folder"):
+            list_recordings([f"s3://someone:secret@forest/1999{server}"])
