@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def load(
-    name: str | Path,
+    name: str | Path = "default",
     *,
     device: str | None = None,
     threshold: float | None = None,
@@ -22,11 +22,13 @@ def load(
     batch_size: int | None = None,
     embed: bool = False,
     compile: bool | None = None,
+    band_hz: float | None = None,
 ) -> Detector:
     """A trained detector, ready for recordings.
 
     Args:
-        name: a run of ``mast train`` or a model folder.
+        name: ``"default"`` for the model that ships with mast; a run of ``mast fit`` or ``mast train``, or a model
+            folder; ``"hf://owner/name"`` or ``"hf://owner/name@revision"`` for a model on the Hugging Face hub.
         device: ``"cpu"``, ``"cuda"`` …; the GPU where there is one by default.
         threshold: least score of an event; the model's own, tuned on validation, by default.
         precision: share of events that should be right; picks the threshold that reached it on validation.
@@ -34,16 +36,13 @@ def load(
         batch_size: windows at once; by the device by default.
         embed: make :meth:`~mast.inference.Detector.detect_and_embed` possible.
         compile: compile the model for the GPU: slow start, then faster; on CUDA by default.
+        band_hz: upper edge of the band to search: 2000 for fish, 96000 for bats; the model's own by default.
 
     Example::
 
         detector = mast.load("runs/detector")
         events = detector.detect("dawn.wav")
     """
-    from mast.errors import MastError
-
-    if str(name) == "default":
-        raise MastError("no model ships with mast yet; give the folder of a run of `mast train` instead")
     from mast.inference import Detector  # torch takes seconds to import: not before it is needed
 
     return Detector(
@@ -55,4 +54,5 @@ def load(
         batch_size=batch_size,
         embed=embed,
         compile=compile,
+        band_hz=band_hz,
     )

@@ -12,6 +12,7 @@ from mast.grid import FrontEnd
 from mast.models.checkpoint import (
     ModelCard,
     NormalisationStatistics,
+    StoredType,
     load_audiomae,
     load_card,
     load_checkpoint,
@@ -62,6 +63,35 @@ def test_round_trip_of_an_autoencoder(tmp_path: Path) -> None:
     loaded = load_checkpoint(tmp_path)
     assert isinstance(loaded.model, MaskedAutoencoder)
     assert same(loaded.model, model)
+
+
+@pytest.mark.parametrize(("dtype", "error"), [("float16", 2**-11), ("bfloat16", 2**-8)])
+def test_weights_stored_in_half_the_space(tmp_path: Path, dtype: StoredType, error: float) -> None:
+    model = MastDetector(DETECTOR)
+    save_checkpoint(tmp_path / "whole", model, CARD)
+    written = save_checkpoint(tmp_path / "half", model, CARD, dtype=dtype)
+    sizes = [(tmp_path / name / "model.safetensors").stat().st_size for name in ("half", "whole")]
+    assert sizes[0] < 0.6 * sizes[1]
+    loaded = load_checkpoint(tmp_path / "half")
+    assert loaded.card == written
+    for name, tensor in loaded.model.state_dict().items():
+        assert tensor.dtype == torch.float32
+        torch.testing.assert_close(tensor, model.state_dict()[name], rtol=error, atol=1e-7)
+    assert not same(loaded.model, model)
+    update_card(tmp_path / "half", written.model_copy(update={"licence": "CC-BY-4.0"}))  # keeps the weights
+    assert (tmp_path / "half" / "model.safetensors").stat().st_size < 0.6 * sizes[1]
+    encoder = MaskedAutoencoder(MAE)
+    load_encoder(encoder, tmp_path / "half")
+    assert same(encoder.encoder, loaded.model.encoder)
+
+
+def test_a_weight_that_half_precision_cannot_hold(tmp_path: Path) -> None:
+    model = MastDetector(DETECTOR)
+    with torch.no_grad():
+        model.head.scales[0, 0] = 1e6
+    with pytest.raises(MastError, match=r"head\.scales holds 1e\+06, too large for float16"):
+        save_checkpoint(tmp_path, model, CARD, dtype="float16")
+    save_checkpoint(tmp_path, model, CARD, dtype="bfloat16")
 
 
 def test_the_encoder_goes_from_autoencoder_to_detector(tmp_path: Path) -> None:

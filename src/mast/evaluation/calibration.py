@@ -18,7 +18,6 @@ from typing import Literal, NamedTuple, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from scipy.optimize import isotonic_regression, minimize
 from scipy.special import expit, logit
 
 from mast.errors import ConfigError
@@ -297,6 +296,8 @@ def _fit_logistic(scores: FloatArray, hits: BoolArray, *, with_intercept: bool) 
         gradient = np.array([(excess * x).sum(), excess.sum()]) + off / _PRIOR_SD
         return float(value / len(x)), gradient / len(x)  # a mean, so that the tolerances suit any P
 
+    from scipy.optimize import minimize  # takes half a second to import, and detecting never fits
+
     found = minimize(
         loss,
         centre,
@@ -325,6 +326,8 @@ def _fit_isotonic(scores: FloatArray, hits: BoolArray) -> tuple[FloatArray, Floa
 
 def _steps(values: FloatArray, weights: FloatArray) -> IntArray:
     """Which step of the isotonic fit each value falls into."""
+    from scipy.optimize import isotonic_regression
+
     blocks = isotonic_regression(values, weights=weights).blocks  # where each begins, and the end
     return np.repeat(np.arange(len(blocks) - 1), np.diff(blocks))
 

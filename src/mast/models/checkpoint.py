@@ -35,6 +35,8 @@ from mast.models.mae import MaeConfig, MaskedAutoencoder
 
 WEIGHTS = "model.safetensors"
 CARD = "model.json"
+StoredType = Literal["float32", "float16", "bfloat16"]
+_STORED_TYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 AUDIOMAE_MEAN, AUDIOMAE_STD = -4.2677393, 4.5689974  # of AudioSet, from AudioMAE's own recipe
 
 
@@ -81,21 +83,42 @@ class LoadReport(NamedTuple):
     note: str  # one sentence for the user
 
 
-def save_checkpoint(folder: str | Path, model: nn.Module, card: ModelCard) -> ModelCard:
+def save_checkpoint(
+    folder: str | Path, model: nn.Module, card: ModelCard, *, dtype: StoredType | None = None
+) -> ModelCard:
     """Write a model folder, replacing what is there; see the module docstring for what a kill leaves.
 
     Args:
         folder: made if it is not there.
         model: a :class:`BoxDetector` or :class:`MaskedAutoencoder` built from ``card.architecture``.
         card: what ``model.json`` will say.
+        dtype: what numbers are stored as; as the model has them by default. ``"float16"`` halves the file and keeps
+            three digits; loading gives a float32 model in any case.
 
     Returns:
-        The card as written, with the fingerprint of the weights.
+        The card as written, with the fingerprint of the weights as stored.
+
+    Raises:
+        MastError: a weight is too large for ``dtype``.
     """
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    weights = {
+        name: _stored(tensor.detach().cpu(), dtype, f"{folder}: tensor {name}").contiguous()
+        for name, tensor in model.state_dict().items()
+    }
     card = card.model_copy(update={"weights_sha256": _fingerprint(weights)})
     _write(Path(folder), weights, card)
     return card
+
+
+def _stored(tensor: Tensor, dtype: StoredType | None, what: str) -> Tensor:
+    if dtype is None or not tensor.is_floating_point():
+        return tensor
+    stored = tensor.to(_STORED_TYPES[dtype])
+    if not torch.equal(stored.isfinite(), tensor.isfinite()):
+        raise MastError(
+            f"{what} holds {tensor.abs().max():.3g}, too large for {dtype}; store it as bfloat16 or float32"
+        )
+    return stored
 
 
 def update_card(folder: str | Path, card: ModelCard) -> None:

@@ -1,0 +1,81 @@
+"""`mast export`: a detector for other programs and other people."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mast.cli.options import Debug, Quiet, Seed, say
+
+
+class ExportFormat(StrEnum):
+    """What a model can be exported as."""
+
+    onnx = "onnx"
+    hub = "hub"
+
+
+def export(
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="A run of mast train or mast fit, or a model folder.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")],
+    format: Annotated[
+        ExportFormat, typer.Option(help="onnx: a graph for other programs; hub: a folder to share.")
+    ] = ExportFormat.onnx,
+    name: Annotated[
+        str | None,
+        typer.Option(help="hub: what it will be called there, owner/name; the folder's name by default."),
+    ] = None,
+    licence: Annotated[
+        str | None, typer.Option(help="hub: of the weights, such as cc-by-4.0; the model's own by default.")
+    ] = None,
+    half: Annotated[
+        bool, typer.Option("--half", help="hub: store weights in half precision, in half the space.")
+    ] = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+    seed: Seed = 0,
+) -> None:
+    """Write a detector as an ONNX graph, or as a folder for a model hub.
+
+    onnx: model.onnx takes sound (any number of chunks of one channel) and gives boxes and scores, features included;
+    it is compared with the model in torch, and refused where the two differ by more than rounding. Beside it lie
+    model.json, README.md and detect_onnx.py, which finds events with numpy and onnxruntime alone. Baselines cannot be
+    exported so.
+
+    hub: model.safetensors, model.json and a model card made from it, ready for `hf upload`; others then say
+    mast detect --model hf://owner/name.
+
+    \b
+    Example:
+      mast export runs/detector --out exported/ --format onnx
+      mast export runs/detector --out share/ --format hub --name me/dawn-chorus --licence cc-by-4.0 --half
+    """
+    from mast.errors import ConfigError
+    from mast.export import write_hub_folder, write_onnx_folder
+    from mast.inference.detector import model_folder
+
+    folder = model_folder(run)
+    if format is ExportFormat.hub:
+        card = write_hub_folder(folder, out, name=name, licence=licence, dtype="float16" if half else None)
+        if not card.licence:
+            say("no licence is stated; others may not use it then, so give one with --licence", quiet=quiet)
+        where = name or "OWNER/NAME"
+        typer.echo(f"Model and its card → {out / 'README.md'}; share it with `hf upload {where} {out}`.")
+        return
+    given = [
+        option for option, value in (("--name", name), ("--licence", licence), ("--half", half)) if value
+    ]
+    if given:
+        raise ConfigError(f"{', '.join(given)}: only for --format hub; leave it out or choose that format")
+    report = write_onnx_folder(folder, out)
+    say(
+        f"compared with torch on {report.n_boxes:,} boxes: scores differ by at most {report.score_difference:.1e}, "
+        f"boxes by {report.box_difference:.1e} cells",
+        quiet=quiet,
+    )
+    typer.echo(f"{report.megabytes:.1f} MB → {report.path}; {out / 'README.md'} says how to use it.")
