@@ -267,3 +267,14 @@ def test_bands_that_do_not_fit(band: tuple[float, float]) -> None:
 def test_for_band_needs_a_band(high_hz: float) -> None:
     with pytest.raises(ConfigError, match="must end above 0 Hz"):
         FrontEnd.for_band(high_hz)
+
+
+def test_a_front_end_at_another_band_is_the_tape_at_another_speed() -> None:
+    assert FrontEnd().at_band(2_000) == FrontEnd.for_band(2_000)
+    assert FrontEnd().at_band(8_000) == FrontEnd()
+    own = FrontEnd(hop_samples=80, chunk_frames=64, mel_corner_hz=500.0)
+    assert own.at_band(96_000).at_band(8_000) == own
+    assert own.at_band(96_000).hop_samples == 80
+    for wrong in (0.0, -1.0, float("nan"), 1e-9):
+        with pytest.raises(ConfigError):
+            own.at_band(wrong)

@@ -70,6 +70,26 @@ class FrontEnd(BaseModel):
             mel_corner_hz=paper.mel_corner_hz * scale,
         )
 
+    def at_band(self, high_hz: float) -> FrontEnd:
+        """The same front end played faster or slower, so that its band ends at ``high_hz``.
+
+        Samples a frame, frames and bins stay: a model sees the same picture of sounds that are so much lower and
+        slower, or higher and faster.
+
+        >>> FrontEnd().at_band(2_000) == FrontEnd.for_band(2_000)
+        True
+        """
+        if not high_hz > 0:
+            raise ConfigError(f"front end: the band must end above 0 Hz, got {high_hz:g}")
+        if high_hz == self.high_hz:
+            return self
+        rate = round(self.sample_rate * high_hz / self.high_hz)
+        if rate < 1:
+            raise ConfigError(f"front end: a band that ends at {high_hz:g} Hz is too low to be heard")
+        scale = rate / self.sample_rate  # whole samples: the band may end a fraction of a hertz aside
+        edges = {name: getattr(self, name) * scale for name in ("low_hz", "high_hz", "mel_corner_hz")}
+        return FrontEnd.model_validate(self.model_dump() | {"sample_rate": rate, **edges})
+
     @property
     def hop_s(self) -> float:
         """Seconds between frames."""

@@ -19,8 +19,8 @@ def train(
     init: Annotated[
         Path | None,
         typer.Option(
-            help="Where the encoder starts: a pretraining run's model folder, or AudioMAE's pretrained.pth; for "
-            "faster_rcnn and fcos torchvision's resnet50 weights."
+            help="Where it starts: a detector's model folder (all its weights, shape and front end), a pretraining "
+            "run's (the encoder), or AudioMAE's pretrained.pth; for faster_rcnn and fcos torchvision's resnet50."
         ),
     ] = None,
     detector: Annotated[

@@ -47,7 +47,7 @@ from mast.reports.fit_report import EXAMPLES, write_fit_report
 from mast.reports.reconstruction import draw_reconstructions
 from mast.selftrain.rounds import self_train
 from mast.training.calibrate import calibrate_checkpoint
-from mast.training.detector import train_detector
+from mast.training.detector import adopt, train_detector
 from mast.training.loop import Progress
 from mast.training.machine import Machine, prepare_machine
 from mast.training.pretrain import pretrain
@@ -135,6 +135,7 @@ def fit(
         machine = prepare_machine(recipe)
         show = show if machine.main else Show(_say_nothing, _show_nothing)  # once, not by every process
         sources = load_sources(data, unlabelled, annotations=annotations, init=init, say=show.say)
+        recipe = adopt(recipe, sources.init)
         run = _Run(sources, out.absolute(), recipe, seed, machine, show)
         run.scan()
         run.statistics()

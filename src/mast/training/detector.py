@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +18,13 @@ from mast.data.recordings import Dataset, load_dataset
 from mast.data.splits import SplitConfig
 from mast.errors import ConfigError
 from mast.features import Normalisation
+from mast.grid import FrontEnd
 from mast.models.baselines import BaselineConfig, build_baseline
 from mast.models.checkpoint import (
     ModelCard,
     load_audiomae,
     load_card,
+    load_checkpoint,
     load_encoder,
     load_weights,
     save_checkpoint,
@@ -46,6 +49,9 @@ from mast.training.spectrograms import FrontEndPipeline, normalisation_of_card
 
 _AUGMENTATION = 1  # streams of random numbers, apart from each other
 _CONTRASTIVE = 2
+# fields that decide which weights there are
+_SHAPE = ("encoder", "adapter", "channels", "levels", "head_convs")
+_DETECTING = ("encoder", "adapter", "pyramid", "head")
 
 
 class DetectorObjective(nn.Module):
@@ -83,14 +89,16 @@ def train_detector(
         data: a labelled dataset, or its folder.
         out: the run's folder; a killed run there is continued.
         recipe: sizes and hyperparameters.
-        init: where the encoder starts: a pretraining run's model folder, a detector's, or AudioMAE's file. A baseline
-            starts from a model folder of its own kind, or its backbone from a file of weights that fits.
+        init: where it starts: a detector's model folder, of which all weights are taken (see :func:`adopt`); a
+            pretraining run's or AudioMAE's file, of which the encoder is. A baseline starts from a model folder of its
+            own kind, or its backbone from a file of weights that fits.
         split: how the dataset is divided; 70/15/15 by recording by default.
         seed: of split, order, augmentation and start.
         accelerator: device, precision and processes; made from the recipe by default.
         progress: called with steps done, steps in all, and a short text.
         stop_after: end after this many steps, as a kill would (for tests).
     """
+    recipe = adopt(recipe, init)
     machine = prepare_machine(recipe, accelerator)
     dataset = data if isinstance(data, Dataset) else load_dataset(data)
     about = {
@@ -283,7 +291,7 @@ def _start_from(model: BoxDetector, init: Path | None, recipe: Recipe) -> tuple[
             return None, load_audiomae(model, init).note
         return None, model.load_backbone(init)
     card = load_card(init)
-    if card.front_end != recipe.front_end:
+    if card.front_end != recipe.front_end and not _plays_faster(card, recipe.front_end):
         raise ConfigError(
             f"{init}: was trained on a front end for {card.front_end.low_hz:g}–{card.front_end.high_hz:g} Hz, but "
             f"this run looks at {recipe.front_end.low_hz:g}–{recipe.front_end.high_hz:g} Hz; use the same front end"
@@ -299,10 +307,55 @@ def _start_from(model: BoxDetector, init: Path | None, recipe: Recipe) -> tuple[
     elif isinstance(card.architecture, DetectorConfig) and same_shape(card.architecture, model.config):
         load_weights(model, init)
         note = f"all weights of the detector in {init}"
+    elif isinstance(card.architecture, DetectorConfig) and _same_fields(card.architecture, model.config):
+        start = load_checkpoint(init).model
+        for part in _DETECTING:
+            getattr(model, part).load_state_dict(getattr(start, part).state_dict())
+        note = f"all weights of the detector in {init} but those of the contrastive loss"
     else:
         load_encoder(model, init)
         note = f"encoder of {init}"
     return normalisation_of_card(card), note
+
+
+def adopt(recipe: Recipe, init: Path | None) -> Recipe:
+    """The recipe for a start from a detector: its architecture and its front end are taken over.
+
+    The preset then decides how it is trained, and the recipe's band at which speed sound is played to it: a detector
+    for 20–8000 Hz finds fish at up to 2 kHz when they are played four times faster. What was set field by field stays,
+    and what then does not fit is told of or left behind in :func:`train_detector`.
+    """
+    if init is None or not init.is_dir() or recipe.model != "mast":
+        return recipe
+    card = load_card(init)
+    if not isinstance(card.architecture, DetectorConfig):
+        return recipe
+    front_end = recipe.front_end
+    if _alike(front_end, FrontEnd.for_band(front_end.high_hz)):
+        front_end = card.front_end.at_band(front_end.high_hz)
+    changes: dict[str, Any] = {} if front_end == recipe.front_end else {"front_end": front_end}
+    adopted = recipe.model_copy(update=changes)
+    wanted = adopted.detector
+    assert isinstance(wanted, DetectorConfig)
+    if not _same_fields(card.architecture, wanted) and not set(_SHAPE) & set(recipe.train.detector):
+        shape = card.architecture.model_dump(mode="json", include=set(_SHAPE))
+        plan = recipe.train.model_copy(update={"detector": recipe.train.detector | shape})
+        adopted = adopted.model_copy(update={"train": plan})
+    return adopted
+
+
+def _plays_faster(card: ModelCard, front_end: FrontEnd) -> bool:
+    """Whether sound on this front end looks to a detector as on its own, played at another speed.
+
+    What was pretrained in another band is refused all the same: there it is more likely a forgotten --band.
+    """
+    return card.kind == "detector" and _alike(front_end, card.front_end.at_band(front_end.high_hz))
+
+
+def _alike(a: FrontEnd, b: FrontEnd) -> bool:
+    """The same but for roundings: sample rates are whole numbers."""
+    pairs = zip(a.model_dump().values(), b.model_dump().values(), strict=True)
+    return all(math.isclose(x, y, rel_tol=1e-3) for x, y in pairs)
 
 
 def _kind(card: ModelCard) -> str:
@@ -314,9 +367,13 @@ def _kind(card: ModelCard) -> str:
 
 def same_shape(a: DetectorConfig, b: DetectorConfig) -> bool:
     """Whether one detector's weights fit the other: the loss may differ, but for the projection's presence."""
-    names = ("encoder", "adapter", "channels", "levels", "head_convs", "contrastive_dimension")
-    same = all(getattr(a, name) == getattr(b, name) for name in names)
-    return same and (a.contrastive_weight > 0) == (b.contrastive_weight > 0)
+    same_loss = (a.contrastive_weight > 0) == (b.contrastive_weight > 0)
+    return same_loss and a.contrastive_dimension == b.contrastive_dimension and _same_fields(a, b)
+
+
+def _same_fields(a: DetectorConfig, b: DetectorConfig) -> bool:
+    """Whether the parts that detect have the same weights; the contrastive loss has one of its own."""
+    return all(getattr(a, name) == getattr(b, name) for name in _SHAPE)
 
 
 def _noise_bank(chunks: Chunks, plan: TrainRecipe, seed: int) -> NoiseBank | None:

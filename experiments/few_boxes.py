@@ -1,0 +1,287 @@
+"""How few boxes a user needs on top of a model that is there already, against training from scratch.
+
+    python experiments/few_boxes.py --model runs/default --data data/tagus_fish --band tagus_fish=2000 \\
+        --boxes 10 30 100 300 --seeds 2 --work runs/few_boxes --out results/few_boxes.json --figure runs/few_boxes.png
+
+Recordings are halved by their names: boxes come from the first half, the second is the test. A budget of N boxes is
+as many chunks, drawn at random, as hold N boxes; a larger budget contains the smaller. Each budget trains two
+detectors of the same architecture for the same number of steps: one starts from the model, one from scratch. No boxes:
+the model as it comes. One file a cell in WORK, so a run that was stopped goes on. ``docs/zero_shot.md`` says more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from few_boxes_table import summarise, write_figure
+from torch.utils.data import ConcatDataset
+from zero_shot import detect_with_model
+from zero_shot_measure import Found, own_and_best
+from zero_shot_sets import HALVED, PAPER_BAND_HZ, LabelledSet, half_of, model_folder, pairs, variant
+
+from mast.data.chunk_dataset import ChunkDataset
+from mast.data.recordings import Dataset, load_dataset
+from mast.data.splits import shuffle_key
+from mast.errors import ConfigError
+from mast.experiments.record import write_result
+from mast.files import whole_file, write_whole
+from mast.models.checkpoint import load_card
+from mast.models.detector import DetectorConfig
+from mast.training.detector import DetectorRun, fit_detector
+from mast.training.machine import prepare_machine
+from mast.training.recipe import Recipe, load_recipe
+from mast.training.sources import Chunks
+
+STARTS = ("model", "scratch")
+LEAST_PIECE_S = 0.1  # of a chunk: a remainder shorter than this is no chunk of its own
+HELD = 4  # every fourth chunk chooses epoch and threshold, from so many chunks on
+# our choice, tuned on nothing: from scratch the tiny preset's rate, on top of a model a quarter of it, for large steps
+# would undo what it knows
+RATES = {"model": {"lr": 5e-4, "backbone": 0.5}, "scratch": {"lr": 2e-3, "backbone": 1.0}}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training run."""
+
+    start: str
+    boxes: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Of its files."""
+        return f"{self.start}-{self.boxes:04d}-{self.seed}"
+
+
+def main() -> None:
+    """Read the options, train what is missing, collect."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", type=Path, required=True, help="a model folder or a run")
+    parser.add_argument("--data", type=Path, required=True, help="a labelled dataset")
+    parser.add_argument("--band", action="append", default=[], help="upper edge of its band: NAME=HZ")
+    parser.add_argument(
+        "--half", action="append", default=[], help="NAME=first: only this half is read, and halved again"
+    )
+    parser.add_argument("--boxes", type=int, nargs="+", default=[10, 30, 100, 300])
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=120, help="of every training run")
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--device", help="for detection on the test recordings, as in mast detect")
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--figure", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    study = Study.of(options)
+    cells = [Cell("model", 0, 0)]
+    cells += [
+        Cell(start, boxes, seed)
+        for boxes in study.budgets
+        for seed in range(options.seeds)
+        for start in STARTS
+    ]
+    for number, cell in enumerate(cells, start=1):
+        row = study.measured(cell)
+        f1 = row["metrics"]["own threshold"]["f1"]
+        print(f"{number}/{len(cells)} {cell.name}: F1 {f1}, {row['seconds']:.0f} s", flush=True)
+    figures = summarise(study.folder, study.test, cells)
+    write_result(
+        options.out,
+        {"steps": options.steps, "batch": options.batch, "rates": RATES, study.test.name: figures},
+        seed=list(range(options.seeds)),
+        data={study.test.name: study.about()},
+    )
+    if options.figure:
+        write_figure(figures, options.figure, title=f"{study.test.name}: boxes on top of a model")
+
+
+class Study:
+    """A dataset cut in two, and the cells that are measured on it."""
+
+    def __init__(
+        self, model: Path, learn: Dataset, test: LabelledSet, folder: Path, options: argparse.Namespace
+    ) -> None:
+        self.folder, self.test, self.options = folder, test, options
+        self.learn = learn
+        self.model = variant(model, folder / "model", band_hz=test.band_hz)
+        self.card = load_card(self.model)
+        if not isinstance(self.card.architecture, DetectorConfig):
+            raise ConfigError(f"{model}: is no detector of MAST, so nothing can be trained on top of it")
+        self.recipe = recipe_of(self.card.architecture, self.card.front_end)
+        self.table = pieces(learn, self.card.front_end.chunk_s)
+        counts = boxes_of_pieces(learn, self.table)
+        self.counts = counts
+        # what cannot be had is replaced by all there is, once
+        self.budgets = list(dict.fromkeys(min(n, int(counts.sum())) for n in sorted(options.boxes)))
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> Study:
+        """Read the dataset and halve it."""
+        name = options.data.resolve().name
+        band_hz = dict(pairs(options.band)).get(name)
+        dataset = load_dataset(options.data)
+        half = dict(pairs(options.half)).get(name)
+        what = "second half of its recordings"
+        if half is not None:
+            dataset = dataset.select(recordings=half_of([str(f) for f in dataset.recordings["file"]], half))
+            what = f"second half of the {half} half of its recordings"
+        elif name in HALVED:
+            print(f"{name}: the half that stays unseen until the end is read now, as the test", flush=True)
+        files = [str(f) for f in dataset.recordings["file"]]
+        learn, test = (dataset.select(recordings=half_of(files, part)) for part in ("first", "second"))
+        own = LabelledSet(name, what, test, float(band_hz or PAPER_BAND_HZ))
+        folder = options.work / (name if half is None else f"{name}-{half}")
+        return cls(model_folder(options.model), learn, own, folder, options)
+
+    def about(self) -> dict[str, Any]:
+        """For the result file."""
+        return {
+            "test": self.test.about(),
+            "boxes to learn from": int(self.counts.sum()),
+            "recordings to learn from": len(self.learn),
+            "chunk_s": self.card.front_end.chunk_s,
+        }
+
+    def measured(self, cell: Cell) -> dict[str, Any]:
+        """A cell's metrics on the test; trained if need be."""
+        path = self.folder / f"{cell.name}.json"
+        made_with = {
+            "model": self.card.weights_sha256[:16],
+            "steps": self.options.steps,
+            "batch": self.options.batch,
+            **RATES[cell.start],
+        }
+        if path.is_file():
+            row: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            if row["made_with"] == made_with:
+                return row
+        started = time.perf_counter()
+        chunks = self._chosen(cell) if cell.boxes else []
+        run = self.folder / "runs" / cell.name
+        model = self._train(cell, chunks, run) if cell.boxes else self.model
+        trained_s = time.perf_counter() - started
+        found = detect_with_model(self.test, model, self.folder / "variants" / cell.name, self.options.device)
+        with whole_file(self.folder / f"{cell.name}.parquet") as part:
+            found.events.to_parquet(part, index=False)
+        row = {
+            "made_with": made_with,
+            "boxes": int(self.counts[chunks].sum()),
+            "chunks": len(chunks),
+            "seconds": round(trained_s, 1),
+            "metrics": own_and_best(self.test, Found(found.events, found.scored, found.threshold)),
+        }
+        write_whole(path, json.dumps(row, indent=2).encode())  # last: a cell is there or not
+        for left in (run, self.folder / "variants" / cell.name):
+            shutil.rmtree(left, ignore_errors=True)
+        return row
+
+    def _chosen(self, cell: Cell) -> list[int]:
+        return nested(self.table, self.counts, cell.boxes, seed=cell.seed)
+
+    def _train(self, cell: Cell, rows: Sequence[int], run: Path) -> Path:
+        learn, held = divide(rows)
+        recipe = self._plan(cell, len(learn))
+        about = {"kind": "detector", "data": self.test.name, "seed": cell.seed, "boxes": cell.boxes}
+        init = self.model if cell.start == "model" else None
+        job = DetectorRun(recipe, recipe.train, prepare_machine(recipe), run, about, init, cell.seed)
+        fit_detector(self._chunks(learn, recipe), self._chunks(held, recipe), job)
+        return run / "best"
+
+    def _plan(self, cell: Cell, n_chunks: int) -> Recipe:
+        """As many steps for every budget, whatever an epoch is."""
+        batch, steps = self.options.batch, self.options.steps
+        epochs = math.ceil(steps / max(1, n_chunks // batch))
+        rates = RATES[cell.start]
+        plan = self.recipe.train.model_copy(
+            update={
+                "batch_size": batch,
+                "epochs": epochs,
+                "warmup_epochs": 0.1 * epochs,
+                "validate_every_epochs": max(1, epochs // 3),
+                "lr": rates["lr"],
+                "backbone_lr_multiplier": rates["backbone"],
+                "ema_decay": 0.95,
+            }
+        )
+        return self.recipe.model_copy(update={"train": plan})
+
+    def _chunks(self, rows: Sequence[int], recipe: Recipe) -> Chunks:
+        table = self.table.iloc[list(rows)].reset_index(drop=True)
+        return Chunks(ConcatDataset([ChunkDataset(self.learn, table, recipe.front_end)]), table)
+
+
+def recipe_of(architecture: DetectorConfig, front_end: Any) -> Recipe:
+    """The tiny preset's training for this very architecture and front end."""
+    settings = {"front_end": front_end.model_dump(), "workers": 0}
+    settings |= {
+        f"train.detector.{name}": value for name, value in architecture.model_dump(mode="json").items()
+    }
+    return load_recipe("tiny", settings)
+
+
+def pieces(dataset: Dataset, chunk_s: float) -> pd.DataFrame:
+    """Chunks end to end over the recordings, as :func:`mast.data.chunk_table` gives them, with short recordings whole.
+
+    That table drops what is shorter than half a chunk; of a handful of boxes none should be lost.
+    """
+    rows = []
+    table = dataset.recordings
+    for name, duration, site in zip(table["file"], table["duration_s"], table["site"], strict=True):
+        for start in np.arange(0.0, float(duration), chunk_s):
+            valid = min(chunk_s, float(duration) - start)
+            if valid >= LEAST_PIECE_S * chunk_s or start == 0:
+                rows.append((str(name), float(start), valid, str(site)))
+    found = pd.DataFrame(rows, columns=["recording", "start_s", "valid_s", "site"])
+    return found.assign(datetime="", hour=pd.NA, labelled=True, root=str(dataset.root))
+
+
+def boxes_of_pieces(dataset: Dataset, table: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """How many boxes each chunk costs: each box is counted once, where its centre lies."""
+    events = dataset.annotations.events
+    centre = (events["start_s"] + events["end_s"]) / 2
+    counts = [
+        int(((events["recording"] == name) & (centre >= start) & (centre < start + valid)).sum())
+        for name, start, valid in zip(table["recording"], table["start_s"], table["valid_s"], strict=True)
+    ]
+    return np.array(counts, dtype=np.int64)
+
+
+def nested(
+    table: pd.DataFrame, counts: np.ndarray[tuple[int], np.dtype[np.int64]], boxes: int, *, seed: int
+) -> list[int]:
+    """Rows of the chunks that a budget pays for: in a random order until that many boxes are drawn.
+
+    The order depends on the seed alone, so a larger budget contains the smaller. Chunks without boxes that come up on
+    the way belong to it: somebody listened to them.
+    """
+    places = zip(table["recording"], table["start_s"], strict=True)
+    keys = [shuffle_key(seed, str(recording), f"{start:.3f}") for recording, start in places]
+    order = sorted(range(len(table)), key=keys.__getitem__)
+    so_far = np.cumsum(counts[order])
+    if not len(order) or so_far[-1] < boxes:
+        raise ConfigError(f"{boxes} boxes asked for, but there are {int(counts.sum())}; ask for fewer")
+    return order[: int(np.searchsorted(so_far, boxes)) + 1]
+
+
+def divide(rows: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Chunks to learn from, and chunks that choose epoch and threshold: every fourth, or, of few, the same again."""
+    if len(rows) < HELD:
+        return list(rows), list(rows)
+    held = list(rows[HELD - 1 :: HELD])
+    return [row for row in rows if row not in held], held
+
+
+if __name__ == "__main__":
+    main()

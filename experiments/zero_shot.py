@@ -1,0 +1,268 @@
+"""How well a model does on recordings from places it never saw, next to what people without labels use today.
+
+    python experiments/zero_shot.py --model runs/default --out results/zero_shot.json --work runs/zero_shot \\
+        --data data/birdeep_am1 data/nbm_xc data/tagus_fish --band tagus_fish=2000 --half nbm_xc=first --simulated
+
+Nothing is trained. Boxes count as found at an IoU of 0.5 in seconds × mel. Each system is measured as it comes (the
+model at its own threshold, a tool with its published settings) and, named so, with what is best on the set itself.
+Intervals are 95 %, by bootstrap over recordings. ``docs/zero_shot.md`` says more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from zero_shot_measure import Found, as_row, difference, measure, own_and_best
+from zero_shot_sets import PAPER_BAND_HZ, LabelledSet, load_set, model_folder, pairs, unseen_world, variant
+from zero_shot_tools import TOOLS, Tool, find_boxes
+
+from mast.audio import probe, read
+from mast.events import BOX_COLUMNS, FloatArray, as_events
+from mast.experiments.record import write_result
+from mast.files import write_whole
+from mast.inference import Detector
+from mast.inference.detector import Source
+from mast.models.checkpoint import load_card
+from mast.reports.spectrogram import draw_spectrogram
+
+FLOOR = 0.02  # raw score down to which detections are kept for average precision and the best threshold
+MODEL = "mast"
+PICTURES = 3  # of each set
+PICTURE_CHUNKS = 1.5  # seconds shown, in chunks of the band
+
+
+def main() -> None:
+    """Read the options, measure, write."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--model", type=Path, help="a model folder or a run; without it only the tools are run"
+    )
+    parser.add_argument("--data", type=Path, nargs="*", default=[], help="labelled datasets")
+    parser.add_argument(
+        "--simulated", action="store_true", help="also a simulated world that nothing learnt from"
+    )
+    parser.add_argument("--band", action="append", default=[], help="upper edge of a dataset's band: NAME=HZ")
+    parser.add_argument("--half", action="append", default=[], help="NAME=first, second or both")
+    parser.add_argument(
+        "--tools", choices=("best", "published", "none"), default="best", help="best: their grids, too"
+    )
+    parser.add_argument(
+        "--packages", type=Path, help="a folder with scikit-maad and bambird, if not installed"
+    )
+    parser.add_argument("--recordings", type=int, help="only so many of each dataset, for a rehearsal")
+    parser.add_argument("--device", help="as in mast detect")
+    parser.add_argument(
+        "--work", type=Path, required=True, help="for the simulated world and what tools found"
+    )
+    parser.add_argument("--pictures", type=Path, help="a folder for pictures; never into a repository")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    if options.packages:
+        sys.path.append(str(options.packages))  # at the end: what is installed comes first
+    bands_hz = {name: float(value) for name, value in pairs(options.band)}
+    halves = dict(pairs(options.half))
+    folders = [*options.data]
+    if options.simulated:
+        folders.append(unseen_world(options.work / "simulated"))
+    sets = [load_set(f, bands_hz=bands_hz, halves=halves, most=options.recordings) for f in folders]
+    figures: dict[str, Any] = {}
+    if options.model:
+        figures["model"] = _about_model(model_folder(options.model))
+    missing = [tool.missing for tool in TOOLS if tool.missing] if options.tools != "none" else []
+    for sentence in missing:
+        print(sentence, file=sys.stderr)
+    figures |= {"left_out": missing, "iou": 0.5, "space": "grid (seconds × mel)", "sets": {}}
+    for own in sets:
+        figures["sets"][own.name] = measure_set(own, options)
+        print(markdown(own, figures["sets"][own.name]), flush=True)
+        # after every set: a long run that is stopped has something to show
+        data = {one.name: one.about() for one in sets if one.name in figures["sets"]}
+        write_result(options.out, figures, seed=0, data=data)
+
+
+def measure_set(own: LabelledSet, options: argparse.Namespace) -> dict[str, Any]:
+    """Every system on one set."""
+    result: dict[str, Any] = {"systems": {}}
+    found: dict[str, pd.DataFrame] = {}
+    if options.model:
+        model = detect_with_model(own, model_folder(options.model), options.work, options.device)
+        found[MODEL] = model.events
+        result["systems"][MODEL] = own_and_best(own, model)
+        if options.pictures:
+            draw(own, model.events, options.pictures)
+    for tool in TOOLS:
+        if options.tools == "none" or tool.missing:
+            continue
+        rows, best = measure_tool(own, tool, options.work, published_only=options.tools == "published")
+        result["systems"][tool.name] = rows
+        found[tool.name] = best
+    if options.model and len(found) > 1:
+        # the tools with their best settings against the model as it comes: the hardest comparison for the model
+        result["f1_of_model_minus_best_of"] = {
+            name: difference(own, events, found[MODEL]) for name, events in found.items() if name != MODEL
+        }
+    return result
+
+
+def detect_with_model(own: LabelledSet, model: Path, work: Path, device: str | None) -> Found:
+    """The model's events at its own threshold, and those down to a very low one."""
+    tables = {}
+    threshold = None
+    started = time.perf_counter()
+    for name, floor in (("own", None), ("low", FLOOR)):
+        copy = variant(model, work / "model" / f"{own.name}-{name}", band_hz=own.band_hz, threshold=floor)
+        detector = Detector(copy, device=device)
+        if floor is None:
+            threshold = round(detector.scores.threshold, 6)
+        sources = [Source(own.dataset.path(str(f)), str(f)) for f in own.dataset.recordings["file"]]
+        outcomes = list(detector.outcomes(sources))
+        for outcome in outcomes:
+            if outcome.error:
+                raise SystemExit(outcome.error)
+        tables[name] = as_events(pd.concat([outcome.events for outcome in outcomes], ignore_index=True))
+    print(f"{own.name}: searched twice in {time.perf_counter() - started:.0f} s", file=sys.stderr)
+    return Found(tables["own"], tables["low"], threshold)
+
+
+def measure_tool(
+    own: LabelledSet, tool: Tool, work: Path, *, published_only: bool
+) -> tuple[dict[str, Any], pd.DataFrame]:
+    """A tool with its published settings and with those that are best on this very set, and the latter's boxes."""
+    speeds = (1.0,) if own.band_hz == PAPER_BAND_HZ else (1.0, PAPER_BAND_HZ / own.band_hz)
+    settings = tool.settings(speeds=speeds)[: 1 if published_only else None]
+    tables = [boxes_of_tool(own, tool, one, work / "tools") for one in settings]
+    f1 = [measure(own, table, resamples=0).metrics["f1"] for table in tables]
+    best = int(np.nanargmax(f1))
+    rows = {"published settings": as_row(measure(own, tables[0])) | {"settings": settings[0]}}
+    if not published_only:
+        rows["best on this set"] = as_row(measure(own, tables[best])) | {
+            "settings": {n: v for n, v in settings[best].items() if n in tool.grid or n == "speed"},
+            "tried": len(settings),
+        }
+    if tool.version:
+        rows["version"] = {tool.package or "": tool.version}
+    return rows, tables[best]
+
+
+def boxes_of_tool(own: LabelledSet, tool: Tool, settings: Mapping[str, Any], cache: Path) -> pd.DataFrame:
+    """What a tool boxes in a set; kept, for nothing about it depends on the model."""
+    files = [str(name) for name in own.dataset.recordings["file"]]
+    paths = [own.dataset.path(name) for name in files]
+    stamp = [
+        (name, path.stat().st_size, path.stat().st_mtime_ns) for name, path in zip(files, paths, strict=True)
+    ]
+    key = json.dumps([tool.name, tool.version, dict(settings), own.band_hz, stamp], sort_keys=True)
+    path = cache / f"{own.name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+    if path.is_file():
+        found = json.loads(path.read_text(encoding="utf-8"))
+    else:
+        found = {}
+        for name, recording in zip(files, paths, strict=True):
+            # of a recording with a wider band than is looked at, the tools hear no more than the model does
+            rate = min(probe(recording).sample_rate, own.front_end.sample_rate)
+            boxes = find_boxes(tool, read(recording, sample_rate=rate), rate, settings)
+            found[name] = boxes.round(6).tolist()
+        write_whole(path, json.dumps(found).encode())
+    return table_of({name: np.array(boxes).reshape(-1, 4) for name, boxes in found.items()})
+
+
+def table_of(boxes: Mapping[str, FloatArray]) -> pd.DataFrame:
+    """Boxes by recording as events that all score 1."""
+    tables = [
+        pd.DataFrame(own, columns=BOX_COLUMNS).assign(recording=name, score=1.0)
+        for name, own in boxes.items()
+        if len(own)
+    ]
+    empty = pd.DataFrame({"recording": pd.Series([], dtype=str), **{n: [] for n in (*BOX_COLUMNS, "score")}})
+    return as_events(pd.concat(tables, ignore_index=True) if tables else empty)
+
+
+def draw(own: LabelledSet, events: pd.DataFrame, folder: Path) -> list[Path]:
+    """Truth and detections on the spectrogram of a few recordings: that with most boxes, and some at random."""
+    counts = own.truth.groupby("recording").size().sort_values(ascending=False)
+    names = [str(counts.index[0])]
+    others = [str(name) for name in own.dataset.recordings["file"] if name not in names]
+    names += [str(n) for n in np.random.default_rng(0).permutation(others)[: PICTURES - 1]]
+    drawn = []
+    for number, name in enumerate(names):
+        truth, found = (table[table["recording"] == name] for table in (own.truth, events))
+        span_s = PICTURE_CHUNKS * own.front_end.chunk_s
+        start_s = _busiest(truth["start_s"].to_numpy(dtype=np.float64), span_s)
+        out = folder / f"{own.name}-{number}.png"
+        drawn.append(
+            draw_spectrogram(
+                own.dataset.path(name),
+                out,
+                truth=truth,
+                predictions=found,
+                start_s=start_s,
+                end_s=start_s + span_s,
+                front_end=own.front_end,
+            )
+        )
+    return drawn
+
+
+def _busiest(starts_s: FloatArray, span_s: float) -> float:
+    """Where a span of that length holds most starts; 0 where there is none."""
+    if not len(starts_s):
+        return 0.0
+    inside = [(int(((starts_s >= s) & (starts_s < s + span_s)).sum()), -s) for s in starts_s]
+    return max(0.0, -max(inside)[1] - 0.02 * span_s)
+
+
+def markdown(own: LabelledSet, result: Mapping[str, Any]) -> str:
+    """One set as a table."""
+    about = own.about()
+    lines = [
+        f"\n{own.name} ({about['part']}): {about['recordings']} recordings, {about['minutes']} min, {about['boxes']} "
+        f"boxes, band to {own.band_hz:g} Hz\n",
+        "| system | as | P | R | F1 | AP50 | mIoU | boxes |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, rows in result["systems"].items():
+        for way in ("own threshold", "published settings", "best on this set"):
+            if way in rows:
+                row = rows[way]
+                cells = [_cell(row, metric) for metric in ("precision", "recall", "f1", "ap50", "miou")]
+                lines.append(f"| {name} | {way} | {' | '.join(cells)} | {row['n_predictions']} |")
+        if "diagnosis" in rows:
+            lines.append(
+                "\n" + ", ".join(f"{key} {value}" for key, value in rows["diagnosis"].items()) + "\n"
+            )
+            lines += lines[1:3] if len(result["systems"]) > 1 else []
+    return "\n".join(lines)
+
+
+def _cell(row: Mapping[str, Any], metric: str) -> str:
+    value = row.get(metric)
+    if value is None:
+        return "–"
+    low, high = row[f"{metric}_interval"]
+    return f"{value:.3f}" if low is None else f"{value:.3f} ({low:.2f}–{high:.2f})"
+
+
+def _about_model(folder: Path) -> dict[str, Any]:
+    card = load_card(folder)
+    size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+    return {
+        "weights_sha256": card.weights_sha256,
+        "megabytes": round(size / 1e6, 2),
+        "thresholds": card.thresholds,
+        "front_end": card.front_end.model_dump(mode="json"),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""Where a run that starts from a trained detector begins: all of its weights, its shape, its front end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from toy_recipe import FRONT_END, small_recipe
+
+from mast.errors import ConfigError, MastError
+from mast.features import Normalisation
+from mast.grid import FrontEnd
+from mast.models.checkpoint import (
+    ModelCard,
+    NormalisationStatistics,
+    load_checkpoint,
+    save_checkpoint,
+)
+from mast.models.detector import DetectorConfig, MastDetector
+from mast.models.mae import MaskedAutoencoder
+from mast.training.detector import _start_from, adopt, train_detector
+from mast.training.recipe import Recipe, load_recipe
+
+STATISTICS = NormalisationStatistics(mean=-7.0, std=3.0)
+
+
+def saved(folder: Path, config: DetectorConfig, front_end: FrontEnd = FRONT_END) -> Path:
+    torch.manual_seed(3)
+    card = ModelCard(
+        kind="detector",
+        architecture=config,
+        front_end=front_end,
+        normalisation=STATISTICS,
+        thresholds={"score": 0.3},
+    )
+    save_checkpoint(folder, MastDetector(config), card)
+    return folder
+
+
+def detector_of(recipe: Recipe) -> DetectorConfig:
+    assert isinstance(recipe.detector, DetectorConfig)
+    return recipe.detector
+
+
+def test_training_starts_from_every_weight_of_a_detector(tones: Path, tmp_path: Path) -> None:
+    """At a rate of nearly nothing the detector stays what it was."""
+    recipe = small_recipe(train__epochs=1, train__lr=1e-12, train__min_lr=0.0, train__ema_decay=0.0)
+    start = saved(tmp_path / "start", detector_of(recipe))
+    train_detector(tones, tmp_path / "run", recipe, init=start)
+    before, _ = load_checkpoint(start)
+    after, card = load_checkpoint(tmp_path / "run" / "last")
+    for name, tensor in before.state_dict().items():
+        assert torch.allclose(tensor, after.state_dict()[name], atol=1e-6), name
+    assert card.normalisation == STATISTICS
+    assert card.provenance["notes"] == [f"all weights of the detector in {start}"]
+
+
+def test_without_the_contrastive_loss_all_that_detects_is_kept(tmp_path: Path) -> None:
+    with_loss = small_recipe()
+    start = saved(tmp_path / "start", detector_of(with_loss))
+    without = small_recipe(train__detector__contrastive_weight=0.0)
+    torch.manual_seed(8)
+    model = MastDetector(detector_of(without))
+    normalisation, note = _start_from(model, start, without)
+    expected = load_checkpoint(start).model.state_dict()
+    assert dict.fromkeys(model.state_dict(), True) == {
+        name: bool(torch.equal(tensor, expected[name])) for name, tensor in model.state_dict().items()
+    }
+    assert "but those of the contrastive loss" in note
+    assert isinstance(normalisation, Normalisation)
+    assert (normalisation.mean, normalisation.std) == (-7.0, 3.0)
+
+
+def test_shape_and_front_end_come_from_the_detector(tmp_path: Path) -> None:
+    own = detector_of(small_recipe())
+    start = saved(tmp_path / "start", own)
+    preset = load_recipe("small")  # another size, 128 bins, longer chunks
+    adopted = adopt(preset, start)
+    assert adopted.front_end == FRONT_END
+    found = detector_of(adopted)
+    for field in ("encoder", "adapter", "channels", "levels", "head_convs"):
+        assert getattr(found, field) == getattr(own, field), field
+    assert adopted.train.lr == preset.train.lr  # how it is trained is the preset's
+    model = MastDetector(found)
+    assert "all weights" in _start_from(model, start, adopted)[1]
+
+
+def test_another_band_plays_the_sound_at_another_speed(tmp_path: Path) -> None:
+    start = saved(tmp_path / "start", detector_of(small_recipe()))
+    fish = load_recipe("tiny", {"front_end": FrontEnd.for_band(2_000).model_dump()})
+    adopted = adopt(fish, start)
+    assert adopted.front_end.sample_rate == 4_000
+    assert adopted.front_end.chunk_s == pytest.approx(4 * FRONT_END.chunk_s)
+    assert adopted.front_end.n_bins == FRONT_END.n_bins
+    _, note = _start_from(MastDetector(detector_of(adopted)), start, adopted)
+    assert note.startswith("all weights")
+
+
+def test_another_band_is_refused_for_what_was_pretrained(tmp_path: Path) -> None:
+    """More likely a forgotten --band than a wish."""
+    recipe = small_recipe()
+    card = ModelCard(
+        kind="mae", architecture=recipe.autoencoder, front_end=FRONT_END, normalisation=STATISTICS
+    )
+    save_checkpoint(tmp_path / "mae", MaskedAutoencoder(recipe.autoencoder), card)
+    slow = small_recipe(front_end=FRONT_END.at_band(2_000).model_dump())
+    assert adopt(slow, tmp_path / "mae") is slow
+    with pytest.raises(ConfigError, match="was trained on a front end for 20–8000 Hz"):
+        _start_from(MastDetector(detector_of(slow)), tmp_path / "mae", slow)
+
+
+def test_a_front_end_set_by_hand_is_kept_and_must_fit(tmp_path: Path) -> None:
+    start = saved(tmp_path / "start", detector_of(small_recipe()))
+    other = small_recipe(front_end={**FRONT_END.model_dump(), "hop_samples": 80})
+    assert adopt(other, start).front_end == other.front_end
+    with pytest.raises(ConfigError, match="use the same front end"):
+        _start_from(MastDetector(detector_of(other)), start, other)
+
+
+def test_a_shape_set_by_hand_takes_the_encoder_alone(tmp_path: Path) -> None:
+    start = saved(tmp_path / "start", detector_of(small_recipe()))
+    other = small_recipe(train__detector__channels=64)
+    assert adopt(other, start) == other
+    assert _start_from(MastDetector(detector_of(other)), start, other)[1] == f"encoder of {start}"
+
+
+def test_recipes_stay_as_they_are_without_a_detector_to_start_from(tmp_path: Path) -> None:
+    recipe = small_recipe()
+    assert adopt(recipe, None) is recipe
+    (tmp_path / "weights.pth").write_bytes(b"")
+    assert adopt(recipe, tmp_path / "weights.pth") is recipe
+    with pytest.raises(MastError, match="expected a model folder"):
+        adopt(recipe, tmp_path)
+    start = saved(tmp_path / "start", detector_of(recipe))
+    baseline = load_recipe("small", {"model": "fcos"})
+    assert adopt(baseline, start) is baseline
+    assert adopt(recipe, start) == recipe  # fits already
