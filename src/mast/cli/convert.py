@@ -60,6 +60,16 @@ def convert(
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="birdset: recordings to stop after.")
     ] = None,
+    all_done: Annotated[
+        bool,
+        typer.Option("--all-done", help="tasks: every clip was listened to, also where nothing changed."),
+    ] = False,
+    add_to: Annotated[
+        Path | None,
+        typer.Option(
+            "--add-to", help="tasks: annotations from before, any format, to be written with these."
+        ),
+    ] = None,
     quiet: Quiet = False,
     debug: Debug = False,
     seed: Seed = 0,
@@ -75,9 +85,13 @@ def convert(
     --to dataset makes a dataset folder of a public dataset as it is downloaded: --from birdeep, birdset or
     rainforest (site and date folders with Raven tables). IN of birdset may be a name on the hub.
 
+    --from tasks takes a folder of mast plan back, finished or not: boxes go to the original recordings, and the clips
+    that were listened to become reviewed spans; --add-to keeps what was annotated before.
+
     \b
     Example:
       mast convert boxes.csv raven_tables/ --to raven --audio recordings/
+      mast convert tasks/ recordings/boxes.csv --from tasks --to csv
       mast convert BIRDeep_AudioAnnotations/ birdeep/ --from birdeep --to dataset
     """
     if to == "dataset":
@@ -86,13 +100,20 @@ def convert(
     from mast.annotations import FORMATS, read_annotations, write_annotations
     from mast.errors import AnnotationError
 
-    for option, name in (("--to", to), ("--from", from_)):
+    tasks = from_ == "tasks" or (from_ is None and _holds_tasks(source))
+    for option, name in (("--to", to), ("--from", None if tasks else from_)):
         if name is not None and name not in FORMATS:
             raise AnnotationError(f"{option} {name}: no such format; choose one of {', '.join(FORMATS)}")
+    if not tasks and (all_done or add_to is not None):
+        raise AnnotationError(
+            f"{source}: --all-done and --add-to are for tasks of mast plan; add --from tasks"
+        )
     _check_out(source, out, folder=FORMATS[to].is_folder(out))
     known = _probe(audio, quiet) if audio is not None else None
-    annotations = read_annotations(source, from_, recordings=known)
-    if known is not None:
+    annotations = (
+        _take_back(source, all_done, add_to) if tasks else read_annotations(source, from_, recordings=known)
+    )
+    if known is not None and not tasks:
         annotations = _without_strangers(annotations, known, source)
     above = annotations.above_nyquist()
     write_annotations(annotations, out, to)
@@ -109,6 +130,38 @@ def convert(
         f"{len(annotations.annotated())} recordings, {len(annotations.events)} events, "
         f"{len(annotations.reviewed_empty())} recordings heard and empty → {out} ({to})"
     )
+
+
+def _holds_tasks(source: Path) -> bool:
+    if not (source / "plan.csv").is_file():
+        return False
+    from mast.planning import is_tasks_folder
+
+    return is_tasks_folder(source)
+
+
+def _take_back(tasks: Path, all_done: bool, add_to: Path | None) -> AnnotationSet:
+    """The finished tasks of a plan, with what was annotated before; what was not listened to is said."""
+    from mast.annotations import read_annotations
+    from mast.errors import AnnotationError
+    from mast.planning import add_returned, read_tasks
+
+    back = read_tasks(tasks, all_done=all_done)
+    typer.echo(f"{back.done} of {back.clips} clips were listened to", err=True)
+    if back.untouched:
+        some = ", ".join(back.untouched[:3]) + (" …" if len(back.untouched) > 3 else "")
+        typer.echo(
+            f"{len(back.untouched)} are as they were handed out and count as not heard ({some}); write yes into their "
+            "column done in plan.csv, or give --all-done if all were listened to",
+            err=True,
+        )
+    if not back.done:
+        raise AnnotationError(f"{tasks}: no clip was listened to, so there is nothing to take back")
+    if add_to is None:
+        return back.annotations
+    # a dataset's table alone does not say what was listened to; its folder does
+    before = add_to.parent if add_to.name in ("boxes.csv", "boxes.parquet") else add_to
+    return add_returned(read_annotations(before), back.annotations)
 
 
 def _make_dataset(

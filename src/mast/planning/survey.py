@@ -1,0 +1,215 @@
+"""What a model makes of clips: an embedding of every chunk, and how unsure the detector is.
+
+Only the candidates are read, by seeking, so that a plan over a thousand hours costs what its candidates cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from mast.audio import centre_and_pad, read
+from mast.data.recordings import Dataset
+from mast.device import send
+from mast.errors import AudioError, MastError
+from mast.evaluation.calibration import Calibration
+from mast.evaluation.operating import StoredCalibration
+from mast.events import FloatArray
+from mast.features import LogMel
+from mast.grid import FrontEnd
+from mast.models.checkpoint import WEIGHTS, load_card, load_checkpoint
+from mast.models.decode import select_boxes
+from mast.models.detector import MastDetector
+from mast.models.mae import MaskedAutoencoder
+from mast.planning.cover import Survey, Vectors
+from mast.training.spectrograms import normalisation_of_card
+
+LEAST_SCORE = 0.05  # raw; boxes scored lower add doubt about nothing
+_BATCH = {"cuda": 32}  # chunks at once, our choice; elsewhere 4
+
+
+class _Chunk(NamedTuple):
+    clip: int
+    path: Path
+    start_s: float
+
+
+class Surveyor:
+    """A trained detector, or a pretrained encoder (which knows no doubt), looking at clips.
+
+    Args:
+        folder: a model folder, or a run that holds one as ``best``.
+        device: ``"cpu"``, ``"cuda"``; the GPU where there is one by default.
+
+    Attributes:
+        card: what the checkpoint says about itself.
+        detects: whether the model is a detector.
+    """
+
+    def __init__(self, folder: str | Path, *, device: str | None = None) -> None:
+        path = _model_folder(Path(folder))
+        model, self.card = load_checkpoint(path)
+        if not isinstance(model, MastDetector | MaskedAutoencoder):
+            raise MastError(
+                f"{path}: is a baseline ({type(model).__name__}) without the encoder that says what a clip sounds "
+                "like; use a detector of MAST or a pretrained encoder"
+            )
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.detects = isinstance(model, MastDetector)
+        self._model = model.to(self.device).eval()
+        self._log_mel = LogMel(self.card.front_end).to(self.device)
+        self._normalisation = normalisation_of_card(self.card)
+        stored = StoredCalibration.of_card(self.card.calibration, path)
+        self._calibration = stored.calibration if stored else Calibration()
+
+    @property
+    def front_end(self) -> FrontEnd:
+        """Band and chunks of the model."""
+        return self.card.front_end
+
+    def survey(
+        self,
+        dataset: Dataset,
+        candidates: pd.DataFrame,
+        heard: pd.DataFrame | None = None,
+        *,
+        progress: Callable[[int], None] | None = None,
+    ) -> Survey:
+        """Embed every chunk of the candidates, and of what was heard already.
+
+        Args:
+            dataset: where the recordings lie.
+            candidates: clips with ``recording``, ``start_s``, ``end_s``.
+            heard: likewise.
+            progress: called with the number of chunks done.
+        """
+        vectors, clip, unsure, failures = self._look(dataset, candidates, progress)
+        known: Vectors = np.zeros((0, vectors.shape[1]), dtype=np.float32)
+        if heard is not None and len(heard):
+            known = self._look(dataset, heard, progress)[0]
+        return Survey(vectors, clip, unsure, known, failures)
+
+    def count_chunks(self, clips: pd.DataFrame) -> int:
+        """How many chunks a look at these clips takes."""
+        spans = zip(clips["start_s"], clips["end_s"], strict=True)
+        return sum(len(chunk_grid(float(a), float(b), self.front_end)) for a, b in spans)
+
+    def _look(
+        self, dataset: Dataset, clips: pd.DataFrame, progress: Callable[[int], None] | None
+    ) -> tuple[Vectors, np.ndarray[tuple[int], np.dtype[np.int64]], FloatArray, dict[int, str]]:
+        paths = {str(name): dataset.path(str(name)) for name in clips["recording"].unique()}
+        spans = zip(clips["recording"].astype(str), clips["start_s"], clips["end_s"], strict=True)
+        todo = [
+            _Chunk(row, paths[name], start)
+            for row, (name, a, b) in enumerate(spans)
+            for start in chunk_grid(float(a), float(b), self.front_end)
+        ]
+        found: list[Vectors] = []
+        rows: list[int] = []
+        unsure, failures = np.zeros(len(clips)), dict[int, str]()
+        for batch, sound in self._batches(todo, failures, progress):
+            embeddings, doubt = self._see(sound)
+            found.append(embeddings)
+            rows += [chunk.clip for chunk in batch]
+            np.add.at(unsure, [chunk.clip for chunk in batch], doubt)
+        width = self._model.encoder.config.width
+        vectors = np.concatenate(found) if found else np.zeros((0, width), dtype=np.float32)
+        clip = np.array(rows, dtype=np.int64)
+        whole = ~np.isin(clip, list(failures))
+        return vectors[whole], clip[whole], unsure, failures
+
+    def _batches(
+        self, todo: list[_Chunk], failures: dict[int, str], progress: Callable[[int], None] | None
+    ) -> Iterator[tuple[list[_Chunk], Tensor]]:
+        """Chunks with their sound; a clip that cannot be read goes to ``failures``."""
+        size = _BATCH.get(self.device.type, 4)
+        for begin in range(0, len(todo), size):
+            batch, sound = [], []
+            for chunk in todo[begin : begin + size]:
+                try:
+                    sound.append(self._sound(chunk))
+                    batch.append(chunk)
+                except AudioError as error:
+                    failures[chunk.clip] = str(error)
+                except OSError as error:
+                    failures[chunk.clip] = f"{chunk.path}: cannot be read ({error.strerror or error})"
+            if batch:
+                yield batch, torch.from_numpy(np.stack(sound))
+            if progress is not None:
+                progress(len(todo[begin : begin + size]))
+
+    def _sound(self, chunk: _Chunk) -> Vectors:
+        front_end = self.front_end
+        end_s = chunk.start_s + front_end.chunk_s
+        sound = read(chunk.path, start_s=chunk.start_s, end_s=end_s, sample_rate=front_end.sample_rate)
+        return centre_and_pad(sound[: front_end.chunk_samples], front_end.chunk_samples)
+
+    @torch.inference_mode()
+    def _see(self, sound: Tensor) -> tuple[Vectors, FloatArray]:
+        """(B, samples) → (B, D) embeddings, (B,) doubt."""
+        seen = self._normalisation.apply(self._log_mel.chunk_features(send(sound, self.device)))
+        if not isinstance(self._model, MastDetector):
+            return pool_chunks(self._model.encoder.feature_map(seen)), np.zeros(len(sound))
+        output = self._model(seen)
+        found = select_boxes(
+            output.boxes,
+            self._model.scores(output),
+            chunk=self._model.chunk,
+            score_threshold=LEAST_SCORE,
+            nms_iou=self.card.thresholds.get("nms_iou", 0.5),
+        )
+        scores = [self._calibration.apply(some.scores.double().cpu().numpy()) for some in found]
+        return pool_chunks(output.tokens), np.array([doubt(own) for own in scores])
+
+
+def pool_chunks(tokens: Tensor) -> Vectors:
+    """(B, D, T/16, F/16) the encoder's map → (B, D) one embedding a chunk: the mean over time and frequency."""
+    return np.asarray(tokens.float().mean(dim=(2, 3)).cpu().numpy(), dtype=np.float32)
+
+
+def doubt(scores: FloatArray) -> float:
+    """About how many of these boxes are judged wrongly, if scores are probabilities: Σ min(p, 1 − p).
+
+    >>> doubt(np.array([0.5, 0.99, 0.01]))
+    0.52
+    """
+    return float(np.minimum(scores, 1.0 - np.asarray(scores)).sum().round(12))
+
+
+def doubt_in_clips(events: pd.DataFrame, clips: pd.DataFrame) -> FloatArray:
+    """(C,) doubt in each clip, from a table of detections: an event counts where its middle lies."""
+    unsure = np.zeros(len(clips))
+    middle = ((events["start_s"] + events["end_s"]) / 2).to_numpy(dtype=np.float64)
+    scores = events["score"].to_numpy(dtype=np.float64)
+    own = {str(name): rows for name, rows in events.groupby("recording", sort=False).indices.items()}
+    spans = zip(clips["recording"].astype(str), clips["start_s"], clips["end_s"], strict=True)
+    for row, (name, start, end) in enumerate(spans):
+        if name in own:
+            inside = own[name][(middle[own[name]] >= start) & (middle[own[name]] < end)]
+            unsure[row] = doubt(scores[inside])
+    return unsure
+
+
+def chunk_grid(start_s: float, end_s: float, front_end: FrontEnd) -> list[float]:
+    """Where the chunks begin that a clip is looked at in: end to end, the last at least half full."""
+    n = max(1, round((end_s - start_s) / front_end.chunk_s))
+    return [start_s + k * front_end.chunk_s for k in range(n)]
+
+
+def front_end_of(folder: str | Path) -> FrontEnd:
+    """Band and chunks of a model, without loading its weights."""
+    return load_card(_model_folder(Path(folder))).front_end
+
+
+def _model_folder(path: Path) -> Path:
+    for folder in (path, path / "best"):
+        if (folder / WEIGHTS).is_file():
+            return folder
+    kind = "holds no trained model" if path.is_dir() else "no such folder"
+    raise MastError(f"{path}: {kind}; expected a run of `mast train` or `mast pretrain`, or a model folder")
