@@ -1,0 +1,178 @@
+"""`mast classify`: tentative names from annotated examples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mast.cli.options import Debug, Quiet, Seed, progress, say
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mast.retrieval.naming import Calibration, Namer
+    from mast.retrieval.store import EventBatch, EventStore
+
+
+def classify(
+    store: Annotated[str, typer.Argument(metavar="STORE", help="Events to name, as mast embed wrote them.")],
+    examples: Annotated[
+        str,
+        typer.Option(help="A store with labelled events, or a dataset with labelled boxes."),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The named events: a .csv or .parquet file.")],
+    k: Annotated[int, typer.Option("-k", help="Neighbours that vote.")] = 5,
+    precision: Annotated[
+        float, typer.Option(help="Share of names that should be right; the rest stays unknown.")
+    ] = 0.9,
+    max_distance: Annotated[
+        float | None, typer.Option(help="Instead of --precision: unknown beyond this distance.")
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option("--model", "-m", help="The store's model, to embed a dataset; where it lay by default."),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda, cuda:1; the GPU where there is one by default.")
+    ] = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+    seed: Seed = 0,
+) -> None:
+    """Name events by the annotated examples they sound like, or call them unknown.
+
+    Each event takes the label that most of its k nearest examples have. Where the nearest of these is too far, it is
+    "unknown". How far is too far is measured on the examples: each is named by those of other recordings, and the
+    largest distance is taken up to which the wanted share of names was right (--precision). What that reached, on
+    recordings it was not chosen on, is printed and written beside the table, as OUT.calibration.json. Events from
+    other sites or recorders than the examples may fare worse.
+
+    The table has the event columns, with label now the name; id; label_share, of the neighbours with that label;
+    distance, to the nearest of them (1 − cosine); nearest_label, the name before it was doubted; nearest_id; and
+    given_label, what label was before.
+
+    \b
+    Examples:
+      mast classify events --examples examples --out named.csv
+      mast classify events --examples recordings/ --out named.parquet --precision 0.95
+    """
+    import json
+
+    from mast.errors import ConfigError
+    from mast.files import write_whole
+    from mast.retrieval.store import EventStore
+
+    if out.suffix.lower() not in (".csv", ".parquet"):
+        raise ConfigError(f"{out}: say which kind of table by its ending, .csv or .parquet")
+    opened = EventStore.open(store)
+    namer = _examples(opened, examples, k, model, device, quiet)
+    calibration = namer.calibrate(precision, max_distance=max_distance)
+    named, total = _write(opened, namer, calibration, out, quiet)
+    beside = out.with_name(f"{out.name}.calibration.json")
+    content = {"store": store, "examples_from": examples, "model": opened.model_id, **calibration.as_json()}
+    write_whole(beside, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+    typer.echo(
+        f"{named:,} of {total:,} events named by {calibration.examples:,} examples of {calibration.labels:,} labels, "
+        f"the others unknown → {out}; {calibration.sentence()} ({beside.name})."
+    )
+
+
+def _write(
+    store: EventStore, namer: Namer, calibration: Calibration, out: Path, quiet: bool
+) -> tuple[int, int]:
+    """Name all events, some at a time, and write the table whole or not at all; how many were named, and in all."""
+    from mast.errors import MastError
+    from mast.files import whole_file
+    from mast.retrieval.naming import UNKNOWN
+
+    if not len(store):
+        raise MastError(f"{store.uri}: holds no events to name; add some with mast embed")
+    named = total = 0
+    with progress(quiet, unit="events") as bar, whole_file(out) as part:
+        task = bar.add_task("classify", total=len(store))
+        with _rows_into(part, out.suffix.lower()) as write:
+            for events, vectors, _ in store.batches():
+                table = namer.name(events, vectors, calibration)
+                write(table[[*(c for c in table.columns if c != "id"), "id"]])
+                named += int((table["label"] != UNKNOWN).sum())
+                total += len(table)
+                bar.advance(task, len(table))
+    return named, total
+
+
+@contextmanager
+def _rows_into(path: Path, suffix: str) -> Iterator[Callable[[pd.DataFrame], None]]:
+    """A table that takes some rows at a time, CSV or Parquet."""
+    if suffix == ".csv":
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            yield lambda rows: rows.to_csv(file, index=False, header=file.tell() == 0, lineterminator="\n")
+        return
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with ExitStack() as stack:
+        writers: list[pq.ParquetWriter] = []
+
+        def write(rows: pd.DataFrame) -> None:
+            table = pa.Table.from_pandas(rows, preserve_index=False)
+            if not writers:
+                writers.append(stack.enter_context(pq.ParquetWriter(path, table.schema)))
+            writers[0].write_table(table)
+
+        yield write
+
+
+def _examples(
+    store: EventStore, examples: str, k: int, model: Path | None, device: str | None, quiet: bool
+) -> Namer:
+    """Labelled events of another store, or of a dataset, whose boxes are embedded now."""
+    import numpy as np
+    import pandas as pd
+
+    from mast.errors import MastError
+    from mast.retrieval.naming import Namer
+    from mast.retrieval.store import EventStore, event_ids
+
+    if EventStore.exists(examples):
+        known = EventStore.open(examples)
+        known.refuse_other_model(store.model_id)
+        parts = list(known.batches())
+    elif Path(examples).is_dir():
+        parts = [
+            some._replace(events=some.events.assign(id=event_ids(some.events)))
+            for some in _embedded_dataset(store, Path(examples), model, device, quiet)
+        ]
+    else:
+        raise MastError(
+            f"{examples}: no such store or folder; expected labelled events, as mast embed wrote them, or a dataset"
+        )
+    kept = [
+        (part.events[part.events["label"] != ""], part.vectors[part.events["label"] != ""]) for part in parts
+    ]
+    events = pd.concat([table for table, _ in kept], ignore_index=True) if kept else None
+    if events is None or events.empty:
+        raise MastError(f"{examples}: none of its events has a label; label some, or give other examples")
+    vectors = np.concatenate([rows for _, rows in kept])
+    return Namer(vectors, list(events["label"]), list(events["recording"]), list(events["id"]), k=k)
+
+
+def _embedded_dataset(
+    store: EventStore, folder: Path, model: Path | None, device: str | None, quiet: bool
+) -> list[EventBatch]:
+    from mast.cli.search import model_of
+    from mast.data import load_dataset
+    from mast.retrieval.embedding import BoxEmbedder
+    from mast.retrieval.sources import labelled_batches
+
+    dataset = load_dataset(folder)
+    embedder = BoxEmbedder(model_of(store, model, device))
+
+    def failed(name: str, reason: str) -> None:
+        typer.echo(f"mast: {name}: {reason}", err=True)
+
+    say(f"embedding the boxes of {len(dataset.boxed_recordings):,} recordings", quiet=quiet)
+    return list(labelled_batches(embedder, dataset, failed))

@@ -1,0 +1,234 @@
+"""`mast cluster`: groups of events that sound alike, the newest first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mast.cli.options import Debug, Quiet, Seed, progress, say
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mast.grid import FrontEnd
+    from mast.reports.contact_sheet import Sheet
+    from mast.retrieval.clusters import Known
+    from mast.retrieval.store import EventStore
+
+_MOST_KNOWN = 20_000  # annotated events that novelty is measured against
+
+
+def cluster(
+    store: Annotated[str, typer.Argument(metavar="STORE", help="What mast embed wrote: a folder or a URI.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="New folder of the results.")],
+    annotated: Annotated[
+        str | None,
+        typer.Option(
+            help="Another store, of the same model, whose events are annotated; beside labels in STORE."
+        ),
+    ] = None,
+    audio: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--audio", help="Folder of the recordings, for contact sheets; may be given several times."
+        ),
+    ] = None,
+    min_cluster: Annotated[int, typer.Option(min=2, help="Events that make a group.")] = 10,
+    fit_at_most: Annotated[
+        int, typer.Option(min=30, help="Events that groups are found in; others join by their neighbours.")
+    ] = 20_000,
+    sheets: Annotated[
+        int, typer.Option(min=0, help="Groups that get a contact sheet, the newest first.")
+    ] = 40,
+    tiles: Annotated[int, typer.Option(min=1, help="Events on a contact sheet.")] = 24,
+    band: Annotated[
+        float | None, typer.Option(help="Upper end of the pictures in Hz; by the events by default.")
+    ] = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+    seed: Seed = 0,
+) -> None:
+    """Find groups of events that sound alike, and rank them by how unlike they are to everything annotated.
+
+    UMAP and HDBSCAN on the embeddings of the store; the seed is constant, so the same store gives the same groups.
+    Novelty is the distance (1 − cosine) to the nearest event with a label, in STORE or in --annotated; beyond is the
+    share of annotated events that have a nearer annotated neighbour than that: 0.99 is something else.
+
+    Writes clusters.csv and clusters.parquet (id, event, cluster, x, y, novelty), summary.csv (a row for each group, the
+    newest first), map.png, and with --audio a contact sheet for each group: sheets/*.png, and index.html with sound.
+    What a sheet shows is drawn at random from the group, the most typical first.
+
+    \b
+    Example:
+      mast cluster birds.lance --audio recordings/ --out clusters
+    """
+    from mast.errors import ConfigError, MastError
+    from mast.retrieval.clusters import fit_clusters, summarise
+    from mast.retrieval.store import EventStore
+
+    if out.is_file() or (out.is_dir() and any(out.iterdir())):
+        raise ConfigError(f"{out}: exists already; choose a new --out")
+    opened = EventStore.open(store)
+    if not len(opened):
+        raise MastError(f"{store}: holds no events; add some with `mast embed`")
+    other = EventStore.open(annotated) if annotated is not None else None
+    if other is not None:
+        opened.refuse_other_model(other.model_id)
+    say(f"{len(opened):,} events; finding groups …", quiet=quiet)
+    ids, labelled = _ids(opened)
+    model = fit_clusters(opened.vectors(ids[:fit_at_most]), min_cluster=min_cluster, seed=seed)
+    known = _known(opened, labelled, other, model.middle)
+    table = _assign(opened, model, known, quiet)
+    summary = summarise(table)
+    _write_tables(table, summary, out, seed)
+    page = None
+    if audio and sheets:
+        page = _write_sheets(table, summary, out, audio, (sheets, tiles), band, seed, quiet)
+    groups = int((summary["cluster"] >= 0).sum())
+    alone = int((table["cluster"] < 0).sum())
+    ranked = (
+        f"the newest against {len(known):,} annotated" if len(known) else "the largest; nothing is annotated"
+    )
+    seen = page or out / "map.png"
+    hint = "" if audio else "; contact sheets need --audio, the folder of the recordings"
+    typer.echo(
+        f"{groups} groups among {len(table):,} events ({alone:,} in none), first {ranked} → {out}; open {seen}{hint}."
+    )
+
+
+def _ids(store: EventStore) -> tuple[list[str], list[str]]:
+    """All ids in the order of a fixed random draw, and those of labelled events.
+
+    An id is a hash, so ids in alphabetical order are a random order that is the same every time.
+    """
+    every: list[str] = []
+    labelled: list[str] = []
+    for batch in store.batches():
+        every += batch.events["id"].tolist()
+        labelled += batch.events.loc[batch.events["label"] != "", "id"].tolist()
+    return sorted(every), sorted(labelled)
+
+
+def _known(store: EventStore, labelled: list[str], other: EventStore | None, middle: object) -> Known:
+    """Everything annotated, here and there."""
+    import numpy as np
+
+    from mast.retrieval.clusters import Known
+
+    parts, labels = [], []
+    for place, ids in ((store, labelled), *(((other, _ids(other)[1]),) if other is not None else ())):
+        chosen = ids[:_MOST_KNOWN]
+        if chosen:
+            parts.append(place.vectors(chosen))
+            labels += place.get(chosen)["label"].tolist()
+    vectors = np.concatenate(parts) if parts else np.zeros((0, store.width), dtype=np.float32)
+    return Known(vectors, labels, np.asarray(middle))
+
+
+def _assign(store: EventStore, model: object, known: Known, quiet: bool) -> pd.DataFrame:
+    """Every event with its group, place and novelty, by recording and time."""
+    import pandas as pd
+
+    from mast.retrieval.clusters import ClusterModel
+
+    assert isinstance(model, ClusterModel)
+    parts = []
+    with progress(quiet, unit="events") as bar:
+        task = bar.add_task("assign", total=len(store))
+        for batch in store.batches():
+            grouping, novelty = model.assign(batch.vectors), known.novelty(batch.vectors)
+            parts.append(
+                batch.events.assign(
+                    cluster=grouping.cluster,
+                    x=grouping.place[:, 0].astype("float64").round(4),
+                    y=grouping.place[:, 1].astype("float64").round(4),
+                    novelty=novelty.distance.round(6),
+                    beyond=novelty.beyond.round(4),
+                    nearest_label=novelty.label,
+                )
+            )
+            bar.advance(task, len(batch.events))
+    return pd.concat(parts).sort_values(["recording", "start_s", "low_hz", "id"], ignore_index=True)
+
+
+def _write_tables(table: pd.DataFrame, summary: pd.DataFrame, out: Path, seed: int) -> None:
+    import io
+
+    from mast.files import write_whole
+    from mast.reports.cluster_map import draw_map
+
+    write_whole(out / "clusters.csv", table.to_csv(index=False).encode())
+    buffer = io.BytesIO()
+    table.to_parquet(buffer, index=False)
+    write_whole(out / "clusters.parquet", buffer.getvalue())
+    write_whole(out / "summary.csv", summary.to_csv(index=False, float_format="%.6g").encode())
+    buffer = io.BytesIO()
+    draw_map(table, seed=seed).savefig(buffer, format="png")
+    write_whole(out / "map.png", buffer.getvalue())
+
+
+def _write_sheets(
+    table: pd.DataFrame,
+    summary: pd.DataFrame,
+    out: Path,
+    audio: list[Path],
+    wanted: tuple[int, int],
+    band: float | None,
+    seed: int,
+    quiet: bool,
+) -> Path:
+    """A sheet for each of the first groups, and one page for all."""
+    from mast.grid import FrontEnd
+    from mast.reports.contact_sheet import find_in, scale_note, sheet_front_end, write_sheets
+    from mast.reports.html_page import embedded_png, paragraph
+
+    locate = find_in(audio)
+    front_end = FrontEnd.for_band(band) if band is not None else sheet_front_end(table)
+    rows = summary.head(wanted[0]).to_dict("records")
+    made: list[Sheet] = []
+    with progress(quiet, unit="sheets") as bar:
+        task = bar.add_task("draw", total=len(rows))
+        for row in rows:
+            own = _drawn(table[table["cluster"] == row["cluster"]], wanted[1], seed)
+            made.append(_sheet(row, own, locate, front_end, scale_note(own, front_end)))
+            bar.advance(task)
+    names = [f"cluster-{row['cluster']:03d}" if row["cluster"] >= 0 else "no-cluster" for row in rows]
+    left = len(summary) - len(rows)
+    lead = paragraph(
+        f"{len(table):,} events in {int((summary['cluster'] >= 0).sum())} groups, the newest first. "
+        "Click a tile to hear it." + (f" {left} more groups are in summary.csv." if left > 0 else "")
+    )
+    lead += embedded_png(
+        (out / "map.png").read_bytes(), "Every point is an event; near ones sound alike.", small=True
+    )
+    return write_sheets(out, "Groups of events", lead, made, names)[0]
+
+
+def _drawn(own: pd.DataFrame, most: int, seed: int) -> pd.DataFrame:
+    """Some events of a group at random, those nearest its middle on the plane first."""
+    some = own.sample(min(most, len(own)), random_state=seed)
+    away = (some["x"] - own["x"].median()) ** 2 + (some["y"] - own["y"].median()) ** 2
+    return some.assign(away=away).sort_values(["away", "id"]).drop(columns="away").reset_index(drop=True)
+
+
+def _sheet(
+    row: dict[object, object], own: pd.DataFrame, locate: object, front_end: FrontEnd, scale: str
+) -> Sheet:
+    from typing import Any, cast
+
+    from mast.reports.contact_sheet import Sheet, make_tiles
+
+    facts = cast("dict[str, Any]", row)
+    title = f"Group {facts['cluster']}" if facts["cluster"] >= 0 else "In no group"
+    note = [f"{facts['events']:,} events, {facts['recordings']} recordings"]
+    if facts["sites"]:
+        note.append(f"{facts['sites']} sites")
+    if facts["annotated"]:
+        note.append(f"{facts['annotated']} annotated, {facts['label_share']:.0%} of them {facts['label']}")
+    if facts["novelty"] == facts["novelty"]:
+        near = f" (nearest: {facts['nearest_label']})" if facts["nearest_label"] else ""
+        note.append(f"novelty {facts['novelty']:.2f}{near}")
+    tiles = make_tiles(own, cast("Any", locate), front_end=front_end)
+    return Sheet(title, f"{'; '.join(note)}; {len(tiles)} of them drawn at random; {scale}.", tiles)

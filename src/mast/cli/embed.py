@@ -1,0 +1,215 @@
+"""`mast embed`: events and what they sound like, in a store that can be searched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mast.cli.options import Debug, Quiet, Seed, progress, say
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mast.retrieval.embedding import BoxEmbedder
+    from mast.retrieval.sources import DetectionsFolder
+    from mast.retrieval.store import EventBatch, EventStore
+
+EXIT_SOME_FAILED = 4  # finished, but some recordings could not be embedded
+
+
+def embed(
+    data: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DATA", help="A folder that mast detect wrote, or a dataset (recordings and boxes)."
+        ),
+    ],
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out", "-o", help="The store: a folder, or a URI such as s3://bucket/events; added to."
+        ),
+    ],
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            "--model", "-m", help="A run of mast train, or a model folder; not needed after --embed."
+        ),
+    ] = None,
+    boxes: Annotated[
+        Path | None, typer.Option(help="Boxes of the dataset in any format; its boxes.csv by default.")
+    ] = None,
+    audio: Annotated[
+        Path | None, typer.Option(help="Where the recordings of detections lie now, if they have moved.")
+    ] = None,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again", help="From the sound, even where embeddings or events are there: adds projections."
+        ),
+    ] = False,
+    batch: Annotated[int | None, typer.Option(help="Windows at once; by the device by default.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda, cuda:1; the GPU where there is one by default.")
+    ] = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+    seed: Seed = 0,
+) -> None:
+    """Put events and their embeddings into a store for mast search, classify and cluster.
+
+    DATA is a folder that mast detect wrote: with --embed its embeddings are taken over in seconds, otherwise they are
+    made from the sound. Or it is a dataset with boxes by people: each box is embedded from a window that sees it
+    whole where possible, by the model given.
+
+    The store holds vectors of one model and refuses others. Adding the same data again doubles nothing: events that
+    have changed are replaced, and those no longer among the events of a recording are removed. After a stop the same
+    command goes on. From 50,000 events on, an index is made and searches stay fast.
+
+    Recordings that cannot be read, and boxes outside the model's band, are listed and left out (exit code 4).
+
+    \b
+    Examples:
+      mast embed detections --out events
+      mast embed recordings/ --model runs/birds --out examples
+    """
+    from mast.errors import ConfigError, MastError
+    from mast.retrieval.sources import DetectionsFolder
+
+    if not data.is_dir():
+        raise MastError(
+            f"{data}: no such folder; expected what mast detect wrote, or a dataset of recordings and boxes"
+        )
+    detections = DetectionsFolder.at(data)
+    failures: list[tuple[str, str]] = []
+
+    def failed(name: str, reason: str) -> None:
+        failures.append((name, reason))
+        typer.echo(f"mast: {name}: {reason}", err=True)
+
+    if detections is not None and detections.has_embeddings and not again:
+        if boxes is not None:
+            raise ConfigError("--boxes is for datasets; the events of detections are their own")
+        _refuse_other(detections, model, device)
+        store = _store(out, detections.embedding_width(), detections.model_id, 0, model)
+        with progress(quiet, unit="recordings") as bar:
+            task = bar.add_task("embed", total=None)
+            batches = _shown(detections.batches(), lambda: bar.advance(task))
+            added = store.add(batches, whole_recordings=True)
+    else:
+        if model is None:
+            raise ConfigError(
+                f"{data}: its events have no embeddings yet; say --model, whose encoder makes them from the sound"
+            )
+        embedder = _embedder(model, device, batch)
+        store = _store(out, embedder.width, embedder.model_id, embedder.projection_width, model)
+        work = _work(data, detections, boxes, audio)
+        known = not again and len(store) > 0
+        with progress(quiet, unit="recordings") as bar:
+            task = bar.add_task("embed", total=None)
+            made = _embedded(embedder, store if known else None, work, failed, lambda: bar.advance(task))
+            added = store.add(made, whole_recordings=True)
+    say("putting the store in order", quiet=quiet)
+    indexed = store.build_index()
+    changes = [
+        f"{count:,} {what}"
+        for count, what in ((added.new, "new"), (added.changed, "changed"), (added.removed, "removed"))
+        if count
+    ]
+    kind = "indexed events" if indexed else "events"
+    closing = f"{len(store):,} {kind} ({', '.join(changes) or 'nothing new'}) → {out}"
+    if failures:
+        closing += (
+            f"; {len({name for name, _ in failures}):,} recordings failed or lack boxes, as listed above"
+        )
+    typer.echo(f"{closing}; next: mast search {out}.")
+    if failures:
+        raise typer.Exit(EXIT_SOME_FAILED)
+
+
+def _work(
+    data: Path, detections: DetectionsFolder | None, boxes: Path | None, audio: Path | None
+) -> Iterator[tuple[Path, pd.DataFrame]]:
+    """Each recording that has events, and these."""
+    from mast.data import load_dataset
+    from mast.errors import MastError
+    from mast.retrieval.sources import dataset_recordings
+
+    if detections is None:
+        dataset = load_dataset(data, annotations=boxes)
+        if not len(dataset.annotations.events):
+            raise MastError(
+                f"{data}: holds no boxes to embed; give them with --boxes, or run mast detect on it first"
+            )
+        return dataset_recordings(dataset)
+    root = audio if audio is not None else detections.root
+    if not root.is_dir():
+        raise MastError(f"{root}: no such folder; the recordings have moved, so say where with --audio")
+    return ((root / str(events["recording"].iloc[0]), events) for _, events in detections.recordings())
+
+
+def _embedded(
+    embedder: BoxEmbedder,
+    store: EventStore | None,
+    work: Iterator[tuple[Path, pd.DataFrame]],
+    failed: Callable[[str, str], None],
+    advance: Callable[[], None],
+) -> Iterator[EventBatch]:
+    """Each recording's events with vectors; those that ``store`` holds already are skipped."""
+    import warnings
+
+    from mast.audio import DamagedAudioWarning
+    from mast.retrieval.sources import embed_recording
+
+    for path, events in work:
+        if store is None or not store.holds(events):
+            with warnings.catch_warnings():
+                warnings.simplefilter(
+                    "ignore", DamagedAudioWarning
+                )  # boxes beyond the end are listed instead
+                made = embed_recording(embedder, path, events, failed)
+            if made is not None:
+                yield made
+        advance()
+
+
+def _shown(batches: Iterator[EventBatch], advance: Callable[[], None]) -> Iterator[EventBatch]:
+    for some in batches:
+        yield some
+        advance()
+
+
+def _embedder(model: Path, device: str | None, batch: int | None) -> BoxEmbedder:
+    from mast.inference import Detector
+    from mast.retrieval.embedding import BoxEmbedder
+
+    return BoxEmbedder(Detector(model, device=device, batch_size=batch, compile=False))
+
+
+def _refuse_other(detections: DetectionsFolder, model: Path | None, device: str | None) -> None:
+    """A model that is named beside embeddings has to be theirs."""
+    from mast.errors import ConfigError
+
+    if model is None:
+        return
+    found = _embedder(model, device, None).model_id
+    if found != detections.model_id:
+        raise ConfigError(
+            f"{detections.folder}: its embeddings are of {detections.model_id}, and {model} is {found}; leave --model "
+            "out, or say --again to embed these events with it"
+        )
+
+
+def _store(uri: str, width: int, model_id: str, projection_width: int, model: Path | None) -> EventStore:
+    """The store there, or a new one."""
+    from mast.retrieval.store import EventStore
+
+    if EventStore.exists(uri):
+        store = EventStore.open(uri)
+        store.refuse_other_model(model_id)
+        return store
+    folder = "" if model is None else str(model.absolute())
+    return EventStore.create(uri, width, model_id, projection_width=projection_width, model_folder=folder)

@@ -1,0 +1,210 @@
+"""`mast search`: more like this one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mast.cli.options import Debug, Quiet, Seed, say
+
+if TYPE_CHECKING:
+    from mast.inference import Detector
+    from mast.retrieval.filters import Filter
+    from mast.retrieval.search import Query
+    from mast.retrieval.store import EventStore
+
+
+def search(
+    store: Annotated[str, typer.Argument(metavar="STORE", help="What mast embed wrote: a folder or a URI.")],
+    event: Annotated[str | None, typer.Option("--event", help="Id of an event in the store.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", help="A recording, with --box; it need not be in the store.")
+    ] = None,
+    box: Annotated[
+        str | None,
+        typer.Option(metavar="START,END,LOW,HIGH", help="Seconds and hertz, as in 12.5,13.1,2000,4500."),
+    ] = None,
+    clip: Annotated[
+        Path | None,
+        typer.Option("--clip", help="A clip from elsewhere: the best detection in it is searched for."),
+    ] = None,
+    k: Annotated[int, typer.Option("-k", help="How many.")] = 10,
+    site: Annotated[
+        list[str] | None, typer.Option(help="Only this site; may be given several times.")
+    ] = None,
+    start: Annotated[str, typer.Option(help="Not before this wall clock, such as 2024-05-01T05:30.")] = "",
+    end: Annotated[str, typer.Option(help="Before this wall clock.")] = "",
+    hours: Annotated[
+        str, typer.Option(metavar="A-B", help="Hours of the day: 5-9, or 22-4 over midnight.")
+    ] = "",
+    low: Annotated[float | None, typer.Option(help="Least centre frequency, Hz.")] = None,
+    high: Annotated[float | None, typer.Option(help="Largest centre frequency, Hz.")] = None,
+    min_score: Annotated[float | None, typer.Option(help="Least score of the detection.")] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(help="Only this label; may be given several times.")
+    ] = None,
+    other_recordings: Annotated[
+        bool, typer.Option("--other-recordings", help="Not from the recording of the event or file itself.")
+    ] = False,
+    projection: Annotated[
+        bool,
+        typer.Option(
+            "--projection", help="Compare contrastive projections instead of the encoder's features."
+        ),
+    ] = False,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Compare with every event, also where there is an index.")
+    ] = False,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            "--model", "-m", help="The store's model, for --file and --clip; where it lay by default."
+        ),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda, cuda:1; the GPU where there is one by default.")
+    ] = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+    seed: Seed = 0,
+) -> None:
+    """Find the events that sound most like one event, one box in a recording, or a clip from elsewhere.
+
+    Prints a table (CSV): rank, id, distance (1 − cosine: 0 is the same), then the event's columns, nearest first. The
+    event itself is not among them. Filters are applied before the search, so k events come back where there are so
+    many. Above 50,000 events an index is used, whose candidates are compared exactly; --exact does without it. With
+    nothing to search for, it lists the first k events that meet the filters, with their ids.
+
+    \b
+    Examples:
+      mast search events --site OAK --min-score 0.8
+      mast search events --event e1f0c2a9b3d4e5f60718 -k 20
+      mast search events --file dawn.wav --box 12.5,13.1,2000,4500 --site OAK
+      mast search events --clip downloaded_call.mp3 --hours 4-9
+    """
+    from mast.retrieval.search import look_alikes
+    from mast.retrieval.store import EventStore
+
+    opened = EventStore.open(store)
+    where = _where(
+        sites=site, start=start, end=end, hours=hours, band=(low, high), score=min_score, labels=label
+    )
+    if event is None and file is None and clip is None and box is None:
+        listed = opened.find(where, k)
+        say(f"{len(listed):,} of the {opened.count(where):,} events that meet the conditions", quiet=quiet)
+        listed.to_csv(sys.stdout, index=False, lineterminator="\n")
+        return
+    query = _query(opened, event, file, clip, box, model, device)
+    if other_recordings:
+        where = _elsewhere(where, opened, query, file or clip)
+    found = look_alikes(opened, query, k, where, exact=True if exact else None, projection=projection)
+    say(f"{len(found):,} of {len(opened):,} events {query.said}", quiet=quiet)
+    found.assign(distance=found["distance"].round(6)).to_csv(sys.stdout, index=False, lineterminator="\n")
+
+
+def _query(
+    store: EventStore,
+    event: str | None,
+    file: Path | None,
+    clip: Path | None,
+    box: str | None,
+    model: Path | None,
+    device: str | None,
+) -> Query:
+    from mast.errors import ConfigError
+    from mast.retrieval.embedding import BoxEmbedder
+    from mast.retrieval.search import query_box, query_clip, query_event
+
+    given = [
+        name for name, value in (("--event", event), ("--file", file), ("--clip", clip)) if value is not None
+    ]
+    if len(given) != 1:
+        raise ConfigError(
+            f"{' and '.join(given) or 'nothing'} given to search for; say one of --event, --file with --box, or --clip"
+        )
+    if event is not None:
+        if box is not None:
+            raise ConfigError("--box belongs to --file or --clip; an --event has its own")
+        return query_event(store, event)
+    path = file if file is not None else clip
+    assert path is not None
+    if file is not None and box is None:
+        raise ConfigError(
+            f"{file}: say which sound in it with --box START,END,LOW,HIGH; or --clip to take its best detection"
+        )
+    cells = None if box is None else _box(box)
+    detector = model_of(store, model, device)
+    return query_clip(detector, path) if cells is None else query_box(BoxEmbedder(detector), path, cells)
+
+
+def model_of(store: EventStore, model: Path | None, device: str | None) -> Detector:
+    """The store's model, as given or where it lay when the store was made."""
+    from mast.errors import ConfigError
+    from mast.inference import Detector
+
+    folder = model if model is not None else Path(store.model_folder) if store.model_folder else None
+    if folder is None or not folder.is_dir():
+        lay = f" (it is not at {folder} any more)" if folder is not None else ""
+        raise ConfigError(
+            f"{store.uri}: searching by sound needs the store's model, {store.model_id}{lay}; say where it is with "
+            "--model"
+        )
+    detector = Detector(folder, device=device, compile=False)
+    store.refuse_other_model(detector.model_id)
+    return detector
+
+
+def _box(text: str) -> tuple[float, float, float, float]:
+    """``START,END,LOW,HIGH`` → start_s, low_hz, end_s, high_hz."""
+    from mast.errors import ConfigError
+
+    try:
+        start, end, low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        raise ConfigError(
+            f"--box {text}: expected four numbers START,END,LOW,HIGH in seconds and hertz, as in 12.5,13.1,2000,4500"
+        ) from None
+    return start, low, end, high
+
+
+def _where(
+    *,
+    sites: list[str] | None,
+    start: str,
+    end: str,
+    hours: str,
+    band: tuple[float | None, float | None],
+    score: float | None,
+    labels: list[str] | None,
+) -> Filter:
+    import re
+
+    from mast.errors import ConfigError
+    from mast.retrieval.filters import Filter
+
+    match = re.fullmatch(r"(\d{1,2})-(\d{1,2})", hours.strip()) if hours else None
+    if hours and match is None:
+        raise ConfigError(f"--hours {hours}: expected two hours of the day with a dash, such as 5-9 or 22-4")
+    return Filter(
+        sites=tuple(sites or ()),
+        start=start,
+        end=end,
+        hours=(int(match[1]), int(match[2])) if match else None,
+        low_hz=band[0],
+        high_hz=band[1],
+        min_score=score,
+        labels=tuple(labels or ()),
+    )
+
+
+def _elsewhere(where: Filter, store: EventStore, query: Query, path: Path | None) -> Filter:
+    """The filter without the recording that is searched for; a file is known by the end of its name."""
+    from dataclasses import replace
+
+    names = [query.recording] if query.recording else []
+    if path is not None:
+        names = [name for name in store.recordings() if Path(name).name == path.name]
+    return replace(where, not_recordings=tuple(names))

@@ -1,0 +1,381 @@
+"""Contact sheets: many events at a glance, each a small spectrogram with its box; a PNG grid, and a page with sound.
+
+All tiles of a sheet are equally long and cover the same band, so that shapes can be compared by eye. The page needs
+nothing but itself: pictures and sound are inside, sound as MP3 up to a limit on the page's size. An event whose
+recording is missing or damaged is a grey tile that says why; it is never left out.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mast.errors import AudioError
+from mast.events import boxes_of
+from mast.files import write_whole
+from mast.grid import FrontEnd
+from mast.reports.html_page import Section, page, paragraph
+from mast.reports.spectrogram import Spectrogram, compute_spectrogram
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from PIL.ImageFont import FreeTypeFont, ImageFont
+
+Locate = Callable[[str], Path | None]
+
+WIDTH, HEIGHT = 220, 132  # pixels of a tile's picture, our choice: six fit a laptop's window
+COLUMNS = 6
+AUDIO_LIMIT_BYTES = 15_000_000  # of sound in one page, our choice: mail still takes it
+_BOX = "#e8590c"
+_PAPER, _INK, _SOFT, _GREY = "#ffffff", "#1d2327", "#5c6670", "#c9ced3"
+_GAP = 12
+_CAPTION = 34  # pixels below a tile: two lines
+_LEAST_CONTRAST = 4.0  # natural logarithm of power, as in reports.spectrogram
+_LOUD = 0.7  # peak of a clip: field sounds are faint
+_STYLE = """
+<style>
+.tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(11.5rem, 1fr)); gap: .8rem;
+  margin: .8rem 0 1.4rem; }
+.tile { border: 1px solid var(--line); border-radius: .4rem; padding: .35rem; background: #fff; font: inherit;
+  text-align: left; color: inherit; overflow-wrap: anywhere; }
+button.tile { cursor: pointer; } button.tile:hover, button.tile:focus-visible { border-color: var(--accent); }
+button.tile.playing { outline: 3px solid var(--accent); }
+.tile img { width: 100%; } .tile span { display: block; font-size: .8rem; line-height: 1.3; margin-top: .3rem; }
+</style>
+"""
+_SCRIPT = """
+<script>
+let last = null;
+function hear(tile) {
+  const sound = tile.querySelector("audio");
+  if (last && last !== sound) { last.pause(); last.currentTime = 0; }
+  last = sound;
+  if (!sound.paused) { sound.pause(); sound.currentTime = 0; return; }
+  tile.classList.add("playing");
+  sound.onpause = sound.onended = () => tile.classList.remove("playing");
+  sound.play();
+}
+</script>
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Tile:
+    """One event as a small picture.
+
+    Attributes:
+        picture: :data:`WIDTH` × :data:`HEIGHT`.
+        caption: a line or two.
+        sound: MP3; empty where there is none.
+        problem: why the recording could not be shown; empty where it could.
+    """
+
+    picture: Image
+    caption: str
+    sound: bytes = b""
+    problem: str = ""
+
+
+class Sheet(NamedTuple):
+    """Tiles that belong together."""
+
+    title: str
+    note: str
+    tiles: Sequence[Tile]
+
+
+def find_in(folders: Iterable[str | Path]) -> Locate:
+    """Where a recording of that name lies: below one of the folders, as named, in its ``audio/``, or wherever its name
+    means one file only.
+    """
+    from mast.annotations.names import RecordingNames
+    from mast.audio import find_recordings
+
+    roots = [Path(folder) for folder in folders]
+    known: dict[str, Path] = {}
+    for root in roots:
+        for path in find_recordings(root):
+            known.setdefault(path.relative_to(root).as_posix(), path)
+    names = RecordingNames(known)
+
+    def locate(recording: str) -> Path | None:
+        for root in roots:
+            for path in (root / recording, root / "audio" / recording):
+                if path.is_file():
+                    return path
+        return known.get(names.of_path(recording))
+
+    return locate
+
+
+def sheet_front_end(events: pd.DataFrame) -> FrontEnd:
+    """The paper's band, or a wider one where events reach above it (ultrasound)."""
+    top = float(events["high_hz"].max()) if len(events) else 0.0
+    bands = (24_000.0, 48_000.0, 96_000.0, 192_000.0)
+    if top <= FrontEnd().high_hz * 1.05:
+        return FrontEnd()
+    return FrontEnd.for_band(next((band for band in bands if top <= band), bands[-1]))
+
+
+def make_tiles(
+    events: pd.DataFrame,
+    locate: Locate,
+    *,
+    captions: Sequence[str] | None = None,
+    front_end: FrontEnd | None = None,
+    sound: bool = True,
+) -> list[Tile]:
+    """A tile for each event, in order.
+
+    Args:
+        events: in the event schema.
+        locate: where a recording lies, ``None`` where nobody knows; :func:`find_in` makes one.
+        captions: below each; label, score, recording and time by default.
+        front_end: band and bins; by the events by default.
+        sound: also make the clips of sound.
+    """
+    grid = front_end or sheet_front_end(events)
+    span_s = tile_span_s(events, grid)
+    words = [caption_of(row) for row in events.to_dict("records")] if captions is None else list(captions)
+    assert len(words) == len(events)
+    tiles = []
+    paths: dict[str, Path | None] = {}
+    for name, box, caption in zip(events["recording"].astype(str), boxes_of(events), words, strict=True):
+        if name not in paths:
+            paths[name] = locate(name)
+        path = paths[name]
+        if path is None:
+            tiles.append(_missing(caption, f"recording not found: {name}"))
+            continue
+        try:
+            tiles.append(_tile(path, box, span_s, grid, caption, sound))
+        except (AudioError, OSError) as error:
+            tiles.append(_missing(caption, str(error).removeprefix(f"{path}: ")))
+    return tiles
+
+
+def tile_span_s(events: pd.DataFrame, front_end: FrontEnd) -> float:
+    """Seconds that every tile of a sheet shows: half as much again as nine in ten events, within a chunk."""
+    if events.empty:
+        return front_end.chunk_s / 4
+    length = (events["end_s"] - events["start_s"]).to_numpy(dtype=np.float64)
+    return float(np.clip(1.5 * np.quantile(length, 0.9), front_end.chunk_s / 10, front_end.chunk_s))
+
+
+def caption_of(row: Mapping[Any, Any]) -> str:
+    """Label and score; then recording and time."""
+    score, label = float(row.get("score", 1.0)), str(row.get("label", "") or "no label")
+    first = label if score >= 1.0 or np.isnan(score) else f"{label} · {score:.2f}"
+    return f"{first}\n{Path(str(row['recording'])).name} · {float(row['start_s']):.1f} s"
+
+
+def sheet_png(sheet: Sheet, *, columns: int = COLUMNS) -> bytes:
+    """The sheet as a PNG: title, note, and a grid of tiles with their captions."""
+    from PIL import Image, ImageDraw
+
+    wide = max(1, min(columns, len(sheet.tiles) or 1))
+    rows = -(-len(sheet.tiles) // wide)
+    width = max(wide * (WIDTH + _GAP) + _GAP, 3 * (WIDTH + _GAP) + _GAP)
+    note = textwrap.wrap(sheet.note, width=max(30, width // 7))
+    top = _GAP + 28 + 18 * len(note) + 6
+    canvas = Image.new("RGB", (width, top + rows * (HEIGHT + _CAPTION + _GAP) + _GAP), _PAPER)
+    draw = ImageDraw.Draw(canvas)
+    draw.text((_GAP, _GAP), _shortened(sheet.title, _font(20), width - 2 * _GAP), fill=_INK, font=_font(20))
+    for k, line in enumerate(note):
+        draw.text((_GAP, _GAP + 28 + 18 * k), line, fill=_SOFT, font=_font(13))
+    for k, tile in enumerate(sheet.tiles):
+        left = _GAP + (k % wide) * (WIDTH + _GAP)
+        y = top + (k // wide) * (HEIGHT + _CAPTION + _GAP)
+        canvas.paste(tile.picture, (left, y))
+        for i, line in enumerate(tile.caption.split("\n")[:2]):
+            text = _shortened(line, _font(12), WIDTH)
+            draw.text((left, y + HEIGHT + 3 + 15 * i), text, fill=_INK if i == 0 else _SOFT, font=_font(12))
+    buffer = io.BytesIO()
+    canvas.save(buffer, format="png", optimize=True)
+    return buffer.getvalue()
+
+
+def sheets_page(
+    title: str, lead: str, sheets: Sequence[Sheet], *, audio_limit_bytes: int = AUDIO_LIMIT_BYTES
+) -> str:
+    """All sheets as one page that needs nothing else; a click on a tile plays it.
+
+    Args:
+        title: plain text.
+        lead: HTML below the title.
+        sheets: in order.
+        audio_limit_bytes: of MP3; tiles beyond it are silent, and the page says so.
+    """
+    left, silent = audio_limit_bytes, 0
+    sections = []
+    for number, sheet in enumerate(sheets):
+        tiles = []
+        for tile in sheet.tiles:
+            with_sound = bool(tile.sound) and len(tile.sound) <= left
+            silent += bool(tile.sound) and not with_sound
+            left -= len(tile.sound) if with_sound else 0
+            tiles.append(_tile_html(tile, with_sound))
+        body = paragraph(sheet.note, soft=True) + f'<div class="tiles">{"".join(tiles)}</div>'
+        sections.append(Section(sheet.title, f"sheet-{number}", body))
+    more = ""
+    if silent:
+        more = paragraph(
+            f"The last {silent} tiles are silent: more sound would make this page too large to open or send.",
+            soft=True,
+        )
+    return page(title, _STYLE + lead + more + _SCRIPT, sections)
+
+
+def write_sheets(
+    folder: Path,
+    title: str,
+    lead: str,
+    sheets: Sequence[Sheet],
+    names: Sequence[str],
+    *,
+    page_name: str = "index.html",
+) -> list[Path]:
+    """A PNG for each sheet (``sheets/NAME.png``) and one page for all; gives the files written, the page first."""
+    files = [folder / page_name]
+    for sheet, name in zip(sheets, names, strict=True):
+        files.append(folder / "sheets" / f"{name}.png")
+        write_whole(files[-1], sheet_png(sheet))
+    write_whole(files[0], sheets_page(title, lead, sheets).encode())
+    return files
+
+
+def _tile(path: Path, box: np.ndarray, span_s: float, front_end: FrontEnd, caption: str, sound: bool) -> Tile:
+    from mast.audio import probe
+
+    duration_s = probe(path).duration_s
+    middle = float(box[0] + box[2]) / 2
+    start_s = max(0.0, min(middle - span_s / 2, duration_s - span_s))
+    if not box[0] < duration_s:
+        raise AudioError(f"the event begins at {box[0]:.1f} s, the recording ends at {duration_s:.1f} s")
+    spectrogram = compute_spectrogram(
+        path, front_end=front_end, start_s=start_s, end_s=start_s + span_s, max_columns=2 * WIDTH
+    )
+    picture = _picture(spectrogram, box, start_s, span_s)
+    return Tile(picture, caption, clip_mp3(path, start_s, start_s + span_s, front_end) if sound else b"")
+
+
+def _picture(spectrogram: Spectrogram, box: np.ndarray, start_s: float, span_s: float) -> Image:
+    """Grey sound with the box on it, at the scale of the sheet: a recording that ends early leaves the rest white."""
+    from PIL import Image, ImageDraw
+
+    values = spectrogram.values - np.percentile(spectrogram.values, 20.0, axis=0)
+    low, high = np.percentile(values, (30.0, 99.8))
+    shade = np.clip((values - low) / max(float(high - low), _LEAST_CONTRAST), 0.0, 1.0)  # (T, F)
+    sound = Image.fromarray((255 * (1.0 - shade.T[::-1])).astype(np.uint8))
+    left_s, right_s, _, _ = spectrogram.extent
+    left, right = (round((edge - start_s) / span_s * WIDTH) for edge in (left_s, right_s))
+    canvas = Image.new("RGB", (WIDTH, HEIGHT), _PAPER)
+    canvas.paste(
+        sound.resize((max(1, right - left), HEIGHT), Image.Resampling.BILINEAR).convert("RGB"), (left, 0)
+    )
+    front_end = spectrogram.front_end
+    hz = np.clip(box[[1, 3]], front_end.low_hz, front_end.high_hz)
+    bottom, top = (HEIGHT * (1 - (front_end.hz_to_bins(hz) + 0.5) / front_end.n_bins)).tolist()
+    x1, x2 = ((float(t) - start_s) / span_s * WIDTH for t in (box[0], box[2]))
+    corners = [
+        max(0, x1),
+        max(0, top),
+        min(WIDTH - 1, max(x2, x1 + 2)),
+        min(HEIGHT - 1, max(bottom, top + 2)),
+    ]
+    draw = ImageDraw.Draw(canvas)
+    draw.rectangle(corners, outline=_BOX, width=2)
+    draw.rectangle([0, 0, WIDTH - 1, HEIGHT - 1], outline=_GREY)
+    return canvas
+
+
+def clip_mp3(path: str | Path, start_s: float, end_s: float, front_end: FrontEnd) -> bytes:
+    """A span of sound as MP3, made loud; ultrasound is slowed down until a person can hear it."""
+    import soundfile as sf
+
+    from mast.audio import read
+
+    rate, slow = playback(front_end)
+    samples = read(path, start_s=start_s, end_s=end_s, sample_rate=round(rate * slow))
+    peak = float(np.abs(samples).max(initial=0.0))
+    samples = samples * (_LOUD / peak) if peak > 0 else samples
+    buffer = io.BytesIO()
+    sf.write(buffer, samples, rate, format="MP3", subtype="MPEG_LAYER_III")
+    return buffer.getvalue()
+
+
+def playback(front_end: FrontEnd) -> tuple[int, float]:
+    """Sample rate of a clip as it is played, and how many times slower than life: 1 up to 16 kHz.
+
+    >>> playback(FrontEnd()), playback(FrontEnd.for_band(96_000))
+    ((16000, 1.0), (16000, 12.0))
+    """
+    if front_end.high_hz <= 8_000:
+        return 16_000, 1.0
+    return (32_000, 1.0) if front_end.high_hz <= 16_000 else (16_000, front_end.high_hz / 8_000)
+
+
+def scale_note(events: pd.DataFrame, front_end: FrontEnd) -> str:
+    """What a tile shows, in words."""
+    slow = playback(front_end)[1]
+    slowed = f"; sound is slowed down {slow:g} times" if slow > 1 else ""
+    span = f"{tile_span_s(events, front_end):.2g} s wide"
+    return (
+        f"each tile is {span}, {front_end.low_hz / 1_000:g}–{front_end.high_hz / 1_000:g} kHz (mel){slowed}"
+    )
+
+
+def _missing(caption: str, reason: str) -> Tile:
+    from PIL import Image, ImageDraw
+
+    canvas = Image.new("RGB", (WIDTH, HEIGHT), _GREY)
+    draw = ImageDraw.Draw(canvas)
+    for k, line in enumerate(textwrap.wrap(reason, width=28)[:7]):
+        draw.text((8, 8 + 16 * k), line, fill=_INK, font=_font(12))
+    return Tile(canvas, caption, problem=reason)
+
+
+def _tile_html(tile: Tile, with_sound: bool) -> str:
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    # the octree keeps the thin coloured line of the box, which the median cut turns grey
+    few = tile.picture.quantize(64, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    few.save(buffer, format="png", optimize=True)
+    picture = base64.b64encode(buffer.getvalue()).decode("ascii")
+    words = escape(tile.caption).replace("\n", "<br>")
+    alt = escape(tile.problem or tile.caption.replace("\n", ", "), quote=True)
+    inside = f'<img alt="{alt}" src="data:image/png;base64,{picture}"><span>{words}</span>'
+    if not with_sound:
+        return f'<div class="tile">{inside}</div>'
+    sound = base64.b64encode(tile.sound).decode("ascii")
+    audio = f'<audio preload="none" src="data:audio/mpeg;base64,{sound}"></audio>'
+    return f'<button type="button" class="tile" onclick="hear(this)">{inside}{audio}</button>'
+
+
+def _font(size: int) -> FreeTypeFont | ImageFont:
+    """matplotlib's own font: it is always there and knows most scripts."""
+    from matplotlib import get_data_path
+    from PIL import ImageFont
+
+    return ImageFont.truetype(str(Path(get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")), size)
+
+
+def _shortened(text: str, font: FreeTypeFont | ImageFont, width: int) -> str:
+    """Text that fits, the middle left out where it does not: names of recordings differ at both ends."""
+    if font.getlength(text) <= width:
+        return text
+    for keep in range(len(text) - 1, 1, -1):
+        short = f"{text[: (keep + 1) // 2]}…{text[len(text) - keep // 2 :]}"
+        if font.getlength(short) <= width:
+            return short
+    return "…"

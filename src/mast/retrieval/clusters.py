@@ -1,0 +1,280 @@
+"""Groups of events that sound alike, and how new each is against everything annotated.
+
+UMAP brings embeddings into a few dimensions in which neighbours stay neighbours, HDBSCAN finds dense groups there, and
+a second UMAP draws them on a plane. Both are fitted on a sample of a large store; the other events take the group and
+the place of their nearest neighbours in the sample. The seed is constant: the same events give the same groups.
+
+Embeddings are taken around their common mean: what all sounds share says nothing, and would hide what they do not.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from mast.errors import ConfigError
+from mast.events import FloatArray, IntArray
+
+Vectors = NDArray[np.float32]
+
+NOISE = -1  # the group of events that belong to none
+MIN_CLUSTER = 10  # events; our choice: fewer are no group that a person would name
+LEAST_EVENTS = 30  # below, UMAP has no neighbourhoods to keep; plain distances do
+_NEIGHBOURS = 15  # UMAP's default
+_GROUPING_WIDTH = 5  # dimensions in which groups are found; HDBSCAN fails in many
+_VOTERS = 5  # neighbours in the sample that place an event outside it
+_BLOCK = 512  # vectors compared with a sample at once
+
+
+class Grouping(NamedTuple):
+    """A group and a place on the plane for each event."""
+
+    cluster: IntArray  # (N,) from 0, the largest group first; −1 for none
+    place: NDArray[np.float32]  # (N, 2)
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterModel:
+    """Groups of a sample, and where any event stands among them.
+
+    Attributes:
+        middle: (D,) the mean that embeddings are taken around.
+        sample: (S, D) unit vectors.
+        grouping: of the sample.
+        clusters: how many groups there are.
+    """
+
+    middle: Vectors
+    sample: Vectors
+    grouping: Grouping
+    clusters: int
+
+    def assign(self, vectors: ArrayLike) -> Grouping:
+        """(N, D) embeddings → group and place by a vote of the nearest in the sample, nearer ones counting more.
+
+        An event of the sample gets its own back.
+        """
+        given = centred(vectors, self.middle)
+        cluster = np.full(len(given), NOISE, dtype=np.int64)
+        place = np.zeros((len(given), 2), dtype=np.float32)
+        voters = min(_VOTERS, len(self.sample))
+        if not voters:
+            return Grouping(cluster, place)
+        for begin in range(0, len(given), _BLOCK):
+            rows = slice(begin, begin + _BLOCK)
+            near, distance = nearest(given[rows], self.sample, voters)
+            weight = 1.0 / (distance + 1e-4)  # (n, V); the same sound outvotes all others
+            weight /= weight.sum(axis=1, keepdims=True)
+            place[rows] = (self.grouping.place[near] * weight[:, :, None]).sum(axis=1)
+            votes = np.zeros((len(near), self.clusters + 1))
+            np.add.at(votes, (np.arange(len(near))[:, None], self.grouping.cluster[near] + 1), weight)
+            cluster[rows] = votes.argmax(axis=1) - 1
+        return Grouping(cluster, place)
+
+
+def fit_clusters(sample: ArrayLike, *, min_cluster: int = MIN_CLUSTER, seed: int = 0) -> ClusterModel:
+    """Find groups in a sample of embeddings.
+
+    Args:
+        sample: (S, D) embeddings of any length.
+        min_cluster: events that make a group.
+        seed: of UMAP's start.
+
+    Returns:
+        The groups. Of fewer than 30 events distances are used as they are, and the plane is that of the two directions
+        in which they differ most.
+    """
+    if min_cluster < 2:
+        raise ConfigError(f"groups of {min_cluster} events make no sense; expected at least 2")
+    given = np.asarray(sample, dtype=np.float32)
+    if given.ndim != 2:
+        raise ConfigError(f"embeddings of shape {given.shape} given; expected a row for each event")
+    middle = given.mean(axis=0) if len(given) else np.zeros(given.shape[1], dtype=np.float32)
+    around = centred(given, middle)
+    if len(around) < LEAST_EVENTS:
+        grouped, place = around, _principal_plane(around)
+    else:
+        grouped = _umap(around, _GROUPING_WIDTH, 0.0, seed)
+        place = _umap(around, 2, 0.1, seed)
+    cluster = _by_size(_hdbscan(grouped, min_cluster))
+    return ClusterModel(
+        middle, around, Grouping(cluster, place.astype(np.float32)), int(cluster.max(initial=NOISE)) + 1
+    )
+
+
+def centred(vectors: ArrayLike, middle: ArrayLike) -> Vectors:
+    """(N, D) unit vectors around a mean; one that is the mean itself stays zero."""
+    around = np.asarray(vectors, dtype=np.float32) - np.asarray(middle, dtype=np.float32)
+    length = np.linalg.norm(around, axis=1, keepdims=True)
+    unit: Vectors = np.divide(around, length, out=np.zeros_like(around), where=length > 1e-12)
+    return unit
+
+
+def nearest(vectors: Vectors, among: Vectors, k: int) -> tuple[IntArray, FloatArray]:
+    """The ``k`` nearest of ``among`` (unit vectors), nearest first: (N, k) rows and cosine distances."""
+    apart = -(vectors @ among.T)  # (N, S) float32: a block with a sample of 20,000 is 40 MB
+    if k == 1:
+        near = apart.argmin(axis=1)[:, None]
+    elif k < len(among):
+        near = np.argpartition(apart, k - 1, axis=1)[:, :k]
+    else:
+        near = np.tile(np.arange(len(among)), (len(vectors), 1))
+    distance = 1.0 + np.take_along_axis(apart, near, axis=1).astype(np.float64)
+    order = np.lexsort((near, distance), axis=1)
+    near, distance = (np.take_along_axis(part, order, axis=1) for part in (near, distance))
+    return near.astype(np.int64), np.maximum(distance, 0.0)
+
+
+class Novelty(NamedTuple):
+    """How far events are from everything annotated."""
+
+    distance: (
+        FloatArray  # (N,) cosine distance to the nearest annotated event, 0–2; NaN where nothing is annotated
+    )
+    beyond: FloatArray  # (N,) share of annotated events that are nearer to another annotated one than this event is
+    label: list[str]  # of the nearest annotated event
+
+
+class Known:
+    """Everything annotated, to compare events with.
+
+    Args:
+        vectors: (K, D) embeddings of annotated events.
+        labels: of each.
+        middle: (D,) the mean that embeddings are taken around.
+    """
+
+    def __init__(self, vectors: ArrayLike, labels: Iterable[str], middle: ArrayLike) -> None:
+        self.labels = [str(label) for label in labels]
+        self.middle = np.asarray(middle, dtype=np.float32)
+        given = np.asarray(vectors, dtype=np.float32).reshape(len(self.labels), len(self.middle))
+        self.vectors = centred(given, self.middle)
+        self._among_themselves = np.sort(self._nearest_other()) if len(self.labels) > 1 else np.zeros(0)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def novelty(self, vectors: ArrayLike) -> Novelty:
+        """(N, D) embeddings → how new each is. An annotated event is at distance 0 from itself."""
+        given = (
+            centred(vectors, self.middle)
+            if len(self)
+            else np.zeros((len(np.asarray(vectors)), 0), np.float32)
+        )
+        distance, row = np.full(len(given), np.nan), np.zeros(len(given), dtype=np.int64)
+        if not len(self):
+            return Novelty(distance, distance.copy(), [""] * len(given))
+        for begin in range(0, len(given), _BLOCK):
+            near, own = nearest(given[begin : begin + _BLOCK], self.vectors, 1)
+            row[begin : begin + _BLOCK], distance[begin : begin + _BLOCK] = near[:, 0], own[:, 0]
+        distance[distance < 1e-6] = 0.0  # rounding
+        n = len(self._among_themselves)
+        beyond = (
+            np.searchsorted(self._among_themselves, distance, side="left") / n
+            if n
+            else np.full(len(given), np.nan)
+        )
+        return Novelty(distance, beyond, [self.labels[k] for k in row])
+
+    def _nearest_other(self) -> FloatArray:
+        """(K,) distance of each annotated event to the nearest other one."""
+        found = np.empty(len(self.vectors))
+        for begin in range(0, len(self.vectors), _BLOCK):
+            some = self.vectors[begin : begin + _BLOCK]
+            distance = 1.0 - np.asarray(some @ self.vectors.T, dtype=np.float64)
+            distance[np.arange(len(some)), begin + np.arange(len(some))] = np.inf
+            found[begin : begin + _BLOCK] = distance.min(axis=1)
+        return np.maximum(found, 0.0)
+
+
+def summarise(events: pd.DataFrame) -> pd.DataFrame:
+    """One row a group, the most novel first; where nothing is annotated, the largest first.
+
+    Args:
+        events: with ``cluster``, ``novelty`` (NaN where nothing is annotated), ``beyond``, ``nearest_label``,
+            ``label``, ``site`` and ``recording``.
+
+    Returns:
+        ``cluster``, ``events``, ``annotated`` (how many have a label), ``label`` (the commonest) and ``label_share`` of
+        it among those, ``novelty`` and ``beyond`` (medians), ``nearest_label`` (the commonest), ``recordings``,
+        ``sites``. Events without a group are one row at the end, of cluster −1.
+    """
+    rows: list[dict[str, Any]] = []
+    for cluster, own in events.groupby("cluster"):
+        labels = own.loc[own["label"] != "", "label"]
+        counts, near = (
+            labels.value_counts(),
+            own.loc[own["nearest_label"] != "", "nearest_label"].value_counts(),
+        )
+        rows.append(
+            {
+                "cluster": int(str(cluster)),
+                "events": len(own),
+                "annotated": len(labels),
+                "label": str(counts.index[0]) if len(counts) else "",
+                "label_share": float(counts.iloc[0] / len(labels)) if len(counts) else np.nan,
+                "novelty": float(own["novelty"].median()),
+                "beyond": float(own["beyond"].median()),
+                "nearest_label": str(near.index[0]) if len(near) else "",
+                "recordings": int(own["recording"].nunique()),
+                "sites": int(own.loc[own["site"] != "", "site"].nunique()),
+            }
+        )
+    columns = ["cluster", "events", "annotated", "label", "label_share", "novelty", "beyond", "nearest_label"]
+    table = pd.DataFrame(rows, columns=[*columns, "recordings", "sites"])
+    key = -table["novelty"] if table["novelty"].notna().any() else -table["events"].astype(float)
+    order = np.lexsort((table["cluster"], key.fillna(np.inf), table["cluster"] == NOISE))
+    return table.iloc[order].reset_index(drop=True)
+
+
+def _umap(vectors: Vectors, width: int, min_dist: float, seed: int) -> Vectors:
+    from umap import UMAP
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a seed means one thread; that equal vectors are equal
+        model = UMAP(
+            n_components=width,
+            n_neighbors=min(_NEIGHBOURS, len(vectors) - 1),
+            min_dist=min_dist,
+            metric="cosine",
+            random_state=seed,
+        )
+        return np.asarray(model.fit_transform(vectors), dtype=np.float32)
+
+
+def _hdbscan(points: Vectors, min_cluster: int) -> IntArray:
+    from sklearn.cluster import HDBSCAN
+
+    if len(points) < min_cluster:
+        return np.full(len(points), NOISE, dtype=np.int64)
+    found = HDBSCAN(min_cluster_size=min_cluster, min_samples=min(5, min_cluster), copy=True).fit_predict(
+        points
+    )
+    return np.asarray(found, dtype=np.int64)
+
+
+def _by_size(cluster: IntArray) -> IntArray:
+    """Numbers from 0, the largest group first, so that they do not depend on the order of the events."""
+    names, first, counts = np.unique(cluster[cluster >= 0], return_index=True, return_counts=True)
+    order = names[np.lexsort((first, -counts))]
+    renamed = cluster.copy()
+    for new, old in enumerate(order.tolist()):
+        renamed[cluster == old] = new
+    return renamed
+
+
+def _principal_plane(vectors: Vectors) -> Vectors:
+    """(N, 2) along the two directions in which vectors differ most."""
+    place = np.zeros((len(vectors), 2), dtype=np.float32)
+    if len(vectors) > 1:
+        _, _, directions = np.linalg.svd(vectors - vectors.mean(axis=0), full_matrices=False)
+        signs = np.sign(directions[np.arange(len(directions)), np.abs(directions).argmax(axis=1)])
+        plane = vectors @ (directions * signs[:, None])[:2].T
+        place[:, : plane.shape[1]] = plane
+    return place

@@ -1,0 +1,323 @@
+"""What the encoder says about boxes that are already known, and about whole windows.
+
+A box is embedded from a window that sees it whole where there is one: of the windows that detection would look at, the
+one in which it lies farthest from the edges; a box that all of them cut gets a window of its own around its middle.
+Only windows that are needed are read, so a few boxes in a day-long recording cost little.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from mast.audio import Window, centre_and_pad, metadata, probe, read, windows
+from mast.device import send
+from mast.errors import AudioError, MastError
+from mast.events import FloatArray, IntArray
+from mast.features import LogMel
+from mast.grid import FrontEnd
+from mast.inference import Detector, Source
+from mast.models.boxes import pad_boxes, pool_boxes
+from mast.models.detector import MastDetector
+from mast.training.spectrograms import normalisation_of_card
+
+Vectors = NDArray[np.float32]
+BoolArray = NDArray[np.bool_]
+
+
+class WindowPlan(NamedTuple):
+    """Which windows to look at, and in which of them each box is embedded."""
+
+    starts_s: FloatArray  # (W,) ascending
+    window: IntArray  # (M,) of each box
+
+
+class BoxVectors(NamedTuple):
+    """Embeddings of boxes, row by row; rows of boxes that cannot be seen are NaN."""
+
+    vectors: Vectors  # (M, D), not normalised
+    projections: Vectors | None  # (M, P), length one; None where the model has no contrastive head
+    seen: BoolArray  # (M,) inside the recording and the front end's band
+
+
+class SeenWindows(NamedTuple):
+    """Some windows as the model takes them, with the boxes to embed in each."""
+
+    spectrograms: Tensor  # (B, 1, T, F) on the model's device
+    cells: list[FloatArray]  # B × (M_i, 4) in cells of the window
+    rows: list[IntArray]  # B × (M_i,) rows among the boxes given
+
+
+class ChunkEmbeddings(NamedTuple):
+    """Windows of recordings, and the encoder's mean over each."""
+
+    table: pd.DataFrame  # recording, start_s, end_s, site, datetime (of the window's start, where known)
+    vectors: Vectors  # (N, D), not normalised
+
+
+class BoxEmbedder:
+    """The encoder of a trained detector, for boxes that come from anywhere.
+
+    Args:
+        detector: of MAST.
+
+    Raises:
+        MastError: it is a baseline, which has no such encoder.
+    """
+
+    def __init__(self, detector: Detector) -> None:
+        model = detector._model  # the weights are the detector's: they are not loaded twice
+        if not isinstance(model, MastDetector):
+            raise MastError(
+                f"the model is a baseline ({type(model).__name__}) without the encoder that embeddings come from; use "
+                "a detector of MAST"
+            )
+        self._model = model
+        self._detector = detector
+        self._log_mel = LogMel(detector.card.front_end).to(detector.device)
+        self._normalisation = normalisation_of_card(detector.card)
+
+    @property
+    def front_end(self) -> FrontEnd:
+        """What the encoder looks at."""
+        return self._detector.card.front_end
+
+    @property
+    def model_id(self) -> str:
+        """As in the column ``model`` of what the detector finds."""
+        return self._detector.model_id
+
+    @property
+    def width(self) -> int:
+        """D."""
+        return self._model.config.encoder.width
+
+    @property
+    def projection_width(self) -> int:
+        """Of the contrastive projection; 0 where the model has none."""
+        config = self._model.config
+        return config.contrastive_dimension if config.contrastive_weight > 0 else 0
+
+    def embed_boxes(self, path: str | Path, boxes: ArrayLike) -> BoxVectors:
+        """Embed boxes of one recording.
+
+        Args:
+            path: the recording.
+            boxes: (M, 4) rows ``start_s, low_hz, end_s, high_hz``.
+
+        Raises:
+            AudioError: the recording cannot be read.
+        """
+        given = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
+        vectors = np.full((len(given), self.width), np.nan, dtype=np.float32)
+        projections = np.full((len(given), self.projection_width), np.nan, dtype=np.float32)
+        seen = np.zeros(len(given), dtype=bool)
+        for batch in self.look(path, given):
+            pooled, projected = self._embed(batch)
+            rows = np.concatenate(batch.rows)
+            vectors[rows], seen[rows] = pooled, True
+            if projected is not None:
+                projections[rows] = projected
+        return BoxVectors(vectors, projections if self.projection_width else None, seen)
+
+    def look(self, path: str | Path, boxes: ArrayLike) -> Iterator[SeenWindows]:
+        """The windows that boxes of a recording are embedded from, a batch at a time; unseen boxes are in none.
+
+        Raises:
+            AudioError: the recording cannot be read.
+        """
+        given = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
+        front_end = self.front_end
+        duration_s = probe(path).duration_s
+        visible = np.flatnonzero(_visible(given, front_end, duration_s))
+        plan = plan_windows(
+            given[visible][:, [0, 2]], duration_s, front_end.chunk_s, self._detector.hop * front_end.chunk_s
+        )
+        size = self._detector.batch_size
+        for first in range(0, len(plan.starts_s), size):
+            sounds, cells, rows = [], [], []
+            for at in range(first, min(first + size, len(plan.starts_s))):
+                start = round(plan.starts_s[at] * front_end.sample_rate) / front_end.sample_rate
+                sound = read(
+                    path, start_s=start, end_s=start + front_end.chunk_s, sample_rate=front_end.sample_rate
+                )
+                mine = visible[plan.window == at]
+                # a header may promise more sound than there is
+                mine = mine[given[mine, 0] - start < len(sound) / front_end.sample_rate]
+                sounds.append(centre_and_pad(sound, front_end.chunk_samples))
+                cells.append(_cells(given[mine], start, front_end))
+                rows.append(mine)
+            yield SeenWindows(self._spectrograms(np.stack(sounds)), cells, rows)
+
+    @torch.inference_mode()
+    def _spectrograms(self, sounds: Vectors) -> Tensor:
+        """(B, samples) → (B, 1, T, F), normalised."""
+        raw = self._log_mel.chunk_features(send(torch.from_numpy(sounds), self._detector.device))
+        return self._normalisation.apply(raw)
+
+    @torch.inference_mode()
+    def _tokens(self, spectrograms: Tensor) -> Tensor:
+        """(B, 1, T, F) → the encoder's map, (B, D, T/16, F/16)."""
+        with self._autocast():
+            return self._model.encoder.feature_map(spectrograms)
+
+    @torch.inference_mode()
+    def _embed(self, batch: SeenWindows) -> tuple[Vectors, Vectors | None]:
+        """(M, D) and (M, P) of all boxes of some windows."""
+        model, config = self._model, self._model.config
+        boxes = [torch.from_numpy(some).float() for some in batch.cells]
+        counts = [len(some) for some in boxes]
+        padded = pad_boxes(boxes, self._detector.device)
+        tokens = self._tokens(batch.spectrograms)
+        patch = float(config.encoder.patch)
+        # as MastDetector.embed
+        pooled = pool_boxes(tokens, padded.boxes, (patch, patch), cells=(4, 4), samples=2)
+        if not self.projection_width:
+            return _unpadded(pooled, counts), None
+        with self._autocast():  # as in the contrastive loss
+            finest = model.pyramid(model.adapter(tokens))[0]  # (B, C, T', F')
+            inside = pool_boxes(finest, padded.boxes, config.strides, cells=(4, 4))
+            projected = F.normalize(model.projection(inside).float(), dim=-1)  # (B, M, P)
+        return _unpadded(pooled, counts), _unpadded(projected, counts)
+
+    def _autocast(self) -> torch.autocast:
+        """The precision that the detector works in."""
+        wanted = self._detector.precision == "bfloat16"
+        return torch.autocast(self._detector.device.type, dtype=torch.bfloat16, enabled=wanted)
+
+    def embed_windows(self, source: Source, *, hop: float = 1.0) -> ChunkEmbeddings:
+        """The encoder's mean over each window of one recording; see :func:`chunk_embeddings`.
+
+        Raises:
+            AudioError: the recording cannot be read.
+        """
+        front_end, config = self.front_end, self._model.config.encoder
+        about = metadata(source.path, source.root)
+        rows: list[tuple[float, float]] = []
+        vectors = [np.zeros((0, self.width), dtype=np.float32)]
+        found = windows(source.path, front_end, hop_s=hop * front_end.chunk_s, keep_short=True)
+        for batch in _batched(found, self._detector.batch_size):
+            tokens = self._tokens(self._spectrograms(np.stack([window.samples for window in batch]))).float()
+            for window, map_ in zip(batch, tokens, strict=True):
+                heard = math.ceil(
+                    window.valid_s / front_end.hop_s / config.patch
+                )  # columns with sound in them
+                vectors.append(map_[:, : max(heard, 1)].mean(dim=(1, 2))[None].cpu().numpy())
+                rows.append((window.start_s, window.start_s + window.valid_s))
+        if not rows:
+            raise AudioError(f"{source.path}: holds no sound; remove it or copy it again")
+        clock = about.datetime
+        table = pd.DataFrame(rows, columns=["start_s", "end_s"])
+        table.insert(0, "recording", source.recording)
+        table["site"] = about.site or ""
+        table["datetime"] = [
+            "" if clock is None else (clock + timedelta(seconds=start)).isoformat(timespec="milliseconds")
+            for start, _ in rows
+        ]
+        return ChunkEmbeddings(table, np.concatenate(vectors))
+
+
+def chunk_embeddings(
+    detector: Detector,
+    sources: Iterable[Source],
+    *,
+    hop: float = 1.0,
+    failed: Callable[[Source, str], None] | None = None,
+) -> ChunkEmbeddings:
+    """The encoder's mean over each window of some recordings, padding left out.
+
+    Args:
+        detector: of MAST.
+        sources: recordings.
+        hop: step from window to window, as a share of the window.
+        failed: called with a recording that cannot be read, and why; without it, the first one raises.
+
+    Raises:
+        AudioError: a recording cannot be read, and ``failed`` was not given.
+    """
+    embedder = BoxEmbedder(detector)
+    parts = []
+    for source in sources:
+        try:
+            parts.append(embedder.embed_windows(source, hop=hop))
+        except AudioError as error:
+            if failed is None:
+                raise
+            failed(source, str(error))
+    if not parts:
+        columns = ["recording", "start_s", "end_s", "site", "datetime"]
+        return ChunkEmbeddings(pd.DataFrame(columns=columns), np.zeros((0, embedder.width), dtype=np.float32))
+    tables, vectors = zip(*parts, strict=True)
+    return ChunkEmbeddings(pd.concat(tables, ignore_index=True), np.concatenate(vectors))
+
+
+def plan_windows(spans: ArrayLike, duration_s: float, chunk_s: float, hop_s: float) -> WindowPlan:
+    """Choose a window for each box; see the module docstring.
+
+    Args:
+        spans: (M, 2) start and end of each box, in seconds.
+        duration_s: of the recording.
+        chunk_s: of a window.
+        hop_s: from window to window in detection.
+
+    >>> plan_windows([[1, 2], [9, 11], [11, 14]], 60, 10, 10).starts_s.tolist()
+    [0.0, 5.0, 10.0]
+    """
+    given = np.asarray(spans, dtype=np.float64).reshape(-1, 2)
+    last = max(0, math.ceil((duration_s - chunk_s) / hop_s - 1e-9))  # the first window that reaches the end
+    middle = given.mean(axis=1)
+    ideal = (middle - chunk_s / 2) / hop_s
+    near = np.stack([np.floor(ideal), np.ceil(ideal)]).clip(0, last) * hop_s  # (2, M) starts
+    margin = np.minimum(given[:, 0] - near, near + chunk_s - given[:, 1])
+    best = margin.argmax(axis=0)
+    pick = np.arange(len(given))
+    # one that all windows cut has its own, inside the recording
+    own = (middle - chunk_s / 2).clip(0, max(0.0, duration_s - chunk_s))
+    starts = np.where(margin[best, pick] >= -1e-9, near[best, pick], own)
+    unique, window = np.unique(starts, return_inverse=True)
+    return WindowPlan(unique, window.reshape(-1).astype(np.int64))
+
+
+def _visible(boxes: FloatArray, front_end: FrontEnd, duration_s: float) -> BoolArray:
+    """Which boxes touch both the recording and the band."""
+    in_time = (boxes[:, 0] < duration_s) & (boxes[:, 2] > 0) & (boxes[:, 2] >= boxes[:, 0])
+    in_band = (boxes[:, 1] < front_end.high_hz) & (boxes[:, 3] > front_end.low_hz)
+    return np.asarray(np.isfinite(boxes).all(axis=1) & in_time & in_band)
+
+
+def _cells(boxes: FloatArray, start_s: float, front_end: FrontEnd) -> FloatArray:
+    """Boxes in cells of the window that begins at ``start_s``, cut to it; at least one cell each way."""
+    time = ((boxes[:, 0::2] - start_s) / front_end.hop_s).clip(0, front_end.chunk_frames)
+    band = front_end.hz_to_bins(np.maximum(boxes[:, 1::2], 0.0)).clip(0, front_end.n_bins)
+    for edges, size in ((time, front_end.chunk_frames), (band, front_end.n_bins)):
+        short = edges[:, 1] - edges[:, 0] < 1
+        low = (edges[short].mean(axis=1) - 0.5).clip(0, size - 1)
+        edges[short] = np.stack([low, low + 1], axis=1)
+    return np.stack([time[:, 0], band[:, 0], time[:, 1], band[:, 1]], axis=1)
+
+
+def _unpadded(values: Tensor, counts: list[int]) -> Vectors:
+    """(B, M, C) → the rows of real boxes, one window after the other."""
+    rows = torch.cat([row[:count] for row, count in zip(values, counts, strict=True)])
+    return np.asarray(rows.cpu().numpy(), dtype=np.float32)
+
+
+def _batched(items: Iterable[Window], size: int) -> Iterator[list[Window]]:
+    held: list[Window] = []
+    for item in items:
+        held.append(item)
+        if len(held) == size:
+            yield held
+            held = []
+    if held:
+        yield held

@@ -1,0 +1,172 @@
+"""Nearest neighbours in memory, and what to search for: a known event, a box in a recording, an outside clip."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from mast.audio import probe
+from mast.errors import ConfigError, MastError
+from mast.events import IntArray, boxes_of
+from mast.inference import Detector
+from mast.retrieval.embedding import BoxEmbedder
+from mast.retrieval.filters import Filter
+from mast.retrieval.store import EventStore
+
+Vectors = NDArray[np.float32]
+
+_BLOCK_VALUES = 1 << 22  # similarities held at once (16 MB)
+
+
+class Neighbours(NamedTuple):
+    """The nearest examples of each query, nearest first; −1 and infinity where there are fewer than k."""
+
+    index: IntArray  # type: ignore[assignment]  # (N, k) rows among the examples
+    distance: NDArray[np.float32]  # (N, k) 1 − cosine
+
+
+class Query(NamedTuple):
+    """What to search for."""
+
+    vector: Vectors  # (D,)
+    projection: Vectors | None  # (P,)
+    said: str  # one sentence: which sound this is
+    event_id: str = ""  # where it is an event of the store
+    recording: str = ""
+
+
+def unit(vectors: ArrayLike) -> Vectors:
+    """Rows of length one, float32; a row of zeros stays."""
+    given = np.asarray(vectors, dtype=np.float32)
+    length = np.linalg.norm(given.astype(np.float64), axis=-1, keepdims=True)
+    return np.asarray(given / np.where(length > 0, length, 1.0), dtype=np.float32)
+
+
+def nearest(
+    queries: ArrayLike, examples: ArrayLike, k: int, *, apart: tuple[tuple[ArrayLike, ArrayLike], ...] = ()
+) -> Neighbours:
+    """The k nearest examples of each query, exactly, a block at a time.
+
+    Args:
+        queries: (N, D) of any length.
+        examples: (M, D) likewise.
+        k: how many.
+        apart: pairs of (N,) and (M,) names; a query and an example of the same name in any pair are not compared
+            (the same recording, the same event).
+    """
+    wanted, known = unit(queries), unit(examples)
+    index = np.full((len(wanted), k), -1, dtype=np.int64)
+    distance = np.full((len(wanted), k), np.inf, dtype=np.float32)
+    codes = [_codes(a, b) for a, b in apart]
+    rows = max(1, _BLOCK_VALUES // max(len(known), 1))
+    take = min(k, len(known))
+    if not take:
+        return Neighbours(index, distance)
+    for first in range(0, len(wanted), rows):
+        block = slice(first, first + rows)
+        away = 1.0 - wanted[block] @ known.T  # (n, M)
+        for query_code, example_code in codes:
+            away[query_code[block, None] == example_code[None, :]] = np.inf
+        best = np.argpartition(away, take - 1, axis=1)[:, :take]
+        values = np.take_along_axis(away, best, axis=1)
+        order = np.lexsort((best, values), axis=1)
+        best, values = np.take_along_axis(best, order, axis=1), np.take_along_axis(values, order, axis=1)
+        index[block, :take] = np.where(np.isfinite(values), best, -1)
+        distance[block, :take] = np.maximum(values, 0.0)
+    return Neighbours(index, distance)
+
+
+def _codes(a: ArrayLike, b: ArrayLike) -> tuple[IntArray, IntArray]:
+    """Names of two tables as whole numbers that compare."""
+    names = np.concatenate([np.asarray(a, dtype=object), np.asarray(b, dtype=object)])
+    codes = pd.factorize(names)[0].astype(np.int64)
+    return codes[: len(np.asarray(a, dtype=object))], codes[len(np.asarray(a, dtype=object)) :]
+
+
+def query_event(store: EventStore, event_id: str) -> Query:
+    """Search for what sounds like an event of the store."""
+    event = store.get([event_id]).iloc[0]
+    projection = store.vectors([event_id], projection=True)[0] if store.projection_width else None
+    if projection is not None and not np.isfinite(projection).all():
+        projection = None
+    where = f"{event['recording']} at {event['start_s']:.2f} s"
+    return Query(
+        store.vectors([event_id])[0],
+        projection,
+        f"like {event_id} ({where})",
+        event_id,
+        str(event["recording"]),
+    )
+
+
+def query_box(embedder: BoxEmbedder, path: Path, box: ArrayLike) -> Query:
+    """Search for what sounds like a box in a recording.
+
+    Args:
+        embedder: of the store's model.
+        path: the recording; it need not be in the store.
+        box: ``start_s, low_hz, end_s, high_hz``.
+
+    Raises:
+        ConfigError: the box is empty, or outside the recording or the model's band.
+    """
+    given = np.asarray(box, dtype=np.float64).reshape(4)
+    start, low, end, high = given.tolist()
+    if not (end > start >= 0 and high > low >= 0):
+        raise ConfigError(
+            f"box {start:g}–{end:g} s, {low:g}–{high:g} Hz: holds nothing; expected start < end and low < high, not "
+            "negative"
+        )
+    made = embedder.embed_boxes(path, given[None])
+    if not made.seen[0]:
+        band, duration_s = embedder.front_end, probe(path).duration_s
+        raise ConfigError(
+            f"{path}: box {start:g}–{end:g} s, {low:g}–{high:g} Hz lies outside the recording ({duration_s:.2f} s) or "
+            f"the model's band ({band.low_hz:g}–{band.high_hz:g} Hz)"
+        )
+    projection = None if made.projections is None else made.projections[0]
+    said = f"like {path.name}, {start:.2f}–{end:.2f} s, {low:.0f}–{high:.0f} Hz"
+    return Query(made.vectors[0], projection, said)
+
+
+def query_clip(detector: Detector, path: Path) -> Query:
+    """Search for what sounds like an outside clip: its best detection, or all of it where nothing is detected."""
+    embedder = BoxEmbedder(detector)
+    found = detector.detect(path)
+    if len(found):
+        best = boxes_of(found)[int(found["score"].to_numpy().argmax())]
+        query = query_box(embedder, path, best)
+        return query._replace(said=f"{query.said}, the best of {len(found)} detections in it")
+    band = embedder.front_end
+    query = query_box(embedder, path, (0.0, band.low_hz, probe(path).duration_s, band.high_hz))
+    return query._replace(said=f"like all of {path.name} (nothing was detected in it)")
+
+
+def look_alikes(
+    store: EventStore,
+    query: Query,
+    k: int = 10,
+    where: Filter | None = None,
+    *,
+    exact: bool | None = None,
+    projection: bool = False,
+) -> pd.DataFrame:
+    """The events most like the query, nearest first, with ``rank``; the query itself is not among them.
+
+    Raises:
+        MastError: projections are asked for, and the query has none.
+    """
+    vector = query.projection if projection else query.vector
+    if vector is None:
+        raise MastError(
+            f"{store.uri}: no contrastive projection is known of the sound {query.said}; search by the encoder's "
+            "vectors"
+        )
+    found = store.search(vector, k + bool(query.event_id), where, exact, projection=projection)
+    found = found[found["id"] != query.event_id].head(k).reset_index(drop=True)
+    found.insert(0, "rank", np.arange(1, len(found) + 1))
+    return found

@@ -1,0 +1,156 @@
+"""Where embedded events come from: a folder that `mast detect` wrote, or a dataset with boxes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from mast.data import Dataset
+from mast.errors import AudioError, MastError
+from mast.events import as_events, boxes_of
+from mast.inference.results import EMBEDDINGS, RUN, TABLE
+from mast.retrieval.embedding import BoxEmbedder
+from mast.retrieval.store import EventBatch
+
+_ROWS = 16_384  # read at a time
+
+
+@dataclass(frozen=True)
+class DetectionsFolder:
+    """Results of `mast detect`.
+
+    Attributes:
+        folder: where they lie.
+        model_id: of the detector.
+        root: the folder of the recordings, as it was then.
+    """
+
+    folder: Path
+    model_id: str
+    root: Path
+
+    @classmethod
+    def at(cls, folder: Path) -> DetectionsFolder | None:
+        """The results there; ``None`` where the folder is something else.
+
+        Raises:
+            MastError: a run that has not written its table yet, or a damaged ``run.json``.
+        """
+        if not (folder / RUN).is_file():
+            return None
+        try:
+            made_with = json.loads((folder / RUN).read_text(encoding="utf-8"))["made_with"]
+            found = cls(folder, f"mast-{made_with['model'][:12]}", Path(made_with["root"]))
+        except (ValueError, KeyError, TypeError):
+            raise MastError(
+                f"{folder / RUN}: is not what mast detect writes; expected a results folder"
+            ) from None
+        if not found.table.is_file():
+            raise MastError(f"{folder}: holds no {TABLE}.parquet yet; let `mast detect` finish first")
+        return found
+
+    @property
+    def table(self) -> Path:
+        """All events."""
+        return self.folder / f"{TABLE}.parquet"
+
+    @property
+    def has_embeddings(self) -> bool:
+        """Whether `mast detect --embed` wrote them."""
+        return (self.folder / EMBEDDINGS).is_file()
+
+    def recordings(self) -> Iterator[tuple[slice, pd.DataFrame]]:
+        """Rows and events of one recording after the other, in constant memory."""
+        held: list[pd.DataFrame] = []
+        first = 0
+        for part in pq.ParquetFile(self.table).iter_batches(_ROWS):
+            for _, events in part.to_pandas().groupby("recording", sort=False):
+                if held and held[0]["recording"].iloc[0] != events["recording"].iloc[0]:
+                    whole = pd.concat(held, ignore_index=True)
+                    yield slice(first, first + len(whole)), as_events(whole)
+                    first, held = first + len(whole), []
+                held.append(events)
+        if held:
+            whole = pd.concat(held, ignore_index=True)
+            yield slice(first, first + len(whole)), as_events(whole)
+
+    def embedding_width(self) -> int:
+        """D of the embeddings that are there."""
+        return int(self._embeddings().shape[1])
+
+    def batches(self) -> Iterator[EventBatch]:
+        """Each recording's events with the embeddings that `mast detect --embed` wrote.
+
+        Raises:
+            MastError: the two files do not belong together.
+        """
+        vectors = self._embeddings()
+        for rows, events in self.recordings():
+            yield EventBatch(events, np.asarray(vectors[rows], dtype=np.float32))
+
+    def _embeddings(self) -> NDArray[np.float16]:
+        path = self.folder / EMBEDDINGS
+        try:
+            vectors: NDArray[np.float16] = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (ValueError, OSError) as error:
+            raise MastError(
+                f"{path}: cannot be read ({error}); run the same `mast detect --embed` again"
+            ) from None
+        events = pq.read_metadata(self.table).num_rows
+        if vectors.ndim != 2 or len(vectors) != events:
+            raise MastError(
+                f"{path}: has {len(vectors):,} rows for {events:,} events in {self.table.name}; run the same "
+                "`mast detect --embed` again"
+            )
+        return vectors
+
+
+Failed = Callable[[str, str], None]  # a recording's name, and why it could not be embedded
+
+
+def embed_recording(
+    embedder: BoxEmbedder, path: Path, events: pd.DataFrame, failed: Failed
+) -> EventBatch | None:
+    """The events of one recording with vectors made from its sound; ``None`` where none could be made.
+
+    Events outside the recording or the model's band are left out, and told as a failure.
+    """
+    name = str(events["recording"].iloc[0])
+    try:
+        made = embedder.embed_boxes(path, boxes_of(events))
+    except (AudioError, OSError) as error:
+        failed(name, str(error).removeprefix(f"{path}: "))
+        return None
+    if not made.seen.all():
+        band = embedder.front_end
+        failed(
+            name,
+            f"{int((~made.seen).sum())} of {len(events)} boxes lie outside the recording or the model's band "
+            f"({band.low_hz:g}–{band.high_hz:g} Hz) and are left out",
+        )
+    if not made.seen.any():
+        return None
+    projections = None if made.projections is None else made.projections[made.seen]
+    return EventBatch(events[made.seen].reset_index(drop=True), made.vectors[made.seen], projections)
+
+
+def dataset_recordings(dataset: Dataset) -> Iterator[tuple[Path, pd.DataFrame]]:
+    """Where each boxed recording of a dataset lies, and its events."""
+    by_name = dict(list(dataset.annotations.events.groupby("recording", sort=False)))
+    for name in dataset.boxed_recordings:
+        yield dataset.path(name), by_name[name].reset_index(drop=True)
+
+
+def labelled_batches(embedder: BoxEmbedder, dataset: Dataset, failed: Failed) -> Iterator[EventBatch]:
+    """All boxes of a dataset with their embeddings, a recording at a time."""
+    for path, events in dataset_recordings(dataset):
+        made = embed_recording(embedder, path, events, failed)
+        if made is not None:
+            yield made

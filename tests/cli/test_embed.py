@@ -1,0 +1,149 @@
+"""`mast embed`: detections and datasets into a store, nothing twice, nothing of another model."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from mast.cli.detect import detect
+from mast.cli.embed import EXIT_SOME_FAILED, embed
+from mast.errors import MastError
+from mast.retrieval.store import EventStore, event_ids
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "retrieval"))
+from toy_embedder import save_embedder, write_species
+
+app = typer.Typer()
+app.command()(embed)
+app.command()(detect)
+
+
+def run(command: str, *arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [command, "--quiet", "--device", "cpu", *map(str, arguments)])
+
+
+def failing(*arguments: str | Path) -> str:
+    result = run("embed", *arguments)
+    assert isinstance(result.exception, MastError), result.output
+    return str(result.exception)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_embedder(tmp_path_factory.mktemp("run") / "best").parent
+
+
+@pytest.fixture(scope="module")
+def species(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_species(tmp_path_factory.mktemp("species") / "data", recordings=3, seconds=5)
+
+
+@pytest.fixture(scope="module")
+def detections(species: Path, model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("found") / "detections"
+    result = run("detect", species, "--model", model, "--out", out, "--embed")
+    assert result.exit_code == 0, result.output
+    return out
+
+
+def test_detections_with_embeddings_need_no_model(detections: Path, tmp_path: Path) -> None:
+    result = run("embed", detections, "--out", tmp_path / "s")
+    assert result.exit_code == 0, result.output
+    store = EventStore.open(tmp_path / "s")
+    table = pd.read_parquet(detections / "detections.parquet")
+    assert len(store) == len(table) > 10
+    assert f"{len(table):,} events ({len(table):,} new)" in result.output
+    ids = event_ids(table)
+    pd.testing.assert_frame_equal(store.get(ids).drop(columns="id"), table, check_dtype=False)
+    vectors = np.load(detections / "embeddings.npy").astype(np.float32)
+    expected = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.testing.assert_allclose(store.vectors(ids), expected, atol=1e-5)
+    again = run("embed", detections, "--out", tmp_path / "s")
+    assert "(nothing new)" in again.output
+    assert len(EventStore.open(tmp_path / "s")) == len(table)
+
+
+def test_detections_from_the_sound_are_the_same_and_have_projections(
+    detections: Path, model: Path, tmp_path: Path
+) -> None:
+    plain = shutil.copytree(detections, tmp_path / "plain")
+    (plain / "embeddings.npy").unlink()
+    assert "say --model" in failing(plain, "--out", tmp_path / "none")
+    assert run("embed", plain, "--model", model, "--out", tmp_path / "s").exit_code == 0
+    store = EventStore.open(tmp_path / "s")
+    table = pd.read_parquet(detections / "detections.parquet")
+    assert len(store) == len(table)
+    assert store.projection_width == 16
+    assert np.isfinite(store.vectors(event_ids(table), projection=True)).all()
+    vectors = np.load(detections / "embeddings.npy").astype(np.float32)
+    made = store.vectors(event_ids(table))
+    cosine = (made * vectors).sum(axis=1) / np.linalg.norm(vectors, axis=1)
+    assert np.median(cosine) > 0.999
+    assert run("embed", detections, "--again", "--model", model, "--out", tmp_path / "s").exit_code == 0
+    assert len(EventStore.open(tmp_path / "s")) == len(table)
+
+
+def test_a_dataset_of_boxes(species: Path, model: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(species, tmp_path / "data")
+    result = run("embed", root, "--model", model, "--out", tmp_path / "s")
+    assert result.exit_code == 0, result.output
+    boxes = pd.read_csv(root / "boxes.csv")
+    store = EventStore.open(tmp_path / "s")
+    assert len(store) == len(boxes)
+    assert sorted(store.find(k=500)["label"]) == sorted(boxes["label"])
+    assert store.model_folder == str(model)
+
+    boxes.loc[0, "label"] = "corrected"  # one renamed, one gone
+    boxes.drop(index=1).to_csv(root / "boxes.csv", index=False)
+    later = run("embed", root, "--model", model, "--out", tmp_path / "s")
+    assert "1 changed, 1 removed" in later.output
+    assert "corrected" in set(EventStore.open(tmp_path / "s").find(k=500)["label"])
+
+
+def test_what_fails_is_listed_and_the_rest_is_done(species: Path, model: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(species, tmp_path / "data")
+    boxes = pd.read_csv(root / "boxes.csv")
+    names = boxes["file"].unique()
+    pd.DataFrame({"file": names, "duration_s": 5.0, "sample_rate": 16_000}).to_csv(
+        root / "recordings.csv", index=False
+    )
+    boxes.loc[boxes["file"] == names[0], ["low_hz", "high_hz"]] = [9_000.0, 9_500.0]  # above the band
+    boxes.to_csv(root / "boxes.csv", index=False)
+    (root / "audio" / names[1]).write_bytes(b"a card that was pulled out")
+    result = run("embed", root, "--model", model, "--out", tmp_path / "s")
+    assert result.exit_code == EXIT_SOME_FAILED, result.output
+    assert f"{names[0]}: " in result.output
+    assert "outside the recording or the model's band" in result.output
+    assert f"{names[1]}: not readable as sound" in result.output
+    assert EventStore.open(tmp_path / "s").recordings() == [names[2]]
+
+
+def test_mistakes(detections: Path, species: Path, model: Path, tmp_path: Path) -> None:
+    other = save_embedder(tmp_path / "other", seed=1)
+    store = tmp_path / "s"
+    assert run("embed", detections, "--out", store).exit_code == 0
+    assert "do not compare" in failing(species, "--model", other, "--out", store)
+    assert "say --again" in failing(detections, "--model", other, "--out", tmp_path / "t")
+    assert "say --model" in failing(species, "--out", store)
+    assert "no such folder" in failing(tmp_path / "none", "--out", store)
+    broken = shutil.copytree(detections, tmp_path / "broken")
+    np.save(broken / "embeddings.npy", np.zeros((3, 32), np.float16))
+    assert "has 3 rows for" in failing(broken, "--out", tmp_path / "u")
+    (species / "empty").mkdir(exist_ok=True)
+    unboxed = shutil.copytree(species, tmp_path / "unboxed")
+    (unboxed / "boxes.csv").unlink()
+    assert "holds no boxes" in failing(unboxed, "--model", model, "--out", tmp_path / "v")
+    moved = tmp_path / "moved"
+    shutil.copytree(detections, moved)
+    run_json = (moved / "run.json").read_text().replace(str(species), str(tmp_path / "gone"))
+    (moved / "run.json").write_text(run_json)
+    assert "--audio" in failing(moved, "--again", "--model", model, "--out", tmp_path / "w")
+    found = run("embed", moved, "--again", "--model", model, "--audio", species, "--out", tmp_path / "w")
+    assert found.exit_code == 0, found.output
