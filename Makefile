@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types layers pytest setup bench clean
+.PHONY: demo test lint types layers pytest setup bench docs clean
 
 setup: $(READY)
 
@@ -35,5 +35,10 @@ demo: setup
 bench: setup
 	$(BIN)/python -m benchmarks
 
+docs: setup
+	$(BIN)/python scripts/cli_page.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "Open site/index.html"
+
 clean:
-	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) site demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -24,6 +24,10 @@ NEED_A_MODEL = {"hop"}  # and labelled recordings: run by themselves
 
 # Smaller than the benchmarks' own sizes, where those take more than a minute.
 MODEST = {
+    "review": [
+        *("--short-minutes", "2", "--long-minutes", "30", "--events", "20000"),
+        *("--recordings", "200", "--requests", "3"),
+    ],
     "search": ["--events", "120000", "--few-events", "60000", "--queries", "10"],
     "speed": ["--minutes", "4", "--rounds", "1", "--stage-minutes", "1"],
     "archive": ["--recordings", "4", "--repeats", "1", "--kept", "400"],

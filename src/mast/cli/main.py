@@ -8,14 +8,21 @@ from typing import Annotated
 import typer
 
 from mast import __version__
+from mast.cli.classify import classify
+from mast.cli.cluster import cluster
 from mast.cli.convert import convert
 from mast.cli.detect import detect
+from mast.cli.embed import embed
 from mast.cli.evaluate import evaluate
 from mast.cli.experiment import experiment
+from mast.cli.export import export
 from mast.cli.fit import fit
+from mast.cli.plan import plan
 from mast.cli.plot import plot
 from mast.cli.pretrain import pretrain
+from mast.cli.review import review
 from mast.cli.scan import scan
+from mast.cli.search import search
 from mast.cli.selftrain import selftrain
 from mast.cli.simulate import simulate
 from mast.cli.train import train
@@ -49,15 +56,22 @@ def _root(
 
 for _command in (
     detect,
+    review,
     fit,
     scan,
+    plan,
     convert,
     simulate,
     plot,
     evaluate,
+    embed,
+    search,
+    classify,
+    cluster,
     pretrain,
     train,
     selftrain,
+    export,
     experiment,
 ):
     app.command()(_command)

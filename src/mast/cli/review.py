@@ -1,0 +1,72 @@
+"""`mast review`: the web page where experts look, listen, correct and confirm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mast.cli.options import Debug, Quiet, Seed, progress, say
+
+
+def review(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A results folder of mast detect, or a dataset.")
+    ],
+    audio: Annotated[
+        Path | None, typer.Option(help="Where the recordings are, if they have moved since.")
+    ] = None,
+    annotations: Annotated[
+        Path | None, typer.Option(help="Boxes of a dataset in any format, if not DIR/boxes.csv.")
+    ] = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port of the page; 0 takes a free one.")
+    ] = 8765,
+    host: Annotated[
+        str,
+        typer.Option(
+            help="Address to listen at. Beyond this machine (0.0.0.0), a token is made and printed."
+        ),
+    ] = "127.0.0.1",
+    token: Annotated[
+        str | None, typer.Option(help="Use this token instead of a made-up one, and ask for it everywhere.")
+    ] = None,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+    seed: Seed = 0,
+) -> None:
+    """Look at detections or annotations, listen, correct and confirm them in the browser.
+
+    Every decision is kept at once in DIR/review.sqlite, with who made it; several people may work at the same time,
+    each under a name. Run the command again to go on; detections that have come since are added. The page exports to
+    all annotation formats: DIR/review_export/NAME in our CSV is a dataset for mast fit and mast train.
+
+    A detector learns from sound that was listened to: mark it as reviewed on the page.
+
+    \b
+    Example:
+      mast review detections/
+      mast review detections/ --audio /media/card --port 0 --no-browser
+    """
+    from mast.review.review import open_review
+    from mast.review.serve import serve
+
+    with progress(quiet, unit="recordings") as bar:
+        task = bar.add_task("open", total=None)
+        opened = open_review(
+            folder,
+            audio=audio,
+            annotations=annotations,
+            seed=seed,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    found = opened.intake
+    new = f", {found.new_events:,} events new" if found.new_events else ""
+    say(f"{found.recordings:,} recordings{new}; decisions go to {opened.store.path}", quiet=quiet)
+
+    def tell(address: str) -> None:
+        typer.echo(f"Review page: {address}  (Ctrl-C stops it; everything is saved)")
+
+    serve(opened, host=host, port=port, token=token, browser=not no_browser, say=tell)

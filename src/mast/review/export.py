@@ -1,0 +1,235 @@
+"""What was decided, as annotations in any format, ready to train on.
+
+* Boxes that were accepted, drawn or corrected are an expert's annotations. Rejected and deleted ones are left out,
+  and so are open ones: nobody has said what they are.
+* What was listened to is what reviewers marked, without the extents of boxes that are still open: there, nobody knows.
+  A detector learns from marked sound only; only there a missing box means that nothing called.
+* An accepted box outside the marked spans is heard for its own extent and no further, so that it counts in evaluation,
+  and its surroundings do not pass as silence.
+* On request, recordings whose every event is decided count as listened to from beginning to end.
+
+A folder in our own CSV format is a dataset: beside the tables lies a link ``audio`` to the recordings.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sqlite3
+import tempfile
+import uuid
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from mast.annotations import FORMATS, AnnotationSet, write_annotations
+from mast.review.decisions import InvalidError
+from mast.review.spans import Span, joined, total_s, without
+from mast.review.store import Store
+from mast.review.workspace import Workspace
+
+EXPORTS = "review_export"
+_NAME = re.compile(r"[\w][\w .()+-]{0,59}")
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written.
+
+    Attributes:
+        path: the folder, or the zip file.
+        events: boxes in it.
+        recordings: recordings with a box or a reviewed span.
+        reviewed_s: seconds that count as listened to.
+        note: what the reviewer should know; empty where there is nothing.
+    """
+
+    path: Path
+    events: int
+    recordings: int
+    reviewed_s: float
+    note: str
+
+
+def collect(db: sqlite3.Connection, *, complete: bool = False) -> AnnotationSet:
+    """The review as annotations, by the rules at the top of this file.
+
+    Args:
+        db: to read with.
+        complete: recordings whose every event is decided count as listened to from beginning to end.
+    """
+    known = db.execute("SELECT * FROM recordings WHERE error = '' ORDER BY name").fetchall()
+    names = {row["id"]: row["name"] for row in known}
+    spans: dict[int, list[Span]] = {row["id"]: [] for row in known}
+    for recording, start, end in db.execute("SELECT recording_id, start_s, end_s FROM spans"):
+        if recording in spans:
+            spans[recording].append((start, end))
+    if complete:
+        for row in known:
+            if row["open"] == 0 and row["events"] > 0 and row["duration_s"] is not None:
+                spans[row["id"]].append((0.0, float(row["duration_s"])))
+    doubtful: dict[int, list[Span]] = {}
+    for recording, start, end in db.execute(
+        "SELECT recording_id, start_s, end_s FROM events WHERE status = 'open' AND recording_id IN "
+        "(SELECT recording_id FROM spans)"
+    ):
+        doubtful.setdefault(recording, []).append((start, end))
+    accepted = db.execute(
+        "SELECT recording_id, start_s, end_s, low_hz, high_hz, label, reviewer, source FROM events "
+        "WHERE status = 'accepted' ORDER BY recording_id, start_s, seq"
+    )
+    rows: list[dict[str, Any]] = []
+    heard_boxes: dict[int, list[Span]] = {}
+    for recording, start, end, low, high, label, reviewer, source in accepted:
+        if recording not in names:
+            continue
+        heard_boxes.setdefault(recording, []).append((start, end))
+        rows.append(
+            {
+                "recording": names[recording],
+                "start_s": start,
+                "end_s": end,
+                "low_hz": low,
+                "high_hz": high,
+                "label": label,
+                "source": "expert" if reviewer else source,
+                "reviewer": reviewer,
+            }
+        )
+    reviewed = [
+        (names[recording], start, end)
+        for recording, own in spans.items()
+        # boxes first, then the holes: where an open box covers an accepted one, nobody knows the rest
+        for start, end in joined(
+            [*without(own, doubtful.get(recording, [])), *heard_boxes.get(recording, [])]
+        )
+    ]
+    columns = ["recording", "start_s", "end_s", "low_hz", "high_hz", "label", "source", "reviewer"]
+    events = pd.DataFrame(rows, columns=columns)
+    if not events["reviewer"].any():
+        events = events.drop(columns="reviewer")
+    return AnnotationSet(
+        events,
+        pd.DataFrame(reviewed, columns=["recording", "start_s", "end_s"]),
+        pd.DataFrame([_described(row) for row in known], columns=_recording_columns(known)),
+    )
+
+
+def export_folder(
+    store: Store, workspace: Workspace, format: str, name: str, *, complete: bool = False
+) -> Exported:
+    """Write annotations to ``review_export/NAME`` in the folder under review; an earlier one of that name is replaced.
+
+    Raises:
+        InvalidError: a name or a format that makes no sense.
+    """
+    _check_format(format)
+    if not _NAME.fullmatch(name) or name.rstrip(". ") != name:
+        raise InvalidError(
+            f"folder {name[:60]!r}: expected a plain name of letters, digits, spaces, dots and dashes"
+        )
+    place = workspace.folder / EXPORTS / name
+    place.parent.mkdir(exist_ok=True)
+    if os.path.realpath(place.parent) != os.path.join(os.path.realpath(workspace.folder), EXPORTS):
+        raise InvalidError(f"{EXPORTS} leads out of {workspace.title}; remove that link first")
+    part = place.parent / f".{name}.{uuid.uuid4().hex[:12]}.part"
+    part.mkdir()
+    try:
+        annotations = _write(store, part, format, complete=complete)
+        note = _note(annotations)
+        if format == "csv" and not _link_audio(part, workspace, annotations):
+            note = f"{note} Copy these tables beside the recordings to train on them.".strip()
+        if place.is_symlink() or place.is_file():
+            place.unlink()
+        elif place.exists():
+            shutil.rmtree(place)
+        os.replace(part, place)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    return _summary(place, annotations, note)
+
+
+def export_zip(store: Store, file: Path, format: str, *, complete: bool = False) -> Exported:
+    """Write annotations as one zip file; unpacked beside the recordings, CSV makes them a dataset."""
+    _check_format(format)
+    with tempfile.TemporaryDirectory() as folder:
+        annotations = _write(store, Path(folder), format, complete=complete)
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
+            for path in sorted(Path(folder).rglob("*")):
+                if path.is_file():
+                    archive.write(path, path.relative_to(folder).as_posix())
+    return _summary(file, annotations, _note(annotations))
+
+
+def _write(store: Store, folder: Path, format: str, *, complete: bool) -> AnnotationSet:
+    with store.reading() as db:
+        annotations = collect(db, complete=complete)
+    chosen = FORMATS[format]
+    write_annotations(
+        annotations, folder if chosen.folder else folder / f"annotations{chosen.suffix}", format
+    )
+    return annotations
+
+
+def _check_format(format: str) -> None:
+    if format not in FORMATS:
+        raise InvalidError(f"format {format[:40]!r}: expected one of {', '.join(FORMATS)}")
+
+
+def _recording_columns(known: list[sqlite3.Row]) -> list[str]:
+    further = dict.fromkeys(name for row in known for name in json.loads(row["further"]))
+    return ["recording", "duration_s", "sample_rate", "site", "datetime", *further]
+
+
+def _described(row: sqlite3.Row) -> dict[str, Any]:
+    return {
+        "recording": row["name"],
+        "duration_s": row["duration_s"],
+        "sample_rate": row["sample_rate"],
+        "site": row["site"],
+        "datetime": row["datetime"],
+        **json.loads(row["further"]),
+    }
+
+
+def _link_audio(folder: Path, workspace: Workspace, annotations: AnnotationSet) -> bool:
+    """Put a link to the recordings beside the tables; False where that cannot be done."""
+    names = list(annotations.recordings["recording"])
+    for root in reversed(workspace.roots):
+        if all((root / name).is_file() for name in names):
+            try:
+                (folder / "audio").symlink_to(root, target_is_directory=True)
+            except OSError:
+                return False
+            return True
+    return False
+
+
+def _note(annotations: AnnotationSet) -> str:
+    if not len(annotations.reviewed):
+        return "Nothing has been accepted or marked as reviewed yet."
+    boxes: dict[str, list[Span]] = {}
+    for name, start, end in _times(annotations.events):
+        boxes.setdefault(name, []).append((start, end))
+    own = {(name, *span) for name, spans in boxes.items() for span in joined(spans)}
+    if set(_times(annotations.reviewed)) <= own:
+        return (
+            "No sound is marked as reviewed beyond the boxes themselves, and mast train learns only from marked sound: "
+            "mark what you have listened to, or export with all decided recordings counted as listened to."
+        )
+    return ""
+
+
+def _times(table: pd.DataFrame) -> list[tuple[str, float, float]]:
+    return list(zip(table["recording"], table["start_s"], table["end_s"], strict=True))
+
+
+def _summary(path: Path, annotations: AnnotationSet, note: str) -> Exported:
+    reviewed_s = total_s((start, end) for _, start, end in _times(annotations.reviewed))
+    return Exported(path, len(annotations.events), len(annotations.annotated()), reviewed_s, note)

@@ -1,0 +1,233 @@
+"""What there is and how far the review has come: recordings by filter, progress, precision, activity."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from dataclasses import dataclass
+from typing import Any
+
+from mast.review.records import (
+    EVENT_SQL,
+    RECORDING_SQL,
+    RECORDING_STATUS_SQL,
+    event_record,
+    recording_record,
+)
+
+_ORDERS = {
+    "name": "name COLLATE NOCASE, id",
+    "time": "datetime = '', datetime, id",
+    "events": "events DESC, id",
+    "score": "best_score IS NULL, best_score DESC, id",
+}
+SORTS = tuple(_ORDERS)
+_MOST_LABELS = 500
+_OPEN_ALLOWED = 0.1  # our choice: of the random sample, at most this share may have been skipped
+_Z95 = 1.959963984540054
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which recordings or events: empty or ``None`` means all."""
+
+    site: str | None = None
+    day: str | None = None
+    hour: int | None = None
+    min_score: float | None = None
+    status: str | None = None
+    search: str | None = None
+
+    def of_recordings(self) -> tuple[str, list[Any]]:
+        """A condition on ``recordings``, and its values."""
+        terms, values = ["1"], list[Any]()
+        if self.site is not None:
+            terms.append("site = ?")
+            values.append(self.site)
+        if self.day:
+            terms.append("first_day <= ? AND ? <= last_day")
+            values += [self.day, self.day]
+        if self.hour is not None:
+            terms.append("(hours >> ?) & 1")
+            values.append(self.hour)
+        if self.min_score is not None:
+            terms.append("best_score >= ?")
+            values.append(self.min_score)
+        if self.status:
+            terms.append(f"{RECORDING_STATUS_SQL} = ?")
+            values.append(self.status)
+        if self.search:
+            terms.append("instr(lower(name), lower(?)) > 0")
+            values.append(self.search)
+        return " AND ".join(terms), values
+
+    def of_events(self) -> tuple[str, list[Any]]:
+        """A condition on ``events AS e``, and its values."""
+        terms, values = ["1"], list[Any]()
+        if self.site is not None:
+            terms.append("e.recording_id IN (SELECT id FROM recordings WHERE site = ?)")
+            values.append(self.site)
+        if self.search:
+            terms.append(
+                "e.recording_id IN (SELECT id FROM recordings WHERE instr(lower(name), lower(?)) > 0)"
+            )
+            values.append(self.search)
+        if self.day:
+            terms.append("e.day = ?")
+            values.append(self.day)
+        if self.hour is not None:
+            terms.append("e.hour = ?")
+            values.append(self.hour)
+        if self.min_score is not None:
+            terms.append("e.score >= ?")
+            values.append(self.min_score)
+        if self.status == "open":
+            terms.append("e.status = 'open'")  # spelt out, so that the indices of open events serve
+        elif self.status:
+            terms.append("e.status = ?")
+            values.append(self.status)
+        return " AND ".join(terms), values
+
+
+def session(db: sqlite3.Connection) -> dict[str, Any]:
+    """What the page needs to begin: sites, days, labels, reviewers, sizes."""
+    days = db.execute(
+        "SELECT DISTINCT first_day FROM recordings WHERE first_day <> '' UNION "
+        "SELECT DISTINCT last_day FROM recordings WHERE last_day <> ''"
+    )
+    labels = db.execute(
+        "SELECT label, count(*) AS n FROM events WHERE label <> '' GROUP BY label ORDER BY n DESC, label LIMIT ?",
+        (_MOST_LABELS,),
+    )
+    sums = db.execute(
+        "SELECT count(*), coalesce(sum(events), 0), max(sample_rate) FROM recordings"
+    ).fetchone()
+    sites = db.execute("SELECT DISTINCT site FROM recordings WHERE site <> '' ORDER BY site")
+    return {
+        "sites": [row[0] for row in sites],
+        "days": sorted(row[0] for row in days),
+        "labels": [row[0] for row in labels],
+        "reviewers": [row[0] for row in db.execute("SELECT DISTINCT reviewer FROM log ORDER BY reviewer")],
+        "recordings": sums[0],
+        "events": sums[1],
+        "max_hz": (sums[2] or 48_000) / 2,
+    }
+
+
+def recordings(
+    db: sqlite3.Connection, wanted: Filter, *, sort: str, offset: int, limit: int
+) -> dict[str, Any]:
+    """A page of the list of recordings."""
+    condition, values = wanted.of_recordings()
+    total = db.execute(f"SELECT count(*) FROM recordings WHERE {condition}", values).fetchone()[0]
+    rows = db.execute(
+        f"{RECORDING_SQL} WHERE {condition} ORDER BY {_ORDERS[sort]} LIMIT ? OFFSET ?",
+        [*values, limit, offset],
+    )
+    return {"total": total, "items": [recording_record(row) for row in rows]}
+
+
+def events_between(
+    db: sqlite3.Connection, recording_id: int, start_s: float, end_s: float, limit: int
+) -> dict[str, Any]:
+    """The events of a recording that touch a span, by time, without deleted ones."""
+    longest = db.execute(
+        "SELECT max(end_s - start_s) FROM events WHERE recording_id = ?", (recording_id,)
+    ).fetchone()[0]
+    rows = db.execute(
+        f"{EVENT_SQL} WHERE e.recording_id = ? AND e.start_s < ? AND e.start_s >= ? AND e.end_s > ? "
+        "AND e.status <> 'deleted' ORDER BY e.start_s, e.seq LIMIT ?",
+        (recording_id, end_s, start_s - (longest or 0.0), start_s, limit + 1),
+    ).fetchall()
+    return {"events": [event_record(row) for row in rows[:limit]], "more": len(rows) > limit}
+
+
+def progress(db: sqlite3.Connection, wanted: Filter) -> dict[str, Any]:
+    """How much has been decided, by whom, and how often the detector was right."""
+    sums = db.execute(
+        "SELECT coalesce(sum(events), 0), coalesce(sum(open), 0), coalesce(sum(spans_s), 0) FROM recordings"
+    ).fetchone()
+    rejected = db.execute("SELECT count(*) FROM events WHERE version > 0 AND status = 'rejected'").fetchone()[
+        0
+    ]
+    touched = db.execute(
+        "SELECT coalesce(sum(label <> original_label), 0), coalesce(sum(original_box <> ''), 0), "
+        "coalesce(sum(ordinal IS NULL AND source = 'expert' AND score IS NULL), 0) "
+        "FROM events WHERE version > 0 AND status = 'accepted'"
+    ).fetchone()
+    by = db.execute(
+        "SELECT reviewer, count(*) FROM events WHERE version > 0 AND reviewer <> '' GROUP BY reviewer"
+    )
+    events, open_events = sums[0], sums[1]
+    return {
+        "events": events,
+        "reviewed": events - open_events,
+        "accepted": events - open_events - rejected,
+        "rejected": rejected,
+        "relabelled": touched[0],
+        "changed": touched[1],
+        "added": touched[2],
+        "by_reviewer": {row[0]: row[1] for row in by},
+        "precision": precision(db, wanted),
+        "spans_s": sums[2],
+    }
+
+
+def precision(db: sqlite3.Connection, wanted: Filter) -> dict[str, Any] | None:
+    """How often detections are right, from the random sample alone; ``None`` while it has no member.
+
+    The sample is the beginning of the random order, as far as it has been decided: what was decided because it looked
+    doubtful, or came first in time, says nothing about the rest, and counts only where the random order reaches it.
+    Up to a tenth of the sample may have been skipped.
+    """
+    condition, values = Filter(wanted.site, wanted.day, wanted.hour, wanted.min_score).of_events()
+    rows = db.execute(
+        f"SELECT e.status FROM events AS e INDEXED BY events_by_rank WHERE e.score IS NOT NULL AND {condition} "
+        "ORDER BY e.rank",
+        values,
+    )
+    decided = right = 0
+    best: tuple[int, int, int] | None = None  # decided, right, skipped
+    for seen, (status,) in enumerate(rows, start=1):
+        decided += status != "open"
+        right += status == "accepted"
+        if seen - decided > max(10.0, _OPEN_ALLOWED * (seen + 1_000)):
+            break
+        if status != "open" and seen - decided <= _OPEN_ALLOWED * seen:
+            best = (decided, right, seen - decided)
+    if best is None:
+        return None
+    n, right, skipped = best
+    low, high = wilson(right, n)
+    return {"n": n, "right": right, "estimate": right / n, "low": low, "high": high, "skipped": skipped}
+
+
+def wilson(right: int, n: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share.
+
+    >>> tuple(round(x, 3) for x in wilson(9, 10))
+    (0.596, 0.982)
+    """
+    z2 = _Z95**2
+    centre = (right + z2 / 2) / (n + z2)
+    half = _Z95 * math.sqrt(right * (n - right) / n + z2 / 4) / (n + z2)
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def activity(db: sqlite3.Connection) -> dict[str, Any]:
+    """Events that are not rejected, by site and hour of the day."""
+    sites = [row[0] for row in db.execute("SELECT DISTINCT site FROM recordings ORDER BY site")]
+    site_of = dict(db.execute("SELECT id, site FROM recordings").fetchall())
+    place = {site: k for k, site in enumerate(sites)}
+    counts = [[0] * 24 for _ in sites]
+    without_clock = 0
+    rows = db.execute(
+        "SELECT recording_id, hour, count(*) FROM events INDEXED BY events_by_hour "
+        "WHERE status IN ('open', 'accepted') GROUP BY recording_id, hour"
+    )
+    for recording_id, hour, n in rows:
+        if hour is None:
+            without_clock += n
+        else:
+            counts[place[site_of[recording_id]]][hour] += n
+    return {"hours": list(range(24)), "sites": sites, "counts": counts, "without_clock": without_clock}

@@ -1,0 +1,191 @@
+"""Events that look alike: exact search over the embeddings that ``mast detect --embed`` wrote.
+
+``embeddings.npy`` stays on disk and is read in blocks, so a million events need a few megabytes; each search is exact.
+A recording's rows are found by where its events begin (``first_row``) and an event by its place among them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from bisect import bisect_right
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mast.errors import MastError
+from mast.review.listing import Filter
+from mast.review.records import EVENT_SQL, NotFoundError, event_record
+
+_BLOCK_ROWS = 16_384
+# our choices: what a novelty ranking looks at, so that it takes well under a second on a million events
+_MOST_CANDIDATES, _MOST_EXAMPLES = 20_000, 512
+
+
+class NoEmbeddingError(MastError):
+    """There is nothing to compare."""
+
+
+class Lookalikes:
+    """The embeddings of a results folder.
+
+    Args:
+        path: ``embeddings.npy``; need not exist.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._rows: NDArray[np.float16] | None = None
+        self._lock = threading.Lock()
+        self._novel: dict[tuple[object, ...], list[str]] = {}
+        try:
+            rows = np.load(path, mmap_mode="r", allow_pickle=False)
+            self._rows = rows if rows.ndim == 2 and rows.shape[1] > 0 and len(rows) else None
+        except (OSError, ValueError, EOFError):
+            self._rows = None
+
+    def __bool__(self) -> bool:
+        return self._rows is not None
+
+    def similar(self, db: sqlite3.Connection, event_id: str, k: int) -> list[dict[str, Any]]:
+        """The ``k`` events nearest to one, nearest first, each with its cosine ``distance`` (0 the same, 2 opposite).
+
+        Raises:
+            NoEmbeddingError: there are no embeddings, or none of this event.
+        """
+        row = self._row_of(db, event_id)
+        rows = self._known()
+        query = _unit(rows[row].astype(np.float32)[None])[0]
+        best_distance, best_row = np.empty(0, np.float32), np.empty(0, np.int64)
+        for at in range(0, len(rows), _BLOCK_ROWS):
+            block = _unit(rows[at : at + _BLOCK_ROWS].astype(np.float32))
+            distance = 1.0 - block @ query
+            if at <= row < at + len(block):
+                distance[row - at] = np.inf
+            # a few more than asked for: some may be deleted
+            take = min(2 * k + 16, len(distance))
+            near = np.argpartition(distance, take - 1)[:take]
+            best_distance = np.concatenate([best_distance, distance[near]])
+            best_row = np.concatenate([best_row, near + at])
+            order = np.argsort(best_distance, kind="stable")[: 2 * k + 16]
+            best_distance, best_row = best_distance[order], best_row[order]
+        places = _Places(db)
+        found: list[dict[str, Any]] = []
+        for distance, at in zip(best_distance.tolist(), best_row.tolist(), strict=True):
+            event = places.event(int(at))
+            if event is not None and np.isfinite(distance) and len(found) < k:
+                found.append({**event, "distance": round(max(distance, 0.0), 6)})
+        return found
+
+    def novel(
+        self, db: sqlite3.Connection, wanted: Filter, *, limit: int, after: str | None
+    ) -> dict[str, Any]:
+        """Events farthest from everything accepted (where nothing is yet: from the middle of all), farthest first.
+
+        Of a large archive a random part is ranked. The first page ranks anew; later pages go on with that ranking.
+        """
+        self._known()
+        condition, values = wanted.of_events()
+        total = db.execute(
+            f"SELECT count(*) FROM events AS e WHERE {condition} AND e.ordinal IS NOT NULL", values
+        ).fetchone()[0]
+        key = (wanted,)
+        with self._lock:
+            ranking = self._novel.get(key)
+        if ranking is None or not after or after not in ranking:
+            ranking = self._rank(db, condition, values)
+            with self._lock:
+                self._novel = {key: ranking}
+        begin = ranking.index(after) + 1 if after and after in ranking else 0
+        events = []
+        for event_id in ranking[begin : begin + limit]:
+            row = db.execute(f"{EVENT_SQL} WHERE e.id = ?", (event_id,)).fetchone()
+            if row is not None:
+                events.append(event_record(row))
+        return {"order": "novel", "total": total, "events": events}
+
+    def _rank(self, db: sqlite3.Connection, condition: str, values: list[Any]) -> list[str]:
+        located = "SELECT e.id, r.first_row + e.ordinal FROM events AS e JOIN recordings AS r ON r.id = e.recording_id "
+        usable = "e.ordinal IS NOT NULL AND r.first_row IS NOT NULL"
+        found = db.execute(
+            f"{located} WHERE {usable} AND {condition} ORDER BY e.rank LIMIT ?", [*values, _MOST_CANDIDATES]
+        ).fetchall()
+        examples = db.execute(
+            f"{located} WHERE {usable} AND e.status = 'accepted' ORDER BY e.rank LIMIT ?", (_MOST_EXAMPLES,)
+        ).fetchall()
+        candidates = self._vectors([row[1] for row in found])
+        if not len(candidates):
+            return []
+        known = self._vectors([row[1] for row in examples])
+        if not len(known):
+            known = _unit(candidates.mean(axis=0, keepdims=True))
+        nearest = np.concatenate(
+            [
+                1.0 - (candidates[at : at + 4096] @ known.T).max(axis=1)
+                for at in range(0, len(candidates), 4096)
+            ]
+        )
+        return [found[k][0] for k in np.argsort(-nearest, kind="stable").tolist()]
+
+    def _vectors(self, numbers: list[int]) -> NDArray[np.float32]:
+        """(n, D) normalised embeddings; read in the order of the file."""
+        rows = self._known()
+        wanted = np.asarray(numbers, np.int64)
+        wanted = np.clip(wanted, 0, len(rows) - 1)
+        order = np.argsort(wanted, kind="stable")
+        vectors = np.empty((len(wanted), rows.shape[1]), np.float32)
+        vectors[order] = rows[wanted[order]]
+        return _unit(vectors)
+
+    def _row_of(self, db: sqlite3.Connection, event_id: str) -> int:
+        rows = self._known()
+        found = db.execute(
+            "SELECT r.first_row + e.ordinal FROM events AS e JOIN recordings AS r ON r.id = e.recording_id "
+            "WHERE e.id = ?",
+            (event_id,),
+        ).fetchone()
+        if found is None:
+            raise NotFoundError(f"there is no event {event_id[:40]!r} in this review; reload the page")
+        if found[0] is None or not 0 <= found[0] < len(rows):
+            raise NoEmbeddingError(
+                "this box has no embedding (it was drawn by hand), so it cannot be compared"
+            )
+        return int(found[0])
+
+    def _known(self) -> NDArray[np.float16]:
+        if self._rows is None:
+            raise NoEmbeddingError(
+                "there are no embeddings here; run mast detect with --embed to find look-alikes"
+            )
+        return self._rows
+
+
+class _Places:
+    """From a row of the embeddings to its event."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
+        placed = db.execute(
+            "SELECT first_row, id FROM recordings WHERE first_row IS NOT NULL ORDER BY first_row"
+        )
+        self.places = [(int(first), int(recording)) for first, recording in placed]
+        self.firsts = [first for first, _ in self.places]
+
+    def event(self, row: int) -> dict[str, Any] | None:
+        at = bisect_right(self.firsts, row) - 1
+        if at < 0:
+            return None
+        first, recording = self.places[at]
+        found = self.db.execute(
+            f"{EVENT_SQL} WHERE e.recording_id = ? AND e.ordinal = ? AND e.status <> 'deleted'",
+            (recording, row - first),
+        ).fetchone()
+        return None if found is None else event_record(found)
+
+
+def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Rows of length 1; zeros stay."""
+    length = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit: NDArray[np.float32] = np.divide(rows, length, out=np.zeros_like(rows), where=length > 0)
+    return unit

@@ -1,0 +1,57 @@
+"""The next events to look at, in the order that suits the purpose.
+
+``uncertain``: those whose score is nearest the threshold; ``random``: an order that never changes, for estimates;
+``score``, ``time``; ``novel``: those unlike all that was accepted (:mod:`mast.review.lookalikes`). A page continues
+after its last event, wherever that one now stands, so deciding while paging neither skips nor repeats.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from mast.review.listing import Filter
+from mast.review.records import EVENT_SQL, NotFoundError, event_record
+
+# order → (expressions to sort by, all ascending; the last one is unique)
+_KEYS: dict[str, tuple[str, ...]] = {
+    "uncertain": ("e.doubt", "e.seq"),
+    "random": ("e.rank", "e.seq"),
+    "score": ("-e.score", "e.seq"),
+    "time": ("r.datetime", "r.id", "e.start_s", "e.seq"),
+}
+ORDERS = (*_KEYS, "novel")
+
+
+def queue(
+    db: sqlite3.Connection, order: str, wanted: Filter, *, limit: int, after: str | None
+) -> dict[str, Any]:
+    """A page of the queue.
+
+    Args:
+        db: to read with.
+        order: one of :data:`ORDERS` but ``novel``.
+        wanted: which events.
+        limit: how many.
+        after: id of the last event of the page before.
+    """
+    keys = _KEYS[order]
+    condition, values = wanted.of_events()
+    scored = " AND e.score IS NOT NULL" if order in ("uncertain", "score", "random") else ""
+    if not wanted.status:
+        scored += " AND e.status <> 'deleted'"
+    total = db.execute(f"SELECT count(*) FROM events AS e WHERE {condition}{scored}", values).fetchone()[0]
+    beyond = ""
+    if after:
+        row = db.execute(
+            f"SELECT {', '.join(keys)} FROM events AS e JOIN recordings AS r ON r.id = e.recording_id WHERE e.id = ?",
+            (after,),
+        ).fetchone()
+        if row is None:
+            raise NotFoundError(f"there is no event {after[:40]!r} to go on after; reload the page")
+        beyond = f" AND ({', '.join(keys)}) > ({', '.join('?' * len(keys))})"
+        values = [*values, *row]
+    rows = db.execute(
+        f"{EVENT_SQL} WHERE {condition}{scored}{beyond} ORDER BY {', '.join(keys)} LIMIT ?", [*values, limit]
+    )
+    return {"order": order, "total": total, "events": [event_record(row) for row in rows]}

@@ -1,0 +1,142 @@
+"""Pictures and sound, made when they are asked for."""
+
+from __future__ import annotations
+
+import os
+from hashlib import blake2b
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import anyio
+from fastapi import APIRouter, Query
+from fastapi.responses import Response, StreamingResponse
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+
+from mast.errors import AudioError
+from mast.review.decisions import InvalidError
+from mast.review.review import Review
+from mast.review.sound import (
+    LEAST_SPEED,
+    MAX_CLIP_S,
+    MOST_SPEED,
+    Clip,
+    Wav,
+    open_wav,
+    parse_range,
+    render_clip,
+)
+from mast.review.tiles import MAX_HEIGHT, MAX_SPAN_S, MAX_WIDTH, View, render_tile
+
+_RENDERER = 1  # changes when the same view is to look different
+_AT_ONCE = max(2, min(4, os.cpu_count() or 2))  # tiles and clips in the making: each holds some 30 MB
+_CLOSED = 499  # nobody waits for the answer any more
+Number = Annotated[float, Query(allow_inf_nan=False)]
+MaybeNumber = Annotated[float | None, Query(allow_inf_nan=False)]
+
+
+def media_routes(review: Review) -> APIRouter:
+    """The routes, on one review."""
+    router = APIRouter()
+    limiter = anyio.CapacityLimiter(_AT_ONCE)
+
+    async def make(request: Request, function: Any, *arguments: Any) -> Any:
+        """Do the work in turn, and not at all when the browser has scrolled on meanwhile."""
+        async with limiter:
+            if await request.is_disconnected():
+                return None
+            try:
+                return await run_in_threadpool(function, *arguments)
+            except AudioError as error:
+                raise review.plain(error) from error
+
+    @router.get("/recordings/{rid}/tile")
+    async def tile(
+        request: Request,
+        rid: int,
+        start_s: Number,
+        end_s: Number,
+        low_hz: Annotated[float, Query(allow_inf_nan=False, ge=0)] = 0.0,
+        high_hz: Annotated[float, Query(allow_inf_nan=False, gt=0, le=1e7)] = 24_000.0,
+        width: Annotated[int, Query(ge=1, le=MAX_WIDTH)] = 512,
+        height: Annotated[int, Query(ge=1, le=MAX_HEIGHT)] = 256,
+        floor_db: Annotated[float, Query(ge=-300, le=100)] = -90.0,
+        range_db: Annotated[float, Query(ge=1, le=300)] = 60.0,
+        colours: Literal["magma", "grey", "viridis"] = "magma",
+    ) -> Response:
+        if not 0 < end_s - start_s <= MAX_SPAN_S or not 0 <= start_s <= 1e8 or not low_hz < high_hz:
+            raise InvalidError(
+                f"a picture from {start_s:g} to {end_s:g} s and {low_hz:g} to {high_hz:g} Hz: expected start before "
+                f"end, at most {MAX_SPAN_S:g} s, and low below high"
+            )
+        view = View(start_s, end_s, low_hz, high_hz, width, height, floor_db, range_db, colours)
+        path = await run_in_threadpool(review.path_of, rid)
+        key = (rid, _stamp(path), view)
+        headers = {
+            "ETag": f'"{blake2b(repr((_RENDERER, key)).encode(), digest_size=12).hexdigest()}"',
+            "Cache-Control": "private, max-age=3600",
+        }
+        if headers["ETag"] in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        picture = review.tiles.get(key)
+        if picture is None:
+            picture = await make(request, render_tile, path, view)
+            if picture is None:
+                return Response(status_code=_CLOSED)
+            review.tiles.put(key, picture)
+        return Response(picture, media_type="image/png", headers=headers)
+
+    @router.get("/recordings/{rid}/clip")
+    async def clip(
+        request: Request,
+        rid: int,
+        start_s: Number,
+        end_s: Number,
+        low_hz: MaybeNumber = None,
+        high_hz: MaybeNumber = None,
+        speed: Annotated[float, Query(ge=LEAST_SPEED, le=MOST_SPEED)] = 1.0,
+        gain_db: Annotated[float, Query(ge=-60, le=60)] = 0.0,
+    ) -> Response:
+        if not 0 < end_s - start_s <= MAX_CLIP_S or (
+            low_hz is not None and high_hz is not None and low_hz >= high_hz
+        ):
+            raise InvalidError(
+                f"a clip from {start_s:g} to {end_s:g} s: expected start before end, at most {MAX_CLIP_S:g} s"
+            )
+        path = await run_in_threadpool(review.path_of, rid)
+        sound = await make(request, render_clip, path, Clip(start_s, end_s, low_hz, high_hz, speed, gain_db))
+        if sound is None:
+            return Response(status_code=_CLOSED)
+        return Response(sound, media_type="audio/wav", headers={"Cache-Control": "private, max-age=3600"})
+
+    @router.api_route("/recordings/{rid}/audio", methods=["GET", "HEAD"])
+    async def audio(request: Request, rid: int) -> Response:
+        path = await run_in_threadpool(review.path_of, rid)
+        wav: Wav | None = await make(request, open_wav, path)
+        if wav is None:
+            return Response(status_code=_CLOSED)
+        wanted = parse_range(request.headers.get("range"), wav.size)
+        first, stop = wanted or (0, wav.size)
+        headers = {
+            "Accept-Ranges": "bytes",
+            "Content-Length": str(stop - first),
+            "Cache-Control": "private, max-age=3600",
+            "ETag": f'"{blake2b(repr((rid, _stamp(path))).encode(), digest_size=12).hexdigest()}"',
+        }
+        if wanted is not None:
+            headers["Content-Range"] = f"bytes {first}-{stop - 1}/{wav.size}"
+        status = 206 if wanted is not None else 200
+        if request.method == "HEAD":
+            return Response(status_code=status, headers=headers, media_type="audio/wav")
+        return StreamingResponse(wav.bytes_between(first, stop), status, headers, "audio/wav")
+
+    return router
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """Changes when the file does."""
+    try:
+        status = path.stat()
+    except OSError:
+        return 0, 0
+    return status.st_mtime_ns, status.st_size

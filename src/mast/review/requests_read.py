@@ -1,0 +1,132 @@
+"""Requests that only read the store."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+
+from mast.annotations import FORMATS
+from mast.review import listing
+from mast.review.listing import Filter
+from mast.review.queue import queue
+from mast.review.records import read_event, read_recording, read_spans, recording_record
+from mast.review.review import Review
+
+Number = Annotated[float, Query(allow_inf_nan=False)]
+MaybeNumber = Annotated[float | None, Query(allow_inf_nan=False)]
+Text = Annotated[str | None, Query(max_length=300)]
+Hour = Annotated[Literal[""] | int | None, Query()]
+Score = Annotated[Literal[""] | float | None, Query()]
+
+
+def reading_routes(review: Review) -> APIRouter:
+    """The routes, on one review."""
+    router = APIRouter()
+    store = review.store
+
+    @router.get("/session")
+    def session() -> dict[str, Any]:
+        with store.reading() as db:
+            found = listing.session(db)
+        return {
+            "title": review.workspace.title,
+            "kind": review.workspace.kind,
+            "threshold": review.workspace.threshold,
+            "has_embeddings": bool(review.lookalikes),
+            "formats": list(FORMATS),
+            **found,
+        }
+
+    @router.get("/progress")
+    def progress(
+        site: Text = None, day: Text = None, hour: Hour = None, min_score: Score = None
+    ) -> dict[str, Any]:
+        with store.reading() as db:
+            return listing.progress(db, _filter(site, day, hour, min_score))
+
+    @router.get("/activity")
+    def activity() -> dict[str, Any]:
+        with store.reading() as db:
+            return listing.activity(db)
+
+    @router.get("/recordings")
+    def recordings(
+        site: Text = None,
+        day: Text = None,
+        hour: Hour = None,
+        min_score: Score = None,
+        status: Literal["", "open", "started", "done"] = "",
+        search: Text = None,
+        sort: Literal["name", "time", "events", "score"] = "name",
+        offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    ) -> dict[str, Any]:
+        wanted = _filter(site, day, hour, min_score, status, search)
+        with store.reading() as db:
+            return listing.recordings(db, wanted, sort=sort, offset=offset, limit=limit)
+
+    @router.get("/recordings/{rid}")
+    def recording(rid: int) -> dict[str, Any]:
+        with store.reading() as db:
+            return {**recording_record(read_recording(db, rid)), "reviewed_spans": read_spans(db, rid)}
+
+    @router.get("/recordings/{rid}/events")
+    def events(
+        rid: int,
+        start_s: Number = 0.0,
+        end_s: Number = 1e9,
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 2000,
+    ) -> dict[str, Any]:
+        with store.reading() as db:
+            read_recording(db, rid)
+            return listing.events_between(db, rid, start_s, end_s, limit)
+
+    @router.get("/events/{eid}")
+    def event(eid: str) -> dict[str, Any]:
+        with store.reading() as db:
+            return read_event(db, eid)
+
+    @router.get("/events/{eid}/similar")
+    def similar(eid: str, k: Annotated[int, Query(ge=1, le=200)] = 12) -> dict[str, Any]:
+        with store.reading() as db:
+            return {"events": review.lookalikes.similar(db, eid, k)}
+
+    @router.get("/queue")
+    def next_events(
+        order: Literal["uncertain", "novel", "random", "score", "time"] = "uncertain",
+        status: Literal["", "open", "accepted", "rejected", "deleted"] = "open",
+        site: Text = None,
+        day: Text = None,
+        hour: Hour = None,
+        min_score: Score = None,
+        search: Text = None,
+        limit: Annotated[int, Query(ge=1, le=500)] = 50,
+        after: Text = None,
+    ) -> dict[str, Any]:
+        wanted = _filter(site, day, hour, min_score, status, search)
+        with store.reading() as db:
+            if order == "novel":
+                return review.lookalikes.novel(db, wanted, limit=limit, after=after)
+            return queue(db, order, wanted, limit=limit, after=after)
+
+    return router
+
+
+def _filter(
+    site: str | None,
+    day: str | None,
+    hour: Literal[""] | int | None,
+    min_score: Literal[""] | float | None,
+    status: str = "",
+    search: str | None = None,
+) -> Filter:
+    """Empty parameters, as forms send them, ask for everything."""
+    return Filter(
+        site or None,
+        day or None,
+        hour if isinstance(hour, int) and 0 <= hour <= 23 else None,
+        float(min_score) if isinstance(min_score, int | float) else None,
+        status or None,
+        search or None,
+    )

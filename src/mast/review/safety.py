@@ -1,0 +1,156 @@
+"""Who may ask: only this machine, unless a token says otherwise; nothing from other web pages; nothing large.
+
+* Bound to localhost, requests must name a localhost ``Host``: a web page that points its own name at 127.0.0.1 (DNS
+  rebinding) does not get in.
+* Bound beyond, every request needs the token; it is compared in constant time and kept in a cookie that other sites'
+  requests do not carry.
+* Writes must come from the page itself (``Origin``, ``Sec-Fetch-Site``).
+* Bodies are limited, and every answer forbids the browser to load or send anything elsewhere.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import re
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from starlette.exceptions import HTTPException
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+COOKIE = "mast_token"
+MAX_BODY_BYTES = 64 * 1024  # the largest decision is a few hundred
+_TOO_LARGE = f"more than {MAX_BODY_BYTES // 1024} kB were sent; expected one decision"
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
+_POLICY = (
+    "default-src 'self'; img-src 'self' blob: data:; media-src 'self' blob:; style-src 'self'; script-src 'self'; "
+    "connect-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+_HEADERS = [
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is reached only from this machine.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("0.0.0.0"), is_loopback("::1")
+    (True, False, True)
+    """
+    return host.strip("[]").lower() in _LOOPBACK or bool(re.fullmatch(r"127(\.\d{1,3}){3}", host))
+
+
+class Guard:
+    """Stands before the application and lets through what may pass.
+
+    Args:
+        app: the application.
+        token: what must be shown; empty where the server is reached from this machine only.
+    """
+
+    def __init__(self, app: ASGIApp, *, token: str = "") -> None:
+        self.app, self.token = app, token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it on."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return  # no websockets here
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        if (refused := self._refusal(scope, headers)) is not None:
+            await _answer(send, *refused)
+            return
+        if self.token and scope["method"] == "GET" and (place := self._without_token(scope)) is not None:
+            cookie = f"{COOKIE}={self.token}; HttpOnly; SameSite=Strict; Path=/; Max-Age=2592000"
+            await _answer(send, 303, "", [(b"location", place.encode()), (b"set-cookie", cookie.encode())])
+            return
+        received = 0
+
+        async def counted() -> Message:
+            nonlocal received
+            message = await receive()
+            if message["type"] == "http.request":
+                received += len(message.get("body", b""))
+                if received > MAX_BODY_BYTES:
+                    raise HTTPException(413, _TOO_LARGE)
+            return message
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", []), *_HEADERS]}
+            await send(message)
+
+        await self.app(scope, counted, guarded)
+
+    def _refusal(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
+        """A status and a sentence where a request may not pass."""
+        host = headers.get("host", "")
+        if not self.token and _host_name(host) not in _LOOPBACK:
+            return 403, "this review is only for this machine; open it as http://127.0.0.1 with its port"
+        if self.token and not self._is_known(scope, headers):
+            return (
+                401,
+                "this review needs its token; open the address that mast review printed, with ?token= at its end",
+            )
+        if scope["method"] not in _READING:
+            origin = headers.get("origin")
+            if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+                return 403, "changes are taken only from the review page itself"
+            if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+                return 403, "changes are taken only from the review page itself"
+        length = headers.get("content-length", "0")
+        if not length.isascii() or not length.isdigit() or int(length[:18]) > MAX_BODY_BYTES:
+            return 413, _TOO_LARGE
+        return None
+
+    def _is_known(self, scope: Scope, headers: dict[str, str]) -> bool:
+        scheme, _, shown = headers.get("authorization", "").partition(" ")
+        given = [shown.strip()] if scheme.lower() == "bearer" else []
+        try:
+            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+            given += [cookie.value] if cookie is not None else []
+        except CookieError:
+            pass
+        if scope["method"] == "GET" and scope["path"] == "/":
+            given += [value for name, value in _query(scope) if name == "token"]
+        return any(hmac.compare_digest(some.encode(), self.token.encode()) for some in given)
+
+    def _without_token(self, scope: Scope) -> str | None:
+        """The first page's address without its token, which should not stay in the browser's history."""
+        query = _query(scope)
+        if scope["path"] != "/" or not any(name == "token" for name, _ in query):
+            return None
+        rest = urlencode([(name, value) for name, value in query if name != "token"])
+        return f"/?{rest}" if rest else "/"
+
+
+def _query(scope: Scope) -> list[tuple[str, str]]:
+    return parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
+
+
+def _host_name(host: str) -> str:
+    """The name in a ``Host`` header, without its port."""
+    match = re.fullmatch(r"\[([0-9a-fA-F:.]+)\](?::\d+)?|([^:\[\]]+)(?::\d+)?", host.strip())
+    return "" if match is None else (match[1] or match[2]).lower()
+
+
+async def _answer(
+    send: Send, status: int, sentence: str, headers: list[tuple[bytes, bytes]] | None = None
+) -> None:
+    body = json.dumps({"error": sentence}).encode() if sentence else b""
+    own = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send(
+        {"type": "http.response.start", "status": status, "headers": [*own, *(headers or []), *_HEADERS]}
+    )
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,82 @@
+"""Run the server, and open the browser on it."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable
+
+from mast.errors import ConfigError
+from mast.review.review import Review
+from mast.review.safety import is_loopback
+from mast.review.server import create_app
+
+
+def serve(
+    review: Review,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8765,
+    token: str | None = None,
+    browser: bool = True,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Serve a review until it is stopped.
+
+    Args:
+        review: what is open.
+        host: the address to listen at; beyond this machine, a token is needed.
+        port: 0 takes any that is free.
+        token: what requests must show; made up where it is needed and not given.
+        browser: open the page.
+        say: told the address.
+
+    Raises:
+        ConfigError: the port is taken, or the address is not this machine's.
+    """
+    import uvicorn
+
+    secret = token or ("" if is_loopback(host) else secrets.token_urlsafe(24))
+    listening = _listen(host, port)
+    shown = _shown_host(host)
+    address = f"http://{shown}:{listening.getsockname()[1]}/" + (f"?token={secret}" if secret else "")
+    config = uvicorn.Config(
+        create_app(review, token=secret), log_level="warning", access_log=False, timeout_graceful_shutdown=2,
+        server_header=False,
+    )  # fmt: skip
+    server = uvicorn.Server(config)
+    say(address)
+    if browser:
+        # once the server answers: it listens already, so a moment is enough
+        threading.Timer(0.5, webbrowser.open, [address]).start()
+    try:
+        server.run(sockets=[listening])
+    finally:
+        listening.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host.strip("[]"), port))
+        listening.listen(128)
+    except (OSError, OverflowError) as error:
+        listening.close()
+        if isinstance(error, OSError) and error.errno in (98, 48, 10048):  # Linux, macOS, Windows
+            raise ConfigError(
+                f"port {port} is taken, perhaps by another mast review; choose another with --port, or 0 for any"
+            ) from None
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ConfigError(f"cannot listen at {host}:{port} ({reason}); check --host and --port") from None
+    return listening
+
+
+def _shown_host(host: str) -> str:
+    """An address that a browser can open: this machine's name where the server listens at all of its addresses."""
+    if host in ("0.0.0.0", "::"):
+        return socket.gethostname()
+    return f"[{host.strip('[]')}]" if ":" in host else host

@@ -1,0 +1,116 @@
+"""The application: pages, errors as one sentence, and the three groups of requests."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.staticfiles import StaticFiles
+
+from mast.audio import DamagedAudioWarning
+from mast.errors import AudioError, MastError
+from mast.review.decisions import ConflictError
+from mast.review.lookalikes import NoEmbeddingError
+from mast.review.records import NotFoundError
+from mast.review.requests_media import media_routes
+from mast.review.requests_read import reading_routes
+from mast.review.requests_write import writing_routes
+from mast.review.review import Review
+from mast.review.safety import Guard
+from mast.review.sound import RangeError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+STATIC = Path(__file__).parent / "static"
+_log = logging.getLogger("mast.review")
+
+
+def create_app(review: Review, *, token: str = "") -> ASGIApp:
+    """The review as a web application.
+
+    Args:
+        review: what is open.
+        token: what every request must show; empty where only this machine can ask.
+    """
+    warnings.filterwarnings("ignore", category=DamagedAudioWarning)  # the page says so
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        review.close()
+
+    # no interactive documentation: it would load scripts from elsewhere
+    app = FastAPI(title="mast review", openapi_url=None, docs_url=None, redoc_url=None, lifespan=lifespan)
+    app.include_router(reading_routes(review), prefix="/api")
+    app.include_router(writing_routes(review), prefix="/api")
+    app.include_router(media_routes(review), prefix="/api")
+
+    @app.get("/")
+    def page() -> FileResponse:
+        return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-cache"})
+
+    app.mount("/static", _Static(directory=STATIC), name="static")
+    app.add_exception_handler(MastError, _on_mistake)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(Exception, _on_bug)
+    return Guard(app, token=token)
+
+
+class _Static(StaticFiles):
+    """The page's files, asked for anew each time: an update must not meet an old half in the browser's cache."""
+
+    def file_response(self, *args: Any, **more: Any) -> Any:
+        response = super().file_response(*args, **more)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
+def _sentence(status: int, sentence: str, **more: Any) -> JSONResponse:
+    return JSONResponse({"error": sentence, **more}, status_code=status)
+
+
+def _on_mistake(request: Request, error: Exception) -> JSONResponse:
+    """A mistake that we know: its own sentence."""
+    if isinstance(error, ConflictError):
+        return _sentence(409, str(error), **({"event": error.event} if error.event else {}))
+    if isinstance(error, NoEmbeddingError):
+        return _sentence(409, str(error))
+    if isinstance(error, NotFoundError):
+        return _sentence(404, str(error))
+    if isinstance(error, RangeError):
+        answer = _sentence(416, str(error))
+        answer.headers["Content-Range"] = f"bytes */{error.size}"
+        return answer
+    if isinstance(error, AudioError):
+        return _sentence(422, str(error))
+    return _sentence(400, str(error))
+
+
+def _on_invalid(request: Request, error: Exception) -> JSONResponse:
+    """A parameter that is missing or makes no sense."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    return _sentence(400, f"{first['loc'][-1]}: {first['msg']}")
+
+
+def _on_http(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    plain = {404: "there is no such page", 405: "this cannot be done here"}
+    return _sentence(error.status_code, plain.get(error.status_code, str(error.detail)))
+
+
+def _on_bug(request: Request, error: Exception) -> JSONResponse:
+    """A bug of ours: where is for the terminal, not for the browser."""
+    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return _sentence(500, "something went wrong in mast; the terminal where it runs says what")

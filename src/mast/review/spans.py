@@ -1,0 +1,51 @@
+"""Spans of time that were listened to: lists of ``(start_s, end_s)``, sorted and apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+Span = tuple[float, float]
+
+
+def joined(spans: Iterable[Span]) -> list[Span]:
+    """The same time as few spans; empty ones are dropped.
+
+    >>> joined([(4, 6), (0, 2), (2, 3)])
+    [(0, 3), (4, 6)]
+    """
+    result: list[Span] = []
+    for start, end in sorted(span for span in spans if span[1] > span[0]):
+        if result and start <= result[-1][1]:
+            result[-1] = (result[-1][0], max(result[-1][1], end))
+        else:
+            result.append((start, end))
+    return result
+
+
+def without(spans: Iterable[Span], holes: Iterable[Span]) -> list[Span]:
+    """The time of ``spans`` that is in none of ``holes``.
+
+    >>> without([(0, 10)], [(2, 3), (9, 12)])
+    [(0, 2), (3, 9)]
+    """
+    cut = joined(holes)
+    result: list[Span] = []
+    at = 0
+    for begin, end in joined(spans):
+        start = begin
+        while at < len(cut) and cut[at][1] <= start:
+            at += 1
+        k = at
+        while k < len(cut) and cut[k][0] < end:
+            if cut[k][0] > start:
+                result.append((start, cut[k][0]))
+            start = max(start, cut[k][1])
+            k += 1
+        if start < end:
+            result.append((start, end))
+    return result
+
+
+def total_s(spans: Iterable[Span]) -> float:
+    """Seconds in all."""
+    return sum(end - start for start, end in spans)

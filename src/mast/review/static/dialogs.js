@@ -1,0 +1,91 @@
+/** Who is reviewing, export, help. */
+
+import * as api from "./api.js";
+import { byId, element } from "./dom.js";
+import { many, stretch } from "./format.js";
+import { on, remember, state, tell } from "./state.js";
+
+const FORMATS = {
+  csv: "CSV (boxes.csv, for mast train)",
+  parquet: "Parquet",
+  raven: "Raven selection tables",
+  audacity: "Audacity labels",
+  kaleidoscope: "Kaleidoscope",
+  aoef: "AOEF (whombat)",
+  coco: "COCO",
+  yolo: "YOLO",
+  birdeep: "BIRDeep",
+};
+
+export function watchDialogs() {
+  const name = byId("name-dialog");
+  const shown = () => (byId("who").textContent = state.reviewer || "Your name");
+
+  byId("name-form").addEventListener("submit", (event) => {
+    const text = byId("name-field").value.trim();
+    if (!text) return event.preventDefault();
+    state.reviewer = text;
+    remember();
+    shown();
+    return tell("reviewer");
+  });
+  name.addEventListener("cancel", (event) => !state.reviewer && event.preventDefault());
+  const changeName = () => {
+    byId("name-field").value = state.reviewer;
+    byId("known-names").replaceChildren(...(state.session?.reviewers || []).map((value) => element(
+      "option",
+      { value },
+    )));
+    name.showModal();
+    byId("name-field").select();
+  };
+  byId("who").addEventListener("click", changeName);
+  shown();
+
+  const answer = (text, error = false) => {
+    byId("export-answer").textContent = text;
+    byId("export-answer").className = error ? "failed" : "";
+  };
+  byId("export").addEventListener("click", () => (answer(""), byId("export-dialog").showModal()));
+  byId("export-download").addEventListener("click", async () => {
+    const format = byId("export-format").value;
+    answer("Preparing…");
+    try {
+      const found = await api.exportZip({ format, complete: byId("export-complete").checked });
+      const address = URL.createObjectURL(await found.blob());
+      const given = /filename="?([^";]+)/.exec(found.headers.get("Content-Disposition") || "");
+      element("a", { href: address, download: given ? given[1] : `${state.session.title}_${format}.zip` }).click();
+      setTimeout(() => URL.revokeObjectURL(address), 60_000);
+      answer("The download has begun.");
+    } catch (error) {
+      answer(error.message, true);
+    }
+  });
+  byId("export-write").addEventListener("click", async () => {
+    answer("Writing…");
+    try {
+      const [format, folder] = [byId("export-format").value, byId("export-folder").value.trim()];
+      const done = await api.exportFolder({ format, folder, complete: byId("export-complete").checked });
+      const boxes = `${many(done.events, "box", "boxes")} in ${many(done.recordings, "recording")}`;
+      answer(`${boxes}, ${stretch(done.reviewed_s)} heard. Written to ${done.path}. ${done.note || ""}`);
+    } catch (error) {
+      answer(error.message, true);
+    }
+  });
+  byId("help").addEventListener("click", () => byId("help-dialog").showModal());
+  on("back", () => answer(""));
+
+  return {
+    help: () => byId("help-dialog").showModal(),
+    askName: () => !state.reviewer && changeName(),
+    /** Offer the formats the server knows. */
+    fill: () => {
+      const options = state.session.formats.map((format) => element(
+        "option",
+        { value: format },
+        FORMATS[format] || format,
+      ));
+      byId("export-format").replaceChildren(...options);
+    },
+  };
+}

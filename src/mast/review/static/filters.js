@@ -1,0 +1,86 @@
+/** The left column: tabs, filters, and which list they apply to. */
+
+import { byId, debounce, element } from "./dom.js";
+import { score } from "./format.js";
+import { on, state, tell } from "./state.js";
+
+const NEUTRAL = { site: "", day: "", hour: "", status: "open", recording_status: "", search: "", min_score: 0 };
+
+/** @param {{queue: import("./queue.js").Queue, recordings: import("./recordings.js").Recordings}} lists */
+export function watchFilters({ queue, recordings }) {
+  const form = byId("filters");
+  const fields = Object.keys(state.filters);
+
+  /** Put the list of the chosen tab up. */
+  const show = async ({ keep = false } = {}) => {
+    const chosen = state.list === "queue" ? queue : recordings;
+    queue.list.active = chosen === queue;
+    recordings.list.active = chosen === recordings;
+    for (const name of ["queue", "recordings"]) {
+      byId(`tab-${name}`).setAttribute("aria-selected", String(state.list === name));
+      for (const part of form.querySelectorAll(`.only-${name}`)) part.hidden = state.list !== name;
+    }
+    byId("left-body").setAttribute("aria-label", state.list === "queue" ? "Queue" : "Recordings");
+    const changed = Object.entries(NEUTRAL).some(([name, value]) => String(state.filters[name]) !== String(value));
+    byId("clear-filters").hidden = !changed;
+    if (keep && chosen.total && chosen.asked === JSON.stringify(chosen.wish())) {
+      chosen.say();
+      chosen.list.draw();
+    } else await chosen.reload();
+    chosen.mark();
+  };
+
+  const reflect = () => {
+    for (const name of fields) form.elements[name].value = state.filters[name];
+    const least = Number(state.filters.min_score);
+    byId("min-score-text").textContent = least ? score(least) : "any";
+  };
+
+  const read = () => {
+    for (const name of fields) state.filters[name] = form.elements[name].value;
+    reflect();
+    tell("filters");
+    show();
+  };
+
+  /** Set some filters from elsewhere in the page. */
+  const set = (chosen, list = state.list) => {
+    Object.assign(state.filters, chosen);
+    state.list = list;
+    reflect();
+    return show();
+  };
+
+  form.addEventListener(
+    "change",
+    (event) => event.target.name !== "search" && event.target.name !== "min_score" && read(),
+  );
+  form.addEventListener(
+    "input",
+    debounce((event) => (event.target.name === "search" || event.target.name === "min_score") && read(), 250),
+  );
+  form.addEventListener("submit", (event) => event.preventDefault());
+  for (const name of ["queue", "recordings"]) {
+    byId(`tab-${name}`).addEventListener("click", () => {
+      state.list = name;
+      show({ keep: true });
+    });
+  }
+  byId("clear-filters").addEventListener("click", () => set(NEUTRAL));
+  byId("reload-list").addEventListener("click", () => show());
+  on("recording", () => recordings.list.draw());
+
+  /** Offer the sites, days and hours there are. */
+  const fill = () => {
+    const { sites, days } = state.session;
+    const choices = { site: sites, day: days, hour: Array.from({ length: 24 }, (_, hour) => String(hour)) };
+    const hours = (hour) => `${hour.padStart(2, "0")}–${String(Number(hour) + 1).padStart(2, "0")} h`;
+    for (const [name, values] of Object.entries(choices)) {
+      const text = (value) => (name === "hour" ? hours(value) : value);
+      form.elements[name].append(...values.map((value) => element("option", { value }, text(value))));
+    }
+    reflect();
+  };
+
+  return { show, set, fill };
+}

@@ -1,0 +1,67 @@
+/** Numbers as people read them. */
+
+/** 83.4 → "1:23.4"; with hours where there are some. */
+export function elapsed(seconds, decimals = 1) {
+  const unit = 10 ** decimals;
+  const total = Math.round(Math.max(0, seconds) * unit) / unit;
+  const h = Math.floor(total / 3600);
+  const m = Math.floor((total % 3600) / 60);
+  const rest = (total % 60).toFixed(decimals);
+  const padded = rest.padStart(decimals ? 3 + decimals : 2, "0");
+  return h ? `${h}:${String(m).padStart(2, "0")}:${padded}` : `${m}:${padded}`;
+}
+
+/** Length of a stretch of sound: "0.84 s", "12 min", "1.5 h". */
+export function stretch(seconds) {
+  if (seconds < 1) return `${seconds.toFixed(2)} s`;
+  if (seconds < 90) return `${trim(seconds.toFixed(1))} s`;
+  if (seconds < 5400) return `${trim((seconds / 60).toFixed(1))} min`;
+  return `${trim((seconds / 3600).toFixed(1))} h`;
+}
+
+/** 3450 → "3.45" kHz */
+export const kilohertz = (hz, decimals = 2) => trim((hz / 1000).toFixed(decimals));
+
+export const trim = (text) => (text.includes(".") ? text.replace(/\.?0+$/, "") : text);
+
+export const score = (value) => (value === null || value === undefined ? "" : value.toFixed(2));
+
+export const percent = (share) => `${Math.round(100 * share)} %`;
+
+export const many = (n, one, more = `${one}s`) => `${n.toLocaleString("en")} ${n === 1 ? one : more}`;
+
+/**
+ * Wall clock of a moment in a recording, as the recorder's own clock showed it.
+ * The zone is not looked at: a recorder's 06:00 stays 06:00 wherever the page is opened.
+ * @returns {Date|null} to be read with getUTC… functions
+ */
+export function wallClock(datetime, offset_s = 0) {
+  const found = /^(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)(?::(\d\d(?:\.\d+)?))?/.exec(datetime || "");
+  if (!found) return null;
+  const [, year, month, day, hour, minute, second] = found;
+  const start_ms = Date.UTC(+year, +month - 1, +day, +hour, +minute) + 1000 * parseFloat(second || "0");
+  return new Date(start_ms + 1000 * offset_s);
+}
+
+const two = (n) => String(n).padStart(2, "0");
+
+/** "06:12:03", with parts of a second where asked */
+export function clockText(date, decimals = 0) {
+  const seconds = date.getUTCSeconds() + date.getUTCMilliseconds() / 1000;
+  const text = decimals ? seconds.toFixed(decimals).padStart(3 + decimals, "0") : two(Math.floor(seconds));
+  return `${two(date.getUTCHours())}:${two(date.getUTCMinutes())}:${text}`;
+}
+
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/** "1 May" */
+export const shortDayText = (date) => `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]}`;
+
+/** "1 May 2024" */
+export const dayText = (date) => `${shortDayText(date)} ${date.getUTCFullYear()}`;
+
+/** The last part of a path; recordings are named by paths. */
+export const fileName = (path) => path.split("/").pop() || path;
+
+/** What to call an event that has no label. */
+export const labelText = (event) => event.label || "unnamed";

@@ -1,0 +1,135 @@
+/** How far the review is, who did what, and how precise the detector was on the random sample. */
+
+import * as api from "./api.js";
+import { readFailed } from "./connection.js";
+import { byId, debounce, element, svg } from "./dom.js";
+import { many, percent, stretch } from "./format.js";
+import { toast } from "./notices.js";
+import { on, state } from "./state.js";
+
+const WIDTH = 240;
+
+export class ProgressPanel {
+  /** @param {() => void} sample shows the random sample in the queue */
+  constructor(sample) {
+    this.sample = sample;
+    this.root = byId("panel-progress");
+    this.load = debounce(() => this.fetch(), 150);
+    on("saved", () => this.load());
+  }
+
+  async fetch() {
+    try {
+      this.draw(await api.progress());
+    } catch (error) {
+      readFailed(error, (refused) => toast(refused.message, { error: true }));
+    }
+  }
+
+  draw(progress) {
+    const { events, reviewed } = progress;
+    const share = events ? reviewed / events : 0;
+    byId("meter-fill").style.width = `${100 * share}%`;
+    byId("meter-text").textContent = `${reviewed.toLocaleString("en")} of ${many(events, "event")} reviewed`;
+    byId("meter").setAttribute("aria-valuemax", String(events));
+    byId("meter").setAttribute("aria-valuenow", String(reviewed));
+    this.root.replaceChildren(
+      element("h2", {}, `${events ? percent(share) : "Nothing"} reviewed`),
+      this.shares(progress),
+      this.counts(progress),
+      element("h3", {}, "Precision of the detector"),
+      ...this.precision(progress.precision),
+      element("h3", {}, "Reviewers"),
+      this.reviewers(progress.by_reviewer),
+    );
+  }
+
+  shares({ events, accepted, rejected }) {
+    const bar = element(
+      "div",
+      { class: "shares", role: "img", "aria-label": `${accepted} accepted, ${rejected} rejected of ${events}` },
+    );
+    for (const [kind, n] of [["accepted", accepted], ["rejected", rejected]]) {
+      const part = element("div", { class: kind });
+      part.style.width = `${events ? (100 * n) / events : 0}%`;
+      bar.append(part);
+    }
+    return bar;
+  }
+
+  counts({ accepted, rejected, relabelled, added, changed, spans_s }) {
+    const rows = [
+      ["Accepted", accepted],
+      ["Rejected", rejected],
+      ["Given another label", relabelled],
+      ["Moved or resized", changed],
+      ["Drawn by hand", added],
+      ["Sound marked as heard", spans_s ? stretch(spans_s) : "none"],
+    ];
+    return element(
+      "dl",
+      { class: "facts spread" },
+      ...rows.flatMap(([name, n]) => [
+        element("dt", {}, name),
+        element("dd", {}, typeof n === "number" ? n.toLocaleString("en") : n),
+      ]),
+    );
+  }
+
+  precision(found) {
+    const go = element("button", { type: "button", onclick: this.sample }, "Review the random sample");
+    if (!found || !found.n) {
+      const text =
+        "Nobody has decided on events of the random sample yet. " +
+        "A few dozen of them tell how many of all detections are right.";
+      return [element("p", { class: "soft" }, text), go];
+    }
+    const { n, right, estimate, low, high } = found;
+    const text = `${right} of ${n} were right: between ${percent(low)} and ${percent(high)} with 95 % confidence.`;
+    return [
+      element("p", { class: "big" }, percent(estimate)),
+      interval(found),
+      element("p", { class: "soft" }, text),
+      go,
+    ];
+  }
+
+  reviewers(counts) {
+    const names = Object.entries(counts || {}).sort((a, b) => b[1] - a[1]);
+    if (!names.length) return element("p", { class: "soft" }, "No decisions yet.");
+    return element(
+      "dl",
+      { class: "facts spread" },
+      ...names.flatMap(([name, n]) => [
+        element("dt", {}, name === state.reviewer ? `${name} (you)` : name),
+        element("dd", {}, n.toLocaleString("en")),
+      ]),
+    );
+  }
+}
+
+/** The estimate and its interval on a line from 0 to 1. */
+function interval({ estimate, low, high }) {
+  const x = (share) => 8 + share * (WIDTH - 16);
+  return svg(
+    "svg",
+    {
+      class: "chart",
+      viewBox: `0 0 ${WIDTH} 38`,
+      role: "img",
+      "aria-label": `Precision ${percent(estimate)}, interval ${percent(low)} to ${percent(high)}`,
+    },
+    svg("line", { class: "rule", x1: x(0), x2: x(1), y1: 14, y2: 14 }),
+    svg("rect", { class: "span", x: x(low), y: 9, width: Math.max(2, x(high) - x(low)), height: 10, rx: 5 }),
+    svg("circle", { class: "point", cx: x(estimate), cy: 14, r: 5 }),
+    ...[
+      0,
+      0.5,
+      1,
+    ].map((share) => svg(
+      "text",
+      { class: "axis", x: x(share), y: 34, "text-anchor": share === 0 ? "start" : share === 1 ? "end" : "middle" },
+      percent(share),
+    )),
+  );
+}

@@ -1,0 +1,160 @@
+/** The queue of events to decide on, in the order chosen; it stays as it is while one works through it. */
+
+import * as api from "./api.js";
+import { readFailed } from "./connection.js";
+import { byId, element } from "./dom.js";
+import { clockText, elapsed, fileName, labelText, many, score, shortDayText, wallClock } from "./format.js";
+import { toast } from "./notices.js";
+import { state } from "./state.js";
+import { thumbnail } from "./thumbnails.js";
+import { VirtualList } from "./virtual_list.js";
+
+const PAGE = 50;
+const SIGNS = { open: "", accepted: "✓", rejected: "✕", deleted: "–" };
+
+export class Queue {
+  /** @param {HTMLElement} box @param {(event: any) => void} chosen called with the event of a clicked row */
+  constructor(box, chosen) {
+    this.chosen = chosen;
+    this.rows = new Map(); // id → {sign, node}: rows are kept so that pictures are not fetched again
+    this.list = new VirtualList(
+      box,
+      58,
+      (index) => this.row(index),
+      (_, last) => last > this.items.length - 12 && this.more(),
+    );
+    this.clear();
+  }
+
+  clear() {
+    this.abort?.abort();
+    this.abort = new AbortController();
+    this.items = [];
+    this.total = 0;
+    this.loading = null;
+    this.ended = false;
+    this.last = -1; // row of the event of this queue that was selected last
+    this.rows.clear();
+  }
+
+  /** Begin anew with the filters as they are. */
+  async reload() {
+    this.clear();
+    this.asked = JSON.stringify(this.wish());
+    this.list.setCount(0);
+    this.list.box.scrollTop = 0;
+    await this.more();
+  }
+
+  /** What the filters ask for; another answer than before means that the list is out of date. */
+  wish() {
+    const { order, status, site, day, hour, min_score } = state.filters;
+    return { order, status, site, day, hour, min_score: Number(min_score) || "" };
+  }
+
+  query() {
+    const last = this.items[this.items.length - 1];
+    return { ...this.wish(), limit: PAGE, after: last ? last.id : "" };
+  }
+
+  more() {
+    if (this.ended) return Promise.resolve();
+    if (!this.loading) {
+      const page = this.fetchPage().finally(() => this.loading === page && (this.loading = null));
+      this.loading = page;
+    }
+    return this.loading;
+  }
+
+  async fetchPage() {
+    const { signal } = this.abort;
+    try {
+      const page = await api.queue(this.query(), signal);
+      if (signal.aborted) return;
+      const known = new Set(this.items.map((event) => event.id));
+      const fresh = page.events.filter((event) => !known.has(event.id));
+      this.items.push(...fresh);
+      this.total = Math.max(page.total, this.items.length);
+      this.ended = fresh.length === 0 || page.events.length < PAGE;
+      this.say();
+      this.list.setCount(this.items.length);
+    } catch (error) {
+      readFailed(error, (refused) => {
+        this.ended = true;
+        toast(refused.message, { error: true });
+      });
+    }
+  }
+
+  say() {
+    if (!this.list.active) return;
+    const order = state.filters.order === "random" ? ", at random" : "";
+    byId("list-count").textContent = this.items.length ? `${many(this.total, "event")}${order}` : "Nothing left here";
+  }
+
+  indexOf(id) {
+    return this.items.findIndex((event) => event.id === id);
+  }
+
+  /** The event `by` steps from the selected one, further pages fetched as needed; null at either end. */
+  async neighbour(by) {
+    const index = this.last < 0 ? 0 : this.last + by; // a box chosen elsewhere does not lose the place
+    if (index >= this.items.length) await this.more();
+    return index < 0 ? null : this.items[index] || null;
+  }
+
+  /** Take up what has become of an event. */
+  update(event) {
+    const index = this.indexOf(event.id);
+    if (index < 0) return;
+    this.items[index] = { ...this.items[index], ...event };
+    this.list.draw();
+  }
+
+  /** Mark the selected row and bring it into view. */
+  mark() {
+    const index = this.indexOf(state.selected);
+    if (index < 0) return this.list.draw();
+    this.last = index;
+    return this.list.show(index);
+  }
+
+  row(index) {
+    const event = this.items[index];
+    const chosen = event.id === state.selected;
+    const sign = `${event.status}/${event.label}/${event.version}/${chosen}`;
+    const kept = this.rows.get(event.id);
+    if (kept && kept.sign === sign) return kept.node;
+    const picture = kept ? kept.node.querySelector(".thumbnail") : thumbnail(event, 66, 44);
+    const points = score(event.score);
+    const clock = wallClock(event.datetime);
+    const place = `${elapsed(event.start_s)} in ${fileName(event.recording)}`;
+    const when = clock ? `${shortDayText(clock)} ${clockText(clock).slice(0, 5)}` : place;
+    const where = [event.site, when].filter(Boolean).join(" · ");
+    const node = element(
+      "div",
+      {
+        class: `row event-row ${event.status}`,
+        role: "option",
+        "aria-selected": String(chosen),
+        dataset: { id: event.id },
+        onclick: () => this.chosen(this.items[this.indexOf(event.id)]),
+      },
+      picture,
+      element(
+        "div",
+        { class: "row-text" },
+        element(
+          "div",
+          { class: "row-main" },
+          element("span", { class: "sign", title: event.status }, SIGNS[event.status]),
+          element("b", {}, labelText(event)),
+          element("span", { class: "score" }, points),
+        ),
+        element("div", { class: "row-sub", title: `${event.recording} at ${elapsed(event.start_s)}` }, where),
+      ),
+    );
+    this.rows.set(event.id, { sign, node });
+    return node;
+  }
+}

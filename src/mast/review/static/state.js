@@ -1,0 +1,91 @@
+/** What the page knows, and who wants to be told of changes. One object, plain topics. */
+
+const KEPT = "mast-review";
+
+/**
+ * @typedef {Object} Event
+ * @property {string} id
+ * @property {number} recording_id
+ * @property {string} recording
+ * @property {number} start_s
+ * @property {number} end_s
+ * @property {number} low_hz
+ * @property {number} high_hz
+ * @property {number|null} score
+ * @property {string} label
+ * @property {string} original_label
+ * @property {string} source
+ * @property {"open"|"accepted"|"rejected"|"deleted"} status
+ * @property {string} reviewer
+ * @property {number} version
+ * @property {string} site
+ * @property {string} datetime
+ */
+
+export const state = {
+  session: null,
+  reviewer: "",
+  recording: null, // the recording shown
+  /** @type {Map<string, Event>} every event seen of the recording shown */
+  events: new Map(),
+  selected: null, // the id of the selected event
+  mode: "select", // or "draw"
+  list: "queue", // or "recordings"
+  boxesShown: "all",
+  filters: {
+    order: "uncertain",
+    search: "",
+    site: "",
+    day: "",
+    hour: "",
+    status: "open",
+    recording_status: "",
+    sort: "name",
+    min_score: 0,
+  },
+  display: { gain_db: null, range_db: 50, colours: "magma" }, // gain null: chosen from the sound
+  speed: 1,
+  volume_db: 0,
+  advance: true, // go to the next event after a decision
+};
+
+const listeners = new Map();
+
+/** Call `listener` whenever `topic` is told. */
+export function on(topic, listener) {
+  if (!listeners.has(topic)) listeners.set(topic, []);
+  listeners.get(topic).push(listener);
+}
+
+export function tell(topic, value) {
+  for (const listener of listeners.get(topic) || []) listener(value);
+}
+
+/** @returns {Event|null} */
+export const selectedEvent = () => state.events.get(state.selected) || null;
+
+/** Whether an event is drawn, by the choice "Boxes". */
+export function isShown(event) {
+  if (event.status === "deleted" || state.boxesShown === "none") return false;
+  return state.boxesShown === "all" || event.status !== "rejected";
+}
+
+const REMEMBERED = ["reviewer", "display", "speed", "volume_db", "advance"];
+
+/** Take up the choices of last time; a broken or forbidden store is no reason to stop. */
+export function recall() {
+  try {
+    const kept = JSON.parse(localStorage.getItem(KEPT) || "{}");
+    for (const name of REMEMBERED) if (name in kept) state[name] = kept[name];
+  } catch {
+    /* begin afresh */
+  }
+}
+
+export function remember() {
+  try {
+    localStorage.setItem(KEPT, JSON.stringify(Object.fromEntries(REMEMBERED.map((name) => [name, state[name]]))));
+  } catch {
+    /* private windows may refuse */
+  }
+}

@@ -1,0 +1,201 @@
+"""The review's one file, ``review.sqlite``: recordings, events as they stand now, and a log of every decision.
+
+Any number of readers work beside one writer (WAL), in this process and in others on the same machine. A write is on
+disk before it is answered (``synchronous=FULL``), so that neither a kill nor a power cut loses what a reviewer saw
+confirmed. The log is only ever appended to. Counts per recording are kept by triggers: a list of ten thousand
+recordings never has to look at a million events.
+"""
+
+from __future__ import annotations
+
+import queue
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mast.errors import ConfigError
+
+STORE = "review.sqlite"
+_VERSION = 1  # of the schema
+_BUSY_MS = 20_000  # how long a write waits for another process's
+_CACHE_KB = 8_000  # a connection's page cache
+
+_TABLES = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE recordings (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    site TEXT NOT NULL DEFAULT '',
+    datetime TEXT NOT NULL DEFAULT '',      -- wall clock of its start, ISO 8601
+    first_day TEXT NOT NULL DEFAULT '',     -- days and hours of the day that it touches
+    last_day TEXT NOT NULL DEFAULT '',
+    hours INTEGER NOT NULL DEFAULT 0,       -- bit h is set where it holds sound of hour h
+    duration_s REAL,
+    sample_rate INTEGER,
+    error TEXT NOT NULL DEFAULT '',
+    further TEXT NOT NULL DEFAULT '{}',     -- other columns of recordings.csv
+    stamp TEXT NOT NULL DEFAULT '',         -- of what its events were read from
+    first_row INTEGER,                      -- of its events in embeddings.npy
+    events INTEGER NOT NULL DEFAULT 0,      -- without deleted ones
+    open INTEGER NOT NULL DEFAULT 0,
+    best_score REAL,
+    spans_s REAL NOT NULL DEFAULT 0         -- seconds marked as reviewed
+);
+CREATE INDEX recordings_by_time ON recordings (datetime, id);
+CREATE TABLE events (
+    seq INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    recording_id INTEGER NOT NULL REFERENCES recordings (id),
+    ordinal INTEGER,                        -- among its recording's detections; row in embeddings.npy less first_row
+    start_s REAL NOT NULL, end_s REAL NOT NULL, low_hz REAL NOT NULL, high_hz REAL NOT NULL,
+    label TEXT NOT NULL,
+    status TEXT NOT NULL,                   -- open, accepted, rejected, deleted
+    reviewer TEXT NOT NULL DEFAULT '',
+    version INTEGER NOT NULL DEFAULT 0,
+    score REAL,
+    source TEXT NOT NULL,
+    model TEXT NOT NULL DEFAULT '',
+    original_label TEXT NOT NULL,
+    original_box TEXT NOT NULL DEFAULT '',  -- JSON, where it has been changed
+    day TEXT NOT NULL DEFAULT '',
+    hour INTEGER,
+    doubt REAL,                             -- distance of the score from the threshold
+    rank INTEGER NOT NULL                   -- a random order that never changes
+);
+CREATE INDEX events_of ON events (recording_id, start_s);
+CREATE TABLE spans (recording_id INTEGER NOT NULL, start_s REAL NOT NULL, end_s REAL NOT NULL);
+CREATE INDEX spans_of ON spans (recording_id, start_s);
+CREATE TABLE log (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    time TEXT NOT NULL,
+    reviewer TEXT NOT NULL,
+    kind TEXT NOT NULL,                     -- add, change, delete, spans; undo, redo, skip name an earlier row
+    recording_id INTEGER NOT NULL,
+    event_id TEXT,
+    before TEXT,                            -- JSON
+    after TEXT,
+    target INTEGER                          -- of undo, redo, skip
+);
+CREATE INDEX log_of_reviewer ON log (reviewer, id);
+CREATE TABLE undone (target INTEGER PRIMARY KEY, by_row INTEGER NOT NULL, redoable INTEGER NOT NULL);
+
+CREATE TRIGGER event_added AFTER INSERT ON events BEGIN
+    UPDATE recordings SET events = events + (new.status <> 'deleted'), open = open + (new.status = 'open'),
+        best_score = max(coalesce(best_score, new.score), coalesce(new.score, best_score)) WHERE id = new.recording_id;
+END;
+CREATE TRIGGER event_removed AFTER DELETE ON events BEGIN
+    UPDATE recordings SET events = events - (old.status <> 'deleted'), open = open - (old.status = 'open')
+        WHERE id = old.recording_id;
+END;
+CREATE TRIGGER event_decided AFTER UPDATE OF status ON events WHEN old.status <> new.status BEGIN
+    UPDATE recordings SET events = events + (new.status <> 'deleted') - (old.status <> 'deleted'),
+        open = open + (new.status = 'open') - (old.status = 'open') WHERE id = new.recording_id;
+END;
+"""
+
+# made after a first filling, which is faster than keeping them up to date through it
+_INDICES = """
+CREATE INDEX IF NOT EXISTS events_by_rank ON events (rank);
+CREATE INDEX IF NOT EXISTS events_by_hour ON events (recording_id, hour, status);
+CREATE INDEX IF NOT EXISTS open_by_doubt ON events (doubt, seq) WHERE status = 'open';
+CREATE INDEX IF NOT EXISTS open_by_score ON events (-score, seq) WHERE status = 'open';
+CREATE INDEX IF NOT EXISTS touched ON events (reviewer, status) WHERE version > 0;
+CREATE INDEX IF NOT EXISTS events_by_ordinal ON events (recording_id, ordinal);
+CREATE INDEX IF NOT EXISTS labelled ON events (label);
+"""
+
+
+class Store:
+    """The open file. Use :meth:`reading` and :meth:`writing` from any thread.
+
+    Raises:
+        ConfigError: the file is something else, was made by a newer mast, or cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._idle: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
+        self._lock = threading.Lock()
+        self._all: list[sqlite3.Connection] = []
+        try:
+            self._writer = self._connect()
+            found = self._writer.execute("PRAGMA user_version").fetchone()[0]
+            if found == 0:
+                with self.writing() as db:
+                    if db.execute("PRAGMA user_version").fetchone()[0] == 0:  # another process may be first
+                        for statement in _statements(_TABLES):
+                            db.execute(statement)
+                        db.execute(f"PRAGMA user_version = {_VERSION}")
+            elif found != _VERSION:
+                raise ConfigError(
+                    f"{path}: made by another version of mast (layout {found}, this one reads {_VERSION}); "
+                    "open it with that one, or move the file away to begin anew"
+                )
+        except sqlite3.DatabaseError as error:
+            raise ConfigError(
+                f"{path}: cannot be used for the review ({error}); the folder must be on a local disk and writable, "
+                "and the file one of mast review's"
+            ) from error
+
+    def build_indices(self) -> None:
+        """Make what keeps large reviews quick; at once where it is there already."""
+        with self.writing() as db:
+            for statement in _statements(_INDICES):
+                db.execute(statement)
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection to read with, seeing one state from beginning to end."""
+        try:
+            db = self._idle.get_nowait()
+        except queue.Empty:
+            db = self._connect()
+        try:
+            db.execute("BEGIN")
+            yield db
+        finally:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            self._idle.put(db)
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """The connection to write with, alone: all of the block is kept, or, where it raises, nothing."""
+        with self._lock:
+            self._writer.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._writer
+            except BaseException:
+                self._writer.execute("ROLLBACK")
+                raise
+            self._writer.execute("COMMIT")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            for db in self._all:
+                db.close()
+            self._all.clear()
+
+    def _connect(self) -> sqlite3.Connection:
+        db = sqlite3.connect(
+            self.path, check_same_thread=False, isolation_level=None, timeout=_BUSY_MS / 1000
+        )
+        db.row_factory = sqlite3.Row
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
+        self._all.append(db)
+        return db
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The statements of a script, one by one: ``executescript`` would end the transaction."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

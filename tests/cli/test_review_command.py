@@ -1,0 +1,115 @@
+"""`mast review`, as a user starts and stops it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pandas as pd
+import pytest
+import soundfile as sf
+
+_RUN = """
+import typer
+from mast.cli.review import review
+from mast.errors import MastError
+import sys
+app = typer.Typer(pretty_exceptions_enable=False)
+app.command()(review)
+try:
+    app()
+except MastError as error:
+    print(f"mast: {error}", file=sys.stderr)
+    sys.exit(1)
+"""
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    sf.write(tmp_path / "S1_20240501_060000.wav", [0.0, 0.1] * 8_000, 16_000)
+    table = {
+        "file": ["S1_20240501_060000.wav"],
+        "start_s": [0.1],
+        "end_s": [0.4],
+        "low_hz": [10],
+        "high_hz": [99],
+    }
+    pd.DataFrame({**table, "label": ["wren"]}).to_csv(tmp_path / "boxes.csv", index=False)
+    return tmp_path
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "BROWSER": "false"}
+    return subprocess.Popen(
+        [sys.executable, "-c", _RUN, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=env,
+    )
+
+
+def address_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    match = re.search(r"http://\S+", line)
+    assert match is not None, line + (process.stderr.read() if process.stderr else "")
+    return match[0]
+
+
+def test_it_prints_its_address_answers_and_stops(dataset: Path) -> None:
+    process = start(str(dataset), "--port", "0", "--no-browser", "--quiet")
+    address = address_of(process)
+    assert address.startswith("http://127.0.0.1:")
+    session = httpx.get(f"{address}api/session", timeout=60).json()
+    assert (session["recordings"], session["labels"], session["sites"]) == (1, ["wren"], ["S1"])
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode in (0, 130, -signal.SIGINT)
+    assert (dataset / "review.sqlite").is_file()
+
+
+def test_beyond_this_machine_it_makes_a_token(dataset: Path) -> None:
+    process = start(str(dataset), "--port", "0", "--no-browser", "--host", "0.0.0.0")
+    try:
+        address = address_of(process)
+        port, token = re.search(r":(\d+)/\?token=([\w-]{20,})", address).groups()  # type: ignore[union-attr]
+        base = f"http://127.0.0.1:{port}"
+        assert httpx.get(f"{base}/api/session", timeout=60).status_code == 401
+        shown = {"Authorization": f"Bearer {token}"}
+        assert httpx.get(f"{base}/api/session", headers=shown, timeout=60).status_code == 200
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_mistakes_are_one_sentence(dataset: Path, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        for arguments, said in (
+            ((str(dataset), "--port", port, "--no-browser"), f"port {port} is taken"),
+            ((str(tmp_path / "none"),), "no such folder"),
+            ((str(dataset), "--audio", str(tmp_path / "none")), "--audio"),
+        ):
+            process = start(*arguments, "--quiet")
+            _, errors = process.communicate(timeout=120)
+            assert process.returncode == 1
+            assert said in errors
+            assert len(errors.strip().splitlines()) == 1
+
+
+def test_opening_the_page_needs_no_torch(dataset: Path) -> None:
+    code = (
+        "import sys; from mast.review.review import open_review; from mast.review.server import create_app\n"
+        "create_app(open_review(sys.argv[1]))\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(dataset)]).returncode == 0

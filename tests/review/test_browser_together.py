@@ -1,0 +1,101 @@
+"""Several reviewers at once, and a server that goes away: nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from browser_reviewer import Reviewer, Server, make_results, open_browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One browser for all tests."""
+    with open_browser() as opened:
+        yield opened
+
+
+@pytest.fixture
+def server(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Server]:
+    """A server of its own for each test."""
+    running = Server(make_results(tmp_path_factory.mktemp("together")))
+    yield running
+    running.kill()
+
+
+def test_two_reviewers_keep_each_others_work(browser: Any, server: Server) -> None:
+    ana, bea = (Reviewer(browser, server, name) for name in ("Ana", "Béa Müller"))
+    first, second = server.events()[:2]
+    for reviewer in (ana, bea):
+        reviewer.stay()
+        reviewer.select(first)
+    ana.press("a")
+    assert server.event(first["id"])["status"] == "accepted"
+    bea.complaints.clear()
+    bea.press("r")  # what she sees is older than what Ana did
+    bea.page.wait_for_selector(".toast:has-text('Ana changed this box')")
+    assert server.event(first["id"])["reviewer"] == "Ana"
+    bea.page.click(".toast button:has-text('Use mine')")
+    bea.until("r.outbox.waiting() === 0")
+    now = server.event(first["id"])
+    assert (now["status"], now["reviewer"]) == ("rejected", "Béa Müller")
+    ana.select(second)
+    ana.press("a")
+    bea.page.evaluate("globalThis.mastReview.actions.refresh()")
+    bea.until("r.state.events.get(argument).status === 'accepted'", second["id"])
+    assert server.get("progress")["by_reviewer"] == {"Ana": 1, "Béa Müller": 1}
+    ana.press("z", "z")  # her second decision; the first is Béa's now and stays
+    assert server.event(second["id"])["status"] == "open"
+    assert server.event(first["id"])["status"] == "rejected"
+    for reviewer in (ana, bea):
+        assert all(
+            "409" in complaint for complaint in reviewer.complaints
+        )  # the browser's own note of a refusal
+        reviewer.complaints.clear()
+        reviewer.close()
+
+
+def test_decisions_wait_for_a_server_that_was_killed(browser: Any, server: Server) -> None:
+    ana = Reviewer(browser, server, "Ana")
+    events = server.events()
+    ana.select(events[0])
+    ana.page.click("#tab-recordings")
+    server.kill()
+    ana.page.keyboard.press("a")  # goes on to the next open box, which is on the page already
+    ana.until("r.state.selected === argument", events[1]["id"])
+    ana.page.keyboard.press("r")
+    ana.page.wait_for_selector("#banner:has-text('2 decisions are kept here')")
+    assert ana.ask("r.state.events.get(argument).status", events[0]["id"]) == "accepted"
+    server.start()
+    ana.page.click("#banner button")
+    ana.until("r.outbox.waiting() === 0")
+    ana.page.wait_for_selector("#banner", state="hidden")
+    assert server.event(events[0]["id"])["status"] == "accepted"
+    assert server.event(events[1]["id"])["status"] == "rejected"
+    ana.complaints.clear()  # the browser notes every request that found nobody
+    ana.close()
+
+
+def test_refusal_is_said_and_taken_back(browser: Any, server: Server) -> None:
+    ana = Reviewer(browser, server, "Ana")
+    event = server.events()[0]
+    ana.stay()
+    ana.select(event)
+    ana.page.route(
+        "**/api/events/*",
+        lambda route: (
+            route.fulfill(status=400, json={"error": "no, because of this"})
+            if route.request.method == "PATCH"
+            else route.continue_()
+        ),
+    )
+    ana.press("a")
+    ana.page.wait_for_selector(".toast.error:has-text('no, because of this')")
+    ana.until("r.state.events.get(argument).status === 'open'", event["id"])
+    ana.page.wait_for_timeout(4_500)
+    assert ana.page.locator(".toast.error").count() == 1  # errors stay until they are closed
+    ana.page.click(".toast.error .cross")
+    assert ana.page.locator(".toast.error").count() == 0
+    ana.complaints.clear()
+    ana.close()
