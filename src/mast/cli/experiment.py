@@ -111,13 +111,16 @@ def experiment(
         wanted = [word.strip() for word in systems.split(",")] if systems else None
         train = choose_systems(chosen, wanted)
         sources = {n: _source(data, unlabeled or [], generic, elsewhere, split, called, n) for n in numbers}
-        failures = _run(train, studies, sources, work, (preset, band, settings), quiet=quiet)
+        embed = {system.name for study in chosen if study.summarise is not None for system in study.systems}
+        failures = _run(train, embed, studies, sources, work, (preset, band, settings), quiet=quiet)
     collected = _collect(
         chosen, work, out, data=data, called=called, seeds=numbers if seeds else None, page=name in _WORDS
     )
     for one in collected:
-        if one.rows and one.missing:
+        if one.files and one.missing:
             say(f"{one.study.name}: without {', '.join(one.missing)}, which are not there yet", quiet=quiet)
+        for note in one.notes:
+            say(f"{one.study.name}: {note}", quiet=quiet)
         for path in one.files:
             typer.echo(path)
     if name in _WORDS:
@@ -128,6 +131,7 @@ def experiment(
 
 def _run(
     train: Sequence[System],
+    embed: set[str],
     studies: dict[str, Study],
     sources: dict[int, Source],
     work: Path,
@@ -135,7 +139,7 @@ def _run(
     *,
     quiet: bool,
 ) -> list[str]:
-    """Train and measure; gives back a sentence for each failure."""
+    """Train, measure and embed; gives back a sentence for each failure."""
     from mast.experiments.presets import load_preset
     from mast.experiments.runner import Runner
     from mast.experiments.studies import systems_by_name
@@ -153,7 +157,7 @@ def _run(
     failures: list[str] = []
     try:
         for number, source in sources.items():
-            failed = Runner(source, work, preset, known, seed=number, show=show).run(train)
+            failed = Runner(source, work, preset, known, seed=number, show=show).run(train, embed=embed)
             failures += [f"{system} (seed {number}): {why}" for system, why in failed.items()]
     except KeyboardInterrupt:
         typer.echo(
@@ -186,13 +190,17 @@ def _collect(
     given = {}
     if data is not None:
         name = called or _name_of(data)
-        first = next((trial.seed for trial in archive.of(name)), 0)
-        given[name] = Path(data.replace("{seed}", str(first)))
+        one_seed = next((trial.seed for trial in archive.of(name)), 0)
+        given[name] = Path(data.replace("{seed}", str(one_seed)))
     collected = [collect(study, archive, out, data=given) for study in chosen]
-    if not page and not collected[0].rows:
+    first = collected[0]
+    if not page and not first.files and first.notes:
+        raise MastError("; ".join(first.notes))
+    if not page and not first.files:
+        what = "embedded" if chosen[0].summarise is not None else "measured"
         raise MastError(
-            f"{work}: none of the systems of {chosen[0].name} was measured on "
-            f"{' or '.join(chosen[0].parts) or 'another dataset'}; it needs {', '.join(collected[0].missing)}"
+            f"{work}: none of the systems of {chosen[0].name} was {what} on "
+            f"{' or '.join(chosen[0].parts) or 'another dataset'}; it needs {', '.join(first.missing)}"
         )
     if page:
         write_page(collected, out)

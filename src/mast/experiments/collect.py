@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
+from mast.experiments import embedding_tables
+from mast.experiments.embedding_tables import ShownTable
 from mast.experiments.figures import part_name
 from mast.experiments.found import load_about
 from mast.experiments.record import write_result
 from mast.experiments.studies import Request, Study
 from mast.experiments.tables import Archive, Row, as_cells, as_frame, as_json, markdown
 from mast.files import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -21,15 +29,52 @@ class Collected:
 
     Attributes:
         study: which.
-        rows: of its table; none where no system of it was measured.
+        rows: of its table; none where no system of it was measured, or where it is of embeddings.
         missing: systems that were not, on any dataset.
         files: that were written.
+        datasets: that it shows.
+        tables: for people.
+        notes: one sentence for each thing that could not be told.
     """
 
     study: Study
     rows: list[Row]
     missing: list[str]
     files: list[Path]
+    datasets: list[str] = field(default_factory=list)
+    tables: list[ShownTable] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class _Files:
+    """Writes what a study ends in."""
+
+    def __init__(self, study: Study, out: Path) -> None:
+        self.study, self.out = study, out
+        self.written: list[Path] = []
+
+    def write(self, suffix: str, content: bytes) -> None:
+        path = self._path(suffix)
+        write_whole(path, content)
+
+    def write_tables(self, frame: pd.DataFrame, text: str) -> None:
+        self.write(".csv", frame.to_csv(index=False, float_format="%.6g").encode())
+        self.write(".md", text.encode())
+
+    def write_json(self, rows: list[dict[str, Any]], seeds: list[int], data: Mapping[str, object]) -> None:
+        study = self.study
+        figures = {"study": study.name, "title": study.title, "paper": study.paper, "rows": rows}
+        write_result(self._path(".json"), figures, seed=seeds, data=data)
+
+    def write_figure(self, figure: Figure | None) -> None:
+        if figure is not None:
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format="png")
+            self.write(".png", buffer.getvalue())
+
+    def _path(self, suffix: str) -> Path:
+        self.written.append(self.out / f"{self.study.name}{suffix}")
+        return self.written[-1]
 
 
 def collect(
@@ -43,25 +88,52 @@ def collect(
         out: folder for the files.
         data: by dataset, its labelled folder, for pictures of sound; where it was when the systems ran by default.
     """
+    if study.summarise is not None:
+        return _collect_embeddings(study, archive, out)
     rows = study.rows(archive)
     lines = study.lines_in(archive)
     measured = {row.system for row in rows}
     missing = [line.system for line in lines if line.system not in measured]
     if not rows:
         return Collected(study, [], missing, [])
-    files = [out / f"{study.name}{suffix}" for suffix in (".csv", ".md", ".json")]
-    write_whole(files[0], as_frame(rows).to_csv(index=False, float_format="%.6g").encode())
-    write_whole(files[1], markdown_of(study, rows).encode())
-    figures = {"study": study.name, "title": study.title, "paper": study.paper, "rows": as_json(rows)}
-    seeds = sorted({seed for row in rows for seed in row.seeds})
-    write_result(files[2], figures, seed=seeds, data=_data(archive, measured))
-    figure = study.draw(Request(study, archive, rows, data or {}))
-    if figure is not None:
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png")
-        files.append(out / f"{study.name}.png")
-        write_whole(files[-1], buffer.getvalue())
-    return Collected(study, rows, missing, files)
+    files = _Files(study, out)
+    files.write_tables(as_frame(rows), markdown_of(study, rows))
+    files.write_json(
+        as_json(rows), sorted({seed for row in rows for seed in row.seeds}), _data(archive, measured)
+    )
+    files.write_figure(study.draw(Request(study, archive, rows, data or {})))
+    tables = [
+        ShownTable(heading(*of, own), *as_cells(own, reference=study.reference_label))
+        for of, own in groups(rows).items()
+    ]
+    datasets = list(dict.fromkeys(row.dataset for row in rows))
+    return Collected(study, rows, missing, files.written, datasets, tables)
+
+
+def _collect_embeddings(study: Study, archive: Archive, out: Path) -> Collected:
+    """The files of a study of embeddings."""
+    assert study.summarise is not None
+    found = study.summarise(archive)
+    systems = {system.name for system in study.systems}
+    missing = [] if found.tables or found.notes or found.figure else sorted(systems)
+    files = _Files(study, out)
+    if found.cells:
+        files.write_tables(embedding_tables.as_frame(found.cells), _embeddings_markdown(study, found))
+        seeds = sorted({seed for cell in found.cells for seed in cell.seeds})
+        files.write_json(embedding_tables.as_json(found.cells), seeds, _data(archive, systems))
+    if found.figure is not None:
+        files.write_figure(found.figure())
+    datasets = list(dict.fromkeys(cell.dataset for cell in found.cells))
+    return Collected(study, [], missing, files.written, datasets, found.tables, found.notes)
+
+
+def _embeddings_markdown(study: Study, found: embedding_tables.Summary) -> str:
+    text = [f"# {study.title}", f"{study.caption} ({study.paper})"]
+    text.append("Mean over seeds; in brackets 95 % bootstrap intervals over recordings.")
+    for title, header, cells in found.tables:
+        text += [f"## {title}", markdown(header, cells)]
+    text += [f"{note}." for note in found.notes]
+    return "\n\n".join(text) + "\n"
 
 
 def groups(rows: list[Row]) -> dict[tuple[str, str], list[Row]]:

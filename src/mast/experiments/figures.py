@@ -33,7 +33,9 @@ def dots(rows: Sequence[Row], *, metric: str = "f1", title: str = "") -> Figure:
     """A line a system, a mark a part: value and interval. For tables of systems."""
     datasets, labels = _unique(r.dataset for r in rows), _unique(r.label for r in rows)
     parts = _parts(rows)
-    figure = _figure(4.6 * len(datasets) + 2.4, 1.5 + 0.36 * len(labels) + 0.10 * len(labels) * len(parts))
+    figure = empty_figure(
+        4.6 * len(datasets) + 2.4, 1.5 + 0.36 * len(labels) + 0.10 * len(labels) * len(parts)
+    )
     axes = figure.subplots(1, len(datasets), sharey=True, squeeze=False)[0]
     for axis, dataset in zip(axes, datasets, strict=True):
         for number, part in enumerate(parts):
@@ -41,7 +43,7 @@ def dots(rows: Sequence[Row], *, metric: str = "f1", title: str = "") -> Figure:
             colour, mark = _part_style(part, parts)
             shift = 0.2 * (number - (len(parts) - 1) / 2)
             places = [labels.index(r.label) + shift for r in own]
-            _interval_marks(axis, places, [r.scores[metric] for r in own], colour, mark, across=True)
+            interval_marks(axis, places, [r.scores[metric] for r in own], colour, mark, across=True)
         for place in range(len(labels) - 1):
             axis.axhline(place + 0.5, color="0.92", linewidth=0.8, zorder=0)
         axis.set_yticks(range(len(labels)), labels)
@@ -49,7 +51,7 @@ def dots(rows: Sequence[Row], *, metric: str = "f1", title: str = "") -> Figure:
         axis.set_xlim(-0.02, 1.02)
         axis.set_xlabel(_metric_name(metric))
         axis.set_title(_dataset_title(rows, dataset), loc="left", fontsize=10)
-        _tidy(axis, grid="x")
+        tidy(axis, grid="x")
     _legend(figure, {part_name(p): _part_style(p, parts) for p in parts}, title)
     return figure
 
@@ -63,7 +65,7 @@ def bars(rows: Sequence[Row], *, metric: str = "f1", title: str = "") -> Figure:
         _unique(r.label for r in rows),
         _parts(rows),
     )
-    figure = _figure(max(7.0, 0.32 * len(labels) * len(parts) + 2.5), 3.1 * len(datasets) + 1.1)
+    figure = empty_figure(max(7.0, 0.32 * len(labels) * len(parts) + 2.5), 3.1 * len(datasets) + 1.1)
     axes = figure.subplots(len(datasets), 1, sharex=True, squeeze=False)[:, 0]
     width = 0.84 / len(labels)
     colours = {
@@ -95,7 +97,7 @@ def bars(rows: Sequence[Row], *, metric: str = "f1", title: str = "") -> Figure:
         axis.set_ylim(0, 1)
         axis.set_ylabel(_metric_name(metric))
         axis.set_title(_dataset_title(rows, dataset), loc="left", fontsize=10)
-        _tidy(axis, grid="y")
+        tidy(axis, grid="y")
         axis.tick_params(axis="x", length=0)
     handles = [Patch(color=colours[label], label=label) for label in labels]
     figure.legend(
@@ -129,7 +131,7 @@ def lines(
         logarithmic: the horizontal axis.
     """
     datasets = _unique(r.dataset for r in rows)
-    figure = _figure(4.4 * len(datasets) + 1.0, 4.1)
+    figure = empty_figure(4.4 * len(datasets) + 1.0, 4.1)
     axes = figure.subplots(1, len(datasets), sharey=True, squeeze=False)[0]
     for axis, dataset in zip(axes, datasets, strict=True):
         for number, (curve, (colour, mark)) in enumerate(styles.items()):
@@ -143,7 +145,7 @@ def lines(
             x = [places[r.system] * (1 + nudge) if logarithmic else places[r.system] + nudge for r in own]
             scores = [r.scores[metric] for r in own]
             axis.plot(x, [s.value for s in scores], color=colour, linewidth=1.4)
-            _interval_marks(axis, x, scores, colour, mark)
+            interval_marks(axis, x, scores, colour, mark)
         shown = sorted({places[r.system] for r in rows if r.dataset == dataset})
         if logarithmic:
             axis.set_xscale("log")
@@ -152,7 +154,7 @@ def lines(
         axis.set_ylim(-0.02, 1.02)
         axis.set_xlabel(across)
         axis.set_title(_dataset_title(rows, dataset), loc="left", fontsize=10)
-        _tidy(axis, grid="y")
+        tidy(axis, grid="y")
     axes[0].set_ylabel(_metric_name(metric))
     used = {curve for r in rows for curve in (series.get(r.system), series.get(r.part))}
     _legend(figure, {curve: style for curve, style in styles.items() if curve in used}, title)
@@ -192,7 +194,7 @@ def _ends(scores: Sequence[Score]) -> list[list[float]]:
     return [below, above]
 
 
-def _interval_marks(
+def interval_marks(
     axis: Axes,
     places: Sequence[float],
     scores: Sequence[Score],
@@ -233,13 +235,15 @@ def _legend(figure: Figure, styles: Mapping[str, tuple[str, str]], title: str) -
         )
 
 
-def _tidy(axis: Axes, *, grid: Literal["x", "y"]) -> None:
+def tidy(axis: Axes, *, grid: Literal["x", "y"]) -> None:
+    """No box around the data, and lines to read values by."""
     axis.spines[["top", "right"]].set_visible(False)
     axis.grid(axis=grid, alpha=0.3)
     axis.set_axisbelow(True)
 
 
-def _figure(width: float, height: float) -> Figure:
+def empty_figure(width: float, height: float) -> Figure:
+    """A figure of so many inches that needs no screen."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

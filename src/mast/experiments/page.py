@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 
-from mast.experiments.collect import Collected, groups, heading
-from mast.experiments.paper import METRICS, paper_tables
-from mast.experiments.tables import as_cells
+from mast.experiments.collect import Collected
+from mast.experiments.paper import paper_metrics, paper_tables
 from mast.files import write_whole
 from mast.reports.html_page import Section, code, embedded_png, folded, page, paragraph, table
 
@@ -16,14 +16,14 @@ PAGE = "report.html"
 
 def write_page(collected: Sequence[Collected], out: Path) -> Path:
     """Write ``out/report.html``."""
-    shown = [one for one in collected if one.rows]
-    datasets = list(dict.fromkeys(row.dataset for one in shown for row in one.rows))
+    shown = [one for one in collected if one.files or one.notes]
+    datasets = list(dict.fromkeys(name for one in shown for name in one.datasets))
     lead = paragraph(
         f"{len(shown)} studies on {', '.join(datasets)}. Values are means over seeds, at the threshold that in-domain "
         "validation chose; in brackets 95 % bootstrap intervals over recordings. AP50 (11-point) is what the paper "
         "calls mAP. The paper's numbers are on other data: compare the pattern, not the values."
     )
-    absent = [one.study.name for one in collected if not one.rows]
+    absent = [one.study.name for one in collected if one not in shown]
     if absent:
         lead += paragraph(f"Not run yet: {', '.join(absent)}.", soft=True)
     sections = [Section(one.study.title, one.study.name, _body(one)) for one in shown]
@@ -40,11 +40,13 @@ def _body(one: Collected) -> str:
     for path in one.files:
         if path.suffix == ".png":
             parts.append(embedded_png(path.read_bytes(), study.title, small=study.name == "qualitative"))
-    for (dataset, part), rows in groups(one.rows).items():
-        parts.append(f"<h3>{heading(dataset, part, rows)}</h3>")
-        parts.append(table(*as_cells(rows, reference=study.reference_label)))
+    for heading, header, cells in one.tables:
+        parts.append(f"<h3>{escape(heading)}</h3>")
+        parts.append(table(header, cells, words=(0, 1) if study.name == "retrieval" else (0,)))
+    parts += [paragraph(f"{note}.", soft=True) for note in one.notes]
     theirs = "".join(
-        f"<h3>{where}</h3>" + table(["system", *METRICS], [[name, *numbers] for name, numbers in rows])
+        f"<h3>{where}</h3>"
+        + table(["", *paper_metrics(study.name)], [[name, *numbers] for name, numbers in rows])
         for where, rows in paper_tables(study.name)
     )
     if theirs:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 METRICS = ("precision", "recall", "F1", "mAP", "mIoU")
+RETRIEVAL = ("queries", "labels", "Top-1", "Top-5", "mean rank")
 
 
 class PaperTable(NamedTuple):
-    """One table: where it stands, the names of the lines, and the numbers of :data:`METRICS`."""
+    """One table: where it stands, the names of the lines, and the numbers of :func:`paper_metrics`."""
 
     where: str
     rows: list[tuple[str, list[str]]]
@@ -20,6 +21,11 @@ def paper_tables(study: str) -> list[PaperTable]:
         PaperTable(where, [_row(line) for line in block.strip().splitlines()])
         for where, block in _TABLES.get(study, {}).items()
     ]
+
+
+def paper_metrics(study: str) -> tuple[str, ...]:
+    """What the numbers of a study's tables are."""
+    return RETRIEVAL if study == "retrieval" else METRICS
 
 
 def _row(line: str) -> tuple[str, list[str]]:
@@ -128,6 +134,12 @@ round 1 | 0.6893 0.5914 0.6367 0.3953 0.5963
 round 2 | 0.6522 0.6438 0.6434 0.4414 0.5943
 """,
 }
+_RETRIEVAL = {
+    "Rainforest, 131 sonotypes": """
+oracle boxes (ground truth) | 14,986 131 0.723 0.902 5.76
+detected boxes (matched predictions) | 8,414 104 0.961 0.982 3.22
+"""
+}
 _TABLES = {
     "in-domain": _TEST,
     "ood": _OOD,
@@ -136,4 +148,5 @@ _TABLES = {
     "adapters": _ADAPTERS,
     "curriculum": _CURRICULUM,
     "rounds": _ROUNDS,
+    "retrieval": _RETRIEVAL,
 }

@@ -2,6 +2,7 @@
 
     WORK/<dataset>-<seed>/runs/pretrain, generic, mast, mast.full2, fcos, …   training runs, each continued after a kill
     WORK/<dataset>-<seed>/found/<system>/                                     what it found (mast.experiments.found)
+    WORK/<dataset>-<seed>/embedded/<system>/                                  what its encoder makes of chunks and boxes
 
 A system whose tables are there is not touched again. Several processes may work on the same folder: a run that two of
 them need is trained by one while the other waits.
@@ -28,11 +29,14 @@ from mast.data.chunks import chunk_table
 from mast.data.recordings import Dataset, load_dataset
 from mast.data.splits import SplitConfig
 from mast.errors import MastError
+from mast.experiments.embedding_tables import about_embedded, folder_of, save_embedded
 from mast.experiments.found import (
     NOT_TESTS,
     Trial,
     has_part,
     load_about,
+    load_part,
+    load_threshold,
     save_about,
     save_part,
     save_threshold,
@@ -41,7 +45,7 @@ from mast.experiments.presets import Preset
 from mast.experiments.systems import LAST_STAGE, System
 from mast.files import write_whole
 from mast.fit.pipeline import Show
-from mast.models.checkpoint import WEIGHTS, load_checkpoint
+from mast.models.checkpoint import WEIGHTS, load_card, load_checkpoint
 from mast.models.interface import BoxDetector
 from mast.selftrain.rounds import self_train
 from mast.training.detector import DetectorRun, fit_detector
@@ -104,16 +108,22 @@ class Runner:
         self.trial = Trial.at(work, source.name, seed)
         self.runs = self.trial.folder / "runs"
 
-    def run(self, systems: Sequence[System]) -> dict[str, str]:
+    def run(self, systems: Sequence[System], *, embed: Collection[str] = ()) -> dict[str, str]:
         """Train and measure each; gives back what went wrong with those that failed, by name.
 
         A system that cannot be trained (its library is missing, it finds nothing to learn from) does not keep the
         others from it.
+
+        Args:
+            systems: which.
+            embed: names of those whose encoder is looked at, too.
         """
         failures: dict[str, str] = {}
         for system in systems:
             try:
                 self.find(system)
+                if system.name in embed:
+                    self.embed(system)
             except MastError as error:
                 failures[system.name] = str(error)
                 self._say(f"{system.name}: failed, {error}")
@@ -133,6 +143,58 @@ class Runner:
         else:
             self._say(f"{system.name}: is there already")
         return folder
+
+    def embed(self, system: System) -> Path:
+        """The folder of what a system's encoder makes of chunks and boxes, looked at now if it was not before.
+
+        Its encoder is compared with what it was before training, so the system has to start from pretraining.
+        """
+        folder = folder_of(self.trial, system.name)
+        with _alone(self.runs / f".embedded-{system.name}.lock", self._say):
+            before, now = about_embedded(folder), self._embedded_from(system)
+            if before and now in (None, before):
+                self._say(f"{system.name}: its embeddings are there already")
+            else:
+                self._embed(system, folder)
+        return folder
+
+    def _embed(self, system: System, folder: Path) -> None:
+        from mast.experiments.embedded import Models, embed_parts  # LanceDB and scikit-learn come with it
+
+        found, detector = self.trial.system(system.name), self.model(system)
+        pretrained = self._encoder(system)
+        if pretrained is None:
+            raise MastError(
+                f"{system.name}: does not start from pretraining, so its encoder cannot be compared with it"
+            )
+        away = {path.name for path in self.source.elsewhere}
+        parts = {name: own for name, own in self.chunks.items() if name not in away}
+        recipe = self._recipe(system)
+        machine = prepare_machine(recipe)
+        tables = embed_parts(
+            self.dataset,
+            parts,
+            {name: load_part(found, name).predictions for name in parts if name not in NOT_TESTS},
+            Models(pretrained, detector, load_threshold(found)),
+            machine,
+            batch_size=machine.eval_batch(recipe.train.batch_size),
+            seed=self.seed,
+        )
+        save_embedded(folder, tables, self._embedded_from(system) or {})
+        boxes = tables.boxes["kind"].value_counts()
+        self._say(
+            f"{system.name}: embedded {len(tables.chunks):,} chunks, {boxes.get('truth', 0):,} true and "
+            f"{boxes.get('detected', 0):,} detected boxes"
+        )
+
+    def _embedded_from(self, system: System) -> dict[str, Any] | None:
+        """What embeddings are made from; None where the models are not here (any more)."""
+        folders = [self.runs / name / "best" for name in ("pretrain", system.name)]
+        if not all((folder / WEIGHTS).is_file() for folder in folders):
+            return None
+        pretrained, detector = (load_card(folder).weights_sha256 for folder in folders)
+        threshold = load_threshold(self.trial.system(system.name))
+        return {"system": system.name, "pretrained": pretrained, "detector": detector, "threshold": threshold}
 
     def model(self, system: System) -> Path:
         """The model folder of a system, trained if need be, with all that it builds on."""

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from mast.data.splits import SITE_OOD, TEMPORAL_OOD
 from mast.errors import ConfigError
 from mast.experiments import systems as known
+from mast.experiments.embedding_studies import summarise_boxes, summarise_chunks, summarise_retrieval
+from mast.experiments.embedding_tables import Summary
 from mast.experiments.figures import PART_STYLE, STRATEGY_STYLE, bars, dots, lines, part_name
 from mast.experiments.found import load_about
 from mast.experiments.pictures import compare_systems
@@ -59,6 +61,7 @@ class Study:
         reference: the system that differences are taken to.
         elsewhere: measure other datasets than the one trained on, instead of ``parts``.
         budgets: its lines are the label budgets that were run, and all labels.
+        summarise: of a study of embeddings, all that it shows; the other fields that make a table are not used then.
     """
 
     name: str
@@ -72,6 +75,7 @@ class Study:
     reference: str | None = "mast"
     elsewhere: bool = False
     budgets: bool = False
+    summarise: Callable[[Archive], Summary] | None = None
 
     def lines_in(self, archive: Archive) -> list[Line]:
         """The lines of its table."""
@@ -247,8 +251,52 @@ def all_studies(budgets: tuple[int, ...] = BUDGETS) -> dict[str, Study]:
             (SITE_OOD,),
             _draw_examples,
         ),
+        _of_embeddings(
+            "retrieval",
+            "Retrieval of sounds by box embeddings",
+            'Table "Retrieval-based sonotype classification"',
+            "Each labelled test box looks for its nearest annotated training boxes, none of its own recording; rank is "
+            "the place of the first with its label. A detection has the label of the true box that it overlaps most, "
+            "by at least half. The true boxes of those detections show what is due to easier sounds being detected.",
+            summarise_retrieval,
+        ),
+        _of_embeddings(
+            "umap-chunks",
+            "Chunk embeddings by site, hour and number of events",
+            'Figure "UMAP visualization of pretrained encoder embeddings"',
+            "All labelled chunks as the pretrained encoder sees them, before any label was used. The table says how "
+            "much the nearest chunks of other recordings have in common with a chunk, in the full space: a plane only "
+            "shows.",
+            summarise_chunks,
+        ),
+        _of_embeddings(
+            "umap-boxes",
+            "Box embeddings by label, truth and detection",
+            'Figure "Box-level embedding space induced by MAST detections"',
+            "True boxes and detections of all test parts, pooled from the pretrained encoder. The table says how often "
+            "the nearest true boxes of other recordings have a box's label, in the full space.",
+            summarise_boxes,
+        ),
     ]
     return {study.name: study for study in studies}
+
+
+def _of_embeddings(
+    name: str, title: str, paper: str, caption: str, summarise: Callable[[Archive], Summary]
+) -> Study:
+    """A study of what MAST's encoder makes of boxes and chunks."""
+    return Study(
+        name,
+        title,
+        paper,
+        caption,
+        (known.MAST,),
+        (Line("mast"),),
+        ALL_PARTS,
+        lambda asked: None,
+        reference=None,
+        summarise=summarise,
+    )
 
 
 def find_study(name: str, studies: Mapping[str, Study]) -> Study:

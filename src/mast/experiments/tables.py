@@ -185,21 +185,13 @@ class Archive:
         """By seed and recording, how often it counts in each draw, (resamples,)."""
         key = (dataset, part)
         if key not in self._draws:
-            units: dict[tuple[str, bytes], int] = {}
-            places: dict[int, dict[str, int]] = {}
+            marks: dict[int, dict[str, bytes]] = {}
             for trial in self.of(dataset):
                 folders = [trial.system(name) for name in trial.systems()]
                 known = next((folder for folder in folders if has_part(folder, part)), None)
                 if known is not None:
-                    fingerprints = _fingerprints(load_part(known, part))
-                    places[trial.seed] = {
-                        name: units.setdefault((name, mark), len(units))
-                        for name, mark in fingerprints.items()
-                    }
-            weights = draw_weights(len(units), self.resamples, seed=0)
-            self._draws[key] = {
-                seed: {name: weights[:, unit] for name, unit in own.items()} for seed, own in places.items()
-            }
+                    marks[trial.seed] = _fingerprints(load_part(known, part))
+            self._draws[key] = draw_recordings(marks, self.resamples)
         return self._draws[key]
 
     def _row(
@@ -214,10 +206,13 @@ class Archive:
             system=line.system,
             label=line.label or next((str(a["title"]) for a in abouts if "title" in a), line.system),
             seeds=tuple(own),
-            scores={name: _mean([(v.plain[name], v.drawn[name]) for v in own.values()]) for name in METRICS},
+            scores={
+                name: mean_over_seeds([(v.plain[name], v.drawn[name]) for v in own.values()])
+                for name in METRICS
+            },
             by_seed={name: tuple(v.plain[name] for v in own.values()) for name in METRICS},
             against={
-                name: _mean(
+                name: mean_over_seeds(
                     [
                         (
                             own[seed].plain[name] - base[seed].plain[name],
@@ -234,6 +229,22 @@ class Archive:
             seconds=float(np.mean(seconds)) if seconds else float("nan"),
             parameters=max((int(about.get("parameters", 0)) for about in abouts), default=0),
         )
+
+
+def draw_recordings(
+    marks: Mapping[int, Mapping[str, bytes]], resamples: int
+) -> dict[int, dict[str, FloatArray]]:
+    """By seed and recording, how often it counts in each draw, (resamples,).
+
+    ``marks``: by seed and recording, what tells apart recordings of one name that differ between seeds.
+    """
+    units: dict[tuple[str, bytes], int] = {}
+    places = {
+        seed: {name: units.setdefault((name, mark), len(units)) for name, mark in own.items()}
+        for seed, own in marks.items()
+    }
+    weights = draw_weights(len(units), resamples, seed=0)
+    return {seed: {name: weights[:, unit] for name, unit in own.items()} for seed, own in places.items()}
 
 
 def match(measured: Measured) -> Outcome:
@@ -260,7 +271,7 @@ def _fingerprints(measured: Measured) -> dict[str, bytes]:
     return {str(name): boxes.get(str(name), b"") for name in sorted(measured.reviewed["recording"].unique())}
 
 
-def _mean(seeds: Sequence[tuple[float, FloatArray]]) -> Score:
+def mean_over_seeds(seeds: Sequence[tuple[float, FloatArray]]) -> Score:
     """The mean over seeds, of the plain values and of each draw; seeds without a value are left out."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # no seed has a value
@@ -324,7 +335,7 @@ def as_cells(
             score = row.scores[name]
             is_best = score.value == best[name] and len({r.scores[name].value for r in rows}) > 1
             mark = "**" if bold and is_best else ""
-            line.append(f"{mark}{_number(score.value)}{mark}{_range(score)}")
+            line.append(f"{mark}{number(score.value)}{mark}{_range(score)}")
         if reference:
             line.append(_difference(row.against.get("f1")))
         cells.append([*line, str(len(row.seeds)), duration(row.seconds)])
@@ -373,12 +384,13 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
 
 
-def _number(value: float) -> str:
-    return f"{value:.3f}" if np.isfinite(value) else "–"
+def number(value: float, digits: int = 3) -> str:
+    """A value in a table; a dash where there is none."""
+    return f"{value:.{digits}f}" if np.isfinite(value) else "–"
 
 
 def _range(score: Score) -> str:
-    return f" ({_number(score.low)}–{_number(score.high)})" if np.isfinite(score.low) else ""
+    return f" ({number(score.low)}–{number(score.high)})" if np.isfinite(score.low) else ""
 
 
 def _difference(score: Score | None) -> str:

@@ -1,0 +1,295 @@
+"""What the encoder makes of a dataset's chunks and boxes: the numbers behind the studies of embeddings.
+
+Models are needed for this, so it is done where they are trained; what it leaves is small and enough for every table and
+figure (:mod:`mast.experiments.embedding_tables`).
+
+Boxes are compared in four ways, on the same boxes: by statistics of the mel spectrogram (nothing is learnt), by the
+encoder as pretraining left it (the paper's way), by the same encoder inside the trained detector, and by the detector's
+contrastive projection. A recording never answers for itself: one animal calls many times in a minute.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+from torch.utils.data import ConcatDataset
+
+from mast.data.chunk_dataset import Batch, ChunkDataset
+from mast.data.recordings import Dataset
+from mast.errors import MastError
+from mast.events import BOX_COLUMNS, FloatArray, IntArray, boxes_of
+from mast.experiments.embedding_tables import EmbeddedTables, Way
+from mast.experiments.neighbours import Part, box_neighbours, chunk_neighbours
+from mast.grid import FrontEnd, events_to_grid
+from mast.models.boxes import iou, pad_boxes, pool_boxes
+from mast.models.checkpoint import load_checkpoint
+from mast.models.detector import MastDetector
+from mast.models.encoder import Encoder
+from mast.models.mae import MaskedAutoencoder
+from mast.retrieval.mel_statistics import mel_statistics
+from mast.training.machine import Machine
+from mast.training.sources import Chunks, in_order
+from mast.training.spectrograms import FrontEndPipeline
+
+Vectors = NDArray[np.float32]
+
+MATCH_IOU = (
+    0.5  # App. "Box-Level Embeddings": a detection takes the label of the true box it overlaps this much
+)
+
+
+class Models(NamedTuple):
+    """Where embeddings come from."""
+
+    pretrained: Path  # a masked autoencoder
+    detector: Path  # MAST, trained from it
+    threshold: float  # of the detections
+
+
+def embed_parts(
+    dataset: Dataset,
+    parts: Mapping[str, Chunks],
+    detections: Mapping[str, pd.DataFrame],
+    models: Models,
+    machine: Machine,
+    *,
+    batch_size: int,
+    seed: int,
+) -> EmbeddedTables:
+    """Look at every part of a dataset.
+
+    Args:
+        dataset: labels come from its annotations.
+        parts: its labelled chunks; of those that overlap (``train``) every other one is used.
+        detections: of the test parts, in cells counted from the recording's start, with scores.
+        models: the encoders.
+        machine: where they run.
+        batch_size: chunks at a time.
+        seed: of the points that are shown, and of UMAP.
+    """
+    encoders = Encoders(models, machine)
+    seen: dict[str, Part] = {}
+    for name, chunks in parts.items():
+        own = end_to_end(dataset, chunks, encoders.front_end)
+        found = detections.get(name)
+        if found is not None:
+            found = found[found["score"] >= models.threshold]
+        boxes = labelled_boxes(dataset, own.table, found, encoders.front_end)
+        seen[name] = encoders.look(own, boxes, batch_size=batch_size)
+    return EmbeddedTables(
+        chunk_neighbours(seen, seed=seed), box_neighbours(seen, encoders.front_end, seed=seed)
+    )
+
+
+class Encoders:
+    """The pretrained encoder and the detector, on one device."""
+
+    def __init__(self, models: Models, machine: Machine) -> None:
+        pretrained, pretrained_card = load_checkpoint(models.pretrained)
+        detector, detector_card = load_checkpoint(models.detector)
+        if not isinstance(pretrained, MaskedAutoencoder | MastDetector) or not isinstance(
+            detector, MastDetector
+        ):
+            raise MastError(
+                f"{models.detector}: embeddings come from MAST's encoder, and this is {type(detector).__name__}"
+            )
+        self._machine = machine
+        self._pretrained: Encoder = pretrained.encoder.to(machine.device).eval()
+        self._detector = detector.to(machine.device).eval()
+        self._as_pretrained = FrontEndPipeline.of(pretrained_card).to(machine.device)
+        self._as_detector = FrontEndPipeline.of(detector_card).to(machine.device)
+        self.front_end: FrontEnd = detector_card.front_end
+        if pretrained_card.front_end != self.front_end:
+            raise MastError(
+                f"{models.pretrained}: has another front end than {models.detector}, so their embeddings are not of "
+                "the same boxes; train the detector from it"
+            )
+
+    def look(self, chunks: Chunks, boxes: pd.DataFrame, *, batch_size: int) -> Part:
+        """Embed all chunks of a part, and the boxes in them."""
+        cells = boxes[list(BOX_COLUMNS)].to_numpy(dtype=np.float32)
+        per_chunk = np.bincount(boxes["chunk"].to_numpy(dtype=np.int64), minlength=len(chunks))
+        by_chunk = np.split(cells, np.cumsum(per_chunk)[:-1])
+        heard = np.ceil(chunks.table["valid_s"].to_numpy(dtype=np.float64) / self.front_end.hop_s - 1e-6)
+        frames = heard.clip(1, self.front_end.chunk_frames).astype(np.int64)
+        of_chunks: dict[Way, list[Vectors]] = {}
+        of_boxes: dict[Way, list[Vectors]] = {}
+        done = 0
+        for batch in in_order(chunks, batch_size=batch_size, workers=self._machine.workers):
+            rows = slice(done, done + len(batch.waveforms))
+            done = rows.stop
+            whole, inside = self._embed(batch, by_chunk[rows], frames[rows])
+            for kept, made in ((of_chunks, whole), (of_boxes, inside)):
+                for way, vectors in made.items():
+                    kept.setdefault(way, []).append(vectors)
+        return Part(
+            chunks.table.reset_index(drop=True),
+            boxes,
+            {way: np.concatenate(some) for way, some in of_chunks.items()},
+            {way: np.concatenate(some) for way, some in of_boxes.items()},
+        )
+
+    @torch.no_grad()
+    def _embed(
+        self, batch: Batch, cells: Sequence[Vectors], frames: IntArray
+    ) -> tuple[dict[Way, Vectors], dict[Way, Vectors]]:
+        """By way: of each chunk, and of each box, of some chunks."""
+        model, config = self._detector, self._detector.config
+        boxes = [torch.tensor(some) for some in cells]
+        padded = pad_boxes(boxes, self._machine.device).boxes
+        counts = [len(some) for some in boxes]
+        shown = self._as_detector(batch).spectrograms  # (B, 1, T, F)
+        with self._machine.accelerator.autocast():
+            tokens = model.encoder.feature_map(shown)  # (B, D, T/16, F/16)
+            before = self._pretrained.feature_map(self._as_pretrained(batch).spectrograms)
+        patch = config.encoder.patch
+        columns = [math.ceil(n / patch) for n in frames.tolist()]  # with sound in them
+        size = (float(patch), float(patch))
+        pictures = [picture[0].float().cpu().numpy() for picture in shown]
+        whole: dict[Way, Vectors] = {
+            "mel": np.stack([_levels(p[:n]) for p, n in zip(pictures, frames.tolist(), strict=True)]),
+            "pretrained": _chunk_means(before, columns),
+            "encoder": _chunk_means(tokens, columns),
+        }
+        inside: dict[Way, Vectors] = {
+            "mel": np.concatenate([mel_statistics(p, some) for p, some in zip(pictures, cells, strict=True)]),
+            # as MastDetector.embed
+            "pretrained": _unpadded(pool_boxes(before, padded, size, cells=(4, 4), samples=2), counts),
+            "encoder": _unpadded(pool_boxes(tokens, padded, size, cells=(4, 4), samples=2), counts),
+        }
+        if config.contrastive_weight > 0:
+            with self._machine.accelerator.autocast():  # as in the contrastive loss
+                finest = model.pyramid(model.adapter(tokens))[0]  # (B, C, T', F')
+                pooled = pool_boxes(finest, padded, config.strides, cells=(4, 4))
+                projected = F.normalize(model.projection(pooled).float(), dim=-1)  # (B, M, P)
+            inside["projection"] = _unpadded(projected, counts)
+        return whole, inside
+
+
+def end_to_end(dataset: Dataset, chunks: Chunks, front_end: FrontEnd) -> Chunks:
+    """Those chunks that overlap none before them: no box is to be there twice."""
+    table = chunks.table.reset_index(drop=True)
+    kept: list[int] = []
+    reached: dict[str, float] = {}
+    order = table.sort_values(["recording", "start_s"], kind="stable")
+    for row, name, start in zip(order.index, order["recording"], order["start_s"], strict=True):
+        if start >= reached.get(str(name), -math.inf) - front_end.hop_s / 2:
+            kept.append(int(row))
+            reached[str(name)] = float(start) + front_end.chunk_s
+    if len(kept) == len(table):
+        return chunks
+    rows = sorted(kept)
+    own = ChunkDataset(dataset, table.iloc[rows], front_end)
+    sound = None if chunks.sound is None else chunks.sound[torch.tensor(rows, device=chunks.sound.device)]
+    return Chunks(ConcatDataset([own]), table.iloc[rows].reset_index(drop=True), sound)
+
+
+def labelled_boxes(
+    dataset: Dataset, chunks: pd.DataFrame, detections: pd.DataFrame | None, front_end: FrontEnd
+) -> pd.DataFrame:
+    """True boxes and detections of some chunks, as :attr:`Part.boxes`.
+
+    A detection takes the label of the true box that it overlaps most, if that is by at least half.
+
+    Args:
+        dataset: with labels.
+        chunks: that do not overlap.
+        detections: in cells counted from the recording's start; none by default.
+        front_end: the grid.
+    """
+    events = {str(name): own for name, own in dataset.annotations.events.groupby("recording")}
+    found = {} if detections is None else _by_chunk(detections, chunks, front_end)
+    tables = [_nothing()]
+    for row, (name, start, valid) in enumerate(
+        zip(chunks["recording"].astype(str), chunks["start_s"], chunks["valid_s"], strict=True)
+    ):
+        own = events.get(name)
+        frames = min(
+            front_end.chunk_frames, math.ceil(valid / front_end.hop_s - 1e-6)
+        )  # none into the padding
+        grid = events_to_grid(
+            boxes_of(own) if own is not None else np.empty((0, 4)),
+            front_end,
+            chunk_start_s=float(start),
+            n_frames=frames,
+        )
+        labels = (
+            own["label"].astype(str).to_numpy()[grid.index] if own is not None else np.empty(0, dtype=str)
+        )
+        detected = found.get(row, np.empty((0, 4)))
+        best, overlap = best_matches(detected, grid.boxes)
+        hit = overlap >= MATCH_IOU
+        truth = pd.DataFrame(grid.boxes, columns=BOX_COLUMNS, dtype=np.float64)
+        truth = truth.assign(kind="truth", label=labels, iou=np.nan)
+        truth["matched"] = np.isin(np.arange(len(truth)), best[hit])
+        boxes = pd.DataFrame(detected, columns=BOX_COLUMNS, dtype=np.float64)
+        own_labels = [str(labels[at]) if ok else "" for at, ok in zip(best, hit, strict=True)]
+        boxes = boxes.assign(kind="detected", label=own_labels, iou=overlap, matched=hit)
+        both = [some for some in (truth, boxes) if len(some)]
+        if both:
+            tables.append(pd.concat(both, ignore_index=True).assign(chunk=row, recording=name))
+    filled = [table for table in tables if len(table)] or tables
+    return pd.concat(filled, ignore_index=True)[list(_nothing())]
+
+
+def best_matches(detected: FloatArray, truth: IntArray) -> tuple[IntArray, FloatArray]:
+    """Of each detection, the true box that it overlaps most and by how much; −1 and 0 where there is none."""
+    if not len(truth) or not len(detected):
+        return np.full(len(detected), -1, dtype=np.int64), np.zeros(len(detected))
+    a, b = (
+        torch.from_numpy(np.asarray(detected, dtype=np.float64)),
+        torch.from_numpy(truth.astype(np.float64)),
+    )
+    overlaps = iou(a[:, None], b[None]).numpy()  # (detections, truths)
+    return overlaps.argmax(axis=1).astype(np.int64), overlaps.max(axis=1)
+
+
+def _by_chunk(detections: pd.DataFrame, chunks: pd.DataFrame, front_end: FrontEnd) -> dict[int, FloatArray]:
+    """Detections in cells of the recording → by row of the chunk that their middle lies in, in cells of the chunk."""
+    found: dict[int, FloatArray] = {}
+    first = np.rint(chunks["start_s"].to_numpy(dtype=np.float64) / front_end.hop_s)
+    own_rows = {str(name): np.asarray(rows) for name, rows in chunks.groupby("recording").indices.items()}
+    for name, own in detections.groupby("recording"):
+        rows = own_rows.get(str(name))
+        if rows is None:
+            continue
+        rows = rows[np.argsort(first[rows], kind="stable")]
+        boxes = own[list(BOX_COLUMNS)].to_numpy(dtype=np.float64)
+        at = np.searchsorted(first[rows], boxes[:, [0, 2]].mean(axis=1), side="right") - 1
+        for k in np.unique(at[at >= 0]).tolist():
+            mine = boxes[at == k]
+            mine[:, [0, 2]] = (mine[:, [0, 2]] - first[rows[k]]).clip(0, front_end.chunk_frames)
+            found[int(rows[k])] = mine
+    return found
+
+
+def _nothing() -> pd.DataFrame:
+    columns = {"chunk": "int64", "recording": "object", "kind": "object", "label": "object", "iou": "float64"}
+    columns |= {"matched": "bool", **dict.fromkeys(BOX_COLUMNS, "float64")}
+    return pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in columns.items()})
+
+
+def _levels(picture: Vectors) -> Vectors:
+    """(T, F) → (2 F,) mean and deviation of each bin over time."""
+    return np.concatenate([picture.mean(axis=0), picture.std(axis=0)])
+
+
+def _chunk_means(tokens: Tensor, columns: Sequence[int]) -> Vectors:
+    """(B, D, T/16, F/16) → (B, D), over the columns with sound in them."""
+    means = [map_[:, :n].float().mean(dim=(1, 2)) for map_, n in zip(tokens, columns, strict=True)]
+    return torch.stack(means).cpu().numpy()
+
+
+def _unpadded(values: Tensor, counts: Sequence[int]) -> Vectors:
+    """(B, M, C) → the rows of real boxes, chunk after chunk."""
+    rows = [row[:count].float().cpu().numpy() for row, count in zip(values, counts, strict=True)]
+    return np.concatenate(rows)

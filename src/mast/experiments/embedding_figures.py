@@ -1,0 +1,274 @@
+"""Pictures of embeddings: retrieval by setting, and planes of chunks and boxes. Legends stand beside the data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from mast.experiments.embedding_tables import SETTINGS, WAYS, Cell, place_name
+from mast.experiments.figures import empty_figure, interval_marks, tidy
+from mast.retrieval.clusters import LEAST_EVENTS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# the first five are told apart by colour-blind eyes; of all, those alike in hue differ in lightness
+_COLOURS = (
+    "#1b6ca8",
+    "#d98c21",
+    "#2b7a78",
+    "#a83232",
+    "#7a4fa3",
+    "#8fb3d9",
+    "#8a6d3b",
+    "#d77fb3",
+    "#6b8e23",
+    "#222222",
+)
+_OTHER = "#c9ced3"
+_SETTING_STYLE = {"oracle": ("#1b6ca8", "s"), "oracle_found": ("#8fb3d9", "D"), "detected": ("#d98c21", "o")}
+_KIND_STYLE = {  # drawn in this order: what most hides the rest comes first
+    "detection of nothing annotated": ("#aab2ba", "o"),
+    "true box": ("#1b6ca8", "s"),
+    "detection, IoU ≥ 0.5": ("#d98c21", "o"),
+}
+_NAMED = len(_COLOURS)
+
+
+def draw_retrieval(cells: Sequence[Cell]) -> Figure:
+    """Top-1 with intervals: a row a dataset, a column a part, a line a way, a mark a setting."""
+    top1 = [cell for cell in cells if cell.measure == "top1"]
+    datasets, parts = _unique(c.dataset for c in top1), _unique(c.part for c in top1)
+    ways = [way for way in WAYS if any(c.way == way for c in top1)]
+    figure = empty_figure(3.3 * len(parts) + 2.6, (0.62 * len(ways) + 1.0) * len(datasets) + 0.8)
+    axes = figure.subplots(len(datasets), len(parts), sharex=True, sharey=True, squeeze=False)
+    for row, dataset in enumerate(datasets):
+        for column, part in enumerate(parts):
+            axis = axes[row, column]
+            own = [c for c in top1 if (c.dataset, c.part) == (dataset, part)]
+            for shift, (setting, name) in zip((-0.24, 0.0, 0.24), SETTINGS.items(), strict=True):
+                colour, mark = _SETTING_STYLE[setting]
+                here = [c for c in own if c.line == name]
+                at = [ways.index(c.way) + shift for c in here if c.way in ways]
+                interval_marks(axis, at, [c.score for c in here if c.way in ways], colour, mark, across=True)
+                chance = [c.score.value for c in here if c.way == "random"]
+                if chance:
+                    axis.axvline(chance[0], color=colour, linewidth=1.0, linestyle=(0, (2, 2)), zorder=0)
+            for place in range(len(ways) - 1):
+                axis.axhline(place + 0.5, color="0.92", linewidth=0.8, zorder=0)
+            axis.set_yticks(range(len(ways)), [WAYS[way] for way in ways])
+            axis.set_ylim(len(ways) - 0.5, -0.5)
+            axis.set_xlim(-0.02, 1.02)
+            axis.set_title(place_name(dataset.replace("_", " "), part), loc="left", fontsize=10)
+            tidy(axis, grid="x")
+            if row == len(datasets) - 1:
+                axis.set_xlabel("Top-1 accuracy")
+    handles = [_mark(*_SETTING_STYLE[setting], name) for setting, name in SETTINGS.items()]
+    handles.append(_line("0.4", "random order"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9)
+    figure.suptitle(
+        "Retrieval: is the nearest training box of the same label?", fontsize=11, x=0.01, ha="left"
+    )
+    return figure
+
+
+def draw_chunks(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """A row a dataset; chunks by site, by hour of the day, by number of annotated events."""
+    figure = empty_figure(14.0, 4.3 * len(tables) + 0.4)
+    rows = _rows(figure, len(tables))
+    for part, (dataset, table) in zip(rows, tables.items(), strict=True):
+        points = table[table["x"].notna()]
+        points = points.iloc[np.random.default_rng(0).permutation(len(points))]  # none is always on top
+        site, hour, events = part.subplots(1, 3)
+        name = dataset.replace("_", " ")
+        _by_name(site, points, "site", f"{name}: {len(points):,} chunks by site", "site not known")
+        _by_number(
+            part,
+            hour,
+            points["hour"],
+            points,
+            title="by hour of the day",
+            colours="twilight_shifted",
+            ends=(0, 24),
+            label="hour of the day",
+        )
+        most = max(1.0, float(np.percentile(points["events"], 98)))
+        label = "annotated events in the chunk"
+        if points["events"].max() > most:
+            label += f" ({most:.0f} and more alike)"
+        _by_number(
+            part,
+            events,
+            points["events"],
+            points,
+            title="by number of annotated events",
+            colours="viridis",
+            ends=(0, most),
+            label=label,
+        )
+    return figure
+
+
+def draw_boxes(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """A row a dataset; boxes by label, and by what they are: true, detected, detected where nothing is annotated."""
+    figure = empty_figure(13.5, 4.9 * len(tables) + 0.4)
+    rows = _rows(figure, len(tables))
+    for part, (dataset, table) in zip(rows, tables.items(), strict=True):
+        points = table[table["x"].notna()]
+        points = points.iloc[np.random.default_rng(0).permutation(len(points))]
+        label, kind = part.subplots(1, 2)
+        name = dataset.replace("_", " ")
+        title = f"{name}: {len(points):,} boxes by label (squares: true, circles: detected)"
+        _by_name(label, points, "label", title, "without a label", marks=True)
+        _by_kind(kind, points)
+    return figure
+
+
+def _by_name(
+    axis: Axes, points: pd.DataFrame, column: str, title: str, nameless: str, *, marks: bool = False
+) -> None:
+    """Colours for the commonest names; the rest is grey, and below."""
+    counts = points.loc[points[column] != "", column].value_counts()
+    chosen = sorted(counts.index[:_NAMED])
+    rest = len(counts) - len(chosen)
+    groups: list[tuple[str, str, pd.DataFrame]] = []
+    if len(without := points[points[column] == ""]):
+        groups.append((nameless, "#e6e9ec", without))
+    if rest:
+        others = points[(points[column] != "") & ~points[column].isin(chosen)]
+        groups.append((f"{rest} other{'s' if rest > 1 else ''}", _OTHER, others))
+    groups += [(str(n), c, points[points[column] == n]) for n, c in zip(chosen, _COLOURS, strict=False)]
+    handles, size = [], _size(len(points))
+    for name, colour, own in groups:
+        if marks:
+            for kind, mark in (("truth", "s"), ("detected", "o")):
+                _dots(axis, own[own["kind"] == kind], colour, mark, size)
+        else:
+            _dots(axis, own, colour, "o", size)
+        handles.append(_mark(colour, "s" if marks else "o", f"{_short(name)} ({len(own):,})"))
+    handles = [*handles[len(groups) - len(chosen) :], *handles[: len(groups) - len(chosen)]]  # grey ones last
+    _beside(axis, handles)
+    _plane(axis, title, len(points))
+
+
+def _by_number(
+    figure: Any,
+    axis: Axes,
+    values: pd.Series[float],
+    points: pd.DataFrame,
+    *,
+    title: str,
+    colours: str,
+    ends: tuple[float, float],
+    label: str,
+) -> None:
+    """A colour scale, with its bar beside."""
+    known = values.notna()
+    _dots(axis, points[~known], _OTHER, "o", _size(len(points)))
+    shown = axis.scatter(
+        points.loc[known, "x"],
+        points.loc[known, "y"],
+        c=values[known].to_numpy(dtype=np.float64),
+        cmap=colours,
+        vmin=ends[0],
+        vmax=ends[1],
+        s=_size(len(points)),
+        linewidths=0,
+        alpha=0.85,
+    )
+    bar = figure.colorbar(shown, ax=axis, fraction=0.05, pad=0.02)
+    bar.set_label(label if known.any() else f"{label}: not known", fontsize=9)
+    bar.solids.set_alpha(1.0)
+    if ends == (0, 24):
+        bar.set_ticks([0, 6, 12, 18, 24])
+    _plane(axis, title, len(points))
+
+
+def _by_kind(axis: Axes, points: pd.DataFrame) -> None:
+    detected = points["kind"] == "detected"
+    groups = dict(
+        zip(
+            _KIND_STYLE,
+            (
+                points[detected & ~points["matched"]],
+                points[~detected],
+                points[detected & points["matched"]],
+            ),
+            strict=True,
+        )
+    )
+    handles = []
+    for name, own in groups.items():
+        if len(own):
+            _dots(axis, own, *_KIND_STYLE[name], _size(len(points)))
+            handles.append(_mark(*_KIND_STYLE[name], f"{name} ({len(own):,})"))
+    _beside(axis, handles)
+    _plane(axis, "the same boxes: true and detected", len(points))
+
+
+def _dots(axis: Axes, points: pd.DataFrame, colour: str, mark: str, size: float) -> None:
+    axis.scatter(
+        points["x"],
+        points["y"],
+        s=size,
+        c=colour,
+        marker=mark,
+        linewidths=0.3,
+        edgecolors="white",
+        alpha=0.85,
+    )
+
+
+def _plane(axis: Axes, title: str, count: int) -> None:
+    """A plane has no units: only what is near what counts."""
+    name = "UMAP" if count >= LEAST_EVENTS else "direction"
+    axis.set_xlabel(f"{name} 1", fontsize=9)
+    axis.set_ylabel(f"{name} 2", fontsize=9)
+    axis.set_xticks([])
+    axis.set_yticks([])
+    axis.set_title(title, loc="left", fontsize=10)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def _beside(axis: Axes, handles: Sequence[Any]) -> None:
+    axis.legend(
+        handles=handles,
+        loc="upper left",
+        bbox_to_anchor=(1.0, 1.0),
+        frameon=False,
+        fontsize=8,
+        handletextpad=0.2,
+    )
+
+
+def _rows(figure: Figure, count: int) -> list[Any]:
+    found = figure.subfigures(count, 1, squeeze=False)
+    return list(found[:, 0])
+
+
+def _size(count: int) -> float:
+    return float(np.clip(16_000 / max(count, 1), 8.0, 26.0))
+
+
+def _mark(colour: str, mark: str, label: str) -> Any:
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], color=colour, marker=mark, linestyle="none", markersize=6, label=label)
+
+
+def _line(colour: str, label: str) -> Any:
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], color=colour, linestyle=(0, (2, 2)), label=label)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 26 else f"{name[:25]}…"
+
+
+def _unique(values: Any) -> list[str]:
+    return list(dict.fromkeys(values))

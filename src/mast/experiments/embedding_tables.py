@@ -1,0 +1,268 @@
+"""Tables of the studies of embeddings: what is kept of a trial, and means of it with intervals.
+
+    WORK/<dataset>-<seed>/embedded/<system>/chunks.parquet   one row a chunk
+                                            boxes.parquet    one row a true box or detection
+                                            about.json       of which models; written last
+
+Every value is the mean over seeds of a mean over chunks or boxes; intervals (95 %) draw recordings, as in
+:mod:`mast.experiments.tables`, and differences come from the same draws.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mast.events import FloatArray
+from mast.experiments.figures import part_name
+from mast.experiments.found import Trial
+from mast.experiments.tables import PARTS, Archive, Score, draw_recordings, mean_over_seeds, number
+from mast.files import whole_file, write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Way = Literal["mel", "pretrained", "encoder", "projection"]
+WAYS: dict[str, str] = {
+    "mel": "mel statistics",
+    "pretrained": "pretrained encoder",
+    "encoder": "MAST's encoder",
+    "projection": "MAST's contrastive projection",
+}
+BASELINE = "mel"
+SETTINGS = {
+    "oracle": "true boxes",
+    "oracle_found": "true boxes that were detected",
+    "detected": "detected boxes",
+}
+NEIGHBOURS = 10  # our choice: as many as a person would look at
+GOOD_IOU = 0.75  # our choice: halfway from a match to a perfect one
+_FOLDER = "embedded"
+
+
+class EmbeddedTables(NamedTuple):
+    """What is kept of a trial; see :mod:`mast.experiments.embedded`."""
+
+    chunks: pd.DataFrame
+    boxes: pd.DataFrame
+
+
+class Cell(NamedTuple):
+    """One mean of a table, and what it belongs to."""
+
+    dataset: str
+    part: str  # "" where all test parts are taken together
+    line: str  # what is compared, as the table calls it
+    way: str
+    measure: str
+    score: Score
+    against: Score | None  # difference to the baseline
+    n: int  # chunks or boxes, over all seeds
+    n_recordings: int
+    seeds: tuple[int, ...]
+
+
+class ShownTable(NamedTuple):
+    """A table for people."""
+
+    heading: str
+    header: list[str]
+    cells: list[list[str]]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a study of embeddings amounts to.
+
+    Attributes:
+        cells: all values, for the CSV and the JSON.
+        tables: for people.
+        notes: one sentence for each thing that could not be told.
+        figure: the picture; None where there is nothing to draw.
+    """
+
+    cells: list[Cell] = field(default_factory=list)
+    tables: list[ShownTable] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    figure: Callable[[], Figure] | None = None
+
+
+def folder_of(trial: Trial, system: str) -> Path:
+    """Where a trial's tables are."""
+    return trial.folder / _FOLDER / system
+
+
+def save_embedded(folder: Path, tables: EmbeddedTables, about: Mapping[str, Any]) -> None:
+    """Keep the tables, and last what they were made from."""
+    for name, table in tables._asdict().items():
+        with whole_file(folder / f"{name}.parquet") as path:
+            table.to_parquet(path, index=False)
+    write_whole(folder / "about.json", json.dumps(dict(about), indent=2).encode())
+
+
+def load_embedded(folder: Path) -> EmbeddedTables | None:
+    """The tables; None where they are not there, or not all of them."""
+    if not about_embedded(folder):
+        return None
+    return EmbeddedTables(*(pd.read_parquet(folder / f"{name}.parquet") for name in EmbeddedTables._fields))
+
+
+def about_embedded(folder: Path) -> dict[str, Any]:
+    """What the tables were made from; nothing where they are not there."""
+    try:
+        about: dict[str, Any] = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+    except OSError:
+        return {}
+    return about
+
+
+def embedded_of(archive: Archive, dataset: str, system: str = "mast") -> dict[int, EmbeddedTables]:
+    """By seed, what is there of a dataset."""
+    found = {trial.seed: load_embedded(folder_of(trial, system)) for trial in archive.of(dataset)}
+    return {seed: tables for seed, tables in found.items() if tables is not None}
+
+
+class Draws:
+    """Means of columns over rows of several seeds, with intervals over recordings."""
+
+    def __init__(
+        self, everything: Mapping[int, pd.DataFrame], columns: Sequence[str], resamples: int
+    ) -> None:
+        """``columns`` tell recordings of one name apart that are not the same in every seed."""
+        marks = {
+            seed: {
+                str(name): own[list(columns)].to_numpy(dtype=np.float64).round(3).tobytes()
+                for name, own in table.groupby("recording")
+            }
+            for seed, table in everything.items()
+        }
+        self._weights = draw_recordings(marks, resamples)
+        self._count = max((len(w) for own in self._weights.values() for w in own.values()), default=0)
+
+    def mean(
+        self, tables: Mapping[int, pd.DataFrame], column: str
+    ) -> tuple[dict[int, float], dict[int, FloatArray]]:
+        """By seed: the mean of a column, and that in each draw; rows without a value are left out."""
+        plain, drawn = {}, {}
+        for seed, table in tables.items():
+            some = table[table[column].notna()]
+            by_recording = some.groupby("recording")[column].agg(["sum", "count"])
+            count = float(by_recording["count"].sum())
+            plain[seed] = float(by_recording["sum"].sum()) / count if count else float("nan")
+            own = [self._weights[seed][str(name)] for name in by_recording.index]
+            weights = np.stack(own, axis=1) if own else np.zeros((self._count, 0))  # (resamples, recordings)
+            above = weights @ by_recording["sum"].to_numpy(dtype=np.float64)
+            below = weights @ by_recording["count"].to_numpy(dtype=np.float64)
+            drawn[seed] = np.divide(above, below, out=np.full(len(above), np.nan), where=below > 0)
+        return plain, drawn
+
+    def score(self, tables: Mapping[int, pd.DataFrame], column: str, less: str | None = None) -> Score:
+        """The mean over seeds of a column, or of its difference to another."""
+        plain, drawn = self.mean(tables, column)
+        if less is not None:
+            other_plain, other_drawn = self.mean(tables, less)
+            plain = {seed: plain[seed] - other_plain[seed] for seed in plain}
+            drawn = {seed: drawn[seed] - other_drawn[seed] for seed in drawn}
+        return mean_over_seeds([(plain[seed], drawn[seed]) for seed in plain])
+
+
+def cell_of(
+    draws: Draws,
+    tables: Mapping[int, pd.DataFrame],
+    column: str,
+    *,
+    less: str | None,
+    where: tuple[str, str],
+    what: tuple[str, str, str],
+) -> Cell:
+    """The mean of a column with its interval; ``where`` is dataset and part, ``what`` line, way and measure."""
+    filled = {seed: table[table[column].notna()] for seed, table in tables.items()}
+    filled = {seed: table for seed, table in filled.items() if len(table)}
+    return Cell(
+        *where,
+        *what,
+        draws.score(filled, column) if filled else Score(*[float("nan")] * 3),
+        draws.score(filled, column, less) if filled and less not in (None, column) else None,
+        sum(len(table) for table in filled.values()),
+        sum(int(table["recording"].nunique()) for table in filled.values()),
+        tuple(filled),
+    )
+
+
+def as_frame(cells: Sequence[Cell]) -> pd.DataFrame:
+    """One line a value, for a spreadsheet."""
+    nothing = Score(*[float("nan")] * 3)
+    return pd.DataFrame(
+        [
+            {
+                "dataset": c.dataset,
+                "part": c.part,
+                "boxes_or_chunks": c.line,
+                "way": c.way,
+                "measure": c.measure,
+                "value": c.score.value,
+                "low": c.score.low,
+                "high": c.score.high,
+                "difference": (c.against or nothing).value,
+                "difference_low": (c.against or nothing).low,
+                "difference_high": (c.against or nothing).high,
+                "n": c.n,
+                "n_recordings": c.n_recordings,
+                "seeds": len(c.seeds),
+            }
+            for c in cells
+        ]
+    )
+
+
+def as_json(cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """The values as plain ones; what has no value is None."""
+
+    def plain(score: Score | None) -> list[float | None] | None:
+        return None if score is None else [round(v, 6) if np.isfinite(v) else None for v in score]
+
+    return [
+        {
+            **{k: v for k, v in c._asdict().items() if k not in ("score", "against", "seeds")},
+            "value_low_high": plain(c.score),
+            "difference_low_high": plain(c.against),
+            "seeds": list(c.seeds),
+        }
+        for c in cells
+    ]
+
+
+def shown(score: Score, digits: int = 3) -> str:
+    """A value with its interval in brackets."""
+    ends = f" ({number(score.low, digits)}–{number(score.high, digits)})" if np.isfinite(score.low) else ""
+    return number(score.value, digits) + ends
+
+
+def signed(score: Score | None, digits: int = 3) -> str:
+    """A difference with its interval in brackets."""
+    if score is None or not np.isfinite(score.value):
+        return "–"
+    ends = f" ({score.low:+.{digits}f} to {score.high:+.{digits}f})" if np.isfinite(score.low) else ""
+    return f"{score.value:+.{digits}f}{ends}"
+
+
+def ways_of(table: pd.DataFrame, prefix: str) -> list[str]:
+    """The ways of comparing that a table has, the baseline first."""
+    return [way for way in WAYS if f"{prefix}_{way}" in table]
+
+
+def parts_of(tables: Mapping[int, EmbeddedTables]) -> list[str]:
+    """The test parts, near home to far."""
+    found = {part for own in tables.values() for part in own.chunks["part"].unique()}
+    return [part for part in PARTS if part in found]
+
+
+def place_name(dataset: str, part: str) -> str:
+    """What a table was measured on."""
+    return f"{dataset}, {part_name(part)}" if part else dataset
