@@ -15,11 +15,17 @@ from toy_recipe import small_recipe
 
 from mast.training.recipe import Recipe
 
-torch.set_num_threads(1)
+torch.set_num_threads(1)  # for what happens before a first test: fixtures of a session
 settings.register_profile(
     "mast", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 settings.load_profile("mast")
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """Sums in another order differ in the last digit; libraries of other tests change the number for good."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

@@ -369,7 +369,12 @@ def test_writers_killed_at_any_moment_leave_a_sound_cache(tmp_path: Path) -> Non
     context = multiprocessing.get_context("fork")
     chance = random.Random(0)
     seen_before = 0
-    for trial in range(12):
+    trial = 0
+    while (
+        trial < 12 or seen_before <= 100
+    ):  # a busy machine needs more tries until there is something to lose
+        trial += 1
+        assert trial < 500, "the writers never got anywhere"
         writers = [context.Process(target=write_until_killed, args=(tmp_path, first)) for first in (0, 10**6)]
         for writer in writers:
             writer.start()
@@ -391,9 +396,8 @@ def test_writers_killed_at_any_moment_leave_a_sound_cache(tmp_path: Path) -> Non
         seen_before = seen
         with store:  # and it can be continued
             store.put(f"after {trial}", np.full((1, 50, 16), trial))
-    assert seen_before > 100
     found_after = FeatureCache(tmp_path, SMALL)
-    assert all((found_after.get(f"after {trial}") == trial).all() for trial in range(12))
+    assert all((found_after.get(f"after {trial}") == trial).all() for trial in range(1, 13))
 
 
 def test_building_takes_constant_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,7 +158,7 @@ class Reviewer:
         """Wait until the recording, its tiles and events are there, nothing glides and nothing waits to be saved."""
         self.until(
             "r && r.state.recording && r.state.events.size > 0 && !r.spectrogram.tiles.busy && !r.spectrogram.frame"
-            " && r.outbox.waiting() === 0"
+            " && r.outbox.waiting() === 0 && !r.actions.arriving"
         )
 
     def press(self, *keys: str) -> None:

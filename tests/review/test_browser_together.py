@@ -90,7 +90,7 @@ def test_refusal_is_said_and_taken_back(browser: Any, server: Server) -> None:
             else route.continue_()
         ),
     )
-    ana.press("a")
+    ana.page.keyboard.press("a")
     ana.page.wait_for_selector(".toast.error:has-text('no, because of this')")
     ana.until("r.state.events.get(argument).status === 'open'", event["id"])
     ana.page.wait_for_timeout(4_500)
