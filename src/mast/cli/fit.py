@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mast.cli.options import Debug, Quiet, Seed, say, steps
-from mast.cli.recipes import Annotations, Band, Preset, Settings, recipe_from
+from mast.cli.recipes import Annotations, Band, Preset, Settings, recipe_from, start_from
 
 
 def fit(
@@ -24,7 +24,10 @@ def fit(
     preset: Preset = "base",
     init: Annotated[
         Path | None,
-        typer.Option(help="Start from a model folder, or AudioMAE's pretrained.pth, instead of pretraining."),
+        typer.Option(
+            help="Start from a model folder, default (the embedded detector), hf://owner/name, or AudioMAE's "
+            "pretrained.pth, instead of pretraining."
+        ),
     ] = None,
     band: Band = None,
     settings: Settings = None,
@@ -51,7 +54,14 @@ def fit(
     show = Show(say=lambda text: say(text, quiet=quiet), bar=lambda what: steps(quiet, what))
     try:
         fitted = run(
-            data, unlabeled or [], out, recipe, show=show, annotations=annotations, init=init, seed=seed
+            data,
+            unlabeled or [],
+            out,
+            recipe,
+            show=show,
+            annotations=annotations,
+            init=start_from(init),
+            seed=seed,
         )
     except KeyboardInterrupt:
         typer.echo(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mast.cli.options import Debug, Quiet, Seed, say, steps
-from mast.cli.recipes import Annotations, Band, Preset, RunFolder, Settings, recipe_from
+from mast.cli.recipes import Annotations, Band, Preset, RunFolder, Settings, recipe_from, start_from
 
 
 def train(
@@ -19,8 +19,9 @@ def train(
     init: Annotated[
         Path | None,
         typer.Option(
-            help="Where it starts: a detector's model folder (all its weights, shape and front end), a pretraining "
-            "run's (the encoder), or AudioMAE's pretrained.pth; for faster_rcnn and fcos torchvision's resnet50."
+            help="Where it starts: a detector's model folder (all its weights, shape and front end), default (the "
+            "embedded one), hf://owner/name, a pretraining run's (the encoder), or AudioMAE's pretrained.pth; for "
+            "faster_rcnn and fcos torchvision's resnet50."
         ),
     ] = None,
     detector: Annotated[
@@ -54,7 +55,7 @@ def train(
     recipe = recipe_from(preset, band, [*(settings or []), *chosen])
     dataset = load_dataset(data, annotations=annotations)
     with steps(quiet, "train") as progress:
-        result = train_detector(dataset, out, recipe, init=init, seed=seed, progress=progress)
+        result = train_detector(dataset, out, recipe, init=start_from(init), seed=seed, progress=progress)
     best = result.best
     say(
         f"Done: validation F1 {best['f1']:.3f} (precision {best['precision']:.3f}, recall {best['recall']:.3f}, "
