@@ -32,6 +32,7 @@ def render(text: str) -> str:
         "training": training_table(),
         "learner": learner_table(),
         "zero_shot": zero_shot_table(),
+        "speed": speed_table(),
     }
 
     def fill(match: re.Match[str]) -> str:
@@ -132,6 +133,35 @@ def zero_shot_table() -> str:
             if any(cells):
                 rows.append([f"{system}, {way}", *(cell or "–" for cell in cells)])
     return f"{table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; `results/zero_shot.json`."
+
+
+def speed_table() -> str:
+    """An hour of sound, files to tables, in one race."""
+    found = result("speed")
+    race = found["figures"]["race"]
+    names = {
+        "mast": "`mast detect`",
+        "birdnet": "BirdNET 2.4 (TFLite)",
+        "maad": "scikit-maad, regions of interest",
+    }
+    rows = [
+        [
+            shown,
+            f"{race[name]['times_real_time']:.0f} ×",
+            f"{race[name]['times_real_time_without_start']:.0f} ×",
+            f"{race[name]['start_s']:.1f} s",
+            f"{race[name]['peak_mb']:,.0f} MB",
+        ]
+        for name, shown in names.items()
+        if name in race
+    ]
+    header = ["two CPU cores, an hour of sound", "of real time", "without start", "start", "peak memory"]
+    fast = found["figures"]["fast_path"]
+    beside = f"{found['hardware']['cpu']}, {race['rounds']} rounds, the others as two processes of one thread"
+    halved = (
+        f"F1 {fast['f1 as run']:.3f} in bfloat16, {fast['f1 float32']:.3f} in float32, on simulated sound"
+    )
+    return f"{table(header, rows)}\n\n{beside}; {halved}; `results/speed.json`."
 
 
 def _f1(row: dict[str, Any] | None) -> str:
