@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import Debug, Quiet, Seed, progress, say
+from mast.cli.options import Debug, Device, Quiet, Seed, progress, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,9 +36,7 @@ def classify(
         Path | None,
         typer.Option("--model", "-m", help="The store's model, to embed a dataset; where it lay by default."),
     ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="cpu, cuda, cuda:1; the GPU where there is one by default.")
-    ] = None,
+    device: Device = None,
     quiet: Quiet = False,
     debug: Debug = False,
     seed: Seed = 0,

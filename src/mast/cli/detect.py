@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import Debug, Quiet, Seed, progress, say
+from mast.cli.options import Debug, Device, Quiet, Seed, progress, say
 
 if TYPE_CHECKING:
     from mast.archive import DetectorSpec, Engine, Recording
@@ -67,9 +67,7 @@ def detect(
     ] = None,
     hop: Annotated[float, typer.Option(help="Step from window to window as a share of the window.")] = 0.75,
     batch: Annotated[int | None, typer.Option(help="Windows at once; by the device by default.")] = None,
-    device: Annotated[
-        str | None, typer.Option(help="cpu, cuda, cuda:1; the GPU where there is one by default.")
-    ] = None,
+    device: Device = None,
     embed: Annotated[
         bool, typer.Option("--embed", help="Also write embeddings.npy, the encoder's features of each event.")
     ] = False,

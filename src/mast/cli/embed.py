@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import Debug, Quiet, Seed, progress, say
+from mast.cli.options import Debug, Device, Quiet, Seed, progress, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,9 +52,7 @@ def embed(
         ),
     ] = False,
     batch: Annotated[int | None, typer.Option(help="Windows at once; by the device by default.")] = None,
-    device: Annotated[
-        str | None, typer.Option(help="cpu, cuda, cuda:1; the GPU where there is one by default.")
-    ] = None,
+    device: Device = None,
     quiet: Quiet = False,
     debug: Debug = False,
     seed: Seed = 0,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only results and errors.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; the GPU where there is one by default.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback when something fails.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
 

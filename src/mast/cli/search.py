@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import Debug, Quiet, Seed, say
+from mast.cli.options import Debug, Device, Quiet, Seed, say
 
 if TYPE_CHECKING:
     from mast.inference import Detector
@@ -64,9 +64,7 @@ def search(
             "--model", "-m", help="The store's model, for --file and --clip; where it lay by default."
         ),
     ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="cpu, cuda, cuda:1; the GPU where there is one by default.")
-    ] = None,
+    device: Device = None,
     quiet: Quiet = False,
     debug: Debug = False,
     seed: Seed = 0,
