@@ -9,7 +9,6 @@ every recording listed in `recordings.csv`, or those whose column ``reviewed`` s
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +26,7 @@ from mast.annotations.sidecars import (
 from mast.annotations.tables import check_boxes, format_table, read_table, write_text
 from mast.errors import AnnotationError
 from mast.events import EVENT_COLUMNS, as_events
+from mast.files import whole_file
 
 # event column → names it may have on disk; the first is written
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -106,10 +106,8 @@ def write(annotations: AnnotationSet, path: Path) -> None:
         write_recordings(annotations, path / "recordings.csv")
         heard = listed_as_reviewed(read_recordings(path / "recordings.csv"))
     if file.suffix == ".parquet":
-        file.parent.mkdir(parents=True, exist_ok=True)
-        part = file.with_name(f".{file.name}.{os.getpid()}.part")
-        annotations.events.to_parquet(part, index=False)
-        os.replace(part, file)
+        with whole_file(file) as part:
+            annotations.events.to_parquet(part, index=False)
     else:
         events = annotations.events
         columns = [*COLUMNS, "label", *informative_columns(events)]
