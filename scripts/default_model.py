@@ -5,14 +5,15 @@
 ``POOL``: clips with a ``clips.csv`` (``file, source, label, duration_s, licence``) under licences that allow a model to
 be shipped. ``BIRDS``: a small boxed dataset, of which only the part ``train`` is used. Further worlds are simulated: in
 each, other species, sites, recorders and weather; calls are procedural, real (isolated clips of the pool) or both, and
-so are backgrounds. Then masked pretraining on pool and worlds, training on the worlds' boxes and the expert's, a second
-pass from there, calibration on worlds that were not trained on, and with ``--self-train`` a round on the pool.
+so are backgrounds. Then masked pretraining on pool and worlds, training on the worlds' boxes and the expert's,
+calibration on worlds that were not trained on, and with ``--self-train`` a round on the pool.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Collection
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -20,18 +21,20 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import soundfile as sf
 
+from mast.audio import read
 from mast.data.simulate import BoxStyle, Simulation, simulate_dataset
 from mast.data.soundscape_bench import BACKGROUND_LABELS, CALL_LABELS
 from mast.export.words import hub_readme
 from mast.models.checkpoint import load_checkpoint, save_checkpoint
 from mast.selftrain.rounds import self_train
 from mast.training.detector import train_detector
+from mast.training.loop import Progress
 from mast.training.pretrain import pretrain
 from mast.training.recipe import load_recipe, parse_override
 
 RECIPE = Path(__file__).with_suffix(".toml")
-AGAIN = RECIPE.with_stem("default_model_again")
 FIRST_SEED = 1_000  # of the worlds; the benchmark's are beyond 7,000, those of zero-shot tests beyond 9,000
 NOISE_LABELS = (
     *BACKGROUND_LABELS,
@@ -43,8 +46,9 @@ NOISE_LABELS = (
     "Generator",
     "Helicopter",
 )
-SPLITS = {"train": 48, "val": 6}  # worlds
+SPLITS = {"train": 200, "val": 16}  # worlds
 RECORDINGS = 12  # minutes of each world
+RATE = 16_000
 DATA = "simulated worlds, a pool of freely licensed clips, and the training days of BIRDeep's recorder AM1"
 ATTRIBUTION = """
 ## Whose sound it learnt from
@@ -84,20 +88,59 @@ def main() -> None:
 
 
 def train_all(data: Path, options: argparse.Namespace) -> Path:
-    """Pretrain, train, train again, self-train where asked for; a killed stage goes on. The model's folder."""
-    overrides = dict(parse_override(text) for text in options.set)
-    recipe, again = (load_recipe(path, overrides) for path in (RECIPE, AGAIN))
-    pretrained, first, second = (options.work / name for name in ("pretrain", "train", "again"))
-    pretrain([data, options.pool], pretrained, recipe)
-    train_detector(data, first, recipe, init=pretrained / "best")
-    best = train_detector(data, second, again, init=first / "best").best
+    """Pretrain, train, self-train where asked for; a killed stage goes on. The model's folder."""
+    recipe = load_recipe(RECIPE, dict(parse_override(text) for text in options.set))
+    pretrained, run = (options.work / name for name in ("pretrain", "train"))
+    pool = join_clips(options.pool, options.work / "pool")
+    pretrain([data, pool], pretrained, recipe, progress=_tell("pretraining"))
+    best = train_detector(data, run, recipe, init=pretrained / "best", progress=_tell("training")).best
     print(f"validation on unseen worlds: {json.dumps({k: round(v, 3) for k, v in best.items()})}", flush=True)
     if not options.self_train:
-        return second / "best"
+        return run / "best"
     out = options.work / "selftrain"
-    rounds = self_train(data, [options.pool], second / "best", out, recipe, say=print)
+    rounds = self_train(data, [pool], run / "best", out, recipe, say=print)
     print(rounds.to_string())
     return out / "best"
+
+
+def join_clips(pool: Path, out: Path, sources: Collection[str] = (), *, sample_rate: int = RATE) -> Path:
+    """A pool's clips end to end, a minute a recording: alone, most are shorter than half a chunk.
+
+    ``sources``: only these. ``sample_rate``: what the files say of themselves; a quarter of the clips' own plays them
+    four times slower.
+    """
+    if (out / "recordings.csv").exists():
+        return out
+    out.mkdir(parents=True, exist_ok=True)
+    clips = pd.read_csv(pool / "clips.csv")
+    written: list[dict[str, object]] = []
+    for source, own in clips.groupby("source"):
+        if sources and source not in sources:
+            continue
+        minute: list[np.ndarray[Any, Any]] = []
+        for k, file in enumerate(own["file"]):
+            minute.append(read(pool / file, sample_rate=RATE))
+            length = sum(map(len, minute))
+            if length >= 60 * RATE or k == len(own) - 1:
+                name = f"{source}_{len(written):04d}.wav"
+                sf.write(out / name, np.concatenate(minute), sample_rate, subtype="PCM_16")
+                facts = {"file": name, "site": source, "duration_s": length / sample_rate}
+                written.append(facts | {"sample_rate": sample_rate})
+                minute = []
+    pd.DataFrame(written).to_csv(out / "recordings.csv", index=False)
+    return out
+
+
+def _tell(what: str) -> Progress:
+    """A line every now and then."""
+    told = [-1]
+
+    def progress(done: int, total: int, text: str) -> None:
+        if done * 50 // total > told[0]:
+            told[0] = done * 50 // total
+            print(f"{what}: step {done} of {total}, {text}", flush=True)
+
+    return progress
 
 
 def draw_world(number: int, split: str, pool: Path) -> Simulation:
@@ -106,7 +149,7 @@ def draw_world(number: int, split: str, pool: Path) -> Simulation:
     calls = ("procedural", "real", "both")[number % 3]
     settings: dict[str, Any] = {"species": {"procedural": 24, "real": 0, "both": 24}[calls]}
     if calls != "procedural":
-        settings |= {"calls": pool, "call_labels": CALL_LABELS}
+        settings |= {"calls": pool, "call_labels": CALL_LABELS, "call_speeds": (0.3, 1.2)}
     if rng.random() < 0.5:
         settings |= {"backgrounds": pool, "background_labels": NOISE_LABELS}
     first = float(rng.choice([0.0, 4.0, 5.0, 8.0, 17.0]))
@@ -122,10 +165,13 @@ def draw_world(number: int, split: str, pool: Path) -> Simulation:
         hours=(first, first + 5.0),
         # annotators differ a little in everything
         style=BoxStyle(
-            gap_s=rng.uniform(0.15, 0.4),
+            gap_s=float(np.exp(rng.uniform(np.log(0.07), np.log(0.35)))),
+            song_gap_s=rng.uniform(0.3, 0.7),
             above_background_db=rng.uniform(6, 9),
+            edge_db=rng.uniform(3, 6),
             below_peak_db=rng.uniform(30, 45),
         ),
+        distance=float(np.exp(rng.uniform(np.log(0.15), np.log(1.2)))),
         format="wav",
         **settings,
     )

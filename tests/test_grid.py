@@ -98,7 +98,6 @@ def test_events_by_hand(event: tuple[float, ...], cells: tuple[int, ...]) -> Non
 @pytest.mark.parametrize(
     "event",
     [
-        (1.0, 500.0, 1.0999, 900.0),  # under 100 ms
         (10.15, 500.0, 12.0, 900.0),  # 90 ms after clipping
         (-5.0, 500.0, 0.05, 900.0),
         (10.24, 500.0, 12.0, 900.0),  # touches the end only
@@ -113,8 +112,13 @@ def test_events_that_are_left_out(event: tuple[float, ...]) -> None:
     assert found.index.shape == (0,)
 
 
-def test_short_events_can_be_kept() -> None:
-    found = events_to_grid([(1.0, 500.0, 1.004, 900.0)], PAPER, min_event_s=0.0)
+def test_short_remnants_can_be_kept() -> None:
+    found = events_to_grid([(10.236, 500.0, 12.0, 900.0)], PAPER, min_event_s=0.0)
+    assert found.boxes[0, [0, 2]].tolist() == [1023, 1024]
+
+
+def test_an_event_that_is_short_by_nature_stays() -> None:
+    found = events_to_grid([(1.0, 500.0, 1.004, 900.0)], PAPER)
     assert found.boxes[0, [0, 2]].tolist() == [100, 101]
 
 
@@ -126,7 +130,7 @@ def test_no_events() -> None:
 
 
 def test_index_names_the_event_each_box_came_from() -> None:
-    given_events = [(0, 500, 0.01, 900), (1, 500, 2, 900), (1, 9_000, 2, 9_500), (3, 500, 4, 900)]
+    given_events = [(-1, 500, 0.01, 900), (1, 500, 2, 900), (1, 9_000, 2, 9_500), (3, 500, 4, 900)]
     assert events_to_grid(given_events, PAPER).index.tolist() == [1, 3]
 
 

@@ -151,14 +151,15 @@ def events_to_grid(
 
     Times: floor of seconds over the hop. Frequencies: nearest mel-bin centre. Clipped to the chunk; at
     least one cell each way. An event is left out when it does not touch the chunk, lies wholly outside
-    the band, or lasts less than ``min_event_s`` after clipping to the chunk.
+    the band, or was cut by the chunk's edge to less than ``min_event_s``. A call that is short by nature stays: left
+    out, it would be taught as background.
 
     Args:
         boxes: (N, 4) rows ``start_s, low_hz, end_s, high_hz``.
         front_end: the grid.
         chunk_start_s: where the chunk begins in the recording.
         n_frames: frames in the chunk; the front end's by default.
-        min_event_s: shortest event kept, in seconds; ten frames (the paper's 100 ms) by default, 0 keeps all.
+        min_event_s: shortest remnant kept, in seconds; ten frames (the paper's 100 ms) by default, 0 keeps all.
 
     Returns:
         Cells and the row each came from, in the order given.
@@ -171,7 +172,8 @@ def events_to_grid(
     end = np.clip(events[:, 2] - chunk_start_s, 0.0, chunk_s)
     in_band = (events[:, 1] <= front_end.high_hz) & (events[:, 3] >= front_end.low_hz)
     # nanoseconds of tolerance: an event of exactly 0.1 s must not be lost to 0.09999999
-    keep = in_band & (end > start) & (end - start >= shortest_s - 1e-9)
+    uncut = end - start >= events[:, 2] - events[:, 0] - 1e-9
+    keep = in_band & (end > start) & (uncut | (end - start >= shortest_s - 1e-9))
     index = np.flatnonzero(keep)
 
     t1 = np.floor(start[index] / front_end.hop_s + _EDGE).astype(np.int64)

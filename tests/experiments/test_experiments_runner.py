@@ -5,18 +5,23 @@ import shutil
 import threading
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 import pytest
 import torch
 from typer.testing import CliRunner
 
+from mast.cli.experiment import _split_of
 from mast.cli.main import app
+from mast.data.recordings import load_dataset
 from mast.errors import MastError
 from mast.experiments import runner as module
 from mast.experiments.presets import load_preset
 from mast.experiments.systems import Budget, System
 from mast.fit.pipeline import Show
+from mast.grid import FrontEnd
+from mast.training.sources import labelled_chunks
 
 PRESET = """
 size = "tiny"
@@ -160,6 +165,31 @@ def test_mistakes_are_told(tmp_path: Path, tones: Path) -> None:
     assert "add --elsewhere" in error("transfer", "--data", str(tones))
 
 
+@pytest.mark.parametrize(
+    ("column", "tests"),
+    [
+        (["train"] * 6 + ["temporal_ood", "site_ood"], False),
+        (["train"] * 6 + ["test", "site_ood"], True),
+        ([""] * 6 + ["temporal_ood", "site_ood"], True),  # to be dealt out
+        (["train"] * 6 + ["", "site_ood"], True),
+        (["train"] * 8, True),  # nothing would be measured
+    ],
+)
+@pytest.mark.parametrize("by", ["auto", "recording"])
+def test_no_test_is_cut_where_the_column_names_others(
+    tmp_path: Path, tones: Path, by: Literal["auto", "recording"], column: list[str], tests: bool
+) -> None:
+    data = tmp_path / "tones"
+    shutil.copytree(tones, data)
+    listing = load_dataset(tones).recordings.assign(split=column)
+    listing.to_csv(data / "recordings.csv", index=False)
+    front_end = FrontEnd(n_bins=32, chunk_frames=128)
+    parts = labelled_chunks(load_dataset(data), front_end, split=_split_of(data, by))
+    assert ("test" in parts) == tests
+    assert sum(len(parts["val"].examples[i].boxes) for i in range(len(parts["val"]))) > 0
+    assert parts.keys() >= {name for name in column if name}
+
+
 def test_two_processes_that_need_one_run_take_turns(tmp_path: Path) -> None:
     path, told = tmp_path / "runs" / ".pretrain.lock", []
     order: list[str] = []
@@ -204,4 +234,6 @@ def test_a_budget_keeps_the_boxes_of_its_chunks_alone(tmp_path: Path, tones: Pat
 def test_the_list_names_every_study() -> None:
     shown = CliRunner().invoke(app, ["experiment", "list"])
     assert shown.exit_code == 0
-    assert {"in-domain", "ood", "pipeline", "label-budget", "rounds"} <= set(shown.output.split())
+    assert {"in-domain", "ood", "pipeline", "label-budget", "rounds", "domain-shift"} <= set(
+        shown.output.split()
+    )

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from made_up_found import scatter
@@ -13,7 +14,7 @@ from mast.experiments.page import write_page
 from mast.experiments.paper import METRICS, paper_tables
 from mast.experiments.presets import load_preset
 from mast.experiments.runner import same_steps
-from mast.experiments.studies import all_studies, choose_systems, find_study, systems_by_name
+from mast.experiments.studies import Request, all_studies, choose_systems, find_study, systems_by_name
 from mast.experiments.tables import Archive
 
 STUDIES = all_studies()
@@ -40,6 +41,51 @@ def test_studies_name_systems_that_can_be_trained() -> None:
     assert first is not None
     assert second is not None
     assert (first.run, first.taken, second.taken) == (second.run, 1, 2)
+
+
+def test_each_step_of_domain_shift_changes_one_thing() -> None:
+    known, preset = systems_by_name(STUDIES), load_preset("tiny")
+    steps = [known[line.system] for line in STUDIES["domain-shift"].lines]
+    scratch, pretrained, contrastive, round_1, round_2 = steps
+    detectors = [preset.recipe_of(step).train.detector for step in (scratch, pretrained, contrastive)]
+    assert detectors == [{"contrastive_weight": 0.0}, {"contrastive_weight": 0.0}, {}]  # all with the adapter
+    assert [step.init for step in steps] == ["none", *["pretrained"] * 4]
+    assert round_1.self_training is not None
+    assert round_2.self_training is not None
+    assert round_1.self_training.start == round_2.self_training.start == contrastive.name
+    assert (round_1.self_training.taken, round_2.self_training.taken) == (1, 2)
+
+
+def test_domain_shift_from_found_to_files(tmp_path: Path) -> None:
+    study = STUDIES["domain-shift"]
+    skills = dict(zip((line.system for line in study.lines), (0.3, 0.5, 0.6, 0.7, 0.75), strict=True))
+    parts = {"test": 1.0, "temporal_ood": 0.8, "site_ood": 0.6}
+    scatter(tmp_path / "work", skills | {"fcos": 0.5}, dataset="bench", seeds=2, parts=parts)
+    archive = Archive(tmp_path / "work", resamples=20)
+    collected = collect(study, archive, tmp_path / "out")
+    table = pd.read_csv(tmp_path / "out" / "domain-shift.csv")
+    assert list(table["part"].unique()) == list(parts)
+    at_home = table[table["part"] == "test"]
+    labels = ["from scratch", "pretrained", "+ contrastive"]
+    labels += ["+ self-training round 1", "+ self-training round 2"]
+    assert list(at_home["label"]) == labels
+    assert at_home["f1_difference"].iloc[1:].tolist() == pytest.approx(
+        at_home["f1"].diff().iloc[1:].tolist(), abs=1e-5
+    )
+    assert (at_home["f1_difference_low"] <= at_home["f1_difference_high"]).iloc[1:].all()
+    assert "F1 − row above" in (tmp_path / "out" / "domain-shift.md").read_text()
+    assert (
+        json.loads((tmp_path / "out" / "domain-shift.json").read_text())["figures"]["differences_to"]
+        == "row above"
+    )
+    figure = study.draw(Request(study, archive, collected.rows, {}))
+    assert figure is not None
+    (axis,) = figure.axes
+    assert [" ".join(tick.get_text().split()) for tick in axis.get_xticklabels()] == labels
+    curves = [line.get_ydata() for line in axis.get_lines() if line.get_linestyle() == "-"]
+    assert len(curves) == len(parts)
+    np.testing.assert_allclose(np.asarray(curves[0]), at_home["f1"], atol=1e-5)
+    assert not axis.get_legend()  # it stands below the panels
 
 
 def test_the_papers_tables_have_all_numbers() -> None:

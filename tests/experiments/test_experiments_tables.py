@@ -55,6 +55,17 @@ def test_a_difference_needs_seeds_that_both_have(tmp_path: Path) -> None:
     assert two.against["recall"].value == pytest.approx(-0.5)
 
 
+def test_stepwise_differences_are_to_the_row_above(tmp_path: Path) -> None:
+    names = [f"{letter}.wav" for letter in "abcd"]
+    for system, found in (("first", 2), ("second", 3), ("last", 7)):
+        write_found(tmp_path, system, hits=dict.fromkeys(names, found), truths=dict.fromkeys(names, 10))
+    steps = [Line("first"), Line("second"), Line("never run"), Line("last")]
+    first, second, last = Archive(tmp_path, resamples=50).rows("made_up", "test", steps, stepwise=True)
+    assert first.against == {}
+    assert tuple(second.against["recall"]) == pytest.approx((0.1, 0.1, 0.1))
+    assert tuple(last.against["recall"]) == pytest.approx((0.4, 0.4, 0.4))  # to the row that is there
+
+
 def test_a_recording_that_tests_in_both_seeds_is_drawn_once(tmp_path: Path) -> None:
     """Training twice on the same data does not narrow the interval: there are no more recordings than before."""
     truths = {f"{i}.wav": 10 for i in range(8)}

@@ -13,12 +13,14 @@ from mast.cli.recipes import Band, Settings
 from mast.errors import ConfigError, MastError
 
 if TYPE_CHECKING:
+    from mast.data.splits import SplitConfig
     from mast.experiments.collect import Collected
     from mast.experiments.runner import Source
     from mast.experiments.studies import Study
     from mast.experiments.systems import System
 
 _WORDS = ("list", "all", "report")
+_NO_TEST = (0.7, 0.3, 0.0)  # train, val, test
 
 
 def experiment(
@@ -66,7 +68,10 @@ def experiment(
     ] = None,
     split: Annotated[
         Literal["auto", "recording", "time"],
-        typer.Option(help="How a dataset without a split column is divided, 70/15/15."),
+        typer.Option(
+            help="How a dataset without a split column is divided, 70/15/15; where the column has train and "
+            "out-of-domain parts only, train is divided 70/30 and nothing tests in domain."
+        ),
     ] = "auto",
     called: Annotated[str | None, typer.Option("--name", help="The dataset's name in tables.")] = None,
     collect_only: Annotated[
@@ -216,7 +221,6 @@ def _source(
     called: str | None,
     seed: int,
 ) -> Source:
-    from mast.data.splits import SplitConfig
     from mast.experiments.runner import Source
 
     def of_seed(text: str) -> Path:
@@ -228,8 +232,28 @@ def _source(
         unlabelled=tuple(of_seed(text) for text in unlabeled),
         generic=tuple(generic or ()),
         elsewhere=tuple(elsewhere or ()),
-        split=None if split == "auto" else SplitConfig(by=split),
+        split=_split_of(of_seed(data), split),
     )
+
+
+def _split_of(folder: Path, by: Literal["auto", "recording", "time"]) -> SplitConfig | None:
+    """How a dataset is divided; None leaves it to its split column and the defaults.
+
+    Whoever calls every recording train or out of domain has said what tests. A test part cut from train as well would
+    leave small datasets hardly a box to choose thresholds on.
+    """
+    from mast.annotations.tables import read_table
+    from mast.data.splits import SplitConfig
+
+    listing = folder / "recordings.csv"
+    if listing.is_file():
+        listed = read_table(listing)
+        column = listed.find("split")
+        parts = {text.strip().lower() for text in listed.texts(column)} if column else set()
+        away = {part for part in parts if part.endswith("_ood")}
+        if away and parts - away == {"train"}:
+            return SplitConfig(by=by, fractions=_NO_TEST)
+    return None if by == "auto" else SplitConfig(by=by)
 
 
 def _name_of(data: str) -> str:

@@ -63,7 +63,10 @@ class _Files:
 
     def write_json(self, rows: list[dict[str, Any]], seeds: list[int], data: Mapping[str, object]) -> None:
         study = self.study
-        figures = {"study": study.name, "title": study.title, "paper": study.paper, "rows": rows}
+        figures: dict[str, Any] = {"study": study.name, "title": study.title, "paper": study.paper}
+        if study.reference_label:
+            figures["differences_to"] = study.reference_label
+        figures["rows"] = rows
         write_result(self._path(".json"), figures, seed=seeds, data=data)
 
     def write_figure(self, figure: Figure | None) -> None:

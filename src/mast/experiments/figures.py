@@ -117,6 +117,7 @@ def lines(
     metric: str = "f1",
     title: str = "",
     logarithmic: bool = False,
+    ticks: Mapping[float, str] | None = None,
 ) -> Figure:
     """Curves over a number that belongs to a system, such as its round or budget.
 
@@ -129,9 +130,12 @@ def lines(
         metric: drawn.
         title: above.
         logarithmic: the horizontal axis.
+        ticks: what to write at places; the number by default.
     """
     datasets = _unique(r.dataset for r in rows)
-    figure = empty_figure(4.4 * len(datasets) + 1.0, 4.1)
+    standing = [places[r.system] for r in rows]
+    apart = 0.02 * ((max(standing) - min(standing)) or 1.0)
+    figure = empty_figure((4.4 if ticks is None else 5.2) * len(datasets) + 1.0, 4.1)  # words need more room
     axes = figure.subplots(1, len(datasets), sharey=True, squeeze=False)[0]
     for axis, dataset in zip(axes, datasets, strict=True):
         for number, (curve, (colour, mark)) in enumerate(styles.items()):
@@ -141,8 +145,11 @@ def lines(
                 if r.dataset == dataset and curve in (series.get(r.system), series.get(r.part))
             ]
             own = sorted(own, key=lambda r: places[r.system])
-            nudge = 0.02 * (number - (len(styles) - 1) / 2)  # intervals beside each other, not on each other
-            x = [places[r.system] * (1 + nudge) if logarithmic else places[r.system] + nudge for r in own]
+            step = number - (len(styles) - 1) / 2  # intervals beside each other, not on each other
+            x = [
+                places[r.system] * (1 + 0.02 * step) if logarithmic else places[r.system] + apart * step
+                for r in own
+            ]
             scores = [r.scores[metric] for r in own]
             axis.plot(x, [s.value for s in scores], color=colour, linewidth=1.4)
             interval_marks(axis, x, scores, colour, mark)
@@ -150,7 +157,10 @@ def lines(
         if logarithmic:
             axis.set_xscale("log")
             axis.minorticks_off()
-        axis.set_xticks(shown, [f"{value:g}" for value in shown])
+        if ticks is None:
+            axis.set_xticks(shown, [f"{value:g}" for value in shown])
+        else:
+            axis.set_xticks(shown, [ticks[value] for value in shown], fontsize=8)
         axis.set_ylim(-0.02, 1.02)
         axis.set_xlabel(across)
         axis.set_title(_dataset_title(rows, dataset), loc="left", fontsize=10)

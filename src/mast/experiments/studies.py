@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -59,6 +60,7 @@ class Study:
         parts: of a dataset that are measured.
         draw: the picture; None where there is nothing to draw.
         reference: the system that differences are taken to.
+        stepwise: take them to the line above instead.
         elsewhere: measure other datasets than the one trained on, instead of ``parts``.
         budgets: its lines are the label budgets that were run, and all labels.
         summarise: of a study of embeddings, all that it shows; the other fields that make a table are not used then.
@@ -73,6 +75,7 @@ class Study:
     parts: tuple[str, ...]
     draw: Callable[[Request], Figure | None]
     reference: str | None = "mast"
+    stepwise: bool = False
     elsewhere: bool = False
     budgets: bool = False
     summarise: Callable[[Archive], Summary] | None = None
@@ -95,7 +98,7 @@ class Study:
         """The whole table, dataset by dataset and part by part."""
         chosen = self.lines_in(archive)
         tables = [
-            archive.rows(dataset, part, chosen, reference=self.reference)
+            archive.rows(dataset, part, chosen, reference=self.reference, stepwise=self.stepwise)
             for dataset in archive.names()
             for part in self.parts_in(archive, dataset)
         ]
@@ -105,6 +108,8 @@ class Study:
     @property
     def reference_label(self) -> str:
         """How the table calls the reference."""
+        if self.stepwise:
+            return "row above"
         return next((line.label for line in self.lines if line.system == self.reference), "")
 
 
@@ -122,6 +127,7 @@ def all_studies(budgets: tuple[int, ...] = BUDGETS) -> dict[str, Study]:
     )
     curricula = (known.MAST, *known.CURRICULA, known.ROUND_1)
     rounds = (known.MAST, known.ROUND_1, known.SELF_TRAINED)
+    steps = (known.SCRATCH_ADAPTER, known.NO_CONTRASTIVE, *rounds)
     studies = [
         Study(
             "in-domain",
@@ -228,6 +234,24 @@ def all_studies(budgets: tuple[int, ...] = BUDGETS) -> dict[str, Study]:
             _draw_rounds,
         ),
         Study(
+            "domain-shift",
+            "What each step buys in domain, on other days and at other sites",
+            "beyond the paper",
+            "Each line has what the line above has, and one thing more. Thresholds come from in-domain validation.",
+            steps,
+            (
+                Line("scratch_adapter", "from scratch"),
+                Line("no_contrastive", "pretrained"),
+                Line("mast", "+ contrastive"),
+                Line("mast_st_1", "+ self-training round 1"),
+                Line("mast_st", "+ self-training round 2"),
+            ),
+            ALL_PARTS,
+            _draw_steps,
+            reference=None,
+            stepwise=True,
+        ),
+        Study(
             "label-budget",
             "Label budget and sampling strategy",
             'Figure "Label-efficiency study"',
@@ -329,10 +353,26 @@ def _dots(asked: Request) -> Figure | None:
 
 
 def _draw_rounds(asked: Request) -> Figure | None:
-    names = {part: part_name(part) for part in PARTS}
-    styles = {names[part]: style for part, style in PART_STYLE.items()}
+    """A curve a part, over the number of the round."""
+    names, styles = _part_curves()
     places = {"mast": 0.0, "mast_st_1": 1.0, "mast_st": 2.0}
     return lines(asked.rows, places, names, styles, across="round of self-training", title=asked.study.title)
+
+
+def _draw_steps(asked: Request) -> Figure | None:
+    """A curve a part, over the lines of the table in order."""
+    names, styles = _part_curves()
+    places = {line.system: float(place) for place, line in enumerate(asked.study.lines)}
+    ticks = {places[line.system]: textwrap.fill(line.label, 15) for line in asked.study.lines}
+    return lines(
+        asked.rows, places, names, styles, across="step", title=f"{asked.study.title}: F1", ticks=ticks
+    )
+
+
+def _part_curves() -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
+    """By part its curve's name, and by that name colour and mark."""
+    names = {part: part_name(part) for part in PARTS}
+    return names, {names[part]: style for part, style in PART_STYLE.items()}
 
 
 def _draw_budgets(asked: Request) -> Figure | None:

@@ -99,6 +99,9 @@ MAIN = (*BASELINES, GENERIC, MAST, SELF_TRAINED)
 NO_CONTRASTIVE = System("no_contrastive", "− contrastive loss", init="pretrained", settings=NO_CONTRAST)
 PLAIN = System("no_adapter", "− adapter", init="pretrained", settings=NO_CONTRAST | NO_ADAPTER)
 SCRATCH = System("scratch", "− all pretraining", settings=NO_CONTRAST | NO_ADAPTER)
+# The first of steps that add one thing each: it has the adapter of those that follow, so that the next step is
+# pretraining and nothing else.
+SCRATCH_ADAPTER = System("scratch_adapter", "from scratch", settings=NO_CONTRAST)
 
 ADAPTERS = tuple(
     System(

@@ -2,7 +2,8 @@
 
 Every metric is the mean over seeds of its value on one seed's part, at the threshold that validation chose there.
 Intervals are 95 % bootstrap intervals over recordings, drawn for all seeds at once; a recording that tests in several
-seeds is drawn in all of them or in none. Differences to the reference system come from the same draws.
+seeds is drawn in all of them or in none. Differences to the reference system, or to the row above, come from the same
+draws.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Row:
         seeds: those it was trained with.
         scores: by metric.
         by_seed: the values of each seed, by metric.
-        against: differences to the reference, on the seeds both have; nothing for the reference itself.
+        against: differences to the reference or the row above, on the seeds both have; nothing where there is none.
         n_truth: true boxes over all seeds.
         n_recordings: recordings over all seeds.
         seconds: of training, with what it builds on; mean over seeds, NaN where not known.
@@ -137,16 +138,30 @@ class Archive:
         return [*(p for p in PARTS if p in found), *sorted(found - PARTS.keys() - NOT_TESTS)]
 
     def rows(
-        self, dataset: str, part: str, lines: Sequence[Line], *, reference: str | None = None
+        self,
+        dataset: str,
+        part: str,
+        lines: Sequence[Line],
+        *,
+        reference: str | None = None,
+        stepwise: bool = False,
     ) -> list[Row]:
-        """The rows of a table, those systems that were measured on this part."""
-        found = []
+        """The rows of a table, those systems that were measured on this part.
+
+        Args:
+            dataset: its name.
+            part: of it.
+            lines: systems in order.
+            reference: the system that differences are taken to.
+            stepwise: take them to the row above instead.
+        """
+        found: list[Row] = []
         for line in lines:
             own = self._measured(dataset, part, line.system)
             if own:
-                base = (
-                    self._measured(dataset, part, reference) if reference not in (None, line.system) else {}
-                )
+                if stepwise:
+                    reference = found[-1].system if found else None
+                base = self._measured(dataset, part, reference) if reference != line.system else {}
                 found.append(self._row(dataset, part, line, own, base))
         return found
 

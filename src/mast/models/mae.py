@@ -22,10 +22,12 @@ from mast.models.encoder import (
     transformer_blocks,
 )
 from mast.models.masking import PatchMask, structured_mask, uniform_mask
+from mast.models.transformer import NORM_EPSILON
 
-# base is mae_vit_base_patch16's decoder; tiny and small are our choice
+# base is mae_vit_base_patch16's decoder; the others are our choice
 DECODER_SIZES: dict[Size, dict[str, int]] = {
     "tiny": {"decoder_width": 128, "decoder_depth": 2, "decoder_heads": 4},
+    "light": {"decoder_width": 128, "decoder_depth": 2, "decoder_heads": 4},
     "small": {"decoder_width": 256, "decoder_depth": 4, "decoder_heads": 8},
     "base": {"decoder_width": 512, "decoder_depth": 8, "decoder_heads": 16},
 }
@@ -116,7 +118,7 @@ class Decoder(nn.Module):
         self.mask_token = nn.Parameter(torch.zeros(1, 1, width))
         self.register_buffer("pos_embed", sincos_positions(width, config.encoder.token_grid))
         self.blocks = transformer_blocks(width, config.decoder_depth, config.decoder_heads)
-        self.norm = nn.LayerNorm(width, eps=1e-6)
+        self.norm = nn.LayerNorm(width, eps=NORM_EPSILON)
         self.predict = nn.Linear(width, config.encoder.patch**2)
         self.apply(initialise_transformer)
         nn.init.normal_(self.mask_token, std=0.02)

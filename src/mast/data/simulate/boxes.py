@@ -34,8 +34,16 @@ class BoxStyle(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     gap_s: float = Field(0.25, ge=0, description="calls of one animal closer than this share a box")
+    song_gap_s: float | None = Field(
+        None, ge=0, description="the same for songs, whose notes differ; the gap of calls by default"
+    )
     above_background_db: float = Field(
         7.0, description="a cell is seen when the event is this far above its background"
+    )
+    edge_db: float | None = Field(
+        None,
+        description="what belongs to an event that is seen is followed down to this far above its background; "
+        "above_background_db by default",
     )
     below_peak_db: float = Field(
         45.0, gt=0, description="and no further than this below the event's own loudest cell"
@@ -56,10 +64,28 @@ class BoxStyle(BaseModel):
     )
     min_duration_s: float = Field(0.02, ge=0, description="shorter boxes are not drawn")
 
+    def gap_of(self, *, song: bool) -> float:
+        """The gap that parts two boxes of one animal."""
+        return self.song_gap_s if song and self.song_gap_s is not None else self.gap_s
+
+    @property
+    def lowest_db(self) -> float:
+        """How far above its background the faintest part of a box is."""
+        return self.above_background_db if self.edge_db is None else self.edge_db
+
+    @property
+    def longest_gap_s(self) -> float:
+        """Boxes further apart than this are never joined."""
+        return max(self.gap_s, self.song_gap_s or 0.0)
+
     def between(self, other: BoxStyle, share: float) -> BoxStyle:
         """A style ``share`` of the way to another: annotators differ, and a training stream may too."""
+        song, other_song = self.gap_of(song=True), other.gap_of(song=True)
+        edge, other_edge = (style.lowest_db for style in (self, other))
         return BoxStyle(
             gap_s=self.gap_s + share * (other.gap_s - self.gap_s),
+            song_gap_s=song + share * (other_song - song),
+            edge_db=edge + share * (other_edge - edge),
             above_background_db=self.above_background_db
             + share * (other.above_background_db - self.above_background_db),
             below_peak_db=self.below_peak_db + share * (other.below_peak_db - self.below_peak_db),
@@ -84,6 +110,7 @@ class Event:
     signal: float  # mean power of the event's cells inside the box
     noise: float  # mean power of the background's cells inside the box
     caller: int = 0  # which animal of the scene
+    song: bool = False  # notes that differ, in a row
 
     @property
     def snr_db(self) -> float:
@@ -155,7 +182,14 @@ def background_level(background: Samples, grid: Spectrogram, *, block_frames: in
 
 
 def visible_boxes(
-    power: Power, level: Power, everything: Power, first_frame: int, spectrogram: Spectrogram, style: BoxStyle
+    power: Power,
+    level: Power,
+    everything: Power,
+    first_frame: int,
+    spectrogram: Spectrogram,
+    style: BoxStyle,
+    *,
+    song: bool = False,
 ) -> list[Event]:
     """Boxes around what is seen of one event.
 
@@ -166,24 +200,27 @@ def visible_boxes(
         first_frame: the event's first frame in the scene.
         spectrogram: the grid.
         style: how boxes are drawn.
+        song: whether the event is a song.
 
     Returns:
         Events in seconds from the scene's start, without label or distance.
     """
     peak = float(power.max(initial=0.0))
     floor = peak * np.float32(10 ** (-style.below_peak_db / 10))
-    least = np.maximum(level * np.float32(10 ** (style.above_background_db / 10)), floor)
+    least = np.maximum(level * np.float32(10 ** (style.lowest_db / 10)), floor)
     seen = (power >= least) & (power >= everything * np.float32(10 ** (-style.masked_db / 10)))
+    plain = np.float32(10 ** (style.above_background_db / 10))
     seen[power.max(axis=1) < peak * 10 ** (-style.tail_db / 10)] = False
     frames, bins = np.nonzero(seen)
     if not frames.size:
         return []
     clarity = np.log(power[frames, bins] / least[frames, bins])  # how plainly each cell is seen
-    gap = max(1, round(style.gap_s * spectrogram.sample_rate / spectrogram.hop))
+    gap = max(1, round(style.gap_of(song=song) * spectrogram.sample_rate / spectrogram.hop))
     parts = np.flatnonzero(np.diff(frames) > gap) + 1
     events: list[Event] = []
     for cells in np.split(np.arange(frames.size), parts):
-        if cells.size < style.min_cells:
+        at = frames[cells], bins[cells]
+        if np.count_nonzero(power[at] >= plain * level[at]) < style.min_cells:
             continue
         f1, f2 = _plain_extent(bins[cells], clarity[cells])
         inside = cells[(bins[cells] >= f1) & (bins[cells] < f2)]
@@ -201,6 +238,7 @@ def visible_boxes(
                 distance_m=0.0,
                 signal=float(power[t1:t2, f1:f2].mean()),
                 noise=float(level[t1:t2, f1:f2].mean()),
+                song=song,
             )
         )
     return events
@@ -260,8 +298,8 @@ def _join_once(events: list[Event], style: BoxStyle) -> list[Event]:
     done: list[Event] = []
     open_: list[Event] = []
     for event in events:
-        done += [e for e in open_ if e.end_s < event.start_s - style.gap_s]
-        open_ = [e for e in open_ if e.end_s >= event.start_s - style.gap_s]
+        done += [e for e in open_ if e.end_s < event.start_s - style.longest_gap_s]
+        open_ = [e for e in open_ if e.end_s >= event.start_s - style.longest_gap_s]
         for k, other in enumerate(open_):
             if _belong_together(other, event, style):
                 open_[k] = union(other, event)
@@ -275,7 +313,7 @@ def _belong_together(a: Event, b: Event, style: BoxStyle) -> bool:
     if a.label != b.label:
         return False
     apart_s = max(a.start_s, b.start_s) - min(a.end_s, b.end_s)
-    if a.caller == b.caller and apart_s <= style.gap_s:
+    if a.caller == b.caller and apart_s <= style.gap_of(song=a.song):
         return True
     if apart_s >= 0:
         return False

@@ -104,14 +104,16 @@ def render_phrase(rng: np.random.Generator, species: Species, *, octaves: float 
     tempo = species.onset_s * float(np.exp(rng.normal(0.0, 2.0 * species.variation)))
     progress = np.arange(count) / max(count - 1, 1)
     steps = tempo * np.exp(species.acceleration * progress + rng.normal(0.0, species.variation, count))
-    onsets = np.concatenate([[0.0], np.cumsum(steps)[:-1]])
-    count = max(1, int(np.searchsorted(onsets, MAX_PHRASE_S)))
     if species.song:
         order = rng.integers(0, len(species.syllables), count)
         runs = rng.integers(1, 4, count)  # songs repeat a note a few times before the next
         order = np.repeat(order, runs)[:count]
+        lengths = np.array([shape.duration_s for shape in species.syllables])
+        steps *= lengths[order] / np.exp(np.log(lengths).mean())  # a long note takes its time
     else:
         order = np.arange(count) % len(species.syllables)
+    onsets = np.concatenate([[0.0], np.cumsum(steps)[:-1]])
+    count = max(1, int(np.searchsorted(onsets, MAX_PHRASE_S)))
     gains = 10 ** ((species.swell_db * (progress[:count] - 0.5) + rng.normal(0.0, 1.0, count)) / 20)
 
     renditions: dict[tuple[int, int], Samples] = {}

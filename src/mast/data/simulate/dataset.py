@@ -65,8 +65,15 @@ class Simulation(BaseModel):
         None, ge=0, description="last days held out as temporal_ood; a third of several by default"
     )
     style: BoxStyle = Field(default_factory=BoxStyle, description="how boxes are drawn")
+    distance: float = Field(
+        1.0, gt=0, description="factor on how far animals are: 0.3 is a microphone held towards them"
+    )
     calls: Path | None = Field(None, description="folder of isolated calls")
     call_labels: tuple[str, ...] = ()
+    call_speeds: tuple[float, float] = Field(
+        (1.0, 1.0),
+        description="real calls are played at a speed between these, another for each label and seed",
+    )
     backgrounds: Path | None = Field(None, description="folder of real backgrounds")
     background_labels: tuple[str, ...] = ()
     quiet: float = Field(1.0, gt=0, le=1, description="share of each real background used, the calmest first")
@@ -128,8 +135,10 @@ class Simulation(BaseModel):
             call_labels=self.call_labels,
             background_labels=self.background_labels,
             quiet=self.quiet,
+            speeds=self.call_speeds,
+            seed=self.seed,
         )
-        return World(self.seed, self.species, self.world_rate, material)
+        return World(self.seed, self.species, self.world_rate, material, distance=self.distance)
 
 
 class PlannedRecording(NamedTuple):

@@ -48,6 +48,8 @@ class ClipSpecies:
     season: tuple[float, float] = (15.0, 60.0)
     variation: float = 0.0
     loudest_tone_db: float = 0.0
+    speed: float = 1.0  # of the tape: slower is lower and longer
+    song: bool = False
     _cache: dict[int, list[Samples]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -76,9 +78,8 @@ class ClipSpecies:
         if which not in self._cache:
             if len(self._cache) > 512:
                 self._cache.clear()
-            self._cache[which] = isolate_calls(
-                read(self.paths[which], sample_rate=self.sample_rate), self.sample_rate
-            )
+            tape = read(self.paths[which], sample_rate=round(self.sample_rate / self.speed))
+            self._cache[which] = isolate_calls(tape, self.sample_rate)
         calls = self._cache[which]
         if not calls:
             return np.zeros(1, dtype=np.float32)
@@ -134,6 +135,8 @@ def load_material(
     call_labels: Sequence[str] = (),
     background_labels: Sequence[str] = (),
     quiet: float = 1.0,
+    speeds: tuple[float, float] = (1.0, 1.0),
+    seed: int = 0,
 ) -> Material | None:
     """Find real calls and backgrounds.
 
@@ -146,6 +149,8 @@ def load_material(
             its path matches one. Empty: all are used.
         background_labels: the same for backgrounds.
         quiet: share of each background that is used, its calmest seconds first.
+        speeds: calls are played at a speed between these, another for each label and seed.
+        seed: of the speeds.
     """
     if calls is None and backgrounds is None:
         return None
@@ -159,7 +164,8 @@ def load_material(
         for path, label in _clips(calls, call_labels):
             by_label[label].append(path)
         species = tuple(
-            _clip_species(label, tuple(paths), sample_rate) for label, paths in sorted(by_label.items())
+            _clip_species(label, tuple(paths), sample_rate, speeds, seed)
+            for label, paths in sorted(by_label.items())
         )
     field_sound = None
     if backgrounds is not None:
@@ -255,8 +261,12 @@ def close_loop(samples: Samples, fade: int) -> Samples:
     return loop
 
 
-def _clip_species(label: str, paths: tuple[Path, ...], sample_rate: int) -> ClipSpecies:
-    rng = np.random.default_rng(zlib.crc32(label.encode()))
+def _clip_species(
+    label: str, paths: tuple[Path, ...], sample_rate: int, speeds: tuple[float, float], seed: int
+) -> ClipSpecies:
+    name = zlib.crc32(label.encode())
+    rng = np.random.default_rng(name)
+    slow, fast = np.log(speeds)
     return ClipSpecies(
         label=label,
         paths=paths,
@@ -264,6 +274,7 @@ def _clip_species(label: str, paths: tuple[Path, ...], sample_rate: int) -> Clip
         interval_s=rng.uniform(1.5, 8.0),
         source_db=rng.uniform(78.0, 94.0),
         hours=draw_hours(rng, nocturnal=bool(rng.random() < 0.3)),
+        speed=float(np.exp(np.random.default_rng([name, seed]).uniform(slow, fast))),
     )
 
 

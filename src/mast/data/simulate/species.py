@@ -8,7 +8,7 @@ insects and mammals; none comes from the paper.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -48,6 +48,8 @@ class Family:
     source_db: Range = (74.0, 96.0)  # at one metre
     chorus: float = 0.05  # how often it calls in company
     nocturnal: float = 0.15  # chance that a species of the family calls at night
+    type_octaves: float = 0.0  # spread of the syllable shapes' own pitches
+    type_spread: float = 0.2  # of their durations (log)
 
 
 FAMILIES: dict[str, Family] = {
@@ -56,6 +58,10 @@ FAMILIES: dict[str, Family] = {
     "chip": Family((2500, 7000), (0.3, 1.1), (0.025, 0.09), (1, 3), (0.1, 0.35), (0.7, 6), attack=(0.1, 0.3)),
     "trill": Family((1800, 6500), (0.1, 0.8), (0.025, 0.11), (8, 40), (0.5, 0.85), (3, 14), (1, 2)),
     "warble": Family((2200, 5000), (0.3, 0.9), (0.04, 0.2), (5, 28), (0.55, 0.95), (2, 12), (4, 9), (1, 2)),
+    "song": Family(
+        (1700, 5500), (0.15, 1.3), (0.04, 0.22), (5, 30), (0.4, 0.95), (2, 10), (4, 12), (1, 4), (-18, -6),
+        type_octaves=0.35, type_spread=0.6,
+    ),
     "stack": Family(
         (350, 1500), (0.05, 0.5), (0.12, 0.9), (1, 5), (0.4, 0.8), (2, 14), (1, 2), (4, 12), (-9, -2),
         formants=(0, 2),
@@ -63,6 +69,10 @@ FAMILIES: dict[str, Family] = {
     "rasp": Family(
         (150, 650), (0.05, 0.5), (0.1, 0.45), (1, 10), (0.25, 0.6), (2, 14), (1, 2), (12, 30), (-5, 0),
         roughness=(0.05, 0.35), formants=(1, 3), attack=(0.02, 0.15), source_db=(82, 102),
+    ),
+    "harsh": Family(
+        (200, 1200), (0.05, 0.4), (0.06, 0.5), (1, 14), (0.2, 0.6), (1.5, 10), (1, 2), (10, 40), (-4, 1),
+        roughness=(0.2, 0.9), formants=(0, 3), attack=(0.02, 0.2), source_db=(86, 106),
     ),
     "pulses": Family(
         (700, 5000), (0.02, 0.3), (0.01, 0.035), (6, 60), (0.15, 0.4), (2, 12), (1, 1), (1, 4),
@@ -207,10 +217,13 @@ def draw_species(rng: np.random.Generator, index: int, family: str, sample_rate:
     centre_hz = _draw(rng, (min(ranges.centre_hz[0], 0.8 * highest), highest))
     base_s = _draw(rng, ranges.duration_s)
     syllables = tuple(_draw_syllable(rng, ranges, span, base_s) for _ in range(_count(rng, ranges.n_types)))
+    if ranges.type_octaves > 0:
+        reach = np.log2(top_hz / centre_hz) - 0.5 * span  # no note beyond the band
+        syllables = tuple(_transposed(rng, shape, ranges.type_octaves, reach) for shape in syllables)
     duty = _draw(rng, ranges.duty)
     longest = max(1, int(_draw(rng, _PHRASE_S) * duty / base_s))
     count = min(_count(rng, ranges.count), longest)
-    song = family == "warble" or (len(syllables) > 1 and rng.random() < 0.4)
+    song = family in ("warble", "song") or (len(syllables) > 1 and rng.random() < 0.4)
     n_harmonics = max(
         1, min(_count(rng, ranges.harmonics), int(top_hz / (centre_hz * 2 ** (0.5 * span + 0.05))))
     )
@@ -256,7 +269,7 @@ def _draw_syllable(rng: np.random.Generator, ranges: Family, span: float, base_s
     contour *= 0.5 * span / max(float(np.abs(contour).max()), 1e-6)
     attack = _draw(rng, ranges.attack)
     return Syllable(
-        duration_s=base_s * float(np.exp(rng.normal(0.0, 0.2))),
+        duration_s=base_s * float(np.exp(rng.normal(0.0, ranges.type_spread))),
         contour=tuple(contour.tolist()),
         attack=attack,
         decay=min(rng.uniform(0.1, 0.8), 1.0 - attack),
@@ -265,6 +278,18 @@ def _draw_syllable(rng: np.random.Generator, ranges: Family, span: float, base_s
         pulse_hz=_draw(rng, ranges.pulse_hz),
         pulse_depth=_draw(rng, ranges.pulse_depth),
         level_db=float(rng.normal(0.0, 2.0)),
+    )
+
+
+def _transposed(rng: np.random.Generator, shape: Syllable, spread: float, most: float) -> Syllable:
+    """The same shape at another pitch; some notes of a song buzz."""
+    octaves = float(np.clip(rng.normal(0.0, spread), -1.2, max(0.0, most)))
+    buzz = float(rng.random() < 0.15)
+    return replace(
+        shape,
+        contour=tuple(point + octaves for point in shape.contour),
+        pulse_hz=max(shape.pulse_hz, buzz * rng.uniform(40, 120)),
+        pulse_depth=max(shape.pulse_depth, buzz * rng.uniform(0.5, 1.0)),
     )
 
 

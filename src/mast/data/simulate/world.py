@@ -106,6 +106,7 @@ class World:
         sample_rate: Hz.
         material: real calls and backgrounds to use.
         loop_s: length of background loops; longer repeats less, shorter costs less to make.
+        distance: factor on how far animals are from the microphone.
     """
 
     seed: int = 0
@@ -113,6 +114,7 @@ class World:
     sample_rate: int = 16_000
     material: Material | None = None
     loop_s: float = 30.0
+    distance: float = 1.0
     _sites: dict[int, Site] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
@@ -209,7 +211,7 @@ class World:
             levels_db=levels,
             self_noise_db=rng.uniform(12, 30),
             full_scale_db=rng.uniform(80, 102),
-            typical_distance_m=float(np.exp(rng.uniform(np.log(15), np.log(50)))),
+            typical_distance_m=self.distance * float(np.exp(rng.uniform(np.log(15), np.log(50)))),
             disturbance=rng.random() ** 2,
             aircraft=rng.uniform(0.0, 0.15),
             loop_s=self.loop_s,
