@@ -426,3 +426,41 @@ def test_the_default_step_is_the_same_everywhere() -> None:
     # `mast.load` and the command repeat it: they must not import torch to know it
     for function in (mast.load, detect):
         assert inspect.signature(function).parameters["hop"].default == DEFAULT_HOP
+
+
+@pytest.mark.parametrize("options", [[], ["--embed"]])
+def test_only_what_detecting_needs_is_imported(options: list[str], model: Path, tmp_path: Path) -> None:
+    # each of these takes from a third of a second to several, before the first event
+    unwanted = {
+        "torchvision",
+        "timm",
+        "torch._dynamo",
+        "accelerate",
+        "sklearn",
+        "transformers",
+        "tensorboard",
+    }
+    unwanted |= {"matplotlib", "scipy.optimize", "scipy.signal", "huggingface_hub"}
+    code = (
+        "import sys\nfrom mast.cli.main import app\n"
+        "try:\n    app()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
+        f"print(*sorted({unwanted!r} & set(sys.modules)), file=sys.stderr)\n"
+        "assert 'torch' in sys.modules\n"
+    )
+    recording = write_sound(tmp_path / "a.wav", 6)
+    out = tmp_path / "out"
+    arguments = [
+        str(recording),
+        "--model",
+        str(model),
+        "--out",
+        str(out),
+        "--device",
+        "cpu",
+        "--quiet",
+        *options,
+    ]
+    done = subprocess.run([sys.executable, "-c", code, "detect", *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(pd.read_csv(out / "detections.csv"))  # boxes were chosen, and pooled to embed them
+    assert done.stderr.strip() == ""

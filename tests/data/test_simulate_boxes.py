@@ -102,6 +102,34 @@ def test_the_gap_decides_between_syllables_and_phrases(gap_s: float, expected: i
     assert len(boxes_of(phrase, hiss(), BoxStyle(gap_s=gap_s))) == expected
 
 
+def test_songs_have_a_gap_of_their_own() -> None:
+    style = BoxStyle(gap_s=0.05, song_gap_s=0.3)
+    phrase = tone(3_000, 0.2, 0.4) + tone(3_500, 0.55, 0.75) + tone(2_500, 0.9, 1.1)
+    power = GRID.power(phrase)
+    level = background_level(hiss(), GRID).at(0, len(power))
+    calls = visible_boxes(power, level, power, 0, GRID, style)
+    (song,) = visible_boxes(power, level, power, 0, GRID, style, song=True)
+    assert [one.song for one in calls] == [False] * 3
+    assert song.song
+    apart = [event(0, 1, 1_000, 2_000), event(1.2, 2, 1_000, 2_000)]
+    assert len(join_events(apart, style)) == 2
+    assert len(join_events([replace(one, song=True) for one in apart], style)) == 1
+
+
+def test_what_is_seen_is_followed_into_the_background() -> None:
+    fading = tone(3_000, 0.2, 1.8) * np.geomspace(1.0, 1e-5, 2 * RATE).astype(np.float32)
+    plain, followed = (
+        BoxStyle(tail_db=90, below_peak_db=90),
+        BoxStyle(tail_db=90, below_peak_db=90, edge_db=1.0),
+    )
+    (short,), (long,) = boxes_of(fading, hiss(), plain), boxes_of(fading, hiss(), followed)
+    assert short.start_s == pytest.approx(long.start_s, abs=0.03)
+    assert long.end_s > short.end_s + 0.05
+    unseen = tone(3_000, 0.5, 1.2, amplitude=2.5e-4)  # above the edge everywhere, plain nowhere
+    assert len(boxes_of(unseen, hiss(), BoxStyle(above_background_db=3.0))) == 1
+    assert boxes_of(unseen, hiss(), BoxStyle(above_background_db=30.0, edge_db=3.0)) == []
+
+
 def test_a_call_under_a_much_louder_one_is_not_boxed() -> None:
     quiet, loud = tone(3_000, 0.5, 1.0, amplitude=0.01), tone(3_010, 0.2, 1.5, amplitude=0.5)
     assert len(boxes_of(quiet, hiss())) == 1
@@ -175,6 +203,8 @@ def test_union_averages_power_by_area() -> None:
 
 
 def test_a_style_between_two() -> None:
-    middle = BoxStyle(gap_s=0.1).between(BoxStyle(gap_s=0.5, above_background_db=11.0), 0.5)
+    middle = BoxStyle(gap_s=0.1).between(BoxStyle(gap_s=0.5, above_background_db=11.0, song_gap_s=0.9), 0.5)
     assert middle.gap_s == pytest.approx(0.3)
+    assert middle.song_gap_s == pytest.approx(0.5)
+    assert middle.lowest_db == pytest.approx(9.0)
     assert middle.above_background_db == pytest.approx(9.0)

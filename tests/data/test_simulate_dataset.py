@@ -229,6 +229,35 @@ def test_real_material_makes_a_dataset(material: Path, tmp_path: Path) -> None:
         assert low < float(row["low_hz"]) < float(row["high_hz"]) < high
 
 
+def test_real_calls_at_half_speed_are_an_octave_lower(material: Path) -> None:
+    (usual,) = (one for one in load_material(material / "calls", None, RATE).species if one.label == "finch")  # type: ignore[union-attr]
+    slowed = load_material(material / "calls", None, RATE, speeds=(0.5, 0.5), seed=3)
+    assert slowed is not None
+    (slow,) = (one for one in slowed.species if one.label == "finch")
+    once, half = (one.phrase(np.random.default_rng(4)) for one in (usual, slow))
+    peaks = [np.argmax(np.abs(np.fft.rfft(call))) / len(call) for call in (once, half)]
+    assert peaks[1] == pytest.approx(peaks[0] / 2, rel=0.05)
+    assert len(half) == pytest.approx(2 * len(once), rel=0.2)
+
+
+def test_speeds_differ_between_labels_and_seeds(material: Path) -> None:
+    speeds = set()
+    for seed in (1, 2):
+        found = load_material(material / "calls", None, RATE, speeds=(0.3, 1.2), seed=seed)
+        assert found is not None
+        speeds |= {one.speed for one in found.species}
+    assert len(speeds) == 4
+    assert all(0.3 <= speed <= 1.2 for speed in speeds)
+
+
+def test_a_microphone_held_near_hears_more() -> None:
+    far = Simulation(recordings=1, duration_s=20.0, sites=1, days=1, seed=3, hours=(5, 8))
+    near = far.model_copy(update={"distance": 0.2})
+    heard = [simulate_recording(s, plan_recordings(s)[0]).events for s in (far, near)]
+    assert len(heard[1]) >= len(heard[0])
+    assert np.mean([e.snr_db for e in heard[1]]) > np.mean([e.snr_db for e in heard[0]]) + 5
+
+
 def test_clips_are_chosen_by_label_source_or_path(material: Path) -> None:
     chosen = load_material(material / "calls", None, RATE, call_labels=["fr*"])
     assert chosen is not None

@@ -2,6 +2,7 @@ import argparse
 import json
 import os
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
@@ -63,6 +64,22 @@ def test_round_trip_of_an_autoencoder(tmp_path: Path) -> None:
     loaded = load_checkpoint(tmp_path)
     assert isinstance(loaded.model, MaskedAutoencoder)
     assert same(loaded.model, model)
+
+
+@pytest.mark.parametrize(("kind", "config"), [("detector", DETECTOR), ("mae", MAE)])
+def test_nothing_is_drawn_that_the_weights_replace(
+    tmp_path: Path, kind: Literal["detector", "mae"], config: DetectorConfig | MaeConfig
+) -> None:
+    model = MastDetector(config) if isinstance(config, DetectorConfig) else MaskedAutoencoder(config)
+    save_checkpoint(tmp_path, model, ModelCard(kind=kind, architecture=config, normalisation=STATISTICS))
+    before = torch.get_rng_state()
+    loaded = load_checkpoint(tmp_path).model
+    assert torch.equal(torch.get_rng_state(), before)
+    buffers = dict(loaded.named_buffers())  # also those that are not stored, such as the points
+    assert all(torch.equal(buffers.pop(name), buffer) for name, buffer in model.named_buffers())
+    assert not buffers
+    type(model)(config)  # type: ignore[arg-type]
+    assert not torch.equal(torch.get_rng_state(), before)  # a fresh one is drawn as ever
 
 
 @pytest.mark.parametrize(("dtype", "error"), [("float16", 2**-11), ("bfloat16", 2**-8)])

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torchvision.ops import roi_align
 
 from mast.device import send
+from mast.models.kernels import roi_align
 
 _MULTIPLE = 8  # M is rounded up to this, so that shapes (and compiled code) rarely change between batches
 
@@ -88,7 +88,7 @@ def pool_boxes(
     scaled = torch.stack([f1 / stride_f, t1 / stride_t, f2 / stride_f, t2 / stride_t], dim=-1)
     image = torch.arange(b, device=boxes.device, dtype=scaled.dtype).repeat_interleave(k)
     regions = torch.cat([image[:, None], scaled.reshape(-1, 4)], dim=1)  # (B·K, 5)
-    pooled: Tensor = roi_align(feature_map.float(), regions, cells, sampling_ratio=samples, aligned=True)
+    pooled = roi_align(feature_map.float(), regions, cells, samples=samples)  # (B·K, C, *cells)
     return pooled.mean(dim=(2, 3)).reshape(b, k, -1)
 
 

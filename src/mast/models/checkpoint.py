@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from mast.errors import MastError
 from mast.files import remove_parts, whole_file, write_whole
@@ -73,6 +74,26 @@ class Checkpoint(NamedTuple):
 
     model: BoxDetector | MaskedAutoencoder
     card: ModelCard
+
+
+class _Unfilled(TorchFunctionMode):
+    """Build a model without giving its weights a start, for those that follow replace every one of them.
+
+    Drawing the start of the paper's ViT-B takes longer than reading its weights.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        # some functions of nn.init show as themselves here, others only by what they call
+        if func in (Tensor.uniform_, Tensor.normal_) or getattr(func, "__module__", "") == nn.init.__name__:
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)
 
 
 class LoadReport(NamedTuple):
@@ -155,12 +176,14 @@ def load_checkpoint(folder: str | Path) -> Checkpoint:
     path = Path(folder)
     card = load_card(path)
     model: BoxDetector | MaskedAutoencoder
-    if isinstance(card.architecture, DetectorConfig):
-        model = MastDetector(card.architecture)
-    elif isinstance(card.architecture, BaselineConfig):
+    if isinstance(card.architecture, BaselineConfig):
         model = build_baseline(card.architecture)
     else:
-        model = MaskedAutoencoder(card.architecture)
+        with _Unfilled():
+            if isinstance(card.architecture, DetectorConfig):
+                model = MastDetector(card.architecture)
+            else:
+                model = MaskedAutoencoder(card.architecture)
     load_weights(model, path)
     return Checkpoint(model.eval(), card)
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torchvision.ops import nms
 
 from mast.models.boxes import clip_boxes
+from mast.models.kernels import nms
 from mast.models.points import Points
 
 _LOG_SIZE = (-6.0, 4.0)  # 1/400 to 55 times the starting box: beyond any box a chunk can hold

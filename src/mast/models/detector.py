@@ -35,9 +35,10 @@ from mast.models.losses import (
 from mast.models.points import Points, make_points
 from mast.models.pyramid import Pyramid
 
-# base is the paper's; tiny and small are our choice: the layers at 128 × 32 cost as much as the encoder
+# base is the paper's; the others are our choice: the layers at 128 × 32 cost as much as the encoder
 DETECTOR_SIZES: dict[Size, dict[str, int]] = {
     "tiny": {"channels": 32, "head_convs": 2},
+    "light": {"channels": 48, "head_convs": 2},
     "small": {"channels": 128, "head_convs": 2},
     "base": {"channels": 256, "head_convs": 4},
 }

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from timm.layers import PatchEmbed
-from timm.models.vision_transformer import Block
 from torch import Tensor, nn
 
 from mast.errors import ConfigError
+from mast.models.transformer import NORM_EPSILON, Block, PatchEmbed
 
-Size = Literal["tiny", "small", "base"]
+Size = Literal["tiny", "light", "small", "base"]
 
-# base is the paper's mae_vit_base_patch16; tiny and small are our choice: a laptop, a desktop
+# base is the paper's mae_vit_base_patch16; the others are our choice: a laptop, the embedded model, a desktop
 ENCODER_SIZES: dict[Size, dict[str, int]] = {
     "tiny": {"width": 192, "depth": 4, "heads": 3},
+    "light": {"width": 256, "depth": 6, "heads": 4},
     "small": {"width": 384, "depth": 12, "heads": 6},
     "base": {"width": 768, "depth": 12, "heads": 12},
 }
@@ -83,11 +82,8 @@ def sincos_positions(width: int, grid: tuple[int, int]) -> Tensor:
 
 
 def transformer_blocks(width: int, depth: int, heads: int) -> nn.ModuleList:
-    """timm's pre-norm blocks as MAE uses them: MLP ratio 4, biased qkv, LayerNorm ε = 1e-6."""
-    norm = partial(nn.LayerNorm, eps=1e-6)
-    return nn.ModuleList(
-        Block(width, heads, mlp_ratio=4.0, qkv_bias=True, norm_layer=norm) for _ in range(depth)
-    )
+    """A stack of blocks, as the encoder and MAE's decoder have it."""
+    return nn.ModuleList(Block(width, heads) for _ in range(depth))
 
 
 def initialise_transformer(module: nn.Module) -> None:
@@ -106,14 +102,12 @@ class Encoder(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.config = config
-        self.patch_embed = PatchEmbed(
-            (config.chunk_frames, config.n_bins), config.patch, in_chans=1, embed_dim=config.width
-        )
+        self.patch_embed = PatchEmbed(config.patch, config.width)
         self.cls_token = nn.Parameter(torch.zeros(1, 1, config.width))
         # fixed, but stored: weights from elsewhere bring the positions they were trained with
         self.register_buffer("pos_embed", sincos_positions(config.width, config.token_grid))
         self.blocks = transformer_blocks(config.width, config.depth, config.heads)
-        self.norm = nn.LayerNorm(config.width, eps=1e-6)
+        self.norm = nn.LayerNorm(config.width, eps=NORM_EPSILON)
         self.apply(initialise_transformer)
         nn.init.xavier_uniform_(self.patch_embed.proj.weight.view(config.width, -1))
         nn.init.normal_(self.cls_token, std=0.02)
