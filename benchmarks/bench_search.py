@@ -3,8 +3,10 @@
     python benchmarks/bench_search.py --out results/search.json
 
 Vectors are made up: clusters of about 500, in which any two have a cosine of about 0.7, so that the nearest of a
-cluster differ little. That is harder for an approximate search than sounds, which vary in fewer ways. Building and
-searching run in processes of their own; a smaller store shows whether the memory of building grows.
+cluster differ little. Searches are for vectors of these clusters, and (``far``) for random directions, whose nearest
+are spread over many clusters and so over the index. Building and searching run in processes of their own. A smaller
+store shows whether the memory of building grows: ``peak_ratio`` is that of the large store over that of the small one,
+which has ``size_ratio`` times fewer events.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ _BATCH = 10_000
 _CLUSTER = 500  # events
 _NOISE = 0.65  # length of what a vector has beside its cluster's direction
 _MODEL = "mast-benchmark"
+_MAXRSS_PER_MB = 2**20 if sys.platform == "darwin" else 2**10  # bytes there, kilobytes on Linux
 
 
 def directions(n: int, seed: int) -> Any:
@@ -80,7 +83,9 @@ def batches(events: int, seed: int) -> Iterator[Any]:
 
 
 def build(uri: str, events: int, seed: int) -> dict[str, Any]:
-    """Seconds of adding and of indexing."""
+    """Seconds of adding and of indexing, and the most memory that adding took."""
+    import resource
+
     from mast.retrieval.store import EventStore
 
     store = EventStore.create(uri, WIDTH, _MODEL)
@@ -88,12 +93,14 @@ def build(uri: str, events: int, seed: int) -> dict[str, Any]:
     added = store.add(batches(events, seed))
     assert added.new == events
     middle = time.perf_counter()
+    add_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     store.build_index()
     return {
         "events": events,
         "add_s": middle - began,
         "index_s": time.perf_counter() - middle,
         "cpu_s": time.process_time() - used,
+        "add_peak_mb": add_peak / _MAXRSS_PER_MB,
     }
 
 
@@ -135,6 +142,13 @@ def searches(uri: str, events: int, seed: int, queries: int) -> dict[str, Any]:
             "p95_ms": 1_000 * float(np.percentile(seconds, 95)),
             "median_cpu_ms": 1_000 * float(np.median(busy)),
         }
+    far = [
+        [set(store.search(vector, K, None, exact)["id"]) for vector in directions(queries, seed + 1_000_033)]
+        for exact in (True, False)
+    ]
+    figures["approximate"][f"far_recall_at_{K}"] = float(
+        np.mean([len(a & b) / len(a) for a, b in zip(*far, strict=True)])
+    )
     for suffix in ("", "_filtered"):
         pairs = zip(found[f"exact{suffix}"], found[f"approximate{suffix}"], strict=True)
         shares = [len(a & b) / len(a) for a, b in pairs if a]
@@ -153,8 +167,7 @@ def in_child(step: str, *words: object) -> dict[str, Any]:
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         raise RuntimeError(f"{step} ended with {child.returncode}: {said}")
-    unit = 2**20 if sys.platform == "darwin" else 2**10  # bytes there, kilobytes on Linux
-    return {**json.loads(said.splitlines()[-1]), "peak_mb": used.ru_maxrss / unit}
+    return {**json.loads(said.splitlines()[-1]), "peak_mb": used.ru_maxrss / _MAXRSS_PER_MB}
 
 
 def size_mb(folder: Path) -> float:
@@ -195,7 +208,9 @@ def main() -> None:
             figures[name]["disk_mb"] = size_mb(uri)
             print(f"{events:,} events: {figures[name]}", flush=True)
         figures["vectors_mb"] = options.events * WIDTH * 4 / 2**20
-        figures["peak_ratio"] = figures["many"]["peak_mb"] / figures["few"]["peak_mb"]
+        figures["size_ratio"] = options.events / options.few_events
+        for kind in ("peak", "add_peak"):
+            figures[f"{kind}_ratio"] = figures["many"][f"{kind}_mb"] / figures["few"][f"{kind}_mb"]
         figures["search"] = in_child("search", uri, options.events, options.seed, options.queries)
         print(f"searches: {figures['search']}", flush=True)
     figures["load_after"] = os.getloadavg()[0]

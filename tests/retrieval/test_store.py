@@ -265,7 +265,8 @@ def test_projections_where_there_are_some(tmp_path: Path) -> None:
     assert np.isfinite(next(store.batches(projection=True)).projections).all()
 
 
-def test_the_index_finds_what_all_distances_find(tmp_path: Path) -> None:
+def test_the_index_finds_what_all_distances_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "_PARTITION_ROWS", 100)  # forty partitions
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(40, 16))
     vectors = (centres[rng.integers(40, size=4_000)] + 0.6 * rng.normal(size=(4_000, 16))).astype(np.float32)
@@ -296,6 +297,47 @@ def test_the_index_finds_what_all_distances_find(tmp_path: Path) -> None:
     assert store.build_index(at_least=9)
     assert store._table.index_stats("vector_neighbours").num_unindexed_rows == 0
     assert store.search(-vectors[4], 1, exact=False)["recording"].tolist() == ["late.wav"]
+
+
+def test_an_index_of_many_events_has_no_more_partitions_than_few_need() -> None:
+    rows = (1, 8_191, 8_192, 100_000, 1_000_000, 100_000_000)
+    assert [store_module._partitions(n) for n in rows] == [1, 1, 1, 12, 122, 128]
+
+
+def test_lance_is_told_to_read_little_ahead_unless_somebody_said_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = list(store_module._LANCE_SETTINGS)
+    for name in names:
+        monkeypatch.setenv(name, "to be removed again")  # so that the test leaves no trace
+        monkeypatch.delenv(name)
+    monkeypatch.setenv(names[0], "123456789")
+    EventStore.create(tmp_path / "s", WIDTH, MODEL)
+    assert {name: os.environ[name] for name in names} == {
+        **store_module._LANCE_SETTINGS,
+        names[0]: "123456789",
+    }
+
+
+def test_memory_is_freed_at_once_only_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[tuple[str, tuple[int, ...]]] = []
+    monkeypatch.setattr(store_module, "_of_glibc", lambda name: lambda *given: said.append((name, given)))
+    inside: dict[int, int] = {}
+
+    def stop_meanwhile() -> None:
+        with store_module._freed_at_once():
+            inside.update(given for name, given in said if name == "mallopt")
+            raise MastError("stopped")
+
+    with pytest.raises(MastError):
+        stop_meanwhile()
+    after = dict(given for name, given in said if name == "mallopt")
+    assert inside.keys() == after.keys()
+    assert all(inside[option] < 2**20 < after[option] for option in inside)
+    assert said[-1] == ("malloc_trim", (0,))
+    monkeypatch.setattr(store_module, "_of_glibc", lambda name: None)  # another C library
+    with store_module._freed_at_once():
+        pass
 
 
 def test_two_writers_at_once(tmp_path: Path) -> None:
