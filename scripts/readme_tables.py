@@ -33,6 +33,8 @@ def render(text: str) -> str:
         "learner": learner_table(),
         "zero_shot": zero_shot_table(),
         "speed": speed_table(),
+        "steps": steps_table(),
+        "comparison": comparison_table(),
     }
 
     def fill(match: re.Match[str]) -> str:
@@ -133,6 +135,53 @@ def zero_shot_table() -> str:
             if any(cells):
                 rows.append([f"{system}, {way}", *(cell or "–" for cell in cells)])
     return f"{table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; `results/zero_shot.json`."
+
+
+BENCH, PARTS = "soundscape-bench", {"test": "in domain", "temporal_ood": "other days", "site_ood": "other sites"}
+
+
+def study_rows(*studies: str) -> dict[str, dict[str, dict[str, Any]]]:
+    """By system and part, what studies of `mast experiment` found on the benchmark."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for study in studies:
+        for row in result(f"experiments/{study}")["figures"]["rows"]:
+            if row["dataset"] == BENCH:
+                found.setdefault(row["label"], {})[row["part"]] = row
+    return found
+
+
+def steps_table() -> str:
+    """What pretraining, the contrastive loss and self-training buy."""
+    rows = [
+        [label, *(f"{_score(parts[part])}, {_change(parts[part])}".removesuffix(", ") for part in PARTS)]
+        for label, parts in study_rows("domain-shift").items()
+    ]
+    header = ["F1 (95 % interval), change to the row above", *PARTS.values()]
+    return f"{table(header, rows)}\n\nThree seeds, preset `small`, one H200; `results/experiments/domain-shift.json`."
+
+
+def comparison_table() -> str:
+    """The paper's systems."""
+    rows = []
+    for label, parts in study_rows("in-domain", "ood").items():
+        seconds = parts["test"]["train_seconds"]
+        cells = [_score(parts[part]) for part in PARTS]
+        rows.append([label, *cells, _change(parts["site_ood"]) or "–", f"{seconds / 60:.1f} min"])
+    header = ["F1 (95 % interval)", *PARTS.values(), "other sites, to MAST", "training"]
+    told = "One seed, one H200 shared by several trainings at a time"
+    return f"{table(header, rows)}\n\n{told}; `results/experiments/in-domain.json`, `ood.json`."
+
+
+def _score(row: dict[str, Any]) -> str:
+    low, high = row["intervals"]["f1"]
+    return f"{row['f1']:.2f} ({low:.2f}–{high:.2f})"
+
+
+def _change(row: dict[str, Any]) -> str:
+    if "f1" not in row["differences"]:
+        return ""
+    value, low, high = row["differences"]["f1"]
+    return f"{value:+.3f} ({low:+.3f} to {high:+.3f})"
 
 
 def speed_table() -> str:

@@ -37,7 +37,7 @@ def write_result(
     result = {
         "command": " ".join(_command()),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": _commit(),
+        "commit": commit(),
         "seed": seed,
         **({"data": dict(data)} if data is not None else {}),
         "hardware": {"cpu": _cpu_model(), "cores": os.cpu_count(), "memory_gb": _memory_gb(), "gpu": _gpu()},
@@ -61,7 +61,7 @@ def _without_root(word: str) -> str:
         return word
 
 
-def _commit() -> str:
+def commit() -> str:
     """The commit measured, with ``+changes`` where the tree differs from it; ``unknown`` outside git.
 
     ``MAST_COMMIT`` says it where the code was copied without its history.

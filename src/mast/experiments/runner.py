@@ -42,6 +42,7 @@ from mast.experiments.found import (
     save_threshold,
 )
 from mast.experiments.presets import Preset
+from mast.experiments.record import commit
 from mast.experiments.systems import LAST_STAGE, System
 from mast.files import write_whole
 from mast.fit.pipeline import Show
@@ -392,6 +393,7 @@ class Runner:
             "train_chunks": len(self._labelled(system)),
             "parameters": sum(p.numel() for p in model.parameters()),
             "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+            "commit": commit(),
             "recipe": recipe.model_dump(mode="json"),
         }
         save_about(folder, about)

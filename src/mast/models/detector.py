@@ -38,7 +38,7 @@ from mast.models.pyramid import Pyramid
 # base is the paper's; the others are our choice: the layers at 128 × 32 cost as much as the encoder
 DETECTOR_SIZES: dict[Size, dict[str, int]] = {
     "tiny": {"channels": 32, "head_convs": 2},
-    "light": {"channels": 48, "head_convs": 2},
+    "light": {"channels": 64, "head_convs": 2},
     "small": {"channels": 128, "head_convs": 2},
     "base": {"channels": 256, "head_convs": 4},
 }

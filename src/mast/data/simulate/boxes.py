@@ -37,6 +37,9 @@ class BoxStyle(BaseModel):
     song_gap_s: float | None = Field(
         None, ge=0, description="the same for songs, whose notes differ; the gap of calls by default"
     )
+    trains_are_songs: bool = Field(
+        False, description="trills and trains of pulses have the gap of songs, too"
+    )
     above_background_db: float = Field(
         7.0, description="a cell is seen when the event is this far above its background"
     )
@@ -85,6 +88,7 @@ class BoxStyle(BaseModel):
         return BoxStyle(
             gap_s=self.gap_s + share * (other.gap_s - self.gap_s),
             song_gap_s=song + share * (other_song - song),
+            trains_are_songs=self.trains_are_songs,
             edge_db=edge + share * (other_edge - edge),
             above_background_db=self.above_background_db
             + share * (other.above_background_db - self.above_background_db),

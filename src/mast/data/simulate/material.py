@@ -50,6 +50,7 @@ class ClipSpecies:
     loudest_tone_db: float = 0.0
     speed: float = 1.0  # of the tape: slower is lower and longer
     song: bool = False
+    train: bool = False
     _cache: dict[int, list[Samples]] = field(default_factory=dict, repr=False, compare=False)
 
     @property

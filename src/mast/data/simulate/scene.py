@@ -217,7 +217,8 @@ def _draw_boxes(
             if _is_crowded(phrase, phrases):
                 everything = grid.power(animals) if everything is None else everything
                 on_top = everything[first : first + len(power)]
-            events = visible_boxes(power, around, on_top, first, grid, style, song=call.species.song)
+            song = call.species.song or (style.trains_are_songs and call.species.train)
+            events = visible_boxes(power, around, on_top, first, grid, style, song=song)
         boxes += [_named(event, call) for event in events]
         if hidden and not events:
             alone = visible_boxes(power, around, power, first, grid, _CLEAN)

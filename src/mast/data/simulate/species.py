@@ -23,6 +23,7 @@ CURVE_POINTS = 257  # frequency responses are dB at this many points from 0 Hz t
 WAVETABLE_POINTS = 4096  # one period; nearest look-up stays about 60 dB below the tone
 CONTOUR_POINTS = 5
 _PHRASE_S = (0.8, 5.0)  # a species' phrases are drawn to last no longer than something in this range
+_TRAINS = ("trill", "pulses", "stridulation")
 _TOP_OF_BAND = 0.46  # of the sample rate: callers stay below the anti-alias slope
 
 
@@ -121,6 +122,7 @@ class Species:
     roughness: float
     formants: tuple[tuple[float, float, float], ...]  # centre Hz, width octaves, gain dB
     song: bool  # syllables follow a drawn order instead of repeating
+    train: bool  # many short notes in a row, which people box as one
     count: tuple[int, int]
     onset_s: float  # from syllable to syllable
     acceleration: float  # onset interval's relative change over a phrase
@@ -247,6 +249,7 @@ def draw_species(rng: np.random.Generator, index: int, family: str, sample_rate:
         roughness=_draw(rng, ranges.roughness),
         formants=formants,
         song=song,
+        train=family in _TRAINS,
         count=(max(1, round(0.6 * count)), max(1, round(1.4 * count))),
         onset_s=base_s / duty,
         acceleration=float(rng.normal(0.0, 0.12)),
