@@ -2,8 +2,9 @@
 
     python experiments/stop_rule.py --work runs/exp --out results/stop_rule.json
 
-The rule looks at in-domain validation alone: a round whose F1 is not above the best so far is the last, and the best model is
-kept. Here every round was trained, so what the rule would have kept can be measured beside what it would have thrown away.
+The rule looks at in-domain validation alone: a round whose F1 is not above the best so far is the last, and the best
+model is kept. Here every round was trained, so what the rule would have kept can be measured beside what it would have
+thrown away.
 """
 
 from __future__ import annotations

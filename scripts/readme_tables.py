@@ -137,7 +137,10 @@ def zero_shot_table() -> str:
     return f"{table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; `results/zero_shot.json`."
 
 
-BENCH, PARTS = "soundscape-bench", {"test": "in domain", "temporal_ood": "other days", "site_ood": "other sites"}
+BENCH, PARTS = (
+    "soundscape-bench",
+    {"test": "in domain", "temporal_ood": "other days", "site_ood": "other sites"},
+)
 
 
 def study_rows(*studies: str) -> dict[str, dict[str, dict[str, Any]]]:

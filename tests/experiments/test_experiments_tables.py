@@ -7,6 +7,7 @@ import pytest
 from made_up_found import write_found
 
 from mast.errors import MastError
+from mast.experiments.figures import dots
 from mast.experiments.tables import Archive, Line, as_cells, as_frame
 
 TRUTHS = {"a.wav": 4, "b.wav": 6}
@@ -113,3 +114,16 @@ def test_systems_of_a_seed_that_saw_other_tests_are_refused(tmp_path: Path) -> N
     with pytest.raises(MastError, match=r"two: was measured on c\.wav") as told:
         Archive(tmp_path, resamples=20).rows("made_up", "test", LINES)
     assert str(folder) in str(told.value)
+
+
+def test_a_picture_names_a_system_once_and_in_the_order_of_the_fullest_table(tmp_path: Path) -> None:
+    truths = {"a.wav": 4}
+    for system in ("fcos", "generic", "mast"):
+        write_found(tmp_path, system, dataset="large", hits={"a.wav": 2}, truths=truths)
+    write_found(tmp_path, "generic", dataset="a small one", hits={"a.wav": 2}, truths=truths)
+    archive = Archive(tmp_path, resamples=20)
+    lines = [Line("fcos", "FCOS"), Line("generic", "generic clips"), Line("mast", "MAST")]
+    slow = [Line("generic", "generic clips, slowed")]
+    rows = [*archive.rows("a small one", "test", slow), *archive.rows("large", "test", lines)]
+    axis = dots(rows).axes[0]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["FCOS", "generic clips", "MAST"]

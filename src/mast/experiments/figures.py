@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -31,7 +32,8 @@ def part_name(part: str) -> str:
 
 def dots(rows: Sequence[Row], *, metric: str = "f1", title: str = "") -> Figure:
     """A line a system, a mark a part: value and interval. For tables of systems."""
-    datasets, labels = _unique(r.dataset for r in rows), _unique(r.label for r in rows)
+    rows = _named_alike(rows)
+    datasets, labels = _unique(r.dataset for r in rows), _labels(rows)
     parts = _parts(rows)
     figure = empty_figure(
         4.6 * len(datasets) + 2.4, 1.5 + 0.36 * len(labels) + 0.10 * len(labels) * len(parts)
@@ -60,9 +62,10 @@ def bars(rows: Sequence[Row], *, metric: str = "f1", title: str = "") -> Figure:
     """Groups of bars, one a part, a bar a system: the overview."""
     from matplotlib.patches import Patch
 
+    rows = _named_alike(rows)
     datasets, labels, parts = (
         _unique(r.dataset for r in rows),
-        _unique(r.label for r in rows),
+        _labels(rows),
         _parts(rows),
     )
     figure = empty_figure(max(7.0, 0.32 * len(labels) * len(parts) + 2.5), 3.1 * len(datasets) + 1.1)
@@ -179,6 +182,30 @@ def _dataset_title(rows: Sequence[Row], dataset: str) -> str:
     own = [r for r in rows if r.dataset == dataset]
     seeds = max(len(r.seeds) for r in own)
     return f"{dataset.replace('_', ' ')} ({seeds} seed{'s' if seeds > 1 else ''}), 95 % intervals"
+
+
+def _named_alike(rows: Sequence[Row]) -> list[Row]:
+    """A system has one name in a picture, where datasets call it differently: that of the dataset with most systems."""
+    names: dict[str, str] = {}
+    for dataset in _fullest(rows):
+        for row in rows:
+            if row.dataset == dataset:
+                names.setdefault(row.system, row.label)
+    return [replace(row, label=names[row.system]) for row in rows]
+
+
+def _labels(rows: Sequence[Row]) -> list[str]:
+    """In the order of the table of the dataset that has most of them."""
+    fullest = _fullest(rows)
+    return _unique(row.label for dataset in fullest for row in rows if row.dataset == dataset)
+
+
+def _fullest(rows: Sequence[Row]) -> list[str]:
+    """The datasets, that with most systems first."""
+    systems = {
+        name: {row.system for row in rows if row.dataset == name} for name in _unique(r.dataset for r in rows)
+    }
+    return sorted(systems, key=lambda name: -len(systems[name]))
 
 
 def _unique(values: Any) -> list[str]:

@@ -1,0 +1,25 @@
+"""The rule that stops self-training, on rounds that were all measured."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from made_up_found import write_found
+
+SCRIPT = Path(__file__).parents[2] / "experiments" / "stop_rule.py"
+
+
+def test_the_rule_keeps_what_validation_says_and_is_measured_on_the_tests(tmp_path: Path) -> None:
+    truths = {"a.wav": 10, "b.wav": 10}
+    for system, on_validation, on_test in (("mast", 5, 4), ("mast_st_1", 7, 6), ("mast_st", 6, 9)):
+        for part, hits in (("val", on_validation), ("site_ood", on_test)):
+            write_found(tmp_path / "work", system, part=part, hits=dict.fromkeys(truths, hits), truths=truths)
+    out = tmp_path / "rule.json"
+    subprocess.run([sys.executable, SCRIPT, "--work", tmp_path / "work", "--out", out], check=True)
+    found = json.loads(out.read_text(encoding="utf-8"))["figures"]["made_up"]
+    assert found["kept"] == [1]
+    f1 = found["f1"]["site_ood"]
+    assert f1["no round"] < f1["the rule"] < f1["all rounds"]  # the second round was thrown away, wrongly
