@@ -19,7 +19,7 @@ from mast.models.checkpoint import (
 )
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.mae import MaskedAutoencoder
-from mast.training.detector import _start_from, adopt, train_detector
+from mast.training.detector import _gentle, _start_from, adopt, train_detector
 from mast.training.recipe import Recipe, load_recipe
 
 STATISTICS = NormalisationStatistics(mean=-7.0, std=3.0)
@@ -54,6 +54,16 @@ def test_training_starts_from_every_weight_of_a_detector(tones: Path, tmp_path: 
         assert torch.allclose(tensor, after.state_dict()[name], atol=1e-6), name
     assert card.normalisation == STATISTICS
     assert card.provenance["notes"] == [f"all weights of the detector in {start}"]
+
+
+def test_steps_are_small_on_top_of_a_detector_alone(tmp_path: Path) -> None:
+    recipe = small_recipe(train__lr=2e-3, train__min_lr=1e-4, train__start_lr_multiplier=0.05)
+    start = saved(tmp_path / "start", detector_of(recipe))
+    gentle = _gentle(recipe, start)
+    assert (gentle.lr, gentle.min_lr) == (pytest.approx(1e-4), pytest.approx(5e-6))
+    assert _gentle(recipe, None) == recipe.train
+    other = saved(tmp_path / "other", detector_of(small_recipe(train__detector__head_convs=2)))
+    assert _gentle(recipe, other) == recipe.train  # only the encoder of it is taken
 
 
 def test_without_the_contrastive_loss_all_that_detects_is_kept(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def train_detector(
     if machine.main:
         remember(recipe, out / "recipe.json", about=about)
     parts = labelled_chunks(dataset, recipe.front_end, split=split, seed=seed)
-    run = DetectorRun(recipe, recipe.train, machine, out, about, init, seed)
+    run = DetectorRun(recipe, _gentle(recipe, init), machine, out, about, init, seed)
     return fit_detector(parts["train"], parts["val"], run, progress=progress, stop_after=stop_after)
 
 
@@ -342,6 +342,18 @@ def adopt(recipe: Recipe, init: Path | None) -> Recipe:
         plan = recipe.train.model_copy(update={"detector": recipe.train.detector | shape})
         adopted = adopted.model_copy(update={"train": plan})
     return adopted
+
+
+def _gentle(recipe: Recipe, init: Path | None) -> TrainRecipe:
+    """The recipe's training, with smaller steps where all weights of a detector are the start."""
+    plan, wanted = recipe.train, recipe.detector
+    if init is None or not init.is_dir() or not isinstance(wanted, DetectorConfig):
+        return plan
+    start = load_card(init).architecture
+    if not isinstance(start, DetectorConfig) or not _same_fields(start, wanted):
+        return plan
+    factor = plan.start_lr_multiplier
+    return plan.model_copy(update={"lr": plan.lr * factor, "min_lr": plan.min_lr * factor})
 
 
 def _plays_faster(card: ModelCard, front_end: FrontEnd) -> bool:

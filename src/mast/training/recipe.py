@@ -55,6 +55,12 @@ class TrainRecipe(Optimisation):
     warmup_epochs: float = Field(
         10.0, ge=0, description="the paper gives none for this stage; our choice: 5 %"
     )
+    start_lr_multiplier: float = Field(
+        0.05,
+        gt=0,
+        description="of all rates in mast train and mast fit where they start from all weights of a detector: larger "
+        "steps on a few boxes undo what it knows; our choice",
+    )
     backbone_lr_multiplier: float = Field(0.1, ge=0)
     adapter_lr_multiplier: float = Field(1.0, ge=0)
     head_lr_multiplier: float = Field(1.0, ge=0)
