@@ -58,7 +58,8 @@ def rates() -> list[Rate]:
     assert archive is not None
     found = archive["figures"]["search"]
     core = archive["hardware"]["cpu"]
-    known = [Rate("one CPU core, `tiny`", found["cpu_times_real_time"], f"{core}; `results/archive.json`")]
+    own = found["model"].split(",")[0]
+    known = [Rate(f"one CPU core, `{own}`", found["cpu_times_real_time"], f"{core}; `results/archive.json`")]
     gpu = result("archive_gpu")
     if gpu is not None:
         figures = gpu["figures"]["search"]
