@@ -69,7 +69,7 @@ def test_the_arithmetic_of_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
         "archive": {
             "hardware": {"cpu": "abacus"},
             "figures": {
-                "search": {"cpu_times_real_time": 100.0},
+                "search": {"model": "tiny, random weights", "cpu_times_real_time": 100.0},
                 "results_all": {
                     "mark_bytes": 5_000.0,
                     "parquet_bytes_per_event": 50.0,
