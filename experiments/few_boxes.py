@@ -37,7 +37,7 @@ from mast.experiments.record import write_result
 from mast.files import whole_file, write_whole
 from mast.models.checkpoint import load_card
 from mast.models.detector import DetectorConfig
-from mast.training.detector import DetectorRun, fit_detector
+from mast.training.detector import DetectorRun, fit_detector, kept_threshold
 from mast.training.machine import prepare_machine
 from mast.training.recipe import Recipe, load_recipe
 from mast.training.sources import Chunks
@@ -195,8 +195,12 @@ class Study:
         recipe = self._plan(cell, len(learn))
         about = {"kind": "detector", "data": self.test.name, "seed": cell.seed, "boxes": cell.boxes}
         init = self.model if cell.start == "model" else None
-        job = DetectorRun(recipe, recipe.train, prepare_machine(recipe), run, about, init, cell.seed)
-        fit_detector(self._chunks(learn, recipe), self._chunks(held, recipe), job)
+        learnt, tuned = (self._chunks(rows, recipe) for rows in (learn, held))
+        threshold = kept_threshold(init, tuned)
+        job = DetectorRun(
+            recipe, recipe.train, prepare_machine(recipe), run, about, init, cell.seed, threshold
+        )
+        fit_detector(learnt, tuned, job)
         return run / "best"
 
     def _plan(self, cell: Cell, n_chunks: int) -> Recipe:

@@ -8,19 +8,22 @@ import pytest
 import torch
 from toy_recipe import FRONT_END, small_recipe
 
+from mast.data.recordings import load_dataset
 from mast.errors import ConfigError, MastError
 from mast.features import Normalisation
 from mast.grid import FrontEnd
 from mast.models.checkpoint import (
     ModelCard,
     NormalisationStatistics,
+    load_card,
     load_checkpoint,
     save_checkpoint,
 )
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.mae import MaskedAutoencoder
-from mast.training.detector import _gentle, _start_from, adopt, train_detector
+from mast.training.detector import _gentle, _start_from, adopt, kept_threshold, train_detector
 from mast.training.recipe import Recipe, load_recipe
+from mast.training.sources import labelled_chunks
 
 STATISTICS = NormalisationStatistics(mean=-7.0, std=3.0)
 
@@ -64,6 +67,20 @@ def test_steps_are_small_on_top_of_a_detector_alone(tmp_path: Path) -> None:
     assert _gentle(recipe, None) == recipe.train
     other = saved(tmp_path / "other", detector_of(small_recipe(train__detector__head_convs=2)))
     assert _gentle(recipe, other) == recipe.train  # only the encoder of it is taken
+
+
+def test_few_boxes_do_not_choose_a_threshold(
+    tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = small_recipe(train__epochs=1)
+    start = saved(tmp_path / "start", detector_of(recipe))
+    monkeypatch.setattr("mast.training.detector.FEW_BOXES", 10_000)
+    train_detector(tones, tmp_path / "few", recipe, init=start)
+    assert load_card(tmp_path / "few" / "best").thresholds["score"] == 0.3
+    monkeypatch.setattr("mast.training.detector.FEW_BOXES", 1)
+    train_detector(tones, tmp_path / "many", recipe, init=start)
+    assert load_card(tmp_path / "many" / "best").thresholds["score"] != 0.3
+    assert kept_threshold(None, labelled_chunks(load_dataset(tones), FRONT_END)["val"]) is None
 
 
 def test_without_the_contrastive_loss_all_that_detects_is_kept(tmp_path: Path) -> None:

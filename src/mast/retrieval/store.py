@@ -610,10 +610,8 @@ def _freed_at_once() -> Iterator[None]:
 
 
 def _connect(uri: str | Path, storage_options: Mapping[str, str] | None) -> Any:
-    for (
-        name,
-        value,
-    ) in _LANCE_SETTINGS.items():  # Lance has no other way to say so; it reads them at first use
+    # Lance has no other way to be told; it reads them at first use
+    for name, value in _LANCE_SETTINGS.items():
         os.environ.setdefault(name, value)
     options = dict(storage_options) if storage_options is not None else None
     # every read looks for what others have written since

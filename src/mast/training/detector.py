@@ -47,6 +47,7 @@ from mast.training.recipe import Recipe, TrainRecipe, remember
 from mast.training.sources import Chunks, decode_once, labelled_chunks, normalisation_of
 from mast.training.spectrograms import FrontEndPipeline, normalisation_of_card
 
+FEW_BOXES = 20  # on validation, below which a start's own threshold is kept; our choice
 _AUGMENTATION = 1  # streams of random numbers, apart from each other
 _CONTRASTIVE = 2
 # fields that decide which weights there are
@@ -111,7 +112,8 @@ def train_detector(
     if machine.main:
         remember(recipe, out / "recipe.json", about=about)
     parts = labelled_chunks(dataset, recipe.front_end, split=split, seed=seed)
-    run = DetectorRun(recipe, _gentle(recipe, init), machine, out, about, init, seed)
+    plan, threshold = _gentle(recipe, init), kept_threshold(init, parts["val"])
+    run = DetectorRun(recipe, plan, machine, out, about, init, seed, threshold)
     return fit_detector(parts["train"], parts["val"], run, progress=progress, stop_after=stop_after)
 
 
@@ -126,6 +128,7 @@ class DetectorRun:
     about: dict[str, Any]  # for the checkpoint: data, seed, where it came from
     init: Path | None
     seed: int
+    threshold: float | None = None  # instead of that which validation would choose
 
 
 def fit_detector(
@@ -202,7 +205,10 @@ def fit_detector(
             architecture=config,
             front_end=recipe.front_end,
             normalisation=statistics_of(normalisation),
-            thresholds={"score": state["metrics"]["threshold"], "nms_iou": plan.nms_iou},
+            thresholds={
+                "score": state["metrics"]["threshold"] if run.threshold is None else run.threshold,
+                "nms_iou": plan.nms_iou,
+            },
             provenance={
                 **run.about,
                 **state,
@@ -354,6 +360,17 @@ def _gentle(recipe: Recipe, init: Path | None) -> TrainRecipe:
         return plan
     factor = plan.start_lr_multiplier
     return plan.model_copy(update={"lr": plan.lr * factor, "min_lr": plan.min_lr * factor})
+
+
+def kept_threshold(init: Path | None, held: Chunks) -> float | None:
+    """The threshold of the detector that is the start, where validation has too few boxes to choose another.
+
+    Eleven boxes of fish chose one at which F1 fell from 0.72 to 0.37, while the ranking of boxes had improved.
+    """
+    if init is None or not init.is_dir() or held.n_boxes >= FEW_BOXES:
+        return None
+    card = load_card(init)
+    return card.thresholds.get("score") if card.kind == "detector" else None
 
 
 def _plays_faster(card: ModelCard, front_end: FrontEnd) -> bool:

@@ -50,6 +50,11 @@ class Chunks:
         parts = [part for part in self.examples.datasets if isinstance(part, ChunkDataset)]
         return [b for part in parts for b in part.boxes], [float(w) for part in parts for w in part.weights]
 
+    @property
+    def n_boxes(self) -> int:
+        """Over all chunks; a box that two chunks see counts twice."""
+        return sum(map(len, self._labels[0]))
+
     def take(self, rows: Sequence[int]) -> Batch:
         """A batch of decoded chunks: what :func:`mast.data.chunk_dataset.collate` makes of the same examples."""
         assert self.sound is not None
