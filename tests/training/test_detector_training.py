@@ -82,8 +82,10 @@ def test_validation_counts_no_box_twice(tones: Path) -> None:
 def test_overfits_four_simulated_clips(tmp_path: Path) -> None:
     """All of it together, from sound to boxes: if this fails, something is wired wrongly."""
     data = tmp_path / "data"
-    simulation = Simulation(recordings=4, duration_s=FRONT_END.chunk_s, sites=1, days=1, hours=(5, 9), seed=5)
-    simulate_dataset(data, simulation)
+    simulation = Simulation(
+        recordings=4, duration_s=FRONT_END.chunk_s, sites=1, days=1, hours=(5, 9), seed=11
+    )
+    assert simulate_dataset(data, simulation).boxes >= 5
     # the same clips to learn from and to measure on, which is the point here
     for sound in sorted((data / "audio").iterdir()):
         shutil.copy(sound, sound.with_name(f"copy_{sound.name}"))
