@@ -33,8 +33,10 @@ def events(draw: st.DrawFn, front_end: FrontEnd = PAPER, *, inside: bool = False
 def slow_to_grid(event: tuple[float, ...], chunk_start_s: float = 0.0) -> tuple[int, ...] | None:
     """The appendix, sentence by sentence, for the paper's front end."""
     t1, f1, t2, f2 = event
+    whole = t2 - t1
     t1, t2 = max(t1 - chunk_start_s, 0.0), min(t2 - chunk_start_s, 10.24)
-    if t2 - t1 < 0.1 - 1e-9 or f1 > 8_000 or f2 < 20:
+    is_remnant = t2 - t1 < min(0.1, whole) - 1e-9
+    if t2 <= t1 or is_remnant or f1 > 8_000 or f2 < 20:
         return None
 
     def mel(hz: float) -> float:
