@@ -49,12 +49,12 @@ NOISE_LABELS = (
     "Generator",
     "Helicopter",
 )
-WORLDS = {"train": {"train": 200, "val": 16}, "refine": {"train": 240, "val": 12}}  # of each lesson, by split
+WORLDS = {"train": {"train": 200, "val": 16}, "refine": {"train": 130, "val": 8}}  # of each lesson, by split
 FIRST_WORLD = {"train": 0, "refine": 500}
 RECORDINGS = 12  # minutes of each world
 EXPERT_COPIES = {
     "train": 1,
-    "refine": 10,
+    "refine": 6,
 }  # how often the expert's few minutes are seen in an epoch of each lesson
 RATE = 16_000
 DATA = "simulated worlds, a pool of freely licensed clips, and the training days of BIRDeep's recorder AM1"
