@@ -201,12 +201,14 @@ def stages(model: str, folder: Path, threshold: float | None, minutes: int) -> d
 
     from mast.audio import metadata, probe, stream, windows
     from mast.inference import Detector, ResultsFolder, Source, Stitcher
+    from mast.inference.settle import settle_process
     from mast.models.detector import MastDetector
 
     torch.set_num_threads(1)
     detector = Detector(model, device="cpu", threshold=threshold)
     assert isinstance(detector._model, MastDetector)
     whole = Detector(model, device="cpu", threshold=threshold)
+    settle_process()  # as mast detect does
     front_end = detector.card.front_end
     spent: dict[str, float] = {}
 
@@ -286,8 +288,10 @@ def sharing(model: str, folder: Path, threshold: float | None, minutes: int) -> 
     import torch
 
     from mast.inference import Detector
+    from mast.inference.settle import settle_process
 
     detector = Detector(model, device="cpu", threshold=threshold)
+    settle_process()  # as mast detect does
     paths = [path for rate in RATES for path in sorted((folder / "sound" / str(rate)).iterdir())[:minutes]]
     detector.detect(paths[0])
     ways = {"a batch to each core": torch.get_num_threads(), "all cores on one batch": 1}

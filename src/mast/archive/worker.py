@@ -12,6 +12,7 @@ import torch
 
 from mast.inference import Detector
 from mast.inference.detector import model_folder
+from mast.inference.settle import settle_process
 from mast.models.checkpoint import CARD, WEIGHTS
 
 
@@ -55,7 +56,7 @@ class DetectorSpec:
         return replace(self, files={name: (folder / name).read_bytes() for name in (CARD, WEIGHTS)})
 
     def load(self, number: int = 0) -> Detector:
-        """The detector, on this machine.
+        """The detector, on this machine; the process is then settled for the search (:mod:`mast.inference.settle`).
 
         Args:
             number: of the worker; workers share the GPUs of a machine out among them.
@@ -65,6 +66,11 @@ class DetectorSpec:
         options = dict(self.options)
         if options.get("device") in (None, "cuda") and torch.cuda.is_available():
             options["device"] = f"cuda:{number % torch.cuda.device_count()}"
+        detector = self._detector(options)
+        settle_process()
+        return detector
+
+    def _detector(self, options: dict[str, Any]) -> Detector:
         if self.files is None:
             return Detector(self.model, **options)
         with tempfile.TemporaryDirectory(prefix="mast-model-") as temporary:

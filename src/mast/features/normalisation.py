@@ -63,10 +63,24 @@ def quiet_level(features: Tensor) -> Tensor:
     """
     some = features[..., ::_QUIET_STRIDE, :]
     sound = some.amax(dim=-1, keepdim=True) > some.amin(dim=-1, keepdim=True)  # (…, T', 1)
-    last = some.where(sound, torch.inf).sort(dim=-2).values  # padding behind everything
+    last = _sorted_frames(some.where(sound, torch.inf))  # padding behind everything
     place = ((sound.sum(dim=-2, keepdim=True) - 1).clamp(min=0) * _QUIET).long()  # (…, 1, 1)
     level = last.gather(-2, place.expand(*place.shape[:-1], features.shape[-1]))
     return level.where(level.isfinite(), some[..., :1, :])
+
+
+def _sorted_frames(features: Tensor) -> Tensor:
+    """(…, T, F) → each bin's values in order, along T."""
+    by_bin = features.transpose(-1, -2)
+    traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[no-untyped-call]
+    if (
+        features.device.type == "cpu"
+        and features.dtype == torch.float32
+        and not (traced or features.requires_grad)
+    ):
+        # NumPy sorts in vectors, more than ten times as fast as torch on a CPU
+        return torch.from_numpy(np.sort(by_bin.contiguous().numpy(), axis=-1)).transpose(-1, -2)
+    return by_bin.sort(dim=-1).values.transpose(-1, -2)
 
 
 @dataclass

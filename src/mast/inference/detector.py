@@ -35,6 +35,7 @@ from mast.inference.stitch import Boxes, Embeddings, Stitcher
 from mast.models.checkpoint import WEIGHTS, load_checkpoint
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.interface import BoxDetector
+from mast.models.packed import arrange_convolutions
 from mast.training.spectrograms import normalisation_of_card
 
 # of a window. The paper's chunks overlap by half; on simulated recordings (results/hop.json) 0.75 saves a third of the
@@ -176,6 +177,8 @@ class Detector:
         self.workers = min(torch.get_num_threads(), _MOST_WORKERS) if self.device.type == "cpu" else 0
         if self.device.type == "cpu" and self.precision == "bfloat16" and isinstance(model, MastDetector):
             _cast_products(model)
+            model.encoder.pack(self.batch_size)
+            arrange_convolutions(model)
         self._model = model.to(self.device)
         if self.compiled:
             self._model.compile(dynamic=False)  # the dense forward pass; choosing boxes stays as it is
