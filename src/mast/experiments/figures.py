@@ -110,6 +110,13 @@ def bars(rows: Sequence[Row], *, metric: str = "f1", title: str = "") -> Figure:
     return figure
 
 
+def _limits(scores: Sequence[Score]) -> tuple[float, float]:
+    """From zero to the next fifth above every interval: what differs is seen, and how far it is from nothing."""
+    ends = [end for score in scores for end in score if np.isfinite(end)]
+    top = min(1.0, float(np.ceil(5 * max(ends, default=1.0) + 0.05)) / 5)
+    return -0.02 * top, 1.02 * top
+
+
 def lines(
     rows: Sequence[Row],
     places: Mapping[str, float],
@@ -164,10 +171,10 @@ def lines(
             axis.set_xticks(shown, [f"{value:g}" for value in shown])
         else:
             axis.set_xticks(shown, [ticks[value] for value in shown], fontsize=8)
-        axis.set_ylim(-0.02, 1.02)
         axis.set_xlabel(across)
         axis.set_title(_dataset_title(rows, dataset), loc="left", fontsize=10)
         tidy(axis, grid="y")
+    axes[0].set_ylim(*_limits([r.scores[metric] for r in rows]))  # shared by all
     axes[0].set_ylabel(_metric_name(metric))
     used = {curve for r in rows for curve in (series.get(r.system), series.get(r.part))}
     _legend(figure, {curve: style for curve, style in styles.items() if curve in used}, title)
