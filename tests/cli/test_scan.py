@@ -213,3 +213,16 @@ def test_real_folder(shared_data: Path) -> None:
     assert re.search(r"^recordings +20$", result.stdout, re.MULTILINE)
     assert re.search(r"^sites +1: AM1 \(20\)$", result.stdout, re.MULTILINE)
     assert re.search(r"^days +6, 2023-05-10 to 2023-05-30$", result.stdout, re.MULTILINE)
+
+
+def test_a_scan_that_stops_leaves_the_earlier_table(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = folder / "recordings.csv"
+    out.write_text("as it was")
+
+    def stop(self: object, rows: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(csv.DictWriter, "writerows", stop)
+    assert run(folder, "--out", out).exit_code != 0
+    assert out.read_text() == "as it was"
+    assert not list(folder.rglob("*.part"))

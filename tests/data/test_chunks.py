@@ -61,6 +61,24 @@ def test_chunks_are_the_windows_of_the_audio_layer(
     assert list(zip(starts.tolist(), valid.tolist(), strict=True)) == expected
 
 
+@settings(max_examples=20)
+@given(n_samples=st.integers(1, 8_000), hop_s=st.sampled_from([None, 1.28]))
+def test_a_short_recording_is_one_chunk_where_that_is_wanted(n_samples: int, hop_s: float | None) -> None:
+    without = chunk_starts(n_samples / 8_000, FRONT_END, hop_s=hop_s)
+    starts, valid = chunk_starts(n_samples / 8_000, FRONT_END, hop_s=hop_s, keep_short=True)
+    if 2 * n_samples < FRONT_END.chunk_samples:
+        assert [list(part) for part in without] == [[], []]
+        assert (starts.tolist(), valid.tolist()) == ([0.0], [n_samples / 8_000])
+    else:
+        assert starts.tolist() == without[0].tolist()
+
+
+def test_the_rest_of_a_longer_recording_is_dropped_all_the_same() -> None:
+    starts, _ = chunk_starts(1.28 + 0.3, FRONT_END, hop_s=1.28, keep_short=True)
+    assert starts.tolist() == [0.0]
+    assert len(chunk_starts(0.0, FRONT_END, keep_short=True)[0]) == 0
+
+
 def test_the_papers_chunks_of_a_minute() -> None:
     starts, valid = chunk_starts(60.0, FrontEnd())
     assert starts.tolist() == pytest.approx([5.12 * k for k in range(11)])

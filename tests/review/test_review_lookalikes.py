@@ -14,7 +14,7 @@ from review_folders import small_results
 from mast.review import lookalikes
 from mast.review.decisions import add_event, change_event, delete_event
 from mast.review.listing import Filter
-from mast.review.lookalikes import Lookalikes, NoEmbeddingError
+from mast.review.lookalikes import FileLookalikes, NoEmbeddingError
 from mast.review.records import NotFoundError
 from mast.review.review import Review, open_review
 
@@ -86,12 +86,12 @@ def test_without_embeddings_a_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"not numpy at all", b"\x93NUMPY\x01\x00"])
 def test_a_broken_file_is_no_embeddings(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "e.npy").write_bytes(content)
-    assert not Lookalikes(tmp_path / "e.npy")
+    assert not FileLookalikes(tmp_path / "e.npy")
 
 
 def test_pickles_are_not_opened(tmp_path: Path) -> None:
     np.save(tmp_path / "e.npy", np.array([[{"a": 1}]], dtype=object), allow_pickle=True)
-    assert not Lookalikes(tmp_path / "e.npy")
+    assert not FileLookalikes(tmp_path / "e.npy")
 
 
 def novel(review: Review, **more: Any) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import math
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mast.errors import AnnotationError
+from mast.files import write_whole
 
 Where = Callable[[int], str]  # a row's place in words, for error messages
 _EXACT = Context(prec=400)  # digits enough for the sum of any two float64 a recording can have
@@ -61,14 +61,7 @@ def _decode(raw: bytes, encoding: str, path: Path) -> str:
 
 def write_text(path: Path, text: str) -> None:
     """Write UTF-8 so that the file is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name[:80]}.{os.getpid()}.part")
-    try:
-        part.write_text(text, encoding="utf-8", newline="")
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    write_whole(path, text.encode("utf-8"))
 
 
 @dataclass(frozen=True)

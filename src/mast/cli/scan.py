@@ -261,15 +261,16 @@ def _adapter_outlook(dataset: Dataset) -> str:
 def _write(path: Path, rows: list[Row], columns: list[str]) -> None:
     """Write a table whole or not at all: an interrupted scan leaves the earlier one as it was."""
     import csv
-    import os
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".part")
-    with open(unfinished, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+    from mast.files import whole_file
+
+    with (
+        whole_file(path) as part,
+        open(part, "w", encoding="utf-8", errors="surrogateescape", newline="") as file,
+    ):
         writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    os.replace(unfinished, path)
 
 
 def _echo(line: str) -> None:

@@ -3,6 +3,9 @@
 Chunks follow the rule of :mod:`mast.audio.windows` (10.24 s every 5.12 s; less than half a chunk of sound is
 dropped, more is padded), but as a table made from durations alone, so that a chunk can be drawn at random
 and read by seeking. A chunk counts as labelled only if all of it was listened to.
+
+The paper's recordings are all longer than that. For those of users who label short clips, ``keep_short`` makes one
+padded chunk of a recording that holds less than half a chunk in all, as inference does.
 """
 
 from __future__ import annotations
@@ -22,13 +25,16 @@ from mast.grid import FrontEnd, IntArray, events_to_grid
 _SLACK_S = 0.01  # a reviewed span may end this much before the sound does: durations are rounded
 
 
-def chunk_table(dataset: Dataset, front_end: FrontEnd, *, hop_s: float | None = None) -> pd.DataFrame:
+def chunk_table(
+    dataset: Dataset, front_end: FrontEnd, *, hop_s: float | None = None, keep_short: bool = False
+) -> pd.DataFrame:
     """All chunks of a dataset, in the order of its recordings.
 
     Args:
         dataset: its recordings' durations decide.
         front_end: length of a chunk.
         hop_s: seconds from chunk to chunk; half a chunk by default (App. "Data Processing").
+        keep_short: a recording shorter than half a chunk is one chunk, instead of none.
 
     Returns:
         One row a chunk: ``recording``, ``start_s``, ``valid_s`` (seconds of sound, the rest is padding),
@@ -37,7 +43,9 @@ def chunk_table(dataset: Dataset, front_end: FrontEnd, *, hop_s: float | None = 
     """
     table = dataset.recordings
     reviewed = _reviewed_spans(dataset)
-    placed = [chunk_starts(float(d), front_end, hop_s=hop_s) for d in table["duration_s"]]
+    placed = [
+        chunk_starts(float(d), front_end, hop_s=hop_s, keep_short=keep_short) for d in table["duration_s"]
+    ]
     counts = [len(starts) for starts, _ in placed]
     starts = np.concatenate([np.empty(0), *(starts for starts, _ in placed)])
     valid = np.concatenate([np.empty(0), *(valid for _, valid in placed)])
@@ -61,11 +69,12 @@ def chunk_table(dataset: Dataset, front_end: FrontEnd, *, hop_s: float | None = 
 
 
 def chunk_starts(
-    duration_s: float, front_end: FrontEnd, *, hop_s: float | None = None
+    duration_s: float, front_end: FrontEnd, *, hop_s: float | None = None, keep_short: bool = False
 ) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], np.ndarray[tuple[int], np.dtype[np.float64]]]:
     """Where the chunks of a recording begin and how much sound each holds, both (N,) in seconds.
 
-    The same chunks as :func:`mast.audio.windows` gives, which a test holds it to.
+    The same chunks as :func:`mast.audio.windows` gives, which a test holds it to. ``keep_short`` is narrower here: what
+    is left behind the last chunk of a longer recording is dropped all the same, as in the paper.
     """
     size = front_end.chunk_samples
     hop = size // 2 if hop_s is None else round(hop_s * front_end.sample_rate)
@@ -79,7 +88,7 @@ def chunk_starts(
     valid = np.full(n_full, size, dtype=np.int64)
     rest = n_full * hop  # where one more would begin
     reached = rest - hop + size if n_full else 0
-    if reached < end and 2 * (end - rest) >= size:
+    if reached < end and (2 * (end - rest) >= size or (keep_short and n_full == 0)):
         starts, valid = np.append(starts, rest), np.append(valid, end - rest)
     return starts / front_end.sample_rate, valid / front_end.sample_rate
 

@@ -313,6 +313,11 @@ class EventStore:
             raise ConfigError(f"{self.uri}: holds no contrastive projections")
         return _matrix(self._rows(ids, ["id", column])[column], width)
 
+    def known_vectors(self, ids: Sequence[str]) -> tuple[list[str], Vectors]:
+        """Those of some events that are here, in the order asked for, and their (N, D) vectors."""
+        found = self._rows(ids, ["id", "vector"], only_known=True)
+        return found["id"].to_pylist(), _matrix(found["vector"], self.width)
+
     def batches(
         self, rows: int = 10_000, where: Filter | None = None, *, projection: bool = False
     ) -> Iterator[EventBatch]:
@@ -460,8 +465,8 @@ class EventStore:
         ]
         return pa.concat_tables(parts) if parts else self._table.schema.empty_table().select(names)
 
-    def _rows(self, ids: Sequence[str], columns: list[str]) -> pa.Table:
-        """Some columns of some events, in order."""
+    def _rows(self, ids: Sequence[str], columns: list[str], *, only_known: bool = False) -> pa.Table:
+        """Some columns of some events, in order; of those that are here, or all of them or an error."""
         unique = list(dict.fromkeys(ids))
         parts = [
             self._table.search()
@@ -473,7 +478,9 @@ class EventStore:
         found = pa.concat_tables(parts) if parts else self._table.schema.empty_table().select(columns)
         row_of = {name: row for row, name in enumerate(found["id"].to_pylist())}
         missing = [name for name in unique if name not in row_of]
-        if missing:
+        if only_known:
+            ids = [name for name in ids if name in row_of]
+        elif missing:
             raise MastError(
                 f"{self.uri}: there is no event {missing[0]} among its {len(self):,}; `mast search {self.uri}` "
                 "lists some"
@@ -511,14 +518,27 @@ def event_ids(events: pd.DataFrame) -> list[str]:
     names = []
     columns = ("recording", "source", "start_s", "end_s", "low_hz", "high_hz")
     for recording, source, *box in zip(*(events[name].tolist() for name in columns), strict=True):
-        start, end, low, high = box
-        key = f"{recording}\n{source}\n{start:.6f}\n{end:.6f}\n{low:.3f}\n{high:.3f}"
-        repeat = seen.get(key, 0)
-        seen[key] = repeat + 1
-        if repeat:
-            key += f"\n{repeat}"
-        names.append("e" + hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()[:20])
+        name = event_id(recording, source, box)
+        repeat = seen.get(name, 0)
+        seen[name] = repeat + 1
+        names.append(event_id(recording, source, box, repeat=repeat) if repeat else name)
     return names
+
+
+def event_id(recording: str, source: str, box: Sequence[float], *, repeat: int = 0) -> str:
+    """The name of one event, as :func:`event_ids` gives it.
+
+    Args:
+        recording: its name.
+        source: who drew the box.
+        box: start and end in seconds, lower and upper edge in hertz.
+        repeat: of equal events in one table, how many are before it.
+    """
+    start, end, low, high = box
+    key = f"{recording}\n{source}\n{start:.6f}\n{end:.6f}\n{low:.3f}\n{high:.3f}"
+    if repeat:
+        key += f"\n{repeat}"
+    return "e" + hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()[:20]
 
 
 def _unit(vectors: ArrayLike, width: int, where: str) -> Vectors:

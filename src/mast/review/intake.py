@@ -168,7 +168,7 @@ class _Filler:
     def _put_detections(self, changed: set[str], before: int) -> None:
         """The events of recordings that are new or were searched anew, a row group in memory at a time."""
         done = 0
-        part: list[pa.Table] = []
+        part: list[pd.DataFrame] = []
         name: str | None = None
         with_batch: list[tuple[str, pd.DataFrame]] = []
 
@@ -181,19 +181,21 @@ class _Filler:
 
         def finish() -> None:
             if name is not None and name in changed:
-                with_batch.append((name, as_events(pa.concat_tables(part).to_pandas())))
+                with_batch.append((name, part[0] if len(part) == 1 else pd.concat(part)))
                 if len(with_batch) >= _BATCH_RECORDINGS or sum(len(t) for _, t in with_batch) > 50_000:
                     flush()
 
         file = pq.ParquetFile(self.workspace.folder / DETECTIONS)
         for batch in file.iter_batches(batch_size=65_536):
-            table = pa.Table.from_batches([batch])
-            for own, first, n in _run_lengths(table["recording"].to_pylist()):
+            names = batch.column("recording").to_pylist()
+            # all of a batch in one go: for a hundred events, bringing them into the schema costs as much
+            events = as_events(batch.to_pandas()) if not changed.isdisjoint(names) else None
+            for own, first, n in _run_lengths(names):
                 if own != name:
                     finish()
                     name, part = own, []
-                if own in changed:
-                    part.append(table.slice(first, n))
+                if events is not None and own in changed:
+                    part.append(events.iloc[first : first + n])
         finish()
         flush()
         with_events = {own for own, _, _ in _runs(self.workspace.folder / DETECTIONS)}

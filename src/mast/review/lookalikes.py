@@ -1,13 +1,15 @@
 """Events that look alike: exact search over the embeddings that ``mast detect --embed`` wrote.
 
 ``embeddings.npy`` stays on disk and is read in blocks, so a million events need a few megabytes; each search is exact.
-A recording's rows are found by where its events begin (``first_row``) and an event by its place among them.
+A recording's rows are found by where its events begin (``first_row``) and an event by its place among them. Where
+there is no such file but an event store of ``mast embed``, that is asked (:mod:`mast.review.lookalikes_store`).
 """
 
 from __future__ import annotations
 
 import sqlite3
 import threading
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,9 @@ from numpy.typing import NDArray
 from mast.errors import MastError
 from mast.review.listing import Filter
 from mast.review.records import EVENT_SQL, NotFoundError, event_record
+from mast.review.workspace import EMBEDDINGS
 
+STORE_MARK = "events.lance"  # the table in a store of mast embed
 _BLOCK_ROWS = 16_384
 # our choices: what a novelty ranking looks at, so that it takes well under a second on a million events
 _MOST_CANDIDATES, _MOST_EXAMPLES = 20_000, 512
@@ -28,7 +32,80 @@ class NoEmbeddingError(MastError):
     """There is nothing to compare."""
 
 
-class Lookalikes:
+class Lookalikes(ABC):
+    """What an event sounds like, and whether it is new.
+
+    Attributes:
+        compares_drawn: boxes by people can be compared, too, not only detections.
+    """
+
+    compares_drawn = False
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._novel: dict[tuple[object, ...], list[str]] = {}
+
+    @abstractmethod
+    def __bool__(self) -> bool:
+        """Whether there is anything to compare."""
+
+    @abstractmethod
+    def similar(self, db: sqlite3.Connection, event_id: str, k: int) -> list[dict[str, Any]]:
+        """The ``k`` events nearest to one, nearest first, each with its cosine ``distance`` (0 the same, 2 opposite).
+
+        Raises:
+            NoEmbeddingError: there are no embeddings, or none of this event.
+        """
+
+    @abstractmethod
+    def _some(
+        self, db: sqlite3.Connection, condition: str, values: list[Any], most: int
+    ) -> tuple[list[str], NDArray[np.float32]]:
+        """Ids of at most so many events that meet a condition, a random part of them, and (n, D) unit vectors."""
+
+    def novel(
+        self, db: sqlite3.Connection, wanted: Filter, *, limit: int, after: str | None
+    ) -> dict[str, Any]:
+        """Events farthest from everything accepted (where nothing is yet: from the middle of all), farthest first.
+
+        Of a large archive a random part is ranked. The first page ranks anew; later pages go on with that ranking.
+        """
+        condition, values = wanted.of_events()
+        key = (wanted,)
+        with self._lock:
+            ranking = self._novel.get(key)
+        if ranking is None or not after or after not in ranking:
+            ranking = self._rank(db, condition, values)
+            with self._lock:
+                self._novel = {key: ranking}
+        total = db.execute(
+            f"SELECT count(*) FROM events AS e WHERE {condition} AND e.ordinal IS NOT NULL", values
+        ).fetchone()[0]
+        begin = ranking.index(after) + 1 if after and after in ranking else 0
+        events = []
+        for event_id in ranking[begin : begin + limit]:
+            row = db.execute(f"{EVENT_SQL} WHERE e.id = ?", (event_id,)).fetchone()
+            if row is not None:
+                events.append(event_record(row))
+        return {"order": "novel", "total": total, "events": events}
+
+    def _rank(self, db: sqlite3.Connection, condition: str, values: list[Any]) -> list[str]:
+        ids, candidates = self._some(db, condition, values, _MOST_CANDIDATES)
+        if not ids:
+            return []
+        examples, known = self._some(db, "e.status = 'accepted'", [], _MOST_EXAMPLES)
+        if not examples:
+            known = _unit(candidates.mean(axis=0, keepdims=True))
+        nearest = np.concatenate(
+            [
+                1.0 - (candidates[at : at + 4096] @ known.T).max(axis=1)
+                for at in range(0, len(candidates), 4096)
+            ]
+        )
+        return [ids[k] for k in np.argsort(-nearest, kind="stable").tolist()]
+
+
+class FileLookalikes(Lookalikes):
     """The embeddings of a results folder.
 
     Args:
@@ -36,9 +113,8 @@ class Lookalikes:
     """
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self._rows: NDArray[np.float16] | None = None
-        self._lock = threading.Lock()
-        self._novel: dict[tuple[object, ...], list[str]] = {}
         try:
             rows = np.load(path, mmap_mode="r", allow_pickle=False)
             self._rows = rows if rows.ndim == 2 and rows.shape[1] > 0 and len(rows) else None
@@ -49,11 +125,7 @@ class Lookalikes:
         return self._rows is not None
 
     def similar(self, db: sqlite3.Connection, event_id: str, k: int) -> list[dict[str, Any]]:
-        """The ``k`` events nearest to one, nearest first, each with its cosine ``distance`` (0 the same, 2 opposite).
-
-        Raises:
-            NoEmbeddingError: there are no embeddings, or none of this event.
-        """
+        """By comparing with every row of the file."""
         row = self._row_of(db, event_id)
         rows = self._known()
         query = _unit(rows[row].astype(np.float32)[None])[0]
@@ -78,55 +150,16 @@ class Lookalikes:
                 found.append({**event, "distance": round(max(distance, 0.0), 6)})
         return found
 
-    def novel(
-        self, db: sqlite3.Connection, wanted: Filter, *, limit: int, after: str | None
-    ) -> dict[str, Any]:
-        """Events farthest from everything accepted (where nothing is yet: from the middle of all), farthest first.
-
-        Of a large archive a random part is ranked. The first page ranks anew; later pages go on with that ranking.
-        """
+    def _some(
+        self, db: sqlite3.Connection, condition: str, values: list[Any], most: int
+    ) -> tuple[list[str], NDArray[np.float32]]:
         self._known()
-        condition, values = wanted.of_events()
-        total = db.execute(
-            f"SELECT count(*) FROM events AS e WHERE {condition} AND e.ordinal IS NOT NULL", values
-        ).fetchone()[0]
-        key = (wanted,)
-        with self._lock:
-            ranking = self._novel.get(key)
-        if ranking is None or not after or after not in ranking:
-            ranking = self._rank(db, condition, values)
-            with self._lock:
-                self._novel = {key: ranking}
-        begin = ranking.index(after) + 1 if after and after in ranking else 0
-        events = []
-        for event_id in ranking[begin : begin + limit]:
-            row = db.execute(f"{EVENT_SQL} WHERE e.id = ?", (event_id,)).fetchone()
-            if row is not None:
-                events.append(event_record(row))
-        return {"order": "novel", "total": total, "events": events}
-
-    def _rank(self, db: sqlite3.Connection, condition: str, values: list[Any]) -> list[str]:
-        located = "SELECT e.id, r.first_row + e.ordinal FROM events AS e JOIN recordings AS r ON r.id = e.recording_id "
-        usable = "e.ordinal IS NOT NULL AND r.first_row IS NOT NULL"
-        found = db.execute(
-            f"{located} WHERE {usable} AND {condition} ORDER BY e.rank LIMIT ?", [*values, _MOST_CANDIDATES]
+        rows = db.execute(
+            "SELECT e.id, r.first_row + e.ordinal FROM events AS e JOIN recordings AS r ON r.id = e.recording_id "
+            f"WHERE e.ordinal IS NOT NULL AND r.first_row IS NOT NULL AND {condition} ORDER BY e.rank LIMIT ?",
+            [*values, most],
         ).fetchall()
-        examples = db.execute(
-            f"{located} WHERE {usable} AND e.status = 'accepted' ORDER BY e.rank LIMIT ?", (_MOST_EXAMPLES,)
-        ).fetchall()
-        candidates = self._vectors([row[1] for row in found])
-        if not len(candidates):
-            return []
-        known = self._vectors([row[1] for row in examples])
-        if not len(known):
-            known = _unit(candidates.mean(axis=0, keepdims=True))
-        nearest = np.concatenate(
-            [
-                1.0 - (candidates[at : at + 4096] @ known.T).max(axis=1)
-                for at in range(0, len(candidates), 4096)
-            ]
-        )
-        return [found[k][0] for k in np.argsort(-nearest, kind="stable").tolist()]
+        return [str(row[0]) for row in rows], self._vectors([row[1] for row in rows])
 
     def _vectors(self, numbers: list[int]) -> NDArray[np.float32]:
         """(n, D) normalised embeddings; read in the order of the file."""
@@ -156,7 +189,8 @@ class Lookalikes:
     def _known(self) -> NDArray[np.float16]:
         if self._rows is None:
             raise NoEmbeddingError(
-                "there are no embeddings here; run mast detect with --embed to find look-alikes"
+                "there are no embeddings here; run mast detect with --embed to find look-alikes, or mast embed "
+                "with --out in this folder"
             )
         return self._rows
 
@@ -189,3 +223,15 @@ def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     length = np.linalg.norm(rows, axis=1, keepdims=True)
     unit: NDArray[np.float32] = np.divide(rows, length, out=np.zeros_like(rows), where=length > 0)
     return unit
+
+
+def open_lookalikes(folder: Path) -> Lookalikes:
+    """What there is to compare the events of a folder by; false where there is nothing."""
+    found = FileLookalikes(folder / EMBEDDINGS)
+    if not found and next(folder.glob(f"*/{STORE_MARK}"), None) is not None:
+        from mast.review.lookalikes_store import StoreLookalikes, find_store  # takes a while to load
+
+        store = find_store(folder)
+        if store is not None:
+            return StoreLookalikes(store)
+    return found

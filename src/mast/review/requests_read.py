@@ -34,6 +34,7 @@ def reading_routes(review: Review) -> APIRouter:
             "kind": review.workspace.kind,
             "threshold": review.workspace.threshold,
             "has_embeddings": bool(review.lookalikes),
+            "compares_drawn": review.lookalikes.compares_drawn,
             "formats": list(FORMATS),
             **found,
         }

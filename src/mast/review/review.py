@@ -6,11 +6,11 @@ from pathlib import Path
 
 from mast.errors import AudioError
 from mast.review.intake import Intake, Progress, take_in
-from mast.review.lookalikes import Lookalikes
+from mast.review.lookalikes import open_lookalikes
 from mast.review.records import read_recording
 from mast.review.store import STORE, Store
 from mast.review.tile_cache import TileCache
-from mast.review.workspace import EMBEDDINGS, Workspace, open_workspace
+from mast.review.workspace import Workspace, open_workspace
 
 
 class Review:
@@ -26,7 +26,7 @@ class Review:
         self.workspace = workspace
         self.store = Store(workspace.folder / STORE)
         self.intake: Intake = take_in(self.store, workspace, seed=seed, progress=progress)
-        self.lookalikes = Lookalikes(workspace.folder / EMBEDDINGS)
+        self.lookalikes = open_lookalikes(workspace.folder)
         self.tiles = TileCache()
 
     def path_of(self, recording_id: int) -> Path:

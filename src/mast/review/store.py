@@ -101,6 +101,7 @@ CREATE INDEX IF NOT EXISTS events_by_rank ON events (rank);
 CREATE INDEX IF NOT EXISTS events_by_hour ON events (recording_id, hour, status);
 CREATE INDEX IF NOT EXISTS open_by_doubt ON events (doubt, seq) WHERE status = 'open';
 CREATE INDEX IF NOT EXISTS open_by_score ON events (-score, seq) WHERE status = 'open';
+CREATE INDEX IF NOT EXISTS accepted_by_rank ON events (rank) WHERE status = 'accepted';
 CREATE INDEX IF NOT EXISTS touched ON events (reviewer, status) WHERE version > 0;
 CREATE INDEX IF NOT EXISTS events_by_ordinal ON events (recording_id, ordinal);
 CREATE INDEX IF NOT EXISTS labelled ON events (label);

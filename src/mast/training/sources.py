@@ -146,10 +146,12 @@ def labelled_chunks(
     """The labelled chunks of a dataset by part.
 
     ``train`` has chunks every half chunk (App. "Data Processing"); the others are cut end to end, so that no
-    box is counted twice when a model is measured on them.
+    box is counted twice when a model is measured on them. A recording shorter than half a chunk is one chunk, padded:
+    somebody labelled it.
     """
     parts: dict[str, Chunks] = {}
-    half, whole = chunk_table(dataset, front_end), chunk_table(dataset, front_end, hop_s=front_end.chunk_s)
+    half = chunk_table(dataset, front_end, keep_short=True)
+    whole = chunk_table(dataset, front_end, hop_s=front_end.chunk_s, keep_short=True)
     for overlapping, table in ((True, half), (False, whole)):
         labelled = table[table["labelled"].astype(bool)].reset_index(drop=True)
         _, assigned = split_chunks(dataset, labelled, split, seed=seed)
@@ -161,7 +163,7 @@ def labelled_chunks(
         if name not in parts:
             raise MastError(
                 f"{dataset.root}: no labelled chunk is left for {name}; expected recordings that were listened to from "
-                f"end to end ({front_end.chunk_s / 2:g} s or longer), and at least three of them"
+                "end to end, and at least three of them"
             )
     return parts
 

@@ -215,5 +215,6 @@ export class EventPanel {
 /** Why nothing can be compared with this event; empty where it can. */
 function noLookAlikes(event) {
   if (!state.session.has_embeddings) return "Run mast detect with --embed to see events that look like this one.";
+  if (state.session.compares_drawn) return "";
   return event.score === null ? "Only what the detector found can be compared; this box was drawn by hand." : "";
 }

@@ -1,0 +1,114 @@
+"""Look-alikes from an event store of ``mast embed`` that lies in the folder under review.
+
+For folders without ``embeddings.npy``: detections that were embedded afterwards, and boxes by people. An event of the
+review and one of the store are the same where recording, source and box are, the box being the one that the event
+came with, wherever a reviewer has moved it since.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mast.errors import MastError
+from mast.retrieval.store import EventStore, event_id
+from mast.review.lookalikes import STORE_MARK, Lookalikes, NoEmbeddingError
+from mast.review.records import EVENT_SQL, NotFoundError, event_record
+
+_MORE = 4  # × as many neighbours are asked for, where too few of them are in this review
+
+
+class StoreLookalikes(Lookalikes):
+    """The events of a folder, compared by the vectors of an event store.
+
+    Args:
+        store: opened.
+    """
+
+    compares_drawn = True
+
+    def __init__(self, store: EventStore) -> None:
+        super().__init__()
+        self.store = store
+
+    def __bool__(self) -> bool:
+        return len(self.store) > 0
+
+    def similar(self, db: sqlite3.Connection, event_id: str, k: int) -> list[dict[str, Any]]:
+        """By asking the store; what it holds of other folders is passed over."""
+        row = db.execute(f"{EVENT_SQL} WHERE e.id = ?", (event_id,)).fetchone()
+        if row is None:
+            raise NotFoundError(f"there is no event {event_id[:40]!r} in this review; reload the page")
+        known, vectors = self.store.known_vectors(_names(row))
+        if not known:
+            raise NoEmbeddingError(
+                "this box is not in the event store of this folder (it was drawn here, or the store is older); "
+                "mast embed adds what is missing"
+            )
+        places = _Places(db)
+        wanted = 2 * k + 16  # a few more than asked for: some may be deleted
+        while True:
+            near = self.store.search(vectors[0], wanted)
+            found: list[dict[str, Any]] = []
+            for name, recording, distance in zip(
+                near["id"], near["recording"], near["distance"], strict=True
+            ):
+                event = places.event(str(recording), str(name)) if name != known[0] else None
+                if event is not None and len(found) < k:
+                    found.append({**event, "distance": round(float(distance), 6)})
+            if len(found) >= k or len(near) < wanted:
+                return found
+            wanted *= _MORE
+
+    def _some(
+        self, db: sqlite3.Connection, condition: str, values: list[Any], most: int
+    ) -> tuple[list[str], NDArray[np.float32]]:
+        rows = db.execute(
+            f"{EVENT_SQL} WHERE e.ordinal IS NOT NULL AND {condition} ORDER BY e.rank LIMIT ?",
+            [*values, most],
+        ).fetchall()
+        event_of = {name: str(row["id"]) for row in reversed(rows) for name in _names(row)}
+        known, vectors = self.store.known_vectors(list(event_of))
+        return [event_of[name] for name in known], vectors
+
+
+class _Places:
+    """From an event of the store to the one of the review; a recording's are looked up once."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
+        self.found: dict[str, dict[str, sqlite3.Row]] = {}
+
+    def event(self, recording: str, name: str) -> dict[str, Any] | None:
+        if recording not in self.found:
+            rows = self.db.execute(
+                f"{EVENT_SQL} WHERE e.recording_id = (SELECT id FROM recordings WHERE name = ?) "
+                "AND e.ordinal IS NOT NULL AND e.status <> 'deleted'",
+                (recording,),
+            ).fetchall()
+            self.found[recording] = {own: row for row in reversed(rows) for own in _names(row)}
+        row = self.found[recording].get(name)
+        return None if row is None else event_record(row)
+
+
+def find_store(folder: Path) -> EventStore | None:
+    """The event store among the folders in ``folder``; the first by name where there are several."""
+    for table in sorted(folder.glob(f"*/{STORE_MARK}")):
+        try:
+            return EventStore.open(table.parent)
+        except MastError:
+            continue
+    return None
+
+
+def _names(row: sqlite3.Row) -> list[str]:
+    """What a store calls an event: boxes by people come with a source or without."""
+    moved = row["original_box"]
+    box = json.loads(moved) if moved else [row[name] for name in ("start_s", "end_s", "low_hz", "high_hz")]
+    sources = ("expert", "") if row["source"] == "expert" else (row["source"],)
+    return [event_id(row["recording"], source, box) for source in sources]
