@@ -69,7 +69,7 @@ def save_part(folder: Path, part: str, measured: Measured) -> None:
     """Keep the tables of one part; the truth last, as it says that the others are there."""
     for kind in sorted(KINDS, key=lambda kind: kind == KINDS[0]):
         with whole_file(folder / f"{part}.{kind}.parquet") as path:
-            getattr(measured, kind).to_parquet(path, index=False)
+            getattr(measured, kind).to_parquet(path, index=False, compression="zstd")
 
 
 def load_part(folder: Path, part: str) -> Measured:
