@@ -181,9 +181,10 @@ def _data(story: _Story) -> str:
     ]
     body += "<h3>Parts that the detector is measured on</h3>"
     body += table(["part", "recordings", time.many, "boxes", "what it is"], rows, words=(0, 4))
+    heard = " Pretraining hears all recordings, those of every part included, without their boxes."
     return body + paragraph(
-        "Boxes are counted as they lie in chunks laid end to end; one that crosses the edge of two counts in both. "
-        "Pretraining hears all recordings, those of every part included, without their boxes.",
+        "Boxes are counted as they lie in chunks laid end to end; one that crosses the edge of two counts in both."
+        + (heard if (story.run / "pretrain").exists() else ""),
         soft=True,
     )
 

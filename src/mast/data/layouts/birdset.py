@@ -57,8 +57,8 @@ def hub_rows(name: str = HUB_NAME, subset: str = "XCM", split: str = "train") ->
         datasets = import_module("datasets")  # an extra, and slow to import
     except ImportError:
         raise MastError(
-            f"{name}: reading from the hub needs the package datasets; install it (pip install datasets), or "
-            "give a folder of Parquet files"
+            f"{name}: reading from the hub needs the package datasets; install it (pip install 'mast-audio[birdset]'), "
+            "or give a folder of Parquet files"
         ) from None
     try:
         stream = datasets.load_dataset(name, subset, split=split, streaming=True)
