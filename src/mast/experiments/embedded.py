@@ -168,7 +168,7 @@ class Encoders:
         }
         if config.contrastive_weight > 0:
             with self._machine.accelerator.autocast():  # as in the contrastive loss
-                finest = model.pyramid(model.adapter(tokens))[0]  # (B, C, T', F')
+                finest = model.pyramid(model.adapted(tokens, shown))[0]  # (B, C, T', F')
                 pooled = pool_boxes(finest, padded, config.strides, cells=(4, 4))
                 projected = F.normalize(model.projection(pooled).float(), dim=-1)  # (B, M, P)
             inside["projection"] = _unpadded(projected, counts)

@@ -72,7 +72,7 @@ def quiet_level(features: Tensor) -> Tensor:
 def _sorted_frames(features: Tensor) -> Tensor:
     """(…, T, F) → each bin's values in order, along T."""
     by_bin = features.transpose(-1, -2)
-    traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[no-untyped-call]
+    traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
     if (
         features.device.type == "cpu"
         and features.dtype == torch.float32

@@ -20,7 +20,7 @@ class ConvBlock(nn.Sequential):
         outputs: int,
         kernel: tuple[int, int] = (3, 3),
         *,
-        stride: int = 1,
+        stride: int | tuple[int, int] = 1,
         groups: int = 1,
     ) -> None:
         padding = (kernel[0] // 2, kernel[1] // 2)

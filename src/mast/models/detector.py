@@ -19,6 +19,7 @@ from mast.models.assign import assign_atss, assign_centre_sampling
 from mast.models.boxes import PaddedBoxes, clip_boxes, iou, pad_boxes, pool_boxes
 from mast.models.contrastive import Projection, contrastive_loss, jitter_boxes, sample_negatives
 from mast.models.decode import Detections, box_scores, decode_boxes, select_boxes
+from mast.models.detail import DetailPath
 from mast.models.encoder import Encoder, EncoderConfig, Size
 from mast.models.head import Head, HeadOutput
 from mast.models.interface import BoxDetector
@@ -56,6 +57,13 @@ class DetectorConfig(BaseModel):
     adapter: AdapterName = "upsampling"  # Table "Detector fine-tuning hyperparameters"
     channels: int = Field(
         default=256, gt=0, multiple_of=32, description='of adapter, pyramid and head, App. "Adapter Designs"'
+    )
+    detail: int = Field(
+        default=0,
+        ge=0,
+        multiple_of=8,
+        description="channels of a convolutional path from the spectrogram to the adapter's map, after its first step; "
+        "0 for none, as in the paper",
     )
     levels: int = Field(
         default=4, ge=2, le=6, description="pyramid levels (P2–P5 in the tables; 3 for P3–P5)"
@@ -128,6 +136,8 @@ class MastDetector(BoxDetector):
         self.config = config
         self.encoder = Encoder(config.encoder)
         self.adapter = build_adapter(config.adapter, config.encoder.width, config.channels)
+        if config.detail > 0:
+            self.detail = DetailPath(config.detail, config.channels, config.strides)
         self.pyramid = Pyramid(config.channels, config.levels)
         self.head = Head(config.channels, config.levels, config.head_convs)
         if config.contrastive_weight > 0:
@@ -157,7 +167,7 @@ class MastDetector(BoxDetector):
     def forward(self, spectrograms: Tensor) -> DenseOutput:
         """(B, 1, T, F) normalised spectrograms → predictions at every point, float32."""
         tokens = self.encoder.feature_map(spectrograms)  # (B, D, T/16, F/16)
-        levels: list[Tensor] = self.pyramid(self.adapter(tokens))  # finest (B, C, T/8, F/4)
+        levels: list[Tensor] = self.pyramid(self.adapted(tokens, spectrograms))  # finest (B, C, T/8, F/4)
         head: HeadOutput = self.head(levels)
         return DenseOutput(
             head.logits,
@@ -166,6 +176,11 @@ class MastDetector(BoxDetector):
             levels[0],
             tokens.detach(),
         )
+
+    def adapted(self, tokens: Tensor, spectrograms: Tensor) -> Tensor:
+        """(B, D, T/16, F/16) and (B, 1, T, F) → (B, C, T/8, F/4): the map that the pyramid stands on."""
+        finest: Tensor = self.adapter(tokens)
+        return finest + self.detail(spectrograms) if self.config.detail > 0 else finest
 
     def loss(
         self,

@@ -185,7 +185,7 @@ class BoxEmbedder:
         if not self.projection_width:
             return _unpadded(pooled, counts), None
         with self._autocast():  # as in the contrastive loss
-            finest = model.pyramid(model.adapter(tokens))[0]  # (B, C, T', F')
+            finest = model.pyramid(model.adapted(tokens, batch.spectrograms))[0]  # (B, C, T', F')
             inside = pool_boxes(finest, padded.boxes, config.strides, cells=(4, 4))
             projected = F.normalize(model.projection(inside).float(), dim=-1)  # (B, M, P)
         return _unpadded(pooled, counts), _unpadded(projected, counts)

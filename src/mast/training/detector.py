@@ -51,8 +51,8 @@ FEW_BOXES = 20  # on validation, below which a start's own threshold is kept; ou
 _AUGMENTATION = 1  # streams of random numbers, apart from each other
 _CONTRASTIVE = 2
 # fields that decide which weights there are
-_SHAPE = ("encoder", "adapter", "channels", "levels", "head_convs")
-_DETECTING = ("encoder", "adapter", "pyramid", "head")
+_SHAPE = ("encoder", "adapter", "detail", "channels", "levels", "head_convs")
+_DETECTING = ("encoder", "adapter", "detail", "pyramid", "head")
 
 
 class DetectorObjective(nn.Module):
@@ -264,6 +264,7 @@ def _trainable(
         multipliers = {
             "": plan.head_lr_multiplier,
             "adapter.": plan.adapter_lr_multiplier,
+            "detail.": plan.adapter_lr_multiplier,
             **encoder_multipliers(depth, backbone=plan.backbone_lr_multiplier, unfreezing=plan.unfreezing),
         }
         return multipliers, lambda epoch: _thaw(model, plan, depth, epoch)
@@ -315,7 +316,7 @@ def _start_from(model: BoxDetector, init: Path | None, recipe: Recipe) -> tuple[
         note = f"all weights of the detector in {init}"
     elif isinstance(card.architecture, DetectorConfig) and _same_fields(card.architecture, model.config):
         start = load_checkpoint(init).model
-        for part in _DETECTING:
+        for part in (name for name in _DETECTING if hasattr(model, name)):
             getattr(model, part).load_state_dict(getattr(start, part).state_dict())
         note = f"all weights of the detector in {init} but those of the contrastive loss"
     else:
