@@ -9,7 +9,8 @@ figures; ``same_recording_too`` lets them. Intervals (95 %) draw recordings.
 
 Four ways to compare boxes, in the same run on the same queries: the encoder's features inside the box; the projection
 of the contrastive head; the baseline, statistics of the mel spectrogram inside the box (mean and deviation of each
-bin, length, band; each standardised); and encoder and baseline side by side, each standardised and of length one.
+bin, length, band; each standardised); and the vector that ``mast embed`` keeps: the encoder's features and the look of
+the box side by side (``mast.models.box_vectors``).
 ``differences`` are to the baseline, in pairs.
 
 ``--band tagus_fish=2000`` shows that dataset to the model at another band, as if the tape were played at another speed.
@@ -41,8 +42,8 @@ from mast.retrieval.mel_statistics import box_statistics, standardised
 from mast.retrieval.scores import Labelled, Ranks, paired_difference, rank_queries
 
 BASELINE = "mel statistics"
-BOTH = "encoder and mel statistics"
-WAYS = ("encoder", "projection", BASELINE, BOTH)
+VECTOR = "vector"
+WAYS = ("encoder", "projection", BASELINE, VECTOR)
 
 
 class Embedded(NamedTuple):
@@ -52,26 +53,17 @@ class Embedded(NamedTuple):
     vectors: dict[str, NDArray[np.float32]]  # way → (N, …)
 
     def labelled(self, way: str, like: Embedded) -> Labelled:
-        """For the ranking; the baseline, alone or beside the encoder, is standardised by ``like``."""
-        if way in (BASELINE, BOTH):
-            parts = [BASELINE] if way == BASELINE else ["encoder", BASELINE]
-            each = [unit(standardised(self.vectors[part], like.vectors[part])) for part in parts]
-            vectors = np.concatenate(each, axis=1)
-        else:
-            vectors = self.vectors[way]
+        """For the ranking; the baseline is standardised by ``like``."""
+        vectors = self.vectors[way]
+        if way == BASELINE:
+            vectors = standardised(vectors, like.vectors[way])
         return Labelled(vectors, list(self.events["label"]), list(self.events["recording"]))
-
-
-def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Each of length one."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return (vectors / np.maximum(lengths, 1e-9)).astype(np.float32)
 
 
 def embed(embedder: BoxEmbedder, dataset: Dataset, events: pd.DataFrame) -> Embedded:
     """Every way of comparing, for boxes of a dataset; those outside the model's band are left out."""
     tables: list[pd.DataFrame] = []
-    parts: dict[str, list[NDArray[np.float32]]] = {way: [] for way in WAYS if way != BOTH}
+    parts: dict[str, list[NDArray[np.float32]]] = {way: [] for way in WAYS}
     for name, mine in events.groupby("recording", sort=False):
         path, boxes = dataset.path(str(name)), boxes_of(mine)
         try:
@@ -81,7 +73,8 @@ def embed(embedder: BoxEmbedder, dataset: Dataset, events: pd.DataFrame) -> Embe
             print(f"left out: {error}", flush=True)
             continue
         tables.append(mine[made.seen])
-        parts["encoder"].append(made.vectors[made.seen])
+        parts["encoder"].append(made.vectors[made.seen, : embedder.chunk_width])
+        parts[VECTOR].append(made.vectors[made.seen])
         if made.projections is not None:
             parts["projection"].append(made.projections[made.seen])
         parts[BASELINE].append(statistics[made.seen])
@@ -112,7 +105,7 @@ def compare(queries: Embedded, gallery: Embedded | None, *, resamples: int, seed
     answers = queries if gallery is None else gallery
     figures: dict[str, Any] = {}
     ranks: dict[str, Ranks] = {}
-    for way in (*queries.vectors, BOTH):
+    for way in queries.vectors:
         ask, answer = queries.labelled(way, answers), answers.labelled(way, answers)
         for other_recordings in (True, False):
             ranked = rank_queries(ask, None if gallery is None else answer, other_recordings=other_recordings)

@@ -103,8 +103,9 @@ def test_examples_may_be_a_dataset(tmp_path: Path) -> None:
     model = save_embedder(tmp_path / "model")
     species = write_species(tmp_path / "data", recordings=5, seconds=6)
     detector = Detector(model, device="cpu")
-    store = EventStore.create(tmp_path / "s", 32, detector.model_id, model_folder=str(model))
-    store.add([EventBatch(make_events(5), np.eye(5, 32, dtype=np.float32))])
+    width = detector.embedding_width
+    store = EventStore.create(tmp_path / "s", width, detector.model_id, model_folder=str(model))
+    store.add([EventBatch(make_events(5), np.eye(5, width, dtype=np.float32))])
     result = run(
         tmp_path / "s", "--examples", species, "--out", tmp_path / "named.csv", "--max-distance", "2"
     )

@@ -56,7 +56,9 @@ def species(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def store(model: Path, species: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     embedder = BoxEmbedder(Detector(model, device="cpu"))
     uri = tmp_path_factory.mktemp("store") / "s"
-    made = EventStore.create(uri, 32, embedder.model_id, projection_width=16, model_folder=str(model))
+    made = EventStore.create(
+        uri, embedder.width, embedder.model_id, projection_width=16, model_folder=str(model)
+    )
     made.add(labelled_batches(embedder, load_dataset(species), lambda *row: pytest.fail(str(row))))
     return uri
 

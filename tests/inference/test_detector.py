@@ -388,7 +388,7 @@ def test_embeddings_stay_with_their_events_over_many_windows(
             seen = truth - np.array([start, 0, start, 0])
             seen[:, 0::2] = seen[:, 0::2].clip(0, FRONT_END.chunk_frames)
             seen = rng.permutation(seen[seen[:, 2] - seen[:, 0] > 1])
-            width = detector.card.architecture.encoder.width
+            width = detector.embedding_width
             named = np.repeat(seen[:, 1:2], width, axis=1).astype(np.float16)
             found.append(Boxes(seen, np.full(len(seen), 0.9), named))
         return found
@@ -409,7 +409,7 @@ def test_embeddings_only_where_asked_for(detector: Detector, model: Path, tmp_pa
     deaf = Detector(model, device="cpu", embed=True, threshold=1.0)
     events, embeddings = deaf.detect_and_embed(path)
     assert len(events) == 0
-    assert embeddings.shape == (0, 32)
+    assert embeddings.shape == (0, deaf.embedding_width)
     (tmp_path / "bad.wav").write_text("no sound")
     with pytest.raises(AudioError, match=r"bad\.wav"):
         deaf.detect_and_embed(tmp_path / "bad.wav")

@@ -32,7 +32,9 @@ def test_a_call_one_stride_later_is_the_same_one_cell_later() -> None:
 def test_the_detector_uses_it_and_it_learns() -> None:
     torch.manual_seed(0)
     model = MastDetector(DetectorConfig.named("tiny", chunk_frames=128, n_bins=64, detail=8))
-    loss = model.loss(torch.randn(2, 1, 128, 64), [torch.tensor([[10.0, 5.0, 60.0, 20.0]]), torch.zeros(0, 4)])
+    loss = model.loss(
+        torch.randn(2, 1, 128, 64), [torch.tensor([[10.0, 5.0, 60.0, 20.0]]), torch.zeros(0, 4)]
+    )
     loss["loss"].backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.detail.parameters())
 

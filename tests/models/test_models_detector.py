@@ -194,11 +194,12 @@ def test_embed_pools_the_encoder() -> None:
     spectrograms, _ = bright_boxes(2, 4)
     boxes = [torch.tensor([[0.0, 0.0, 128.0, 64.0], [32.0, 16.0, 48.0, 32.0]]), torch.zeros(0, 4)]
     first, second = model.embed(spectrograms, boxes)
-    assert first.shape == (2, 48)
-    assert second.shape == (0, 48)
+    width = model.embedding_width
+    assert first.shape == (2, width)
+    assert second.shape == (0, width)
     tokens = model.encoder.feature_map(spectrograms[:1])[0]
     # a box of exactly one patch: mostly that patch's token, blended with its neighbours by RoIAlign
-    similarity = torch.cosine_similarity(first[1:, :, None, None], tokens[None], dim=1)[0]  # (8, 4)
+    similarity = torch.cosine_similarity(first[1:, :48, None, None], tokens[None], dim=1)[0]  # (8, 4)
     assert divmod(int(similarity.argmax()), 4) == (2, 1)
 
 
@@ -222,11 +223,11 @@ def test_detect_and_embed_is_detect_then_embed_in_one_pass() -> None:
         assert torch.equal(some.scores, expected.scores)
     again = model.embed(spectrograms, [some.boxes for some in found])
     for rows, expected_rows in zip(embeddings, again, strict=True):
-        assert rows.shape == (20, 48)
+        assert rows.shape == (20, model.embedding_width)
         torch.testing.assert_close(rows, expected_rows)
     nothing, none = model.detect_and_embed(spectrograms, score_threshold=1.0)
     assert [len(some.boxes) for some in nothing] == [0, 0, 0]
-    assert [rows.shape for rows in none] == [(0, 48)] * 3
+    assert [rows.shape for rows in none] == [(0, model.embedding_width)] * 3
 
 
 def test_wrong_number_of_box_lists() -> None:

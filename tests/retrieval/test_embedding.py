@@ -18,6 +18,7 @@ from mast.errors import AudioError
 from mast.events import boxes_of
 from mast.features import LogMel
 from mast.inference import Detector, Source
+from mast.models.box_vectors import LOOK_WIDTH
 from mast.models.boxes import pool_boxes
 from mast.models.detector import MastDetector
 from mast.retrieval.embedding import BoxEmbedder, chunk_embeddings, plan_windows
@@ -129,7 +130,7 @@ def test_what_cannot_be_seen(detector: Detector, species: Path) -> None:
     assert np.isfinite(made.vectors[made.seen]).all()
     assert np.isnan(made.vectors[~made.seen]).all()
     empty = BoxEmbedder(detector).embed_boxes(path, np.zeros((0, 4)))
-    assert empty.vectors.shape == (0, 32)
+    assert empty.vectors.shape == (0, 32 + LOOK_WIDTH)
     assert empty.projections is not None
     assert empty.projections.shape == (0, 16)
     with pytest.raises(AudioError):

@@ -248,6 +248,12 @@ def test_vectors_that_do_not_belong(store: EventStore) -> None:
     assert len(store) == 0
 
 
+def test_vectors_made_another_way_are_refused(store: EventStore) -> None:
+    store.refuse_other_model(MODEL, WIDTH)
+    with pytest.raises(ConfigError, match=r"holds vectors of 8 numbers.*makes 9; make the store anew"):
+        store.refuse_other_model(MODEL, WIDTH + 1)
+
+
 def test_projections_where_there_are_some(tmp_path: Path) -> None:
     store = EventStore.create(tmp_path / "s", WIDTH, MODEL, projection_width=4)
     events, vectors, projections = make_events(40), random_vectors(40), random_vectors(40, 4, seed=3)

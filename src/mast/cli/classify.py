@@ -137,7 +137,7 @@ def _examples(
 
     if EventStore.exists(examples):
         known = EventStore.open(examples)
-        known.refuse_other_model(store.model_id)
+        known.refuse_other_model(store.model_id, store.width)
         parts = list(known.batches())
     elif Path(examples).is_dir():
         parts = [

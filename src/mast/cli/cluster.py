@@ -75,7 +75,7 @@ def cluster(
         raise MastError(f"{store}: holds no events; add some with `mast embed`")
     other = EventStore.open(annotated) if annotated is not None else None
     if other is not None:
-        opened.refuse_other_model(other.model_id)
+        opened.refuse_other_model(other.model_id, other.width)
     say(f"{len(opened):,} events; finding groups …", quiet=quiet)
     ids, labelled = _ids(opened)
     model = fit_clusters(opened.vectors(ids[:fit_at_most]), min_cluster=min_cluster, seed=seed)

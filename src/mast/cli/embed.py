@@ -207,7 +207,7 @@ def _store(uri: str, width: int, model_id: str, projection_width: int, model: Pa
 
     if EventStore.exists(uri):
         store = EventStore.open(uri)
-        store.refuse_other_model(model_id)
+        store.refuse_other_model(model_id, width)
         return store
     folder = "" if model is None else str(model.absolute())
     return EventStore.create(uri, width, model_id, projection_width=projection_width, model_folder=folder)

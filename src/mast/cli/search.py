@@ -151,7 +151,7 @@ def model_of(store: EventStore, model: Path | None, device: str | None) -> Detec
             "--model"
         )
     detector = Detector(folder, device=device, compile=False)
-    store.refuse_other_model(detector.model_id)
+    store.refuse_other_model(detector.model_id, detector.embedding_width)
     return detector
 
 

@@ -33,7 +33,7 @@ from mast.inference.prefetch import concurrently, prefetch
 from mast.inference.scores import settle_scores
 from mast.inference.stitch import Boxes, Embeddings, Stitcher
 from mast.models.checkpoint import WEIGHTS, load_checkpoint
-from mast.models.detector import DetectorConfig, MastDetector
+from mast.models.detector import MastDetector
 from mast.models.interface import BoxDetector
 from mast.models.packed import arrange_convolutions
 from mast.training.spectrograms import normalisation_of_card
@@ -198,14 +198,13 @@ class Detector:
             "nms_iou": self.nms_iou,
             "hop": self.hop,
             "precision": self.precision,
-            "embeddings": self._embedding_width if self.embed else 0,
+            "embeddings": self.embedding_width if self.embed else 0,
         }
 
     @property
-    def _embedding_width(self) -> int:
-        """D of MAST's encoder; 0 for a baseline, which has none."""
-        architecture = self.card.architecture
-        return architecture.encoder.width if isinstance(architecture, DetectorConfig) else 0
+    def embedding_width(self) -> int:
+        """Of a box's vector; 0 for a baseline, which has none."""
+        return self._model.embedding_width if isinstance(self._model, MastDetector) else 0
 
     def detect(self, path: str | Path, *, root: str | Path | None = None) -> pd.DataFrame:
         """The events of one recording, by time.
@@ -227,8 +226,9 @@ class Detector:
     ) -> tuple[pd.DataFrame, Embeddings]:
         """The events of one recording and (events, D) embeddings, row by row.
 
-        An embedding is the encoder's map averaged inside the box (App. "Box-Level Embeddings"), not normalised, in
-        half precision. Of an event that several windows heard it comes from the one that saw most of it.
+        An embedding is the encoder's map averaged inside the box (App. "Box-Level Embeddings") and what the box looks
+        like (:mod:`mast.models.box_vectors`), each of length one, in half precision. Of an event that several windows
+        heard it comes from the one that saw most of it.
 
         Raises:
             ConfigError: the detector was loaded without ``embed=True``.
@@ -387,7 +387,7 @@ class Detector:
         embeddings = None
         if self.embed:
             parts = [some.embeddings for some in found if some.embeddings is not None]
-            nothing = np.zeros((0, self._embedding_width), dtype=np.float16)
+            nothing = np.zeros((0, self.embedding_width), dtype=np.float16)
             embeddings = np.concatenate([nothing, *parts])[rows]
         return Outcome(
             source=source,

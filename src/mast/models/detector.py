@@ -16,6 +16,7 @@ from torch import Tensor
 from mast.errors import ConfigError
 from mast.models.adapters import ADAPTER_UPSAMPLING, AdapterName, build_adapter
 from mast.models.assign import assign_atss, assign_centre_sampling
+from mast.models.box_vectors import LOOK_WIDTH, box_vectors
 from mast.models.boxes import PaddedBoxes, clip_boxes, iou, pad_boxes, pool_boxes
 from mast.models.contrastive import Projection, contrastive_loss, jitter_boxes, sample_negatives
 from mast.models.decode import Detections, box_scores, decode_boxes, select_boxes
@@ -164,6 +165,11 @@ class MastDetector(BoxDetector):
         """Frames and bins of a chunk."""
         return self.config.encoder.chunk_frames, self.config.encoder.n_bins
 
+    @property
+    def embedding_width(self) -> int:
+        """Of a box's vector: the encoder's features, and its look."""
+        return self.config.encoder.width + LOOK_WIDTH
+
     def forward(self, spectrograms: Tensor) -> DenseOutput:
         """(B, 1, T, F) normalised spectrograms → predictions at every point, float32."""
         tokens = self.encoder.feature_map(spectrograms)  # (B, D, T/16, F/16)
@@ -251,20 +257,22 @@ class MastDetector(BoxDetector):
         """What ``detect`` gives and what ``embed`` says of it, in one forward pass."""
         output: DenseOutput = self(spectrograms)
         found = self._select(output, score_threshold, nms_iou, max_boxes)
-        return found, self._pool_tokens(output.tokens, [some.boxes for some in found])
+        return found, self._vectors(output.tokens, spectrograms, [some.boxes for some in found])
 
     @torch.no_grad()
     def embed(self, spectrograms: Tensor, boxes: Sequence[Tensor]) -> list[Tensor]:
-        """Box embeddings (App. "Box-Level Embeddings"): the encoder's map averaged inside each box.
+        """Box embeddings (App. "Box-Level Embeddings"): the encoder's map averaged inside each box, and its look.
+
+        See :mod:`mast.models.box_vectors`.
 
         Args:
             spectrograms: (B, 1, T, F).
             boxes: for each chunk (M_i, 4) in cells.
 
         Returns:
-            For each chunk (M_i, D), float32, not normalised.
+            For each chunk (M_i, ``embedding_width``), float32.
         """
-        return self._pool_tokens(self.encoder.feature_map(spectrograms), boxes)
+        return self._vectors(self.encoder.feature_map(spectrograms), spectrograms, boxes)
 
     def _select(
         self, output: DenseOutput, score_threshold: float, nms_iou: float, max_boxes: int
@@ -278,12 +286,11 @@ class MastDetector(BoxDetector):
             max_boxes=max_boxes,
         )
 
-    def _pool_tokens(self, tokens: Tensor, boxes: Sequence[Tensor]) -> list[Tensor]:
-        """The encoder's map (B, D, T/16, F/16) averaged inside each chunk's boxes."""
+    def _vectors(self, tokens: Tensor, spectrograms: Tensor, boxes: Sequence[Tensor]) -> list[Tensor]:
+        """Of each chunk's boxes, from the encoder's map and the spectrograms."""
         padded = pad_boxes(boxes, tokens.device)
-        patch = float(self.config.encoder.patch)
-        pooled = pool_boxes(tokens, padded.boxes, (patch, patch), cells=(4, 4), samples=2)  # (B, M, D)
-        return [row[: len(image_boxes)] for row, image_boxes in zip(pooled, boxes, strict=True)]
+        vectors = box_vectors(tokens, spectrograms, padded.boxes, self.config.encoder.patch)
+        return [row[: len(image_boxes)] for row, image_boxes in zip(vectors, boxes, strict=True)]
 
     def _detection_terms(
         self, output: DenseOutput, truths: PaddedBoxes, weights: Tensor | None

@@ -27,6 +27,7 @@ from mast.events import FloatArray, IntArray
 from mast.features import LogMel
 from mast.grid import FrontEnd
 from mast.inference import Detector, Source
+from mast.models.box_vectors import box_vectors
 from mast.models.boxes import pad_boxes, pool_boxes
 from mast.models.detector import MastDetector
 from mast.training.spectrograms import normalisation_of_card
@@ -45,7 +46,7 @@ class WindowPlan(NamedTuple):
 class BoxVectors(NamedTuple):
     """Embeddings of boxes, row by row; rows of boxes that cannot be seen are NaN."""
 
-    vectors: Vectors  # (M, D), not normalised
+    vectors: Vectors  # (M, width), see mast.models.box_vectors
     projections: Vectors | None  # (M, P), length one; None where the model has no contrastive head
     seen: BoolArray  # (M,) inside the recording and the front end's band
 
@@ -99,7 +100,12 @@ class BoxEmbedder:
 
     @property
     def width(self) -> int:
-        """D."""
+        """Of a box's vector: the encoder's features, and its look."""
+        return self._model.embedding_width
+
+    @property
+    def chunk_width(self) -> int:
+        """Of a window's vector: D."""
         return self._model.config.encoder.width
 
     @property
@@ -179,9 +185,9 @@ class BoxEmbedder:
         counts = [len(some) for some in boxes]
         padded = pad_boxes(boxes, self._detector.device)
         tokens = self._tokens(batch.spectrograms)
-        patch = float(config.encoder.patch)
-        # as MastDetector.embed
-        pooled = pool_boxes(tokens, padded.boxes, (patch, patch), cells=(4, 4), samples=2)
+        pooled = box_vectors(
+            tokens, batch.spectrograms, padded.boxes, config.encoder.patch
+        )  # as the detector
         if not self.projection_width:
             return _unpadded(pooled, counts), None
         with self._autocast():  # as in the contrastive loss
@@ -204,7 +210,7 @@ class BoxEmbedder:
         front_end, config = self.front_end, self._model.config.encoder
         about = metadata(source.path, source.root)
         rows: list[tuple[float, float]] = []
-        vectors = [np.zeros((0, self.width), dtype=np.float32)]
+        vectors = [np.zeros((0, self.chunk_width), dtype=np.float32)]
         found = windows(source.path, front_end, hop_s=hop * front_end.chunk_s, keep_short=True)
         for batch in _batched(found, self._detector.batch_size):
             tokens = self._tokens(self._spectrograms(np.stack([window.samples for window in batch]))).float()
@@ -256,7 +262,9 @@ def chunk_embeddings(
             failed(source, str(error))
     if not parts:
         columns = ["recording", "start_s", "end_s", "site", "datetime"]
-        return ChunkEmbeddings(pd.DataFrame(columns=columns), np.zeros((0, embedder.width), dtype=np.float32))
+        return ChunkEmbeddings(
+            pd.DataFrame(columns=columns), np.zeros((0, embedder.chunk_width), dtype=np.float32)
+        )
     tables, vectors = zip(*parts, strict=True)
     return ChunkEmbeddings(pd.concat(tables, ignore_index=True), np.concatenate(vectors))
 

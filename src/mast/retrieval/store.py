@@ -175,16 +175,21 @@ class EventStore:
     def __len__(self) -> int:
         return int(self._table.count_rows())
 
-    def refuse_other_model(self, model_id: str) -> None:
-        """Vectors of different models do not compare.
+    def refuse_other_model(self, model_id: str, width: int | None = None) -> None:
+        """Vectors of different models do not compare, nor those that an earlier mast made another way.
 
         Raises:
-            ConfigError: ``model_id`` is not that of the store.
+            ConfigError: ``model_id`` is not that of the store, or its vectors do not have ``width`` numbers.
         """
         if model_id != self.model_id:
             raise ConfigError(
                 f"{self.uri}: holds vectors of {self.model_id}, which do not compare with those of {model_id}; use "
                 "that model, or another store"
+            )
+        if width is not None and width != self.width:
+            raise ConfigError(
+                f"{self.uri}: holds vectors of {self.width} numbers, and this version of mast makes {width}; make the "
+                "store anew with mast embed"
             )
 
     def add(
