@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.record import write_result
 
-EVENTS, FEW_EVENTS, WIDTH, K = 1_000_000, 100_000, 192, 10
+EVENTS, FEW_EVENTS, WIDTH, K = 1_000_000, 100_000, 323, 10  # as wide as the embedded model's vectors
 _BATCH = 10_000
 _CLUSTER = 500  # events
 _NOISE = 0.65  # length of what a vector has beside its cluster's direction
