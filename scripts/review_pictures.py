@@ -42,12 +42,10 @@ _BANDS = 24  # of the features that stand in for a model's embeddings
 
 def simulate(folder: Path, seed: int) -> None:
     """Two dozen minutes from three sites on two mornings."""
-    simulate_dataset(
-        Simulation(
-            recordings=24, duration_s=60, sites=3, days=2, hours=(4, 9), sample_rate=32_000, seed=seed
-        ),
-        folder,
+    world = Simulation(
+        recordings=24, duration_s=60, sites=3, days=2, hours=(4, 9), sample_rate=32_000, seed=seed
     )
+    simulate_dataset(folder, world)
 
 
 def detect_roughly(data: Path, out: Path, seed: int) -> None:
