@@ -28,6 +28,7 @@ from mast.evaluation import Calibration
 from mast.evaluation.operating import OperatingPoint, StoredCalibration
 from mast.events import EVENT_COLUMNS
 from mast.inference import DEFAULT_HOP
+from mast.models.box_vectors import LOOK_WIDTH
 from mast.models.checkpoint import load_card, update_card
 
 INFERENCE_TESTS = Path(__file__).parents[1] / "inference"
@@ -36,6 +37,7 @@ from random_detector import save_detector, write_sound  # noqa: E402
 
 app = typer.Typer()
 app.command()(detect)
+WIDTH = 32 + LOOK_WIDTH  # of a vector: the toy encoder's features, and the look of a box
 TABLES = ("detections.csv", "failures.csv")
 
 
@@ -324,7 +326,7 @@ def test_embeddings_beside_the_table_whole_resumed_and_in_shards(
             arguments = (survey, "--model", model, "--out", tmp_path / name, "--embed", "--shard", shard)
             assert run(*arguments).exit_code == 0
             events, rows = embedded(tmp_path / name)
-            assert rows.shape == (len(events), 32)  # the encoder's width
+            assert rows.shape == (len(events), WIDTH)
     same_tables(tmp_path / "a", whole)
     same_tables(tmp_path / "a", tmp_path / "b")
     assert (tmp_path / "a" / "embeddings.npy").read_bytes() == (
@@ -345,16 +347,16 @@ def test_embeddings_beside_the_table_whole_resumed_and_in_shards(
     np.testing.assert_array_equal(embedded(tmp_path / "a")[1], rows)
 
     result = run(survey, "--model", model, "--out", tmp_path / "a")
-    assert "made with embeddings 32, not 0" in str(result.exception)
+    assert f"made with embeddings {WIDTH}, not 0" in str(result.exception)
     result = run(survey, "--model", model, "--out", whole, "--embed")
-    assert "made with embeddings 0, not 32" in str(result.exception)
+    assert f"made with embeddings 0, not {WIDTH}" in str(result.exception)
 
 
 def test_embeddings_of_nothing(model: Path, tmp_path: Path) -> None:
     write_sound(tmp_path / "in" / "a.wav", 3)
     result = run(tmp_path / "in", "--model", model, "--out", tmp_path / "out", "--embed", "--threshold", "1")
     assert result.exit_code == 0, result.output
-    assert np.load(tmp_path / "out" / "embeddings.npy").shape == (0, 32)
+    assert np.load(tmp_path / "out" / "embeddings.npy").shape == (0, WIDTH)
 
 
 def test_none_readable_is_a_mistake(model: Path, tmp_path: Path) -> None:
