@@ -8,7 +8,7 @@ each, other species, sites, recorders and weather; calls are procedural, real (i
 so are backgrounds. Masked pretraining on pool and worlds; training on worlds boxed by many hands (and the expert's
 boxes), where the model learns to find; refinement on worlds boxed by one hand, where it learns what people take for one
 event; calibration on worlds that were not trained on. ``--self-train``: a round on the pool before the refinement.
-Both want a GPU, for a quarter of an hour and for a few minutes (``--trained`` starts with the refinement).
+Training wants a GPU (a quarter of an hour), refinement takes as long on two CPU cores (``--trained`` starts there).
 """
 
 from __future__ import annotations
@@ -49,13 +49,9 @@ NOISE_LABELS = (
     "Generator",
     "Helicopter",
 )
-WORLDS = {"train": {"train": 200, "val": 16}, "refine": {"train": 130, "val": 8}}  # of each lesson, by split
+WORLDS = {"train": {"train": 200, "val": 16}, "refine": {"train": 40, "val": 5}}  # of each lesson, by split
 FIRST_WORLD = {"train": 0, "refine": 500}
 RECORDINGS = 12  # minutes of each world
-EXPERT_COPIES = {
-    "train": 1,
-    "refine": 6,
-}  # how often the expert's few minutes are seen in an epoch of each lesson
 RATE = 16_000
 DATA = "simulated worlds, a pool of freely licensed clips, and the training days of BIRDeep's recorder AM1"
 ATTRIBUTION = """
@@ -98,7 +94,7 @@ def main() -> None:
 def refine(trained: Path, options: argparse.Namespace) -> Path:
     """A last lesson on worlds whose boxes are all drawn by the same habits. The model's folder."""
     data, run = options.work / "data_refine", options.work / "refine"
-    gather(data, make_worlds(data, "refine", options), options.expert, EXPERT_COPIES["refine"])
+    gather(data, make_worlds(data, "refine", options), options.expert)
     recipe = load_recipe(REFINEMENT, dict(parse_override(text) for text in options.set))
     best = train_detector(data, run, recipe, init=trained, progress=_tell("refinement")).best
     print(f"refined, on unseen worlds: {json.dumps({k: round(v, 3) for k, v in best.items()})}", flush=True)
@@ -108,7 +104,7 @@ def refine(trained: Path, options: argparse.Namespace) -> Path:
 def train_all(options: argparse.Namespace) -> Path:
     """Pretrain, train, self-train where asked for; a killed stage goes on. The model's folder."""
     data = options.work / "data"
-    gather(data, make_worlds(data, "train", options), options.expert, EXPERT_COPIES["train"])
+    gather(data, make_worlds(data, "train", options), options.expert)
     recipe = load_recipe(RECIPE, dict(parse_override(text) for text in options.set))
     pretrained, run = (options.work / name for name in ("pretrain", "train"))
     pool = join_clips(options.pool, options.work / "pool")
@@ -177,12 +173,12 @@ def many_hands(rng: np.random.Generator) -> BoxStyle:
 def one_hand(rng: np.random.Generator) -> BoxStyle:
     """An annotator with habits: calls apart, songs and trains of notes together, echoes left outside."""
     return BoxStyle(
-        gap_s=rng.uniform(0.08, 0.18),
-        song_gap_s=rng.uniform(0.35, 0.7),
+        gap_s=rng.uniform(0.08, 0.16),
+        song_gap_s=rng.uniform(0.35, 0.6),
         trains_are_songs=True,
         above_background_db=rng.uniform(6, 9),
         edge_db=rng.uniform(3, 6),
-        below_peak_db=rng.uniform(32, 45),
+        below_peak_db=rng.uniform(25, 35),
         tail_db=rng.uniform(9, 17),
     )
 
@@ -236,8 +232,8 @@ def _make_world(task: tuple[Path, int, str, Path]) -> str:
     return f"{counts.boxes} boxes"
 
 
-def gather(data: Path, worlds: list[tuple[Path, str]], expert: Path | None, copies: int) -> None:
-    """One dataset of all worlds and the expert's training part, the latter several times over."""
+def gather(data: Path, worlds: list[tuple[Path, str]], expert: Path | None) -> None:
+    """One dataset of all worlds and the expert's training part."""
     recordings, boxes = [], []
     for folder, split in worlds:
         table, drawn = pd.read_csv(folder / "recordings.csv"), pd.read_csv(folder / "boxes.csv")
@@ -249,17 +245,15 @@ def gather(data: Path, worlds: list[tuple[Path, str]], expert: Path | None, copi
     if expert is not None:
         table, drawn = pd.read_csv(expert / "recordings.csv"), pd.read_csv(expert / "boxes.csv")
         table = table[table["split"] == "train"].drop(columns="licence", errors="ignore")
+        where = data / "expert"
+        where.mkdir(exist_ok=True)
+        for name in table["file"]:
+            inside = expert / "audio" / name if (expert / "audio" / name).exists() else expert / name
+            if not (where / name).exists():
+                (where / name).symlink_to(inside.resolve())
         drawn = drawn[drawn["file"].isin(table["file"])]
-        columns = list(boxes[0].columns)
-        for k in range(copies):
-            where = data / f"expert_{k}"
-            where.mkdir(exist_ok=True)
-            for name in table["file"]:
-                inside = expert / "audio" / name if (expert / "audio" / name).exists() else expert / name
-                if not (where / name).exists():
-                    (where / name).symlink_to(inside.resolve())
-            recordings.append(table.assign(file=f"{where.name}/" + table["file"]))
-            boxes.append(drawn.assign(file=f"{where.name}/" + drawn["file"])[columns])
+        recordings.append(table.assign(file="expert/" + table["file"]))
+        boxes.append(drawn.assign(file="expert/" + drawn["file"])[list(boxes[0].columns)])
     pd.concat(recordings).to_csv(data / "recordings.csv", index=False)
     pd.concat(boxes).to_csv(data / "boxes.csv", index=False)
     print(json.dumps({"minutes": sum(map(len, recordings)), "boxes": sum(map(len, boxes))}))
