@@ -163,17 +163,10 @@ def budget_jobs(options: argparse.Namespace) -> Iterator[Job]:
         return
     for seed in map(int, options.seeds.split(",")):
         trial = Trial.at(options.budget_work, BENCH, seed)
-        out = options.work / "out" / f"budgets-{seed}"
-        words: tuple[str, ...] = (
-            "experiment",
-            "label-budget",
-            "--data",
-            f"{options.bench}/labelled",
-            "--seed",
-            str(seed),
-        )
-        words += ("--preset", options.budget_preset, "--work", str(options.budget_work), "--out", str(out))
-        command = (*MAST, *words, "--name", BENCH, "--quiet")
+        command = _command(
+            "label-budget", BENCH, f"{options.bench}/labelled", seed, options.budget_preset, options.budget_work,
+            options.work / "out" / f"budgets-{seed}",
+        )  # fmt: skip
         yield Job(f"{BENCH}-{seed}/budgets", command, 6.5 + 0.1 * seed, 7, leaves=trial.folder / "found")
 
 
@@ -190,32 +183,20 @@ def _study(
 ) -> Job:
     trial = Trial.at(options.work, dataset, seed)
     out = options.work / "out" / f"{dataset}-{seed}-{system}"
-    words: tuple[str, ...] = (
-        "experiment",
-        study,
-        "--data",
-        data,
-        "--seed",
-        str(seed),
-        "--preset",
-        preset or options.preset,
-    )
-    words += (
-        "--work",
-        str(options.work),
-        "--out",
-        str(out),
-        "--name",
-        dataset,
-        "--systems",
-        system,
-        "--quiet",
-    )
+    command = _command(study, dataset, data, seed, preset or options.preset, options.work, out)
     needs = (trial.system(BUILT_ON[system]) / "about.json",) if system in BUILT_ON else ()
     memory = GPU_GB.get(system, OTHER_GB)
-    return Job(
-        f"{dataset}-{seed}/{system}", (*MAST, *words, *more), rank, memory, needs, leaves=trial.system(system)
-    )
+    name, words = f"{dataset}-{seed}/{system}", (*command, "--systems", system, *more)
+    return Job(name, words, rank, memory, needs, leaves=trial.system(system))
+
+
+def _command(
+    study: str, dataset: str, data: str, seed: int, preset: str, work: Path, out: Path
+) -> tuple[str, ...]:
+    """``mast experiment`` for one dataset and seed."""
+    told = {"data": data, "seed": seed, "preset": preset, "work": work, "out": out, "name": dataset}
+    words = [word for option, value in told.items() for word in (f"--{option}", str(value))]
+    return (*MAST, "experiment", study, *words, "--quiet")
 
 
 def run_jobs(

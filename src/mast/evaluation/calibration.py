@@ -278,12 +278,9 @@ def _expit(z: FloatArray) -> FloatArray:
     return np.asarray(np.where(z >= 0, 1.0, small) / (1.0 + small), dtype=np.float64)
 
 
-def _logit(p: FloatArray) -> FloatArray:
-    return np.asarray(np.log(p / (1.0 - p)), dtype=np.float64)
-
-
 def _logits(scores: FloatArray) -> FloatArray:
-    return _logit(np.clip(scores, _CLIP, 1 - _CLIP))
+    p = np.clip(scores, _CLIP, 1 - _CLIP)
+    return np.asarray(np.log(p / (1.0 - p)), dtype=np.float64)
 
 
 def _log_loss(probabilities: FloatArray, hits: BoolArray) -> float:
