@@ -31,7 +31,7 @@ from mast.files import whole_file
 BENCH = "soundscape-bench"
 MAST = (sys.executable, "-c", "from mast.cli.main import main; main()")
 # memory of a training run with batches of 32 on an H200, as seen, and a little more
-GPU_GB = {"faster_rcnn": 15, "fcos": 14, "yolo26": 24, "detr": 14, "mast_st": 10}
+GPU_GB = {"faster_rcnn": 15, "fcos": 14, "yolo26": 24, "detr": 14, "mast_st": 10, "mast_detail_st": 12}
 OTHER_GB = 9
 # which study trains a system (each is trained once for all), in order of importance
 MAIN = ("mast", "faster_rcnn", "yolo26", "fcos", "audiomae", "detr", "mast_st")
@@ -39,7 +39,14 @@ ABLATIONS = {
     "adapters": ("adapter_none", "adapter_conv", "adapter_anisotropic"),
     "pipeline": ("no_contrastive", "no_adapter", "scratch"),
     "curriculum": ("st_stage1", "st_stage2", "st_union", "mast_st_1"),
-    "domain-shift": ("scratch_adapter",),
+    "detail": (
+        "mast_detail",
+        "scratch_detail",
+        "mast_long",
+        "mast_detail_st",
+        "mast_long_detail",
+        "scratch_adapter",
+    ),
 }
 BUILT_ON = {
     "mast_st": "mast",
@@ -47,6 +54,7 @@ BUILT_ON = {
     "st_stage1": "mast",
     "st_stage2": "mast",
     "st_union": "mast",
+    "mast_detail_st": "mast_detail",
 }
 WITHOUT_UNLABELLED = ("faster_rcnn", "fcos", "yolo26", "detr")
 

@@ -49,8 +49,10 @@ NOISE_LABELS = (
     "Generator",
     "Helicopter",
 )
-WORLDS = {"train": {"train": 200, "val": 16}, "refine": {"train": 40, "val": 5}}  # of each lesson, by split
+WORLDS = {"train": {"train": 200, "val": 16}, "refine": {"train": 180, "val": 10}}  # of each lesson, by split
 FIRST_WORLD = {"train": 0, "refine": 500}
+MOTIFS = {"train": 0.0, "refine": 0.35}  # share of species that sing
+EXPERT_TIMES = {"train": 1, "refine": 6}  # a dozen minutes among thousands would hardly be heard
 RECORDINGS = 12  # minutes of each world
 RATE = 16_000
 DATA = "simulated worlds, a pool of freely licensed clips, and the training days of BIRDeep's recorder AM1"
@@ -94,7 +96,7 @@ def main() -> None:
 def refine(trained: Path, options: argparse.Namespace) -> Path:
     """A last lesson on worlds whose boxes are all drawn by the same habits. The model's folder."""
     data, run = options.work / "data_refine", options.work / "refine"
-    gather(data, make_worlds(data, "refine", options), options.expert)
+    gather(data, make_worlds(data, "refine", options), options.expert, EXPERT_TIMES["refine"])
     recipe = load_recipe(REFINEMENT, dict(parse_override(text) for text in options.set))
     best = train_detector(data, run, recipe, init=trained, progress=_tell("refinement")).best
     print(f"refined, on unseen worlds: {json.dumps({k: round(v, 3) for k, v in best.items()})}", flush=True)
@@ -104,7 +106,7 @@ def refine(trained: Path, options: argparse.Namespace) -> Path:
 def train_all(options: argparse.Namespace) -> Path:
     """Pretrain, train, self-train where asked for; a killed stage goes on. The model's folder."""
     data = options.work / "data"
-    gather(data, make_worlds(data, "train", options), options.expert)
+    gather(data, make_worlds(data, "train", options), options.expert, EXPERT_TIMES["train"])
     recipe = load_recipe(RECIPE, dict(parse_override(text) for text in options.set))
     pretrained, run = (options.work / name for name in ("pretrain", "train"))
     pool = join_clips(options.pool, options.work / "pool")
@@ -178,7 +180,7 @@ def one_hand(rng: np.random.Generator) -> BoxStyle:
         trains_are_songs=True,
         above_background_db=rng.uniform(6, 9),
         edge_db=rng.uniform(3, 6),
-        below_peak_db=rng.uniform(25, 35),
+        below_peak_db=rng.uniform(28, 40),
         tail_db=rng.uniform(9, 17),
     )
 
@@ -207,6 +209,7 @@ def draw_world(number: int, lesson: str, pool: Path) -> Simulation:
         density=float(np.exp(rng.uniform(np.log(0.5), np.log(5.0)))),
         hours=(first, first + 5.0),
         style=STYLES[lesson](rng),
+        motifs=MOTIFS[lesson],
         distance=float(np.exp(rng.uniform(np.log(0.15), np.log(1.2)))),
         format="wav",
         **settings,
@@ -232,8 +235,8 @@ def _make_world(task: tuple[Path, int, str, Path]) -> str:
     return f"{counts.boxes} boxes"
 
 
-def gather(data: Path, worlds: list[tuple[Path, str]], expert: Path | None) -> None:
-    """One dataset of all worlds and the expert's training part."""
+def gather(data: Path, worlds: list[tuple[Path, str]], expert: Path | None, times: int) -> None:
+    """One dataset of all worlds and the expert's training part, that many times over."""
     recordings, boxes = [], []
     for folder, split in worlds:
         table, drawn = pd.read_csv(folder / "recordings.csv"), pd.read_csv(folder / "boxes.csv")
@@ -245,15 +248,15 @@ def gather(data: Path, worlds: list[tuple[Path, str]], expert: Path | None) -> N
     if expert is not None:
         table, drawn = pd.read_csv(expert / "recordings.csv"), pd.read_csv(expert / "boxes.csv")
         table = table[table["split"] == "train"].drop(columns="licence", errors="ignore")
-        where = data / "expert"
-        where.mkdir(exist_ok=True)
-        for name in table["file"]:
-            inside = expert / "audio" / name if (expert / "audio" / name).exists() else expert / name
-            if not (where / name).exists():
-                (where / name).symlink_to(inside.resolve())
         drawn = drawn[drawn["file"].isin(table["file"])]
-        recordings.append(table.assign(file="expert/" + table["file"]))
-        boxes.append(drawn.assign(file="expert/" + drawn["file"])[list(boxes[0].columns)])
+        for where in (data / f"expert_{k}" for k in range(times)):
+            where.mkdir(exist_ok=True)
+            for name in table["file"]:
+                inside = expert / "audio" / name if (expert / "audio" / name).exists() else expert / name
+                if not (where / name).exists():
+                    (where / name).symlink_to(inside.resolve())
+            recordings.append(table.assign(file=f"{where.name}/" + table["file"]))
+            boxes.append(drawn.assign(file=f"{where.name}/" + drawn["file"])[list(boxes[0].columns)])
     pd.concat(recordings).to_csv(data / "recordings.csv", index=False)
     pd.concat(boxes).to_csv(data / "boxes.csv", index=False)
     print(json.dumps({"minutes": sum(map(len, recordings)), "boxes": sum(map(len, boxes))}))

@@ -250,6 +250,38 @@ def test_speeds_differ_between_labels_and_seeds(material: Path) -> None:
     assert all(0.3 <= speed <= 1.2 for speed in speeds)
 
 
+def test_real_calls_are_notes_of_a_song(material: Path) -> None:
+    singing = load_material(material / "calls", None, RATE, motifs=1.0, seed=2)
+    assert singing is not None
+    for one in singing.species:
+        assert 2 <= len(one.motif) <= 4
+        song = one.phrase(np.random.default_rng(4))
+        assert float(np.abs(song).max()) == pytest.approx(1.0)
+        assert len(song) <= 8 * RATE
+        again = one.phrase(np.random.default_rng(4))
+        assert np.array_equal(song, again)
+        parts = [one._calls(note.clip, note.speed)[0] for note in one.motif]
+        assert len(song) > 1.5 * sum(map(len, parts))  # more than once
+    calling = load_material(material / "calls", None, RATE, seed=2)
+    assert calling is not None
+    assert all(not one.motif and not one.song for one in calling.species)
+
+
+def test_a_song_is_one_box_where_its_singer_has_it_so() -> None:
+    base = Simulation(recordings=3, duration_s=20.0, sites=1, days=1, seed=8, hours=(5, 8), distance=0.2)
+    style = BoxStyle(gap_s=0.05, song_gap_s=0.6)
+    calls, songs = (base.model_copy(update={"motifs": share, "style": style}) for share in (0.0, 1.0))
+    longest = [
+        max(
+            event.end_s - event.start_s
+            for p in plan_recordings(s)
+            for event in simulate_recording(s, p).events
+        )
+        for s in (calls, songs)
+    ]
+    assert longest[1] > 1.5
+
+
 def test_a_microphone_held_near_hears_more() -> None:
     far = Simulation(recordings=1, duration_s=20.0, sites=1, days=1, seed=3, hours=(5, 8))
     near = far.model_copy(update={"distance": 0.2})

@@ -64,6 +64,29 @@ def test_a_species_is_a_distribution_around_itself() -> None:
     assert len(a) != len(b) or not np.array_equal(a, b)
 
 
+def test_a_motif_is_sung_again_and_again() -> None:
+    """Its notes come in the same order, with the pause after the last."""
+    singers = [species_of("motif", seed) for seed in range(12)]
+    assert {one.song for one in singers} == {True, False}
+    assert "motif" not in families_for(RATE)  # only worlds that ask for it have it
+    for one in singers:
+        assert one.pause_s is not None
+        assert 2 <= len(one.syllables) <= 4
+        assert 0.2 <= one.pause_s <= 0.8 or (one.song and one.pause_s <= 0.25)
+        phrase = render_phrase(np.random.default_rng(5), one)
+        assert len(phrase) <= (MAX_PHRASE_S + 2.0) * RATE
+
+
+def test_a_world_without_motifs_is_as_it_ever_was() -> None:
+    plain, some, all_sing = (World(seed=4, n_species=30, motifs=share) for share in (0.0, 0.4, 1.0))
+    families = [[one.label.split("-")[0] for one in world.species] for world in (plain, some, all_sing)]
+    assert "motif" not in families[0]
+    assert 4 <= families[1].count("motif") <= 20
+    assert set(families[2]) == {"motif"}
+    same = [a for a, b in zip(plain.species, some.species, strict=True) if a == b]
+    assert len(same) == 30 - families[1].count("motif")
+
+
 def test_activity_follows_the_clock_round_midnight() -> None:
     species = species_of("frog", 5)
     hours = np.arange(0, 24, 0.25)

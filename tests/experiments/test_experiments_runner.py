@@ -231,6 +231,30 @@ def test_a_budget_keeps_the_boxes_of_its_chunks_alone(tmp_path: Path, tones: Pat
         assert torch.equal(some.examples[row].boxes, learn.examples[int(same.to_numpy().argmax())].boxes)
 
 
+def test_longer_pretraining_is_a_run_of_its_own_and_shared(work: Path, tones: Path) -> None:
+    toy = (work / "toy.toml").read_text()
+    longer = "\n".join(
+        f"[systems.{name}.pretrain]\nepochs = 2\n" for name in ("mast_long", "mast_long_detail")
+    )
+    (work / "toy.toml").write_text(f"{toy}\n{longer}")
+    try:
+        told = run(work, "detail", tones, "mast,mast_long,mast_long_detail,mast_detail_st")
+    finally:
+        (work / "toy.toml").write_text(toy)
+    assert told.exit_code == 0, told.output + str(told.exception)
+    runs = work / "work" / "tones-0" / "runs"
+    assert {path.name for path in runs.glob("pretrain*")} == {"pretrain", "pretrain-2"}
+    about = json.loads((work / "work" / "tones-0" / "found" / "mast_long" / "about.json").read_text())
+    assert set(about["seconds"]) == {"pretrain-2", "mast_long"}
+    assert about["recipe"]["pretrain"]["epochs"] == 2
+    about = json.loads((work / "work" / "tones-0" / "found" / "mast_detail_st" / "about.json").read_text())
+    assert about["recipe"]["train"]["detector"]["detail"] == 32
+    assert (
+        about["parameters"]
+        > json.loads((work / "work" / "tones-0" / "found" / "mast" / "about.json").read_text())["parameters"]
+    )
+
+
 def test_the_list_names_every_study() -> None:
     shown = CliRunner().invoke(app, ["experiment", "list"])
     assert shown.exit_code == 0

@@ -99,6 +99,21 @@ def test_without_the_contrastive_loss_all_that_detects_is_kept(tmp_path: Path) -
     assert (normalisation.mean, normalisation.std) == (-7.0, 3.0)
 
 
+def test_a_detail_path_is_put_beside_a_trained_detector(tmp_path: Path) -> None:
+    """Before its first step the new detector finds what the old one finds."""
+    plain, with_detail = small_recipe(), small_recipe(train__detector__detail=8)
+    start = saved(tmp_path / "start", detector_of(plain))
+    model = MastDetector(detector_of(with_detail)).eval()
+    _, note = _start_from(model, start, with_detail)
+    assert "new detail path" in note
+    old = load_checkpoint(start).model.eval()
+    sound = torch.randn(2, 1, *model.chunk)
+    torch.testing.assert_close(model(sound).logits, old(sound).logits)
+    back = saved(tmp_path / "back", detector_of(with_detail))
+    _, note = _start_from(MastDetector(detector_of(plain)), back, plain)
+    assert note.startswith("encoder of")  # a detector that leant on its path is none without it
+
+
 def test_shape_and_front_end_come_from_the_detector(tmp_path: Path) -> None:
     own = detector_of(small_recipe())
     start = saved(tmp_path / "start", own)

@@ -190,7 +190,7 @@ class Runner:
 
     def _embedded_from(self, system: System) -> dict[str, Any] | None:
         """What embeddings are made from; None where the models are not here (any more)."""
-        folders = [self.runs / name / "best" for name in ("pretrain", system.name)]
+        folders = [self.runs / name / "best" for name in (self._pretraining(system), system.name)]
         if not all((folder / WEIGHTS).is_file() for folder in folders):
             return None
         pretrained, detector = (load_card(folder).weights_sha256 for folder in folders)
@@ -248,7 +248,7 @@ class Runner:
             # rounds take about equally long
             share = system.self_training.taken / system.self_training.rounds
             runs = [system.self_training.start, *runs]
-        needs = {"pretrained": ["pretrain"], "generic": ["generic"], "none": []}[system.init]
+        needs = {"pretrained": [self._pretraining(system)], "generic": ["generic"], "none": []}[system.init]
         spent = {name: _spent(self.runs / name) for name in (*needs, *runs)}
         spent[runs[-1]] *= share
         return {name: round(value, 1) for name, value in spent.items() if value}
@@ -320,7 +320,8 @@ class Runner:
         if system.init == "none":
             return None
         if system.init == "pretrained":
-            return self._pretrained("pretrain", [self._own_sound(), *self.source.unlabelled])
+            sound = [self._own_sound(), *self.source.unlabelled]
+            return self._pretrained(self._pretraining(system), sound, self._recipe(system))
         given = self.source.generic
         if not given:
             raise MastError(
@@ -329,13 +330,18 @@ class Runner:
             )
         if given[0].is_file() or (given[0] / WEIGHTS).is_file():
             return given[0]
-        return self._pretrained("generic", list(given))
+        return self._pretrained("generic", list(given), self._recipe(system))
 
-    def _pretrained(self, name: str, folders: list[Path]) -> Path:
+    def _pretraining(self, system: System) -> str:
+        """The run of pretraining that a system starts from: the one all share, unless its own is of another length."""
+        epochs = self._recipe(system).pretrain.epochs
+        return "pretrain" if epochs == self.preset.recipe.pretrain.epochs else f"pretrain-{epochs}"
+
+    def _pretrained(self, name: str, folders: list[Path], of: Recipe) -> Path:
         # what detectors are trained with says nothing about pretraining, and may change without it
         run = self.runs / name
         recipe = self.preset.recipe.model_copy(
-            update={"train": TrainRecipe(), "selftrain": SelfTrainRecipe()}
+            update={"pretrain": of.pretrain, "train": TrainRecipe(), "selftrain": SelfTrainRecipe()}
         )
 
         def learn(progress: Progress) -> None:

@@ -113,6 +113,28 @@ ADAPTERS = tuple(
     for name in ("none", "conv", "anisotropic")
 )
 
+# Beyond the paper: what convolutions beside the encoder are worth (mast.models.detail), and what the paper's own length
+# of pretraining is, which presets of half an hour do not have.
+DETAIL = MappingProxyType({"train.detector.detail": 32})
+SCRATCH_DETAIL = System("scratch_detail", "from scratch, detail path", settings=NO_CONTRAST | DETAIL)
+MAST_DETAIL = System("mast_detail", "MAST, detail path", init="pretrained", settings=DETAIL)
+DETAIL_TRAINED = System(
+    "mast_detail_st",
+    "MAST + ST, detail path",
+    init="pretrained",
+    settings=DETAIL,
+    self_training=SelfTraining("mast_detail"),
+)
+MAST_LONG = System(
+    "mast_long", "MAST, 400 epochs of pretraining", init="pretrained", settings={"pretrain.epochs": 400}
+)
+MAST_LONG_DETAIL = System(
+    "mast_long_detail",
+    "MAST, 400 epochs of pretraining, detail path",
+    init="pretrained",
+    settings=DETAIL | {"pretrain.epochs": 400},
+)
+
 ROUND_1 = System(
     "mast_st_1", "MAST + ST, round 1", init="pretrained", self_training=SelfTraining("mast", taken_after=1)
 )

@@ -36,4 +36,8 @@ class DetailPath(nn.Sequential):
             if step > 0:  # at full width a residual block would cost more than the encoder
                 layers.append(ResidualBlock(channels))
             inputs, channels = channels, min(2 * channels, outputs)
-        super().__init__(*layers, nn.Conv2d(inputs, outputs, 1))
+        last = nn.Conv2d(inputs, outputs, 1)
+        nn.init.zeros_(last.weight)  # says nothing at first: a detector trained without it begins as it was
+        assert last.bias is not None
+        nn.init.zeros_(last.bias)
+        super().__init__(*layers, last)

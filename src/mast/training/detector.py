@@ -315,14 +315,23 @@ def _start_from(model: BoxDetector, init: Path | None, recipe: Recipe) -> tuple[
         load_weights(model, init)
         note = f"all weights of the detector in {init}"
     elif isinstance(card.architecture, DetectorConfig) and _same_fields(card.architecture, model.config):
-        start = load_checkpoint(init).model
-        for part in (name for name in _DETECTING if hasattr(model, name)):
-            getattr(model, part).load_state_dict(getattr(start, part).state_dict())
+        _take_parts(model, load_checkpoint(init).model)
         note = f"all weights of the detector in {init} but those of the contrastive loss"
+    elif isinstance(card.architecture, DetectorConfig) and _only_detail_is_new(
+        card.architecture, model.config
+    ):
+        _take_parts(model, load_checkpoint(init).model)
+        note = f"all weights of the detector in {init}, with a new detail path beside them"
     else:
         load_encoder(model, init)
         note = f"encoder of {init}"
     return normalisation_of_card(card), note
+
+
+def _take_parts(model: MastDetector, start: nn.Module) -> None:
+    """The weights of the parts that detect, of those that both have."""
+    for part in (name for name in _DETECTING if hasattr(model, name) and hasattr(start, name)):
+        getattr(model, part).load_state_dict(getattr(start, part).state_dict())
 
 
 def adopt(recipe: Recipe, init: Path | None) -> Recipe:
@@ -404,6 +413,11 @@ def same_shape(a: DetectorConfig, b: DetectorConfig) -> bool:
 def _same_fields(a: DetectorConfig, b: DetectorConfig) -> bool:
     """Whether the parts that detect have the same weights; the contrastive loss has one of its own."""
     return all(getattr(a, name) == getattr(b, name) for name in _SHAPE)
+
+
+def _only_detail_is_new(start: DetectorConfig, wanted: DetectorConfig) -> bool:
+    """Whether all that a detector has fits another, which has a detail path besides."""
+    return start.detail == 0 and _same_fields(start.model_copy(update={"detail": wanted.detail}), wanted)
 
 
 def _noise_bank(chunks: Chunks, plan: TrainRecipe, seed: int) -> NoiseBank | None:

@@ -68,6 +68,13 @@ class Simulation(BaseModel):
     distance: float = Field(
         1.0, gt=0, description="factor on how far animals are: 0.3 is a microphone held towards them"
     )
+    motifs: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="share of the species, of real calls, too, that sing: a few notes of their own pitches, again and "
+        "again, boxed as one song or motif by motif",
+    )
     calls: Path | None = Field(None, description="folder of isolated calls")
     call_labels: tuple[str, ...] = ()
     call_speeds: tuple[float, float] = Field(
@@ -136,9 +143,12 @@ class Simulation(BaseModel):
             background_labels=self.background_labels,
             quiet=self.quiet,
             speeds=self.call_speeds,
+            motifs=self.motifs,
             seed=self.seed,
         )
-        return World(self.seed, self.species, self.world_rate, material, distance=self.distance)
+        return World(
+            self.seed, self.species, self.world_rate, material, distance=self.distance, motifs=self.motifs
+        )
 
 
 class PlannedRecording(NamedTuple):

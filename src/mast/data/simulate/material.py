@@ -9,20 +9,22 @@ does not remove it; for exact truth use procedural backgrounds or material known
 from __future__ import annotations
 
 import csv
+import re
 import zlib
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatch
+from fnmatch import translate
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft, ndimage, signal
 
 from mast.audio import AUDIO_SUFFIXES, find_recordings, read
-from mast.data.simulate.species import CURVE_POINTS, draw_hours
+from mast.data.simulate.species import CURVE_POINTS, draw_hours, draw_motif
 from mast.errors import ConfigError
 
 Samples = NDArray[np.float32]
@@ -31,12 +33,21 @@ MAX_CLIP_S = 8.0  # a longer call is used in pieces of this length
 _FRAME_S = 0.016
 _CLIP_RANGE = 1e-3  # quieter than this below a clip's loudest cell is taken for its background
 _PATCH_SHARE = 0.01  # patches with less than this of the loudest one's energy are specks of noise
+_LONGEST_NOTE_S = 0.6  # of a clip that is a note of a song
 _SPLIT_S = 0.5  # silence inside a clip that parts two calls
+
+
+class Note(NamedTuple):
+    """One note of a motif: which clip, how fast it is played, and the silence after it."""
+
+    clip: int
+    speed: float
+    rest_s: float
 
 
 @dataclass(frozen=True)
 class ClipSpecies:
-    """A species made of real clips: each call is one of them, sometimes repeated."""
+    """A species made of real clips: each call is one of them, sometimes repeated, or a song of a few."""
 
     label: str
     paths: tuple[Path, ...]
@@ -51,7 +62,8 @@ class ClipSpecies:
     speed: float = 1.0  # of the tape: slower is lower and longer
     song: bool = False
     train: bool = False
-    _cache: dict[int, list[Samples]] = field(default_factory=dict, repr=False, compare=False)
+    motif: tuple[Note, ...] = ()  # what it sings, again and again
+    _cache: dict[tuple[int, float], list[Samples]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def longest_s(self) -> float:
@@ -75,13 +87,9 @@ class ClipSpecies:
 
     def phrase(self, rng: np.random.Generator) -> Samples:
         """One call, peak 1: a clip's loudest stretch or another of it; short ones may come in a series."""
-        which = int(rng.integers(len(self.paths)))
-        if which not in self._cache:
-            if len(self._cache) > 512:
-                self._cache.clear()
-            tape = read(self.paths[which], sample_rate=round(self.sample_rate / self.speed))
-            self._cache[which] = isolate_calls(tape, self.sample_rate)
-        calls = self._cache[which]
+        if self.motif:
+            return self._song(rng)
+        calls = self._calls(int(rng.integers(len(self.paths))), self.speed)
         if not calls:
             return np.zeros(1, dtype=np.float32)
         call = calls[int(rng.integers(len(calls)))]
@@ -93,6 +101,30 @@ class ClipSpecies:
         for k in range(repeats):
             series[k * step : k * step + len(call)] += call * np.float32(rng.uniform(0.6, 1.0))
         return series
+
+    def _song(self, rng: np.random.Generator) -> Samples:
+        """The motif a few times over, at this animal's tempo and no longer than a clip may be."""
+        tempo = float(np.exp(rng.normal(0.0, 0.1)))
+        pieces: list[Samples] = []
+        for note in self.motif:
+            calls = self._calls(note.clip, note.speed)
+            sound = calls[0][: int(_LONGEST_NOTE_S * self.sample_rate)] if calls else np.zeros(1, np.float32)
+            rest = np.zeros(int(note.rest_s * tempo * self.sample_rate), np.float32)
+            pieces += [sound * np.float32(rng.uniform(0.5, 1.0)), rest]
+        motif = np.concatenate(pieces)
+        times = min(int(rng.integers(2, 11)), max(1, int(MAX_CLIP_S * self.sample_rate) // len(motif)))
+        song = np.tile(motif, times)[: int(MAX_CLIP_S * self.sample_rate)]
+        return song / np.float32(max(float(np.abs(song).max()), 1e-9))
+
+    def _calls(self, which: int, speed: float) -> list[Samples]:
+        """The calls of a clip at a speed."""
+        key = which, speed
+        if key not in self._cache:
+            if len(self._cache) > 512:
+                self._cache.clear()
+            tape = read(self.paths[which], sample_rate=round(self.sample_rate / speed))
+            self._cache[key] = isolate_calls(tape, self.sample_rate)
+        return self._cache[key]
 
 
 @dataclass(frozen=True)
@@ -137,6 +169,7 @@ def load_material(
     background_labels: Sequence[str] = (),
     quiet: float = 1.0,
     speeds: tuple[float, float] = (1.0, 1.0),
+    motifs: float = 0.0,
     seed: int = 0,
 ) -> Material | None:
     """Find real calls and backgrounds.
@@ -151,7 +184,8 @@ def load_material(
         background_labels: the same for backgrounds.
         quiet: share of each background that is used, its calmest seconds first.
         speeds: calls are played at a speed between these, another for each label and seed.
-        seed: of the speeds.
+        motifs: share of the labels whose calls are notes of songs.
+        seed: of speeds and songs.
     """
     if calls is None and backgrounds is None:
         return None
@@ -165,7 +199,7 @@ def load_material(
         for path, label in _clips(calls, call_labels):
             by_label[label].append(path)
         species = tuple(
-            _clip_species(label, tuple(paths), sample_rate, speeds, seed)
+            _clip_species(label, tuple(paths), sample_rate, speeds, motifs, seed)
             for label, paths in sorted(by_label.items())
         )
     field_sound = None
@@ -263,11 +297,18 @@ def close_loop(samples: Samples, fade: int) -> Samples:
 
 
 def _clip_species(
-    label: str, paths: tuple[Path, ...], sample_rate: int, speeds: tuple[float, float], seed: int
+    label: str,
+    paths: tuple[Path, ...],
+    sample_rate: int,
+    speeds: tuple[float, float],
+    motifs: float,
+    seed: int,
 ) -> ClipSpecies:
     name = zlib.crc32(label.encode())
     rng = np.random.default_rng(name)
     slow, fast = np.log(speeds)
+    speed = float(np.exp(np.random.default_rng([name, seed]).uniform(slow, fast)))
+    song, motif = _draw_song(np.random.default_rng([name, seed, 1]), len(paths), speed, motifs)
     return ClipSpecies(
         label=label,
         paths=paths,
@@ -275,8 +316,26 @@ def _clip_species(
         interval_s=rng.uniform(1.5, 8.0),
         source_db=rng.uniform(78.0, 94.0),
         hours=draw_hours(rng, nocturnal=bool(rng.random() < 0.3)),
-        speed=float(np.exp(np.random.default_rng([name, seed]).uniform(slow, fast))),
+        speed=speed,
+        song=song,
+        motif=motif,
     )
+
+
+def _draw_song(
+    rng: np.random.Generator, clips: int, speed: float, share: float
+) -> tuple[bool, tuple[Note, ...]]:
+    """Whether its song is one event, and the notes of its motif; none for a species that calls."""
+    if rng.random() >= share:
+        return False, ()
+    whole, pause_s = draw_motif(rng)
+    count = int(rng.integers(2, 5))
+    notes = [
+        Note(int(rng.integers(clips)), speed * float(2 ** rng.normal(0.0, 0.3)), rng.uniform(0.0, 0.12))
+        for _ in range(count)
+    ]
+    notes[-1] = notes[-1]._replace(rest_s=notes[-1].rest_s + pause_s)
+    return whole, tuple(notes)
 
 
 def _clips(folder: Path, patterns: Sequence[str]) -> list[tuple[Path, str]]:
@@ -284,7 +343,7 @@ def _clips(folder: Path, patterns: Sequence[str]) -> list[tuple[Path, str]]:
     if not folder.is_dir():
         raise ConfigError(f"simulate: {folder} is no folder; expected a folder of recordings")
     table = folder / "clips.csv"
-    rows: list[tuple[Path, str, str]] = []
+    rows: list[tuple[Path, str, tuple[str, ...]]] = []  # and all that a pattern may match
     if table.is_file():
         with table.open(newline="", encoding="utf-8-sig") as lines:
             for number, row in enumerate(csv.DictReader(lines), start=2):
@@ -296,21 +355,13 @@ def _clips(folder: Path, patterns: Sequence[str]) -> list[tuple[Path, str]]:
                 label = row.get("label") or ""
                 if not label or Path(label).suffix.lower() in AUDIO_SUFFIXES:  # a file's name is no label
                     label = row.get("source") or path.parent.name
-                rows.append((path, label, row.get("source") or ""))
+                rows.append((path, label, (label, row.get("source") or "", Path(row["file"]).as_posix())))
     else:
         for path in find_recordings(folder):
             label = path.parent.name if path.parent != folder else "call"
-            rows.append((path, label, ""))
-    chosen = [
-        (path, label)
-        for path, label, source in rows
-        if not patterns
-        or any(
-            fnmatch(text, p)
-            for p in patterns
-            for text in (label, source, path.relative_to(folder).as_posix())
-        )
-    ]
+            rows.append((path, label, (label, "", path.relative_to(folder).as_posix())))
+    wants = re.compile("|".join(map(translate, patterns)) if patterns else "")
+    chosen = [(path, label) for path, label, texts in rows if any(map(wants.match, texts))]
     if not chosen:
         wanted = f" matching {', '.join(patterns)}" if patterns else ""
         raise ConfigError(f"simulate: no recording{wanted} in {folder}; check the folder and the patterns")

@@ -91,7 +91,13 @@ FAMILIES: dict[str, Family] = {
     "boom": Family(
         (80, 380), (0.02, 0.3), (0.25, 1.3), (1, 4), (0.4, 0.8), (3, 15), (1, 1), (1, 3), source_db=(84, 102)
     ),
+    "motif": Family(
+        (1500, 5500), (0.03, 0.8), (0.05, 0.3), (4, 28), (0.45, 0.95), (2, 10), (2, 4), (1, 4), (-20, -6),
+        type_octaves=0.4, type_spread=0.5,
+    ),
 }  # fmt: skip
+_ASKED_FOR = ("motif",)  # only in worlds that ask for it, so that older worlds stay as they are
+_WHOLE_SONGS = 0.7  # share of motif singers whose song is one event; of the others each motif is
 
 
 @dataclass(frozen=True)
@@ -121,7 +127,7 @@ class Species:
     harmonics: tuple[float, ...]  # amplitudes of the fundamental and its multiples
     roughness: float
     formants: tuple[tuple[float, float, float], ...]  # centre Hz, width octaves, gain dB
-    song: bool  # syllables follow a drawn order instead of repeating
+    song: bool  # a phrase is one event; its syllables follow a drawn order, but for motifs
     train: bool  # many short notes in a row, which people box as one
     count: tuple[int, int]
     onset_s: float  # from syllable to syllable
@@ -134,6 +140,7 @@ class Species:
     variation: float  # spread of pitch (octaves) and timing (relative) between calls
     hours: tuple[tuple[float, float], ...]  # peaks of activity: hour of day, width in hours
     season: tuple[float, float]  # peak and width in days from the first day
+    pause_s: float | None = None  # after each run through the repertoire, of a species that sings motifs
 
     @cached_property
     def wavetable(self) -> Curve:
@@ -153,7 +160,8 @@ class Species:
     @property
     def longest_s(self) -> float:
         """About the longest phrase, without echoes."""
-        return 1.5 * (self.count[1] * self.onset_s + max(shape.duration_s for shape in self.syllables))
+        notes_s = self.count[1] * (self.onset_s + (self.pause_s or 0.0) / len(self.syllables))
+        return 1.5 * (notes_s + max(shape.duration_s for shape in self.syllables))
 
     def activity(self, hour: float) -> float:
         """Relative calling rate at an hour of the day: about 1 at a peak, 0.06 far from it."""
@@ -194,7 +202,9 @@ def _count(rng: np.random.Generator, bounds: tuple[int, int]) -> int:
 def families_for(sample_rate: int) -> list[str]:
     """Families whose lowest pitch fits the band of a sample rate."""
     fitting = [
-        name for name, family in FAMILIES.items() if family.centre_hz[0] * 1.3 < _TOP_OF_BAND * sample_rate
+        name
+        for name, family in FAMILIES.items()
+        if name not in _ASKED_FOR and family.centre_hz[0] * 1.3 < _TOP_OF_BAND * sample_rate
     ]
     if not fitting:
         raise ConfigError(
@@ -225,7 +235,11 @@ def draw_species(rng: np.random.Generator, index: int, family: str, sample_rate:
     duty = _draw(rng, ranges.duty)
     longest = max(1, int(_draw(rng, _PHRASE_S) * duty / base_s))
     count = min(_count(rng, ranges.count), longest)
-    song = family in ("warble", "song") or (len(syllables) > 1 and rng.random() < 0.4)
+    pause_s = None
+    if family == "motif":
+        song, pause_s = draw_motif(rng)
+    else:
+        song = family in ("warble", "song") or (len(syllables) > 1 and rng.random() < 0.4)
     n_harmonics = max(
         1, min(_count(rng, ranges.harmonics), int(top_hz / (centre_hz * 2 ** (0.5 * span + 0.05))))
     )
@@ -261,7 +275,14 @@ def draw_species(rng: np.random.Generator, index: int, family: str, sample_rate:
         variation=_draw(rng, (0.01, 0.06)),
         hours=draw_hours(rng, nocturnal=bool(rng.random() < ranges.nocturnal)),
         season=(rng.uniform(-10.0, 40.0), rng.uniform(8.0, 40.0)),
+        pause_s=pause_s,
     )
+
+
+def draw_motif(rng: np.random.Generator) -> tuple[bool, float]:
+    """Whether a song of motifs is one event, and the pause after each motif: longer where each is one."""
+    whole = bool(rng.random() < _WHOLE_SONGS)
+    return whole, float(rng.uniform(0.0, 0.25) if whole else rng.uniform(0.2, 0.8))
 
 
 def _draw_syllable(rng: np.random.Generator, ranges: Family, span: float, base_s: float) -> Syllable:

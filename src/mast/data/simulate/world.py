@@ -107,6 +107,7 @@ class World:
         material: real calls and backgrounds to use.
         loop_s: length of background loops; longer repeats less, shorter costs less to make.
         distance: factor on how far animals are from the microphone.
+        motifs: share of the procedural species that sing motifs; real calls have theirs in ``material``.
     """
 
     seed: int = 0
@@ -115,6 +116,7 @@ class World:
     material: Material | None = None
     loop_s: float = 30.0
     distance: float = 1.0
+    motifs: float = 0.0
     _sites: dict[int, Site] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
@@ -125,9 +127,10 @@ class World:
         callers: list[Caller] = []
         for index in range(self.n_species):
             rng = np.random.default_rng([self.seed, _SPECIES, index])
-            callers.append(
-                draw_species(rng, index, families[(start + index) % len(families)], self.sample_rate)
-            )
+            family = families[(start + index) % len(families)]
+            if np.random.default_rng([self.seed, _SPECIES, index, 1]).random() < self.motifs:
+                family = "motif"
+            callers.append(draw_species(rng, index, family, self.sample_rate))
         if self.material is not None:
             callers.extend(self.material.species)
         if not callers:
