@@ -20,7 +20,8 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 
-NEED_A_MODEL = {"hop"}  # and labelled recordings: run by themselves
+# run by themselves: these need a model and labelled recordings, or a GPU
+NEED_MORE = {"hop", "gpu"}
 
 # Smaller than the benchmarks' own sizes, where those take more than a minute.
 MODEST = {
@@ -63,7 +64,7 @@ def run(name: str, arguments: list[str], out: Path) -> Any:
 
 
 def main(argv: list[str] | None = None) -> int:
-    available = sorted({path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py")} - NEED_A_MODEL)
+    available = sorted({path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py")} - NEED_MORE)
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -80,7 +80,7 @@ def _cut(blocks: Iterator[Samples], front_end: FrontEnd, hop: int, keep_short: b
     held_from = 0  # position of held[0]
     held = np.empty(0, np.float32)
     for block in blocks:
-        held = np.concatenate([held, block])
+        held = np.concatenate([held, block]) if len(held) else block
         while held_from + len(held) >= start + size:
             yield _window(held[start - held_from : start - held_from + size], start, front_end)
             start += hop
@@ -104,5 +104,5 @@ def centre_and_pad(sound: Samples, size: int) -> Samples:
     samples = np.zeros(size, np.float32)
     if len(sound):
         # float64: the float32 mean of 160,000 samples can be off by more than a 16-bit step
-        samples[: len(sound)] = sound - sound.mean(dtype=np.float64)
+        np.subtract(sound, sound.mean(dtype=np.float64), out=samples[: len(sound)], casting="same_kind")
     return samples

@@ -175,10 +175,13 @@ class Detector:
                 f"compile on {self.device.type}: only models on a CUDA GPU are compiled; leave it out"
             )
         self.workers = min(torch.get_num_threads(), _MOST_WORKERS) if self.device.type == "cpu" else 0
-        if self.device.type == "cpu" and self.precision == "bfloat16" and isinstance(model, MastDetector):
+        if self.precision == "bfloat16" and isinstance(model, MastDetector):
             _cast_products(model)
-            model.encoder.pack(self.batch_size)
-            arrange_convolutions(model)
+            if self.device.type == "cpu":
+                model.encoder.pack(self.batch_size)
+                arrange_convolutions(model)
+            else:  # a GPU's units for bfloat16 want channels last, too
+                model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._model = model.to(self.device)
         if self.compiled:
             self._model.compile(dynamic=False)  # the dense forward pass; choosing boxes stays as it is
@@ -348,8 +351,8 @@ class Detector:
         """(B, samples) → B times boxes in cells of the window."""
         n = len(sound)
         if self.compiled:
-            full = torch.zeros(_full_batch(n, self.batch_size) - n, sound.shape[1])
-            sound = torch.cat([sound, full])
+            missing = _full_batch(n, self.batch_size) - n
+            sound = torch.cat([sound, torch.zeros(missing, sound.shape[1])]) if missing else sound
         raw = self._log_mel.chunk_features(send(sound, self.device))  # (B, 1, T, F)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16"):
             embedder = self._model if self.embed and isinstance(self._model, MastDetector) else None

@@ -1,0 +1,473 @@
+"""`mast detect` on one GPU, files to results, against the bare encoder's rate in the same run.
+
+    python benchmarks/bench_gpu.py --out results/gpu_speed.json
+    python benchmarks/bench_gpu.py --size tiny --device cpu --recordings 2 --minutes 0.5 --workers 1,2 --batch 8
+
+All weights are random, of a preset's size. ``encoder`` is the transformer alone on spectrograms that lie on the GPU
+already, ``detector`` the whole network on the batches that `mast detect` makes (``network``: up to its dense output;
+``boxes``: with NMS), both compiled and not. ``stages`` times each step of the way from file to result alone, in one
+process. ``end_to_end`` is the command itself, by number of workers, in chunks/s three times:
+
+- ``with_start``: over the whole wall clock, with loading and compiling (which finds what the steps before it have
+  compiled in torch's cache on the disk, as every run but a machine's first does);
+- ``steady``: from the moment half of the recordings are done to the moment the last one is, by the time stamps of the
+  results: by then the workers that start later have mostly joined in;
+- ``without_start``: over the difference to the wall clock of the same command on one recording. Only one worker ever
+  starts for one recording, so what the others' start costs stays inside.
+
+A step that fails or would begin after ``--most-seconds`` is named as such, and the others go on; the file is written
+after every step. The recordings are one file of noise under many names, so it is read from memory and not from a disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.bench_detect import save_random_detector
+from benchmarks.record import write_result
+
+if TYPE_CHECKING:
+    import torch
+
+    from mast.inference import Detector
+
+RATE = 16_000
+_MAST = "from mast.cli.main import main; main()"
+_LAST_WORDS = 600  # characters kept of a command that failed
+_LONGEST_RUN_S = 150.0  # of a command, which is then ended
+
+
+class Steps:
+    """Runs steps one after the other; keeps the figures of each, and the file up to date."""
+
+    def __init__(self, out: str | None, most_seconds: float, seed: int, figures: dict[str, Any]) -> None:
+        self._out, self._most, self._seed, self.figures = out, most_seconds, seed, figures
+        self._began = time.perf_counter()
+
+    def run(self, name: str, work: Callable[[], Any]) -> Any:
+        """What ``work`` gives, kept under a dotted name; ``None`` where it failed or came too late."""
+        began = time.perf_counter()
+        gone, result = began - self._began, None
+        if gone > self._most:
+            kept: Any = {"skipped": f"{gone:.0f} s had passed, of {self._most:g} at most"}
+        else:
+            try:
+                kept = result = work()
+            except Exception as error:  # whatever it is, the other figures are wanted
+                kept = {"failed": f"{type(error).__name__}: {error}"[-_LAST_WORDS:]}
+        place = self.figures
+        *folders, last = name.split(".")
+        for folder in folders:
+            place = place.setdefault(folder, {})
+        place[last] = kept
+        self.figures.setdefault("step_seconds", {})[name] = round(time.perf_counter() - began, 2)
+        print(f"{name}: {json.dumps(kept)}", flush=True)
+        self.write()
+        return result
+
+    def write(self) -> None:
+        """Bring the file up to date."""
+        self.figures["total_s"] = round(time.perf_counter() - self._began, 1)
+        if self._out:
+            write_result(self._out, self.figures, seed=self._seed)
+
+
+class Timer:
+    """How many chunks a second some work does: the median of a few blocks, after a warm-up."""
+
+    def __init__(self, device: torch.device, blocks: int, block_s: float) -> None:
+        self._device, self._blocks, self._block_s = device, blocks, block_s
+
+    def now(self) -> float:
+        if self._device.type == "cuda":
+            import torch
+
+            torch.cuda.synchronize(self._device)
+        return time.perf_counter()
+
+    def __call__(self, work: Callable[[], Any], chunks: int) -> dict[str, Any]:
+        began = self.now()
+        work()
+        first_s = self.now() - began  # with compilation, where there is any
+        began = self.now()
+        work()
+        repeats = max(1, round(self._block_s / max(self.now() - began, 1e-6)))
+        rates = []
+        for _ in range(self._blocks):
+            began = self.now()
+            for _ in range(repeats):
+                work()
+            rates.append(repeats * chunks / (self.now() - began))
+        return {
+            "chunks_per_s": statistics.median(rates),
+            "least": min(rates),
+            "most": max(rates),
+            "calls": repeats * len(rates),
+            "first_call_s": first_s,
+        }
+
+
+def write_recording(path: Path, minutes: float, seed: int) -> None:
+    """Noise that does not repeat itself, 16-bit mono."""
+    import numpy as np
+    import soundfile as sf
+
+    noise = np.random.default_rng(seed).standard_normal(round(60 * minutes * RATE)) * 0.05
+    sf.write(path, noise.astype(np.float32), RATE, subtype="PCM_16")
+
+
+def windows_in(path: Path, detector: Detector) -> list[Any]:
+    """The windows of a recording, each sound in one of them."""
+    from mast.audio import windows
+
+    front_end = detector.card.front_end
+    return list(windows(path, front_end, hop_s=front_end.chunk_s, keep_short=True))
+
+
+def sound_of(heard: list[Any], n: int) -> torch.Tensor:
+    """(n, samples): windows, from the first again where there are too few."""
+    import numpy as np
+    import torch
+
+    return torch.from_numpy(np.stack([heard[k % len(heard)].samples for k in range(n)]))
+
+
+@contextmanager
+def as_searched(detector: Detector) -> Iterator[None]:
+    """The modes in which a detector runs its network."""
+    import torch
+
+    half = detector.precision == "bfloat16"
+    with (
+        torch.inference_mode(),
+        torch.autocast(detector.device.type, dtype=torch.bfloat16, enabled=half),
+    ):
+        yield
+
+
+def make_model(folder: Path, recording: Path, size: str, device: str, seed: int) -> dict[str, Any]:
+    """Random weights, and a threshold that every second window of the noise reaches: some events a minute."""
+    from mast.inference import Detector
+
+    save_random_detector(folder, size, seed)
+    detector = Detector(folder, device=device, compile=False)
+    n = min(16, detector.batch_size)
+    with as_searched(detector):
+        raw = detector._log_mel.chunk_features(
+            sound_of(windows_in(recording, detector), n).to(detector.device)
+        )
+        model: Any = detector._model
+        best = model.scores(model(detector._normalisation.apply(raw))).amax(dim=1)
+    threshold = float(best.double().median())
+    card = folder / "model.json"
+    content = json.loads(card.read_text(encoding="utf-8"))
+    content["thresholds"]["score"] = threshold
+    card.write_text(json.dumps(content), encoding="utf-8")
+    return {"size": size, "weights": "random", "threshold": threshold, "precision": detector.precision}
+
+
+def encoder(timer: Timer, options: argparse.Namespace, *, compiled: bool, cast: bool) -> dict[str, Any]:
+    """The bare encoder: float32 weights under autocast as the detector runs it, or all in bfloat16."""
+    import torch
+
+    from mast.models.detector import DetectorConfig, MastDetector
+
+    torch.manual_seed(options.seed)
+    device = torch.device(options.device)
+    model: Any = MastDetector(DetectorConfig.named(options.size)).encoder.to(device).eval()
+    frames, bins = model.config.chunk_frames, model.config.n_bins
+    spectrograms = torch.randn(options.batch, 1, frames, bins, device=device)
+    if cast:
+        model, spectrograms = model.to(torch.bfloat16), spectrograms.to(torch.bfloat16)
+    if compiled:
+        model = torch.compile(model, dynamic=False)
+    with torch.inference_mode(), torch.autocast(device.type, dtype=torch.bfloat16, enabled=not cast):
+        return {"batch": options.batch, **timer(lambda: model(spectrograms), options.batch)}
+
+
+def network(timer: Timer, detector: Detector, recording: Path, batch: int) -> dict[str, Any]:
+    """The whole network on one batch: its dense output alone, and with the choice of boxes."""
+    model: Any = detector._model
+    with as_searched(detector):
+        sound = sound_of(windows_in(recording, detector), batch).to(detector.device)
+        spectrograms = detector._normalisation.apply(detector._log_mel.chunk_features(sound))
+        threshold, nms_iou = detector.scores.raw_threshold, detector.nms_iou
+        return {
+            "batch": batch,
+            "network": timer(lambda: model(spectrograms), batch),
+            "boxes": timer(
+                lambda: model.detect(spectrograms, score_threshold=threshold, nms_iou=nms_iou), batch
+            ),
+        }
+
+
+def stages(timer: Timer, detector: Detector, recording: Path, folder: Path) -> dict[str, Any]:
+    """Chunks/s of each step alone, in one process, on the detector's own batches.
+
+    The steps before ``stack`` run in a thread of their own. ``one_after_the_other`` is what the rest allows: nothing of
+    it overlaps with anything but decoding. ``together`` is the detector itself, without writing results; ``table`` and
+    ``write`` come once a recording, and are given in its chunks.
+    """
+    from mast.audio import metadata, probe, stream
+    from mast.device import send
+    from mast.inference import ResultsFolder, Source, Stitcher
+    from mast.inference.detector import _End
+
+    model: Any = detector._model
+    batch = detector.batch_size
+    heard = windows_in(recording, detector)
+    sound, source = sound_of(heard, batch), Source(recording, recording.name)
+    front_end = detector.card.front_end
+    figures: dict[str, Any] = {}
+
+    def keep(name: str, work: Callable[[], Any], chunks: int) -> None:
+        figures[name] = timer(work, chunks)["chunks_per_s"]
+
+    keep("read", lambda: [None for _ in stream(recording, sample_rate=RATE)], len(heard))
+    keep("read_and_cut", lambda: windows_in(recording, detector), len(heard))
+    with as_searched(detector):
+        keep("stack", lambda: sound_of(heard, batch), batch)
+        keep("transfer", lambda: send(sound, detector.device), batch)
+        there = sound.to(detector.device)
+        raw = detector._log_mel.chunk_features(there)
+        keep("features", lambda: detector._log_mel.chunk_features(there), batch)
+        spectrograms = detector._normalisation.apply(raw)
+        keep("network", lambda: model(spectrograms), batch)
+        output = model(spectrograms)
+        raised = detector.scores.raw_threshold
+
+        def choose() -> list[Any]:
+            found = model._select(output, raised, detector.nms_iou, 300)
+            return [(some.boxes.double().cpu(), some.scores.double().cpu()) for some in found]
+
+        keep("boxes", choose, batch)
+    found = detector._boxes(sound)
+
+    def stitch() -> None:
+        stitcher = Stitcher()
+        for k, inside in enumerate(found):
+            start = k * front_end.chunk_frames
+            boxes = inside.boxes.copy()
+            boxes[:, 0::2] += start
+            stitcher.add(start, start + front_end.chunk_frames, boxes, inside.scores)
+        stitcher.finish()
+
+    keep("stitch", stitch, batch)
+    serial = ("stack", "transfer", "features", "network", "boxes", "stitch")
+    figures["one_after_the_other"] = 1 / sum(1 / figures[name] for name in serial)
+    keep("search", lambda: detector._boxes(sound), batch)
+    several = 4
+    keep("together", lambda: list(detector.outcomes([source] * several)), several * len(heard))
+    end = _End(source, probe(recording), metadata(recording))
+    sound_s = heard[-1].start_s + heard[-1].valid_s
+    keep("table", lambda: detector._outcome(end, found, sound_s), len(heard))
+    outcome = next(detector.outcomes([source]))
+    results = ResultsFolder(folder, detector.settings, recording.parent)
+    keep("write", lambda: results.add(outcome), len(heard))
+    return {"batch": batch, "compiled": detector.compiled, "chunks_per_s": figures}
+
+
+def command(sound: Path, model: Path, out: Path, workers: int, options: argparse.Namespace) -> dict[str, Any]:
+    """`mast detect` in a process of its own: exit code, wall clock, and when each recording was done."""
+    import pyarrow.parquet as pq
+
+    words = [str(sound), "--model", str(model), "--out", str(out), "--workers", str(workers), "--hop", "1.0"]
+    words += ["--device", options.device, "--no-tables", "--quiet"]
+    words += ["--batch", str(options.detector_batch)] if options.detector_batch else []
+    words += ["--no-compile"] if options.no_compile else []
+    shutil.rmtree(out, ignore_errors=True)
+    began_at, began = time.time(), time.perf_counter()
+    with open(f"{out}.said", "wb") as said:  # not a pipe: what the workers leave behind would hold it open
+        child = subprocess.Popen(
+            [sys.executable, "-c", _MAST, "detect", *words],
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            child.wait(_LONGEST_RUN_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)  # its workers too
+            child.wait()
+    wall = time.perf_counter() - began
+    marks = sorted(out.rglob("*.parquet"), key=lambda mark: mark.stat().st_mtime)
+    figures: dict[str, Any] = {"exit_code": child.returncode, "wall_s": wall, "recordings_done": len(marks)}
+    if child.returncode:
+        last = Path(said.name).read_text(encoding="utf-8", errors="replace").strip()
+        figures["last_words"] = last[-_LAST_WORDS:]
+    if marks:
+        figures["done_at_s"] = [round(mark.stat().st_mtime - began_at, 3) for mark in marks]
+        figures["events_per_minute"] = pq.read_metadata(marks[0]).num_rows / options.minutes
+    return figures
+
+
+def speed(chunks: float, sound_s: float, seconds: float, reference: float | None) -> dict[str, Any]:
+    """One rate as the table has it."""
+    if seconds <= 0:
+        return {"unknown": "too little to do: starting took longer"}
+    rate = chunks / seconds
+    figures = {"seconds": seconds, "chunks_per_s": rate, "times_real_time": sound_s / seconds}
+    return {**figures, "ratio_to_encoder": rate / reference} if reference else figures
+
+
+def long_run(
+    run: dict[str, Any], chunks_each: int, sound_s: float, reference: float | None
+) -> dict[str, Any]:
+    """The command's figures with the rates that they mean; ``sound_s`` is that of one recording."""
+    done_at, n = run.pop("done_at_s", []), run["recordings_done"]
+    if run["exit_code"] != 0 or not n:
+        return run
+    run["with_start"] = speed(n * chunks_each, n * sound_s, run["wall_s"], reference)
+    run["first_done_s"], run["last_done_s"] = done_at[0], done_at[-1]
+    later = n - n // 2  # what was done after the first half
+    if n >= 4:  # of fewer, too much is under way at once to say
+        seconds = done_at[-1] - done_at[n // 2 - 1]
+        run["steady"] = speed(later * chunks_each, later * sound_s, seconds, reference)
+    return run
+
+
+def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    import torch
+
+    from mast.grid import FrontEnd
+    from mast.inference import Detector
+    from mast.inference.detector import _can_compile
+
+    device = torch.device(options.device)
+    if device.type == "cpu":
+        torch.set_num_threads(
+            1
+        )  # a rehearsal: threads that wait for each other on a busy machine take minutes
+    timer = Timer(device, options.blocks, options.block_seconds)
+    can_compile = _can_compile(device) and not options.no_compile
+    figures: dict[str, Any] = {
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
+        "compiles": can_compile,
+        "recordings": options.recordings,
+        "minutes_each": options.minutes,
+    }
+    steps = Steps(options.out, options.most_seconds, options.seed, figures)
+    model, many, one = folder / "model", folder / "many", folder / "one"
+    many.mkdir()
+    one.mkdir()
+    recording = one / "r00000.wav"
+    write_recording(recording, options.minutes, options.seed)
+    for k in range(options.recordings):
+        os.link(recording, many / f"r{k:05d}.wav")
+    steps.run("model", lambda: make_model(model, recording, options.size, options.device, options.seed))
+
+    def bare(*, compiled: bool, cast: bool) -> dict[str, Any] | None:
+        name = f"encoder.{'compiled' if compiled else 'plain'}_{'bfloat16' if cast else 'autocast'}"
+        found: dict[str, Any] | None = steps.run(
+            name, lambda: encoder(timer, options, compiled=compiled, cast=cast)
+        )
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+        return found
+
+    plain = bare(compiled=False, cast=False)
+    bare(compiled=False, cast=True)
+    compiled = bare(compiled=True, cast=False) if can_compile else None
+    best = compiled or plain
+    reference = best["chunks_per_s"] if best else None
+    figures["reference"] = "encoder.compiled_autocast" if compiled else "encoder.plain_autocast"
+
+    loaded: dict[bool, Detector] = {}
+
+    def load(*, compile: bool) -> Detector:
+        if compile not in loaded:
+            loaded[compile] = Detector(
+                model,
+                device=options.device,
+                hop=1.0,
+                batch_size=options.detector_batch,
+                compile=compile and can_compile,
+            )
+        return loaded[compile]
+
+    def whole(*, compile: bool, times: int) -> dict[str, Any]:
+        detector = load(compile=compile)
+        return network(timer, detector, recording, times * detector.batch_size)
+
+    chunks_each = -(-round(60 * options.minutes * RATE) // FrontEnd().chunk_samples)
+    figures["chunks_each"] = chunks_each
+    steps.run("detector.plain", lambda: whole(compile=False, times=1))
+    steps.run("detector.plain_four_batches_at_once", lambda: whole(compile=False, times=4))
+    if can_compile:  # what is compiled here is cached on the disk, and the commands below find it there
+        steps.run("detector.compiled", lambda: whole(compile=True, times=1))
+    steps.run("stages", lambda: stages(timer, load(compile=can_compile), recording, folder / "written"))
+    loaded.clear()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
+    sound_s = 60 * options.minutes
+    runs: dict[int, Any] = {}
+
+    def found_by(n: int) -> dict[str, Any]:
+        run = command(many, model, folder / "found", n, options)
+        return long_run(run, chunks_each, sound_s, reference)
+
+    for n in options.workers:
+        runs[n] = steps.run(f"end_to_end.{n}_workers", partial(found_by, n))
+    for n, run in runs.items():
+        if run is not None and "with_start" in run:
+            steps.run(f"end_to_end.{n}_workers.start", partial(start, one, model, folder, n, options))
+            begun = run.get("start", {})
+            if begun.get("exit_code") == 0:
+                further = run["recordings_done"] - 1
+                saved = run["wall_s"] - begun["wall_s"]
+                run["without_start"] = speed(further * chunks_each, further * sound_s, saved, reference)
+    if can_compile:
+        bare(compiled=True, cast=True)
+    steps.write()
+    return figures
+
+
+def start(one: Path, model: Path, folder: Path, workers: int, options: argparse.Namespace) -> dict[str, Any]:
+    """The command on one recording."""
+    run = command(one, model, folder / "begun", workers, options)
+    run.pop("done_at_s", None)
+    return run
+
+
+def main(argv: list[str] | None = None) -> dict[str, Any]:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", help="JSON file to write, after every step")
+    parser.add_argument("--size", default="base", help="preset of the random model")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--batch", type=int, default=512, help="spectrograms of the bare encoder at once")
+    parser.add_argument("--detector-batch", type=int, help="windows of the detector at once; its own choice")
+    parser.add_argument("--recordings", type=int, default=150, help="names that the one recording has")
+    parser.add_argument("--minutes", type=float, default=10.0, help="of the recording")
+    parser.add_argument("--workers", default="1,4,8", help="numbers of workers, with commas between")
+    parser.add_argument("--no-compile", action="store_true", help="neither here nor in the command")
+    parser.add_argument("--blocks", type=int, default=5, help="timed, of which the median counts")
+    parser.add_argument("--block-seconds", type=float, default=0.3)
+    parser.add_argument("--most-seconds", type=float, default=100.0, help="no step begins later than this")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(argv)
+    options.workers = [int(word) for word in options.workers.split(",")]
+    with tempfile.TemporaryDirectory(prefix="mast-bench-") as temporary:
+        return measure(options, Path(temporary))
+
+
+if __name__ == "__main__":
+    main()
