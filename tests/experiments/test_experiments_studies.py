@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +87,22 @@ def test_domain_shift_from_found_to_files(tmp_path: Path) -> None:
     assert len(curves) == len(parts)
     np.testing.assert_allclose(np.asarray(curves[0]), at_home["f1"], atol=1e-5)
     assert not axis.get_legend()  # it stands below the panels
+
+
+def test_a_picture_says_which_system_has_fewer_seeds(tmp_path: Path) -> None:
+    parts = {"test": 1.0}
+    scatter(tmp_path, {"mast": 0.6, "fcos": 0.5}, dataset="bench", seeds=2, parts=parts)
+    shutil.rmtree(Archive(tmp_path).trials[1].system("fcos"))
+    for name in ("in-domain", "overview"):
+        study = STUDIES[name]
+        archive = Archive(tmp_path, resamples=20)
+        figure = study.draw(Request(study, archive, study.rows(archive), {}))
+        assert figure is not None
+        (axis,) = figure.axes
+        words = [tick.get_text() for tick in axis.get_yticklabels()]
+        words += [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+        assert "FCOS (1 of 2 seeds)" in words, name
+        assert "MAST" in words
 
 
 def test_the_papers_tables_have_all_numbers() -> None:

@@ -177,7 +177,12 @@ def lines(
     axes[0].set_ylim(*_limits([r.scores[metric] for r in rows]))  # shared by all
     axes[0].set_ylabel(_metric_name(metric))
     used = {curve for r in rows for curve in (series.get(r.system), series.get(r.part))}
-    _legend(figure, {curve: style for curve, style in styles.items() if curve in used}, title)
+    shown_as = {
+        curve: curve + _fewer_seeds(rows, [name for name, own in series.items() if own == curve])
+        for curve in styles
+        if curve in used
+    }
+    _legend(figure, {name: styles[curve] for curve, name in shown_as.items()}, title)
     return figure
 
 
@@ -198,7 +203,17 @@ def _named_alike(rows: Sequence[Row]) -> list[Row]:
         for row in rows:
             if row.dataset == dataset:
                 names.setdefault(row.system, row.label)
-    return [replace(row, label=names[row.system]) for row in rows]
+    return [replace(row, label=names[row.system] + _fewer_seeds(rows, [row.system])) for row in rows]
+
+
+def _fewer_seeds(rows: Sequence[Row], systems: Sequence[str]) -> str:
+    """What a picture adds to the name of systems that all have fewer seeds than others of their dataset."""
+    for dataset in _unique(r.dataset for r in rows):
+        seeds = [len(r.seeds) for r in rows if r.dataset == dataset]
+        own = [len(r.seeds) for r in rows if r.dataset == dataset and r.system in systems]
+        if own and max(own) < max(seeds):
+            return f" ({max(own)} of {max(seeds)} seeds)"
+    return ""
 
 
 def _labels(rows: Sequence[Row]) -> list[str]:
