@@ -79,9 +79,16 @@ def test_the_arithmetic_of_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
                 },
             },
         },
-        "archive_gpu": {
+        "gpu_speed": {
             "hardware": {"gpu": "a card"},
-            "figures": {"search": {"model": "base, random weights", "steady_times_real_time": 2_000.0}},
+            "figures": {
+                "model": {"size": "base"},
+                "end_to_end": {
+                    "1_workers": {"steady": {"times_real_time": 500.0}},
+                    "8_workers": {"steady": {"times_real_time": 2_000.0}},
+                    "16_workers": {"failed": "no memory"},
+                },
+            },
         },
     }
     monkeypatch.setattr(sizing_table, "result", made_up.get)
@@ -90,7 +97,10 @@ def test_the_arithmetic_of_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
         compute[0]
         == "| one CPU core, `tiny` | 100 | 10 h | 1,000 h | 100,000 h | abacus; `results/archive.json` |"
     )
-    assert compute[1].startswith("| one GPU, `base` | 2,000 | 0.5 h | 50 h | 5,000 h | a card;")
+    # windows overlap by a quarter, and were measured end to end
+    assert compute[1].startswith(
+        "| one GPU, `base` (ViT-B) | 1,500 | 0.67 h | 67 h | 6,700 h | a card, 8 workers;"
+    )
     storage = "\n".join(sizing_table.storage_table().splitlines()[2:])
     assert "| the sound itself, 48 kHz 16 bit WAV | 346 GB | 35 TB | 3.5 PB |" in storage
     assert "| events, one every six seconds | 600,000 | 60 million | 6 billion |" in storage
