@@ -6,20 +6,24 @@
 be shipped. ``BIRDS``: a small boxed dataset, of which only the part ``train`` is used. Further worlds are simulated: in
 each, other species, sites, recorders and weather; calls are procedural, real (isolated clips of the pool) or both, and
 so are backgrounds. Masked pretraining on pool and worlds; training on worlds boxed by many hands (and the expert's
-boxes), where the model learns to find; refinement on worlds boxed by one hand, where it learns what people take for one
-event; calibration on worlds that were not trained on. ``--self-train``: a round on the pool before the refinement.
-Training wants a GPU (a quarter of an hour), refinement takes as long on two CPU cores (``--trained`` starts there).
+boxes), where the model learns to find. Three refinements from there, each on worlds of another kind, learn what people
+take for one event; their weights are averaged, which carries further than any of them, and a last short lesson settles
+the average. Calibration on worlds that were not trained on. ``--self-train``: a round on the pool first.
+Training and two refinements want a GPU (three quarters of an hour), the others take half an hour on two CPU cores;
+``--trained`` starts with the refinements.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -38,6 +42,7 @@ from mast.training.recipe import load_recipe, parse_override
 
 RECIPE = Path(__file__).with_suffix(".toml")
 REFINEMENT = RECIPE.with_stem("default_model_refine")
+REFINEMENTS = ("calls", "expert", "songs")
 FIRST_SEED = 1_000  # of the worlds; the benchmark's are beyond 7,000, those of zero-shot tests beyond 9,000
 NOISE_LABELS = (
     *BACKGROUND_LABELS,
@@ -49,10 +54,6 @@ NOISE_LABELS = (
     "Generator",
     "Helicopter",
 )
-WORLDS = {"train": {"train": 200, "val": 16}, "refine": {"train": 180, "val": 10}}  # of each lesson, by split
-FIRST_WORLD = {"train": 0, "refine": 500}
-MOTIFS = {"train": 0.0, "refine": 0.35}  # share of species that sing
-EXPERT_TIMES = {"train": 1, "refine": 6}  # a dozen minutes among thousands would hardly be heard
 RECORDINGS = 12  # minutes of each world
 RATE = 16_000
 DATA = "simulated worlds, a pool of freely licensed clips, and the training days of BIRDeep's recorder AM1"
@@ -88,25 +89,40 @@ def main() -> None:
     parser.add_argument("--trained", type=Path, help="a trained model that is only to be refined")
     options = parser.parse_args()
     trained = options.trained or train_all(options)
-    refined = refine(trained, options)
+    refined = [refine(name, trained, options) for name in REFINEMENTS]
+    settled = refine("last", average(refined, options.work / "average"), options)
     if options.out is not None:
-        pack(refined, options.out, options)
+        pack(settled, options.out, options)
 
 
-def refine(trained: Path, options: argparse.Namespace) -> Path:
-    """A last lesson on worlds whose boxes are all drawn by the same habits. The model's folder."""
-    data, run = options.work / "data_refine", options.work / "refine"
-    gather(data, make_worlds(data, "refine", options), options.expert, EXPERT_TIMES["refine"])
-    recipe = load_recipe(REFINEMENT, dict(parse_override(text) for text in options.set))
-    best = train_detector(data, run, recipe, init=trained, progress=_tell("refinement")).best
-    print(f"refined, on unseen worlds: {json.dumps({k: round(v, 3) for k, v in best.items()})}", flush=True)
+def refine(name: str, start: Path, options: argparse.Namespace) -> Path:
+    """One lesson after training. The model's folder."""
+    lesson, data, run = LESSONS[name], options.work / f"data_{name}", options.work / name
+    gather(data, make_worlds(data, name, options), options.expert, lesson.expert_times)
+    told = dict(parse_override(text) for text in options.set)
+    recipe = load_recipe(REFINEMENT, dict(lesson.settings) | told)
+    best = train_detector(data, run, recipe, init=start, progress=_tell(name)).best
+    print(f"{name}, on unseen worlds: {json.dumps({k: round(v, 3) for k, v in best.items()})}", flush=True)
     return run / "best"
+
+
+def average(models: list[Path], out: Path) -> Path:
+    """The mean of the weights that all have, and of the thresholds; the first one's card. The model's folder."""
+    loaded = [load_checkpoint(folder) for folder in models]
+    mean, card = loaded[0]
+    states = [one.state_dict() for one, _ in loaded]
+    mean.load_state_dict(
+        {name: sum(state[name].float() for state in states) / len(states) for name in states[0]}
+    )
+    score = sum(one.thresholds["score"] for _, one in loaded) / len(loaded)
+    save_checkpoint(out, mean, card.model_copy(update={"thresholds": card.thresholds | {"score": score}}))
+    return out
 
 
 def train_all(options: argparse.Namespace) -> Path:
     """Pretrain, train, self-train where asked for; a killed stage goes on. The model's folder."""
     data = options.work / "data"
-    gather(data, make_worlds(data, "train", options), options.expert, EXPERT_TIMES["train"])
+    gather(data, make_worlds(data, "train", options), options.expert, LESSONS["train"].expert_times)
     recipe = load_recipe(RECIPE, dict(parse_override(text) for text in options.set))
     pretrained, run = (options.work / name for name in ("pretrain", "train"))
     pool = join_clips(options.pool, options.work / "pool")
@@ -172,24 +188,83 @@ def many_hands(rng: np.random.Generator) -> BoxStyle:
     )
 
 
-def one_hand(rng: np.random.Generator) -> BoxStyle:
-    """An annotator with habits: calls apart, songs and trains of notes together, echoes left outside."""
+def one_hand(rng: np.random.Generator, faint_db: tuple[float, float] = (28.0, 40.0)) -> BoxStyle:
+    """An annotator with habits: calls apart, songs and trains of notes together, echoes left outside.
+
+    ``faint_db``: how far below its peak a call is still drawn, between these.
+    """
     return BoxStyle(
         gap_s=rng.uniform(0.08, 0.16),
         song_gap_s=rng.uniform(0.35, 0.6),
         trains_are_songs=True,
         above_background_db=rng.uniform(6, 9),
         edge_db=rng.uniform(3, 6),
-        below_peak_db=rng.uniform(28, 40),
+        below_peak_db=rng.uniform(*faint_db),
         tail_db=rng.uniform(9, 17),
     )
 
 
-STYLES = {"train": many_hands, "refine": one_hand}
+class Hand(NamedTuple):
+    """Who boxes a world, and which share of its species sing."""
+
+    style: Callable[[np.random.Generator], BoxStyle]
+    motifs: float = 0.0
 
 
-def draw_world(number: int, lesson: str, pool: Path) -> Simulation:
+@dataclass(frozen=True)
+class Lesson:
+    """What a stage of training is made of.
+
+    Attributes:
+        first: number of its first world; the same number in another hand is another world.
+        worlds: to learn from, and to choose and calibrate by.
+        hands: in turn, world by world.
+        expert_times: how often the expert's dozen minutes are heard among them.
+        settings: of the recipe, where it is a refinement.
+    """
+
+    first: int
+    worlds: Mapping[str, int]
+    hands: tuple[Hand, ...]
+    expert_times: int = 1
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+_ON_CPU = {"train.batch_size": 16, "train.epochs": 2, "train.validate_every_epochs": 1}
+LESSONS = {
+    "train": Lesson(0, {"train": 200, "val": 16}, (Hand(many_hands),)),
+    "calls": Lesson(
+        500,
+        {"train": 40, "val": 5},
+        (Hand(partial(one_hand, faint_db=(25, 35))),),
+        settings=_ON_CPU | {"train.lr": 4e-4, "train.ema_decay": 0.998},
+    ),
+    "expert": Lesson(
+        500, {"train": 130, "val": 8}, (Hand(partial(one_hand, faint_db=(32, 45))),), expert_times=6
+    ),
+    "songs": Lesson(
+        500,
+        {"train": 180, "val": 10},
+        (Hand(one_hand, motifs=0.35),),
+        expert_times=6,
+        settings={
+            "train.detector.detail": 16
+        },  # beside the encoder while it learns; the average is without it
+    ),
+    "last": Lesson(
+        800,
+        {"train": 24, "val": 20},
+        (Hand(one_hand, motifs=0.35), Hand(many_hands)),
+        expert_times=3,
+        settings=_ON_CPU | {"train.lr": 3e-4, "train.ema_decay": 0.995},
+    ),
+}
+
+
+def draw_world(number: int, name: str, pool: Path) -> Simulation:
     """One world: which calls, which backgrounds, how many animals, at which hours, in whose hand."""
+    lesson = LESSONS[name]
+    hand = lesson.hands[(number - lesson.first) % len(lesson.hands)]
     rng = np.random.default_rng([FIRST_SEED, number])
     calls = ("procedural", "real", "both")[number % 3]
     settings: dict[str, Any] = {"species": {"procedural": 24, "real": 0, "both": 24}[calls]}
@@ -208,8 +283,8 @@ def draw_world(number: int, lesson: str, pool: Path) -> Simulation:
         seed=FIRST_SEED + number,
         density=float(np.exp(rng.uniform(np.log(0.5), np.log(5.0)))),
         hours=(first, first + 5.0),
-        style=STYLES[lesson](rng),
-        motifs=MOTIFS[lesson],
+        style=hand.style(rng),
+        motifs=hand.motifs,
         distance=float(np.exp(rng.uniform(np.log(0.15), np.log(1.2)))),
         format="wav",
         **settings,
@@ -218,8 +293,9 @@ def draw_world(number: int, lesson: str, pool: Path) -> Simulation:
 
 def make_worlds(data: Path, lesson: str, options: argparse.Namespace) -> list[tuple[Path, str]]:
     """Simulate what is not there yet; each world's folder and split."""
-    splits = [name for name, n in WORLDS[lesson].items() for _ in range(max(2, round(n * options.worlds)))]
-    first = FIRST_WORLD[lesson]
+    counts = LESSONS[lesson].worlds.items()
+    splits = [split for split, n in counts for _ in range(max(2, round(n * options.worlds)))]
+    first = LESSONS[lesson].first
     tasks = [(data / f"world_{first + k:03d}", first + k, lesson, options.pool) for k in range(len(splits))]
     with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
         for done, said in enumerate(pool.map(_make_world, tasks), start=1):
