@@ -1,0 +1,86 @@
+"""The lessons of the embedded model: worlds that can be drawn, recipes that are valid, weights that average."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from mast.grid import FrontEnd
+from mast.models.checkpoint import ModelCard, NormalisationStatistics, load_checkpoint, save_checkpoint
+from mast.models.detector import DetectorConfig, MastDetector
+from mast.training.recipe import load_recipe
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+import default_model
+
+
+@pytest.mark.parametrize("name", default_model.LESSONS)
+def test_the_worlds_of_a_lesson_differ_and_follow_its_hands(name: str, tmp_path: Path) -> None:
+    lesson = default_model.LESSONS[name]
+    drawn = [default_model.draw_world(lesson.first + k, name, tmp_path) for k in range(6)]
+    assert len({world.seed for world in drawn}) == 6
+    assert [world.motifs for world in drawn[:2]] == [
+        lesson.hands[k % len(lesson.hands)].motifs for k in range(2)
+    ]
+    again = default_model.draw_world(lesson.first, name, tmp_path)
+    assert again == drawn[0]
+
+
+@pytest.mark.parametrize("name", [*default_model.REFINEMENTS, "last"])
+def test_the_recipe_of_a_refinement_is_valid(name: str) -> None:
+    recipe = load_recipe(default_model.REFINEMENT, dict(default_model.LESSONS[name].settings))
+    config = recipe.detector
+    assert isinstance(config, DetectorConfig)
+    assert config.encoder.depth == 6
+    assert config.detail == (16 if name == "songs" else 0)
+
+
+def test_worlds_that_train_never_validate() -> None:
+    """Lessons share numbers of worlds, so what one validates on another may train on; not so the last."""
+    last = default_model.LESSONS["last"]
+    others = [lesson for name, lesson in default_model.LESSONS.items() if name != "last"]
+    assert all(one.first + sum(one.worlds.values()) <= last.first for one in others)
+
+
+def test_averages_weigh_alike_and_leave_a_detail_path_out(tmp_path: Path) -> None:
+    front_end = FrontEnd(n_bins=32, chunk_frames=128)
+    folders = []
+    for seed, detail in ((1, 0), (2, 8)):
+        torch.manual_seed(seed)
+        config = DetectorConfig.named("tiny", chunk_frames=128, n_bins=32, detail=detail)
+        card = ModelCard(
+            kind="detector",
+            architecture=config,
+            front_end=front_end,
+            normalisation=NormalisationStatistics(mean=-7.0, std=3.0),
+            thresholds={"score": 0.1 * seed, "nms_iou": 0.5},
+        )
+        folders.append(tmp_path / str(seed))
+        save_checkpoint(folders[-1], MastDetector(config), card)
+    mean, card = load_checkpoint(default_model.average(folders, tmp_path / "mean"))
+    first, second = (load_checkpoint(folder).model.state_dict() for folder in folders)
+    assert card.thresholds == {"score": pytest.approx(0.15), "nms_iou": 0.5}
+    assert mean.state_dict().keys() == first.keys()
+    for name, value in mean.state_dict().items():
+        torch.testing.assert_close(value, (first[name] + second[name]) / 2)
+
+
+def test_the_expert_is_heard_as_often_as_told(tmp_path: Path) -> None:
+    world, expert = tmp_path / "data" / "world_000", tmp_path / "expert"
+    for folder, split in ((world, "train"), (expert, "train")):
+        folder.mkdir(parents=True)
+        (folder / "a.wav").touch()
+        facts = {"file": ["a.wav"], "site": ["S"], "split": [split], "duration_s": [60.0]}
+        pd.DataFrame(facts).to_csv(folder / "recordings.csv", index=False)
+        box = dict(zip(("start_s", "end_s", "low_hz", "high_hz"), np.arange(4.0)[:, None], strict=True))
+        pd.DataFrame({"file": ["a.wav"], **box, "label": ["x"]}).to_csv(folder / "boxes.csv", index=False)
+    default_model.gather(tmp_path / "data", [(world, "train")], expert, 3)
+    recordings = pd.read_csv(tmp_path / "data" / "recordings.csv")
+    assert list(recordings["file"]) == ["world_000/audio/a.wav", *(f"expert_{k}/a.wav" for k in range(3))]
+    assert all((tmp_path / "data" / name).exists() for name in recordings["file"][1:])
+    assert len(pd.read_csv(tmp_path / "data" / "boxes.csv")) == 4
