@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,13 @@ def test_writes_a_dataset_and_says_so(tmp_path: Path) -> None:
         "simulation.json",
     }
     assert all(p.suffix == ".wav" for p in (out / "audio").iterdir())
+
+
+def test_all_sing_where_that_is_asked_for(tmp_path: Path) -> None:
+    told = CliRunner().invoke(app, [str(tmp_path / "out"), *SMALL, "--motifs", "1"])
+    assert told.exit_code == 0, told.output
+    parameters = json.loads((tmp_path / "out" / "simulation.json").read_text())
+    assert [label.split("-")[0] for label in parameters["labels"]] == ["motif"] * 3
 
 
 def test_help_has_a_runnable_example() -> None:

@@ -26,6 +26,9 @@ def simulate(
         typer.Option(min=0, help="Procedural species; 24 by default, none where --calls is given."),
     ] = None,
     density: Annotated[float, typer.Option(min=0, help="Factor on the number of animals.")] = 1.0,
+    motifs: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of species that sing a few notes again and again.")
+    ] = 0.0,
     hours: Annotated[str, typer.Option(help="Hours of the day at which recordings start.")] = "0-24",
     rate: Annotated[int, typer.Option(min=500, help="Sample rate in Hz.")] = 16_000,
     tape: Annotated[
@@ -109,6 +112,7 @@ def simulate(
             seed=seed,
             species=species if species is not None else (24 if calls is None else 0),
             density=density,
+            motifs=motifs,
             sample_rate=rate,
             tape=tape,
             hours=span,
