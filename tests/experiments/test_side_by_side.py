@@ -64,7 +64,7 @@ def test_a_large_job_is_not_overtaken_for_ever(script: Any, tmp_path: Path) -> N
     jobs = [
         job(script, "d/small", note("s", 0.5), rank=0.0, gpu_gb=6),
         job(script, "d/large", note("L"), rank=1.0, gpu_gb=9),
-        job(script, "d/late", note("t"), rank=2.0, gpu_gb=1),  # would fit beside the first
+        job(script, "d/late", note("t"), rank=2.0, gpu_gb=2),  # would fit beside the first, not the second
     ]
     run(script, jobs, tmp_path)
     assert order.read_text()[:2] == "sL"
