@@ -104,17 +104,16 @@ def render_phrase(rng: np.random.Generator, species: Species, *, octaves: float 
     tempo = species.onset_s * float(np.exp(rng.normal(0.0, 2.0 * species.variation)))
     progress = np.arange(count) / max(count - 1, 1)
     steps = tempo * np.exp(species.acceleration * progress + rng.normal(0.0, species.variation, count))
-    if species.pause_s is not None:
-        order = np.arange(count) % len(species.syllables)
-        steps = _note_lengths(species)[order] * steps
-        steps[order == len(species.syllables) - 1] += species.pause_s
-    elif species.song:
+    order = np.arange(count) % len(species.syllables)
+    if species.song and species.pause_s is None:
         order = rng.integers(0, len(species.syllables), count)
         runs = rng.integers(1, 4, count)  # songs repeat a note a few times before the next
         order = np.repeat(order, runs)[:count]
-        steps *= _note_lengths(species)[order]
-    else:
-        order = np.arange(count) % len(species.syllables)
+    if species.song or species.pause_s is not None:
+        lengths = np.array([shape.duration_s for shape in species.syllables])
+        steps *= lengths[order] / np.exp(np.log(lengths).mean())  # a long note takes its time
+    if species.pause_s is not None:
+        steps[order == len(species.syllables) - 1] += species.pause_s
     onsets = np.concatenate([[0.0], np.cumsum(steps)[:-1]])
     count = max(1, int(np.searchsorted(onsets, MAX_PHRASE_S)))
     gains = 10 ** ((species.swell_db * (progress[:count] - 0.5) + rng.normal(0.0, 1.0, count)) / 20)
@@ -136,9 +135,3 @@ def render_phrase(rng: np.random.Generator, species: Species, *, octaves: float 
         phrase[start : start + len(piece)] += np.float32(gain) * piece
     phrase /= max(float(np.abs(phrase).max()), 1e-9)
     return phrase
-
-
-def _note_lengths(species: Species) -> NDArray[np.float64]:
-    """Of each syllable over their mean: in a song a long note takes its time."""
-    lengths = np.array([shape.duration_s for shape in species.syllables])
-    return np.asarray(lengths / np.exp(np.log(lengths).mean()))
