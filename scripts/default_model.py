@@ -251,6 +251,12 @@ LESSONS = {
             "train.detector.detail": 16
         },  # beside the encoder while it learns; the average is without it
     ),
+    "long": Lesson(
+        1_000,
+        {"train": 200, "val": 10},
+        (Hand(one_hand, motifs=0.35), Hand(one_hand), Hand(one_hand, motifs=0.2), Hand(many_hands)),
+        expert_times=6,
+    ),
     "last": Lesson(
         800,
         {"train": 24, "val": 20},

@@ -20,7 +20,7 @@ import mast
 from mast.errors import AudioError, ConfigError, MastError
 from mast.events import EVENT_COLUMNS, boxes_of, pairwise_iou
 from mast.inference import Boxes, Detector, Source
-from mast.inference.detector import _cast_products, _full_batch
+from mast.inference.detector import _cast_products
 from mast.inference.prefetch import concurrently, prefetch
 from mast.models.checkpoint import ModelCard, NormalisationStatistics, load_checkpoint, save_checkpoint
 from mast.models.detector import MastDetector
@@ -415,27 +415,31 @@ def test_embeddings_only_where_asked_for(detector: Detector, model: Path, tmp_pa
         deaf.detect_and_embed(tmp_path / "bad.wav")
 
 
-def test_batches_filled_up_to_fixed_sizes_give_the_same_events(model: Path, tmp_path: Path) -> None:
-    """What compiled models need, without the compiler."""
-    plain, filled = (Detector(model, device="cpu", batch_size=8, embed=True) for _ in range(2))
-    filled.compiled = True
-    sizes: set[int] = set()
-    filled._model.register_forward_pre_hook(lambda _, given: sizes.add(len(given[0])))
-    for i in (1, 3, 6, 11):
+def test_batches_of_all_sizes_are_compiled_once(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the part of the compiler that follows the model's shapes; what it would make of them needs a GPU."""
+    monkeypatch.setattr(
+        "mast.inference.detector._fast_bfloat16", lambda device: False
+    )  # not a CPU's own layers
+    plain, compiled = (Detector(model, device="cpu", batch_size=8, embed=True) for _ in range(2))
+    compiled.compiled, compiled.workers = True, 0
+    graphs: list[torch.fx.GraphModule] = []
+
+    def keep(graph: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    compiled._model.compile(backend=keep)
+    for i in (6, 1, 3, 11):
         path = write_sound(tmp_path / f"{i}.wav", 1.3 * i, seed=i)
-        (events, embeddings), (expected, rows) = (d.detect_and_embed(path) for d in (filled, plain))
+        (events, embeddings), (expected, rows) = (d.detect_and_embed(path) for d in (compiled, plain))
         boxes = ["start_s", "end_s", "low_hz", "high_hz", "score"]
         # other sizes of products round differently
         pd.testing.assert_frame_equal(events[boxes], expected[boxes], atol=0.01, rtol=1e-4)
         np.testing.assert_allclose(embeddings, rows, atol=2e-3)
-        pd.testing.assert_frame_equal(events, filled.detect(path))  # twice the same, to the last digit
-    assert sizes == {2, 4, 8}
-
-
-def test_sizes_that_batches_are_filled_up_to() -> None:
-    assert [_full_batch(n, 32) for n in (1, 8, 9, 16, 17, 32)] == [8, 8, 16, 16, 32, 32]
-    assert [_full_batch(n, 3) for n in (1, 2, 3)] == [1, 2, 3]
-    assert _full_batch(1, 1) == 1
+        pd.testing.assert_frame_equal(events, compiled.detect(path))  # twice the same, to the last digit
+    assert len(graphs) == 1
 
 
 def test_compiling_is_for_gpus(model: Path) -> None:

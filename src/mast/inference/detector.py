@@ -41,7 +41,8 @@ from mast.training.spectrograms import normalisation_of_card
 # of a window. The paper's chunks overlap by half; on simulated recordings (results/hop.json) 0.75 saves a third of the
 # windows and changes F1 by −0.003 (−0.007 to +0.002); calls of up to 2.5 s are still seen whole
 DEFAULT_HOP = 0.75
-_BATCH = {"cuda": 32}  # windows at once, our choice; elsewhere 4, which fills a core
+# windows at once, our choice: ten minutes on a GPU (benchmarks/bench_gpu.py); elsewhere 4, which fills a core
+_BATCH = {"cuda": 64}
 # batches at once on a CPU, our choice: with a core to each, none waits for another after every product, and what a
 # batch gives does not depend on the number of cores (benchmarks/bench_speed.py times both, "sharing"). More than these
 # would wait for each other in Python and hold more memory; further cores then share the work within a batch
@@ -115,8 +116,8 @@ class Detector:
         batch_size: windows at once; by the device by default.
         embed: also give the encoder's features inside each event, see :meth:`detect_and_embed`. They are held until
             the recording is done: 2 D bytes an event, D the encoder's width.
-        compile: compile the model for this GPU, which makes the start slower; on CUDA by default. What remains
-            of a recording is then filled up to a batch of one of three sizes, for compiled code has fixed shapes.
+        compile: compile the model for this GPU, which makes the start slower; on CUDA by default. One compilation
+            serves batches of all sizes, so that what remains of a recording costs no more than it is long.
         band_hz: upper edge of the band to search, Hz; the model's own by default. Sound is played to the model so much
             faster or slower: one that knows birds up to 8 kHz then finds fish up to 2 kHz, or bats up to 96.
 
@@ -184,7 +185,7 @@ class Detector:
                 model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._model = model.to(self.device)
         if self.compiled:
-            self._model.compile(dynamic=False)  # the dense forward pass; choosing boxes stays as it is
+            self._model.compile()  # the dense forward pass; choosing boxes stays as it is
         self._log_mel = LogMel(self.card.front_end).to(self.device)
         self._normalisation = normalisation_of_card(self.card)
 
@@ -350,15 +351,14 @@ class Detector:
     def _boxes(self, sound: torch.Tensor) -> list[Boxes]:
         """(B, samples) → B times boxes in cells of the window."""
         n = len(sound)
-        if self.compiled:
-            missing = _full_batch(n, self.batch_size) - n
-            sound = torch.cat([sound, torch.zeros(missing, sound.shape[1])]) if missing else sound
-        raw = self._log_mel.chunk_features(send(sound, self.device))  # (B, 1, T, F)
+        if self.compiled and n == 1:  # the one size that would be compiled on its own
+            sound = torch.cat([sound, torch.zeros_like(sound)])
+        spectrograms = self._spectrograms(send(sound, self.device))
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16"):
             embedder = self._model if self.embed and isinstance(self._model, MastDetector) else None
             search = self._model.detect if embedder is None else embedder.detect_and_embed
             result = search(
-                self._normalisation.apply(raw),
+                spectrograms,
                 score_threshold=self.scores.raw_threshold,
                 nms_iou=self.nms_iou,
             )
@@ -373,6 +373,13 @@ class Detector:
             embeddings = [*np.split(torch.cat(features[:n]).half().cpu().numpy(), ends)]
         columns = np.split(boxes, ends), np.split(scores, ends), embeddings
         return [Boxes(*row) for row in zip(*columns, strict=True)]
+
+    def _spectrograms(self, sound: torch.Tensor) -> torch.Tensor:
+        """(B, samples) → (B, 1, T, F) as the model sees it; B may differ from call to call without compiling again."""
+        seen = self._normalisation.apply(self._log_mel.chunk_features(sound))
+        if self.compiled:
+            torch._dynamo.maybe_mark_dynamic(seen, 0)
+        return seen
 
     def _outcome(self, end: _End, found: list[Boxes], end_s: float) -> Outcome:
         source, info, about, error = end
@@ -506,14 +513,6 @@ def _can_compile(device: torch.device) -> bool:
         return False
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
     return compiler is not None and torch.cuda.get_device_capability(device) >= (7, 0)
-
-
-def _full_batch(n: int, batch_size: int) -> int:
-    """The size that ``n`` windows are filled up to: a whole, half or quarter batch (our choice).
-
-    Three shapes are soon compiled, and a recording of a minute is not searched as if it were five.
-    """
-    return min(size for size in (batch_size, -(-batch_size // 2), -(-batch_size // 4)) if size >= n)
 
 
 def _clock(about: Metadata, start_s: float) -> str:
