@@ -56,14 +56,23 @@ _LONGEST_RUN_S = 150.0  # of a command, which is then ended
 class Steps:
     """Runs steps one after the other; keeps the figures of each, and the file up to date."""
 
-    def __init__(self, out: str | None, most_seconds: float, seed: int, figures: dict[str, Any]) -> None:
-        self._out, self._most, self._seed, self.figures = out, most_seconds, seed, figures
+    def __init__(
+        self,
+        out: str | None,
+        most_seconds: float,
+        seed: int,
+        figures: dict[str, Any],
+        only: tuple[str, ...] = (),
+    ) -> None:
+        self._out, self._most, self._seed, self.figures, self._only = out, most_seconds, seed, figures, only
         self._began = time.perf_counter()
 
     def run(self, name: str, work: Callable[[], Any]) -> Any:
         """What ``work`` gives, kept under a dotted name; ``None`` where it failed or came too late."""
         began = time.perf_counter()
         gone, result = began - self._began, None
+        if self._only and not name.startswith(self._only):
+            return None
         if gone > self._most:
             kept: Any = {"skipped": f"{gone:.0f} s had passed, of {self._most:g} at most"}
         else:
@@ -359,7 +368,8 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "recordings": options.recordings,
         "minutes_each": options.minutes,
     }
-    steps = Steps(options.out, options.most_seconds, options.seed, figures)
+    only = ("model", *options.steps.split(",")) if options.steps else ()
+    steps = Steps(options.out, options.most_seconds, options.seed, figures, only)
     model, many, one = folder / "model", folder / "many", folder / "one"
     many.mkdir()
     one.mkdir()
@@ -456,6 +466,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--minutes", type=float, default=10.0, help="of the recording")
     parser.add_argument("--workers", default="1,4,8", help="numbers of workers, with commas between")
     parser.add_argument("--no-compile", action="store_true", help="neither here nor in the command")
+    parser.add_argument("--steps", default="", help="only steps whose names begin so, with commas between")
     parser.add_argument("--blocks", type=int, default=5, help="timed, of which the median counts")
     parser.add_argument("--block-seconds", type=float, default=0.3)
     parser.add_argument("--most-seconds", type=float, default=100.0, help="no step begins later than this")
