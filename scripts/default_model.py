@@ -8,8 +8,9 @@ each, other species, sites, recorders and weather; calls are procedural, real (i
 so are backgrounds. Masked pretraining on pool and worlds; training on worlds boxed by many hands (and the expert's
 boxes), where the model learns to find. Three refinements from there, each on worlds of another kind, learn what people
 take for one event; their weights are averaged, which carries further than any of them, and a last short lesson settles
-the average. Calibration on worlds that were not trained on. ``--self-train``: a round on the pool first.
-Training and two refinements want a GPU (three quarters of an hour), the others take half an hour on two CPU cores;
+the average. A long lesson on worlds of all kinds follows, and is averaged with what it came from. Threshold and
+calibration are from worlds that none was trained on. ``--self-train``: a round on the pool first.
+Training, two refinements and the long lesson want a GPU (an hour), the others take half an hour on two CPU cores;
 ``--trained`` starts with the refinements.
 """
 
@@ -30,15 +31,22 @@ import pandas as pd
 import soundfile as sf
 
 from mast.audio import read
+from mast.data.recordings import load_dataset
 from mast.data.simulate import BoxStyle, Simulation, simulate_dataset
 from mast.data.soundscape_bench import BACKGROUND_LABELS, CALL_LABELS
 from mast.export.words import hub_readme
 from mast.models.checkpoint import load_checkpoint, save_checkpoint
+from mast.models.detector import MastDetector
 from mast.selftrain.rounds import self_train
+from mast.training.calibrate import calibrate_checkpoint
 from mast.training.detector import train_detector
 from mast.training.loop import Progress
+from mast.training.machine import prepare_machine
+from mast.training.measure import chunk_metrics, detect_chunks
 from mast.training.pretrain import pretrain
 from mast.training.recipe import load_recipe, parse_override
+from mast.training.sources import decode_once, labelled_chunks
+from mast.training.spectrograms import FrontEndPipeline
 
 RECIPE = Path(__file__).with_suffix(".toml")
 REFINEMENT = RECIPE.with_stem("default_model_refine")
@@ -91,8 +99,10 @@ def main() -> None:
     trained = options.trained or train_all(options)
     refined = [refine(name, trained, options) for name in REFINEMENTS]
     settled = refine("last", average(refined, options.work / "average"), options)
+    both = average([refine("long", settled, options), settled], options.work / "both")
+    settle(both, options.work / "data_last")
     if options.out is not None:
-        pack(settled, options.out, options)
+        pack(both, options.out, options)
 
 
 def refine(name: str, start: Path, options: argparse.Namespace) -> Path:
@@ -117,6 +127,37 @@ def average(models: list[Path], out: Path) -> Path:
     score = sum(one.thresholds["score"] for _, one in loaded) / len(loaded)
     save_checkpoint(out, mean, card.model_copy(update={"thresholds": card.thresholds | {"score": score}}))
     return out
+
+
+def settle(folder: Path, data: Path) -> None:
+    """Threshold and calibration of an average, from a lesson's validation worlds."""
+    recipe = load_recipe(REFINEMENT)
+    machine = prepare_machine(recipe)
+    model, card = load_checkpoint(folder)
+    assert isinstance(model, MastDetector)
+    chunks = labelled_chunks(load_dataset(data), card.front_end)["val"]
+    held = decode_once(chunks, machine.device, workers=machine.workers)
+    size = machine.eval_batch(recipe.train.batch_size)
+    least, nms_iou = recipe.train.score_threshold, recipe.train.nms_iou
+    with machine.accelerator.autocast():
+        found = detect_chunks(
+            model.to(machine.device).eval(),
+            held,
+            FrontEndPipeline.of(card).to(machine.device),
+            batch_size=size,
+            workers=machine.workers,
+            score_threshold=least,
+            nms_iou=nms_iou,
+        )
+    metrics = chunk_metrics(found)
+    told = {
+        "thresholds": card.thresholds | {"score": metrics["threshold"]},
+        "provenance": card.provenance | {"metrics": metrics},
+        "calibration": {},
+    }
+    save_checkpoint(folder, model, card.model_copy(update=told))
+    calibrate_checkpoint(folder, held, machine, batch_size=size, least_score=least, seed=0)
+    print(f"on unseen worlds: {json.dumps({k: round(v, 3) for k, v in metrics.items()})}", flush=True)
 
 
 def train_all(options: argparse.Namespace) -> Path:

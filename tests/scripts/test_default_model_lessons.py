@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
+from mast.data.simulate import Simulation, simulate_dataset
 from mast.grid import FrontEnd
 from mast.models.checkpoint import ModelCard, NormalisationStatistics, load_checkpoint, save_checkpoint
 from mast.models.detector import DetectorConfig, MastDetector
@@ -88,3 +89,27 @@ def test_the_expert_is_heard_as_often_as_told(tmp_path: Path) -> None:
     assert list(recordings["file"]) == ["world_000/audio/a.wav", *(f"expert_{k}/a.wav" for k in range(3))]
     assert all((tmp_path / "data" / name).exists() for name in recordings["file"][1:])
     assert len(pd.read_csv(tmp_path / "data" / "boxes.csv")) == 4
+
+
+def test_an_average_is_settled_on_worlds_held_back(tmp_path: Path) -> None:
+    worlds = []
+    for seed, split in enumerate(("train", "val")):
+        worlds.append((tmp_path / f"world_{seed:03d}", split))
+        world = Simulation(recordings=2, duration_s=6, sites=1, days=1, hours=(5, 9), density=30, seed=seed)
+        simulate_dataset(worlds[-1][0], world)
+    default_model.gather(tmp_path, worlds, None, 0)
+    config = DetectorConfig.named("tiny", chunk_frames=128, n_bins=32)
+    card = ModelCard(
+        kind="detector",
+        architecture=config,
+        front_end=FrontEnd(n_bins=32, chunk_frames=128),
+        normalisation=NormalisationStatistics(mean=-7.0, std=3.0),
+        thresholds={"score": 0.987, "nms_iou": 0.5},
+    )
+    torch.manual_seed(0)
+    save_checkpoint(tmp_path / "model", MastDetector(config), card)
+    default_model.settle(tmp_path / "model", tmp_path)
+    _, settled = load_checkpoint(tmp_path / "model")
+    assert settled.thresholds["score"] != 0.987
+    assert settled.provenance["metrics"]["threshold"] == settled.thresholds["score"]
+    assert settled.calibration
