@@ -227,14 +227,15 @@ def network(timer: Timer, detector: Detector, recording: Path, batch: int) -> di
 def stages(timer: Timer, detector: Detector, recording: Path, folder: Path) -> dict[str, Any]:
     """Chunks/s of each step alone, in one process, on the detector's own batches.
 
-    The steps before ``stack`` run in a thread of their own. ``one_after_the_other`` is what the rest allows: nothing of
-    it overlaps with anything but decoding. ``together`` is the detector itself, without writing results; ``table`` and
-    ``write`` come once a recording, and are given in its chunks.
+    Reading and stacking run in threads, several recordings at a time (``read_ahead``), the steps to ``boxes`` in one
+    more, the rest in yet another. ``one_after_the_other`` is what all but reading would allow without that.
+    ``together`` is the detector itself, without writing results; ``table`` and ``write`` come once a recording, and
+    are given in its chunks.
     """
     from mast.audio import metadata, probe, stream
     from mast.device import send
     from mast.inference import ResultsFolder, Source, Stitcher
-    from mast.inference.detector import _End
+    from mast.inference.pieces import End
 
     model: Any = detector._model
     batch = detector.batch_size
@@ -248,6 +249,8 @@ def stages(timer: Timer, detector: Detector, recording: Path, folder: Path) -> d
 
     keep("read", lambda: [None for _ in stream(recording, sample_rate=RATE)], len(heard))
     keep("read_and_cut", lambda: windows_in(recording, detector), len(heard))
+    several = 4
+    keep("read_ahead", lambda: list(detector._reader([source] * several)), several * len(heard))
     with as_searched(detector):
         keep("stack", lambda: sound_of(heard, batch), batch)
         keep("transfer", lambda: send(sound, detector.device), batch)
@@ -278,9 +281,8 @@ def stages(timer: Timer, detector: Detector, recording: Path, folder: Path) -> d
     serial = ("stack", "transfer", "features", "network", "boxes", "stitch")
     figures["one_after_the_other"] = 1 / sum(1 / figures[name] for name in serial)
     keep("search", lambda: detector._boxes(sound), batch)
-    several = 4
     keep("together", lambda: list(detector.outcomes([source] * several)), several * len(heard))
-    end = _End(source, probe(recording), metadata(recording))
+    end = End(source, probe(recording), metadata(recording))
     sound_s = heard[-1].start_s + heard[-1].valid_s
     keep("table", lambda: detector._outcome(end, found, sound_s), len(heard))
     outcome = next(detector.outcomes([source]))

@@ -30,7 +30,7 @@ from mast.events import BOX_COLUMNS, FloatArray, as_events
 from mast.experiments.record import write_result
 from mast.files import write_whole
 from mast.inference import Detector
-from mast.inference.detector import Source
+from mast.inference.pieces import Source
 from mast.models.checkpoint import load_card
 from mast.reports.spectrogram import draw_spectrogram
 

@@ -16,6 +16,7 @@ from mast.cli.experiment import _split_of
 from mast.cli.main import app
 from mast.data.recordings import load_dataset
 from mast.errors import MastError
+from mast.experiments import once
 from mast.experiments import runner as module
 from mast.experiments.presets import load_preset
 from mast.experiments.systems import Budget, System
@@ -196,7 +197,7 @@ def test_two_processes_that_need_one_run_take_turns(tmp_path: Path) -> None:
     held, waiting = threading.Event(), threading.Event()
 
     def first() -> None:
-        with module._alone(path, told.append):
+        with once.alone(path, told.append):
             held.set()
             assert waiting.wait(20)  # until the other has found it taken
             order.append("first")
@@ -208,7 +209,7 @@ def test_two_processes_that_need_one_run_take_turns(tmp_path: Path) -> None:
     thread = threading.Thread(target=first)
     thread.start()
     assert held.wait(20)
-    with module._alone(path, noticed):
+    with once.alone(path, noticed):
         order.append("second")
     thread.join()
     assert order == ["first", "second"]

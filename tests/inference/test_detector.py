@@ -5,8 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,6 @@ from mast.errors import AudioError, ConfigError, MastError
 from mast.events import EVENT_COLUMNS, boxes_of, pairwise_iou
 from mast.inference import Boxes, Detector, Source
 from mast.inference.detector import _cast_products
-from mast.inference.prefetch import concurrently, prefetch
 from mast.models.checkpoint import ModelCard, NormalisationStatistics, load_checkpoint, save_checkpoint
 from mast.models.detector import MastDetector
 from mast.models.encoder import EncoderConfig
@@ -244,78 +242,14 @@ def test_names_relative_to_a_root(detector: Detector, tmp_path: Path) -> None:
         detector.detect(path, root=tmp_path / "OAK")
 
 
-def test_stopping_early_stops_the_thread(detector: Detector, tmp_path: Path) -> None:
-    paths = [write_sound(tmp_path / f"{i}.wav", 6) for i in range(3)]
+@pytest.mark.parametrize("several", [1, 3])
+def test_stopping_early_stops_the_threads(model: Path, tmp_path: Path, several: int) -> None:
+    detector = Detector(model, device="cpu")
+    detector._reader = replace(detector._reader, several=several)
+    paths = [write_sound(tmp_path / f"{i}.wav", 6) for i in range(5)]
     stream = detector.stream(paths)
     next(stream)
     stream.close()  # type: ignore[attr-defined]
-    assert not any(thread.name.startswith(("prefetch", "worker")) for thread in threading.enumerate())
-
-
-def test_prefetch_keeps_order_and_passes_errors_on() -> None:
-    def items() -> Iterator[int]:
-        yield from range(50)
-        raise ValueError("fifty")
-
-    seen: list[int] = []
-    with pytest.raises(ValueError, match="fifty"):
-        seen.extend(prefetch(items(), depth=3))
-    assert seen == list(range(50))
-    assert list(prefetch(iter([]))) == []
-
-
-def test_concurrent_work_comes_in_order_and_is_bounded() -> None:
-    under_way, most, lock = 0, 0, threading.Lock()
-    begun: list[int] = []
-
-    def drawn() -> Iterator[int]:
-        for i in range(40):
-            begun.append(i)
-            yield i
-
-    def work(i: int) -> int:
-        nonlocal under_way, most
-        with lock:
-            under_way += 1
-            most = max(most, under_way)
-        time.sleep(0.003 * (i % 3))  # later ones are often done first
-        with lock:
-            under_way -= 1
-        return i * i
-
-    started: list[str] = []
-    pairs = concurrently(
-        work, drawn(), workers=3, start=lambda: started.append(threading.current_thread().name)
-    )
-    assert next(pairs) == (0, 0)
-    assert len(set(started)) == 3
-    time.sleep(0.2)  # the caller is slow: nobody runs far ahead
-    assert len(begun) <= 2 * 3 + 2
-    assert list(pairs) == [(i, i * i) for i in range(1, 40)]
-    assert 1 < most <= 3
-    assert list(concurrently(work, iter([]), workers=2)) == []
-
-
-def test_concurrent_work_passes_errors_on_in_their_turn_and_stops() -> None:
-    def work(i: int) -> int:
-        if i == 5:
-            raise ValueError("five")
-        return i
-
-    seen: list[int] = []
-    with pytest.raises(ValueError, match="five"):
-        seen.extend(i for i, _ in concurrently(work, iter(range(100)), workers=2))
-    assert seen == [0, 1, 2, 3, 4]
-
-    def items() -> Iterator[int]:
-        yield 1
-        raise OSError("no more")
-
-    with pytest.raises(OSError, match="no more"):
-        list(concurrently(work, items(), workers=2))
-    pairs = concurrently(work, iter(range(5)), workers=2)
-    next(pairs)
-    pairs.close()  # type: ignore[attr-defined]
     assert not any(thread.name.startswith(("prefetch", "worker")) for thread in threading.enumerate())
 
 
@@ -423,7 +357,7 @@ def test_batches_of_all_sizes_are_compiled_once(
         "mast.inference.detector._fast_bfloat16", lambda device: False
     )  # not a CPU's own layers
     plain, compiled = (Detector(model, device="cpu", batch_size=8, embed=True) for _ in range(2))
-    compiled.compiled, compiled.workers = True, 0
+    compiled.compiled, compiled.workers = True, 1
     graphs: list[torch.fx.GraphModule] = []
 
     def keep(graph: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:

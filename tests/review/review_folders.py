@@ -10,7 +10,8 @@ import pandas as pd
 import soundfile as sf
 
 from mast.events import as_events
-from mast.inference.detector import Outcome, Source
+from mast.inference.detector import Outcome
+from mast.inference.pieces import Source
 from mast.inference.results import ResultsFolder
 
 RATE = 16_000

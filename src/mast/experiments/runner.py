@@ -10,11 +10,8 @@ them need is trained by one while the other waits.
 
 from __future__ import annotations
 
-import json
 import os
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +38,7 @@ from mast.experiments.found import (
     save_part,
     save_threshold,
 )
+from mast.experiments.once import alone, once, refuse_other, seconds_spent
 from mast.experiments.presets import Preset
 from mast.experiments.record import commit
 from mast.experiments.systems import LAST_STAGE, System
@@ -57,8 +55,6 @@ from mast.training.pretrain import pretrain
 from mast.training.recipe import Recipe, SelfTrainRecipe, TrainRecipe, remember
 from mast.training.sources import Chunks, decode_once, labelled_chunks
 from mast.training.spectrograms import FrontEndPipeline
-
-_SAVE_SECONDS = 10.0  # how often the time spent so far is written down
 
 
 @dataclass(frozen=True)
@@ -136,9 +132,9 @@ class Runner:
         """The folder of what a system found, trained and measured now if it was not before."""
         folder = self.trial.system(system.name)
         if before := load_about(folder).get("recipe"):
-            _refuse_other(before, self._recipe(system).model_dump(mode="json"), folder)
+            refuse_other(before, self._recipe(system).model_dump(mode="json"), folder)
         if self._missing(system):
-            with _alone(self.runs / f".found-{system.name}.lock", self._say):
+            with alone(self.runs / f".found-{system.name}.lock", self._say):
                 if missing := self._missing(system):
                     self._measure(system, self.model(system), missing)
         else:
@@ -151,7 +147,7 @@ class Runner:
         Its encoder is compared with what it was before training, so the system has to start from pretraining.
         """
         folder = folder_of(self.trial, system.name)
-        with _alone(self.runs / f".embedded-{system.name}.lock", self._say):
+        with alone(self.runs / f".embedded-{system.name}.lock", self._say):
             before, now = about_embedded(folder), self._embedded_from(system)
             if before and now in (None, before):
                 self._say(f"{system.name}: its embeddings are there already")
@@ -249,7 +245,7 @@ class Runner:
             share = system.self_training.taken / system.self_training.rounds
             runs = [system.self_training.start, *runs]
         needs = {"pretrained": [self._pretraining(system)], "generic": ["generic"], "none": []}[system.init]
-        spent = {name: _spent(self.runs / name) for name in (*needs, *runs)}
+        spent = {name: seconds_spent(self.runs / name) for name in (*needs, *runs)}
         spent[runs[-1]] *= share
         return {name: round(value, 1) for name, value in spent.items() if value}
 
@@ -420,17 +416,7 @@ class Runner:
 
     def _once(self, run: Path, recipe: Recipe, work: Callable[[Progress], None]) -> None:
         """Do a training run unless it is done; the time it takes is added up over kills."""
-        done, settings = run / "done", recipe.model_dump(mode="json")
-        with _alone(run.with_name(f".{run.name}.lock"), self._say):
-            if done.exists():
-                _refuse_other(json.loads(done.read_text(encoding="utf-8")), settings, run)
-                return
-            self._say(f"{self.trial.folder.name}: training {run.name}")
-            with self.show.bar(run.name) as progress:
-                clock = _Clock(run)
-                work(clock.beside(progress))
-            clock.save()
-            write_whole(done, json.dumps(settings, indent=2).encode())
+        once(run, recipe, work, show=self.show, of=self.trial.folder.name)
 
     def _say(self, text: str) -> None:
         self.show.say(text)
@@ -453,24 +439,6 @@ def same_steps(recipe: Recipe, *, all_chunks: int, chunks: int) -> Recipe:
     return recipe.model_copy(update={"train": plan.model_copy(update=changed)})
 
 
-def _refuse_other(before: Mapping[str, Any], now: Mapping[str, Any], where: Path) -> None:
-    """Results of different recipes are not put into one table."""
-    old, new = _flat(before), _flat(now)
-    for name in sorted((old.keys() | new.keys()) - {"workers", "compile"}):  # those two change no result
-        if old.get(name) != new.get(name):
-            raise MastError(
-                f"{where}: was made with other settings ({name} was {old.get(name)}, now {new.get(name)}); "
-                "choose another --work, or delete it to make it again"
-            )
-
-
-def _flat(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in tables.items():
-        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return found
-
-
 def _everything(dataset: Dataset, recipe: Recipe) -> Chunks:
     """All labelled chunks of a dataset, end to end, whatever its splits say."""
     table = chunk_table(dataset, recipe.front_end, hop_s=recipe.front_end.chunk_s)
@@ -480,50 +448,3 @@ def _everything(dataset: Dataset, recipe: Recipe) -> Chunks:
             f"{dataset.root}: no recording was listened to from end to end, so nothing can be measured there"
         )
     return Chunks(ConcatDataset([ChunkDataset(dataset, rows, recipe.front_end)]), rows)
-
-
-class _Clock:
-    """Seconds of work on a run, added up over kills."""
-
-    def __init__(self, run: Path) -> None:
-        self.path, self.before = run / "seconds.json", _spent(run)
-        self.started = self.saved = time.perf_counter()
-
-    def save(self) -> None:
-        self.saved = time.perf_counter()
-        write_whole(self.path, json.dumps(self.before + self.saved - self.started).encode())
-
-    def beside(self, progress: Progress) -> Progress:
-        """The same progress, which also saves the time now and then."""
-
-        def show(done: int, total: int, text: str) -> None:
-            if time.perf_counter() - self.saved > _SAVE_SECONDS:
-                self.save()
-            progress(done, total, text)
-
-        return show
-
-
-def _spent(run: Path) -> float:
-    try:
-        return float(json.loads((run / "seconds.json").read_text(encoding="utf-8")))
-    except OSError:
-        return 0.0
-
-
-@contextmanager
-def _alone(path: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """One process at a time; a lock goes with the process that held it, however that ended."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows; there one process has to do
-        yield
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"{path.name.removeprefix('.').removesuffix('.lock')}: another process is at it, waiting")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -15,21 +15,21 @@ from dataclasses import dataclass
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import nn
 
-from mast.audio import AudioInfo, Metadata, Window, metadata, probe, windows
+from mast.audio import AudioInfo, Metadata
 from mast.device import send
 from mast.errors import AudioError, ConfigError, MastError
 from mast.events import FloatArray, IntArray, as_events, empty_events
 from mast.features import LogMel
 from mast.grid import grid_to_events
 from mast.inference.hub import find_model
-from mast.inference.prefetch import concurrently, prefetch
+from mast.inference.pieces import End, Piece, Reader, Source
+from mast.inference.prefetch import concurrently
 from mast.inference.scores import settle_scores
 from mast.inference.stitch import Boxes, Embeddings, Stitcher
 from mast.models.checkpoint import WEIGHTS, load_checkpoint
@@ -47,15 +47,10 @@ _BATCH = {"cuda": 64}
 # batch gives does not depend on the number of cores (benchmarks/bench_speed.py times both, "sharing"). More than these
 # would wait for each other in Python and hold more memory; further cores then share the work within a batch
 _MOST_WORKERS = 8
+# recordings read at once for a GPU, our choice: one core reads ten minutes in the time that a GPU searches twenty
+# (results/gpu_speed.json, "read_and_cut" and "network"); two batches of each wait in memory
+_MOST_READERS = 4
 _MP3_SLACK_S = 1.0  # lengths in mp3 headers may be estimates
-
-
-class Source(NamedTuple):
-    """A recording to search: where it lies and what it is called in the results."""
-
-    path: Path
-    recording: str
-    root: Path | None = None  # folders below it may name the site
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,21 +81,6 @@ class Outcome:
     embeddings: Embeddings | None = None
 
 
-class _Piece(NamedTuple):
-    """Some consecutive windows of a recording."""
-
-    windows: list[Window]
-
-
-class _End(NamedTuple):
-    """The end of a recording, as found or with the reason why it could not be read."""
-
-    source: Source
-    info: AudioInfo | None
-    about: Metadata
-    error: str = ""
-
-
 class Detector:
     """A trained detector, ready for recordings.
 
@@ -126,7 +106,7 @@ class Detector:
         scores: calibration, and the threshold as users see it and as a raw score; for a precision, what was reached.
         model_id: ``mast-`` and the start of the weights' fingerprint, as in the column ``model``.
         precision: ``"bfloat16"`` where the hardware multiplies it natively, else ``"float32"``.
-        workers: batches searched at once on a CPU; 0 on a GPU.
+        workers: batches searched at once.
     """
 
     def __init__(
@@ -175,7 +155,7 @@ class Detector:
             raise ConfigError(
                 f"compile on {self.device.type}: only models on a CUDA GPU are compiled; leave it out"
             )
-        self.workers = min(torch.get_num_threads(), _MOST_WORKERS) if self.device.type == "cpu" else 0
+        self.workers = min(torch.get_num_threads(), _MOST_WORKERS) if self.device.type == "cpu" else 1
         if self.precision == "bfloat16" and isinstance(model, MastDetector):
             _cast_products(model)
             if self.device.type == "cpu":
@@ -186,6 +166,12 @@ class Detector:
         self._model = model.to(self.device)
         if self.compiled:
             self._model.compile()  # the dense forward pass; choosing boxes stays as it is
+        self._reader = Reader(
+            self.card.front_end,
+            hop_s=self.hop * self.card.front_end.chunk_s,
+            batch_size=self.batch_size,
+            several=1 if self.device.type == "cpu" else min(_MOST_READERS, os.cpu_count() or 1),
+        )
         self._log_mel = LogMel(self.card.front_end).to(self.device)
         self._normalisation = normalisation_of_card(self.card)
 
@@ -270,27 +256,25 @@ class Detector:
         """
         stitcher, events, end_s = Stitcher(), [], 0.0
         for piece, found in self._searched(sources):
-            if isinstance(piece, _End):
+            if isinstance(piece, End):
                 events.append(stitcher.finish())
                 yield self._outcome(piece, events, end_s)
                 stitcher, events, end_s = Stitcher(), [], 0.0
                 continue
             events += self._stitched(piece, found, stitcher)
-            last = piece.windows[-1]
             if progress is not None:
-                progress(last.start_s + last.valid_s - end_s)
-            end_s = last.start_s + last.valid_s
+                progress(piece.end_s - end_s)
+            end_s = piece.end_s
 
-    def _searched(self, sources: Iterable[Source]) -> Iterator[tuple[_Piece | _End, list[Boxes]]]:
+    def _searched(self, sources: Iterable[Source]) -> Iterator[tuple[Piece | End, list[Boxes]]]:
         """Every piece in order with the boxes in each of its windows, of some pieces at once where that pays."""
 
-        def search(piece: _Piece | _End) -> list[Boxes]:
-            if isinstance(piece, _End):
-                return []
-            return self._boxes(torch.from_numpy(np.stack([window.samples for window in piece.windows])))
+        def search(piece: Piece | End) -> list[Boxes]:
+            return [] if isinstance(piece, End) else self._boxes(torch.from_numpy(piece.sound))
 
-        if not self.workers:
-            yield from ((piece, search(piece)) for piece in prefetch(self._pieces(sources)))
+        pieces = self._reader(sources)
+        if self.device.type != "cpu":  # one batch after the other, while those before it are made into events
+            yield from concurrently(search, pieces, workers=1)
             return
         threads = torch.get_num_threads()
 
@@ -298,47 +282,18 @@ class Detector:
             torch.set_num_threads(max(1, threads // self.workers))
             torch.get_num_threads()  # a thread settles its number when first asked, by what was set last anywhere
 
-        found = concurrently(search, self._pieces(sources), workers=self.workers, start=start)
+        found = concurrently(search, pieces, workers=self.workers, start=start)
         for piece, boxes in found:
             torch.set_num_threads(
                 threads
             )  # the setting is each thread's own, but new threads take the latest
             yield piece, boxes
 
-    def _pieces(self, sources: Iterable[Source]) -> Iterator[_Piece | _End]:
-        """Decode recordings into batches of windows; each recording ends in an :class:`_End`."""
-        front_end = self.card.front_end
-        for source in sources:
-            about = Metadata()
-            try:
-                info = probe(source.path)
-                about = metadata(source.path, source.root)
-                batch: list[Window] = []
-                # A batch never spans two recordings: products round by the size of the batch, and a run that
-                # was stopped and continued has to give the very same events.
-                for window in windows(
-                    source.path, front_end, hop_s=self.hop * front_end.chunk_s, keep_short=True
-                ):
-                    batch.append(window)
-                    if len(batch) == self.batch_size:
-                        yield _Piece(batch)
-                        batch = []
-                if batch:
-                    yield _Piece(batch)
-            except AudioError as error:
-                yield _End(source, None, about, str(error))
-            except OSError as error:
-                reason = f"{source.path}: cannot be read ({error.strerror or error}); check the disk or card"
-                yield _End(source, None, about, reason)
-            else:
-                yield _End(source, info, about)
-
-    def _stitched(self, piece: _Piece, found: list[Boxes], stitcher: Stitcher) -> list[Boxes]:
+    def _stitched(self, piece: Piece, found: list[Boxes], stitcher: Stitcher) -> list[Boxes]:
         """Events that are complete once these windows and what was found in them are seen, in cells."""
         done = []
-        for window, inside in zip(piece.windows, found, strict=True):
-            start = window.start_s / self.card.front_end.hop_s
-            valid = window.valid_s / self.card.front_end.hop_s
+        for start_s, valid_s, inside in zip(piece.starts_s, piece.valid_s, found, strict=True):
+            start, valid = start_s / self.card.front_end.hop_s, valid_s / self.card.front_end.hop_s
             heard = inside.boxes[:, 0] < valid  # what begins in the padding is none
             boxes, scores = inside.boxes[heard], inside.scores[heard]
             embeddings = None if inside.embeddings is None else inside.embeddings[heard]
@@ -381,7 +336,7 @@ class Detector:
             torch._dynamo.maybe_mark_dynamic(seen, 0)
         return seen
 
-    def _outcome(self, end: _End, found: list[Boxes], end_s: float) -> Outcome:
+    def _outcome(self, end: End, found: list[Boxes], end_s: float) -> Outcome:
         source, info, about, error = end
         if info is None:
             return Outcome(source, empty_events(), error=error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
@@ -20,14 +21,47 @@ class _Failure:
         self.error = error
 
 
-def prefetch(items: Iterator[T], *, depth: int = 2) -> Generator[T]:
-    """Yield ``items`` in order, drawn by a thread that is at most ``depth`` items ahead.
+class Prefetch(Iterator[T]):
+    """``items`` in order, drawn from now on by a thread that is at most ``depth`` items ahead.
 
-    An exception among the items is raised here. When the caller stops early, so does the thread.
+    An exception among the items is raised in its turn. When the caller stops early, so does the thread: at once where
+    this is closed, else when nobody holds it any more.
     """
-    ready: queue.Queue[T | _Failure] = queue.Queue(maxsize=depth)
-    stopped = threading.Event()
 
+    def __init__(self, items: Iterator[T], *, depth: int = 2) -> None:
+        self._ready: queue.Queue[T | _Failure] = queue.Queue(maxsize=depth)
+        self._stopped = threading.Event()
+        # the thread must not hold this object, or it would never be let go
+        arguments = (items, self._ready, self._stopped)
+        self._thread = threading.Thread(target=_draw, args=arguments, name="prefetch", daemon=True)
+        self._thread.start()
+
+    def __iter__(self) -> Prefetch[T]:
+        return self
+
+    def __next__(self) -> T:
+        if self._stopped.is_set():
+            raise StopIteration
+        item = self._ready.get()
+        if not isinstance(item, _Failure):
+            return item
+        self.close()
+        if item.error is not None:
+            raise item.error
+        raise StopIteration
+
+    def close(self) -> None:
+        """End the thread; what it had ready is lost."""
+        self._stopped.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_thread"):
+            self.close()
+
+
+def _draw(items: Iterator[T], ready: queue.Queue[T | _Failure], stopped: threading.Event) -> None:
     def put(item: T | _Failure) -> None:
         while not stopped.is_set():
             try:
@@ -35,30 +69,39 @@ def prefetch(items: Iterator[T], *, depth: int = 2) -> Generator[T]:
             except queue.Full:
                 continue
 
-    def draw() -> None:
-        error: BaseException | None = None
-        try:
-            for item in items:
-                put(item)
-                if stopped.is_set():
-                    return
-        except BaseException as problem:
-            error = problem
-        put(_Failure(error))
+    error: BaseException | None = None
+    try:
+        for item in items:
+            put(item)
+            if stopped.is_set():
+                if isinstance(items, Generator):
+                    items.close()  # now, and not some time later
+                return
+    except BaseException as problem:
+        error = problem
+    put(_Failure(error))
 
-    thread = threading.Thread(target=draw, name="prefetch", daemon=True)
-    thread.start()
+
+def in_turn(parts: Iterator[Iterator[T]], *, several: int, depth: int = 2) -> Iterator[T]:
+    """Yield the items of one part after those of another, while the parts that follow are begun already.
+
+    Args:
+        parts: drawn by the caller's thread, up to ``several`` ahead.
+        several: parts at once, each drawn by a thread of its own.
+        depth: items of each part that may wait.
+    """
+    begun: deque[Prefetch[T]] = deque()
     try:
         while True:
-            item = ready.get()
-            if isinstance(item, _Failure):
-                if item.error is not None:
-                    raise item.error
+            while len(begun) < several and (part := next(parts, None)) is not None:
+                begun.append(Prefetch(part, depth=depth))
+            if not begun:
                 return
-            yield item
+            yield from begun[0]
+            begun.popleft()
     finally:
-        stopped.set()
-        thread.join()
+        for waiting in begun:
+            waiting.close()
 
 
 def concurrently(
@@ -90,7 +133,7 @@ def concurrently(
                 yield item, pool.submit(work, item)
 
         try:
-            with closing(prefetch(begun(), depth=2 * workers - 1)) as ahead:
+            with closing(Prefetch(begun(), depth=2 * workers - 1)) as ahead:
                 for item, future in ahead:
                     yield item, future.result()
         finally:

@@ -29,8 +29,9 @@ from mast.annotations import FORMATS, AnnotationSet, write_annotations
 from mast.errors import ConfigError
 from mast.events import EVENT_COLUMNS, as_events, empty_events
 from mast.files import write_whole
-from mast.inference.detector import Outcome, Source
+from mast.inference.detector import Outcome
 from mast.inference.partitions import PARTITIONED, write_partitions
+from mast.inference.pieces import Source
 from mast.version import __version__
 
 RUN, TABLE, FAILURES, EMBEDDINGS = "run.json", "detections", "failures.csv", "embeddings.npy"

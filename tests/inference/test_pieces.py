@@ -1,0 +1,49 @@
+"""Recordings as batches of windows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from random_detector import FRONT_END, write_sound
+
+from mast.audio import windows
+from mast.inference.pieces import End, Piece, Reader, Source
+
+READER = Reader(FRONT_END, hop_s=0.75 * FRONT_END.chunk_s, batch_size=3)
+
+
+def test_pieces_are_the_windows_of_one_recording_after_the_other(tmp_path: Path) -> None:
+    paths = [write_sound(tmp_path / f"{i}.wav", length, seed=i) for i, length in enumerate((7, 1, 4))]
+    sources = [Source(path, path.name) for path in paths]
+    pieces = list(READER(sources))
+    ends = [k for k, piece in enumerate(pieces) if isinstance(piece, End)]
+    assert [pieces[k].source for k in ends] == sources  # type: ignore[union-attr]
+    for source, first, last in zip(sources, [0, *(k + 1 for k in ends)], ends, strict=False):
+        own = [piece for piece in pieces[first:last] if isinstance(piece, Piece)]
+        expected = list(windows(source.path, FRONT_END, hop_s=READER.hop_s, keep_short=True))
+        assert [len(piece.sound) for piece in own[:-1]] == [3] * (len(own) - 1)
+        np.testing.assert_array_equal(
+            np.concatenate([piece.sound for piece in own]), [w.samples for w in expected]
+        )
+        assert [s for piece in own for s in piece.starts_s] == [w.start_s for w in expected]
+        assert [s for piece in own for s in piece.valid_s] == [w.valid_s for w in expected]
+        assert own[-1].end_s == expected[-1].start_s + expected[-1].valid_s
+
+
+def test_several_at_once_give_the_same_in_the_same_order(tmp_path: Path) -> None:
+    sources = [Source(write_sound(tmp_path / f"{i}.wav", 1 + i % 4, seed=i), f"{i}.wav") for i in range(7)]
+    (tmp_path / "broken.wav").write_text("no sound")
+    sources.insert(2, Source(tmp_path / "broken.wav", "broken.wav"))
+    sources.insert(5, Source(tmp_path / "gone.wav", "gone.wav"))
+    alone, together = list(READER(sources)), list(replace(READER, several=4)(iter(sources)))
+    assert [type(piece) for piece in alone] == [type(piece) for piece in together]
+    for one, other in zip(alone, together, strict=True):
+        if isinstance(one, Piece) and isinstance(other, Piece):
+            np.testing.assert_array_equal(one.sound, other.sound)
+            assert (one.starts_s, one.valid_s) == (other.starts_s, other.valid_s)
+        else:
+            assert one == other
+    errors = {end.source.recording: end.error for end in together if isinstance(end, End) and end.error}
+    assert errors.keys() == {"broken.wav", "gone.wav"}
