@@ -359,6 +359,31 @@ def test_embeddings_of_nothing(model: Path, tmp_path: Path) -> None:
     assert np.load(tmp_path / "out" / "embeddings.npy").shape == (0, WIDTH)
 
 
+@pytest.mark.parametrize(
+    ("rates", "more", "hint"),
+    [
+        ([192_000, 384_000], [], "--band 96000"),
+        ([384_000], [], "--band 128000"),
+        ([4_000, 2_000], [], "--band 2000"),
+        ([48_000], [], ""),
+        ([256_000, 16_000], [], ""),  # not all of one kind
+        ([4_000, 16_000], [], ""),
+        ([256_000], ["--band", "128000"], ""),
+        ([256_000], ["--quiet"], ""),
+    ],
+)
+def test_sound_far_outside_the_searched_band_is_told_of(
+    rates: list[int], more: list[str], hint: str, model: Path, tmp_path: Path
+) -> None:
+    for rate in rates:
+        write_sound(tmp_path / "in" / f"{rate}.wav", 1, rate=rate)
+    words = [tmp_path / "in", "--model", model, "--out", tmp_path / "out", "--device", "cpu", *more]
+    result = CliRunner().invoke(app, list(map(str, words)))
+    assert result.exit_code == 0, result.output
+    assert ("into another folder" in result.output) == bool(hint)
+    assert hint in result.output
+
+
 def test_none_readable_is_a_mistake(model: Path, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "text.wav").write_text("not sound")

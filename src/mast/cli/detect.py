@@ -18,6 +18,9 @@ EXIT_SOME_FAILED = 4  # finished, but some recordings could not be read
 _FORMATS = (
     "csv, parquet, raven, audacity, coco, yolo, aoef, kaleidoscope, birdeep"  # a test compares with FORMATS
 )
+# sound that reaches four times the band searched, or not a third of it, is told of: 48 kHz of birds is neither
+_FAR_ABOVE, _FAR_BELOW = 4, 3
+_BATS_HZ = 128_000  # hardly one calls higher; what recorders at 256 kHz hold
 _PARTITIONED = "partitioned"  # not an annotation format: a Parquet dataset for DuckDB, pandas, Spark
 
 
@@ -127,6 +130,7 @@ def detect(
       mast detect recordings/ --out detections
       mast detect recordings/ --model runs/detector --out detections --formats csv,raven
       mast detect hydrophone/ --band 2000 --out detections
+      mast detect bats/ --band 128000 --out detections
     """
     from mast.archive import DetectorSpec, is_uri, list_recordings
     from mast.errors import AudioError, ConfigError
@@ -165,7 +169,7 @@ def detect(
             todo = [recording for recording in mine if not results.is_done(recording.source)]
             if len(todo) < len(mine):
                 say(f"{len(mine) - len(todo):,} of {len(mine):,} recordings are done already", quiet=quiet)
-            failures = _search(running, results, todo, quiet)
+            failures, sample_rates = _search(running, results, todo, quiet)
     except KeyboardInterrupt:
         typer.echo(
             f"mast: stopped; what is done is kept in {out}, the same command goes on from there.", err=True
@@ -186,18 +190,23 @@ def detect(
     if failures or damaged:
         closing[-1] += f" (see {out / 'failures.csv'})"
     typer.echo("; ".join(closing) + ".")
+    if hint := _other_band(sample_rates, facts.high_hz):
+        say(hint, quiet=quiet)
     if failures:
         raise typer.Exit(EXIT_SOME_FAILED)
 
 
-def _search(engine: Engine, results: ResultsFolder, todo: list[Recording], quiet: bool) -> list[str]:
-    """Search recordings and keep what is found; give back the reasons of those that failed."""
+def _search(
+    engine: Engine, results: ResultsFolder, todo: list[Recording], quiet: bool
+) -> tuple[list[str], set[int]]:
+    """Search recordings and keep what is found; why some failed, and the sample rates of the others."""
     import time
     import warnings
 
     from mast.audio import DamagedAudioWarning
 
     failures: list[str] = []
+    sample_rates: set[int] = set()
     heard_s, began = 0.0, time.monotonic()
     with progress(quiet, unit="recordings") as bar, warnings.catch_warnings():
         warnings.simplefilter("ignore", DamagedAudioWarning)  # listed in failures.csv instead
@@ -213,8 +222,29 @@ def _search(engine: Engine, results: ResultsFolder, todo: list[Recording], quiet
             results.add(outcome)
             if outcome.error:
                 failures.append(outcome.error)
+            else:
+                sample_rates.add(outcome.sample_rate)
             bar.advance(task)
-    return failures
+    return failures, sample_rates
+
+
+def _other_band(sample_rates: set[int], high_hz: float) -> str:
+    """A sentence where all recordings hold far more or far less than the band that was searched; else nothing."""
+    if not sample_rates:
+        return ""
+    least_hz, most_hz = min(sample_rates) / 2, max(sample_rates) / 2
+    searched = f"was searched up to {high_hz / 1000:g} kHz"
+    if least_hz >= _FAR_ABOVE * high_hz:
+        return (
+            f"This sound reaches {least_hz / 1000:g} kHz and {searched}; for bats and other high voices play it slower "
+            f"to the model, into another folder: --band {min(least_hz, _BATS_HZ):.0f}."
+        )
+    if most_hz <= high_hz / _FAR_BELOW:
+        return (
+            f"This sound ends at {most_hz / 1000:g} kHz and {searched}; for fish and other low voices play it faster "
+            f"to the model, into another folder: --band {most_hz:.0f}."
+        )
+    return ""
 
 
 def _engine(name: EngineName, spec: DetectorSpec, workers: int | None) -> Engine:
