@@ -91,7 +91,11 @@ def test_the_expert_is_heard_as_often_as_told(tmp_path: Path) -> None:
     assert len(pd.read_csv(tmp_path / "data" / "boxes.csv")) == 4
 
 
-def test_an_average_is_settled_on_worlds_held_back(tmp_path: Path) -> None:
+def test_an_average_is_settled_on_worlds_held_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "recipe.toml").write_text(
+        'size = "tiny"\n'
+    )  # a process has one precision, and other tests chose theirs
+    monkeypatch.setattr(default_model, "REFINEMENT", tmp_path / "recipe.toml")
     worlds = []
     for seed, split in enumerate(("train", "val")):
         worlds.append((tmp_path / f"world_{seed:03d}", split))
