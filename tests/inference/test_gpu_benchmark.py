@@ -95,3 +95,14 @@ def test_all_steps_from_model_to_rates(tmp_path: Path, monkeypatch: pytest.Monke
     assert one["without_start"]["chunks_per_s"] == pytest.approx(4 / 2)
     reference = figures["encoder"]["plain_autocast"]["chunks_per_s"]
     assert one["without_start"]["ratio_to_encoder"] == pytest.approx(2 / reference)
+
+
+def test_only_the_steps_asked_for_are_run() -> None:
+    figures: dict[str, object] = {}
+    steps = bench_gpu.Steps(None, 100.0, 0, figures, ("encoder", "stages"))
+    assert [steps.run(name, lambda: 1) for name in ("encoder.plain", "detector.plain", "stages")] == [
+        1,
+        None,
+        1,
+    ]
+    assert figures.keys() == {"encoder", "stages", "step_seconds", "total_s"}
