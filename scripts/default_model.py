@@ -245,6 +245,20 @@ def one_hand(rng: np.random.Generator, faint_db: tuple[float, float] = (28.0, 40
     )
 
 
+def same_hand(rng: np.random.Generator) -> BoxStyle:
+    """One annotator all the time, in the middle of :func:`one_hand`'s habits: what is one event can then be learnt."""
+    del rng
+    return BoxStyle(
+        gap_s=0.12,
+        song_gap_s=0.45,
+        trains_are_songs=True,
+        above_background_db=7.5,
+        edge_db=4.5,
+        below_peak_db=34.0,
+        tail_db=13.0,
+    )
+
+
 class Hand(NamedTuple):
     """Who boxes a world, and which share of its species sing."""
 
@@ -294,6 +308,18 @@ LESSONS = {
     ),
     "long": Lesson(
         1_000,
+        {"train": 200, "val": 10},
+        (Hand(one_hand, motifs=0.35), Hand(one_hand), Hand(one_hand, motifs=0.2), Hand(many_hands)),
+        expert_times=6,
+    ),
+    "habit": Lesson(
+        1_400,
+        {"train": 200, "val": 10},
+        (Hand(same_hand, motifs=0.35), Hand(same_hand), Hand(same_hand, motifs=0.2)),
+        expert_times=6,
+    ),
+    "more": Lesson(
+        1_700,
         {"train": 200, "val": 10},
         (Hand(one_hand, motifs=0.35), Hand(one_hand), Hand(one_hand, motifs=0.2), Hand(many_hands)),
         expert_times=6,

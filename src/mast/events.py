@@ -7,6 +7,7 @@ annotations, detections, pseudo-labels and archives; ``source`` tells them apart
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -76,6 +77,11 @@ def as_events(table: pd.DataFrame) -> pd.DataFrame:
 
 def empty_events() -> pd.DataFrame:
     """An event table with no rows."""
+    return _no_events().copy()
+
+
+@cache
+def _no_events() -> pd.DataFrame:
     return as_events(pd.DataFrame({c: [] for c in EVENT_COLUMNS}))
 
 

@@ -16,6 +16,7 @@ import torch
 from random_detector import FRONT_END, save_detector, write_sound
 
 import mast
+from mast.audio import windows as audio_windows
 from mast.errors import AudioError, ConfigError, MastError
 from mast.events import EVENT_COLUMNS, boxes_of, pairwise_iou
 from mast.inference import Boxes, Detector, Source
@@ -349,30 +350,49 @@ def test_embeddings_only_where_asked_for(detector: Detector, model: Path, tmp_pa
         deaf.detect_and_embed(tmp_path / "bad.wav")
 
 
-def test_batches_of_all_sizes_are_compiled_once(
+def test_full_batches_are_compiled_once_and_do_not_mix_recordings(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the part of the compiler that follows the model's shapes; what it would make of them needs a GPU."""
+    """As on a GPU, by the part of the compiler that follows the model's shapes; the rest of it needs one."""
     monkeypatch.setattr(
         "mast.inference.detector._fast_bfloat16", lambda device: False
     )  # not a CPU's own layers
-    plain, compiled = (Detector(model, device="cpu", batch_size=8, embed=True) for _ in range(2))
-    compiled.compiled, compiled.workers = True, 1
+    plain, full = (Detector(model, device="cpu", batch_size=8, embed=True) for _ in range(2))
+    full._full, full._begun, full.workers = True, False, 2
+    full._reader = replace(full._reader, batch_size=3)
     graphs: list[torch.fx.GraphModule] = []
+    sizes: list[int] = []
 
     def keep(graph: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:
         graphs.append(graph)
         return graph
 
-    compiled._model.compile(backend=keep)
-    for i in (6, 1, 3, 11):
-        path = write_sound(tmp_path / f"{i}.wav", 1.3 * i, seed=i)
-        (events, embeddings), (expected, rows) = (d.detect_and_embed(path) for d in (compiled, plain))
+    full._model.compile(dynamic=False, backend=keep)
+    search = full._boxes
+    monkeypatch.setattr(full, "_boxes", lambda sound: (sizes.append(len(sound)), search(sound))[1])
+    paths = [write_sound(tmp_path / f"{i}.wav", 1.3 * i, seed=i) for i in (6, 1, 3, 11, 2)]
+    (tmp_path / "none.wav").write_text("no sound")
+    paths.insert(2, tmp_path / "none.wav")
+    together = list(full.outcomes(Source(path, path.name) for path in paths))
+    assert [outcome.source.path for outcome in together] == paths
+    windows = sum(
+        len(list(audio_windows(path, FRONT_END, hop_s=0.75 * FRONT_END.chunk_s, keep_short=True)))
+        for path in paths
+        if path.name != "none.wav"
+    )
+    assert sizes == [8] * -(-windows // 8)
+    for outcome in together:
+        if outcome.source.recording == "none.wav":
+            assert outcome.error
+            continue
+        expected, rows = plain.detect_and_embed(outcome.source.path)
         boxes = ["start_s", "end_s", "low_hz", "high_hz", "score"]
+        assert outcome.embeddings is not None
         # other sizes of products round differently
-        pd.testing.assert_frame_equal(events[boxes], expected[boxes], atol=0.01, rtol=1e-4)
-        np.testing.assert_allclose(embeddings, rows, atol=2e-3)
-        pd.testing.assert_frame_equal(events, compiled.detect(path))  # twice the same, to the last digit
+        pd.testing.assert_frame_equal(outcome.events[boxes], expected[boxes], atol=0.01, rtol=1e-4)
+        np.testing.assert_allclose(outcome.embeddings, rows, atol=2e-3)
+        # alone as among others, to the last digit
+        pd.testing.assert_frame_equal(outcome.events, full.detect(outcome.source.path))
     assert len(graphs) == 1
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from random_detector import FRONT_END, write_sound
 
 from mast.audio import windows
-from mast.inference.pieces import End, Piece, Reader, Source
+from mast.inference.pieces import End, Piece, Reader, Source, full_batches
 
 READER = Reader(FRONT_END, hop_s=0.75 * FRONT_END.chunk_s, batch_size=3)
 
@@ -47,3 +47,37 @@ def test_several_at_once_give_the_same_in_the_same_order(tmp_path: Path) -> None
             assert one == other
     errors = {end.source.recording: end.error for end in together if isinstance(end, End) and end.error}
     assert errors.keys() == {"broken.wav", "gone.wav"}
+
+
+def test_full_batches_hold_every_window_and_end_in_order(tmp_path: Path) -> None:
+    lengths = (7, 1, 4, 0.4, 12, 2)
+    sources = [
+        Source(write_sound(tmp_path / f"{i}.wav", length, seed=i), f"{i}.wav")
+        for i, length in enumerate(lengths)
+    ]
+    pieces = list(READER(sources))
+    for size in (1, 2, 3, 5, 8, 1_000):
+        batches = list(full_batches(iter(pieces), size))
+        held = [sum(len(some.sound) for some in batch if isinstance(some, Piece)) for batch in batches]
+        assert set(held[:-1]) <= {size}
+        assert held[-1] <= size
+        assert all(len(some.sound) for batch in batches for some in batch if isinstance(some, Piece))
+        flat = [some for batch in batches for some in batch]
+        assert _rows(flat) == _rows(pieces)
+        sound = [some.sound for some in flat if isinstance(some, Piece)]
+        np.testing.assert_array_equal(
+            np.concatenate(sound),
+            np.concatenate([piece.sound for piece in pieces if isinstance(piece, Piece)]),
+        )
+    assert list(full_batches(iter([]), 4)) == []
+
+
+def _rows(pieces: list[Piece | End]) -> list[tuple[float, float] | str]:
+    """Window by window, and the name of each recording where it ends."""
+    found: list[tuple[float, float] | str] = []
+    for some in pieces:
+        if isinstance(some, Piece):
+            found += zip(some.starts_s, some.valid_s, strict=True)
+        else:
+            found.append(some.source.recording)
+    return found

@@ -101,8 +101,9 @@ def _window(sound: Samples, start: int, front_end: FrontEnd) -> Window:
 
 def centre_and_pad(sound: Samples, size: int) -> Samples:
     """Take the mean off and append silence up to ``size`` samples; an empty sound becomes silence."""
-    samples = np.zeros(size, np.float32)
+    samples = np.empty(size, np.float32)
     if len(sound):
-        # float64: the float32 mean of 160,000 samples can be off by more than a 16-bit step
-        np.subtract(sound, sound.mean(dtype=np.float64), out=samples[: len(sound)], casting="same_kind")
+        # summed in float64: the float32 mean of 160,000 samples can be off by more than a 16-bit step
+        np.subtract(sound, np.float32(sound.mean(dtype=np.float64)), out=samples[: len(sound)])
+    samples[len(sound) :] = 0.0
     return samples

@@ -1,8 +1,9 @@
 """A trained detector on recordings of any length.
 
-Windows → batches → features → boxes in cells → stitched → events in seconds and hertz. Decoding runs ahead in
-a thread while the model works; on a CPU several threads take a batch each, one core to each of them, and the batches
-are put together again in their order. Front end, normalisation and thresholds are those of the checkpoint.
+Windows → batches → features → boxes in cells → stitched → events in seconds and hertz. Decoding runs ahead while
+the model works; several threads take a batch each, and the batches are put together again in their order: on a CPU
+with a core to each of them, on a GPU with a stream to each, so that it works on one batch while another comes and
+goes. Front end, normalisation and thresholds are those of the checkpoint.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.util import find_spec
+from itertools import chain, islice
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 import pandas as pd
@@ -24,11 +28,11 @@ from torch import nn
 from mast.audio import AudioInfo, Metadata
 from mast.device import send
 from mast.errors import AudioError, ConfigError, MastError
-from mast.events import FloatArray, IntArray, as_events, empty_events
+from mast.events import FloatArray, IntArray, empty_events
 from mast.features import LogMel
 from mast.grid import grid_to_events
 from mast.inference.hub import find_model
-from mast.inference.pieces import End, Piece, Reader, Source
+from mast.inference.pieces import End, Piece, Reader, Source, full_batches
 from mast.inference.prefetch import concurrently
 from mast.inference.scores import settle_scores
 from mast.inference.stitch import Boxes, Embeddings, Stitcher
@@ -47,9 +51,14 @@ _BATCH = {"cuda": 64}
 # batch gives does not depend on the number of cores (benchmarks/bench_speed.py times both, "sharing"). More than these
 # would wait for each other in Python and hold more memory; further cores then share the work within a batch
 _MOST_WORKERS = 8
+# batches at once on a GPU, our choice: while the boxes of one are chosen and fetched, the other's network runs
+_STREAMS = 2
 # recordings read at once for a GPU, our choice: one core reads ten minutes in the time that a GPU searches twenty
 # (results/gpu_speed.json, "read_and_cut" and "network"); two batches of each wait in memory
 _MOST_READERS = 4
+# windows read at once for a GPU, our choice: 10 MB, which the C library keeps and gives again; with 42 MB reading takes
+# twice as long, for pages that the system clears each time
+_PIECE = 16
 _MP3_SLACK_S = 1.0  # lengths in mp3 headers may be estimates
 
 
@@ -93,11 +102,11 @@ class Detector:
         precision_target: instead of a threshold: the lowest one that reached this precision on validation.
         hop: step from window to window as a share of the window, above 0 and at most 1. At 0.5 every sound but the
             ends is seen twice; at 1 once, and calls cut by a window's edge are put together from pieces.
-        batch_size: windows at once; by the device by default.
+        batch_size: windows at once; by the device by default. On a GPU every batch is filled up to it, with the
+            windows of the next recordings or with silence.
         embed: also give the encoder's features inside each event, see :meth:`detect_and_embed`. They are held until
             the recording is done: 2 D bytes an event, D the encoder's width.
-        compile: compile the model for this GPU, which makes the start slower; on CUDA by default. One compilation
-            serves batches of all sizes, so that what remains of a recording costs no more than it is long.
+        compile: compile the model for this GPU, which makes the start slower; on CUDA by default.
         band_hz: upper edge of the band to search, Hz; the model's own by default. Sound is played to the model so much
             faster or slower: one that knows birds up to 8 kHz then finds fish up to 2 kHz, or bats up to 96.
 
@@ -155,7 +164,9 @@ class Detector:
             raise ConfigError(
                 f"compile on {self.device.type}: only models on a CUDA GPU are compiled; leave it out"
             )
-        self.workers = min(torch.get_num_threads(), _MOST_WORKERS) if self.device.type == "cpu" else 1
+        self.workers = min(torch.get_num_threads(), _MOST_WORKERS) if self.device.type == "cpu" else _STREAMS
+        # one size for all batches: compiled once, and a recording's events do not depend on those before it
+        self._full = self.device.type != "cpu"
         if self.precision == "bfloat16" and isinstance(model, MastDetector):
             _cast_products(model)
             if self.device.type == "cpu":
@@ -165,11 +176,13 @@ class Detector:
                 model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._model = model.to(self.device)
         if self.compiled:
-            self._model.compile()  # the dense forward pass; choosing boxes stays as it is
+            self._model.compile(dynamic=False)  # the dense forward pass; choosing boxes stays as it is
+        self._first = Lock()  # held while the first batch is searched: compiling is for one thread
+        self._begun = not self.compiled
         self._reader = Reader(
             self.card.front_end,
             hop_s=self.hop * self.card.front_end.chunk_s,
-            batch_size=self.batch_size,
+            batch_size=min(self.batch_size, _PIECE) if self._full else self.batch_size,
             several=1 if self.device.type == "cpu" else min(_MOST_READERS, os.cpu_count() or 1),
         )
         self._log_mel = LogMel(self.card.front_end).to(self.device)
@@ -255,7 +268,7 @@ class Detector:
             progress: called with seconds of sound as they are done.
         """
         stitcher, events, end_s = Stitcher(), [], 0.0
-        for piece, found in self._searched(sources):
+        for piece, found in chain.from_iterable(self._searched(sources)):
             if isinstance(piece, End):
                 events.append(stitcher.finish())
                 yield self._outcome(piece, events, end_s)
@@ -266,28 +279,34 @@ class Detector:
                 progress(piece.end_s - end_s)
             end_s = piece.end_s
 
-    def _searched(self, sources: Iterable[Source]) -> Iterator[tuple[Piece | End, list[Boxes]]]:
-        """Every piece in order with the boxes in each of its windows, of some pieces at once where that pays."""
+    def _searched(self, sources: Iterable[Source]) -> Iterator[list[tuple[Piece | End, list[Boxes]]]]:
+        """Batch by batch, every piece in order with the boxes in each of its windows; some batches at once."""
 
-        def search(piece: Piece | End) -> list[Boxes]:
-            return [] if isinstance(piece, End) else self._boxes(torch.from_numpy(piece.sound))
+        def search(batch: tuple[Piece | End, ...]) -> list[tuple[Piece | End, list[Boxes]]]:
+            sounds = [torch.from_numpy(piece.sound) for piece in batch if isinstance(piece, Piece)]
+            found = iter(self._boxes(self._batch(sounds)) if sounds else [])
+            return [
+                (piece, [] if isinstance(piece, End) else list(islice(found, len(piece.sound))))
+                for piece in batch
+            ]
 
         pieces = self._reader(sources)
-        if self.device.type != "cpu":  # one batch after the other, while those before it are made into events
-            yield from concurrently(search, pieces, workers=1)
-            return
+        batches = full_batches(pieces, self.batch_size) if self._full else ((piece,) for piece in pieces)
         threads = torch.get_num_threads()
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)  # the weights have arrived before another stream reads them
 
         def start() -> None:
-            torch.set_num_threads(max(1, threads // self.workers))
-            torch.get_num_threads()  # a thread settles its number when first asked, by what was set last anywhere
+            if self.device.type == "cuda":
+                torch.cuda.set_stream(torch.cuda.Stream(self.device))  # type: ignore[no-untyped-call]
+            elif self.device.type == "cpu":
+                torch.set_num_threads(max(1, threads // self.workers))
+                torch.get_num_threads()  # a thread settles its number when first asked, by what was set last anywhere
 
-        found = concurrently(search, pieces, workers=self.workers, start=start)
-        for piece, boxes in found:
-            torch.set_num_threads(
-                threads
-            )  # the setting is each thread's own, but new threads take the latest
-            yield piece, boxes
+        for _, found in concurrently(search, batches, workers=self.workers, start=start):
+            if self.device.type == "cpu":  # the setting is each thread's own, but new threads take the latest
+                torch.set_num_threads(threads)
+            yield found
 
     def _stitched(self, piece: Piece, found: list[Boxes], stitcher: Stitcher) -> list[Boxes]:
         """Events that are complete once these windows and what was found in them are seen, in cells."""
@@ -302,12 +321,26 @@ class Detector:
             done.append(stitcher.add(start, start + valid, boxes, scores, embeddings))
         return [some for some in done if len(some.scores)]  # most windows of a quiet day hold nothing
 
-    @torch.inference_mode()
+    def _batch(self, sounds: list[torch.Tensor]) -> torch.Tensor:
+        """The (B, samples) of some pieces as one, filled up with silence where batches are of one size."""
+        if not self._full:
+            return sounds[0]  # each piece is a batch of its own
+        n = sum(map(len, sounds))
+        shape = (self.batch_size, sounds[0].shape[1])
+        batch = torch.empty(shape, pin_memory=self.device.type == "cuda")
+        torch.cat(sounds, out=batch[:n])
+        batch[n:] = 0.0
+        return batch
+
     def _boxes(self, sound: torch.Tensor) -> list[Boxes]:
         """(B, samples) → B times boxes in cells of the window."""
-        n = len(sound)
-        if self.compiled and n == 1:  # the one size that would be compiled on its own
-            sound = torch.cat([sound, torch.zeros_like(sound)])
+        with nullcontext() if self._begun else self._first:
+            found = self._found(sound)
+            self._begun = True
+        return found
+
+    @torch.inference_mode()
+    def _found(self, sound: torch.Tensor) -> list[Boxes]:
         spectrograms = self._spectrograms(send(sound, self.device))
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16"):
             embedder = self._model if self.embed and isinstance(self._model, MastDetector) else None
@@ -318,23 +351,19 @@ class Detector:
                 nms_iou=self.nms_iou,
             )
         found, features = result if isinstance(result, tuple) else (result, None)
-        found = found[:n]
         boxes = torch.cat([some.boxes for some in found]).double().cpu().numpy()  # one copy from the device
         scores = torch.cat([some.scores for some in found]).double().cpu().numpy()
         ends = np.cumsum([len(some.scores) for some in found])[:-1]
-        embeddings: list[Embeddings | None] = [None] * n
+        embeddings: list[Embeddings | None] = [None] * len(found)
         if features is not None:
             # half precision: errors far below the difference between two calls, and half the space
-            embeddings = [*np.split(torch.cat(features[:n]).half().cpu().numpy(), ends)]
+            embeddings = [*np.split(torch.cat(features).half().cpu().numpy(), ends)]
         columns = np.split(boxes, ends), np.split(scores, ends), embeddings
         return [Boxes(*row) for row in zip(*columns, strict=True)]
 
     def _spectrograms(self, sound: torch.Tensor) -> torch.Tensor:
-        """(B, samples) → (B, 1, T, F) as the model sees it; B may differ from call to call without compiling again."""
-        seen = self._normalisation.apply(self._log_mel.chunk_features(sound))
-        if self.compiled:
-            torch._dynamo.maybe_mark_dynamic(seen, 0)
-        return seen
+        """(B, samples) → (B, 1, T, F) as the model sees it."""
+        return self._normalisation.apply(self._log_mel.chunk_features(sound))
 
     def _outcome(self, end: End, found: list[Boxes], end_s: float) -> Outcome:
         source, info, about, error = end
@@ -382,24 +411,26 @@ class Detector:
         # a microsecond and a millihertz: finer than any grid, and tables stay readable
         start_s, end_s = boxes[:, 0].round(6), np.minimum(boxes[:, 2].round(6), duration_s)
         low_hz, high_hz = boxes[:, 1].round(3), np.minimum(boxes[:, 3].round(3), info.sample_rate / 2)
-        table = pd.DataFrame(
-            {
-                "recording": source.recording,
-                "start_s": start_s,
-                "end_s": end_s,
-                "low_hz": low_hz,
-                "high_hz": high_hz,
-                "score": self.scores.calibration.apply(scores).round(6),
-                "label": "",
-                "site": about.site or "",
-                "datetime": [_clock(about, float(start)) for start in start_s],
-                "source": "detector",
-                "model": self.model_id,
-            }
-        )
-        inside = (table["end_s"] > table["start_s"]) & (table["high_hz"] > table["low_hz"])
-        ordered = table[inside].sort_values(["start_s", "low_hz", "end_s", "high_hz"])
-        return as_events(ordered), ordered.index.to_numpy()
+        inside = np.flatnonzero((end_s > start_s) & (high_hz > low_hz))
+        by_time = np.lexsort([column[inside] for column in (high_hz, end_s, low_hz, start_s)])
+        rows = inside[by_time]
+        if (n := len(rows)) == 0:
+            return empty_events(), rows
+        columns = {
+            "recording": [source.recording] * n,
+            "start_s": start_s[rows],
+            "end_s": end_s[rows],
+            "low_hz": low_hz[rows],
+            "high_hz": high_hz[rows],
+            "score": self.scores.calibration.apply(scores[rows]).round(6),
+            "label": [""] * n,
+            "site": [about.site or ""] * n,
+            "datetime": [_clock(about, start) for start in start_s[rows].tolist()],
+            "source": ["detector"] * n,
+            "model": [self.model_id] * n,
+        }
+        # in the schema from the start: bringing a table into it takes as long as searching half a minute
+        return pd.DataFrame(columns), rows
 
 
 def _source(path: Path, root: str | Path | None) -> Source:

@@ -1,7 +1,8 @@
 """Recordings as batches of windows, read in the background in the order they are given.
 
-A batch never spans two recordings: products round by the size of the batch, and a run that was stopped and continued
-has to give the very same events.
+A run that was stopped and continued has to give the very same events, and products round by the size of the batch. So a
+piece never spans two recordings. Where pieces are put together (:func:`full_batches`, for a GPU, which a recording of a
+minute does not fill), all batches are of one size, and then a window's numbers do not depend on those beside it.
 """
 
 from __future__ import annotations
@@ -39,6 +40,11 @@ class Piece(NamedTuple):
     def end_s(self) -> float:
         """Where the sound of the last window ends."""
         return self.starts_s[-1] + self.valid_s[-1]
+
+    def part(self, first: int, stop: int | None = None) -> Piece:
+        """Some of its windows."""
+        rows = slice(first, stop)
+        return Piece(self.sound[rows], self.starts_s[rows], self.valid_s[rows])
 
 
 class End(NamedTuple):
@@ -95,6 +101,25 @@ class Reader:
             yield End(source, None, about, reason)
         else:
             yield End(source, info, about)
+
+
+def full_batches(pieces: Iterable[Piece | End], size: int) -> Iterator[tuple[Piece | End, ...]]:
+    """Pieces put together until they hold ``size`` windows, across recordings; one that holds too many is cut.
+
+    All but the last have exactly that many; the last may hold ends alone.
+    """
+    batch: list[Piece | End] = []
+    room = size
+    for piece in pieces:
+        rest = piece
+        while isinstance(rest, Piece) and len(rest.sound) >= room:
+            yield (*batch, rest.part(0, room))
+            batch, room, rest = [], size, rest.part(room)
+        if isinstance(rest, End) or len(rest.sound):
+            batch.append(rest)
+            room -= len(rest.sound) if isinstance(rest, Piece) else 0
+    if batch:
+        yield tuple(batch)
 
 
 def _piece(batch: list[Window]) -> Piece:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +38,7 @@ RUN, TABLE, FAILURES, EMBEDDINGS = "run.json", "detections", "failures.csv", "em
 _MARKS = "recordings"
 _DONE, _FAILED = ".parquet", ".failed.json"
 _EMBEDDING = "embedding"  # a mark's further column: the bytes of a row of half-precision numbers
+_TABLE_ROWS = 100_000  # held at once while the tables over all recordings are written
 _KEY = b"mast"  # of our facts in a mark's Parquet header
 _SCHEMA = pa.schema(
     [(name, pa.string() if dtype == "str" else pa.float64()) for name, dtype in EVENT_COLUMNS.items()]
@@ -131,7 +132,8 @@ class ResultsFolder:
             "damage": outcome.damage,
         }
         header = _SCHEMA.with_metadata({_KEY: json.dumps(facts).encode()})
-        table = pa.Table.from_pandas(outcome.events, schema=_SCHEMA, preserve_index=False)
+        columns = [pa.array(outcome.events[field.name].to_numpy(), type=field.type) for field in _SCHEMA]
+        table = pa.Table.from_arrays(columns, schema=_SCHEMA)  # half the time of from_pandas
         if self._embedding_width:
             assert outcome.embeddings is not None
             rows = [row.tobytes() for row in outcome.embeddings]
@@ -187,7 +189,7 @@ class ResultsFolder:
                     yield path.relative_to(root).as_posix().removesuffix(suffix), path
 
     def _write_tables(self, marks: list[Path]) -> int:
-        """``detections.parquet`` and ``detections.csv``, one recording in memory at a time."""
+        """``detections.parquet`` and ``detections.csv``, some recordings in memory at a time."""
         count = 0
         parts = [self.folder / f".{TABLE}{suffix}.{os.getpid()}.part" for suffix in (".parquet", ".csv")]
         with (
@@ -195,17 +197,10 @@ class ResultsFolder:
             open(parts[1], "w", encoding="utf-8", newline="") as csv,
         ):
             empty_events().to_csv(csv, index=False, lineterminator="\n")
-            waiting: list[pa.Table] = []
-            for mark in marks:
-                table = pq.read_table(mark, schema=_SCHEMA)
+            for table in _gathered(marks):
                 count += table.num_rows
+                parquet.write_table(table)
                 table.to_pandas().to_csv(csv, index=False, header=False, lineterminator="\n")
-                waiting.append(table)
-                if sum(some.num_rows for some in waiting) > 100_000:  # row groups of useful size
-                    parquet.write_table(pa.concat_tables(waiting))
-                    waiting = []
-            if waiting:
-                parquet.write_table(pa.concat_tables(waiting))
         for part, suffix in zip(parts, (".parquet", ".csv"), strict=True):
             os.replace(part, self.folder / f"{TABLE}{suffix}")
         return count
@@ -280,6 +275,22 @@ def _refuse_others(run: Path, made_with: Mapping[str, str | float]) -> None:
             f"{run.parent}: holds detections made with {key} {old}, not {new}; results of different models, "
             "settings or folders are not mixed, so choose another --out, or the same settings to go on"
         )
+
+
+def _gathered(marks: Iterable[Path]) -> Iterator[pa.Table]:
+    """The events of all marks in order, in tables of useful size."""
+    waiting: list[pa.Table] = []
+    rows = 0
+    for mark in marks:
+        with pq.ParquetFile(mark) as file:
+            if file.metadata.num_rows:  # most recordings of a quiet place hold nothing
+                waiting.append(file.read(columns=_SCHEMA.names).cast(_SCHEMA))
+                rows += file.metadata.num_rows
+        if rows >= _TABLE_ROWS:
+            yield pa.concat_tables(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
 def _facts(mark: Path) -> dict[str, object] | None:
