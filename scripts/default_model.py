@@ -314,15 +314,10 @@ LESSONS = {
     ),
     "habit": Lesson(
         1_400,
-        {"train": 200, "val": 10},
+        {"train": 40, "val": 6},
         (Hand(same_hand, motifs=0.35), Hand(same_hand), Hand(same_hand, motifs=0.2)),
-        expert_times=6,
-    ),
-    "more": Lesson(
-        1_700,
-        {"train": 200, "val": 10},
-        (Hand(one_hand, motifs=0.35), Hand(one_hand), Hand(one_hand, motifs=0.2), Hand(many_hands)),
-        expert_times=6,
+        expert_times=3,
+        settings=_ON_CPU | {"train.lr": 3e-4, "train.ema_decay": 0.995},
     ),
     "last": Lesson(
         800,

@@ -11,7 +11,7 @@ import soundfile as sf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mast.audio import read, windows
+from mast.audio import read, window_batches, windows
 from mast.errors import AudioError
 from mast.grid import FrontEnd
 
@@ -55,6 +55,13 @@ def test_windows_equal_naive(tmp_path: Path, length: int, hop: int, keep_short: 
         assert window.samples.dtype == np.float32
         np.testing.assert_allclose(window.samples, samples, rtol=0, atol=1e-7)  # far below a 24-bit step
         assert not window.samples[valid:].any()
+    for size in (2, 3, 100):
+        some = list(window_batches(path, SMALL, size, hop_s=hop / 1_000, keep_short=keep_short))
+        assert [len(batch.samples) for batch in some[:-1]] == [size] * (len(some) - 1)
+        assert [start for batch in some for start in batch.starts_s] == [window.start_s for window in got]
+        assert [valid for batch in some for valid in batch.valid_s] == [window.valid_s for window in got]
+        rows = [row for batch in some for row in batch.samples]
+        np.testing.assert_allclose(rows, [window.samples for window in got], rtol=0, atol=1e-7)
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
-from mast.audio import AudioInfo, Metadata, Window, metadata, probe, windows
+from mast.audio import AudioInfo, Metadata, metadata, probe, window_batches
 from mast.audio.stream import Samples
 from mast.errors import AudioError
 from mast.grid import FrontEnd
@@ -86,14 +84,10 @@ class Reader:
         try:
             info = probe(source.path)
             about = metadata(source.path, source.root)
-            batch: list[Window] = []
-            for window in windows(source.path, self.front_end, hop_s=self.hop_s, keep_short=True):
-                batch.append(window)
-                if len(batch) == self.batch_size:
-                    yield _piece(batch)
-                    batch = []
-            if batch:
-                yield _piece(batch)
+            for some in window_batches(
+                source.path, self.front_end, self.batch_size, hop_s=self.hop_s, keep_short=True
+            ):
+                yield Piece(some.samples, some.starts_s, some.valid_s)
         except AudioError as error:
             yield End(source, None, about, str(error))
         except OSError as error:
@@ -120,11 +114,3 @@ def full_batches(pieces: Iterable[Piece | End], size: int) -> Iterator[tuple[Pie
             room -= len(rest.sound) if isinstance(rest, Piece) else 0
     if batch:
         yield tuple(batch)
-
-
-def _piece(batch: list[Window]) -> Piece:
-    return Piece(
-        np.stack([window.samples for window in batch]),
-        tuple(window.start_s for window in batch),
-        tuple(window.valid_s for window in batch),
-    )
