@@ -20,7 +20,7 @@ from mast.models.checkpoint import load_checkpoint
 from mast.planning.candidates import candidate_clips
 from mast.planning.cover import cover_order
 from mast.planning.survey import Surveyor, chunk_grid, doubt, doubt_in_clips, front_end_of
-from mast.training.spectrograms import normalisation_of_card
+from mast.training.normalisation import normalisation_of_card
 
 
 @pytest.fixture(scope="module")

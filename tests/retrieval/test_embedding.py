@@ -24,7 +24,7 @@ from mast.models.detector import MastDetector
 from mast.retrieval.embedding import BoxEmbedder, chunk_embeddings, plan_windows
 from mast.retrieval.mel_statistics import box_statistics, mel_statistics, standardised
 from mast.retrieval.sources import labelled_batches
-from mast.training.spectrograms import normalisation_of_card
+from mast.training.normalisation import normalisation_of_card
 
 
 @pytest.fixture(scope="module")

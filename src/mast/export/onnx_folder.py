@@ -23,7 +23,7 @@ from mast.files import whole_file, write_whole
 from mast.models.boxes import clip_boxes
 from mast.models.checkpoint import CARD, ModelCard, load_checkpoint
 from mast.models.detector import DenseOutput, MastDetector
-from mast.training.spectrograms import normalisation_of_card
+from mast.training.normalisation import normalisation_of_card
 
 GRAPH = "model.onnx"
 SCRIPT = "detect_onnx.py"

@@ -40,7 +40,7 @@ from mast.models.checkpoint import WEIGHTS, load_checkpoint
 from mast.models.detector import MastDetector
 from mast.models.interface import BoxDetector
 from mast.models.packed import arrange_convolutions
-from mast.training.spectrograms import normalisation_of_card
+from mast.training.normalisation import normalisation_of_card
 
 # of a window. The paper's chunks overlap by half; on simulated recordings (results/hop.json) 0.75 saves a third of the
 # windows and changes F1 by −0.003 (−0.007 to +0.002); calls of up to 2.5 s are still seen whole

@@ -28,7 +28,7 @@ from mast.models.decode import select_boxes
 from mast.models.detector import MastDetector
 from mast.models.mae import MaskedAutoencoder
 from mast.planning.cover import Survey, Vectors
-from mast.training.spectrograms import normalisation_of_card
+from mast.training.normalisation import normalisation_of_card
 
 LEAST_SCORE = 0.05  # raw; boxes scored lower add doubt about nothing
 _BATCH = {"cuda": 32}  # chunks at once, our choice; elsewhere 4

@@ -30,7 +30,7 @@ from mast.inference import Detector, Source
 from mast.models.box_vectors import box_vectors
 from mast.models.boxes import pad_boxes, pool_boxes
 from mast.models.detector import MastDetector
-from mast.training.spectrograms import normalisation_of_card
+from mast.training.normalisation import normalisation_of_card
 
 Vectors = NDArray[np.float32]
 BoolArray = NDArray[np.bool_]

@@ -42,10 +42,11 @@ from mast.training.groups import (
 from mast.training.loop import Job, Progress, Result, train
 from mast.training.machine import Machine, prepare_machine
 from mast.training.measure import chunk_metrics, detect_chunks
+from mast.training.normalisation import normalisation_of_card
 from mast.training.pretrain import batch_names, statistics_of
 from mast.training.recipe import Recipe, TrainRecipe, remember
 from mast.training.sources import Chunks, decode_once, labelled_chunks, normalisation_of
-from mast.training.spectrograms import FrontEndPipeline, normalisation_of_card
+from mast.training.spectrograms import FrontEndPipeline
 
 FEW_BOXES = 20  # on validation, below which a start's own threshold is kept; our choice
 _AUGMENTATION = 1  # streams of random numbers, apart from each other

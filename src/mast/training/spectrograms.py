@@ -14,6 +14,7 @@ from mast.device import send
 from mast.features import LogMel, Normalisation
 from mast.grid import FrontEnd
 from mast.models.checkpoint import ModelCard
+from mast.training.normalisation import normalisation_of_card
 
 
 class Spectrograms(NamedTuple):
@@ -22,11 +23,6 @@ class Spectrograms(NamedTuple):
     spectrograms: Tensor  # (B, 1, T, F) normalised
     boxes: list[Tensor]  # B × (M, 4) float cells
     weights: Tensor  # (B,)
-
-
-def normalisation_of_card(card: ModelCard) -> Normalisation:
-    """The statistics a checkpoint's model was trained with; its deviation holds the ε already."""
-    return Normalisation(**card.normalisation.model_dump(), epsilon=0.0)
 
 
 class FrontEndPipeline(nn.Module):
