@@ -1,9 +1,10 @@
 import math
 
 import numpy as np
+import pytest
 import torch
 
-from mast.events import pairwise_iou
+from mast.events import pairwise_iom, pairwise_iou
 from mast.models.decode import box_scores, decode_boxes, select_boxes
 from mast.models.points import make_points
 
@@ -62,11 +63,38 @@ def test_select_against_naive() -> None:
             assert torch.equal(detections.boxes, expected)
 
 
-def test_selection_does_not_depend_on_the_batch() -> None:
+@pytest.mark.parametrize("nested", [0.6, 0.9])
+def test_no_box_lies_in_a_better_one(nested: float) -> None:
+    boxes, scores = random_candidates(3, 150, seed=2)
+    plain = select_boxes(boxes, scores, chunk=CHUNK)
+    for every, found in zip(plain, select_boxes(boxes, scores, chunk=CHUNK, nested=nested), strict=True):
+        kept: list[int] = []
+        for k, box in enumerate(every.boxes.numpy()):  # best first
+            if all(pairwise_iom(box, every.boxes[j].numpy())[0, 0] <= nested for j in kept):
+                kept.append(k)
+        assert 0 < len(kept) < len(every.boxes)
+        assert torch.equal(found.boxes, every.boxes[kept])
+        assert torch.equal(found.scores, every.scores[kept])
+
+
+def test_a_phrase_or_its_notes() -> None:
+    phrase, first, second = [10.0, 10, 90, 30], [12.0, 12, 40, 28], [50.0, 12, 88, 28]
+    boxes = torch.tensor([[phrase, first, second]])
+    for scores, expected in (([0.9, 0.5, 0.8], [phrase]), ([0.5, 0.9, 0.8], [first, second])):
+        (found,) = select_boxes(boxes, torch.tensor([scores]), chunk=CHUNK, nested=0.8)
+        assert found.boxes.tolist() == expected
+        (both,) = select_boxes(boxes, torch.tensor([scores]), chunk=CHUNK)
+        assert len(both.boxes) == 3
+
+
+@pytest.mark.parametrize("nested", [1.0, 0.8])
+def test_selection_does_not_depend_on_the_batch(nested: float) -> None:
     boxes, scores = random_candidates(40, 60, seed=1)
-    together = select_boxes(boxes, scores, chunk=CHUNK)
+    together = select_boxes(boxes, scores, chunk=CHUNK, nested=nested)
     for image in (0, 17, 39):
-        alone = select_boxes(boxes[image : image + 1], scores[image : image + 1], chunk=CHUNK)[0]
+        alone = select_boxes(boxes[image : image + 1], scores[image : image + 1], chunk=CHUNK, nested=nested)[
+            0
+        ]
         assert torch.equal(alone.boxes, together[image].boxes)
         assert torch.equal(alone.scores, together[image].scores)
 

@@ -20,8 +20,11 @@ from typing import Any
 import numpy as np
 
 
-def nms(boxes: np.ndarray, scores: np.ndarray, least_iou: float) -> np.ndarray:
-    """Rows of the boxes to keep, best first: of two that overlap more, the one scored lower goes."""
+def nms(boxes: np.ndarray, scores: np.ndarray, least: float, *, of_smaller: bool = False) -> np.ndarray:
+    """Rows of the boxes to keep, best first: of two that overlap more, the one scored lower goes.
+
+    The overlap is that of the two together (IoU), or of the smaller one.
+    """
     order = np.argsort(-scores, kind="stable")
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     kept = []
@@ -30,7 +33,8 @@ def nms(boxes: np.ndarray, scores: np.ndarray, least_iou: float) -> np.ndarray:
         kept.append(best)
         size = np.minimum(boxes[best, 2:], boxes[rest, 2:]) - np.maximum(boxes[best, :2], boxes[rest, :2])
         shared = size.clip(0).prod(axis=1)
-        order = rest[shared <= least_iou * (area[best] + area[rest] - shared)]
+        whole = np.minimum(area[best], area[rest]) if of_smaller else area[best] + area[rest] - shared
+        order = rest[shared <= least * whole]
     return np.array(kept, dtype=int)
 
 
@@ -61,6 +65,7 @@ def detect(
     Scores are the model's own, before any calibration that model.json holds.
     """
     front_end, thresholds = card["front_end"], card["thresholds"]
+    nested = card["architecture"].get("nested", 1.0)
     threshold = thresholds["score"] if threshold is None else threshold
     rate, hop_samples = front_end["sample_rate"], front_end["hop_samples"]
     size = front_end["chunk_frames"] * hop_samples
@@ -77,13 +82,18 @@ def detect(
             valid = min(len(sound) - start, size) / hop_samples  # what begins in the padding is none
             real = (values >= threshold) & (cells[:, 0] < valid) & (cells[:, 2:] > cells[:, :2]).all(axis=1)
             cells, values = cells[real].astype(float), values[real]
-            rows = nms(cells, values, thresholds.get("nms_iou", 0.5))[:300]
+            rows = nms(cells, values, thresholds.get("nms_iou", 0.5))
+            if nested < 1:
+                rows = rows[nms(cells[rows], values[rows], nested, of_smaller=True)]
+            rows = rows[:300]
             cells[:, 2] = np.minimum(cells[:, 2], valid)
             cells[:, 0::2] += start / hop_samples
             all_boxes.append(cells[rows])
             all_scores.append(values[rows])
     boxes, scores = np.concatenate(all_boxes), np.concatenate(all_scores)
     kept = nms(boxes, scores, 0.5)  # the same event in two windows
+    if nested < 1:
+        kept = kept[nms(boxes[kept], scores[kept], nested, of_smaller=True)]
     boxes, scores = boxes[kept], scores[kept]
     seconds = boxes[:, 0::2] * hop_samples / rate
     hertz = mel_bins_to_hz(boxes[:, 1::2], front_end)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mast.models.checkpoint import ModelCard
+from mast.models.detector import DetectorConfig
 from mast.version import __version__
 
 # names of the hub's list of licences; others are "other" there
@@ -81,7 +82,8 @@ def onnx_readme(card: ModelCard, score_difference: float, box_difference: float)
         f"Log-mel features and normalisation are part of the graph. A cell is {1000 * front_end.hop_s:g} ms by one of "
         f"{front_end.n_bins} mel bins; `mel_bins_to_hz` in the script turns bins into hertz. Drop what is scored below "
         f"`thresholds.score` in `model.json`, then suppress boxes that overlap a better one by an IoU above "
-        f"`thresholds.nms_iou`. Scores are the model's own; `mast detect` shows them calibrated where `model.json` "
+        f"`thresholds.nms_iou`, and those that share more of the smaller one than `architecture.nested`, where that is "
+        "below 1. Scores are the model's own; `mast detect` shows them calibrated where `model.json` "
         "holds a calibration.",
         f"On made-up sound the graph differs from the model in torch by at most {score_difference:.1g} in score and "
         f"{box_difference:.1g} cells.",
@@ -139,11 +141,17 @@ def _thresholds(card: ModelCard) -> str:
 
 
 def _limits(card: ModelCard) -> list[str]:
-    front_end = card.front_end
+    front_end, architecture = card.front_end, card.architecture
+    decides = isinstance(architecture, DetectorConfig) and architecture.nested < 1
     return [
         f"Hears {front_end.low_hz:g}–{front_end.high_hz:g} Hz; recordings are resampled to {front_end.sample_rate} Hz.",
         f"Looks at {front_end.chunk_s:g} s at a time; longer calls are put together from pieces.",
         f"Boxes are no finer than {1000 * front_end.hop_s:g} ms by a mel bin; they say where a sound is, not what.",
+        *(
+            ["Of two boxes of which one lies in the other, it gives the better: a phrase or its notes."]
+            if decides
+            else []
+        ),
         "Expect fewer hits and more false alarms at sites, seasons and recorders unlike those it was trained on; "
         "check some of them (`mast evaluate`, `mast review`) before counting anything.",
         f"Made with mast {__version__}; read by this version and later ones.",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mast.models.boxes import clip_boxes
@@ -53,9 +55,10 @@ def select_boxes(
     chunk: tuple[int, int],
     score_threshold: float = 0.05,
     nms_iou: float = 0.5,
+    nested: float = 1.0,
     max_boxes: int = 300,
 ) -> list[Detections]:
-    """Threshold, clip, class-agnostic NMS, and at most ``max_boxes``, per image.
+    """Threshold, clip, class-agnostic NMS, no box inside another where asked for, and at most ``max_boxes``, per image.
 
     Args:
         boxes: (B, R, 4).
@@ -63,6 +66,7 @@ def select_boxes(
         chunk: frames and bins; boxes are clipped to it, and dropped where nothing is left.
         score_threshold: boxes scored lower are dropped.
         nms_iou: of two boxes that overlap more, the lower-scored is dropped.
+        nested: of two that are left and share more than this of the smaller one, too; 1 for never.
         max_boxes: kept per image.
 
     Returns:
@@ -81,5 +85,33 @@ def select_boxes(
     kept = nms(apart, top.double(), nms_iou)  # by descending score over all images
     kept = kept[image[kept].argsort(stable=True)]
     counts: list[int] = torch.bincount(image[kept], minlength=b).tolist()
+    if nested < 1:
+        parts = zip(
+            torch.split(candidates[kept].double().cpu(), counts), torch.split(kept, counts), strict=True
+        )
+        alone = [
+            rows[torch.from_numpy(drop_nested(own.numpy(), nested)).to(rows.device)] for own, rows in parts
+        ]
+        kept, counts = torch.cat(alone), [len(rows) for rows in alone]
     image_boxes, image_scores = torch.split(candidates[kept], counts), torch.split(top[kept], counts)
     return [Detections(x[:max_boxes], s[:max_boxes]) for x, s in zip(image_boxes, image_scores, strict=True)]
+
+
+def drop_nested(boxes: NDArray[np.float64], share: float) -> NDArray[np.bool_]:
+    """Which boxes stay when none may lie in a better one: (K, 4), best first → (K,).
+
+    Of two boxes that share more than ``share`` of the smaller one the later is dropped, be it the smaller or the
+    larger: a phrase round its notes, or a note inside its phrase. A box that was dropped drops none.
+    """
+    size = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
+    least = share * np.minimum(size[:, None], size[None, :])
+    low, high = (
+        np.maximum(boxes[:, None, :2], boxes[None, :, :2]),
+        np.minimum(boxes[:, None, 2:], boxes[None, :, 2:]),
+    )
+    nested = (high - low).clip(0).prod(axis=2) > least  # (K, K)
+    stays = np.ones(len(boxes), dtype=bool)
+    for k in range(len(boxes)):
+        if stays[k]:
+            stays[k + 1 :] &= ~nested[k, k + 1 :]
+    return stays

@@ -74,6 +74,13 @@ class DetectorConfig(BaseModel):
     classification_loss: Literal["quality_focal", "focal"] = "quality_focal"  # docs/paper_notes.md 9
     # docs/paper_notes.md 9; without it, quality focal loss alone says how well a box fits
     centreness_in_score: bool = True
+    nested: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="of two detections that share more than this of the smaller one, the lower-scored is dropped; "
+        "1 keeps both, as in the paper",
+    )
     # the paper names λ_cls, λ_box, λ_iou and gives no values: our choice, GIoU doubled as in ATSS
     classification_weight: float = Field(default=1.0, ge=0)
     corner_weight: float = Field(default=1.0, ge=0)
@@ -283,6 +290,7 @@ class MastDetector(BoxDetector):
             chunk=self.chunk,
             score_threshold=score_threshold,
             nms_iou=nms_iou,
+            nested=self.config.nested,
             max_boxes=max_boxes,
         )
 

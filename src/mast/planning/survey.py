@@ -163,6 +163,7 @@ class Surveyor:
             chunk=self._model.chunk,
             score_threshold=LEAST_SCORE,
             nms_iou=self.card.thresholds.get("nms_iou", 0.5),
+            nested=self._model.config.nested,
         )
         scores = [self._calibration.apply(some.scores.double().cpu().numpy()) for some in found]
         return pool_chunks(output.tokens), np.array([doubt(own) for own in scores])

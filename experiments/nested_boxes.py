@@ -1,0 +1,100 @@
+"""How often people draw a box inside another, how often a model does, and what deciding between the two is worth.
+
+    python experiments/nested_boxes.py --model MODEL --work runs/nested --out results/nested.json \\
+        --data data/birdeep_am1 data/nbm_xc data/tagus_fish data/cr_bats --band tagus_fish=2000 --band cr_bats=128000 \
+        --half nbm_xc=first --simulated
+
+A box lies in another when they share more than 0.8 of the smaller one, on the grid that boxes are compared on. The
+model is searched with twice at its own threshold: once with ``nested`` as it comes, once with both boxes kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from zero_shot_measure import as_row, difference, measure
+from zero_shot_sets import LabelledSet, load_set, model_folder, pairs, unseen_world, variant
+
+from mast.events import FloatArray, as_events, boxes_of, pairwise_iom
+from mast.experiments.record import write_result
+from mast.inference import Detector, Source
+from mast.models.checkpoint import load_checkpoint, save_checkpoint
+from mast.models.detector import MastDetector
+
+SHARE = 0.8
+
+
+def share_nested(own: LabelledSet, events: pd.DataFrame) -> float | None:
+    """The share of events that lie in another one of the same recording, or hold one."""
+    front_end, nested = own.front_end, 0
+    for _, group in events.groupby("recording"):
+        cells: FloatArray = boxes_of(group)
+        cells[:, 0::2] /= front_end.hop_s
+        cells[:, 1::2] = front_end.hz_to_bins(cells[:, 1::2])
+        shared = pairwise_iom(cells, cells)
+        np.fill_diagonal(shared, 0.0)
+        nested += int((shared > SHARE).any(axis=1).sum())
+    return round(nested / len(events), 4) if len(events) else None
+
+
+def with_both(model: Path, out: Path) -> Path:
+    """The model as it comes, but that gives a box and what lies in it."""
+    loaded, card = load_checkpoint(model)
+    assert isinstance(loaded, MastDetector)
+    loaded.config = loaded.config.model_copy(update={"nested": 1.0})
+    save_checkpoint(out, loaded, card.model_copy(update={"architecture": loaded.config}), dtype="float16")
+    return out
+
+
+def found_by(model: Path, own: LabelledSet, work: Path) -> pd.DataFrame:
+    """The model's events in a set, at its own threshold."""
+    detector = Detector(variant(model, work / own.name, band_hz=own.band_hz))
+    sources = [Source(own.dataset.path(str(f)), str(f)) for f in own.dataset.recordings["file"]]
+    return as_events(pd.concat([outcome.events for outcome in detector.outcomes(sources)], ignore_index=True))
+
+
+def measure_set(own: LabelledSet, models: dict[str, Path], work: Path) -> dict[str, Any]:
+    """One set: how its boxes lie, and the model with and without the decision."""
+    found = {name: found_by(model, own, work / name) for name, model in models.items()}
+    return {
+        "boxes": len(own.truth),
+        "boxes_nested": share_nested(own, own.truth),
+        "detections_nested": {name: share_nested(own, events) for name, events in found.items()},
+        "systems": {name: as_row(measure(own, events)) for name, events in found.items()},
+        "f1_of_decided_minus_both": difference(own, found["both"], found["decided"]),
+    }
+
+
+def main() -> None:
+    """Read the options, measure each set."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--data", type=Path, nargs="*", default=[], help="dataset folders")
+    parser.add_argument("--band", action="append", default=[], help="NAME=HZ, upper edge of the band")
+    parser.add_argument("--half", action="append", default=[], help="NAME=first, as in zero_shot.py")
+    parser.add_argument("--simulated", action="store_true", help="also the unseen simulated world")
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    bands_hz = {name: float(value) for name, value in pairs(options.band)}
+    folders = [*options.data]
+    if options.simulated:
+        folders.append(unseen_world(options.work / "simulated"))
+    sets = [load_set(folder, bands_hz=bands_hz, halves=dict(pairs(options.half))) for folder in folders]
+    model = model_folder(options.model)
+    models = {"decided": model, "both": with_both(model, options.work / "both")}
+    found = {own.name: measure_set(own, models, options.work) for own in sets}
+    data = {own.name: own.about() for own in sets}
+    write_result(options.out, {"share": SHARE, "sets": found}, seed=0, data=data)
+    for name, one in found.items():
+        print(name, one["boxes_nested"], one["detections_nested"], one["f1_of_decided_minus_both"])
+
+
+if __name__ == "__main__":
+    main()
