@@ -26,6 +26,7 @@ from mast.export.onnx_graph import PlainLogMel
 from mast.features import LogMel
 from mast.grid import FrontEnd
 from mast.models.checkpoint import ModelCard, NormalisationStatistics, save_checkpoint
+from mast.models.decode import drop_nested
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.encoder import EncoderConfig
 from mast.models.mae import MaeConfig, MaskedAutoencoder
@@ -173,6 +174,10 @@ def test_numpy_nms_is_torchvisions(exported: Path) -> None:
     ours: Any = script(exported).nms
     assert ours(boxes, scores, 0.4).tolist() == nms(torch.tensor(boxes), torch.tensor(scores), 0.4).tolist()
     assert ours(np.zeros((0, 4)), np.zeros(0), 0.4).tolist() == []
+    best_first = np.argsort(-scores)
+    kept = best_first[drop_nested(boxes[best_first], 0.6)]
+    assert ours(boxes, scores, 0.6, of_smaller=True).tolist() == kept.tolist()
+    assert len(kept) < len(ours(boxes, scores, 0.6))
 
 
 def test_bins_to_hertz_are_the_front_ends(exported: Path) -> None:
