@@ -22,7 +22,7 @@ from mast.events import EVENT_COLUMNS, boxes_of, pairwise_iou
 from mast.inference import Boxes, Detector, Source
 from mast.inference.detector import _cast_products
 from mast.models.checkpoint import ModelCard, NormalisationStatistics, load_checkpoint, save_checkpoint
-from mast.models.detector import MastDetector
+from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.encoder import EncoderConfig
 from mast.models.mae import MaeConfig, MaskedAutoencoder
 
@@ -278,6 +278,12 @@ def test_settings_change_with_all_that_changes_events(model: Path, tmp_path: Pat
     assert settings() != settings(threshold=0.31)
     assert settings() != settings(embed=True)
     assert settings() != settings(save_detector(tmp_path / "other", seed=1))
+    kept, card = load_checkpoint(model / "best")
+    assert isinstance(card.architecture, DetectorConfig)
+    decides = card.architecture.model_copy(update={"nested": 0.8})
+    save_checkpoint(tmp_path / "decides", kept, card.model_copy(update={"architecture": decides}))
+    assert settings() != settings(tmp_path / "decides")
+    assert settings()["model"] == settings(tmp_path / "decides")["model"]  # the same weights
 
 
 def test_embeddings_are_the_models_own_in_the_order_of_the_events(model: Path, tmp_path: Path) -> None:

@@ -192,7 +192,9 @@ class Detector:
     def settings(self) -> dict[str, str | float]:
         """All that changes the events it finds; batch size and device only round differently."""
         seen = self.card.front_end.model_dump_json() + self.card.normalisation.model_dump_json()
-        return {
+        nested = self._model.config.nested if isinstance(self._model, MastDetector) else 1.0
+        decided: dict[str, str | float] = {"nested": nested} if nested < 1 else {}
+        return decided | {
             "model": self.card.weights_sha256,
             "input": hashlib.sha256(seen.encode()).hexdigest()[:12],
             "calibration": self.scores.fingerprint,

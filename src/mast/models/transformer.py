@@ -16,8 +16,8 @@ _MLP_RATIO = 4
 class PatchEmbed(nn.Module):
     """Spectrogram → one token per patch, time-major.
 
-    The weights are those of a convolution, as everywhere; patches do not overlap, so it is one product. A GPU's
-    convolution of a single channel takes twenty times as long: a twentieth of a whole search.
+    The weights are those of a convolution, as everywhere; patches do not overlap, so it is one product. As a
+    convolution of a single channel it was a twentieth of a whole search on a GPU.
     """
 
     def __init__(self, patch: int, width: int) -> None:
@@ -29,10 +29,8 @@ class PatchEmbed(nn.Module):
         """(B, 1, T, F) → (B, L, D)."""
         b, _, frames, bins = spectrograms.shape
         p = self.patch
-        cells = spectrograms.reshape(b, frames // p, p, bins // p, p).transpose(
-            2, 3
-        )  # (B, T/16, F/16, 16, 16)
-        patches = cells.reshape(b, -1, p * p)  # (B, L, 16 · 16)
+        cells = spectrograms.reshape(b, frames // p, p, bins // p, p)
+        patches = cells.transpose(2, 3).reshape(b, -1, p * p)  # (B, L, 16 · 16)
         return F.linear(patches, self.proj.weight.flatten(1), self.proj.bias)
 
 
