@@ -167,6 +167,17 @@ def test_a_shape_set_by_hand_takes_the_encoder_alone(tmp_path: Path) -> None:
     assert _start_from(MastDetector(detector_of(other)), start, other)[1] == f"encoder of {start}"
 
 
+def test_whether_boxes_may_nest_comes_from_the_detector_unless_set(tmp_path: Path) -> None:
+    plain = small_recipe()
+    start = saved(tmp_path / "start", detector_of(small_recipe(train__detector__nested=0.8)))
+    assert detector_of(adopt(plain, start)).nested == 0.8
+    assert "all weights" in _start_from(MastDetector(detector_of(plain)), start, plain)[1]
+    told = small_recipe(train__detector__nested=1.0)
+    assert detector_of(adopt(told, start)).nested == 1.0
+    back = saved(tmp_path / "back", detector_of(plain))
+    assert detector_of(adopt(plain, back)).nested == 1.0
+
+
 def test_recipes_stay_as_they_are_without_a_detector_to_start_from(tmp_path: Path) -> None:
     recipe = small_recipe()
     assert adopt(recipe, None) is recipe

@@ -336,7 +336,7 @@ def _take_parts(model: MastDetector, start: nn.Module) -> None:
 
 
 def adopt(recipe: Recipe, init: Path | None) -> Recipe:
-    """The recipe for a start from a detector: its architecture and its front end are taken over.
+    """The recipe for a start from a detector: its architecture, its front end and whether it nests are taken over.
 
     The preset then decides how it is trained, and the recipe's band at which speed sound is played to it: a detector
     for 20–8000 Hz finds fish at up to 2 kHz when they are played four times faster. What was set field by field stays,
@@ -358,6 +358,9 @@ def adopt(recipe: Recipe, init: Path | None) -> Recipe:
         shape = card.architecture.model_dump(mode="json", include=set(_SHAPE))
         plan = recipe.train.model_copy(update={"detector": recipe.train.detector | shape})
         adopted = adopted.model_copy(update={"train": plan})
+    if "nested" not in recipe.train.detector and card.architecture.nested != wanted.nested:
+        decides = adopted.train.detector | {"nested": card.architecture.nested}
+        adopted = adopted.model_copy(update={"train": adopted.train.model_copy(update={"detector": decides})})
     return adopted
 
 
