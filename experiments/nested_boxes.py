@@ -1,7 +1,7 @@
 """How often people draw a box inside another, how often a model does, and what deciding between the two is worth.
 
     python experiments/nested_boxes.py --model MODEL --work runs/nested --out results/nested.json \\
-        --data data/birdeep_am1 data/nbm_xc data/tagus_fish data/cr_bats --band tagus_fish=2000 --band cr_bats=128000 \
+        --data data/birdeep_am1 data/nbm_xc data/tagus_fish data/cr_bats --band tagus_fish=2000 --band cr_bats=128000 \\
         --half nbm_xc=first --simulated
 
 A box lies in another when they share more than 0.8 of the smaller one, on the grid that boxes are compared on. The
