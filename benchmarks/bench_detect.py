@@ -150,7 +150,9 @@ def stages(size: str, minutes: float, device: str | None, seed: int) -> dict[str
                 marks.append(now())
                 output = detector._model(detector._normalisation.apply(raw))
                 marks.append(now())
-                found = detector._model._select(output, detector.scores.raw_threshold, detector.nms_iou, 300)
+                found = detector._model.select(
+                    output, score_threshold=detector.scores.raw_threshold, nms_iou=detector.nms_iou
+                )
                 boxes = [(some.boxes.double().cpu().numpy(), some.scores.cpu().numpy()) for some in found]
                 marks.append(now())
             for window, (cells, scores) in zip(batch, boxes, strict=True):

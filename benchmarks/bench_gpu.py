@@ -262,7 +262,7 @@ def stages(timer: Timer, detector: Detector, recording: Path, folder: Path) -> d
         raised = detector.scores.raw_threshold
 
         def choose() -> list[Any]:
-            found = model._select(output, raised, detector.nms_iou, 300)
+            found = model.select(output, score_threshold=raised, nms_iou=detector.nms_iou)
             return [(some.boxes.double().cpu(), some.scores.double().cpu()) for some in found]
 
         keep("boxes", choose, batch)

@@ -246,8 +246,10 @@ def stages(model: str, folder: Path, threshold: float | None, minutes: int) -> d
                     del tokens
                     output = detector._model(normalised)
                     at = clock("network: all", at)
-                    found = detector._model._select(
-                        output, detector.scores.raw_threshold, detector.nms_iou, 300
+                    found = detector._model.select(
+                        output,
+                        score_threshold=detector.scores.raw_threshold,
+                        nms_iou=detector.nms_iou,
                     )
                     at = clock("boxes", at)
                 for window, boxes in zip(some, found, strict=True):

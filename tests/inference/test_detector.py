@@ -356,24 +356,17 @@ def test_embeddings_only_where_asked_for(detector: Detector, model: Path, tmp_pa
         deaf.detect_and_embed(tmp_path / "bad.wav")
 
 
-def test_full_batches_are_compiled_once_and_do_not_mix_recordings(
+def test_full_batches_are_of_one_size_and_do_not_mix_recordings(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a GPU, by the part of the compiler that follows the model's shapes; the rest of it needs one."""
+    """As on a GPU, where the network is compiled and recorded for one shape."""
     monkeypatch.setattr(
         "mast.inference.detector._fast_bfloat16", lambda device: False
     )  # not a CPU's own layers
     plain, full = (Detector(model, device="cpu", batch_size=8, embed=True) for _ in range(2))
-    full._full, full._begun, full.workers = True, False, 2
+    full._full, full.workers = True, 2
     full._reader = replace(full._reader, batch_size=3)
-    graphs: list[torch.fx.GraphModule] = []
     sizes: list[int] = []
-
-    def keep(graph: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:
-        graphs.append(graph)
-        return graph
-
-    full._model.compile(dynamic=False, backend=keep)
     search = full._boxes
     monkeypatch.setattr(full, "_boxes", lambda sound: (sizes.append(len(sound)), search(sound))[1])
     paths = [write_sound(tmp_path / f"{i}.wav", 1.3 * i, seed=i) for i in (6, 1, 3, 11, 2)]
@@ -399,7 +392,6 @@ def test_full_batches_are_compiled_once_and_do_not_mix_recordings(
         np.testing.assert_allclose(outcome.embeddings, rows, atol=2e-3)
         # alone as among others, to the last digit
         pd.testing.assert_frame_equal(outcome.events, full.detect(outcome.source.path))
-    assert len(graphs) == 1
 
 
 def test_compiling_is_for_gpus(model: Path) -> None:
@@ -423,6 +415,8 @@ def test_compiled_on_a_gpu_finds_what_the_plain_model_finds(model: Path, tmp_pat
     again = compiled.detect_and_embed(path)
     pd.testing.assert_frame_equal(events, again[0])
     np.testing.assert_array_equal(embeddings, again[1])
+    assert 0 < len(compiled._graphs) <= compiled.workers  # the same for both
+    assert all(graph.recorded for graph in compiled._graphs)
 
 
 def test_import_mast_imports_no_torch() -> None:

@@ -203,7 +203,7 @@ def test_embed_pools_the_encoder() -> None:
     assert divmod(int(similarity.argmax()), 4) == (2, 1)
 
 
-def test_detect_and_embed_is_detect_then_embed_in_one_pass() -> None:
+def test_selecting_and_embedding_need_one_pass() -> None:
     model = detector().eval()
     spectrograms, _ = bright_boxes(3, seed=4)
     passes = 0
@@ -213,7 +213,10 @@ def test_detect_and_embed_is_detect_then_embed_in_one_pass() -> None:
         passes += 1
 
     hook = model.encoder.norm.register_forward_hook(count)
-    found, embeddings = model.detect_and_embed(spectrograms, score_threshold=0.0, max_boxes=20)
+    with torch.inference_mode():
+        output = model(spectrograms)
+    found = model.select(output, score_threshold=0.0, max_boxes=20)
+    embeddings = model.vectors(output.tokens, spectrograms, [some.boxes for some in found])
     hook.remove()
     assert passes == 1
     for some, expected in zip(
@@ -225,7 +228,8 @@ def test_detect_and_embed_is_detect_then_embed_in_one_pass() -> None:
     for rows, expected_rows in zip(embeddings, again, strict=True):
         assert rows.shape == (20, model.embedding_width)
         torch.testing.assert_close(rows, expected_rows)
-    nothing, none = model.detect_and_embed(spectrograms, score_threshold=1.0)
+    nothing = model.select(output, score_threshold=1.0)
+    none = model.vectors(output.tokens, spectrograms, [some.boxes for some in nothing])
     assert [len(some.boxes) for some in nothing] == [0, 0, 0]
     assert [rows.shape for rows in none] == [(0, model.embedding_width)] * 3
 

@@ -31,13 +31,14 @@ from mast.errors import AudioError, ConfigError, MastError
 from mast.events import FloatArray, IntArray, empty_events
 from mast.features import LogMel
 from mast.grid import grid_to_events
+from mast.inference.graph import Graph
 from mast.inference.hub import find_model
 from mast.inference.pieces import End, Piece, Reader, Source, full_batches
 from mast.inference.prefetch import concurrently
 from mast.inference.scores import settle_scores
 from mast.inference.stitch import Boxes, Embeddings, Stitcher
 from mast.models.checkpoint import WEIGHTS, load_checkpoint
-from mast.models.detector import MastDetector
+from mast.models.detector import DenseOutput, MastDetector
 from mast.models.interface import BoxDetector
 from mast.models.packed import arrange_convolutions
 from mast.training.normalisation import normalisation_of_card
@@ -60,6 +61,9 @@ _MOST_READERS = 4
 # twice as long, for pages that the system clears each time
 _PIECE = 16
 _MP3_SLACK_S = 1.0  # lengths in mp3 headers may be estimates
+
+
+Seen = tuple[torch.Tensor, DenseOutput]  # spectrograms, and what the network says of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,6 +183,7 @@ class Detector:
             self._model.compile(dynamic=False)  # the dense forward pass; choosing boxes stays as it is
         self._first = Lock()  # held while the first batch is searched: compiling is for one thread
         self._begun = not self.compiled
+        self._graphs: list[Graph[Seen]] = []  # of the network, recorded and not in use; a thread takes one
         self._reader = Reader(
             self.card.front_end,
             hop_s=self.hop * self.card.front_end.chunk_s,
@@ -336,23 +341,31 @@ class Detector:
 
     def _boxes(self, sound: torch.Tensor) -> list[Boxes]:
         """(B, samples) → B times boxes in cells of the window."""
+        if self.compiled and isinstance(self._model, MastDetector):
+            with self._first:
+                graph = self._graphs.pop() if self._graphs else Graph(self._dense, sound, self.device)
+            try:
+                return self._found(sound, graph)
+            finally:
+                self._graphs.append(graph)
         with nullcontext() if self._begun else self._first:
-            found = self._found(sound)
+            found = self._found(sound, self._dense)
             self._begun = True
         return found
 
     @torch.inference_mode()
-    def _found(self, sound: torch.Tensor) -> list[Boxes]:
-        spectrograms = self._spectrograms(send(sound, self.device))
+    def _found(self, sound: torch.Tensor, dense: Callable[[torch.Tensor], Seen]) -> list[Boxes]:
+        model, features, sound = self._model, None, send(sound, self.device)
+        least, nms_iou = self.scores.raw_threshold, self.nms_iou
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16"):
-            embedder = self._model if self.embed and isinstance(self._model, MastDetector) else None
-            search = self._model.detect if embedder is None else embedder.detect_and_embed
-            result = search(
-                spectrograms,
-                score_threshold=self.scores.raw_threshold,
-                nms_iou=self.nms_iou,
-            )
-        found, features = result if isinstance(result, tuple) else (result, None)
+            if isinstance(model, MastDetector):
+                spectrograms, output = dense(sound)
+                found = model.select(output, score_threshold=least, nms_iou=nms_iou)
+                if self.embed:
+                    features = model.vectors(output.tokens, spectrograms, [some.boxes for some in found])
+            else:
+                spectrograms = self._spectrograms(sound)
+                found = model.detect(spectrograms, score_threshold=least, nms_iou=nms_iou)
         boxes = torch.cat([some.boxes for some in found]).double().cpu().numpy()  # one copy from the device
         scores = torch.cat([some.scores for some in found]).double().cpu().numpy()
         ends = np.cumsum([len(some.scores) for some in found])[:-1]
@@ -362,6 +375,13 @@ class Detector:
             embeddings = [*np.split(torch.cat(features).half().cpu().numpy(), ends)]
         columns = np.split(boxes, ends), np.split(scores, ends), embeddings
         return [Boxes(*row) for row in zip(*columns, strict=True)]
+
+    @torch.inference_mode()
+    def _dense(self, sound: torch.Tensor) -> Seen:
+        """(B, samples) there → the spectrograms and all that the network says of them."""
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16"):
+            spectrograms = self._spectrograms(sound)
+            return spectrograms, self._model(spectrograms)
 
     def _spectrograms(self, sound: torch.Tensor) -> torch.Tensor:
         """(B, samples) → (B, 1, T, F) as the model sees it."""

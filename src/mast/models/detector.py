@@ -250,21 +250,9 @@ class MastDetector(BoxDetector):
         max_boxes: int = 300,
     ) -> list[Detections]:
         """Boxes in each chunk, best first: (B, 1, T, F) → B times (K, 4) cells and (K,) scores."""
-        return self._select(self(spectrograms), score_threshold, nms_iou, max_boxes)
-
-    @torch.no_grad()
-    def detect_and_embed(
-        self,
-        spectrograms: Tensor,
-        *,
-        score_threshold: float = 0.05,
-        nms_iou: float = 0.5,
-        max_boxes: int = 300,
-    ) -> tuple[list[Detections], list[Tensor]]:
-        """What ``detect`` gives and what ``embed`` says of it, in one forward pass."""
-        output: DenseOutput = self(spectrograms)
-        found = self._select(output, score_threshold, nms_iou, max_boxes)
-        return found, self._vectors(output.tokens, spectrograms, [some.boxes for some in found])
+        return self.select(
+            self(spectrograms), score_threshold=score_threshold, nms_iou=nms_iou, max_boxes=max_boxes
+        )
 
     @torch.no_grad()
     def embed(self, spectrograms: Tensor, boxes: Sequence[Tensor]) -> list[Tensor]:
@@ -279,11 +267,18 @@ class MastDetector(BoxDetector):
         Returns:
             For each chunk (M_i, ``embedding_width``), float32.
         """
-        return self._vectors(self.encoder.feature_map(spectrograms), spectrograms, boxes)
+        return self.vectors(self.encoder.feature_map(spectrograms), spectrograms, boxes)
 
-    def _select(
-        self, output: DenseOutput, score_threshold: float, nms_iou: float, max_boxes: int
+    @torch.no_grad()
+    def select(
+        self,
+        output: DenseOutput,
+        *,
+        score_threshold: float = 0.05,
+        nms_iou: float = 0.5,
+        max_boxes: int = 300,
     ) -> list[Detections]:
+        """Boxes in each chunk, best first, of what the forward pass gave."""
         return select_boxes(
             output.boxes,
             self.scores(output),
@@ -294,8 +289,9 @@ class MastDetector(BoxDetector):
             max_boxes=max_boxes,
         )
 
-    def _vectors(self, tokens: Tensor, spectrograms: Tensor, boxes: Sequence[Tensor]) -> list[Tensor]:
-        """Of each chunk's boxes, from the encoder's map and the spectrograms."""
+    @torch.no_grad()
+    def vectors(self, tokens: Tensor, spectrograms: Tensor, boxes: Sequence[Tensor]) -> list[Tensor]:
+        """What ``embed`` gives, from the encoder's map where it is there already (``DenseOutput.tokens``)."""
         padded = pad_boxes(boxes, tokens.device)
         vectors = box_vectors(tokens, spectrograms, padded.boxes, self.config.encoder.patch)
         return [row[: len(image_boxes)] for row, image_boxes in zip(vectors, boxes, strict=True)]
