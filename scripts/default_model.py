@@ -25,6 +25,7 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 import pandas as pd
@@ -50,6 +51,7 @@ from mast.training.spectrograms import FrontEndPipeline
 
 RECIPE = Path(__file__).with_suffix(".toml")
 REFINEMENT = RECIPE.with_stem("default_model_refine")
+CHECKED = RECIPE.with_name("default_model_checked.csv")
 REFINEMENTS = ("calls", "expert", "songs")
 FIRST_SEED = 1_000  # of the worlds; the benchmark's are beyond 7,000, those of zero-shot tests beyond 9,000
 NOISE_LABELS = (
@@ -111,7 +113,7 @@ def main() -> None:
 def refine(name: str, start: Path, options: argparse.Namespace) -> Path:
     """One lesson after training. The model's folder."""
     lesson, data, run = LESSONS[name], options.work / f"data_{name}", options.work / name
-    gather(data, make_worlds(data, name, options), options.expert, lesson.expert_times)
+    gather(data, lesson, make_worlds(data, name, options), options)
     told = dict(parse_override(text) for text in options.set)
     recipe = load_recipe(REFINEMENT, dict(lesson.settings) | told)
     best = train_detector(data, run, recipe, init=start, progress=_tell(name)).best
@@ -168,7 +170,7 @@ def settle(folder: Path, data: Path) -> None:
 def train_all(options: argparse.Namespace) -> Path:
     """Pretrain, train, self-train where asked for; a killed stage goes on. The model's folder."""
     data = options.work / "data"
-    gather(data, make_worlds(data, "train", options), options.expert, LESSONS["train"].expert_times)
+    gather(data, LESSONS["train"], make_worlds(data, "train", options), options)
     recipe = load_recipe(RECIPE, dict(parse_override(text) for text in options.set))
     pretrained, run = (options.work / name for name in ("pretrain", "train"))
     pool = join_clips(options.pool, options.work / "pool")
@@ -266,6 +268,8 @@ class Lesson:
         worlds: to learn from, and to choose and calibrate by.
         hands: in turn, world by world.
         expert_times: how often the expert's dozen minutes are heard among them.
+        checked_times: how often the checked minutes of the pool are.
+        density: of animals, between these; at 1 as many as the simulator finds usual.
         settings: of the recipe, where it is a refinement.
     """
 
@@ -273,9 +277,12 @@ class Lesson:
     worlds: Mapping[str, int]
     hands: tuple[Hand, ...]
     expert_times: int = 1
+    checked_times: int = 0
+    density: tuple[float, float] = (0.5, 5.0)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
+_BOX = ["file", "start_s", "end_s", "low_hz", "high_hz", "label"]
 _ON_CPU = {"train.batch_size": 16, "train.epochs": 2, "train.validate_every_epochs": 1}
 LESSONS = {
     "train": Lesson(0, {"train": 200, "val": 16}, (Hand(many_hands),)),
@@ -302,6 +309,14 @@ LESSONS = {
         {"train": 200, "val": 10},
         (Hand(one_hand, motifs=0.35), Hand(one_hand), Hand(one_hand, motifs=0.2), Hand(many_hands)),
         expert_times=6,
+    ),
+    "real": Lesson(
+        2_000,
+        {"train": 200, "val": 6},
+        (Hand(one_hand, motifs=0.35), Hand(one_hand), Hand(one_hand, motifs=0.2), Hand(many_hands)),
+        expert_times=6,
+        checked_times=8,
+        density=(0.2, 3.0),  # nearer to what people record
     ),
     "last": Lesson(
         800,
@@ -333,7 +348,7 @@ def draw_world(number: int, name: str, pool: Path) -> Simulation:
         ood_sites=0,
         ood_days=0,
         seed=FIRST_SEED + number,
-        density=float(np.exp(rng.uniform(np.log(0.5), np.log(5.0)))),
+        density=float(np.exp(rng.uniform(*np.log(lesson.density)))),
         hours=(first, first + 5.0),
         style=hand.style(rng),
         motifs=hand.motifs,
@@ -363,8 +378,8 @@ def _make_world(task: tuple[Path, int, str, Path]) -> str:
     return f"{counts.boxes} boxes"
 
 
-def gather(data: Path, worlds: list[tuple[Path, str]], expert: Path | None, times: int) -> None:
-    """One dataset of all worlds and the expert's training part, that many times over."""
+def gather(data: Path, lesson: Lesson, worlds: list[tuple[Path, str]], options: argparse.Namespace) -> None:
+    """One dataset of all worlds, the expert's training part and the checked pieces, as often as the lesson says."""
     recordings, boxes = [], []
     for folder, split in worlds:
         table, drawn = pd.read_csv(folder / "recordings.csv"), pd.read_csv(folder / "boxes.csv")
@@ -372,22 +387,63 @@ def gather(data: Path, worlds: list[tuple[Path, str]], expert: Path | None, time
             some["file"] = f"{folder.name}/audio/" + some["file"]
         table["site"], table["split"] = f"{folder.name}_" + table["site"], split
         recordings.append(table)
-        boxes.append(drawn[["file", "start_s", "end_s", "low_hz", "high_hz", "label"]])
-    if expert is not None:
-        table, drawn = pd.read_csv(expert / "recordings.csv"), pd.read_csv(expert / "boxes.csv")
-        table = table[table["split"] == "train"].drop(columns="licence", errors="ignore")
-        drawn = drawn[drawn["file"].isin(table["file"])]
-        for where in (data / f"expert_{k}" for k in range(times)):
+        boxes.append(drawn[_BOX])
+    real = [] if options.expert is None else [(options.expert, lesson.expert_times)]
+    if lesson.checked_times:
+        real.append((checked_minutes(options.pool, options.work / "checked"), lesson.checked_times))
+    for folder, times in real:
+        table, drawn = pd.read_csv(folder / "recordings.csv"), pd.read_csv(folder / "boxes.csv")
+        table = table.drop(columns="licence", errors="ignore")
+        for k in range(times):
+            # once is enough to choose by
+            own = table[table["split"].isin(["train", "val"] if k == 0 else ["train"])]
+            where = data / f"{folder.name}_{k}"
             where.mkdir(exist_ok=True)
-            for name in table["file"]:
-                inside = expert / "audio" / name if (expert / "audio" / name).exists() else expert / name
+            for name in own["file"]:
+                inside = folder / "audio" / name if (folder / "audio" / name).exists() else folder / name
                 if not (where / name).exists():
                     (where / name).symlink_to(inside.resolve())
-            recordings.append(table.assign(file=f"{where.name}/" + table["file"]))
-            boxes.append(drawn.assign(file=f"{where.name}/" + drawn["file"])[list(boxes[0].columns)])
+            recordings.append(own.assign(file=f"{where.name}/" + own["file"]))
+            drawn_here = drawn[drawn["file"].isin(own["file"])]
+            boxes.append(drawn_here.assign(file=f"{where.name}/" + drawn_here["file"])[_BOX])
     pd.concat(recordings).to_csv(data / "recordings.csv", index=False)
     pd.concat(boxes).to_csv(data / "boxes.csv", index=False)
     print(json.dumps({"minutes": sum(map(len, recordings)), "boxes": sum(map(len, boxes))}))
+
+
+def checked_minutes(pool: Path, out: Path) -> Path:
+    """The pieces of the pool that were boxed by eye, end to end, some minutes to learn from and some to choose by.
+
+    ``default_model_checked.csv`` has a row for every box (times from the start of the piece), and one without numbers
+    for a piece in which there is nothing to box. All pieces of a clip are on the same side.
+    """
+    if (out / "boxes.csv").exists():
+        return out
+    out.mkdir(parents=True, exist_ok=True)
+    table = pd.read_csv(CHECKED)
+    table["split"] = ["val" if crc32(name.encode()) % 4 == 0 else "train" for name in table["file"]]
+    recordings: list[dict[str, object]] = []
+    boxes: list[pd.DataFrame] = []
+    for split, pieces in table.groupby("split"):
+        minute: list[np.ndarray[Any, Any]] = []
+        drawn: list[pd.DataFrame] = []
+        keys = list(pieces.groupby(["file", "from_s", "to_s"], sort=False))
+        for k, ((file, from_s, to_s), own) in enumerate(keys):
+            begins_s = sum(map(len, minute)) / RATE
+            minute.append(read(pool / file, sample_rate=RATE)[round(from_s * RATE) : round(to_s * RATE)])
+            own = own.dropna(subset="start_s")
+            drawn.append(own.assign(start_s=own["start_s"] + begins_s, end_s=own["end_s"] + begins_s))
+            length = sum(map(len, minute))
+            if length >= 60 * RATE or k == len(keys) - 1:
+                name = f"checked_{len(recordings):03d}.wav"
+                sf.write(out / name, np.concatenate(minute).clip(-1, 1), RATE, subtype="PCM_16")
+                facts = {"file": name, "site": "pool", "split": split, "duration_s": length / RATE}
+                recordings.append(facts | {"sample_rate": RATE})
+                boxes.append(pd.concat(drawn).assign(file=name, label=""))
+                minute, drawn = [], []
+    pd.DataFrame(recordings).to_csv(out / "recordings.csv", index=False)
+    pd.concat(boxes)[_BOX].to_csv(out / "boxes.csv", index=False)
+    return out
 
 
 def pack(model: Path, out: Path, options: argparse.Namespace) -> None:

@@ -18,7 +18,7 @@ from random_detector import FRONT_END, save_detector, write_sound
 import mast
 from mast.audio import windows as audio_windows
 from mast.errors import AudioError, ConfigError, MastError
-from mast.events import EVENT_COLUMNS, boxes_of, pairwise_iou
+from mast.events import EVENT_COLUMNS, boxes_of, pairwise_iom, pairwise_iou
 from mast.inference import Boxes, Detector, Source
 from mast.inference.detector import _cast_products
 from mast.models.checkpoint import ModelCard, NormalisationStatistics, load_checkpoint, save_checkpoint
@@ -284,6 +284,31 @@ def test_settings_change_with_all_that_changes_events(model: Path, tmp_path: Pat
     save_checkpoint(tmp_path / "decides", kept, card.model_copy(update={"architecture": decides}))
     assert settings() != settings(tmp_path / "decides")
     assert settings()["model"] == settings(tmp_path / "decides")["model"]  # the same weights
+
+
+def test_no_event_lies_in_a_better_one_also_of_another_window(model: Path, tmp_path: Path) -> None:
+    path = write_sound(tmp_path / "one.wav", 30)
+    kept, card = load_checkpoint(model / "best")
+    assert isinstance(kept, MastDetector)
+    kept.config = kept.config.model_copy(update={"nested": 0.8})
+    save_checkpoint(tmp_path / "decides", kept, card.model_copy(update={"architecture": kept.config}))
+    detector = Detector(tmp_path / "decides", device="cpu", embed=True)
+
+    def nested() -> int:
+        boxes = boxes_of(detector.detect(path)).copy()
+        boxes[:, 1::2] = FRONT_END.hz_to_bins(boxes[:, 1::2])  # where the rule is applied
+        return int((np.triu(pairwise_iom(boxes, boxes), 1) > 0.8 + 1e-4).sum())
+
+    events, embeddings = detector.detect_and_embed(path)
+    assert len(events) == len(embeddings) > 0
+    assert nested() == 0
+    detector._nested = 1.0  # within windows alone
+    assert nested() > 0
+    every, rows = detector.detect_and_embed(path)
+    columns = ["start_s", "low_hz", "end_s", "high_hz", "score"]
+    both = every.assign(row=range(len(every))).merge(events, on=columns)
+    assert len(both) == len(events) < len(every)
+    np.testing.assert_array_equal(rows[both["row"]], embeddings)
 
 
 def test_embeddings_are_the_models_own_in_the_order_of_the_events(model: Path, tmp_path: Path) -> None:

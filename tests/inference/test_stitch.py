@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mast.events import pairwise_iou
-from mast.inference.stitch import Boxes, Stitcher
+from mast.inference.stitch import Boxes, Stitcher, without_nested
+from mast.models.decode import drop_nested
 
 Array = NDArray[np.float64]
 WINDOW = 256.0
@@ -253,3 +254,21 @@ def test_an_event_taken_from_a_window_takes_its_embedding() -> None:
     found = stitcher.finish()
     assert found.embeddings is not None
     assert found.embeddings.tolist() == [[2]]
+
+
+@pytest.mark.parametrize("share", [0.5, 0.8])
+def test_no_event_of_a_recording_lies_in_a_better_one(share: float) -> None:
+    rng = np.random.default_rng(0)
+    corner = rng.uniform(0, [2_000, 50], (600, 2))
+    boxes = np.concatenate([corner, corner + np.exp(rng.uniform(0, [5, 4], (600, 2)))], axis=1)
+    scores = rng.integers(1, 50, 600) / 50  # many as good as another
+    best_first = np.argsort(-scores, kind="stable")
+    expected = np.sort(best_first[drop_nested(boxes[best_first], share)])
+    kept = without_nested(boxes, scores, share)
+    assert 0 < len(kept) < 600
+    assert kept.tolist() == expected.tolist()
+
+
+def test_nothing_is_nested_in_nothing() -> None:
+    assert without_nested(np.zeros((0, 4)), np.zeros(0), 0.8).tolist() == []
+    assert without_nested(np.array([[0.0, 0, 5, 5]]), np.ones(1), 0.8).tolist() == [0]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import soundfile as sf
 import torch
 
 from mast.data.simulate import Simulation, simulate_dataset
@@ -32,7 +34,7 @@ def test_the_worlds_of_a_lesson_differ_and_follow_its_hands(name: str, tmp_path:
     assert again == drawn[0]
 
 
-@pytest.mark.parametrize("name", [*default_model.REFINEMENTS, "last", "long"])
+@pytest.mark.parametrize("name", [*default_model.REFINEMENTS, "last", "long", "real"])
 def test_the_recipe_of_a_refinement_is_valid(name: str) -> None:
     recipe = load_recipe(default_model.REFINEMENT, dict(default_model.LESSONS[name].settings))
     config = recipe.detector
@@ -48,7 +50,7 @@ def test_worlds_that_train_never_validate() -> None:
         lesson = default_model.LESSONS[name]
         return set(range(lesson.first, lesson.first + sum(lesson.worlds.values())))
 
-    for later in ("last", "long"):
+    for later in ("last", "long", "real"):
         assert all(worlds(later).isdisjoint(worlds(name)) for name in default_model.LESSONS if name != later)
 
 
@@ -84,11 +86,46 @@ def test_the_expert_is_heard_as_often_as_told(tmp_path: Path) -> None:
         pd.DataFrame(facts).to_csv(folder / "recordings.csv", index=False)
         box = dict(zip(("start_s", "end_s", "low_hz", "high_hz"), np.arange(4.0)[:, None], strict=True))
         pd.DataFrame({"file": ["a.wav"], **box, "label": ["x"]}).to_csv(folder / "boxes.csv", index=False)
-    default_model.gather(tmp_path / "data", [(world, "train")], expert, 3)
+    lesson = default_model.Lesson(0, {"train": 1}, (), expert_times=3)
+    default_model.gather(tmp_path / "data", lesson, [(world, "train")], Namespace(expert=expert))
     recordings = pd.read_csv(tmp_path / "data" / "recordings.csv")
     assert list(recordings["file"]) == ["world_000/audio/a.wav", *(f"expert_{k}/a.wav" for k in range(3))]
     assert all((tmp_path / "data" / name).exists() for name in recordings["file"][1:])
     assert len(pd.read_csv(tmp_path / "data" / "boxes.csv")) == 4
+
+
+def test_checked_pieces_are_heard_end_to_end_with_their_boxes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, rows = np.random.default_rng(0), []
+    sounds = {}
+    (tmp_path / "pool").mkdir()
+    for k in range(16):
+        sounds[f"{k}.wav"] = rng.uniform(-0.5, 0.5, 10 * default_model.RATE)
+        sf.write(tmp_path / "pool" / f"{k}.wav", sounds[f"{k}.wav"], default_model.RATE, subtype="PCM_16")
+        rows += [(f"{k}.wav", 0, 5, 1.0, 2.0, 500, 900), (f"{k}.wav", 5, 10, *[np.nan] * 4)]
+    columns = ["file", "from_s", "to_s", "start_s", "end_s", "low_hz", "high_hz"]
+    pd.DataFrame(rows, columns=columns).to_csv(tmp_path / "checked.csv", index=False)
+    monkeypatch.setattr(default_model, "CHECKED", tmp_path / "checked.csv")
+    out = default_model.checked_minutes(tmp_path / "pool", tmp_path / "out")
+    recordings, boxes = pd.read_csv(out / "recordings.csv"), pd.read_csv(out / "boxes.csv")
+    assert set(recordings["split"]) == {"train", "val"}
+    assert recordings["duration_s"].sum() == 160
+    assert recordings["duration_s"].max() <= 65
+    assert len(boxes) == 16  # pieces without boxes have none, and are heard
+    for box in boxes.itertuples():
+        joined, _ = sf.read(out / str(box.file))
+        start = round((float(box.start_s) - 1.0) * default_model.RATE)  # type: ignore[arg-type]
+        piece = joined[start : start + 5 * default_model.RATE]
+        assert min(np.abs(piece - sound[: len(piece)]).max() for sound in sounds.values()) < 1e-4
+    both = default_model.Lesson(0, {}, (), checked_times=2)
+    options = Namespace(expert=None, pool=tmp_path / "pool", work=tmp_path)
+    (tmp_path / "checked").symlink_to(out)
+    (tmp_path / "data").mkdir()
+    default_model.gather(tmp_path / "data", both, [], options)
+    heard = pd.read_csv(tmp_path / "data" / "recordings.csv").groupby("split").size()
+    once = recordings.groupby("split").size()
+    assert heard.to_dict() == {"train": 2 * once["train"], "val": once["val"]}
 
 
 def test_an_average_is_settled_on_worlds_held_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +138,9 @@ def test_an_average_is_settled_on_worlds_held_back(tmp_path: Path, monkeypatch: 
         worlds.append((tmp_path / f"world_{seed:03d}", split))
         world = Simulation(recordings=2, duration_s=6, sites=1, days=1, hours=(5, 9), density=30, seed=seed)
         simulate_dataset(worlds[-1][0], world)
-    default_model.gather(tmp_path, worlds, None, 0)
+    default_model.gather(
+        tmp_path, default_model.Lesson(0, {"train": 1, "val": 1}, ()), worlds, Namespace(expert=None)
+    )
     config = DetectorConfig.named("tiny", chunk_frames=128, n_bins=32)
     card = ModelCard(
         kind="detector",

@@ -36,7 +36,7 @@ from mast.inference.hub import find_model
 from mast.inference.pieces import End, Piece, Reader, Source, full_batches
 from mast.inference.prefetch import concurrently
 from mast.inference.scores import settle_scores
-from mast.inference.stitch import Boxes, Embeddings, Stitcher
+from mast.inference.stitch import Boxes, Embeddings, Stitcher, without_nested
 from mast.models.checkpoint import WEIGHTS, load_checkpoint
 from mast.models.detector import DenseOutput, MastDetector
 from mast.models.interface import BoxDetector
@@ -179,6 +179,7 @@ class Detector:
             else:  # a GPU's units for bfloat16 want channels last, too
                 model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._model = model.to(self.device)
+        self._nested = model.config.nested if isinstance(model, MastDetector) else 1.0
         if self.compiled:
             self._model.compile(dynamic=False)  # the dense forward pass; choosing boxes stays as it is
         self._first = Lock()  # held while the first batch is searched: compiling is for one thread
@@ -197,8 +198,7 @@ class Detector:
     def settings(self) -> dict[str, str | float]:
         """All that changes the events it finds; batch size and device only round differently."""
         seen = self.card.front_end.model_dump_json() + self.card.normalisation.model_dump_json()
-        nested = self._model.config.nested if isinstance(self._model, MastDetector) else 1.0
-        decided: dict[str, str | float] = {"nested": nested} if nested < 1 else {}
+        decided: dict[str, str | float] = {"nested_in_recording": self._nested} if self._nested < 1 else {}
         return decided | {
             "model": self.card.weights_sha256,
             "input": hashlib.sha256(seen.encode()).hexdigest()[:12],
@@ -399,12 +399,14 @@ class Detector:
         duration_s = info.duration_s if abs(info.duration_s - end_s) < 0.01 else end_s
         cells = np.concatenate([some.boxes for some in found])
         scores = np.concatenate([some.scores for some in found])
+        alone = without_nested(cells, scores, self._nested) if self._nested < 1 else np.arange(len(scores))
+        cells, scores = cells[alone], scores[alone]
         events, rows = self._events(cells, scores, source, info, about, duration_s)
         embeddings = None
         if self.embed:
             parts = [some.embeddings for some in found if some.embeddings is not None]
             nothing = np.zeros((0, self.embedding_width), dtype=np.float16)
-            embeddings = np.concatenate([nothing, *parts])[rows]
+            embeddings = np.concatenate([nothing, *parts])[alone[rows]]
         return Outcome(
             source=source,
             events=events,
