@@ -427,10 +427,13 @@ def checked_minutes(pool: Path, out: Path) -> Path:
     for split, pieces in table.groupby("split"):
         minute: list[np.ndarray[Any, Any]] = []
         drawn: list[pd.DataFrame] = []
+        heard: dict[str, np.ndarray[Any, Any]] = {}
         keys = list(pieces.groupby(["file", "from_s", "to_s"], sort=False))
         for k, ((file, from_s, to_s), own) in enumerate(keys):
             begins_s = sum(map(len, minute)) / RATE
-            minute.append(read(pool / file, sample_rate=RATE)[round(from_s * RATE) : round(to_s * RATE)])
+            if file not in heard:
+                heard = {file: read(pool / file, sample_rate=RATE)}
+            minute.append(heard[file][round(from_s * RATE) : round(to_s * RATE)])
             own = own.dropna(subset="start_s")
             drawn.append(own.assign(start_s=own["start_s"] + begins_s, end_s=own["end_s"] + begins_s))
             length = sum(map(len, minute))
