@@ -69,6 +69,7 @@ RECORDINGS = 12  # minutes of each world
 # simulator, which knows every animal: what is one event, a phrase or its notes, has to be decided
 NESTED = 0.8
 RATE = 16_000
+SPEEDS = (1.0, 0.5, 2.0)  # of checked pieces
 DATA = "simulated worlds, a pool of freely licensed clips, and the training days of BIRDeep's recorder AM1"
 ATTRIBUTION = """
 ## Whose sound it learnt from
@@ -310,14 +311,23 @@ LESSONS = {
         (Hand(one_hand, motifs=0.35), Hand(one_hand), Hand(one_hand, motifs=0.2), Hand(many_hands)),
         expert_times=6,
     ),
-    "real": Lesson(
-        2_000,
-        {"train": 200, "val": 6},
-        (Hand(one_hand, motifs=0.35), Hand(one_hand), Hand(one_hand, motifs=0.2), Hand(many_hands)),
-        expert_times=6,
-        checked_times=8,
-        density=(0.2, 3.0),  # nearer to what people record
-    ),
+    **{
+        name: Lesson(
+            first,
+            {"train": 140, "val": 4},
+            (Hand(one_hand, motifs=0.35), Hand(one_hand), Hand(one_hand, motifs=0.2), Hand(many_hands)),
+            expert_times=6,
+            checked_times=times,
+            density=(0.2, 3.0),  # nearer to what people record
+            settings={"train.epochs": epochs, "train.lr": lr},
+        )
+        for name, first, times, epochs, lr in (
+            ("real", 2_000, 8, 20, 1.5e-3),
+            ("more_real", 2_000, 30, 14, 1e-3),
+            ("played", 2_400, 8, 14, 1e-3),
+            ("more_played", 2_400, 20, 8, 1e-3),
+        )
+    },
     "last": Lesson(
         800,
         {"train": 24, "val": 20},
@@ -415,7 +425,8 @@ def checked_minutes(pool: Path, out: Path) -> Path:
     """The pieces of the pool that were boxed by eye, end to end, some minutes to learn from and some to choose by.
 
     ``default_model_checked.csv`` has a row for every box (times from the start of the piece), and one without numbers
-    for a piece in which there is nothing to box. All pieces of a clip are on the same side.
+    for a piece in which there is nothing to box. All pieces of a clip are on the same side. What is to learn from is
+    also played slower and faster (``SPEEDS``), as fish and bats will be.
     """
     if (out / "boxes.csv").exists():
         return out
@@ -424,18 +435,18 @@ def checked_minutes(pool: Path, out: Path) -> Path:
     table["split"] = ["val" if crc32(name.encode()) % 4 == 0 else "train" for name in table["file"]]
     recordings: list[dict[str, object]] = []
     boxes: list[pd.DataFrame] = []
-    for split, pieces in table.groupby("split"):
+    for split, speed in [("val", 1.0), *(("train", speed) for speed in SPEEDS)]:
         minute: list[np.ndarray[Any, Any]] = []
         drawn: list[pd.DataFrame] = []
         heard: dict[str, np.ndarray[Any, Any]] = {}
-        keys = list(pieces.groupby(["file", "from_s", "to_s"], sort=False))
+        keys = list(table[table["split"] == split].groupby(["file", "from_s", "to_s"], sort=False))
         for k, ((file, from_s, to_s), own) in enumerate(keys):
             begins_s = sum(map(len, minute)) / RATE
             if file not in heard:
-                heard = {file: read(pool / file, sample_rate=RATE)}
-            minute.append(heard[file][round(from_s * RATE) : round(to_s * RATE)])
-            own = own.dropna(subset="start_s")
-            drawn.append(own.assign(start_s=own["start_s"] + begins_s, end_s=own["end_s"] + begins_s))
+                heard = {file: read(pool / file, sample_rate=round(RATE / speed))}
+            first, stop = (round(at * RATE / speed) for at in (from_s, to_s))
+            minute.append(heard[file][first:stop])
+            drawn.append(_played(own.dropna(subset="start_s"), speed, begins_s))
             length = sum(map(len, minute))
             if length >= 60 * RATE or k == len(keys) - 1:
                 name = f"checked_{len(recordings):03d}.wav"
@@ -447,6 +458,14 @@ def checked_minutes(pool: Path, out: Path) -> Path:
     pd.DataFrame(recordings).to_csv(out / "recordings.csv", index=False)
     pd.concat(boxes)[_BOX].to_csv(out / "boxes.csv", index=False)
     return out
+
+
+def _played(boxes: pd.DataFrame, speed: float, begins_s: float) -> pd.DataFrame:
+    """The boxes of a piece that is played at another speed from ``begins_s`` on; without those now out of the band."""
+    times = {name: boxes[name] / speed + begins_s for name in ("start_s", "end_s")}
+    low, high = boxes["low_hz"] * speed, boxes["high_hz"] * speed
+    seen = (RATE / 2 - low) > 0.5 * (high - low)
+    return boxes.assign(**times, low_hz=low, high_hz=high.clip(upper=RATE / 2))[seen]
 
 
 def pack(model: Path, out: Path, options: argparse.Namespace) -> None:

@@ -34,7 +34,7 @@ def test_the_worlds_of_a_lesson_differ_and_follow_its_hands(name: str, tmp_path:
     assert again == drawn[0]
 
 
-@pytest.mark.parametrize("name", [*default_model.REFINEMENTS, "last", "long", "real"])
+@pytest.mark.parametrize("name", [name for name in default_model.LESSONS if name != "train"])
 def test_the_recipe_of_a_refinement_is_valid(name: str) -> None:
     recipe = load_recipe(default_model.REFINEMENT, dict(default_model.LESSONS[name].settings))
     config = recipe.detector
@@ -50,8 +50,9 @@ def test_worlds_that_train_never_validate() -> None:
         lesson = default_model.LESSONS[name]
         return set(range(lesson.first, lesson.first + sum(lesson.worlds.values())))
 
-    for later in ("last", "long", "real"):
-        assert all(worlds(later).isdisjoint(worlds(name)) for name in default_model.LESSONS if name != later)
+    for later in ("last", "long", "real", "played"):
+        others = (name for name in default_model.LESSONS if name not in (later, f"more_{later}"))
+        assert all(worlds(later).isdisjoint(worlds(name)) for name in others)
 
 
 def test_averages_weigh_alike_and_leave_a_detail_path_out(tmp_path: Path) -> None:
@@ -110,10 +111,17 @@ def test_checked_pieces_are_heard_end_to_end_with_their_boxes(
     out = default_model.checked_minutes(tmp_path / "pool", tmp_path / "out")
     recordings, boxes = pd.read_csv(out / "recordings.csv"), pd.read_csv(out / "boxes.csv")
     assert set(recordings["split"]) == {"train", "val"}
-    assert recordings["duration_s"].sum() == 160
-    assert recordings["duration_s"].max() <= 65
-    assert len(boxes) == 16  # pieces without boxes have none, and are heard
-    for box in boxes.itertuples():
+    seconds = recordings.groupby("split")["duration_s"].sum()
+    assert seconds["val"] + seconds["train"] / 3.5 == 160  # also at half and at twice the speed
+    assert recordings["duration_s"].max() <= 70
+    beside = boxes.merge(recordings, on="file")
+    assert (beside["split"] == "val").sum() + (beside["split"] == "train").sum() / 3 == 16  # others have none
+    assert set(zip(beside["low_hz"], beside["high_hz"], strict=True)) == {
+        (500, 900),
+        (250, 450),
+        (1000, 1800),
+    }
+    for box in boxes[boxes["low_hz"] == 500].itertuples():
         joined, _ = sf.read(out / str(box.file))
         start = round((float(box.start_s) - 1.0) * default_model.RATE)  # type: ignore[arg-type]
         piece = joined[start : start + 5 * default_model.RATE]
