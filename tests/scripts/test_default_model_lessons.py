@@ -50,7 +50,7 @@ def test_worlds_that_train_never_validate() -> None:
         lesson = default_model.LESSONS[name]
         return set(range(lesson.first, lesson.first + sum(lesson.worlds.values())))
 
-    for later in ("last", "long", "real", "played"):
+    for later in ("last", "long", "real"):
         others = (name for name in default_model.LESSONS if name not in (later, f"more_{later}"))
         assert all(worlds(later).isdisjoint(worlds(name)) for name in others)
 
@@ -111,17 +111,10 @@ def test_checked_pieces_are_heard_end_to_end_with_their_boxes(
     out = default_model.checked_minutes(tmp_path / "pool", tmp_path / "out")
     recordings, boxes = pd.read_csv(out / "recordings.csv"), pd.read_csv(out / "boxes.csv")
     assert set(recordings["split"]) == {"train", "val"}
-    seconds = recordings.groupby("split")["duration_s"].sum()
-    assert seconds["val"] + seconds["train"] / 3.5 == 160  # also at half and at twice the speed
-    assert recordings["duration_s"].max() <= 70
-    beside = boxes.merge(recordings, on="file")
-    assert (beside["split"] == "val").sum() + (beside["split"] == "train").sum() / 3 == 16  # others have none
-    assert set(zip(beside["low_hz"], beside["high_hz"], strict=True)) == {
-        (500, 900),
-        (250, 450),
-        (1000, 1800),
-    }
-    for box in boxes[boxes["low_hz"] == 500].itertuples():
+    assert recordings["duration_s"].sum() == 160
+    assert recordings["duration_s"].max() <= 65
+    assert len(boxes) == 16  # pieces without boxes have none, and are heard
+    for box in boxes.itertuples():
         joined, _ = sf.read(out / str(box.file))
         start = round((float(box.start_s) - 1.0) * default_model.RATE)  # type: ignore[arg-type]
         piece = joined[start : start + 5 * default_model.RATE]
