@@ -65,7 +65,8 @@ def rates() -> list[Rate]:
         ends = {name: run for name, run in gpu["figures"]["end_to_end"].items() if "steady" in run}
         name, run = max(ends.items(), key=lambda one: float(one[1]["steady"]["times_real_time"]))
         size, workers = gpu["figures"]["model"]["size"], name.partition("_")[0]
-        measured = f"{gpu['hardware']['gpu']}, {workers} workers; `results/gpu_speed.json`"
+        processes = "one process" if workers == "1" else f"{workers} processes"
+        measured = f"{gpu['hardware']['gpu']}, {processes}; `results/gpu_speed.json`"
         # measured with windows end to end
         known.append(Rate(f"one GPU, `{size}` (ViT-B)", _HOP * run["steady"]["times_real_time"], measured))
     return known

@@ -99,7 +99,7 @@ def test_the_arithmetic_of_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     # windows overlap by a quarter, and were measured end to end
     assert compute[1].startswith(
-        "| one GPU, `base` (ViT-B) | 1,500 | 0.67 h | 67 h | 6,700 h | a card, 8 workers;"
+        "| one GPU, `base` (ViT-B) | 1,500 | 0.67 h | 67 h | 6,700 h | a card, 8 processes;"
     )
     storage = "\n".join(sizing_table.storage_table().splitlines()[2:])
     assert "| the sound itself, 48 kHz 16 bit WAV | 346 GB | 35 TB | 3.5 PB |" in storage
