@@ -1,15 +1,18 @@
-"""How far boxes drawn by eye on pictures agree with an expert's: those that the embedded model learnt from.
+"""How far boxes drawn by eye on pictures agree with an expert's: as those that the embedded model learnt from.
 
-    python experiments/checked_agreement.py --data data/birdeep_am1 --out results/checked.json
+    python experiments/checked_agreement.py --data data/birdeep_am1 data/nbm_xc --out results/checked.json
 
-``scripts/default_model_checked_birds.csv`` holds pieces of the expert's training days, boxed among the pool's by the
-same eyes, which did not know whose they were. The expert's boxes are cut to the pieces, and taken for the truth.
+``drawn_NAME.csv`` holds pieces of a dataset that were boxed as the pool was (``scripts/default_model_checked.csv``), by
+eyes that had not seen the expert's boxes: of ``birdeep_am1`` pieces of its training days, of ``nbm_xc`` its first half.
+Nothing was trained on them. The expert's boxes are cut to the pieces and taken for the truth; so this is also how well
+somebody does who is careful but does not know the expert's habits.
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -18,7 +21,7 @@ from mast.evaluation import Scoring, evaluate
 from mast.events import as_events
 from mast.experiments.record import write_result
 
-DRAWN = Path(__file__).resolve().parents[1] / "scripts" / "default_model_checked_birds.csv"
+DRAWN = Path(__file__).resolve().parent
 
 
 def from_the_start(drawn: pd.DataFrame) -> pd.DataFrame:
@@ -37,31 +40,39 @@ def cut(truth: pd.DataFrame, pieces: pd.DataFrame) -> pd.DataFrame:
     return as_events(both.assign(start_s=start_s, end_s=end_s).drop(columns=["from_s", "to_s"]))
 
 
+def agreement(data: Path, table: pd.DataFrame, seed: int) -> dict[str, Any]:
+    """What was drawn in pieces of a dataset against its own boxes, with intervals over recordings."""
+    pieces = table[["file", "from_s", "to_s"]].drop_duplicates().rename(columns={"file": "recording"})
+    truth = cut(load_dataset(data).annotations.events, pieces)
+    reviewed = pieces.rename(columns={"from_s": "start_s", "to_s": "end_s"})
+    found = evaluate(truth, from_the_start(table), reviewed=reviewed, scoring=Scoring(), seed=seed)
+    names = ("precision", "recall", "f1", "miou")
+    return {
+        **{name: round(float(found.metrics[name]), 4) for name in names},
+        **{f"{name}_interval": [round(float(x), 4) for x in found.intervals[name]] for name in names},
+        "pieces": len(pieces),
+        "boxes_of_the_expert": len(truth),
+        "boxes_drawn": len(table.dropna()),
+    }
+
+
 def main() -> None:
     """Read the options, compare, write."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", type=Path, required=True, help="the expert's dataset")
-    parser.add_argument("--drawn", type=Path, default=DRAWN, help="pieces and what was drawn in them")
+    parser.add_argument("--data", type=Path, nargs="+", required=True, help="the experts' datasets")
+    parser.add_argument("--drawn", type=Path, default=DRAWN, help="folder with drawn_NAME.csv of each")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    table = pd.read_csv(options.drawn)
-    pieces = table[["file", "from_s", "to_s"]].drop_duplicates().rename(columns={"file": "recording"})
-    truth = cut(load_dataset(options.data).annotations.events, pieces)
-    reviewed = pieces.rename(columns={"from_s": "start_s", "to_s": "end_s"})
-    found = evaluate(
-        truth, from_the_start(table), reviewed=reviewed, scoring=Scoring(), resamples=2_000, seed=options.seed
-    )
-    names = ("precision", "recall", "f1", "miou")
-    figures = {name: round(float(found.metrics[name]), 4) for name in names}
-    intervals = {f"{name}_interval": [round(float(x), 4) for x in found.intervals[name]] for name in names}
-    counts = {"pieces": len(pieces), "boxes_of_the_expert": len(truth), "boxes_drawn": len(table.dropna())}
-    print(figures | counts)
-    write_result(
-        options.out, figures | intervals | counts, seed=options.seed, data={options.data.name: counts}
-    )
+    figures = {
+        data.name: agreement(data, pd.read_csv(options.drawn / f"drawn_{data.name}.csv"), options.seed)
+        for data in options.data
+    }
+    write_result(options.out, figures, seed=options.seed)
+    for name, one in figures.items():
+        print(f"{name}: F1 {one['f1']:.2f} ({one['f1_interval'][0]:.2f}–{one['f1_interval'][1]:.2f})")
 
 
 if __name__ == "__main__":

@@ -33,10 +33,10 @@ def test_pieces_are_compared_with_what_the_expert_drew_in_them(tmp_path: Path) -
         ("a.wav", 20, 30, *[np.nan] * 4),
     ]
     table = pd.DataFrame(drawn, columns=["file", "from_s", "to_s", *BOX])
-    table.to_csv(tmp_path / "drawn.csv", index=False)
-    words = ["--data", str(data), "--drawn", str(tmp_path / "drawn.csv"), "--out", str(tmp_path / "out.json")]
+    table.to_csv(tmp_path / "drawn_birds.csv", index=False)
+    words = ["--data", str(data), "--drawn", str(tmp_path), "--out", str(tmp_path / "out.json")]
     script = ROOT / "experiments" / "checked_agreement.py"
     subprocess.run([sys.executable, str(script), *words], check=True, capture_output=True)
-    figures = json.loads((tmp_path / "out.json").read_text())["figures"]
+    figures = json.loads((tmp_path / "out.json").read_text())["figures"]["birds"]
     assert (figures["pieces"], figures["boxes_of_the_expert"], figures["boxes_drawn"]) == (2, 3, 3)
     assert figures["precision"] == figures["recall"] == pytest.approx(2 / 3, abs=1e-3)
