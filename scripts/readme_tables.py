@@ -120,12 +120,14 @@ def learner_table() -> str:
 
 def zero_shot_table() -> str:
     """The embedded model and the tools on recordings that none of them was made for."""
-    found = result("zero_shot")
-    sets = found["figures"]["sets"]
-    header = ["F1 (95 % interval)"]
-    for name in sets:
-        about = found["data"][name]
-        header.append(f"{name}, {about['boxes']} boxes")
+    sets, header = {}, ["F1 (95 % interval)"]
+    for file in ("zero_shot", "zero_shot_second_half"):
+        found = result(file)
+        for name, own in found["figures"]["sets"].items():
+            about = found["data"][name]
+            half = about["part"].partition(", ")[2]  # "all recordings, second half"
+            sets[file, name] = own
+            header.append(f"{name}{f', {half}' if half else ''}, {about['boxes']} boxes")
     ways = ("own threshold", "published settings", "best on this set")
     systems = dict.fromkeys(system for some in sets.values() for system in some["systems"])
     rows = []
@@ -134,7 +136,8 @@ def zero_shot_table() -> str:
             cells = [_f1(some["systems"].get(system, {}).get(way)) for some in sets.values()]
             if any(cells):
                 rows.append([f"{system}, {way}", *(cell or "–" for cell in cells)])
-    return f"{table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; `results/zero_shot.json`."
+    files = "`results/zero_shot.json`, `results/zero_shot_second_half.json`"
+    return f"{table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; {files}."
 
 
 BENCH, PARTS = (
