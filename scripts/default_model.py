@@ -72,8 +72,8 @@ RECORDINGS = 12  # minutes of each world
 NESTED = 0.8
 RATE = 16_000
 DATA = (
-    "simulated worlds, a pool of freely licensed clips (84 minutes of it boxed by eye), and the training days of BIRDeep's "
-    "recorder AM1"
+    "simulated worlds, a pool of freely licensed clips (84 minutes of it boxed by eye), and the training days of "
+    "BIRDeep's recorder AM1"
 )
 ATTRIBUTION = """
 ## Whose sound it learnt from
