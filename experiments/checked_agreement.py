@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from zero_shot_measure import as_row
 
 from mast.data.recordings import load_dataset
 from mast.evaluation import Scoring, evaluate
@@ -46,10 +47,7 @@ def agreement(data: Path, table: pd.DataFrame, seed: int) -> dict[str, Any]:
     truth = cut(load_dataset(data).annotations.events, pieces)
     reviewed = pieces.rename(columns={"from_s": "start_s", "to_s": "end_s"})
     found = evaluate(truth, from_the_start(table), reviewed=reviewed, scoring=Scoring(), seed=seed)
-    names = ("precision", "recall", "f1", "miou")
-    return {
-        **{name: round(float(found.metrics[name]), 4) for name in names},
-        **{f"{name}_interval": [round(float(x), 4) for x in found.intervals[name]] for name in names},
+    return as_row(found) | {
         "pieces": len(pieces),
         "boxes_of_the_expert": len(truth),
         "boxes_drawn": len(table.dropna()),
@@ -72,7 +70,7 @@ def main() -> None:
     }
     write_result(options.out, figures, seed=options.seed)
     for name, one in figures.items():
-        print(f"{name}: F1 {one['f1']:.2f} ({one['f1_interval'][0]:.2f}–{one['f1_interval'][1]:.2f})")
+        print(name, "F1", one["f1"], one["f1_interval"])
 
 
 if __name__ == "__main__":

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -71,6 +71,7 @@ RECORDINGS = 12  # minutes of each world
 # simulator, which knows every animal: what is one event, a phrase or its notes, has to be decided
 NESTED = 0.8
 RATE = 16_000
+Sound = np.ndarray[Any, Any]
 DATA = (
     "simulated worlds, a pool of freely licensed clips (84 minutes of it boxed by eye), and the training days of "
     "BIRDeep's recorder AM1"
@@ -211,18 +212,26 @@ def join_clips(pool: Path, out: Path, sources: Collection[str] = (), *, sample_r
     for source, own in clips.groupby("source"):
         if sources and source not in sources:
             continue
-        minute: list[np.ndarray[Any, Any]] = []
-        for k, file in enumerate(own["file"]):
-            minute.append(read(pool / file, sample_rate=RATE))
-            length = sum(map(len, minute))
-            if length >= 60 * RATE or k == len(own) - 1:
-                name = f"{source}_{len(written):04d}.wav"
-                sf.write(out / name, np.concatenate(minute), sample_rate, subtype="PCM_16")
-                facts = {"file": name, "site": source, "duration_s": length / sample_rate}
-                written.append(facts | {"sample_rate": sample_rate})
-                minute = []
+        for minute in by_minute(read(pool / file, sample_rate=RATE) for file in own["file"]):
+            name = f"{source}_{len(written):04d}.wav"
+            sound = np.concatenate(minute)
+            sf.write(out / name, sound, sample_rate, subtype="PCM_16")
+            facts = {"file": name, "site": source, "duration_s": len(sound) / sample_rate}
+            written.append(facts | {"sample_rate": sample_rate})
     pd.DataFrame(written).to_csv(out / "recordings.csv", index=False)
     return out
+
+
+def by_minute(sounds: Iterable[Sound]) -> Iterator[list[Sound]]:
+    """As many in a row as make a minute or a little more; the last ones may be less."""
+    minute: list[Sound] = []
+    for sound in sounds:
+        minute.append(sound)
+        if sum(map(len, minute)) >= 60 * RATE:
+            yield minute
+            minute = []
+    if minute:
+        yield minute
 
 
 def _tell(what: str) -> Progress:
@@ -296,6 +305,16 @@ class Lesson:
 
 _BOX = ["file", "start_s", "end_s", "low_hz", "high_hz", "label"]
 _ON_CPU = {"train.batch_size": 16, "train.epochs": 2, "train.validate_every_epochs": 1}
+_ALL_HANDS = (Hand(one_hand, motifs=0.35), Hand(one_hand), Hand(one_hand, motifs=0.2), Hand(many_hands))
+_REAL = Lesson(
+    2_000,
+    {"train": 140, "val": 4},
+    _ALL_HANDS,
+    expert_times=6,
+    checked_times=8,
+    density=(0.2, 3.0),  # nearer to what people record
+    settings={"train.epochs": 20, "train.lr": 1.5e-3},
+)
 LESSONS = {
     "train": Lesson(0, {"train": 200, "val": 16}, (Hand(many_hands),)),
     "calls": Lesson(
@@ -319,24 +338,11 @@ LESSONS = {
     "long": Lesson(
         1_000,
         {"train": 200, "val": 10},
-        (Hand(one_hand, motifs=0.35), Hand(one_hand), Hand(one_hand, motifs=0.2), Hand(many_hands)),
+        _ALL_HANDS,
         expert_times=6,
     ),
-    **{
-        name: Lesson(
-            first,
-            {"train": 140, "val": 4},
-            (Hand(one_hand, motifs=0.35), Hand(one_hand), Hand(one_hand, motifs=0.2), Hand(many_hands)),
-            expert_times=6,
-            checked_times=times,
-            density=(0.2, 3.0),  # nearer to what people record
-            settings={"train.epochs": epochs, "train.lr": lr},
-        )
-        for name, first, times, epochs, lr in (
-            ("real", 2_000, 8, 20, 1.5e-3),
-            ("more_real", 2_000, 30, 14, 1e-3),
-        )
-    },
+    "real": _REAL,
+    "more_real": replace(_REAL, checked_times=30, settings={"train.epochs": 14, "train.lr": 1e-3}),
     "last": Lesson(
         800,
         {"train": 24, "val": 20},
@@ -444,28 +450,30 @@ def checked_minutes(pool: Path, out: Path) -> Path:
     recordings: list[dict[str, object]] = []
     boxes: list[pd.DataFrame] = []
     for split, pieces in table.groupby("split"):
-        minute: list[np.ndarray[Any, Any]] = []
-        drawn: list[pd.DataFrame] = []
-        heard: dict[str, np.ndarray[Any, Any]] = {}
-        keys = list(pieces.groupby(["file", "from_s", "to_s"], sort=False))
-        for k, ((file, from_s, to_s), own) in enumerate(keys):
-            begins_s = sum(map(len, minute)) / RATE
-            if file not in heard:
-                heard = {file: read(pool / file, sample_rate=RATE)}
-            minute.append(heard[file][round(from_s * RATE) : round(to_s * RATE)])
-            own = own.dropna(subset="start_s")
-            drawn.append(own.assign(start_s=own["start_s"] + begins_s, end_s=own["end_s"] + begins_s))
-            length = sum(map(len, minute))
-            if length >= 60 * RATE or k == len(keys) - 1:
-                name = f"checked_{len(recordings):03d}.wav"
-                sf.write(out / name, np.concatenate(minute).clip(-1, 1), RATE, subtype="PCM_16")
-                facts = {"file": name, "site": "pool", "split": split, "duration_s": length / RATE}
-                recordings.append(facts | {"sample_rate": RATE})
-                boxes.append(pd.concat(drawn).assign(file=name, label=""))
-                minute, drawn = [], []
+        drawn = list(pieces.groupby(["file", "from_s", "to_s"], sort=False))
+        rest = iter(own.dropna(subset="start_s") for _, own in drawn)
+        for minute in by_minute(_sounds(pool, [key for key, _ in drawn])):
+            name, begins_s = f"checked_{len(recordings):03d}.wav", 0.0
+            for sound in minute:
+                own = next(rest)
+                times = {at: own[at] + begins_s for at in ("start_s", "end_s")}
+                boxes.append(own.assign(**times, file=name, label=""))
+                begins_s += len(sound) / RATE
+            sf.write(out / name, np.concatenate(minute).clip(-1, 1), RATE, subtype="PCM_16")
+            facts = {"file": name, "site": "pool", "split": split, "duration_s": begins_s}
+            recordings.append(facts | {"sample_rate": RATE})
     pd.DataFrame(recordings).to_csv(out / "recordings.csv", index=False)
     pd.concat(boxes)[_BOX].to_csv(out / "boxes.csv", index=False)
     return out
+
+
+def _sounds(pool: Path, pieces: Iterable[tuple[str, float, float]]) -> Iterator[Sound]:
+    """Of each piece of a clip, from here to there; a clip is read once for its pieces in a row."""
+    heard: dict[str, Sound] = {}
+    for file, from_s, to_s in pieces:
+        if file not in heard:
+            heard = {file: read(pool / file, sample_rate=RATE)}
+        yield heard[file][round(from_s * RATE) : round(to_s * RATE)]
 
 
 def pack(model: Path, out: Path, options: argparse.Namespace) -> None:

@@ -24,7 +24,7 @@ def doubled(calls: list[Tensor]) -> Callable[[Tensor], Tensor]:
 
 
 def pretend_a_gpu(monkeypatch: pytest.MonkeyPatch, *, fails: bool) -> None:
-    """Replaying does the work again on the tensor that it was recorded with."""
+    """Recording and replaying do nothing, or recording fails; what is called beside them is what counts."""
 
     class Recorder:
         replay: Callable[[], None] = staticmethod(lambda: None)

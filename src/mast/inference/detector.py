@@ -182,7 +182,7 @@ class Detector:
         self._nested = model.config.nested if isinstance(model, MastDetector) else 1.0
         if self.compiled:
             self._model.compile(dynamic=False)  # the dense forward pass; choosing boxes stays as it is
-        self._first = Lock()  # held while the first batch is searched: compiling is for one thread
+        self._first = Lock()  # held while compiling and recording, which are for one thread at a time
         self._begun = not self.compiled
         self._graphs: list[Graph[Seen]] = []  # of the network, recorded and not in use; a thread takes one
         self._reader = Reader(
