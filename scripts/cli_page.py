@@ -20,9 +20,17 @@ TOP = """\
 *This page is written by `scripts/cli_page.py` from the help of each command; `mast COMMAND --help` says the same in the
 terminal.*
 
-Every command shows progress on stderr and puts data on stdout or into files. Exit code: 0 on success, 1 on a mistake
-that one sentence explains, 2 on wrong usage, 3 on a bug of ours, 4 when a batch was finished but some of its recordings
-failed, 130 when interrupted.
+Every command shows progress on stderr and puts data on stdout or into files.
+
+| exit code | meaning |
+|---|---|
+| 0 | success |
+| 2 | one sentence on stderr says what to put right: an option, bad input, a full disk, a missing permission |
+| 3 | a bug in mast; `--debug` shows where |
+| 4 | finished, but some recordings failed |
+| 130 | interrupted (Ctrl-C) |
+
+After 2, 4 and 130 the same command can be run again: what is finished is kept.
 """
 
 

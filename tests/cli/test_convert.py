@@ -84,7 +84,7 @@ def test_help_names_every_format() -> None:
     assert "Example:" in inspect.getdoc(convert)  # type: ignore[operator]
 
 
-def test_a_mistake_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
+def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     (tmp_path / "boxes.csv").write_text(CSV + "a.wav,2,1,0,1,x,1\n")
     command = [sys.executable, "-m", "mast.cli.main", "convert"]
     done = subprocess.run(
@@ -92,7 +92,7 @@ def test_a_mistake_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "boxes.csv, line 2: starts at 2 s after it ends at 1 s" in done.stderr
     assert not (tmp_path / "out").exists()

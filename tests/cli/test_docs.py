@@ -44,7 +44,7 @@ def test_help_imports_nothing_heavy() -> None:
 def test_a_mistake_is_one_line_and_debug_shows_where(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mast.cli.main", "scan", str(tmp_path / "none")]
     plain = subprocess.run(command, capture_output=True, text=True)
-    assert plain.returncode == 1
+    assert plain.returncode == 2
     assert plain.stderr.startswith("mast: ")
     assert len(plain.stderr.splitlines()) == 1
     told = subprocess.run([*command, "--debug"], capture_output=True, text=True)

@@ -15,20 +15,6 @@ import pandas as pd
 import pytest
 import soundfile as sf
 
-_RUN = """
-import typer
-from mast.cli.review import review
-from mast.errors import MastError
-import sys
-app = typer.Typer(pretty_exceptions_enable=False)
-app.command()(review)
-try:
-    app()
-except MastError as error:
-    print(f"mast: {error}", file=sys.stderr)
-    sys.exit(1)
-"""
-
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> Path:
@@ -47,7 +33,7 @@ def dataset(tmp_path: Path) -> Path:
 def start(*arguments: str) -> subprocess.Popen[str]:
     env = {**os.environ, "OMP_NUM_THREADS": "1", "BROWSER": "false"}
     return subprocess.Popen(
-        [sys.executable, "-c", _RUN, *arguments],
+        [sys.executable, "-m", "mast.cli.main", "review", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -101,7 +87,7 @@ def test_mistakes_are_one_sentence(dataset: Path, tmp_path: Path) -> None:
         ):
             process = start(*arguments, "--quiet")
             _, errors = process.communicate(timeout=120)
-            assert process.returncode == 1
+            assert process.returncode == 2
             assert said in errors
             assert len(errors.strip().splitlines()) == 1
 

@@ -123,7 +123,7 @@ def detect(
     Recordings that cannot be read are listed with reasons in failures.csv and tried again next time; those
     whose sound ends early are searched as far as they go, and listed as damaged.
 
-    Exit code: 0 when all were searched, 4 when some failed, 1 when none could be searched.
+    Exit code: 0 when all were searched, 4 when some failed, 2 when none could be searched.
 
     \b
     Examples:

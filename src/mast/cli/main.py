@@ -26,7 +26,7 @@ from mast.cli.search import search
 from mast.cli.selftrain import selftrain
 from mast.cli.simulate import simulate
 from mast.cli.train import train
-from mast.errors import MastError
+from mast.errors import MastError, shortened
 
 app = typer.Typer(
     name="mast",
@@ -37,6 +37,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+EXIT_WRONG, EXIT_BUG = 2, 3  # wrong usage is 2, too, by click's custom; see main()
 
 
 def _version(wanted: bool) -> None:
@@ -80,8 +83,8 @@ for _command in (
 def main() -> None:
     """Run the command line.
 
-    Exit 0 on success, 1 on a user's mistake, 2 on wrong usage, 3 on a bug of ours, 4 when a batch was finished but some
-    of its recordings failed, 130 when interrupted.
+    Exit 0 on success, 2 when one sentence says what to put right, 3 on a bug of ours, 4 when a batch was finished but
+    some of its recordings failed, 130 when interrupted.
     """
     debug = "--debug" in sys.argv
     try:
@@ -89,16 +92,17 @@ def main() -> None:
     except MastError as error:
         if debug:
             raise
-        typer.echo(f"mast: {error}", err=True)
-        sys.exit(1)
+        typer.echo(f"mast: {shortened(error)}", err=True)
+        sys.exit(EXIT_WRONG)
     except KeyboardInterrupt:
         typer.echo("mast: stopped.", err=True)
         sys.exit(130)
     except Exception as error:
         if debug:
             raise
-        typer.echo(f"mast: internal error: {type(error).__name__}: {error} (--debug shows where)", err=True)
-        sys.exit(3)
+        what = shortened(f"{type(error).__name__}: {error}")
+        typer.echo(f"mast: internal error: {what} (--debug shows where)", err=True)
+        sys.exit(EXIT_BUG)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.staticfiles import StaticFiles
 
 from mast.audio import DamagedAudioWarning
-from mast.errors import AudioError, MastError
+from mast.errors import AudioError, MastError, shortened
 from mast.review.decisions import ConflictError
 from mast.review.lookalikes import NoEmbeddingError
 from mast.review.records import NotFoundError
@@ -77,7 +77,7 @@ class _Static(StaticFiles):
 
 
 def _sentence(status: int, sentence: str, **more: Any) -> JSONResponse:
-    return JSONResponse({"error": sentence, **more}, status_code=status)
+    return JSONResponse({"error": shortened(sentence), **more}, status_code=status)
 
 
 def _on_mistake(request: Request, error: Exception) -> JSONResponse:
