@@ -1,5 +1,6 @@
 import builtins
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -225,3 +226,18 @@ def test_what_an_import_changes_is_put_back(monkeypatch: pytest.MonkeyPatch) -> 
     assert os.environ["OMP_NUM_THREADS"] == "3"
     assert np.get_printoptions() == printing
     assert torch.save is save
+
+
+@pytest.mark.parametrize("name", ["yolo26n.yaml", "yolo26.yaml"])
+def test_the_current_folder_brings_no_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """ultralytics evaluates ``activation``, and asked by name it takes a file in the current folder first."""
+    from ultralytics.utils import ROOT
+
+    theirs = (ROOT / "cfg" / "models" / "26" / "yolo26.yaml").read_text(encoding="utf-8")
+    code = "activation: \"[__import__('pathlib').Path('ran').touch(), torch.nn.SiLU()][1]\"\n"
+    (tmp_path / name).write_text(code + theirs, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    build()
+    assert [path.name for path in tmp_path.iterdir()] == [name]

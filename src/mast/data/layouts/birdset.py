@@ -53,6 +53,10 @@ class Counts(NamedTuple):
 
 def hub_rows(name: str = HUB_NAME, subset: str = "XCM", split: str = "train") -> Iterator[Row]:
     """Rows streamed from the hub: nothing is stored but what the caller keeps."""
+    if Path(name).exists():  # datasets would take a file here for a script, and run it
+        raise MastError(
+            f"{name}: is a file, not a folder of Parquet files nor the name of a dataset on the hub"
+        )
     try:
         datasets = import_module("datasets")  # an extra, and slow to import
     except ImportError:

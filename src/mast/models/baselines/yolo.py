@@ -230,15 +230,17 @@ def _build_network(options: YoloOptions) -> Any:
     """ultralytics' ``DetectionModel`` with random weights, one channel, one class."""
     try:
         with _kept_quiet():
-            from ultralytics.nn.tasks import DetectionModel, yaml_model_load
-            from ultralytics.utils import DEFAULT_CFG
+            from ultralytics.nn.tasks import DetectionModel
+            from ultralytics.utils import DEFAULT_CFG, ROOT, YAML
     except ImportError as error:
         reason = str(error).partition("\n")[0]
         raise MastError(
             f"the YOLO26 baseline needs the package ultralytics, which cannot be imported here ({reason}): install it "
             "with pip install 'mast-audio[yolo]'; it is a separate step because its licence is AGPL-3.0"
         ) from error
-    layers = {**yaml_model_load(f"yolo26{options.scale}.yaml"), "nc": 1}
+    # the package's own file by its full path: asked by name, ultralytics would take one of that name in the current folder
+    # first, and evaluates text in it
+    layers = {**YAML.load(ROOT / "cfg" / "models" / "26" / "yolo26.yaml"), "scale": options.scale, "nc": 1}
     network = DetectionModel(layers, ch=1, verbose=False)
     network.args = DEFAULT_CFG  # the loss reads its gains there
     return network
