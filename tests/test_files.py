@@ -53,3 +53,13 @@ def test_only_the_parts_of_that_file_are_removed(tmp_path: Path) -> None:
     remove_parts(tmp_path / "a.json")
     assert sorted(p.name for p in tmp_path.iterdir()) == [".b.json.12.part", "a.json"]
     remove_parts(tmp_path / "nowhere" / "a.json")
+
+
+def test_a_new_file_has_ordinary_permissions_whoever_writes_it(tmp_path: Path) -> None:
+    (tmp_path / "ordinary").touch()
+    (tmp_path / "private").touch(mode=0o600)
+    with whole_file(tmp_path / "a") as part:
+        (tmp_path / "private").replace(part)  # as safetensors does
+    write_whole(tmp_path / "b", b"")
+    modes = {path.name: path.stat().st_mode for path in tmp_path.iterdir()}
+    assert modes["a"] == modes["b"] == modes["ordinary"]

@@ -19,15 +19,20 @@ def write_whole(path: Path, content: bytes) -> None:
 def whole_file(path: Path) -> Iterator[Path]:
     """:func:`write_whole` for what is written by somebody else: yields the path beside, to be written there.
 
-    Where the block raises, the old file stays and what was written beside is removed.
+    Where the block raises, the old file stays and what was written beside is removed. Whoever writes, the file ends up
+    with the permissions that any new file gets here; some libraries would make it readable by its owner alone.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # the process number alone is not enough: containers that share a disk often have the same
     part = path.with_name(f"{_prefix(path)}{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
+        part.touch()
+        mode = part.stat().st_mode
         yield part
         with open(part, "rb+") as file:
             os.fsync(file.fileno())
+        if part.stat().st_mode != mode:
+            part.chmod(mode)
         os.replace(part, path)
     except BaseException:
         part.unlink(missing_ok=True)

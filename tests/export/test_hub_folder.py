@@ -39,6 +39,11 @@ def run(tmp_path: Path) -> Path:
             "init": "C:\\Users\\anna\\runs",
             "metrics": {"f1": 0.71, "precision": 0.8, "threshold": 0.25},
             "recipe": {"paths": ["/data/anna/a", "relative/b"], "epochs": 3},
+            "notes": [
+                "all weights of the detector in C:\\Users\\anna\\runs, and/or more",
+                "encoder of /home/anna/secret project/dawn; see ~/anna/notes.txt and https://example.org/a/b",
+            ],
+            "unlabelled": ["../anna/night", "anna/noon"],
         },
     )
     save_checkpoint(tmp_path / "run" / "best", MastDetector(config), card)
@@ -62,6 +67,14 @@ def test_everything_of_the_model_and_nothing_of_the_machine(run: Path, tmp_path:
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), original.parameters(), strict=True))
     assert card.provenance["data"] == "dawn"
     assert card.provenance["recipe"] == {"paths": ["a", "relative/b"], "epochs": 3}
+    assert card.provenance["notes"] == [
+        "all weights of the detector in runs, and/or more",
+        "encoder of dawn; see notes.txt and https://example.org/a/b",
+    ]
+    assert card.provenance["unlabelled"] == ["night", "noon"]
+    ordinary = tmp_path / "ordinary"
+    ordinary.touch()
+    assert {path.stat().st_mode for path in out.iterdir()} == {ordinary.stat().st_mode}
     for path in out.iterdir():  # the copy of the card inside the weights, too
         assert b"anna" not in path.read_bytes().replace(b"anna/dawn-chorus", b"")
     assert front_matter(out) == {

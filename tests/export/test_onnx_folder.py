@@ -54,7 +54,7 @@ def save_random(folder: Path, *, levelled: bool = True) -> Path:
             mean=0.0 if levelled else -8.0, std=2.0 if levelled else 4.0, levelled=levelled
         ),
         thresholds={"score": 0.02, "nms_iou": 0.5},
-        provenance={"data": "made-up sound"},
+        provenance={"data": "made-up sound", "init": "/home/anna/runs/start"},
     )
     save_checkpoint(folder, model, card)
     return folder
@@ -113,6 +113,11 @@ def test_frames_are_those_of_unfold() -> None:
     padded = torch.nn.functional.pad(sound, (0, FRONT_END.window_samples))
     expected = padded.unfold(1, FRONT_END.window_samples, FRONT_END.hop_samples)[:, : FRONT_END.chunk_frames]
     assert torch.equal(frames, expected)
+
+
+def test_nothing_of_the_machine_it_was_trained_on(exported: Path) -> None:
+    assert json.loads((exported / "model.json").read_text())["provenance"]["init"] == "start"
+    assert not any(b"anna" in path.read_bytes() for path in exported.iterdir() if path.is_file())
 
 
 def test_any_number_of_chunks(exported: Path) -> None:

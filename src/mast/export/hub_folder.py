@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any
+from pathlib import Path
 
 from mast.errors import ConfigError
+from mast.export.places import without_places
 from mast.export.words import hub_readme
 from mast.files import write_whole
 from mast.models.checkpoint import ModelCard, StoredType, load_checkpoint, save_checkpoint
@@ -24,8 +24,7 @@ def write_hub_folder(
 ) -> ModelCard:
     """Write weights, ``model.json`` and a model card that is made from it.
 
-    Paths of the machine it was trained on are cut down to their last part: they say nothing to others, and at times
-    more than their owner would like.
+    Paths of the machine it was trained on are cut down to their last part.
 
     Args:
         model_folder: a model folder.
@@ -41,23 +40,10 @@ def write_hub_folder(
     if folder.resolve() == source.resolve():
         raise ConfigError(f"{folder}: is the model itself; choose another --out")
     model, card = load_checkpoint(source)
-    update: dict[str, Any] = {"provenance": _without_places(card.provenance)}
+    card = without_places(card)
     if licence is not None:
-        update["licence"] = licence
-    card = save_checkpoint(folder, model, card.model_copy(update=update), dtype=dtype)
+        card = card.model_copy(update={"licence": licence})
+    card = save_checkpoint(folder, model, card, dtype=dtype)
     write_whole(folder / "README.md", hub_readme(card, name or folder.resolve().name).encode())
     write_whole(folder / ".gitattributes", _ATTRIBUTES.encode())
     return card
-
-
-def _without_places(value: Any) -> Any:
-    """The same, with every absolute path in it cut down to its last part."""
-    if isinstance(value, dict):
-        return {key: _without_places(inside) for key, inside in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_places(inside) for inside in value]
-    if isinstance(value, str):
-        for kind in (PurePosixPath, PureWindowsPath):
-            if kind(value).is_absolute():
-                return kind(value).name
-    return value

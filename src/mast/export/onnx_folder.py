@@ -17,6 +17,7 @@ from torch import Tensor
 
 from mast.errors import MastError
 from mast.export.onnx_graph import SoundToBoxes
+from mast.export.places import without_places
 from mast.export.words import onnx_readme
 from mast.features import LogMel
 from mast.files import whole_file, write_whole
@@ -69,6 +70,7 @@ def write_onnx_folder(model_folder: str | Path, out: str | Path) -> OnnxReport:
             f"{source}: holds a {type(model).__name__}; only MAST's own detector can be exported to ONNX, because the "
             "baselines choose their boxes inside other people's code"
         )
+    card = without_places(card)
     folder.mkdir(parents=True, exist_ok=True)
     graph = SoundToBoxes(model, card.front_end, normalisation_of_card(card)).eval()
     with whole_file(folder / GRAPH) as part:
