@@ -5,12 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 import soundfile as sf
 import torch
 from toy_recipe import FRONT_END
 
 from mast.data.chunk_dataset import collate
 from mast.data.recordings import load_dataset
+from mast.errors import MastError
 from mast.training.sources import decode_once, decoded, in_order, labelled_chunks
 
 
@@ -56,3 +58,67 @@ def test_labelled_clips_shorter_than_half_a_chunk_are_learnt_from(tmp_path: Path
             assert example.waveform[sounding:].abs().max() == 0
             assert len(example.boxes) == 1
             assert example.boxes[0, 2] <= np.ceil(length_s / FRONT_END.hop_s)  # none into the padding
+
+
+def clips(
+    root: Path, *, lengths_s: list[float], split: list[str] | None = None, low_hz: float = 100.0
+) -> Path:
+    """Recordings of noise with a box each."""
+    (root / "audio").mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    names = [f"clip{k}.wav" for k in range(len(lengths_s))]
+    for name, length_s in zip(names, lengths_s, strict=True):
+        sf.write(root / "audio" / name, rng.normal(0, 0.1, round(length_s * 16_000)), 16_000)
+    box = {"start_s": 0.1, "end_s": 0.5, "low_hz": low_hz, "high_hz": low_hz + 1_000.0, "label": "a"}
+    pd.DataFrame([{"file": name, **box} for name in names]).to_csv(root / "boxes.csv", index=False)
+    rows = pd.DataFrame({"file": names, "split": split or [""] * len(names)})
+    rows.to_csv(root / "recordings.csv", index=False)
+    return root
+
+
+def refusal(root: Path) -> str:
+    with pytest.raises(MastError) as caught:
+        labelled_chunks(load_dataset(root), FRONT_END)
+    message = str(caught.value)
+    assert len(message) < 450
+    return message.removeprefix(f"{root}: ")
+
+
+def test_nothing_to_train_on_because_all_is_test(tmp_path: Path) -> None:
+    message = refusal(clips(tmp_path / "data", lengths_s=[6.0] * 4, split=["test"] * 4))
+    assert "recordings.csv puts every labelled recording (4) into test" in message
+    assert "clear its column split" in message
+
+
+def test_nothing_to_train_on_because_nobody_marked_what_was_heard(tmp_path: Path) -> None:
+    root = clips(tmp_path / "data", lengths_s=[6.0] * 4)
+    pd.read_csv(root / "recordings.csv").assign(reviewed=False).to_csv(root / "recordings.csv", index=False)
+    assert "no recording is marked as listened to" in refusal(root)
+
+
+def test_nothing_to_train_on_because_only_boxes_were_marked_as_heard(tmp_path: Path) -> None:
+    """An export of a review in which boxes were accepted and nothing else."""
+    root = clips(tmp_path / "data", lengths_s=[6.0] * 4)
+    spans = pd.read_csv(root / "boxes.csv")[["file", "start_s", "end_s"]]
+    spans.to_csv(root / "reviewed.csv", index=False)
+    message = refusal(root)
+    assert "a chunk is 2.56 s" in message
+    assert "the longest stretch marked as heard lasts 0.4 s" in message
+
+
+def test_nothing_to_train_on_because_too_little_is_left_beside_the_test(tmp_path: Path) -> None:
+    message = refusal(clips(tmp_path / "data", lengths_s=[34.0, 6.0, 6.0], split=["", "test", "test"]))
+    assert "only 1 of the labelled recordings may be trained on (the others: test)" in message
+    assert "label three recordings or more" in message
+
+
+def test_nothing_to_validate_on_because_nobody_listened_to_that_part(tmp_path: Path) -> None:
+    root = clips(tmp_path / "data", lengths_s=[6.0] * 4, split=["", "", "", "val"])
+    pd.DataFrame({"file": [f"clip{k}.wav" for k in range(3)]}).to_csv(root / "reviewed.csv", index=False)
+    assert "nothing that recordings.csv puts into val was listened to" in refusal(root)
+
+
+def test_boxes_above_the_band_ask_for_another(tmp_path: Path) -> None:
+    message = refusal(clips(tmp_path / "data", lengths_s=[6.0] * 4, low_hz=20_000.0))
+    assert "100% of the 4 boxes lie above 8000 Hz" in message
+    assert "--band 21000" in message

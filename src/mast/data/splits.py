@@ -168,16 +168,14 @@ def split_recordings(
         raise ConfigError(
             f"split: recording {repeated[0]} is listed twice; every recording must be listed once"
         )
-    held_out = _held_out(table, config)
-    fixed = table[~held_out.isin(["", "train"])]
+    column = held_out(table, config)
+    fixed = table[~column.isin(["", "train"])]
     spans = [
         Span(str(file), 0.0, float(duration), name)
-        for file, duration, name in zip(
-            fixed["file"], fixed["duration_s"], held_out[fixed.index], strict=True
-        )
+        for file, duration, name in zip(fixed["file"], fixed["duration_s"], column[fixed.index], strict=True)
     ]
-    rest = table[held_out.isin(["", "train"])]
-    fractions = _fractions_left(config.fractions, set(held_out))
+    rest = table[column.isin(["", "train"])]
+    fractions = _fractions_left(config.fractions, set(column))
     by = config.by
     if by == "auto":
         by = "recording" if len(rest) >= 3 else "time"
@@ -199,8 +197,9 @@ def split_recordings(
     return Split(tuple(sorted(spans)), leaky=by == "chunk")
 
 
-def _held_out(table: pd.DataFrame, config: SplitConfig) -> pd.Series[str]:
+def held_out(table: pd.DataFrame, config: SplitConfig | None = None) -> pd.Series[str]:
     """The part that column and rules give each recording; ``""`` where they say nothing."""
+    config = SplitConfig() if config is None else config
     parts = pd.Series("", index=table.index, dtype=object)
     if config.column and "split" in table:
         given = table["split"].fillna("").astype(str).str.strip().str.lower()
@@ -324,8 +323,7 @@ def _cut_in_time(
         if missing:
             raise ConfigError(
                 f"split: {file} is too short ({duration:g} s) to cut in time with a guard of {guard_s:g} s: "
-                f"nothing is left for {missing[0]}; use a smaller guard_s or block_s, or give three or more "
-                "recordings"
+                f"nothing is left for {missing[0]}; label three recordings or more, or longer ones"
             )
     return _merged(spans)
 

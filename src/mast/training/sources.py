@@ -16,7 +16,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset
 from mast.data.chunk_dataset import Batch, ChunkDataset, Example, collate
 from mast.data.chunks import chunk_table, split_chunks
 from mast.data.recordings import Dataset, load_dataset
-from mast.data.splits import SplitConfig
+from mast.data.splits import SplitConfig, held_out
 from mast.device import send
 from mast.errors import MastError
 from mast.features import LogMel, Normalisation, quiet_level, running_stats
@@ -161,11 +161,63 @@ def labelled_chunks(
                 parts[str(name)] = Chunks(ConcatDataset([ChunkDataset(dataset, rows, front_end)]), rows)
     for name in ("train", "val"):
         if name not in parts:
-            raise MastError(
-                f"{dataset.root}: no labelled chunk is left for {name}; expected recordings that were listened to from "
-                "end to end, and at least three of them"
-            )
+            cause = _why_nothing_is_left(dataset, front_end, half[half["labelled"].astype(bool)], name, split)
+            raise MastError(f"{dataset.root}: no labelled chunk is left for {name}: {cause}")
+    if len(dataset.annotations.events) and not parts["train"].n_boxes:
+        raise MastError(f"{dataset.root}: {_why_no_box_is_seen(dataset.annotations.events, front_end)}")
     return parts
+
+
+def _why_nothing_is_left(
+    dataset: Dataset, front_end: FrontEnd, labelled: pd.DataFrame, part: str, config: SplitConfig | None
+) -> str:
+    """Why a part got none of the ``labelled`` chunks of a dataset, and what to do about it."""
+    spans = dataset.annotations.reviewed
+    if spans.empty:
+        return (
+            "no recording is marked as listened to; list those that were in reviewed.csv (a column file is enough), "
+            "or add a column reviewed to recordings.csv"
+        )
+    if labelled.empty:
+        longest_s = float((spans["end_s"] - spans["start_s"]).max())
+        return (
+            f"a chunk is {front_end.chunk_s:.4g} s that were listened to without a gap, and the longest stretch marked "
+            f"as heard lasts {longest_s:.4g} s; mark longer stretches or whole recordings (M or Shift M on the review "
+            "page, or rows of reviewed.csv)"
+        )
+    split = held_out(dataset.recordings, config)
+    heard = dataset.recordings["file"].isin(set(labelled["recording"]))
+    free = heard & split.isin(["", "train"])
+    others = sorted(set(split[heard]) - {"", "train"})
+    if not free.any():
+        return (
+            f"recordings.csv puts every labelled recording ({heard.sum()}) into {', '.join(others)}, which "
+            "training never sees; clear its column split, or write train and val for some of them"
+        )
+    if (split == part).any() and part != "train":
+        return (
+            f"nothing that recordings.csv puts into {part} was listened to for a whole chunk of "
+            f"{front_end.chunk_s:.4g} s; label some of it, or clear the column split"
+        )
+    return (
+        f"only {free.sum()} of the labelled recordings may be trained on"
+        f"{' (the others: ' + ', '.join(others) + ')' if others else ''}, too little sound to divide into parts; label "
+        f"three recordings or more, each of {front_end.chunk_s:.4g} s at least"
+    )
+
+
+def _why_no_box_is_seen(events: pd.DataFrame, front_end: FrontEnd) -> str:
+    """Why the chunks to train on hold no box, although there are boxes."""
+    above = float((events["low_hz"] >= front_end.high_hz).mean())
+    if above > 0.5:
+        return (
+            f"{above:.0%} of the {len(events):,} boxes lie above {front_end.high_hz:g} Hz, where the detector does not "
+            f"listen, and none of the others is in train; give --band {events['high_hz'].max():.0f}"
+        )
+    return (
+        f"none of the {len(events):,} boxes lies in a chunk of train that was listened to; mark the sound around boxes "
+        "as heard (reviewed.csv, or M on the review page), or label more recordings"
+    )
 
 
 def normalisation_of(
