@@ -239,9 +239,9 @@ def _tell(what: str) -> Progress:
     told = [-1]
 
     def progress(done: int, total: int, text: str) -> None:
-        if done * 50 // total > told[0]:
+        if total and done * 50 // total > told[0]:
             told[0] = done * 50 // total
-            print(f"{what}: step {done} of {total}, {text}", flush=True)
+            print(f"{what}: {done} of {total} {text}", flush=True)
 
     return progress
 

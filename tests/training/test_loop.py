@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
-from torch import nn
+from accelerate import Accelerator
+from torch import Tensor, nn
+from torch.utils.data import TensorDataset
 
-from mast.training.loop import clip_gradients
+from mast.training.batches import Batches
+from mast.training.loop import Job, Optimisation, clip_gradients, train
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
@@ -21,3 +26,47 @@ def test_clipping_is_torchs(scale: float) -> None:
     for a, b in zip(*(m.parameters() for m in models), strict=True):
         if a.grad is not None:
             torch.testing.assert_close(a.grad, b.grad)
+
+
+class Objective(nn.Module):
+    """The mean of a linear layer's output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = nn.Linear(1, 1)
+
+    def forward(self, batch: Tensor, step: int) -> dict[str, Tensor]:
+        return {"loss": self.model(batch).mean()}
+
+
+def test_progress_is_told_before_the_first_step_and_at_every_slow_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only when numbers are read: twenty steps of a large model on a CPU take minutes."""
+    objective = Objective()
+    told: list[tuple[int, int, str]] = []
+    read: list[int] = []
+
+    def collate(rows: list[Tensor]) -> Tensor:
+        read.append(len(told))
+        return torch.stack(rows)
+
+    job = Job(
+        objective=objective,
+        model=objective.model,
+        batches=Batches(
+            TensorDataset(torch.zeros(4, 1)), lambda rows: collate([r[0] for r in rows]), batch_size=1, seed=0
+        ),
+        optimisation=Optimisation(batch_size=1, epochs=2, warmup_epochs=0, log_every_steps=20),
+        groups=lambda: [{"params": list(objective.model.parameters()), "base_lr": 1e-3}],
+        set_trainable=lambda epoch: False,
+        validate=lambda model: {"f1": 0.5},
+        save=lambda model, folder, about: None,
+    )
+    monkeypatch.setattr("mast.training.loop._SHOW_S", -1.0)
+    train(job, Accelerator(cpu=True), tmp_path, progress=lambda *now: told.append(now))
+    assert told[0] == (0, 8, "steps, reading the first batch")
+    assert read[0] == 1  # said before anything is read
+    assert sorted({done for done, _, _ in told}) == list(range(9))
+    assert {total for _, total, _ in told} == {8}
+    assert [text for done, _, text in told if done == 4][-1].endswith("validating")

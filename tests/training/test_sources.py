@@ -120,5 +120,5 @@ def test_nothing_to_validate_on_because_nobody_listened_to_that_part(tmp_path: P
 
 def test_boxes_above_the_band_ask_for_another(tmp_path: Path) -> None:
     message = refusal(clips(tmp_path / "data", lengths_s=[6.0] * 4, low_hz=20_000.0))
-    assert "100% of the 4 boxes lie above 8000 Hz" in message
+    assert "all of the 4 boxes lie above 8000 Hz" in message
     assert "--band 21000" in message

@@ -23,30 +23,26 @@ def progress(quiet: bool, *, unit: str = "") -> Progress:
     Use as a context manager; ``add_task("scan", total=n)`` then ``advance(task)``.
     """
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress
+
+    from mast.cli.bars import RATE_S, columns
 
     return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(unit),
-        TimeRemainingColumn(),
+        *columns(unit),
         console=Console(stderr=True),
         disable=quiet,
         transient=False,
+        speed_estimate_period=RATE_S,
     )
 
 
 @contextmanager
 def steps(quiet: bool, what: str) -> Iterator[Callable[[int, int, str], None]]:
-    """A progress bar for a training run: call it with steps done, steps in all and a short text."""
-    with progress(quiet, unit="steps") as bar:
-        task = bar.add_task(what, total=None)
+    """A progress bar for a training run, told as :data:`mast.training.loop.Progress` is."""
+    from mast.cli.bars import steps_of
 
-        def show(done: int, total: int, text: str) -> None:
-            bar.update(task, completed=done, total=total, description=f"{what} {text}")
-
-        yield show
+    with progress(quiet, unit="{task.fields[text]}") as bar:
+        yield steps_of(bar, what)
 
 
 def say(message: str, *, quiet: bool) -> None:

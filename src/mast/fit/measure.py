@@ -96,7 +96,7 @@ def measure_detectors(
             save_part(tables[name][detector], folder, part=name, detector=detector)
             if progress:
                 done = sum(len(by_detector) for by_detector in tables.values())
-                progress(done, len(detectors) * len(names), f"{detector}, {name}")
+                progress(done, len(detectors) * len(names), f"parts measured, {detector} on {name}")
     thresholds = {detector: about["threshold"] for detector, about in found["detectors"].items()}
     for name in names:
         first = next(iter(tables[name].values()))

@@ -237,14 +237,16 @@ class _Run:
             if self.machine.main:
                 path.unlink(missing_ok=True)
             self.machine.accelerator.wait_for_everyone()
-            found = normalisation_of(
-                self.heard,
-                self.recipe.front_end,
-                path,
-                seed=self.seed,
-                device=self.machine.device,
-                workers=self.machine.workers,
-            )
+            with self.bar("statistics") as progress:
+                found = normalisation_of(
+                    self.heard,
+                    self.recipe.front_end,
+                    path,
+                    seed=self.seed,
+                    device=self.machine.device,
+                    workers=self.machine.workers,
+                    progress=progress,
+                )
             self.say(f"statistics: mean {found.mean:.3f}, standard deviation {found.std:.3f}")
             return {"mean": found.mean, "std": found.std}
 

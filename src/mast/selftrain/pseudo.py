@@ -88,7 +88,7 @@ def pseudo_label(
             tables.append(_table(cells, scores[keep].double().cpu().numpy(), chunk, chunks, front_end))
             chunk += 1
         if progress:
-            progress(chunk, len(chunks), "pseudo-labels")
+            progress(chunk, len(chunks), "chunks, looking for pseudo-boxes")
     events = as_events(pd.concat(tables, ignore_index=True)) if tables else as_events(_table_of_nothing())
     return events.assign(source=source, threshold=threshold)
 

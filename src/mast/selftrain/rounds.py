@@ -121,7 +121,7 @@ def self_train(
     others = _other_parts(parts) if plan.measure_other_parts else {}
 
     def once(chunks: Chunks) -> Chunks:  # every round looks at the same sound
-        return decode_once(chunks, machine.device, workers=machine.workers)
+        return decode_once(chunks, machine.device, workers=machine.workers, progress=progress)
 
     setting = _Setting(
         recipe=recipe,

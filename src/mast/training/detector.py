@@ -156,7 +156,9 @@ def fit_detector(
         MastDetector(config) if isinstance(config, DetectorConfig) else build_baseline(config)
     )
     normalisation, note = _start_from(model, run.init, recipe)
-    learn, held = (decode_once(c, machine.device, workers=machine.workers) for c in (learn, held))
+    learn, held = (
+        decode_once(c, machine.device, workers=machine.workers, progress=progress) for c in (learn, held)
+    )
     if normalisation is None:
         normalisation = normalisation_of(
             [learn],
@@ -166,7 +168,10 @@ def fit_detector(
             device=machine.device,
             workers=machine.workers,
             levelled=recipe.levelled,
+            progress=progress,
         )
+    if progress:
+        progress(0, 0, "reading chunks without boxes as backgrounds")
     noise = _noise_bank(learn, plan, seed)
     pipeline = FrontEndPipeline(
         recipe.front_end,

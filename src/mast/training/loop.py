@@ -76,7 +76,10 @@ class Result:
     chunks_per_s: float
 
 
-Progress = Callable[[int, int, str], None]  # steps done, steps in all, a short text
+Progress = Callable[[int, int, str], None]
+"""Called with how many are done, how many there are in all (0: not known), and what they are, in words that may go on
+behind a comma: 12, 400, "steps, loss 0.31"."""
+_SHOW_S = 0.5  # steps that take longer are shown one by one, before their numbers are read; our choice
 
 
 def train(
@@ -135,9 +138,20 @@ def train(
             }
             save_state(out / "state", step, state)
 
+    shown_at = time.monotonic()
+
+    def show(words: str) -> None:
+        nonlocal shown_at
+        shown_at = time.monotonic()
+        if progress:
+            progress(step, total, f"steps, {words}" if words else "steps")
+
     wrapped: nn.Module | None = None
     saved_at = started_at = time.monotonic()
     first_step = step
+    loss = ""
+    if step < total:
+        show("reading the first batch")
     for batch in job.batches.steps(step, total):
         epoch = step // steps_per_epoch
         if step % steps_per_epoch == 0 or wrapped is None:
@@ -164,13 +178,15 @@ def train(
         step += 1
         ends_epoch = step % steps_per_epoch == 0
         if len(pending) >= plan.log_every_steps or ends_epoch:
-            numbers = read_numbers()
-            if progress:
-                progress(step, total, f"loss {numbers['loss']:.4f}")
+            loss = f"loss {read_numbers()['loss']:.4f}"
+            show(loss)
+        elif time.monotonic() - shown_at > _SHOW_S:
+            show(loss)
         if stop_after is not None and step >= stop_after:
             return Result(step, best, last, best_epoch, 0.0)
 
         if ends_epoch and ((epoch + 1) % plan.validate_every_epochs == 0 or step == total):
+            show(f"{loss}, validating")
             shown.eval()
             # other shapes than in training: not worth compiling
             with torch.compiler.set_stance("force_eager"):

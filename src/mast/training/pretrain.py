@@ -133,7 +133,7 @@ def pretrain(
         remember(recipe, out / "recipe.json", about=about)
     sources = unlabelled_chunks(data, recipe.front_end)
     learn, held = (
-        decode_once(chunks, machine.device, workers=machine.workers)
+        decode_once(chunks, machine.device, workers=machine.workers, progress=progress)
         for chunks in hold_out(
             sources, recipe.front_end, share=plan.held_out, seed=seed, most=plan.max_chunks
         )
@@ -146,6 +146,7 @@ def pretrain(
         device=machine.device,
         workers=machine.workers,
         levelled=recipe.levelled,
+        progress=progress,
     )
 
     torch.manual_seed(seed)

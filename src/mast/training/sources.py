@@ -22,6 +22,7 @@ from mast.errors import MastError
 from mast.features import LogMel, Normalisation, quiet_level, running_stats
 from mast.files import write_whole
 from mast.grid import FrontEnd
+from mast.training.loop import Progress
 
 DECODED_SHARE = 0.2  # of a GPU's memory, at most, for decoded sound; our choice: the model needs the rest
 STATISTICS_CHUNKS = 4_000  # our choice: μ and σ of 11 hours; more sound moves neither in the third digit
@@ -210,9 +211,10 @@ def _why_no_box_is_seen(events: pd.DataFrame, front_end: FrontEnd) -> str:
     """Why the chunks to train on hold no box, although there are boxes."""
     above = float((events["low_hz"] >= front_end.high_hz).mean())
     if above > 0.5:
+        share = "all" if above == 1 else f"{above:.0%}"
         return (
-            f"{above:.0%} of the {len(events):,} boxes lie above {front_end.high_hz:g} Hz, where the detector does not "
-            f"listen, and none of the others is in train; give --band {events['high_hz'].max():.0f}"
+            f"{share} of the {len(events):,} boxes lie above {front_end.high_hz:g} Hz, where the detector does not "
+            f"listen, and no other is in train; give --band {events['high_hz'].max():.0f}"
         )
     return (
         f"none of the {len(events):,} boxes lies in a chunk of train that was listened to; mark the sound around boxes "
@@ -230,10 +232,12 @@ def normalisation_of(
     device: torch.device | None = None,
     most: int = STATISTICS_CHUNKS,
     levelled: bool = False,
+    progress: Progress | None = None,
 ) -> Normalisation:
     """μ and σ over (a random sample of) the chunks; kept in ``path`` and read from there the next time.
 
     ``levelled``: of chunks whose own quiet level is taken off, as :class:`mast.features.Normalisation` then does.
+    ``progress`` counts chunks.
     """
     if path.exists():
         return Normalisation.model_validate_json(path.read_text(encoding="utf-8"))
@@ -250,13 +254,17 @@ def normalisation_of(
             raw = log_mel.chunk_features(batch.waveforms.to(log_mel.window.device))
             yield raw - quiet_level(raw) if levelled else raw, frames
             done += len(batch.weights)
+            if progress:
+                progress(done, len(rows), "chunks, for their mean and spread")
 
     found = running_stats(features()).normalisation(levelled=levelled)
     write_whole(path, found.model_dump_json().encode())
     return found
 
 
-def decode_once(chunks: Chunks, device: torch.device, *, workers: int = 0) -> Chunks:
+def decode_once(
+    chunks: Chunks, device: torch.device, *, workers: int = 0, progress: Progress | None = None
+) -> Chunks:
     """The same chunks with their sound on a GPU, where there is one and they fit into a share of its memory.
 
     A small model on a GPU learns faster than sound is decoded, above all compressed sound; an archive does not fit, and
@@ -268,10 +276,12 @@ def decode_once(chunks: Chunks, device: torch.device, *, workers: int = 0) -> Ch
     total = torch.cuda.get_device_properties(device).total_memory
     if len(chunks) * first.waveform.nbytes > DECODED_SHARE * total:
         return chunks
-    return replace(chunks, sound=decoded(chunks, device, workers=workers))
+    return replace(chunks, sound=decoded(chunks, device, workers=workers, progress=progress))
 
 
-def decoded(chunks: Chunks, device: torch.device, *, workers: int = 0) -> Tensor:
+def decoded(
+    chunks: Chunks, device: torch.device, *, workers: int = 0, progress: Progress | None = None
+) -> Tensor:
     """(N, samples) the sound of all chunks."""
     sound: Tensor | None = None
     done = 0
@@ -280,6 +290,8 @@ def decoded(chunks: Chunks, device: torch.device, *, workers: int = 0) -> Tensor
             sound = torch.empty(len(chunks), batch.waveforms.shape[1], device=device)
         sound[done : done + len(batch.waveforms)] = batch.waveforms.to(device)
         done += len(batch.waveforms)
+        if progress:
+            progress(done, len(chunks), "chunks, read into memory")
     assert sound is not None
     return sound
 

@@ -1,0 +1,62 @@
+"""Progress bars on a terminal; apart from the options, so that a command without one does not wait for the library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+RATE_S = (
+    1800.0  # the rate is that of the last half hour: a training step on a CPU may take a minute; our choice
+)
+
+
+class TimeLeft(TimeRemainingColumn):
+    """The time left at the rate that was measured, and nothing before there is a rate."""
+
+    def render(self, task: Task) -> Text:
+        """As the library does, but for dashes."""
+        return Text("") if task.time_remaining is None and not task.finished else super().render(task)
+
+
+class Counted(MofNCompleteColumn):
+    """So many of so many, and nothing before it is known of how many."""
+
+    def render(self, task: Task) -> Text:
+        """As the library does, but for question marks."""
+        return Text("") if task.total is None else super().render(task)
+
+
+def columns(unit: str) -> list[str | ProgressColumn]:
+    """Name, bar, count with its unit (a field ``text`` of the task follows), time left."""
+    return [TextColumn("{task.description}"), BarColumn(), Counted(), TextColumn(unit), TimeLeft()]
+
+
+def steps_of(bar: Progress, what: str) -> Callable[[int, int, str], None]:
+    """A task on ``bar`` (whose unit is ``{task.fields[text]}``) that is told of a run as training tells of itself.
+
+    Where something else is counted than before, the rate is measured anew.
+    """
+    task = bar.add_task(what, total=None, text="")
+    counted, last = "", 0
+
+    def show(done: int, total: int, text: str) -> None:
+        nonlocal counted, last
+        now = f"{total} {text.partition(',')[0]}"
+        if now != counted or done < last:
+            bar.reset(task, total=total or None, completed=done, text=text)
+            bar.refresh()
+        else:
+            bar.update(task, completed=done, text=text)
+        counted, last = now, done
+
+    return show
