@@ -59,7 +59,7 @@ def test_a_folder_that_another_shard_just_made_is_no_strangers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "out"
-    exists, asked = Path.exists, 0
+    is_file, asked = Path.is_file, 0
 
     def late(self: Path) -> bool:
         """The first time it is asked for, run.json is not there; right after, somebody else has made it."""
@@ -72,10 +72,10 @@ def test_a_folder_that_another_shard_just_made_is_no_strangers(
                 made = {"mast": "0", "made_with": {"model": "m", "root": "r"}}
                 self.write_text(json.dumps(made))
                 return False
-        return exists(self)
+        return is_file(self)
 
-    monkeypatch.setattr(Path, "exists", late)
+    monkeypatch.setattr(Path, "is_file", late)
     ResultsFolder(folder, {"model": "m"}, "r")
     assert asked == 2
-    with pytest.raises(ConfigError, match="made with model m, not x"):
+    with pytest.raises(ConfigError, match="made with the model mast-m, not mast-x"):
         ResultsFolder(folder, {"model": "x"}, "r")

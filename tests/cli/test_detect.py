@@ -21,6 +21,7 @@ from typer.testing import CliRunner, Result
 
 import mast
 from mast.annotations import FORMATS, read_annotations
+from mast.annotations.detections import read_run
 from mast.cli import detect as command
 from mast.cli.detect import EXIT_SOME_FAILED, detect
 from mast.errors import MastError
@@ -163,19 +164,88 @@ def test_ctrl_c_says_how_to_go_on(
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "word"),
-    [("--threshold", "0.4", "threshold"), ("--hop", "0.5", "hop"), ("--model", "other", "model")],
+    ("option", "value", "words"),
+    [
+        (
+            "--threshold",
+            "0.2",
+            "holds detections with scores from 0.3 on, so a threshold of 0.2 needs a new search",
+        ),
+        ("--hop", "0.5", "made with a hop of 0.75 windows (--hop), not 0.5"),
+        ("--band", "4000", "made with the band 20–8000 Hz (--band), not 10–4000 Hz"),
+        ("--model", "other", "made with the model {old} ("),
+    ],
 )
 def test_other_settings_are_not_mixed(
-    whole: Path, survey: Path, model: Path, tmp_path: Path, option: str, value: str, word: str
+    whole: Path, survey: Path, model: Path, tmp_path: Path, option: str, value: str, words: str
 ) -> None:
     options = {"--model": str(model), "--out": str(whole)}
     options[option] = str(save_detector(tmp_path / value, seed=5)) if value == "other" else value
     before = (whole / "detections.csv").read_bytes()
     result = run(survey, *(part for pair in options.items() for part in pair))
     assert isinstance(result.exception, MastError)
-    assert f"made with {word}" in str(result.exception)
+    assert words.format(old=model) in str(result.exception)
     assert (whole / "detections.csv").read_bytes() == before
+
+
+def test_the_run_is_described_in_the_open(whole: Path, survey: Path, model: Path) -> None:
+    about = read_run(whole)
+    assert about is not None
+    assert (about.root, about.inputs, about.model) == (str(survey), (str(survey),), str(model))
+    assert (about.threshold, about.band_hz) == (pytest.approx(0.3), (20.0, 8_000.0))
+    assert about.weights_sha256 == load_card(model / "best").weights_sha256
+    assert set(pd.read_csv(whole / "detections.csv")["model"]) == {about.model_id}
+    text = json.loads((whole / "run.json").read_text())
+    assert {"model", "threshold", "band_hz", "inputs", "root"} <= set(text)
+
+
+def test_a_higher_threshold_filters_what_is_there(
+    survey: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    arguments = (survey, "--model", model, "--out", out, "--embed", "--formats", "csv,partitioned")
+    assert run(*arguments).exit_code == 0
+    events, rows = embedded(out)
+    monkeypatch.setattr(
+        command, "_search", lambda engine, results, todo, quiet: ([], set()) if not todo else 1 / 0
+    )
+    assert run(*arguments, "--threshold", "0.6").exit_code == 0
+    high = (events["score"] >= 0.6).to_numpy()
+    assert 0 < high.sum() < len(events)
+    fewer, fewer_rows = embedded(out)
+    pd.testing.assert_frame_equal(fewer, events[high].reset_index(drop=True))
+    np.testing.assert_array_equal(fewer_rows, rows[high])
+    assert len(pd.read_parquet(out / "partitioned")) == len(pd.read_csv(out / "detections.csv")) == high.sum()
+    about = read_run(out)
+    assert about is not None
+    assert about.threshold == 0.6
+
+    assert run(*arguments).exit_code == 0  # and all of them again
+    again, again_rows = embedded(out)
+    pd.testing.assert_frame_equal(again, events)
+    np.testing.assert_array_equal(again_rows, rows)
+
+
+def test_what_was_searched_from_a_higher_score_on_cannot_be_lowered(model: Path, tmp_path: Path) -> None:
+    write_sound(tmp_path / "in" / "a.wav", 3)
+    arguments = (tmp_path / "in", "--model", model, "--out", tmp_path / "out")
+    assert run(*arguments).exit_code == 0
+    write_sound(tmp_path / "in" / "b.wav", 3, seed=1)
+    assert run(*arguments, "--threshold", "0.6").exit_code == 0
+    assert pd.read_csv(tmp_path / "out" / "detections.csv")["score"].min() >= 0.6
+    assert "scores from 0.6 on" in str(run(*arguments, "--threshold", "0.5").exception)
+    assert run(*arguments, "--threshold", "0.7").exit_code == 0
+
+
+def test_marks_of_another_model_are_not_done(model: Path, tmp_path: Path) -> None:
+    other = save_detector(tmp_path / "other", seed=5)
+    write_sound(tmp_path / "in" / "a.wav", 3)
+    for folder, with_model in ((tmp_path / "a", model), (tmp_path / "b", other)):
+        assert run(tmp_path / "in", "--model", with_model, "--out", folder).exit_code == 0
+    expected = (tmp_path / "a" / "detections.csv").read_bytes()
+    shutil.copytree(tmp_path / "b" / "recordings", tmp_path / "a" / "recordings", dirs_exist_ok=True)
+    assert run(tmp_path / "in", "--model", model, "--out", tmp_path / "a").exit_code == 0
+    assert (tmp_path / "a" / "detections.csv").read_bytes() == expected
 
 
 def test_a_precision_picks_the_threshold_of_validation(survey: Path, tmp_path: Path) -> None:
@@ -214,14 +284,14 @@ def test_a_precision_picks_the_threshold_of_validation(survey: Path, tmp_path: P
     assert (found["score"] >= 0.666).all()
     assert run(*start, "--precision", "0.9").exit_code == 0
     other = run(*start, "--threshold", "0.5")
-    assert "made with threshold" in str(other.exception)
+    assert "scores from 0.667 on" in str(other.exception)
 
 
 def test_another_root_or_a_strange_folder_is_refused(
     whole: Path, survey: Path, model: Path, tmp_path: Path
 ) -> None:
     result = run(survey / "OAK", "--model", model, "--out", whole)
-    assert "made with root" in str(result.exception)
+    assert "made with recordings named relative to" in str(result.exception)
     (tmp_path / "thesis.txt").write_text("precious")
     result = run(survey, "--model", model, "--out", tmp_path)
     assert "choose a new --out" in str(result.exception)
@@ -347,9 +417,9 @@ def test_embeddings_beside_the_table_whole_resumed_and_in_shards(
     np.testing.assert_array_equal(embedded(tmp_path / "a")[1], rows)
 
     result = run(survey, "--model", model, "--out", tmp_path / "a")
-    assert f"made with embeddings {WIDTH}, not 0" in str(result.exception)
+    assert "made with --embed, and this run is without it" in str(result.exception)
     result = run(survey, "--model", model, "--out", whole, "--embed")
-    assert f"made with embeddings 0, not {WIDTH}" in str(result.exception)
+    assert "made with no embeddings, and this run is with --embed" in str(result.exception)
 
 
 def test_embeddings_of_nothing(model: Path, tmp_path: Path) -> None:

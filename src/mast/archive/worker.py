@@ -22,14 +22,14 @@ class DetectorFacts(NamedTuple):
     settings: Mapping[str, str | float]
     operating_point: Mapping[str, object] | None
     sentence: str
-    high_hz: float = 0.0  # upper edge of the band that is searched
+    band_hz: tuple[float, float] = (0.0, 0.0)  # that is searched
 
     @classmethod
     def of(cls, detector: Detector) -> DetectorFacts:
         """Those of a loaded detector."""
-        scores = detector.scores
-        high_hz = detector.card.front_end.high_hz
-        return cls(detector.settings, scores.operating_point, scores.sentence, high_hz)
+        scores, front_end = detector.scores, detector.card.front_end
+        band_hz = (front_end.low_hz, front_end.high_hz)
+        return cls(detector.settings, scores.operating_point, scores.sentence, band_hz)
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,8 @@ def detect(
     anew each time), failures.csv and run.json; with --embed also embeddings.npy, whose row k belongs to row k
     of detections.parquet. Each recording is kept as soon as it is done: run the same command again after a stop
     and it goes on, without losing or doubling anything. Results of another model or other settings are never
-    mixed into one folder. Shards may share one folder, and run at the same time.
+    mixed into one folder; only --threshold may be raised later, which filters the tables at once. Shards may share
+    one folder, and run at the same time.
 
     --formats partitioned writes a Parquet dataset by site and date, for DuckDB, pandas and the like. --workers 4
     searches with four processes; one that dies is replaced, and a recording that twice ends its worker is listed as
@@ -161,6 +162,9 @@ def detect(
                 out,
                 facts.settings,
                 listing.root,
+                model=_full_name(model),
+                band_hz=facts.band_hz,
+                inputs=[_full_name(given) for given in recordings],
                 operating_point=facts.operating_point,
                 size_of=listing.size_of(),
             )
@@ -190,7 +194,7 @@ def detect(
     if failures or damaged:
         closing[-1] += f" (see {out / 'failures.csv'})"
     typer.echo("; ".join(closing) + ".")
-    if hint := _other_band(sample_rates, facts.high_hz):
+    if hint := _other_band(sample_rates, facts.band_hz[1]):
         say(hint, quiet=quiet)
     if failures:
         raise typer.Exit(EXIT_SOME_FAILED)
@@ -219,13 +223,18 @@ def _search(
             bar.update(task, description=f"detect {heard_s / 3600:,.2f} h, {speed:,.0f}× real time")
 
         for outcome in engine.search(todo, progress=show):
-            results.add(outcome)
-            if outcome.error:
-                failures.append(outcome.error)
+            kept = results.add(outcome)
+            if kept.error:
+                failures.append(kept.error)
             else:
-                sample_rates.add(outcome.sample_rate)
+                sample_rates.add(kept.sample_rate)
             bar.advance(task)
     return failures, sample_rates
+
+
+def _full_name(given: str) -> str:
+    """A path that means the same from another folder; names such as ``default`` and ``s3://…`` as they are."""
+    return str(Path(given).absolute()) if Path(given).exists() else given
 
 
 def _other_band(sample_rates: set[int], high_hz: float) -> str:

@@ -2,9 +2,10 @@
 
 Each recording's events are written whole or not at all, as ``recordings/NAME.parquet``; that file is also the
 mark that the recording is done, and holds what is known about it. A recording that could not be read leaves
-``recordings/NAME.failed.json`` and is tried again next time. ``run.json`` says what the results were made with;
-other models or settings are refused. The tables over all recordings are made from these files in one pass, so
-several processes may fill one folder, each its share.
+``recordings/NAME.failed.json`` and is tried again next time (:mod:`mast.annotations.detections` knows these files).
+``run.json`` says what the results were made with; other models or settings are refused, but for a threshold no lower
+than the one that the recordings were searched with: the tables then hold the events that reach it. The tables over all
+recordings are made from the marks in one pass, so several processes may fill one folder, each its share.
 
 Where the detector embeds, a mark also holds the embedding of each event, and ``embeddings.npy`` those of all: its
 row k belongs to row k of ``detections.parquet``.
@@ -12,37 +13,63 @@ row k belongs to row k of ``detections.parquet``.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mast.annotations import FORMATS, AnnotationSet, write_annotations
-from mast.errors import ConfigError
+from mast.annotations.detections import (
+    DONE,
+    FACTS,
+    FAILED,
+    RUN,
+    TABLE,
+    DetectionRun,
+    failure_facts,
+    mark_facts,
+    mark_path,
+    marks,
+    read_run,
+    write_run,
+)
+from mast.errors import ConfigError, shortened
 from mast.events import EVENT_COLUMNS, as_events, empty_events
 from mast.files import write_whole
 from mast.inference.detector import Outcome
 from mast.inference.partitions import PARTITIONED, write_partitions
 from mast.inference.pieces import Source
-from mast.version import __version__
 
-RUN, TABLE, FAILURES, EMBEDDINGS = "run.json", "detections", "failures.csv", "embeddings.npy"
-_MARKS = "recordings"
-_DONE, _FAILED = ".parquet", ".failed.json"
+FAILURES, EMBEDDINGS = "failures.csv", "embeddings.npy"
 _EMBEDDING = "embedding"  # a mark's further column: the bytes of a row of half-precision numbers
 _TABLE_ROWS = 100_000  # held at once while the tables over all recordings are written
-_KEY = b"mast"  # of our facts in a mark's Parquet header
+_SCORE_DIGITS = 6  # of the scores in the tables
 _SCHEMA = pa.schema(
     [(name, pa.string() if dtype == "str" else pa.float64()) for name, dtype in EVENT_COLUMNS.items()]
 )
+# errors that speak of one file; others, such as a full disk, end the run
+_OF_ONE_FILE = (errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.EINVAL, errno.EILSEQ)
+# what a setting is called when it differs: {0} in the folder, {1} now
+_WORDS = {
+    "root": "recordings named relative to {0}, not {1}",
+    "hop": "a hop of {0} windows (--hop), not {1}",
+    "nms_iou": "boxes of one window merged from an IoU of {0} on, not {1}",
+    "nested_in_recording": "another rule for boxes inside other boxes",
+    "precision": "numbers in {0}, not {1}, which another kind of processor has",
+    "calibration": "another calibration of the model's scores",
+    "input": "other spectrograms",
+}
 
 
 @dataclass(frozen=True)
@@ -60,10 +87,13 @@ class ResultsFolder:
 
     Args:
         folder: made if it is not there.
-        settings: all that changes the results; a folder made with others is refused.
+        settings: all that changes the results. A folder made with others is refused, but for a higher threshold: then
+            the tables hold what reaches it, and nothing is searched again.
         root: the folder that recordings are named relative to; another would mix up their names.
-        operating_point: what the threshold reached on validation, where it was chosen for a precision; for the
-            record.
+        model: as the user named it; for the record, as are the next three.
+        band_hz: lower and upper edge of the band that is searched.
+        inputs: files, folders and URIs that were given.
+        operating_point: what the threshold reached on validation, where it was chosen for a precision.
         size_of: bytes of a recording, by which a changed one is known; asked from the disk by default.
 
     Raises:
@@ -76,62 +106,134 @@ class ResultsFolder:
         settings: Mapping[str, str | float],
         root: str | Path,
         *,
+        model: str = "",
+        band_hz: tuple[float, float] | None = None,
+        inputs: Sequence[str] = (),
         operating_point: Mapping[str, object] | None = None,
         size_of: Callable[[Source], int | None] | None = None,
     ) -> None:
         self.folder = Path(folder)
         self._size_of = size_of or _bytes
         self._embedding_width = int(settings.get("embeddings", 0))
-        made_with = {**settings, "root": str(root)}
-        run = self.folder / RUN
-        if run.exists():
-            _refuse_others(run, made_with)
-        else:
+        threshold = settings.get("threshold")
+        self.run = DetectionRun(
+            root=str(root),
+            model=model,
+            weights_sha256=str(settings["model"]),
+            threshold=None if threshold is None else float(threshold),
+            band_hz=band_hz,
+            inputs=tuple(inputs),
+            made_with={**settings, "root": str(root)},
+            operating_point=operating_point,
+        )
+        before = read_run(self.folder)
+        if before is None:
             # hidden files are what a kill in this very moment leaves
             strangers = self.folder.is_dir() and any(p.name[0] != "." for p in self.folder.iterdir())
-            if run.exists():  # shards that start together: another one was faster
-                return _refuse_others(run, made_with)
-            if strangers or self.folder.is_file():
+            before = read_run(self.folder)  # shards that start together: another one was faster
+            if before is None and (strangers or self.folder.is_file()):
                 raise ConfigError(
                     f"{self.folder}: exists and holds no detections ({RUN} is missing); choose a new --out"
                 )
+        if before is None:
             self.folder.mkdir(parents=True, exist_ok=True)
-            content: dict[str, object] = {"mast": __version__, "made_with": made_with}
-            if operating_point is not None:
-                content["operating_point"] = dict(operating_point)
-            write_whole(run, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+            write_run(self.folder, self.run)
+        else:
+            self._resume(before)
+
+    def _resume(self, before: DetectionRun) -> None:
+        """Go on in a folder that was begun with the same settings, or a lower threshold."""
+        _refuse_others(self.folder, before, self.run)
+        now, earlier = self.run.threshold, before.threshold
+        if now is not None and earlier is not None and now < earlier:
+            self._refuse_lower(now, before)
+        self.run = replace(
+            self.run,
+            made_with=before.made_with,
+            inputs=tuple(dict.fromkeys([*before.inputs, *self.run.inputs])),
+        )
+        if self.run != before:
+            write_run(self.folder, self.run)
+
+    def _refuse_lower(self, threshold: float, before: DetectionRun) -> None:
+        """Events below the threshold that a recording was searched with are not in its mark."""
+        for _, path in marks(self.folder, DONE):
+            searched_from = self._searched_from(mark_facts(path) or {}, before)
+            if searched_from is not None and searched_from > threshold:
+                raise ConfigError(
+                    f"{self.folder}: holds detections with scores from {searched_from:.3g} on, so a threshold of "
+                    f"{threshold:.3g} needs a new search; choose another --out, or a threshold of {searched_from:.3g} "
+                    "or more"
+                )
+
+    def _searched_from(self, facts: Mapping[str, Any], run: DetectionRun) -> float | None:
+        """The threshold with which a recording was searched; older marks do not say, and are of the first run."""
+        value = facts.get("threshold", run.made_with.get("threshold"))
+        return None if value is None else float(value)
+
+    def _counts(self, facts: Mapping[str, Any] | None) -> bool:
+        """Whether a mark holds all that this run would find: of the same model, and from no higher score on."""
+        if facts is None or facts.get("model", self.run.weights_sha256) != self.run.weights_sha256:
+            return False
+        searched_from, now = self._searched_from(facts, self.run), self.run.threshold
+        return searched_from is None or now is None or searched_from <= now
 
     def is_done(self, source: Source) -> bool:
-        """Whether the recording's events are here, found in the file as it is now."""
-        facts = _facts(self._mark(source.recording, _DONE))
-        return facts is not None and facts.get("bytes") == self._size_of(source)
+        """Whether the recording's events are here, found by this model in the file as it is now."""
+        facts = mark_facts(mark_path(self.folder, source.recording, DONE))
+        return (
+            facts is not None
+            and self._counts(facts)
+            and facts["recording"] == source.recording
+            and facts.get("bytes") == self._size_of(source)
+        )
 
     def is_damaged(self, source: Source) -> bool:
         """Whether only a part of the recording could be searched."""
-        return bool((_facts(self._mark(source.recording, _DONE)) or {}).get("damage"))
+        return bool((mark_facts(mark_path(self.folder, source.recording, DONE)) or {}).get("damage"))
 
-    def add(self, outcome: Outcome) -> None:
-        """Keep what became of a recording; from now on it is done, or listed as failed."""
+    def add(self, outcome: Outcome) -> Outcome:
+        """Keep what became of a recording; from now on it is done, or listed as failed.
+
+        Returns:
+            What was kept: a failure where events were found that cannot be written, for a reason that is this
+            recording's own.
+
+        Raises:
+            OSError: nothing can be written here: the disk is full, or the folder must not be changed.
+        """
         source = outcome.source
-        done, failed = self._mark(source.recording, _DONE), self._mark(source.recording, _FAILED)
-        done.parent.mkdir(parents=True, exist_ok=True)
-        if outcome.error:
-            # the reason names the file already, by a path that a table of names does not need
-            reason = outcome.error.removeprefix(f"{source.path}: ").removeprefix(f"{source.recording}: ")
-            content = {"recording": source.recording, "reason": reason}
-            write_whole(failed, json.dumps(content, ensure_ascii=False).encode())
-            done.unlink(missing_ok=True)
-            return
+        done, failed = (mark_path(self.folder, source.recording, ending) for ending in (DONE, FAILED))
+        if not outcome.error:
+            try:
+                write_whole(done, self._mark(outcome))
+                failed.unlink(missing_ok=True)
+                return outcome
+            except Exception as error:
+                if isinstance(error, OSError) and error.errno not in _OF_ONE_FILE:
+                    raise
+                problem = f"its detections cannot be written ({shortened(error) or type(error).__name__}); rename the recording"
+                outcome = Outcome(source, empty_events(), error=problem)
+        # the reason names the file already, by a path that a table of names does not need
+        reason = outcome.error.removeprefix(f"{source.path}: ").removeprefix(f"{source.recording}: ")
+        write_whole(failed, json.dumps({"recording": source.recording, "reason": shortened(reason)}).encode())
+        done.unlink(missing_ok=True)
+        return outcome
+
+    def _mark(self, outcome: Outcome) -> bytes:
+        """The content of the mark of a recording that was searched."""
         facts = {
-            "recording": source.recording,
-            "bytes": self._size_of(source),
+            "recording": outcome.source.recording,
+            "bytes": self._size_of(outcome.source),
             "duration_s": outcome.duration_s,
             "sample_rate": outcome.sample_rate,
             "site": outcome.site,
             "datetime": outcome.datetime,
-            "damage": outcome.damage,
+            "damage": shortened(outcome.damage),
+            "model": self.run.weights_sha256,
+            "threshold": self.run.threshold,
         }
-        header = _SCHEMA.with_metadata({_KEY: json.dumps(facts).encode()})
+        header = _SCHEMA.with_metadata({FACTS: json.dumps(facts).encode()})
         columns = [pa.array(outcome.events[field.name].to_numpy(), type=field.type) for field in _SCHEMA]
         table = pa.Table.from_arrays(columns, schema=_SCHEMA)  # half the time of from_pandas
         if self._embedding_width:
@@ -141,8 +243,8 @@ class ResultsFolder:
             table = table.append_column(_EMBEDDING, pa.array(rows, type=kind))
         buffer = pa.BufferOutputStream()
         pq.write_table(table.replace_schema_metadata(header.metadata), buffer)
-        write_whole(done, buffer.getvalue().to_pybytes())
-        failed.unlink(missing_ok=True)
+        content: bytes = buffer.getvalue().to_pybytes()
+        return content
 
     def combine(self, formats: list[str]) -> Totals:
         """Write the tables over all recordings here, and a folder for each further annotation format.
@@ -152,43 +254,40 @@ class ResultsFolder:
                 ``partitioned`` is a Parquet dataset by site and date, see :mod:`mast.inference.partitions`.
         """
         with self._alone():
-            marks = dict(self._marks(_DONE))
+            found = {name: mark for name, path in marks(self.folder, DONE) if (mark := self._read_mark(path))}
+            done = [found[name] for name in sorted(found)]
             failed = {
-                name: reason
-                for name, path in self._marks(_FAILED)
-                if name not in marks and (reason := _reason(path)) is not None
+                str(facts["recording"]): str(facts["reason"])
+                for name, path in marks(self.folder, FAILED)
+                if name not in found and (facts := failure_facts(path)) is not None
             }
-            facts = {name: found for name in sorted(marks) if (found := _facts(marks[name])) is not None}
-            events = self._write_tables([marks[name] for name in facts])
+            events = self._write_tables(done)
             if self._embedding_width:
-                self._write_embeddings([marks[name] for name in facts], events)
-            damaged = {name: str(found["damage"]) for name, found in facts.items() if found["damage"]}
+                self._write_embeddings(done, events)
+            damaged = {mark.name: str(mark.facts["damage"]) for mark in done if mark.facts["damage"]}
             self._write_failures(failed, damaged)
             if PARTITIONED in formats:
                 with self._anew(PARTITIONED) as part:
                     # by site and time: neighbours in a part share a partition
                     ordered = sorted(
-                        facts, key=lambda name: (str(facts[name]["site"]), str(facts[name]["datetime"]), name)
+                        done, key=lambda m: (str(m.facts["site"]), str(m.facts["datetime"]), m.name)
                     )
-                    write_partitions((pq.read_table(marks[name], schema=_SCHEMA) for name in ordered), part)
+                    write_partitions((mark.read(_SCHEMA.names).cast(_SCHEMA) for mark in ordered), part)
             wanted = [name for name in formats if name not in ("csv", "parquet", PARTITIONED)]
             if wanted:
-                self._export(wanted, pd.DataFrame(list(facts.values())))
-        return Totals(len(facts), events, len(failed), len(damaged))
+                self._export(wanted, pd.DataFrame([mark.facts for mark in done]))
+        return Totals(len(done), events, len(failed), len(damaged))
 
-    def _mark(self, recording: str, suffix: str) -> Path:
-        return self.folder / _MARKS / f"{recording}{suffix}"
+    def _read_mark(self, path: Path) -> _Mark | None:
+        """A mark that belongs into the tables; ``None`` for one that is not whole, or was made otherwise."""
+        facts = mark_facts(path)
+        if facts is None or not self._counts(facts):
+            return None
+        searched_from, now = self._searched_from(facts, self.run), self.run.threshold
+        higher = now is not None and searched_from is not None and now > searched_from
+        return _Mark(path, facts, round(now, _SCORE_DIGITS) if higher and now is not None else None)
 
-    def _marks(self, suffix: str) -> Iterator[tuple[str, Path]]:
-        """Recordings with such a mark."""
-        root = self.folder / _MARKS
-        for where, _, files in os.walk(root):
-            for file in files:
-                if file.endswith(suffix) and not file.startswith("."):
-                    path = Path(where, file)
-                    yield path.relative_to(root).as_posix().removesuffix(suffix), path
-
-    def _write_tables(self, marks: list[Path]) -> int:
+    def _write_tables(self, done: list[_Mark]) -> int:
         """``detections.parquet`` and ``detections.csv``, some recordings in memory at a time."""
         count = 0
         parts = [self.folder / f".{TABLE}{suffix}.{os.getpid()}.part" for suffix in (".parquet", ".csv")]
@@ -197,7 +296,7 @@ class ResultsFolder:
             open(parts[1], "w", encoding="utf-8", newline="") as csv,
         ):
             empty_events().to_csv(csv, index=False, lineterminator="\n")
-            for table in _gathered(marks):
+            for table in _gathered(done):
                 count += table.num_rows
                 parquet.write_table(table)
                 table.to_pandas().to_csv(csv, index=False, header=False, lineterminator="\n")
@@ -205,7 +304,7 @@ class ResultsFolder:
             os.replace(part, self.folder / f"{TABLE}{suffix}")
         return count
 
-    def _write_embeddings(self, marks: list[Path], events: int) -> None:
+    def _write_embeddings(self, done: list[_Mark], events: int) -> None:
         """``embeddings.npy`` in the order of the tables, one recording in memory at a time."""
         part = self.folder / f".{EMBEDDINGS}.{os.getpid()}.part"
         shape = (events, self._embedding_width)
@@ -213,8 +312,8 @@ class ResultsFolder:
             np.lib.format.write_array_header_1_0(
                 file, {"descr": "<f2", "fortran_order": False, "shape": shape}
             )
-            for mark in marks:
-                for row in pq.read_table(mark, columns=[_EMBEDDING])[_EMBEDDING].to_pylist():
+            for mark in done:
+                for row in mark.read([_EMBEDDING])[_EMBEDDING].to_pylist():
                     file.write(row)
         os.replace(part, self.folder / EMBEDDINGS)
 
@@ -260,55 +359,87 @@ class ResultsFolder:
             yield
 
 
-def _refuse_others(run: Path, made_with: Mapping[str, str | float]) -> None:
-    try:
-        before = json.loads(run.read_text(encoding="utf-8"))["made_with"]
-        differing = [key for key in made_with if before.get(key) != made_with[key]]
-    except (ValueError, KeyError, AttributeError, TypeError):
-        raise ConfigError(f"{run}: is not what mast detect writes; choose another --out") from None
-    if differing:
-        key = differing[0]
-        old, new = (
-            str(some.get(key))[:12] if key == "model" else some.get(key) for some in (before, made_with)
-        )
+class _Mark(NamedTuple):
+    """A recording that is done."""
+
+    path: Path
+    facts: dict[str, Any]
+    minimum: float | None = None  # score of the events that count, where not all of them do
+
+    @property
+    def name(self) -> str:
+        return str(self.facts["recording"])
+
+    def read(self, columns: list[str]) -> pa.Table:
+        """Some columns of the events that count."""
+        needed = columns if self.minimum is None else [*dict.fromkeys([*columns, "score"])]
+        with pq.ParquetFile(self.path) as file:
+            table = file.read(columns=needed)
+        if self.minimum is None:
+            return table
+        return table.filter(pc.greater_equal(table["score"], self.minimum)).select(columns)
+
+
+def _refuse_others(folder: Path, before: DetectionRun, now: DetectionRun) -> None:
+    """Refuse a run whose results would differ from those that are here, in words."""
+    differing = next(
+        (
+            key
+            for key, value in now.made_with.items()
+            if key not in ("threshold", "raw_threshold") and before.made_with.get(key) != value
+        ),
+        None,
+    )
+    if differing is not None:
         raise ConfigError(
-            f"{run.parent}: holds detections made with {key} {old}, not {new}; results of different models, "
-            "settings or folders are not mixed, so choose another --out, or the same settings to go on"
+            f"{folder}: was made with {_difference(differing, before, now)}; results of different models, settings or "
+            "folders are not mixed, so choose another --out, or the same settings to resume"
         )
 
 
-def _gathered(marks: Iterable[Path]) -> Iterator[pa.Table]:
+def _difference(key: str, before: DetectionRun, now: DetectionRun) -> str:
+    """In which setting two runs differ."""
+    old, new = before.made_with.get(key), now.made_with[key]
+    if key == "model":
+        return f"the model {_model_name(before)}, not {_model_name(now)}"
+    if key == "embeddings":
+        return (
+            "--embed, and this run is without it"
+            if old and not new
+            else "no embeddings, and this run is with --embed"
+        )
+    if (
+        key == "input"
+        and before.band_hz is not None
+        and now.band_hz is not None
+        and before.band_hz != now.band_hz
+    ):
+        return f"the band {_band(before.band_hz)} (--band), not {_band(now.band_hz)}"
+    return _WORDS.get(key, f"{key} {{0}}, not {{1}}").format(old, new)
+
+
+def _model_name(run: DetectionRun) -> str:
+    return f"{run.model} ({run.model_id})" if run.model else run.model_id
+
+
+def _band(band_hz: tuple[float, float]) -> str:
+    return f"{band_hz[0]:g}–{band_hz[1]:g} Hz"
+
+
+def _gathered(done: Iterable[_Mark]) -> Iterator[pa.Table]:
     """The events of all marks in order, in tables of useful size."""
     waiting: list[pa.Table] = []
     rows = 0
-    for mark in marks:
-        with pq.ParquetFile(mark) as file:
-            if file.metadata.num_rows:  # most recordings of a quiet place hold nothing
-                waiting.append(file.read(columns=_SCHEMA.names).cast(_SCHEMA))
-                rows += file.metadata.num_rows
+    for mark in done:
+        table = mark.read(_SCHEMA.names)
+        if table.num_rows:  # most recordings of a quiet place hold nothing
+            waiting.append(table.cast(_SCHEMA))
+            rows += table.num_rows
         if rows >= _TABLE_ROWS:
             yield pa.concat_tables(waiting)
             waiting, rows = [], 0
     if waiting:
         yield pa.concat_tables(waiting)
-
-
-def _facts(mark: Path) -> dict[str, object] | None:
-    """What a mark says about its recording; ``None`` where there is no whole one."""
-    try:
-        header = pq.read_schema(mark).metadata or {}
-        facts: dict[str, object] = json.loads(header[_KEY])
-        return facts
-    except (OSError, pa.ArrowInvalid, KeyError, ValueError):
-        return None
-
-
-def _reason(mark: Path) -> str | None:
-    """Why a recording failed; ``None`` where another process has just read it after all."""
-    try:
-        return str(json.loads(mark.read_text(encoding="utf-8"))["reason"])
-    except FileNotFoundError:
-        return None
 
 
 def _bytes(source: Source) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +11,11 @@ import pandas as pd
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from mast.annotations.detections import TABLE, read_run
 from mast.data import Dataset
 from mast.errors import AudioError, MastError
 from mast.events import as_events, boxes_of
-from mast.inference.results import EMBEDDINGS, RUN, TABLE
+from mast.inference.results import EMBEDDINGS
 from mast.retrieval.embedding import BoxEmbedder
 from mast.retrieval.store import EventBatch
 
@@ -43,15 +43,10 @@ class DetectionsFolder:
         Raises:
             MastError: a run that has not written its table yet, or a damaged ``run.json``.
         """
-        if not (folder / RUN).is_file():
+        run = read_run(folder)
+        if run is None:
             return None
-        try:
-            made_with = json.loads((folder / RUN).read_text(encoding="utf-8"))["made_with"]
-            found = cls(folder, f"mast-{made_with['model'][:12]}", Path(made_with["root"]))
-        except (ValueError, KeyError, TypeError):
-            raise MastError(
-                f"{folder / RUN}: is not what mast detect writes; expected a results folder"
-            ) from None
+        found = cls(folder, run.model_id, Path(run.root))
         if not found.table.is_file():
             raise MastError(f"{folder}: holds no {TABLE}.parquet yet; let `mast detect` finish first")
         return found

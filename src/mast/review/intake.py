@@ -24,6 +24,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mast.annotations.detections import DONE, mark_facts, marks, read_run
 from mast.annotations.tables import read_table
 from mast.audio import metadata, probe
 from mast.data.recordings import load_dataset, parse_clock
@@ -31,11 +32,10 @@ from mast.errors import AudioError, ConfigError, MastError
 from mast.events import as_events
 from mast.review.spans import joined, total_s
 from mast.review.store import Store
-from mast.review.workspace import DETECTIONS, FAILURES, MARKS, Workspace
+from mast.review.workspace import DETECTIONS, FAILURES, Workspace
 
 Progress = Callable[[int, int], None]  # recordings done, recordings in all
 
-_MARK_KEY = b"mast"  # under which mast detect keeps a recording's facts in its Parquet file
 _PEOPLE = frozenset({"", "expert", "human", "simulator"})  # sources whose boxes are annotations already
 _BATCH_RECORDINGS = 200  # a transaction, so that a stop loses little
 _MASK = (1 << 63) - 1
@@ -111,22 +111,22 @@ class _Filler:
     def detections(self) -> Intake:
         """A results folder: the recordings' marks say which there are, the one table what was found."""
         folder = self.workspace.folder
-        marks = dict(_marks(folder / MARKS))
+        found, filtered = dict(marks(folder, DONE)), _filter(folder)
         failed = _failures(folder / FAILURES)
         runs = list(_runs(folder / DETECTIONS))
         counts = {name: (first, n) for name, first, n in runs}
-        names = sorted({*marks, *failed, *counts})
+        names = sorted({*found, *failed, *counts})
         changed: set[str] = set()
         batch: list[_Recording] = []
         for done, name in enumerate(names, start=1):
-            stamp = _stamp(marks.get(name)) or "table"
+            stamp = (_stamp(found.get(name)) or "table") + filtered
             first_row = counts.get(name, (None, 0))[0]
             error = self._error(name) or failed.get(name, "")
             if name in self.known and self.known[name][1] == stamp:
                 batch.append(_Recording(name, stamp=stamp, first_row=first_row, error=error))
             else:
                 changed.add(name)
-                batch.append(self._described(name, marks.get(name), stamp, first_row, error))
+                batch.append(self._described(name, found.get(name), stamp, first_row, error))
             if len(batch) >= _BATCH_RECORDINGS or done == len(names):
                 self._put_recordings(batch, changed)
                 batch = []
@@ -137,7 +137,7 @@ class _Filler:
     def _described(
         self, name: str, mark: Path | None, stamp: str, first_row: int | None, error: str
     ) -> _Recording:
-        facts = _facts(mark) if mark is not None else {}
+        facts = mark_facts(mark) if mark is not None else None
         row = _Recording(name, stamp=stamp, first_row=first_row, error=error)
         if facts:
             row.site, row.datetime = str(facts.get("site") or ""), str(facts.get("datetime") or "")
@@ -386,11 +386,12 @@ def _calendar(clock: str, duration_s: float | None) -> tuple[str, str, int]:
     return began.date().isoformat(), last.date().isoformat(), hours
 
 
-def _marks(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Recordings that mast detect has finished, and the files that say so."""
-    for path in folder.rglob("*.parquet"):
-        if not path.name.startswith("."):
-            yield path.relative_to(folder).as_posix().removesuffix(".parquet"), path
+def _filter(folder: Path) -> str:
+    """Which of the events in the marks are in the tables; empty for all."""
+    run = read_run(folder)
+    if run is None or run.threshold == run.made_with.get("threshold"):
+        return ""
+    return f" from {run.threshold}"
 
 
 def _stamp(mark: Path | None) -> str:
@@ -402,14 +403,6 @@ def _stamp(mark: Path | None) -> str:
     except OSError:
         return ""
     return f"{status.st_mtime_ns}-{status.st_size}"
-
-
-def _facts(mark: Path) -> dict[str, Any]:
-    try:
-        facts: dict[str, Any] = json.loads((pq.read_schema(mark).metadata or {})[_MARK_KEY])
-        return facts
-    except (OSError, pa.ArrowInvalid, KeyError, ValueError):
-        return {}
 
 
 def _failures(path: Path) -> dict[str, str]:

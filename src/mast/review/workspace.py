@@ -6,21 +6,20 @@ link points: a name that leads out of it is refused.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import threading
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from mast.annotations.detections import RUN, read_run
 from mast.annotations.names import RecordingNames
 from mast.audio import AUDIO_SUFFIXES, find_recordings
 from mast.errors import AudioError, ConfigError
 
-RUN, DETECTIONS, FAILURES, EMBEDDINGS = "run.json", "detections.parquet", "failures.csv", "embeddings.npy"
-MARKS = "recordings"  # of the recordings that mast detect has finished
+DETECTIONS, FAILURES, EMBEDDINGS = "detections.parquet", "failures.csv", "embeddings.npy"
 DEFAULT_THRESHOLD = (
     0.5  # our choice, for boxes that come without one: a calibrated score is then a coin's toss
 )
@@ -152,12 +151,9 @@ def open_workspace(
 
 
 def _detections(folder: Path, given: Path | None) -> Workspace:
-    run = folder / RUN
-    try:
-        made_with: dict[str, Any] = json.loads(run.read_text(encoding="utf-8"))["made_with"]
-        root, threshold = Path(made_with["root"]), float(made_with.get("threshold", DEFAULT_THRESHOLD))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise ConfigError(f"{run}: is not what mast detect writes; expected its results folder") from None
+    run = read_run(folder)
+    assert run is not None  # asked before
+    root, threshold = Path(run.root), DEFAULT_THRESHOLD if run.threshold is None else run.threshold
     if not (folder / DETECTIONS).is_file():
         raise ConfigError(
             f"{folder}: {DETECTIONS} is missing, so mast detect has not finished here; run it again, it goes on "

@@ -1,0 +1,182 @@
+"""The files of a folder that `mast detect` fills, for whoever reads it: no detector, and no torch, is needed for that.
+
+``run.json`` says how the detections were made: which model, which threshold, which band, from which recordings. Every
+recording that is done has a *mark*, ``recordings/NAME.parquet``: its events, and facts about it in the header. A
+recording that failed has ``recordings/NAME.failed.json`` instead. A name that no file can have, or that would get in
+the way of another mark, is replaced by its hash; the mark says inside which recording it belongs to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mast.errors import ConfigError
+from mast.files import write_whole
+from mast.version import __version__
+
+RUN, MARKS, TABLE = "run.json", "recordings", "detections"
+DONE, FAILED = ".parquet", ".failed.json"  # endings of marks
+_HASH = re.compile("[0-9a-f]{64}")
+FACTS = b"mast"  # key of a mark's facts in its Parquet header
+_LONGEST_NAME, _LONGEST_PATH = (
+    200,
+    1_000,
+)  # bytes; file systems allow 255, and a path of 4,096 with the folder's own
+
+
+@dataclass(frozen=True)
+class DetectionRun:
+    """How the detections in a folder were made.
+
+    Attributes:
+        root: the folder, or URI, that recordings are named relative to.
+        model: as it was given: ``default``, a folder, ``hf://owner/name``; empty where an older version wrote the file.
+        weights_sha256: of the model; empty where unknown.
+        threshold: minimum score of an event in the tables; ``None`` where unknown.
+        band_hz: lower and upper edge of the band that was searched; ``None`` where an older version wrote the file.
+        inputs: files, folders and URIs that were given, as full paths.
+        made_with: all that changes what is found, as it was when the folder was begun.
+        operating_point: for a threshold that stands for a precision: the target, and what validation reached.
+    """
+
+    root: str
+    model: str = ""
+    weights_sha256: str = ""
+    threshold: float | None = None
+    band_hz: tuple[float, float] | None = None
+    inputs: tuple[str, ...] = ()
+    made_with: Mapping[str, str | float] = field(default_factory=dict)
+    operating_point: Mapping[str, object] | None = None
+
+    @property
+    def model_id(self) -> str:
+        """The model as the column ``model`` of the tables names it."""
+        return f"mast-{self.weights_sha256[:12]}"
+
+
+def read_run(folder: str | Path) -> DetectionRun | None:
+    """What ``run.json`` says; ``None`` where a folder has none, so that it is not one of `mast detect`.
+
+    Raises:
+        ConfigError: the file is damaged, or somebody else's.
+    """
+    path = Path(folder) / RUN
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return _understood(content)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
+        raise ConfigError(
+            f"{path}: is not what mast detect writes; expected the folder of its results, or another --out"
+        ) from None
+
+
+def _understood(content: dict[str, Any]) -> DetectionRun:
+    """Older versions kept all facts in ``made_with``, and no band."""
+    made_with: dict[str, str | float] = dict(content["made_with"])
+    root, model = made_with["root"], content.get("model", "")
+    weights = content.get("weights_sha256", made_with.get("model", ""))
+    if not all(isinstance(text, str) for text in (root, model, weights)):
+        raise TypeError
+    threshold = content.get("threshold", made_with.get("threshold"))
+    band = content.get("band_hz")
+    low_high = None if band is None else (float(band[0]), float(band[1]))
+    numbers = [float(number) for number in (threshold, *(low_high or ())) if number is not None]
+    if not all(math.isfinite(number) for number in numbers):
+        raise ValueError
+    return DetectionRun(
+        root=str(root),
+        model=model,
+        weights_sha256=str(weights),
+        threshold=None if threshold is None else float(threshold),
+        band_hz=low_high,
+        inputs=tuple(str(given) for given in content.get("inputs", ())),
+        made_with=made_with,
+        operating_point=content.get("operating_point"),
+    )
+
+
+def write_run(folder: Path, run: DetectionRun) -> None:
+    """Write ``run.json``."""
+    content: dict[str, object] = {
+        "mast": __version__,
+        "model": run.model,
+        "weights_sha256": run.weights_sha256,
+        "threshold": run.threshold,
+        "band_hz": None if run.band_hz is None else list(run.band_hz),
+        "inputs": list(run.inputs),
+        "root": run.root,
+        "made_with": dict(run.made_with),
+    }
+    if run.operating_point is not None:
+        content["operating_point"] = dict(run.operating_point)
+    write_whole(folder / RUN, (json.dumps(content, indent=2) + "\n").encode())
+
+
+def mark_path(folder: Path, recording: str, ending: str) -> Path:
+    """Where a recording's mark lies: under its own name, unless no file can have it or another mark could need it."""
+    raw = os.fsencode(recording)
+    *above, last = recording.split("/")
+    usual = (
+        len(raw) <= _LONGEST_PATH
+        and all(len(part) <= _LONGEST_NAME for part in raw.split(b"/"))
+        and not any(
+            part.lower().endswith((DONE, FAILED)) for part in above
+        )  # a folder where a file may have to be
+        and not last.startswith(".")  # as what is being written
+    )
+    name = recording if usual else hashlib.sha256(raw).hexdigest()
+    return folder / MARKS / f"{name}{ending}"
+
+
+def marks(folder: Path, ending: str) -> Iterator[tuple[str, Path]]:
+    """Recordings that have a mark with this ending, and the marks.
+
+    Raises:
+        OSError: some of the folder cannot be listed: a table made from the rest would lack recordings.
+    """
+
+    def stop(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):  # where nothing is done yet
+            raise error
+
+    root = folder / MARKS
+    for where, _, files in os.walk(root, onerror=stop):
+        for file in files:
+            if file.endswith(ending) and not file.startswith("."):
+                path = Path(where, file)
+                name = path.relative_to(root).as_posix().removesuffix(ending)
+                if _HASH.fullmatch(name):
+                    facts = mark_facts(path) if ending == DONE else failure_facts(path)
+                    name = str(facts["recording"]) if facts else name
+                yield name, path
+
+
+def failure_facts(mark: Path) -> dict[str, Any] | None:
+    """``recording`` and ``reason`` of one that failed; ``None`` where another process has just read it after all."""
+    try:
+        facts = json.loads(mark.read_text(encoding="utf-8"))
+        return facts if {"recording", "reason"} <= set(facts) else None
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def mark_facts(mark: Path) -> dict[str, Any] | None:
+    """What a mark says about its recording; ``None`` where there is no whole one."""
+    try:
+        facts = json.loads((pq.read_schema(mark).metadata or {})[FACTS])
+        return facts if isinstance(facts, dict) and isinstance(facts.get("recording"), str) else None
+    except (OSError, pa.ArrowInvalid, KeyError, ValueError, RecursionError):
+        return None
