@@ -109,7 +109,7 @@ def measure_start(labelled: Path) -> dict[str, Any]:
     """What ``mast fit`` measures of its detectors, of the one it started from: the same parts, its own threshold."""
     from mast.data.recordings import load_dataset
     from mast.fit.measure import measure_detectors
-    from mast.inference.hub import find_model
+    from mast.models.find import find_model
     from mast.training.machine import prepare_machine
     from mast.training.recipe import load_recipe
     from mast.training.sources import labelled_chunks

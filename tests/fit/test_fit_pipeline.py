@@ -214,7 +214,7 @@ def test_mistakes(whole: Path, tmp_path: Path) -> None:
     with pytest.raises(MastError, match="no boxes to learn from"):
         run_fit(write_archive(tmp_path / "plain", n=3, boxed=False), [], tmp_path / "a")
     labelled = whole.parent / "labelled"
-    with pytest.raises(MastError, match="no model to start from"):
+    with pytest.raises(MastError, match="holds no model; expected default"):
         run_fit(labelled, [], tmp_path / "b", init=tmp_path / "plain")
     with pytest.raises(MastError, match="is a file"):
         run_fit(labelled, [], labelled / "boxes.csv")

@@ -257,7 +257,7 @@ def test_stopping_early_stops_the_threads(model: Path, tmp_path: Path, several: 
 def test_mistakes_are_one_sentence(model: Path, tmp_path: Path) -> None:
     with pytest.raises(MastError, match="no such folder"):
         mast.load(tmp_path / "none")
-    with pytest.raises(MastError, match="holds no trained model"):
+    with pytest.raises(MastError, match="holds no model"):
         mast.load(tmp_path)
     for wrong in ({"hop": 0.0}, {"hop": 1.5}, {"threshold": 2.0}, {"batch_size": 0}, {"device": "toaster"}):
         with pytest.raises(ConfigError):

@@ -113,5 +113,5 @@ def test_what_is_no_model_is_refused(model: Path, tmp_path: Path) -> None:
     assert front_end_of(model) == FRONT_END
     with pytest.raises(MastError, match="no such folder"):
         Surveyor(tmp_path / "none")
-    with pytest.raises(MastError, match="holds no trained model"):
+    with pytest.raises(MastError, match="holds no model"):
         front_end_of(tmp_path)

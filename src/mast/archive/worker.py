@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import torch
 
 from mast.inference import Detector
-from mast.inference.detector import model_folder
 from mast.inference.settle import settle_process
 from mast.models.checkpoint import CARD, WEIGHTS
+from mast.models.find import find_model
 
 
 class DetectorFacts(NamedTuple):
@@ -54,8 +54,11 @@ class DetectorSpec:
         Raises:
             MastError: there is no such model here.
         """
-        folder = model_folder(self.model)
-        return replace(self, files={name: (folder / name).read_bytes() for name in (CARD, WEIGHTS)})
+        folder = find_model(self.model)
+        there = (
+            name for name in (CARD, WEIGHTS) if (folder / name).is_file()
+        )  # the weights hold a copy of the card
+        return replace(self, files={name: (folder / name).read_bytes() for name in there})
 
     def load(self, number: int = 0) -> Detector:
         """The detector, on this machine; the process is then settled for the search (:mod:`mast.inference.settle`).

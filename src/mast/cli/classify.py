@@ -33,7 +33,7 @@ def classify(
         float | None, typer.Option(help="Instead of --precision: unknown beyond this distance.")
     ] = None,
     model: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--model", "-m", help="The store's model, to embed a dataset; where it lay by default."),
     ] = None,
     device: Device = None,
@@ -125,7 +125,7 @@ def _rows_into(path: Path, suffix: str) -> Iterator[Callable[[pd.DataFrame], Non
 
 
 def _examples(
-    store: EventStore, examples: str, k: int, model: Path | None, device: str | None, quiet: bool
+    store: EventStore, examples: str, k: int, model: str | None, device: str | None, quiet: bool
 ) -> Namer:
     """Labelled events of another store, or of a dataset, whose boxes are embedded now."""
     import numpy as np
@@ -159,7 +159,7 @@ def _examples(
 
 
 def _embedded_dataset(
-    store: EventStore, folder: Path, model: Path | None, device: str | None, quiet: bool
+    store: EventStore, folder: Path, model: str | None, device: str | None, quiet: bool
 ) -> list[EventBatch]:
     from mast.cli.search import model_of
     from mast.data import load_dataset

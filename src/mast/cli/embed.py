@@ -34,9 +34,12 @@ def embed(
         ),
     ],
     model: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            "--model", "-m", help="A run of mast train, or a model folder; not needed after --embed."
+            "--model",
+            "-m",
+            help="A run of mast fit or mast train, a model folder, default or hf://owner/name; not needed after "
+            "--embed.",
         ),
     ] = None,
     boxes: Annotated[
@@ -180,14 +183,14 @@ def _shown(batches: Iterator[EventBatch], advance: Callable[[], None]) -> Iterat
         advance()
 
 
-def _embedder(model: Path, device: str | None, batch: int | None) -> BoxEmbedder:
+def _embedder(model: str, device: str | None, batch: int | None) -> BoxEmbedder:
     from mast.inference import Detector
     from mast.retrieval.embedding import BoxEmbedder
 
     return BoxEmbedder(Detector(model, device=device, batch_size=batch, compile=False))
 
 
-def _refuse_other(detections: DetectionsFolder, model: Path | None, device: str | None) -> None:
+def _refuse_other(detections: DetectionsFolder, model: str | None, device: str | None) -> None:
     """A model that is named beside embeddings has to be theirs."""
     from mast.errors import ConfigError
 
@@ -201,13 +204,14 @@ def _refuse_other(detections: DetectionsFolder, model: Path | None, device: str 
         )
 
 
-def _store(uri: str, width: int, model_id: str, projection_width: int, model: Path | None) -> EventStore:
+def _store(uri: str, width: int, model_id: str, projection_width: int, model: str | None) -> EventStore:
     """The store there, or a new one."""
+    from mast.models.find import lasting_name
     from mast.retrieval.store import EventStore
 
     if EventStore.exists(uri):
         store = EventStore.open(uri)
         store.refuse_other_model(model_id, width)
         return store
-    folder = "" if model is None else str(model.absolute())
+    folder = "" if model is None else lasting_name(model)
     return EventStore.create(uri, width, model_id, projection_width=projection_width, model_folder=folder)

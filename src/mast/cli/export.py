@@ -20,7 +20,10 @@ class ExportFormat(StrEnum):
 
 def export(
     run: Annotated[
-        str, typer.Argument(metavar="RUN", help="A run of mast train or mast fit, or a model folder.")
+        str,
+        typer.Argument(
+            metavar="RUN", help="A run of mast fit or mast train, a model folder, default or hf://owner/name."
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")],
     format: Annotated[
@@ -57,9 +60,9 @@ def export(
     """
     from mast.errors import ConfigError
     from mast.export import write_hub_folder, write_onnx_folder
-    from mast.inference.detector import model_folder
+    from mast.models.find import find_model
 
-    folder = model_folder(run)
+    folder = find_model(run)
     if format is ExportFormat.hub:
         card = write_hub_folder(folder, out, name=name, licence=licence, dtype="float16" if half else None)
         if not card.licence:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mast.cli.options import Debug, Quiet, Seed, say, steps
-from mast.cli.recipes import Annotations, Band, Preset, Settings, recipe_from, start_from
+from mast.cli.recipes import Annotations, Band, Preset, Settings, recipe_from
 
 
 def fit(
@@ -23,9 +23,9 @@ def fit(
     annotations: Annotations = None,
     preset: Preset = "base",
     init: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            help="Start from a model folder, default (the embedded detector), hf://owner/name, or AudioMAE's "
+            help="Start from a run or model folder, default (the embedded detector), hf://owner/name, or AudioMAE's "
             "pretrained.pth, instead of pretraining."
         ),
     ] = None,
@@ -60,7 +60,7 @@ def fit(
             recipe,
             show=show,
             annotations=annotations,
-            init=start_from(init),
+            init=init,
             seed=seed,
         )
     except KeyboardInterrupt:

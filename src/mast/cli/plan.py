@@ -41,9 +41,12 @@ def plan(
     ] = None,
     format: Annotated[str, typer.Option("--format", help=f"Whose tables to write: {_FORMATS}.")] = "raven",
     model: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            "--model", "-m", help="A detector or a pretrained encoder, for diverse; a detector for --prefill."
+            "--model",
+            "-m",
+            help="A detector or a pretrained encoder, for diverse; a detector for --prefill. A run or model folder, "
+            "default or hf://owner/name.",
         ),
     ] = None,
     detections: Annotated[
@@ -157,7 +160,7 @@ def plan(
     )
 
 
-def _strategy(given: str | None, model: Path | None) -> str:
+def _strategy(given: str | None, model: str | None) -> str:
     from mast.errors import ConfigError
     from mast.planning import PLAN_STRATEGIES
 
@@ -183,13 +186,13 @@ def _check_format(given: str) -> None:
         )
 
 
-def _surveyor(model: Path, device: str | None) -> Surveyor:
+def _surveyor(model: str, device: str | None) -> Surveyor:
     from mast.planning.survey import Surveyor
 
     return Surveyor(model, device=device)
 
 
-def _front_end(model: Path | None, band: float | None) -> FrontEnd:
+def _front_end(model: str | None, band: float | None) -> FrontEnd:
     from mast.grid import FrontEnd
 
     if model is not None:
@@ -239,7 +242,7 @@ def _detections(path: Path, dataset: Dataset) -> pd.DataFrame:
 
 
 def _prefill(
-    wanted: bool, model: Path | None, found: pd.DataFrame | None, device: str | None
+    wanted: bool, model: str | None, found: pd.DataFrame | None, device: str | None
 ) -> Prefill | None:
     from mast.errors import ConfigError
 

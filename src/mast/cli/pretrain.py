@@ -16,8 +16,10 @@ def pretrain(
     out: RunFolder,
     preset: Preset = "base",
     init: Annotated[
-        Path | None,
-        typer.Option(help="Start from a model folder of ours, or from AudioMAE's pretrained.pth."),
+        str | None,
+        typer.Option(
+            help="Start from a run or model folder, default, hf://owner/name, or AudioMAE's pretrained.pth."
+        ),
     ] = None,
     band: Band = None,
     settings: Settings = None,

@@ -36,12 +36,3 @@ def recipe_from(preset: str, band: float | None, settings: list[str] | None) -> 
     if band is not None:
         overrides["front_end"] = FrontEnd.for_band(band).model_dump()
     return load_recipe(preset, overrides)
-
-
-def start_from(init: Path | None) -> Path | None:
-    """What ``--init`` names: a folder or file as it is; ``default`` and ``hf://owner/name`` as folders of their own."""
-    if init is None or not (str(init) == "default" or str(init).startswith("hf:")):
-        return init
-    from mast.inference.hub import find_model
-
-    return find_model(init)

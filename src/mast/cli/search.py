@@ -59,7 +59,7 @@ def search(
         bool, typer.Option("--exact", help="Compare with every event, also where there is an index.")
     ] = False,
     model: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--model", "-m", help="The store's model, for --file and --clip; where it lay by default."
         ),
@@ -109,7 +109,7 @@ def _query(
     file: Path | None,
     clip: Path | None,
     box: str | None,
-    model: Path | None,
+    model: str | None,
     device: str | None,
 ) -> Query:
     from mast.errors import ConfigError
@@ -138,21 +138,33 @@ def _query(
     return query_clip(detector, path) if cells is None else query_box(BoxEmbedder(detector), path, cells)
 
 
-def model_of(store: EventStore, model: Path | None, device: str | None) -> Detector:
-    """The store's model, as given or where it lay when the store was made."""
-    from mast.errors import ConfigError
+def model_of(store: EventStore, model: str | None, device: str | None) -> Detector:
+    """The store's model: as given, where it lay when the store was made, or the one that ships with mast."""
     from mast.inference import Detector
 
-    folder = model if model is not None else Path(store.model_folder) if store.model_folder else None
-    if folder is None or not folder.is_dir():
-        lay = f" (it is not at {folder} any more)" if folder is not None else ""
-        raise ConfigError(
-            f"{store.uri}: searching by sound needs the store's model, {store.model_id}{lay}; say where it is with "
-            "--model"
-        )
-    detector = Detector(folder, device=device, compile=False)
+    detector = Detector(model if model is not None else _model_named(store), device=device, compile=False)
     store.refuse_other_model(detector.model_id, detector.embedding_width)
     return detector
+
+
+def _model_named(store: EventStore) -> str:
+    from mast.errors import ConfigError, MastError
+    from mast.inference.detector import model_id
+    from mast.models.checkpoint import load_card
+    from mast.models.find import DEFAULT, find_model, names_model
+
+    lay = store.model_folder
+    if lay and names_model(lay):
+        return lay
+    try:
+        if model_id(load_card(find_model(DEFAULT))) == store.model_id:
+            return DEFAULT
+    except MastError:
+        pass  # none ships with this copy
+    raise ConfigError(
+        f"{store.uri}: searching by sound needs the store's model, {store.model_id}"
+        f"{f' (it is not at {lay} any more)' if lay else ''}; say where it is with --model"
+    )
 
 
 def _box(text: str) -> tuple[float, float, float, float]:

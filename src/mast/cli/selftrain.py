@@ -17,7 +17,10 @@ def selftrain(
         list[Path],
         typer.Option("--unlabeled", "-u", help="A folder of recordings nobody labelled; may be repeated."),
     ],
-    init: Annotated[Path, typer.Option(help="The detector to start from: a training run's best.")],
+    init: Annotated[
+        str,
+        typer.Option(help="The detector to start from: a run or model folder, default or hf://owner/name."),
+    ],
     out: RunFolder,
     annotations: Annotations = None,
     preset: Preset = "base",
@@ -37,7 +40,7 @@ def selftrain(
 
     \b
     Example:
-      mast selftrain labelled/ --unlabeled archive/ --init runs/detector/best --out runs/selftrain --preset tiny
+      mast selftrain labelled/ --unlabeled archive/ --init runs/detector --out runs/selftrain --preset tiny
     """
     from mast.data import load_dataset
     from mast.reports.rounds import write_rounds_page

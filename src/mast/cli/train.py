@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mast.cli.options import Debug, Quiet, Seed, say, steps
-from mast.cli.recipes import Annotations, Band, Preset, RunFolder, Settings, recipe_from, start_from
+from mast.cli.recipes import Annotations, Band, Preset, RunFolder, Settings, recipe_from
 
 
 def train(
@@ -17,10 +17,10 @@ def train(
     ],
     out: RunFolder,
     init: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            help="Where it starts: a detector's model folder (all its weights, shape and front end), default (the "
-            "embedded one), hf://owner/name, a pretraining run's (the encoder), or AudioMAE's pretrained.pth; for "
+            help="Where it starts: a detector's run or model folder (all its weights, shape and front end), default "
+            "(the embedded one), hf://owner/name, a pretraining run's (the encoder), or AudioMAE's pretrained.pth; for "
             "faster_rcnn and fcos torchvision's resnet50."
         ),
     ] = None,
@@ -45,7 +45,7 @@ def train(
 
     \b
     Example:
-      mast train labelled/ --init runs/pretrain/best --out runs/detector --preset tiny
+      mast train labelled/ --init runs/pretrain --out runs/detector --preset tiny
       mast train labelled/ --detector fcos --out runs/fcos --preset small
     """
     from mast.data import load_dataset
@@ -55,7 +55,7 @@ def train(
     recipe = recipe_from(preset, band, [*(settings or []), *chosen])
     dataset = load_dataset(data, annotations=annotations)
     with steps(quiet, "train") as progress:
-        result = train_detector(dataset, out, recipe, init=start_from(init), seed=seed, progress=progress)
+        result = train_detector(dataset, out, recipe, init=init, seed=seed, progress=progress)
     best = result.best
     say(
         f"Done: validation F1 {best['f1']:.3f} (precision {best['precision']:.3f}, recall {best['recall']:.3f}, "

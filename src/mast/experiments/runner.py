@@ -45,6 +45,7 @@ from mast.experiments.systems import LAST_STAGE, System
 from mast.files import write_whole
 from mast.fit.pipeline import Show
 from mast.models.checkpoint import WEIGHTS, load_card, load_checkpoint
+from mast.models.find import find_model, names_model
 from mast.models.interface import BoxDetector
 from mast.selftrain.rounds import self_train
 from mast.training.detector import DetectorRun, fit_detector
@@ -324,8 +325,8 @@ class Runner:
                 f"{system.name}: starts from generic pretraining; give --generic AudioMAE's pretrained.pth (from "
                 "https://github.com/facebookresearch/AudioMAE), a model folder, or folders of clips to pretrain on"
             )
-        if given[0].is_file() or (given[0] / WEIGHTS).is_file():
-            return given[0]
+        if given[0].is_file() or names_model(given[0]):
+            return find_model(given[0], or_file=True)
         return self._pretrained("generic", list(given), self._recipe(system))
 
     def _pretraining(self, system: System) -> str:
@@ -411,7 +412,7 @@ class Runner:
         given = self.source.generic
         if given[0].is_file():
             return f"{system.title} ({given[0].name})"
-        names = given if not (given[0] / WEIGHTS).is_file() else (given[0],)
+        names = (given[0],) if names_model(given[0]) else given
         return f"{system.title} architecture, pretrained on {', '.join(path.name for path in names)}"
 
     def _once(self, run: Path, recipe: Recipe, work: Callable[[Progress], None]) -> None:

@@ -109,7 +109,7 @@ def fit(
     *,
     show: Show,
     annotations: Path | None = None,
-    init: Path | None = None,
+    init: str | Path | None = None,
     seed: int = 0,
     resamples: int = RESAMPLES,
     examples: int = EXAMPLES,

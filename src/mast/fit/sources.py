@@ -16,7 +16,8 @@ from mast.errors import MastError
 from mast.events import BOX_COLUMNS
 from mast.files import write_whole
 from mast.fit.stages import Say, digest
-from mast.models.checkpoint import WEIGHTS, load_card
+from mast.models.checkpoint import load_card
+from mast.models.find import find_model
 
 _TOLD_ONCE = ".*(cannot be read and are left out|after their recording has ended)"  # warnings of load_dataset
 
@@ -47,7 +48,7 @@ class Sources:
 
 
 def load_sources(
-    data: Path, unlabelled: Sequence[Path], *, annotations: Path | None, init: Path | None, say: Say
+    data: Path, unlabelled: Sequence[Path], *, annotations: Path | None, init: str | Path | None, say: Say
 ) -> Sources:
     """Read what is there; say what cannot be read; refuse a dataset nobody has boxed.
 
@@ -55,7 +56,7 @@ def load_sources(
         data: the labelled dataset.
         unlabelled: folders of further recordings.
         annotations: boxes, if not ``data/boxes.csv``.
-        init: a model folder, a run that holds one as ``best``, or AudioMAE's file.
+        init: a model as :func:`mast.models.find.find_model` takes it, or AudioMAE's file.
         say: told of recordings that cannot be read.
     """
     say(f"scan: reading {', '.join(map(str, (data, *unlabelled)))}")
@@ -76,7 +77,7 @@ def load_sources(
             f"{data}: holds no boxes to learn from; expected {data / 'boxes.csv'}, or boxes in any format with "
             "--annotations (for sound without any, use `mast pretrain`)"
         )
-    return Sources(labelled, others, _model_folder(init) if init else None)
+    return Sources(labelled, others, find_model(init, or_file=True).absolute() if init else None)
 
 
 def quiet_about_sources() -> None:
@@ -138,18 +139,6 @@ def write_listing(sources: Sources, folder: Path) -> None:
         failures.append(dataset.failures.assign(kind=kind, folder=str(dataset.root)))
     for name, parts in (("recordings.csv", tables), ("failures.csv", failures)):
         write_whole(folder / name, pd.concat(parts, ignore_index=True).to_csv(index=False).encode())
-
-
-def _model_folder(init: Path) -> Path:
-    if init.is_file():
-        return init.absolute()
-    for folder in (init, init / "best"):
-        if (folder / WEIGHTS).is_file():
-            return folder.absolute()
-    raise MastError(
-        f"{init}: holds no model to start from; expected a model folder, a run with best/{WEIGHTS}, "
-        "or AudioMAE's pretrained.pth"
-    )
 
 
 def _table_digest(tables: Sequence[pd.DataFrame]) -> str:

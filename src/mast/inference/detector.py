@@ -32,13 +32,13 @@ from mast.events import FloatArray, IntArray, empty_events
 from mast.features import LogMel
 from mast.grid import grid_to_events
 from mast.inference.graph import Graph
-from mast.inference.hub import find_model
 from mast.inference.pieces import End, Piece, Reader, Source, full_batches
 from mast.inference.prefetch import concurrently
 from mast.inference.scores import settle_scores
 from mast.inference.stitch import Boxes, Embeddings, Stitcher, without_nested
-from mast.models.checkpoint import WEIGHTS, load_checkpoint
+from mast.models.checkpoint import ModelCard, load_checkpoint
 from mast.models.detector import DenseOutput, MastDetector
+from mast.models.find import find_model
 from mast.models.interface import BoxDetector
 from mast.models.packed import arrange_convolutions
 from mast.training.normalisation import normalisation_of_card
@@ -99,7 +99,7 @@ class Detector:
 
     Args:
         folder: a model folder, or a training run that holds one as ``best``; ``"default"`` or ``"hf://owner/name"``,
-            see :func:`mast.inference.hub.find_model`.
+            see :func:`mast.models.find.find_model`.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``; the GPU where there is one by default.
         threshold: least score of an event, as the column ``score`` has it: a probability where the checkpoint was
             calibrated. The checkpoint's own (tuned on validation) by default.
@@ -135,7 +135,7 @@ class Detector:
         compile: bool | None = None,
         band_hz: float | None = None,
     ) -> None:
-        path = model_folder(folder)
+        path = find_model(folder)
         self.device = _device(device)
         model, self.card = load_checkpoint(path)
         if band_hz is not None:
@@ -159,8 +159,7 @@ class Detector:
             raise ConfigError(f"hop {self.hop:g}: expected a share of the window above 0 and at most 1")
         if self.batch_size < 1:
             raise ConfigError(f"batch of {self.batch_size} windows: expected at least 1")
-        # with letters in front: spreadsheets take 522240498917 and 5e1240498917 for numbers
-        self.model_id = f"mast-{self.card.weights_sha256[:12]}"
+        self.model_id = model_id(self.card)
         self.precision = "bfloat16" if _fast_bfloat16(self.device) else "float32"
         self.embed = embed
         self.compiled = _can_compile(self.device) if compile is None else compile
@@ -468,23 +467,10 @@ def _source(path: Path, root: str | Path | None) -> Source:
         ) from None
 
 
-def model_folder(name: str | Path) -> Path:
-    """Where a model lies that is named as users name them.
-
-    Args:
-        name: a model folder, or a run that holds one as ``best``; or what :func:`mast.inference.hub.find_model` knows.
-
-    Raises:
-        MastError: there is no model.
-    """
-    path = find_model(name)
-    for folder in (path, path / "best"):
-        if (folder / WEIGHTS).is_file():
-            return folder
-    kind = "holds no trained model" if path.is_dir() else "no such folder"
-    raise MastError(
-        f"{path}: {kind}; expected a run of `mast train` (with best/{WEIGHTS}) or a model folder (with {WEIGHTS})"
-    )
+def model_id(card: ModelCard) -> str:
+    """What a model is called in tables and stores."""
+    # with letters in front: spreadsheets take 522240498917 and 5e1240498917 for numbers
+    return f"mast-{card.weights_sha256[:12]}"
 
 
 def _device(name: str | None) -> torch.device:

@@ -23,9 +23,10 @@ from mast.evaluation.operating import StoredCalibration
 from mast.events import FloatArray
 from mast.features import LogMel
 from mast.grid import FrontEnd
-from mast.models.checkpoint import WEIGHTS, load_card, load_checkpoint
+from mast.models.checkpoint import load_card, load_checkpoint
 from mast.models.decode import select_boxes
 from mast.models.detector import MastDetector
+from mast.models.find import find_model
 from mast.models.mae import MaskedAutoencoder
 from mast.planning.cover import Survey, Vectors
 from mast.training.normalisation import normalisation_of_card
@@ -44,7 +45,7 @@ class Surveyor:
     """A trained detector, or a pretrained encoder (which knows no doubt), looking at clips.
 
     Args:
-        folder: a model folder, or a run that holds one as ``best``.
+        folder: as :func:`mast.models.find.find_model` takes it.
         device: ``"cpu"``, ``"cuda"``; the GPU where there is one by default.
 
     Attributes:
@@ -53,7 +54,7 @@ class Surveyor:
     """
 
     def __init__(self, folder: str | Path, *, device: str | None = None) -> None:
-        path = _model_folder(Path(folder))
+        path = find_model(folder)
         model, self.card = load_checkpoint(path)
         if not isinstance(model, MastDetector | MaskedAutoencoder):
             raise MastError(
@@ -205,12 +206,4 @@ def chunk_grid(start_s: float, end_s: float, front_end: FrontEnd) -> list[float]
 
 def front_end_of(folder: str | Path) -> FrontEnd:
     """Band and chunks of a model, without loading its weights."""
-    return load_card(_model_folder(Path(folder))).front_end
-
-
-def _model_folder(path: Path) -> Path:
-    for folder in (path, path / "best"):
-        if (folder / WEIGHTS).is_file():
-            return folder
-    kind = "holds no trained model" if path.is_dir() else "no such folder"
-    raise MastError(f"{path}: {kind}; expected a run of `mast train` or `mast pretrain`, or a model folder")
+    return load_card(find_model(folder)).front_end

@@ -32,6 +32,7 @@ from mast.data.splits import SITE_OOD, TEMPORAL_OOD, SplitConfig
 from mast.errors import MastError
 from mast.files import write_whole
 from mast.models.checkpoint import load_card
+from mast.models.find import find_model
 from mast.selftrain.policy import trust_in
 from mast.selftrain.pseudo import keep_trusted, labels_by_chunk, pseudo_label, save_events
 from mast.selftrain.watch import load_detector, look_at, watch_parts
@@ -65,7 +66,7 @@ class _Setting:
 def self_train(
     data: Path | Dataset,
     unlabelled: Sequence[Path],
-    init: Path,
+    init: str | Path,
     out: Path,
     recipe: Recipe,
     *,
@@ -84,7 +85,7 @@ def self_train(
     Args:
         data: the labelled dataset the detector was trained on, or its folder.
         unlabelled: folders of recordings; boxes there are not looked at.
-        init: the detector to start from, a model folder.
+        init: the detector to start from, as :func:`mast.models.find.find_model` takes it.
         out: the run's folder; a killed run there is continued.
         recipe: its section ``selftrain`` decides.
         split: as when the detector was trained.
@@ -102,6 +103,7 @@ def self_train(
         validation, ``test_f1``, ``site_ood_f1`` and the like (with ``precision``, ``recall``, ``ap50``) at that
         threshold, and ``kept``, true for the model in ``out/best``; also in ``out/rounds.csv``.
     """
+    start = find_model(init)
     machine = prepare_machine(recipe, accelerator)
     plan = recipe.selftrain
     dataset = data if isinstance(data, Dataset) else load_dataset(data)
@@ -109,7 +111,7 @@ def self_train(
         "kind": "selftrain",
         "data": str(dataset.root),
         "unlabelled": [str(p) for p in unlabelled],
-        "init": str(init),
+        "init": str(start),
         "seed": seed,
         "split": (split or SplitConfig()).model_dump(mode="json"),
     }
@@ -138,9 +140,9 @@ def self_train(
     )
     if machine.main and not (out / "expert.parquet").exists():
         save_events(_events_in(dataset, setting.learn), out / "expert.parquet")
-    rows = [_initial(setting, init)]
+    rows = [_initial(setting, start)]
     say(f"before self-training: validation F1 {rows[0]['f1']:.3f}")
-    current, kept, kept_row = init, init, 0
+    current, kept, kept_row = start, start, 0
     for number in range(1, plan.rounds + 1):
         current = _round(setting, number, current, rows, say)
         before, now = rows[kept_row], rows[-1]

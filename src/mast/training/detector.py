@@ -30,6 +30,7 @@ from mast.models.checkpoint import (
     save_checkpoint,
 )
 from mast.models.detector import DetectorConfig, MastDetector
+from mast.models.find import find_model
 from mast.models.interface import BoxDetector
 from mast.training.batches import Batches, step_generator, step_seed
 from mast.training.calibrate import calibrate_checkpoint
@@ -76,7 +77,7 @@ def train_detector(
     out: Path,
     recipe: Recipe,
     *,
-    init: Path | None = None,
+    init: str | Path | None = None,
     split: SplitConfig | None = None,
     seed: int = 0,
     accelerator: Accelerator | None = None,
@@ -91,30 +92,31 @@ def train_detector(
         data: a labelled dataset, or its folder.
         out: the run's folder; a killed run there is continued.
         recipe: sizes and hyperparameters.
-        init: where it starts: a detector's model folder, of which all weights are taken (see :func:`adopt`); a
-            pretraining run's or AudioMAE's file, of which the encoder is. A baseline starts from a model folder of its
-            own kind, or its backbone from a file of weights that fits.
+        init: where it starts, as :func:`mast.models.find.find_model` takes it: a detector, of which all weights are
+            taken (see :func:`adopt`); a pretraining run or AudioMAE's file, of which the encoder is. A baseline starts
+            from a model of its own kind, or its backbone from a file of weights that fits.
         split: how the dataset is divided; 70/15/15 by recording by default.
         seed: of split, order, augmentation and start.
         accelerator: device, precision and processes; made from the recipe by default.
         progress: called with steps done, steps in all, and a short text.
         stop_after: end after this many steps, as a kill would (for tests).
     """
-    recipe = adopt(recipe, init)
+    start = None if init is None else find_model(init, or_file=True)
+    recipe = adopt(recipe, start)
     machine = prepare_machine(recipe, accelerator)
     dataset = data if isinstance(data, Dataset) else load_dataset(data)
     about = {
         "kind": "detector",
         "data": str(dataset.root),
         "seed": seed,
-        "init": str(init or ""),
+        "init": str(start or ""),
         "split": (split or SplitConfig()).model_dump(mode="json"),
     }
     if machine.main:
         remember(recipe, out / "recipe.json", about=about)
     parts = labelled_chunks(dataset, recipe.front_end, split=split, seed=seed)
-    plan, threshold = _gentle(recipe, init), kept_threshold(init, parts["val"])
-    run = DetectorRun(recipe, plan, machine, out, about, init, seed, threshold)
+    plan, threshold = _gentle(recipe, start), kept_threshold(start, parts["val"])
+    run = DetectorRun(recipe, plan, machine, out, about, start, seed, threshold)
     return fit_detector(parts["train"], parts["val"], run, progress=progress, stop_after=stop_after)
 
 

@@ -22,6 +22,7 @@ from mast.models.checkpoint import (
     load_weights,
     save_checkpoint,
 )
+from mast.models.find import find_model
 from mast.models.mae import MaskedAutoencoder, reconstruction_targets
 from mast.models.masking import PatchMask
 from mast.training.batches import Batches, epoch_order, step_generator
@@ -108,7 +109,7 @@ def pretrain(
     out: Path,
     recipe: Recipe,
     *,
-    init: Path | None = None,
+    init: str | Path | None = None,
     seed: int = 0,
     accelerator: Accelerator | None = None,
     progress: Progress | None = None,
@@ -120,15 +121,17 @@ def pretrain(
         data: folders of recordings; boxes, where there are any, are not looked at.
         out: the run's folder; a killed run there is continued.
         recipe: sizes and hyperparameters.
-        init: weights to start from: one of our model folders, or AudioMAE's ``pretrained.pth``.
+        init: weights to start from: a model as :func:`mast.models.find.find_model` takes it, or AudioMAE's
+            ``pretrained.pth``.
         seed: of order, masks and start.
         accelerator: device, precision and processes; made from the recipe by default.
         progress: called with steps done, steps in all, and a short text.
         stop_after: end after this many steps, as a kill would (for tests).
     """
+    start = None if init is None else find_model(init, or_file=True)
     machine = prepare_machine(recipe, accelerator)
     plan = recipe.pretrain
-    about = {"kind": "pretrain", "data": [str(p) for p in data], "seed": seed, "init": str(init or "")}
+    about = {"kind": "pretrain", "data": [str(p) for p in data], "seed": seed, "init": str(start or "")}
     if machine.main:
         remember(recipe, out / "recipe.json", about=about)
     sources = unlabelled_chunks(data, recipe.front_end)
@@ -151,7 +154,7 @@ def pretrain(
 
     torch.manual_seed(seed)
     model = MaskedAutoencoder(recipe.autoencoder)
-    notes = [_start_from(model, init)] if init else []
+    notes = [_start_from(model, start)] if start else []
     pipeline = FrontEndPipeline(recipe.front_end, normalisation)
     rank, world = machine.accelerator.process_index, machine.accelerator.num_processes
     objective = PretrainObjective(model, pipeline, seed=seed, rank=rank, world=world)

@@ -238,8 +238,8 @@ def _build_network(options: YoloOptions) -> Any:
             f"the YOLO26 baseline needs the package ultralytics, which cannot be imported here ({reason}): install it "
             "with pip install 'mast-audio[yolo]'; it is a separate step because its licence is AGPL-3.0"
         ) from error
-    # the package's own file by its full path: asked by name, ultralytics would take one of that name in the current folder
-    # first, and evaluates text in it
+    # the package's own file by its full path: asked by name, ultralytics would first take one in the current folder,
+    # and it evaluates text in it
     layers = {**YAML.load(ROOT / "cfg" / "models" / "26" / "yolo26.yaml"), "scale": options.scale, "nc": 1}
     network = DetectionModel(layers, ch=1, verbose=False)
     network.args = DEFAULT_CFG  # the loss reads its gains there

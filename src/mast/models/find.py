@@ -10,32 +10,66 @@ from mast.errors import MastError
 from mast.models.checkpoint import CARD, WEIGHTS
 
 DEFAULT = "default"
-# one slash or two: a path on the command line loses the second
+# one slash or two: a path loses the second
 _HUB = re.compile(r"hf:/{1,2}(?P<repository>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?")
+_EXPECTED = (
+    f"expected {DEFAULT} (the model that ships with mast), a run of mast fit or mast train, a model folder "
+    f"(with {WEIGHTS})"
+)
 
 
-def find_model(name: str | Path) -> Path:
-    """The folder of a model.
+def find_model(name: str | Path, *, or_file: bool = False) -> Path:
+    """The folder of a model that is named as users name them, in every command.
 
     Args:
-        name: ``"default"`` for the model that ships with mast, ``"hf://owner/name"`` or ``"hf://owner/name@revision"``
-            for one on the Hugging Face hub, anything else for a folder. A path ``default`` is the folder of that
-            name where there is one.
+        name: ``"default"`` for the model that ships with mast; a run that holds a model as ``best``, or a model folder;
+            ``"hf://owner/name"`` or ``"hf://owner/name@revision"`` for one on the Hugging Face hub. A folder that is
+            called ``default`` is ``"./default"``, or a ``Path``.
+        or_file: a file is taken as it is: where training starts, weights of others are welcome, too.
 
     Raises:
-        MastError: no model ships with this copy of mast, or the hub does not give the model.
+        MastError: there is no such model.
     """
     text = str(name)
-    if text == DEFAULT and (isinstance(name, str) or not name.exists()):
+    if text.startswith("hf:"):
+        match = _HUB.fullmatch(text)
+        if match is None:
+            raise MastError(
+                f"{text}: not a valid name of a model on the hub; expected hf://owner/name or hf://owner/name@revision"
+            )
+        return _downloaded(match["repository"], match["revision"])
+    if _ships(name):
         return _shipped()
-    if not text.startswith("hf:"):
-        return Path(name)
-    match = _HUB.fullmatch(text)
-    if match is None:
+    path = Path(name)
+    if or_file and path.is_file():
+        return path
+    folder = _folder(path)
+    if folder is None:
+        kind = "holds no model" if path.is_dir() else "is a file" if path.is_file() else "no such folder"
         raise MastError(
-            f"{text}: is no name of a model on the hub; expected hf://owner/name or hf://owner/name@revision"
+            f"{path}: {kind}; {_EXPECTED}, hf://owner/name{', a file such as pretrained.pth' if or_file else ''}"
         )
-    return _downloaded(match["repository"], match["revision"])
+    return folder
+
+
+def names_model(name: str | Path) -> bool:
+    """Whether :func:`find_model` would look for a model of that name or find one there, and not just a folder."""
+    return str(name).startswith("hf:") or _ships(name) or _folder(Path(name)) is not None
+
+
+def lasting_name(name: str | Path) -> str:
+    """The name of a model for later, wherever a command is typed then."""
+    if str(name).startswith("hf:") or _ships(name):
+        return str(name)
+    return str(find_model(name).absolute())
+
+
+def _ships(name: str | Path) -> bool:
+    return str(name) == DEFAULT and (isinstance(name, str) or not name.exists())
+
+
+def _folder(path: Path) -> Path | None:
+    return next((folder for folder in (path, path / "best") if (folder / WEIGHTS).is_file()), None)
 
 
 def _pretrained() -> Path:

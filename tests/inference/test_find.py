@@ -17,20 +17,34 @@ from random_detector import save_detector, write_sound
 
 import mast
 from mast.errors import MastError
-from mast.inference import hub
-from mast.inference.detector import model_folder
-from mast.inference.hub import find_model
+from mast.models import find
+from mast.models.find import find_model, lasting_name, names_model
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-def test_folders_are_themselves(tmp_path: Path) -> None:
-    assert find_model(tmp_path) == tmp_path
-    assert find_model("runs/a") == Path("runs/a")
+def test_a_run_is_its_best_and_a_model_folder_itself(model: Path) -> None:
+    for name in (model, str(model), model / "best", str(model / "best")):
+        assert find_model(name) == model / "best"
+        assert names_model(name)
+        assert lasting_name(name) == str(model / "best")
+    assert names_model("default")
+    assert lasting_name("default") == "default"
+    assert lasting_name("hf://owner/name") == "hf://owner/name"
+
+
+def test_no_model_is_the_same_sentence_for_all(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for name, found in (("", "holds no model"), ("none", "no such folder"), ("file", "is a file")):
+        with pytest.raises(MastError, match=rf"{found}; expected default .*, a run .*, hf://owner/name$"):
+            find_model(tmp_path / name)
+    assert find_model(tmp_path / "file", or_file=True) == tmp_path / "file"
+    with pytest.raises(MastError, match=r"hf://owner/name, a file such as pretrained\.pth$"):
+        find_model(tmp_path, or_file=True)
 
 
 def test_the_model_that_ships(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "_pretrained", lambda: tmp_path)
+    monkeypatch.setattr(find, "_pretrained", lambda: tmp_path)
     with pytest.raises(
         MastError, match=r"no model ships with this copy of mast .*default/model\.safetensors is missing"
     ):
@@ -47,7 +61,11 @@ def test_the_model_that_ships(model: Path, tmp_path: Path, monkeypatch: pytest.M
 def test_a_folder_of_ones_own_called_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     save_detector(tmp_path / "default" / "best")
-    assert model_folder(Path("default")) == Path("default/best")
+    assert find_model(Path("default")) == Path("default/best")
+    assert find_model("./default") == Path("default/best")
+    assert find_model("default") != Path(
+        "default/best"
+    )  # nobody's folder takes the place of the model that ships
 
 
 @pytest.mark.parametrize(
@@ -162,7 +180,7 @@ def test_from_a_hub_then_from_the_cache_then_nowhere(model: Path, tmp_path: Path
 
     def ask(name: str, where: str, cache: str = "cache") -> str:
         code = (
-            "import sys; from mast.inference.hub import find_model; from mast.errors import MastError\n"
+            "import sys; from mast.models.find import find_model; from mast.errors import MastError\n"
             "try: print(sorted(p.name for p in find_model(sys.argv[1]).iterdir()))\n"
             "except MastError as error: print(error)"
         )
