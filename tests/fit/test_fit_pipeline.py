@@ -80,7 +80,10 @@ def test_a_run_ends_in_a_model_metrics_and_a_report(whole: Path) -> None:
         for result in detector["parts"].values():
             assert result["threshold"] == detector["threshold"]  # from validation, whatever the part
             assert set(result["intervals"]) >= {"f1", "precision", "recall", "ap50"}
-    assert metrics["differences"].keys() == metrics["parts"].keys()
+    (changed,) = metrics["differences"]
+    assert (changed["of"], changed["to"]) == ("self-trained", "trained")
+    assert changed["parts"].keys() == metrics["parts"].keys()
+    assert metrics["recommended"] == "self-trained"
 
     listing = pd.read_csv(whole / "scan" / "recordings.csv")
     assert listing["kind"].value_counts().to_dict() == {"labelled": 9, "unlabelled": 4}
@@ -176,7 +179,7 @@ def test_a_start_without_unlabelled_sound(whole: Path, tmp_path: Path) -> None:
     assert any(text.startswith("self-train: skipped") for text in told)
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert list(metrics["detectors"]) == ["trained"]
-    assert metrics["differences"] == {}
+    assert metrics["differences"] == []
     assert ">Self-training</h2>" not in (tmp_path / "run" / "report.html").read_text()
 
 
@@ -189,8 +192,9 @@ def test_the_command_tells_what_came_of_it_and_what_to_do_next(copied: Path, no_
         shown = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert shown.exit_code == 0
     assert "train: nothing has changed, skipped" in shown.output
-    assert re.search(r"F1 on test: \d.*; before self-training \d", shown.output)
-    assert "Model: run/best. Report: run/report.html." in shown.output
+    assert re.search(r"F1 \(95 % interval\) +trained +self-trained\n", shown.output)
+    assert re.search(r"test, 1 recording, 4 boxes +\d.\d\d.* +\d.\d\d", shown.output)
+    assert "Model: run/best (as trained here). Report: run/report.html." in shown.output
     assert "Next: mast detect RECORDINGS/ --model run --out detections" in shown.output
 
 

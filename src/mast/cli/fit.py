@@ -49,6 +49,7 @@ def fit(
     """
     from mast.fit.pipeline import Show
     from mast.fit.pipeline import fit as run
+    from mast.reports.fit_verdict import START
 
     recipe = recipe_from(preset, band, settings)
     show = Show(say=lambda text: say(text, quiet=quiet), bar=lambda what: steps(quiet, what))
@@ -70,5 +71,6 @@ def fit(
         raise typer.Exit(130) from None
     for line in fitted.summary():
         typer.echo(line)
-    typer.echo(f"Model: {out / 'best'}. Report: {out / 'report.html'}.")
+    origin = "the start, as it comes" if fitted.metrics["recommended"] == START else "as trained here"
+    typer.echo(f"Model: {out / 'best'} ({origin}). Report: {out / 'report.html'}.")
     typer.echo(f"Next: mast detect RECORDINGS/ --model {out} --out detections")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from mast.data.splits import PARTS
-from mast.errors import MastError
 from mast.evaluation import Calibration, Evaluation, calibrated, compare, evaluate
 from mast.evaluation.breakdown import recall_by
 from mast.evaluation.metrics import metrics_of
@@ -42,6 +41,7 @@ def measure_detectors(
     *,
     resamples: int,
     seed: int,
+    pairs: Sequence[tuple[str, str]] = (),
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Every detector on every part, at the threshold it carries from validation.
@@ -49,24 +49,24 @@ def measure_detectors(
     Leaves the tables of :func:`mast.reports.measured_tables.save_part` in ``folder``.
 
     Args:
-        detectors: one or two model folders by name, the earlier first.
+        detectors: model folders by name, in the order they were made.
         parts: labelled chunks by part; train is not measured.
         folder: for the tables; emptied first.
         recipe: lowest score and front end.
         machine: where.
         resamples: bootstrap draws over recordings.
         seed: of the draws.
-        progress: called with parts done, parts in all, and a short text.
+        pairs: an earlier and a later detector each, whose difference is of interest.
+        progress: as in training.
 
     Returns:
         Plain values for ``metrics.json``: what each part is; for each detector its fingerprint, its threshold and the
-        metrics of each part with intervals; the difference of the second to the first, paired.
+        metrics of each part with intervals; the differences of ``pairs`` (later − earlier), paired by recording.
     """
-    if len(detectors) not in (1, 2):
-        raise MastError(f"evaluate: {len(detectors)} detectors given; expected one or two")
     shutil.rmtree(folder, ignore_errors=True)
     names = [*(p for p in PARTS[1:] if p in parts), *sorted(parts.keys() - set(PARTS))]
-    found: dict[str, Any] = {"parts": {}, "detectors": {}, "differences": {}}
+    found: dict[str, Any] = {"parts": {}, "detectors": {}}
+    found["differences"] = [{"of": later, "to": earlier, "parts": {}} for earlier, later in pairs]
     tables: dict[str, dict[str, PartTables]] = {name: {} for name in names}
     calibrations: dict[str, Calibration] = {}
     for detector, model_folder in detectors.items():
@@ -107,10 +107,10 @@ def measure_detectors(
             "boxes": len(first.truth),
         }
         evaluations, differences = _evaluate(
-            tables[name], thresholds, recipe.front_end, resamples=resamples, seed=seed
+            tables[name], thresholds, pairs, recipe.front_end, resamples=resamples, seed=seed
         )
-        if differences:
-            found["differences"][name] = differences
+        for pair, difference in zip(found["differences"], differences, strict=True):
+            pair["parts"][name] = difference
         for detector, evaluation in evaluations.items():
             result = _plain(evaluation)
             outcome = match_part(tables[name][detector], recipe.front_end)
@@ -128,28 +128,36 @@ def measure_detectors(
 def _evaluate(
     tables: Mapping[str, PartTables],
     thresholds: Mapping[str, float],
+    pairs: Sequence[tuple[str, str]],
     front_end: FrontEnd,
     *,
     resamples: int,
     seed: int,
-) -> tuple[dict[str, Evaluation], dict[str, Any]]:
-    """Metrics of one or two detectors on one part, and the paired difference of two."""
-    names = list(tables)
-    first = tables[names[0]]
-    truth, predictions = as_measured(first.truth), [as_measured(tables[name].predictions) for name in names]
+) -> tuple[dict[str, Evaluation], list[dict[str, Any]]]:
+    """Metrics of each detector on one part, and the paired difference of each pair."""
+    first = next(iter(tables.values()))
+    truth = as_measured(first.truth)
+    predictions = {name: as_measured(own.predictions) for name, own in tables.items()}
     shared: dict[str, Any] = {
         "reviewed": first.reviewed,
         "scoring": scoring_of(front_end),
         "resamples": resamples,
         "seed": seed,
     }
-    if len(names) == 1:
-        alone = evaluate(truth, predictions[0], threshold=thresholds[names[0]], **shared)
-        return {names[0]: alone}, {}
-    pair = (thresholds[names[0]], thresholds[names[1]])
-    both = compare(truth, predictions[0], predictions[1], thresholds=pair, **shared)
-    differences = both.as_dict()["differences"]
-    return {names[0]: both.a, names[1]: both.b}, {name: differences[name] for name in _METRICS}
+    evaluations = {
+        name: evaluate(truth, own, threshold=thresholds[name], **shared) for name, own in predictions.items()
+    }
+    differences = []
+    for earlier, later in pairs:
+        both = compare(
+            truth,
+            predictions[earlier],
+            predictions[later],
+            thresholds=(thresholds[earlier], thresholds[later]),
+            **shared,
+        ).as_dict()["differences"]
+        differences.append({name: both[name] for name in _METRICS})
+    return evaluations, differences
 
 
 def _plain(evaluation: Evaluation) -> dict[str, Any]:

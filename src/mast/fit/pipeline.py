@@ -4,9 +4,10 @@ RUN/stages/*.json      what is done, and from what
 RUN/scan/              recordings.csv, failures.csv
 RUN/statistics/        normalisation.json
 RUN/pretrain/          the encoder's run
+RUN/start/             the detector to start from, as it comes, on this run's front end
 RUN/train/             the detector's run on the expert's boxes
 RUN/selftrain/         its rounds on unlabelled sound
-RUN/best/              the model to use
+RUN/best/              the model to use: the last that beat the start on validation, or the start
 RUN/evaluate/          event tables of every part, truth and detections
 RUN/metrics.json       how good it is
 RUN/report.html        all of it to look at
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from accelerate.utils import broadcast_object_list
 
 from mast.errors import MastError
 from mast.evaluation.operating import StoredCalibration
@@ -42,12 +44,14 @@ from mast.fit.sources import (
     write_listing,
 )
 from mast.fit.stages import UPSTREAM, Ledger, Say, Stage, flat, replace_folder
-from mast.models.checkpoint import load_card
+from mast.models.checkpoint import load_card, update_card
+from mast.models.detector import DetectorConfig
 from mast.reports.fit_report import EXAMPLES, write_fit_report
+from mast.reports.fit_verdict import NAMES, SELF_TRAINED, START, TRAINED, f1_table, recommended, verdict
 from mast.reports.reconstruction import draw_reconstructions
 from mast.selftrain.rounds import self_train
 from mast.training.calibrate import calibrate_checkpoint
-from mast.training.detector import adopt, train_detector
+from mast.training.detector import adopt, check_front_end, same_fields, train_detector
 from mast.training.loop import Progress
 from mast.training.machine import Machine, prepare_machine
 from mast.training.pretrain import pretrain
@@ -60,10 +64,11 @@ from mast.training.sources import (
     normalisation_of,
     unlabelled_chunks,
 )
+from mast.training.start import is_detector, validation_f1
 from mast.version import __version__
 
 _BOOKKEEPING = ("save_every_s", "log_every_steps")  # settings that do not change what is learnt
-TRAINED, SELF_TRAINED = "trained", "self-trained"  # names of the detectors in metrics.json
+_STAGES = {START: "start", TRAINED: "train", SELF_TRAINED: "self-train"}  # that made each detector
 
 Bar = Callable[[str], AbstractContextManager[Progress]]
 
@@ -90,15 +95,9 @@ class Fitted:
     metrics: dict[str, Any]
 
     def summary(self) -> list[str]:
-        """F1 on each part with its interval, and before self-training, a line each."""
-        *earlier, last = self.metrics["detectors"].values()
-        lines = []
-        for part, result in last["parts"].items():
-            before = (
-                f"; before self-training {_with_interval(earlier[0]['parts'][part], 'f1')}" if earlier else ""
-            )
-            lines.append(f"F1 on {part}: {_with_interval(result, 'f1')}{before}.")
-        return lines
+        """F1 of each detector on each part as a table, and which of them is recommended."""
+        sentence = verdict(self.metrics["validation_f1"])
+        return [*f1_table(self.metrics), *([sentence] if sentence else [])]
 
 
 def fit(
@@ -140,6 +139,7 @@ def fit(
         run.scan()
         run.statistics()
         run.pretrain()
+        run.start()
         run.train()
         run.self_train()
         run.calibrate()
@@ -157,7 +157,9 @@ class _Run:
         self.say, self.bar = show.say, show.bar
         self.ledger = Ledger(out, show.say, main=machine.main, wait=machine.accelerator.wait_for_everyone)
         self.prints: dict[str, str] = {}  # fingerprints of the stages so far
-        self.self_trained = False
+        self.detectors: dict[str, Path] = {}  # made so far, by name
+        self.f1: dict[str, float | None] = {}  # of each on validation, where there is a start to beat
+        self.teacher = TRAINED  # the detector that self-training begins with
         self.common = {
             "seed": seed,
             "size": recipe.size,
@@ -290,6 +292,25 @@ class _Run:
 
         self._do("pretrain", inputs, (folder / "best" / "model.safetensors",), work, folder)
 
+    def start(self) -> None:
+        """The detector to start from as it comes: training has to beat it."""
+        init = self.sources.init
+        if init is None or not is_detector(init):
+            return
+        folder = self.out / "start"
+        card = load_card(init)
+        check_front_end(init, card, self.recipe.front_end)
+
+        def work() -> dict[str, Any]:
+            if self.machine.main:
+                replace_folder(init, folder)
+                update_card(folder, card.model_copy(update={"front_end": self.recipe.front_end}))
+            return {}
+
+        self._do("start", {**self.common, "init": start_of(init)}, (folder / "model.json",), work)
+        self._made(START, folder)
+        self.say(f"start: {init}, as it comes: validation F1 {_f1(self.f1[START])}")
+
     def train(self) -> None:
         folder = self.out / "train"
         init = self.sources.init or self.out / "pretrain" / "best"
@@ -319,32 +340,37 @@ class _Run:
             return {**result.best, "epoch": result.best_epoch}
 
         self._do("train", inputs, (folder / "best" / "model.safetensors",), work, folder)
+        self._made(TRAINED, folder / "best")
 
     def self_train(self) -> None:
         if not self.sources.unlabelled:
             self.say("self-train: skipped, it needs sound without labels (--unlabeled FOLDER)")
             return
         folder = self.out / "selftrain"
+        teacher = self.teacher = recommended(self.f1) if self.f1 and self._start_fits() else TRAINED
         inputs = {
             **self.common,
             **self._section("selftrain"),
             **flat({"train.detector": self.recipe.train.detector}),
             **self.labels,
             **{name: value for name, value in self.sound.items() if name.startswith("unlabelled")},
-            **self._after("train"),
+            **self._after(_STAGES[teacher]),
         }
 
         def work() -> dict[str, Any]:
             n_rounds = self.recipe.selftrain.rounds
-            self.say(f"self-train: {n_rounds} round{'s' if n_rounds > 1 else ''} at most")
+            self.say(
+                f"self-train: {n_rounds} round{'s' if n_rounds > 1 else ''} at most"
+                f"{', from the start, which training did not beat' if teacher == START else ''}"
+            )
             self._hand_over(folder)
-            trained = self.out / "train" / "best"
+            initial = self.detectors[teacher]
             try:
                 with self.bar("self-train") as progress:
                     rows = self_train(
                         self.sources.labelled,
                         [dataset.root for dataset in self.sources.unlabelled],
-                        trained,
+                        initial,
                         folder,
                         self.recipe,
                         seed=self.seed,
@@ -357,24 +383,25 @@ class _Run:
                     raise
                 # after hours of training a detector and a report are worth more than a refusal
                 if self.machine.main:
-                    replace_folder(trained, folder / "best")
-                self.say(f"self-train: left out, {error}. Going on with the detector as trained")
+                    replace_folder(initial, folder / "best")
+                self.say(f"self-train: left out, {error}. Going on with the detector as {NAMES[teacher]}")
                 return {"left_out": str(error)}
             kept = rows[rows["kept"]].iloc[0]
             self.say(f"self-train: validation F1 {kept['f1']:.3f}, {rows['f1'].iloc[0]:.3f} before")
             return {"f1": float(kept["f1"]), "before": float(rows["f1"].iloc[0])}
 
         result = self._do("self-train", inputs, (folder / "best" / "model.safetensors",), work, folder)
-        self.self_trained = "left_out" not in result
+        if "left_out" not in result:
+            self._made(SELF_TRAINED, folder / "best")
 
     def calibrate(self) -> None:
-        """The model to use: the last detector, whose scores mean something."""
-        last, upstream = ("selftrain", "self-train") if self.sources.unlabelled else ("train", "train")
-        model = self.out / "best"
+        """The model to use: the recommended detector, whose scores mean something."""
+        chosen, model = self._recommended, self.out / "best"
+        as_it_comes = chosen == START and bool(load_card(self.detectors[START]).calibration)
 
         def work() -> dict[str, Any]:
             if self.machine.main:
-                replace_folder(self.out / last / "best", model)
+                replace_folder(self.detectors[chosen], model)
                 if not load_card(model).calibration:  # a finished run has calibrated its own
                     calibrate_checkpoint(
                         model,
@@ -389,27 +416,25 @@ class _Run:
             stored = StoredCalibration.of_card(card.calibration, model)
             assert stored is not None
             seen = float(stored.calibration.apply(card.thresholds["score"]))
-            self.say(
-                f"calibrate: method {stored.calibration.method}, from {stored.n_recordings} validation "
-                f"recording{'s' if stored.n_recordings != 1 else ''}; threshold {seen:.2f}"
-            )
+            heard = f"{stored.n_recordings} validation recording{'s' if stored.n_recordings != 1 else ''}"
+            origin = "as it comes with the start" if as_it_comes else f"from {heard}"
+            self.say(f"calibrate: method {stored.calibration.method}, {origin}; threshold {seen:.2f}")
             return {"method": stored.calibration.method, "threshold": seen}
 
-        self._do(
-            "calibrate", self._after(upstream), (model / "model.safetensors", model / "model.json"), work
-        )
+        products = (model / "model.safetensors", model / "model.json")
+        self._do("calibrate", self._after(_STAGES[chosen]), products, work)
 
     def evaluate(self, resamples: int) -> dict[str, Any]:
-        path = self.out / "metrics.json"
-        detectors = {TRAINED: self.out / "train" / "best"}
-        if self.self_trained:
-            detectors[SELF_TRAINED] = self.out / "best"
+        path, detectors = self.out / "metrics.json", self.detectors
+        names = list(detectors)
+        before = {TRAINED: START, SELF_TRAINED: self.teacher}
+        pairs = [(before[name], name) for name in names if before.get(name) in detectors]
 
         def work() -> dict[str, Any]:
             if not self.machine.main:
                 return {}
             parts = {name: chunks for name, chunks in self.parts.items() if name != "train"}
-            self.say(f"evaluate: {', '.join(detectors)} on {', '.join(parts)}")
+            self.say(f"evaluate: {', '.join(NAMES[name] for name in names)} on {', '.join(parts)}")
             with self.bar("evaluate") as progress:
                 found = measure_detectors(
                     detectors,
@@ -419,14 +444,17 @@ class _Run:
                     self.machine,
                     resamples=resamples,
                     seed=self.seed,
+                    pairs=pairs,
                     progress=progress,
                 )
+            val = {name: found["detectors"][name]["parts"]["val"]["f1"] for name in names}
+            found |= {"validation_f1": self.f1 or val, "recommended": self._recommended}
             write_whole(path, json.dumps(found, indent=2).encode())
-            for name, result in found["detectors"][list(detectors)[-1]]["parts"].items():
-                self.say(f"evaluate: F1 {_with_interval(result, 'f1')} on {name}")
             return {}
 
         inputs = {**self._after("calibrate"), **self.labels, "resamples": resamples}
+        for name in names:
+            inputs |= self._after(_STAGES[name])
         self._do("evaluate", inputs, (path, self.out / "evaluate"), work)
         metrics: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return metrics
@@ -452,6 +480,33 @@ class _Run:
 
         self._do("report", inputs, (path,), work)
         return path
+
+    # which detector is the best so far
+
+    @property
+    def _recommended(self) -> str:
+        return recommended(self.f1) if self.f1 else list(self.detectors)[-1]
+
+    def _made(self, name: str, folder: Path) -> None:
+        """A detector is made; where there is a start to beat, it is measured on validation."""
+        self.detectors[name] = folder
+        if START not in self.detectors:
+            return
+
+        def work() -> dict[str, Any]:
+            mine = validation_f1(folder, self.parts["val"], self.recipe.train, self.machine)
+            return {"f1": broadcast_object_list([mine])[0]}  # processes that disagree must not part ways
+
+        self.f1[name] = self._do(
+            f"validate-{name}", {**self.common, **self.labels, **self._after(_STAGES[name])}, (), work
+        )["f1"]
+
+    def _start_fits(self) -> bool:
+        """Whether self-training can go on from the start: it has the architecture of this run."""
+        own, wanted = load_card(self.detectors[START]).architecture, self.recipe.detector
+        if not isinstance(own, DetectorConfig) or not isinstance(wanted, DetectorConfig):
+            return False
+        return same_fields(own, wanted)
 
     # how a stage is named and chained
 
@@ -503,8 +558,5 @@ def _found_nothing(folder: Path) -> bool:
     )
 
 
-def _with_interval(result: dict[str, Any], name: str) -> str:
-    value, (low, high) = result[name], result["intervals"][name]
-    if value is None:
-        return "not defined"
-    return f"{value:.3f}" if low is None else f"{value:.3f} ({low:.3f}–{high:.3f})"
+def _f1(value: float | None) -> str:
+    return "not defined" if value is None else f"{value:.3f}"

@@ -29,6 +29,7 @@ from mast.reports.fit_figures import (
     read_curves,
     reliability_figure,
 )
+from mast.reports.fit_verdict import NAMES, SELF_TRAINED, START, part_words, verdict, with_interval
 from mast.reports.html_page import (
     Section,
     cards,
@@ -45,7 +46,6 @@ from mast.reports.rounds import rounds_html
 from mast.training.recipe import Recipe
 from mast.version import __version__
 
-_DETECTORS = {"trained": "before self-training", "self-trained": "after self-training"}
 _PARTS = {
     "val": "recordings kept from training to choose thresholds and the best epoch",
     "test": "recordings kept from training and used for no choice",
@@ -82,12 +82,13 @@ class _Story:
         self.stored = stored
         self.calibration = stored.calibration if stored else Calibration()
         self.detectors = list(self.metrics["detectors"])
-        self.last = self.detectors[-1]
+        self.chosen: str = self.metrics["recommended"]
+        self.verdict = verdict(self.metrics["validation_f1"])
         self.main_part = "test" if "test" in self.metrics["parts"] else "val"
 
     def names(self) -> dict[str, str]:
         """Of the detectors, in words."""
-        return _DETECTORS if len(self.detectors) > 1 else dict.fromkeys(self.detectors, "the detector")
+        return NAMES if len(self.detectors) > 1 else dict.fromkeys(self.detectors, "the detector")
 
     def part(self, part: str, detector: str) -> tuple[Outcome, PartTables, float]:
         """Matched boxes, the tables they come from, and the raw threshold."""
@@ -133,7 +134,7 @@ def write_fit_report(
 
 
 def _lead(story: _Story) -> str:
-    part = story.metrics["detectors"][story.last]["parts"][story.main_part]
+    part = story.metrics["detectors"][story.chosen]["parts"][story.main_part]
     sound_h = sum(float(d.recordings["duration_s"].sum()) for _, d in story.datasets) / 3600
     where = "test recordings" if story.main_part == "test" else "validation recordings"
     facts = [
@@ -145,7 +146,8 @@ def _lead(story: _Story) -> str:
             f"boxes by experts, {sound_h:,.1f} h of sound in all",
         ),
     ]
-    words = "A detector of animal sounds as boxes in time and frequency, trained on your recordings."
+    origin = "as it came to this run" if story.chosen == START else "trained on your recordings"
+    words = f"A detector of animal sounds as boxes in time and frequency, {origin}. {story.verdict}".rstrip()
     if story.main_part == "val":
         words += (
             " There is no test part, so accuracy is shown on validation recordings, on which the threshold was chosen: "
@@ -171,7 +173,7 @@ def _data(story: _Story) -> str:
         )
     rows = [
         [
-            _part_words(name),
+            part_words(name),
             f"{p['recordings']:,}",
             f"{p['seconds'] / time.seconds:,.1f}",
             f"{p['boxes']:,}",
@@ -195,34 +197,40 @@ def _accuracy(story: _Story) -> str:
     for part in story.metrics["parts"]:
         for detector in story.detectors:
             result = story.metrics["detectors"][detector]["parts"][part]
-            cells = [_with_interval(result, key) for key in _METRICS]
-            rows.append([_part_words(part), names[detector], *cells, f"{result['n_truth']:,}"])
+            cells = [with_interval(result, key) for key in _METRICS]
+            rows.append([part_words(part), names[detector], *cells, f"{result['n_truth']:,}"])
     body = paragraph(
         "A detection is right if it overlaps an expert’s box by at least half (intersection over union, in time and "
         "frequency). In brackets: the range in which the value lies with 95 % certainty, judged by how much recordings "
         "differ. Thresholds were chosen on validation alone."
     )
     body += table(["part", "detector", *_METRICS.values(), "expert boxes"], rows, words=(0, 1))
-    body += picture(parts_figure(story.metrics, names, {p: _part_words(p) for p in story.metrics["parts"]}))
-    if story.metrics["differences"]:
-        body += "<h3>What self-training changed</h3>"
+    body += picture(parts_figure(story.metrics, names, {p: part_words(p) for p in story.metrics["parts"]}))
+    if story.verdict:
+        body += paragraph(
+            f"{story.verdict} Recommended: the detector {names[story.chosen]}, in {story.run / 'best'}."
+        )
+    for pair in story.metrics["differences"]:
+        what = "self-training" if pair["of"] == SELF_TRAINED else "training"
+        body += f"<h3>What {what} changed</h3>"
         body += table(
             ["part", *(f"{word}, after − before" for word in list(_METRICS.values())[:4])],
             [
-                [_part_words(part), *(_difference(found[key]) for key in list(_METRICS)[:4])]
-                for part, found in story.metrics["differences"].items()
+                [part_words(part), *(_difference(found[key]) for key in list(_METRICS)[:4])]
+                for part, found in pair["parts"].items()
             ],
         )
+    if story.metrics["differences"]:
         body += paragraph("A range that includes 0 means: no difference could be shown.", soft=True)
     outcomes = {names[d]: story.part(story.main_part, d)[::2] for d in story.detectors}
-    body += picture(precision_recall_figure(outcomes, _part_words(story.main_part)))
+    body += picture(precision_recall_figure(outcomes, part_words(story.main_part)))
     body += paragraph("The dot is the threshold that the model carries.", soft=True)
     return body + _kinds(story)
 
 
 def _kinds(story: _Story) -> str:
     """Recall by size and band of the sound."""
-    groups = story.metrics["detectors"][story.last]["parts"][story.main_part]["recall_by"]
+    groups = story.metrics["detectors"][story.chosen]["parts"][story.main_part]["recall_by"]
     words = {"size": "size on the spectrogram", "band": "frequency"}
     rows = [
         [
@@ -238,21 +246,21 @@ def _kinds(story: _Story) -> str:
     if not rows:
         return ""
     return (
-        f"<h3>Which sounds are found ({escape(_part_words(story.main_part))})</h3>"
+        f"<h3>Which sounds are found ({escape(part_words(story.main_part))})</h3>"
         + table(["by", "group", "expert boxes", "found", "recall"], rows, words=(0, 1))
         + paragraph("Small: under 32 × 32 cells (frames × mel bins); large: 96 × 96 and over.", soft=True)
     )
 
 
 def _scores(story: _Story) -> str:
-    outcome, _, _ = story.part(story.main_part, story.last)
+    outcome, _, _ = story.part(story.main_part, story.chosen)
     if not len(outcome.scores):
         return paragraph("The detector finds nothing here, so its scores cannot be judged.")
     body = paragraph(
         "After calibration a score is a probability: of detections with score 0.8, about eight in ten should be right. "
         "On the diagonal, scores mean what they say."
     )
-    body += picture(reliability_figure(outcome, story.calibration, _part_words(story.main_part)))
+    body += picture(reliability_figure(outcome, story.calibration, part_words(story.main_part)))
     if story.stored is None:
         return body
     rows = []
@@ -285,10 +293,10 @@ def _examples(story: _Story) -> str:
         "across a cut is two boxes here; `mast detect` joins such pieces."
     )
     for part in order:
-        outcome, tables, threshold = story.part(part, story.last)
+        outcome, tables, threshold = story.part(part, story.chosen)
         each = story.examples if part == story.main_part else min(1, story.examples)
         examples = choose_examples(outcome, tables, threshold, each=each, seed=story.seed)
-        body += f"<h3>{escape(_part_words(part))}</h3>"
+        body += f"<h3>{escape(part_words(part))}</h3>"
         missing = [k for k in ("hit", "miss", "false alarm") if k not in {e.kind for e in examples}]
         if missing:
             body += paragraph(f"There is no {' and no '.join(missing)} here.", soft=True)
@@ -297,14 +305,14 @@ def _examples(story: _Story) -> str:
 
 
 def _rounds(story: _Story) -> str:
-    if not (story.run / "selftrain" / "rounds.csv").exists() or len(story.detectors) < 2:
+    if not (story.run / "selftrain" / "rounds.csv").exists() or SELF_TRAINED not in story.detectors:
         return ""
     return rounds_html(story.run / "selftrain", n_samples=min(2, max(1, story.examples)))
 
 
 def _curves(story: _Story) -> str:
     runs = [("pretrain", "Pretraining"), ("train", "Training on the expert’s boxes")]
-    if len(story.detectors) > 1:
+    if SELF_TRAINED in story.detectors:
         for folder in sorted((story.run / "selftrain").glob("round-*/*/curves.jsonl")):
             number, stage = folder.parent.parent.name.removeprefix("round-"), folder.parent.name
             words = {"stage1": "stage 1 (pseudo-boxes)", "stage2": "stage 2 (expert’s boxes)"}.get(
@@ -371,19 +379,8 @@ def _lines(values: dict[str, Any], prefix: str = "") -> list[str]:
     return found
 
 
-def _part_words(part: str) -> str:
-    return {"val": "validation", "temporal_ood": "other days", "site_ood": "other sites"}.get(part, part)
-
-
 def _number(result: dict[str, Any], key: str) -> str:
     return "–" if result[key] is None else f"{result[key]:.2f}"
-
-
-def _with_interval(result: dict[str, Any], key: str) -> str:
-    if result[key] is None:
-        return "–"
-    low, high = result["intervals"][key]
-    return f"{result[key]:.2f}" if low is None else f"{result[key]:.2f} ({low:.2f}–{high:.2f})"
 
 
 def _difference(found: dict[str, Any]) -> str:

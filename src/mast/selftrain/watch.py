@@ -13,7 +13,7 @@ from mast.files import write_whole
 from mast.models.checkpoint import ModelCard, load_checkpoint
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.interface import BoxDetector
-from mast.training.detector import same_shape
+from mast.training.detector import same_fields
 from mast.training.machine import Machine
 from mast.training.measure import Measured, detect_chunks
 from mast.training.recipe import Recipe, TrainRecipe
@@ -44,7 +44,7 @@ def load_detector(folder: Path, recipe: Recipe, machine: Machine) -> Loaded:
     if card.front_end != recipe.front_end:
         raise MastError(f"{folder}: was trained on another front end than this recipe's; use the same --band")
     wanted = recipe.detector_for(recipe.selftrain.stage1)
-    if not isinstance(wanted, DetectorConfig) or not same_shape(model.config, wanted):
+    if not isinstance(wanted, DetectorConfig) or not same_fields(model.config, wanted):
         raise MastError(
             f"{folder}: its detector is not the one this recipe describes; use the preset it came from"
         )

@@ -306,11 +306,7 @@ def _start_from(model: BoxDetector, init: Path | None, recipe: Recipe) -> tuple[
             return None, load_audiomae(model, init).note
         return None, model.load_backbone(init)
     card = load_card(init)
-    if card.front_end != recipe.front_end and not _plays_faster(card, recipe.front_end):
-        raise ConfigError(
-            f"{init}: was trained on a front end for {card.front_end.low_hz:g}–{card.front_end.high_hz:g} Hz, but "
-            f"this run looks at {recipe.front_end.low_hz:g}–{recipe.front_end.high_hz:g} Hz; use the same front end"
-        )
+    check_front_end(init, card, recipe.front_end)
     if not isinstance(model, MastDetector) or isinstance(card.architecture, BaselineConfig):
         if card.architecture != model.config:
             raise ConfigError(
@@ -322,7 +318,7 @@ def _start_from(model: BoxDetector, init: Path | None, recipe: Recipe) -> tuple[
     elif isinstance(card.architecture, DetectorConfig) and same_shape(card.architecture, model.config):
         load_weights(model, init)
         note = f"all weights of the detector in {init}"
-    elif isinstance(card.architecture, DetectorConfig) and _same_fields(card.architecture, model.config):
+    elif isinstance(card.architecture, DetectorConfig) and same_fields(card.architecture, model.config):
         _take_parts(model, load_checkpoint(init).model)
         note = f"all weights of the detector in {init} but those of the contrastive loss"
     elif isinstance(card.architecture, DetectorConfig) and _only_detail_is_new(
@@ -361,7 +357,7 @@ def adopt(recipe: Recipe, init: Path | None) -> Recipe:
     adopted = recipe.model_copy(update=changes)
     wanted = adopted.detector
     assert isinstance(wanted, DetectorConfig)
-    if not _same_fields(card.architecture, wanted) and not set(_SHAPE) & set(recipe.train.detector):
+    if not same_fields(card.architecture, wanted) and not set(_SHAPE) & set(recipe.train.detector):
         shape = card.architecture.model_dump(mode="json", include=set(_SHAPE))
         plan = recipe.train.model_copy(update={"detector": recipe.train.detector | shape})
         adopted = adopted.model_copy(update={"train": plan})
@@ -377,7 +373,7 @@ def _gentle(recipe: Recipe, init: Path | None) -> TrainRecipe:
     if init is None or not init.is_dir() or not isinstance(wanted, DetectorConfig):
         return plan
     start = load_card(init).architecture
-    if not isinstance(start, DetectorConfig) or not _same_fields(start, wanted):
+    if not isinstance(start, DetectorConfig) or not same_fields(start, wanted):
         return plan
     factor = plan.start_lr_multiplier
     return plan.model_copy(update={"lr": plan.lr * factor, "min_lr": plan.min_lr * factor})
@@ -392,6 +388,16 @@ def kept_threshold(init: Path | None, held: Chunks) -> float | None:
         return None
     card = load_card(init)
     return card.thresholds.get("score") if card.kind == "detector" else None
+
+
+def check_front_end(init: Path, card: ModelCard, front_end: FrontEnd) -> None:
+    """Refuse a start that was made for another picture of sound than this run's."""
+    if card.front_end != front_end and not _plays_faster(card, front_end):
+        own = card.front_end
+        raise ConfigError(
+            f"{init}: was trained on a front end for {own.low_hz:g}–{own.high_hz:g} Hz, but this run looks at "
+            f"{front_end.low_hz:g}–{front_end.high_hz:g} Hz; use the same front end"
+        )
 
 
 def _plays_faster(card: ModelCard, front_end: FrontEnd) -> bool:
@@ -418,17 +424,17 @@ def _kind(card: ModelCard) -> str:
 def same_shape(a: DetectorConfig, b: DetectorConfig) -> bool:
     """Whether one detector's weights fit the other: the loss may differ, but for the projection's presence."""
     same_loss = (a.contrastive_weight > 0) == (b.contrastive_weight > 0)
-    return same_loss and a.contrastive_dimension == b.contrastive_dimension and _same_fields(a, b)
+    return same_loss and a.contrastive_dimension == b.contrastive_dimension and same_fields(a, b)
 
 
-def _same_fields(a: DetectorConfig, b: DetectorConfig) -> bool:
+def same_fields(a: DetectorConfig, b: DetectorConfig) -> bool:
     """Whether the parts that detect have the same weights; the contrastive loss has one of its own."""
     return all(getattr(a, name) == getattr(b, name) for name in _SHAPE)
 
 
 def _only_detail_is_new(start: DetectorConfig, wanted: DetectorConfig) -> bool:
     """Whether all that a detector has fits another, which has a detail path besides."""
-    return start.detail == 0 and _same_fields(start.model_copy(update={"detail": wanted.detail}), wanted)
+    return start.detail == 0 and same_fields(start.model_copy(update={"detail": wanted.detail}), wanted)
 
 
 def _noise_bank(chunks: Chunks, plan: TrainRecipe, seed: int) -> NoiseBank | None:

@@ -1,0 +1,223 @@
+"""`mast fit --init` of a detector: the start is measured, and kept where training does not beat it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from toy_archive import run_fit, toy_recipe, write_both
+
+import mast
+import mast.fit.pipeline as pipeline
+from mast.grid import FrontEnd
+from mast.models.checkpoint import ModelCard, NormalisationStatistics, load_card, save_checkpoint
+from mast.models.detector import DetectorConfig, MastDetector
+from mast.reports.fit_verdict import f1_table, recommended, verdict
+from mast.training.loop import Result
+
+CALIBRATION: dict[str, Any] = {
+    "calibration": {"method": "platt", "slope": 2.0, "intercept": 0.5},
+    "n_recordings": 24,
+    "n_truth": 100,
+    "least_score": 0.05,
+    "iou_threshold": 0.5,
+    "log_loss_before": 0.5,
+    "log_loss_after": 0.4,
+    "curve": [],
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``labelled/``, ``archive/`` and ``start/``, a detector that has learnt nothing, with its own calibration."""
+    root = tmp_path_factory.mktemp("start")
+    write_both(root)
+    recipe = toy_recipe()
+    assert isinstance(recipe.detector, DetectorConfig)
+    torch.manual_seed(3)
+    card = ModelCard(
+        kind="detector",
+        architecture=recipe.detector,
+        front_end=recipe.front_end,
+        normalisation=NormalisationStatistics(mean=-7.0, std=3.0),
+        thresholds={"score": 0.0123, "nms_iou": 0.5},
+        calibration=CALIBRATION,
+    )
+    save_checkpoint(root / "start", MastDetector(recipe.detector), card)
+    return root
+
+
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "write_fit_report", lambda run, out, *_, **__: out.write_text("report"))
+
+
+def validation_says(monkeypatch: pytest.MonkeyPatch, **f1: float) -> None:
+    """F1 of a detector by the folder it lies in."""
+    by_folder = {"start": f1["start"], "train": f1["trained"], "selftrain": f1.get("self_trained")}
+
+    def told(folder: Path, *_: object, **__: object) -> float | None:
+        return by_folder[folder.parent.name if folder.name == "best" else folder.name]
+
+    monkeypatch.setattr(pipeline, "validation_f1", told)
+
+
+def measured_anew(run: Path) -> None:
+    for note in (run / "stages").glob("validate-*.json"):
+        note.unlink()
+
+
+def test_the_start_is_measured_as_what_comes_of_it_is(data: Path, tmp_path: Path, no_pictures: None) -> None:
+    told: list[str] = []
+    recipe = toy_recipe(train__epochs=1)
+    fitted = run_fit(data / "labelled", [], tmp_path / "run", recipe, init=data / "start", told=told)
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert list(metrics["detectors"]) == ["start", "trained"]
+    start = metrics["detectors"]["start"]
+    assert start["threshold"] == 0.0123  # its own, not one chosen on this validation
+    assert start["weights_sha256"] == load_card(data / "start").weights_sha256
+    for name, found in metrics["detectors"].items():
+        assert found["parts"].keys() == {"val", "test", "site_ood"}
+        assert "f1" in found["parts"]["test"]["intervals"]
+        # what decides is what the table shows
+        assert metrics["validation_f1"][name] == pytest.approx(found["parts"]["val"]["f1"])
+    assert [(pair["of"], pair["to"]) for pair in metrics["differences"]] == [("trained", "start")]
+    assert any(text.startswith("start: ") and "as it comes: validation F1" in text for text in told)
+    table, sentence = fitted.summary()[:-1], fitted.summary()[-1]
+    assert re.search(r"as it comes +trained$", table[0])
+    assert re.match(r"validation, 1 recording, \d+ boxes +\d\.\d\d", table[1])
+    assert "on validation (F1 as it comes" in sentence
+
+
+def test_a_start_that_training_does_not_beat_is_kept(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_pictures: None
+) -> None:
+    validation_says(monkeypatch, start=0.26, trained=0.10)
+    told: list[str] = []
+    arguments = (data / "labelled", [], tmp_path / "run", toy_recipe(train__epochs=1))
+    fitted = run_fit(*arguments, init=data / "start")
+    assert fitted.metrics["recommended"] == "start"
+    assert fitted.summary()[-1] == (
+        "Training did not beat the model it started from on validation (F1 as it comes 0.26, trained 0.10), so that "
+        "model is kept and recommended as it comes."
+    )
+    best, start = load_card(tmp_path / "run" / "best"), load_card(data / "start")
+    assert best == start  # weights, threshold, calibration
+    events = mast.load(tmp_path / "run", device="cpu").detect(next((data / "archive" / "audio").iterdir()))
+    assert (events["model"] == f"mast-{start.weights_sha256[:12]}").all()
+    # nothing is done twice, and the recommendation is remembered
+    monkeypatch.setattr(pipeline, "validation_f1", lambda *_, **__: pytest.fail("measured again"))
+    monkeypatch.setattr(pipeline, "train_detector", lambda *_, **__: pytest.fail("trained again"))
+    again = run_fit(*arguments, init=data / "start", told=told)
+    assert again.metrics["recommended"] == "start"
+    assert "train: nothing has changed, skipped" in told
+    # what helps is recommended instead
+    validation_says(monkeypatch, start=0.26, trained=0.30)
+    measured_anew(tmp_path / "run")
+    helped = run_fit(*arguments, init=data / "start")
+    assert helped.metrics["recommended"] == "trained"
+    assert load_card(tmp_path / "run" / "best") == load_card(tmp_path / "run" / "train" / "best")
+
+
+def test_self_training_goes_on_from_the_better_one(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_pictures: None
+) -> None:
+    class Reached(Exception):
+        pass
+
+    def reached(data: object, unlabelled: object, init: Path, *_: object, **__: object) -> None:
+        raise Reached(init.relative_to(tmp_path / "run").as_posix())
+
+    monkeypatch.setattr(pipeline, "self_train", reached)
+    arguments = (data / "labelled", [data / "archive"], tmp_path / "run", toy_recipe(train__epochs=1))
+    for trained, teacher in ((0.1, "start"), (0.4, "train/best")):
+        validation_says(monkeypatch, start=0.26, trained=trained)
+        measured_anew(tmp_path / "run")
+        with pytest.raises(Reached, match=f"^{teacher}$"):
+            run_fit(*arguments, init=data / "start")
+
+
+def test_self_training_from_the_start_and_all_three_are_measured(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    validation_says(monkeypatch, start=0.26, trained=0.1, self_trained=0.3)
+    fitted = run_fit(
+        data / "labelled",
+        [data / "archive"],
+        tmp_path / "run",
+        toy_recipe(train__epochs=1),
+        init=data / "start",
+        examples=0,
+    )
+    assert list(fitted.metrics["detectors"]) == ["start", "trained", "self-trained"]
+    assert fitted.metrics["recommended"] == "self-trained"
+    pairs = [(pair["of"], pair["to"]) for pair in fitted.metrics["differences"]]
+    assert pairs == [("trained", "start"), ("self-trained", "start")]
+    report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    for words in ("as it comes", "What training changed", "What self-training changed", fitted.summary()[-1]):
+        assert words in report
+
+
+def test_in_another_band_the_start_hears_what_the_fitted_one_hears(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_pictures: None
+) -> None:
+    seen: list[FrontEnd] = []
+
+    def look(folder: Path, *_: object, **__: object) -> float:
+        seen.append(load_card(folder).front_end)
+        return 0.5
+
+    def train(*_: object, **__: object) -> Result:
+        raise KeyboardInterrupt  # far enough
+
+    monkeypatch.setattr(pipeline, "validation_f1", look)
+    monkeypatch.setattr(pipeline, "train_detector", train)
+    slow = toy_recipe(front_end=toy_recipe().front_end.at_band(4_000).model_dump())
+    with pytest.raises(KeyboardInterrupt):
+        run_fit(data / "labelled", [], tmp_path / "run", slow, init=data / "start")
+    assert seen == [slow.front_end]
+    assert load_card(data / "start").front_end != slow.front_end
+
+
+@pytest.mark.parametrize(
+    ("f1", "chosen"),
+    [
+        ({"trained": 0.1}, "trained"),
+        ({"trained": 0.3, "self-trained": 0.2}, "self-trained"),
+        ({"start": 0.2, "trained": 0.2}, "start"),
+        ({"start": 0.2, "trained": 0.21}, "trained"),
+        ({"start": None, "trained": 0.0}, "start"),
+        ({"start": None, "trained": None}, "start"),
+        ({"start": 0.2, "trained": None}, "start"),
+        ({"start": 0.2, "trained": 0.3, "self-trained": 0.25}, "self-trained"),
+        ({"start": 0.2, "trained": 0.3, "self-trained": 0.1}, "trained"),
+        ({"start": 0.2, "trained": 0.1, "self-trained": 0.3}, "self-trained"),
+        ({"start": 0.2, "trained": 0.1, "self-trained": 0.1}, "start"),
+    ],
+)
+def test_the_recommended_detector_has_beaten_the_start(f1: dict[str, float | None], chosen: str) -> None:
+    assert recommended(f1) == chosen
+    sentence = verdict(f1)
+    assert ("recommended as it comes" in sentence) == (chosen == "start")
+    assert len(sentence) < 300
+
+
+def test_a_table_for_the_terminal() -> None:
+    result = {"f1": 0.255, "intervals": {"f1": [0.1, 0.4]}}
+    nothing = {"f1": None, "intervals": {"f1": [None, None]}}
+    metrics = {
+        "parts": {"val": {"recordings": 1, "boxes": 11}, "site_ood": {"recordings": 2, "boxes": 1}},
+        "detectors": {
+            "start": {"parts": {"val": result, "site_ood": nothing}},
+            "trained": {"parts": {"val": nothing, "site_ood": result}},
+        },
+    }
+    assert f1_table(metrics) == [
+        "F1 (95 % interval)                 as it comes       trained",
+        "validation, 1 recording, 11 boxes  0.26 (0.10–0.40)  –",
+        "other sites, 2 recordings, 1 box   –                 0.26 (0.10–0.40)",
+    ]
