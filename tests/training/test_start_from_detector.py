@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 from toy_recipe import FRONT_END, small_recipe
+from typer.testing import CliRunner
 
+from mast.cli.main import app
 from mast.data.recordings import load_dataset
 from mast.errors import ConfigError, MastError
 from mast.features import Normalisation
@@ -22,8 +24,10 @@ from mast.models.checkpoint import (
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.mae import MaskedAutoencoder
 from mast.training.detector import _gentle, _start_from, adopt, kept_threshold, train_detector
+from mast.training.loop import Result
 from mast.training.recipe import Recipe, load_recipe
 from mast.training.sources import labelled_chunks
+from mast.training.start import against_start, beats
 
 STATISTICS = NormalisationStatistics(mean=-7.0, std=3.0)
 
@@ -57,6 +61,33 @@ def test_training_starts_from_every_weight_of_a_detector(tones: Path, tmp_path: 
         assert torch.allclose(tensor, after.state_dict()[name], atol=1e-6), name
     assert card.normalisation == STATISTICS
     assert card.provenance["notes"] == [f"all weights of the detector in {start}"]
+
+
+def test_a_start_is_measured_in_the_band_of_the_run(tones: Path, tmp_path: Path) -> None:
+    start = saved(tmp_path / "start", detector_of(small_recipe()))
+    same = against_start(load_dataset(tones), start, start, small_recipe())
+    assert same[0] == same[1]
+    assert not beats(same[1], same[0])
+    slow = small_recipe(front_end=FRONT_END.at_band(4_000).model_dump())
+    there = saved(tmp_path / "there", detector_of(small_recipe()), slow.front_end)
+    both = against_start(load_dataset(tones), there, start, slow)
+    assert both[0] == both[1]
+
+
+def test_the_command_says_that_training_did_not_help(
+    tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = saved(tmp_path / "start", detector_of(small_recipe()))
+    best = {"f1": 0.1, "precision": 0.1, "recall": 0.1, "ap50": 0.1, "threshold": 0.5}
+    monkeypatch.setattr(
+        "mast.training.detector.train_detector", lambda *_, **__: Result(1, best, best, 1, 1.0)
+    )
+    arguments = ["train", str(tones), "--init", str(start), "--out", str(tmp_path / "run")]
+    for trained, helps in ((0.1, False), (0.3, True)):
+        monkeypatch.setattr("mast.training.start.against_start", lambda *_, f1=trained, **__: (0.26, f1))
+        shown = CliRunner().invoke(app, arguments, catch_exceptions=False).output
+        assert (f"(F1 0.260 as it comes, {trained:.3f} trained" in shown) != helps
+        assert (f"use --model {start}" in shown) != helps
 
 
 def test_steps_are_small_on_top_of_a_detector_alone(tmp_path: Path) -> None:

@@ -49,13 +49,16 @@ def train(
       mast train labelled/ --detector fcos --out runs/fcos --preset small
     """
     from mast.data import load_dataset
+    from mast.models.find import find_model
     from mast.training.detector import train_detector
+    from mast.training.start import against_start, beats, is_detector
 
     chosen = [f"model={detector}"] if detector else []
     recipe = recipe_from(preset, band, [*(settings or []), *chosen])
     dataset = load_dataset(data, annotations=annotations)
+    start = None if init is None else find_model(init, or_file=True)
     with steps(quiet, "train") as progress:
-        result = train_detector(dataset, out, recipe, init=init, seed=seed, progress=progress)
+        result = train_detector(dataset, out, recipe, init=start, seed=seed, progress=progress)
     best = result.best
     say(
         f"Done: validation F1 {best['f1']:.3f} (precision {best['precision']:.3f}, recall {best['recall']:.3f}, "
@@ -63,3 +66,12 @@ def train(
         f"{result.chunks_per_s:.0f} chunks/s. Detector in {out / 'best'}.",
         quiet=quiet,
     )
+    if start is not None and is_detector(start):
+        before, after = against_start(dataset, out / "best", start, recipe, seed=seed)
+        if not beats(after, before):
+            as_it_comes, trained = ("undefined" if f1 is None else f"{f1:.3f}" for f1 in (before, after))
+            say(
+                f"Training did not beat the model it started from on validation (F1 {as_it_comes} as it comes, "
+                f"{trained} trained, each at its own threshold): use --model {init}.",
+                quiet=quiet,
+            )

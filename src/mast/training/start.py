@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from mast.data.recordings import Dataset
 from mast.errors import MastError
 from mast.evaluation import Scoring, evaluate
 from mast.grid import FrontEnd
 from mast.models.checkpoint import load_card, load_checkpoint
 from mast.models.interface import BoxDetector
-from mast.training.machine import Machine
+from mast.training.detector import adopt
+from mast.training.machine import Machine, prepare_machine
 from mast.training.measure import detect_chunks
-from mast.training.recipe import TrainRecipe
-from mast.training.sources import Chunks
+from mast.training.recipe import Recipe, TrainRecipe
+from mast.training.sources import Chunks, labelled_chunks
 from mast.training.spectrograms import FrontEndPipeline
 
 
@@ -61,6 +63,24 @@ def validation_f1(
         resamples=0,
     ).metrics["f1"]
     return found if math.isfinite(found) else None
+
+
+def against_start(
+    dataset: Dataset, best: Path, init: Path, recipe: Recipe, *, seed: int = 0
+) -> tuple[float | None, float | None]:
+    """Validation F1 of the detector that a training started from, and of the one that it ended in.
+
+    Args:
+        dataset: as it was trained on.
+        best: the trained detector's model folder.
+        init: the start's.
+        recipe: as it was trained with.
+        seed: of the division into parts.
+    """
+    recipe = adopt(recipe, init)
+    machine, held = prepare_machine(recipe), labelled_chunks(dataset, recipe.front_end, seed=seed)["val"]
+    start = validation_f1(init, held, recipe.train, machine, front_end=recipe.front_end)
+    return start, validation_f1(best, held, recipe.train, machine)
 
 
 def beats(f1: float | None, start: float | None) -> bool:
