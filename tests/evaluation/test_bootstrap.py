@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from mast.evaluation import Scoring, build_scene, compare, evaluate, match_scene
-from mast.evaluation.bootstrap import draw_weights
+from mast.evaluation.bootstrap import draw_weights, interval
 from mast.evaluation.metrics import METRICS, metrics_of
 
 HZ = Scoring(space="hz")
@@ -101,3 +101,10 @@ def test_each_system_keeps_its_own_threshold(make_random):
     assert (result.a.threshold, result.b.threshold) == (None, 0.7)
     assert result.differences["recall"].difference < 0
     assert result.differences["ap50"].difference == 0
+
+
+def test_an_interval_is_the_middle_95_percent():
+    values = np.random.default_rng(0).permutation(np.arange(1_001.0))
+    assert interval(values) == pytest.approx((25.0, 975.0))
+    assert interval(np.append(values, [np.nan, np.inf])) == pytest.approx((25.0, 975.0))  # left out
+    assert np.isnan(interval(np.array([np.nan]))).all()

@@ -5,13 +5,20 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from mast.errors import ConfigError
-from mast.events import match_boxes
+from mast.events import match_boxes, pairwise_iou
 from mast.models.adapters import AdapterName
 from mast.models.assign import assign_atss
 from mast.models.boxes import pad_boxes
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.encoder import EncoderConfig, Size
-from mast.models.losses import focal_loss, giou_loss
+from mast.models.losses import (
+    centreness_loss,
+    centreness_target,
+    corner_loss,
+    focal_loss,
+    giou_loss,
+    quality_focal_loss,
+)
 
 ENCODER = EncoderConfig(chunk_frames=128, n_bins=64, width=48, depth=2, heads=2)
 CONFIG = DetectorConfig(encoder=ENCODER, channels=32, levels=3, head_convs=1)
@@ -99,25 +106,68 @@ def test_loss_is_defined_for_any_boxes(
         assert [terms[k].item() for k in ("corners", "giou", "centreness", "contrastive")] == [0, 0, 0, 0]
 
 
-def test_terms_against_a_loop_over_points() -> None:
-    model = detector(classification_loss="focal", contrastive_weight=0.0)
+@pytest.mark.parametrize("classification_loss", ["quality_focal", "focal"])
+def test_terms_against_a_loop_over_points(classification_loss: str) -> None:
+    model = detector(classification_loss=classification_loss, contrastive_weight=0.0)
     spectrograms, boxes = bright_boxes(3, 0)
-    terms = model.loss(spectrograms, boxes)
+    weights = [0.5, 1.0, 2.0]
+    terms = model.loss(spectrograms, boxes, weights=torch.tensor(weights))
     assert "contrastive" not in terms
     output = model(spectrograms)
 
     owner = assign_atss(model.points, pad_boxes(boxes))
-    giou, classification, positives = 0.0, 0.0, 0
-    for image in range(3):
+    expected = dict.fromkeys(("classification", "corners", "giou", "centreness"), 0.0)
+    qualities, positives = [], 0
+    for image, weight in enumerate(weights):
         for r, m in enumerate(owner[image].tolist()):
-            classification += focal_loss(output.logits[image, r], torch.tensor(m >= 0)).item()
+            logit, found = output.logits[image, r], output.boxes[image, r]
+            quality = torch.tensor(0.0)
             if m >= 0:
-                giou += giou_loss(output.boxes[image, r], boxes[image][m]).item()
+                true = boxes[image][m]
+                quality = torch.tensor(pairwise_iou([found.tolist()], [true.tolist()])[0, 0]).float()
+                centre = centreness_target(model.point_centres[r], model.point_strides[r], true)
+                expected["corners"] += weight * corner_loss(found, true, model.point_anchors[r]).item()
+                expected["giou"] += weight * giou_loss(found, true).item()
+                expected["centreness"] += weight * centreness_loss(output.centreness[image, r], centre).item()
+                qualities.append(float(quality))
                 positives += 1
-    assert terms["giou"].item() == pytest.approx(giou / positives, rel=1e-4)
-    assert terms["classification"].item() == pytest.approx(classification / positives, rel=1e-3)
+            one = (
+                focal_loss(logit, torch.tensor(m >= 0))
+                if classification_loss == "focal"
+                else quality_focal_loss(logit, quality)
+            )
+            expected["classification"] += weight * one.item()
+    assert positives not in (
+        1,
+        3,
+        len(boxes[0]) + len(boxes[1]) + len(boxes[2]),
+    )  # no other count passes for it
+    assert 0 < np.mean(qualities) < 0.9  # a target of 1 would give another loss
+    for name, value in expected.items():
+        assert terms[name].item() == pytest.approx(value / positives, rel=1e-3), name
     assert terms["positives_per_image"].item() == pytest.approx(positives / 3)
     total = terms["classification"] + terms["corners"] + 2 * terms["giou"] + terms["centreness"]
+    torch.testing.assert_close(terms["loss"], total)
+
+
+def test_the_default_loss_is_all_terms_by_their_weights() -> None:
+    assert CONFIG.classification_loss == "quality_focal"
+    model = detector(
+        classification_weight=1.5,
+        corner_weight=0.7,
+        giou_weight=2.3,
+        centreness_weight=0.3,
+        contrastive_weight=0.9,
+    )
+    terms = model.loss(*bright_boxes(3, 0), generator=torch.Generator().manual_seed(0))
+    total = (
+        1.5 * terms["classification"]
+        + 0.7 * terms["corners"]
+        + 2.3 * terms["giou"]
+        + 0.3 * terms["centreness"]
+        + 0.9 * terms["contrastive"]
+    )
+    assert terms["contrastive"] > 0
     torch.testing.assert_close(terms["loss"], total)
 
 

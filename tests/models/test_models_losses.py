@@ -101,10 +101,14 @@ def test_centreness_loss_is_cross_entropy() -> None:
     torch.testing.assert_close(loss, torch.tensor([cross_entropy(x, 0.3) for x in LOGITS]))
 
 
-def test_over_positives_weighs_images() -> None:
-    per_point = torch.tensor([[1.0, 2.0], [0.0, 4.0]])
-    assert over_positives(per_point, None, torch.tensor(2.0)) == 3.5
-    assert over_positives(per_point, torch.tensor([1.0, 0.25]), torch.tensor(2.0)) == 2.0
+def test_over_positives_weighs_images_and_counts_positives() -> None:
+    """Three images, six points, five positives: no other count gives these numbers."""
+    per_point = torch.tensor([[1.0, 2.0], [0.0, 4.0], [3.0, 0.0]])
+    five = torch.tensor(5.0)
+    assert over_positives(per_point, None, five) == 2.0
+    assert over_positives(per_point, torch.tensor([1.0, 0.25, 2.0]), five) == 2.0  # (3 + 1 + 6) / 5
+    assert over_positives(per_point, torch.tensor([1.0, 0.0, 0.0]), five) == pytest.approx(0.6)
+    assert over_positives(per_point, None, torch.tensor(0.25)) == 10  # less than one, of many processes
     assert over_positives(per_point * 0, None, torch.tensor(0.0)) == 0
 
 

@@ -10,41 +10,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
-from toy_recipe import small_recipe
+from untrained_detector import gain_recipe, save_untrained
 
 from mast.annotations import AnnotationSet
 from mast.data import load_dataset
 from mast.data.recordings import Dataset
 from mast.events import as_events
-from mast.models.checkpoint import (
-    ModelCard,
-    NormalisationStatistics,
-    load_card,
-    load_checkpoint,
-    save_checkpoint,
-)
-from mast.models.detector import MastDetector
+from mast.models.checkpoint import load_card, load_checkpoint, save_checkpoint
 from mast.selftrain import rounds
 from mast.selftrain.watch import part_metrics
 from mast.training.detector import DetectorRun
 from mast.training.loop import Result
 from mast.training.measure import Measured, chunk_metrics, detect_chunks
-from mast.training.recipe import Recipe
 from mast.training.sources import Chunks, labelled_chunks
 from mast.training.spectrograms import FrontEndPipeline
 
 OOD = ("S1_20240501_100000.wav", "S1_20240501_110000.wav")
-
-
-def gain_recipe(**more: object) -> Recipe:
-    stage = {"epochs": 1, "validate_every_epochs": 1, "batch_size": 8}
-    return small_recipe(
-        selftrain__threshold=0.3,
-        selftrain__max_chunks=8,
-        **{f"selftrain__stage{n}__{key}": value for n in (1, 2) for key, value in stage.items()},
-        **more,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -57,25 +38,7 @@ def dataset(tones: Path) -> Dataset:
 
 @pytest.fixture(scope="module")
 def detector(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Never trained; a large last layer spreads its scores over (0, 1)."""
-    recipe = gain_recipe()
-    torch.manual_seed(0)
-    model = MastDetector(recipe.detector_for(recipe.selftrain.stage1))
-    with torch.no_grad():
-        for layer in (model.head.classify, model.head.regress):
-            layer.weight.normal_(0, 0.1)
-            assert layer.bias is not None
-            layer.bias.zero_()
-    card = ModelCard(
-        kind="detector",
-        architecture=model.config,
-        front_end=recipe.front_end,
-        normalisation=NormalisationStatistics(mean=-8.0, std=4.0),
-        thresholds={"score": 0.5, "nms_iou": 0.5},
-    )
-    folder = tmp_path_factory.mktemp("detector") / "best"
-    save_checkpoint(folder, model, card)
-    return folder
+    return save_untrained(tmp_path_factory.mktemp("detector") / "best")
 
 
 Fit = Callable[..., Result]

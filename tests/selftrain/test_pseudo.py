@@ -1,12 +1,21 @@
 from __future__ import annotations
 
+from pathlib import Path
+from typing import ClassVar
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from toy_recipe import FRONT_END
 
-from mast.selftrain.pseudo import is_valid, labels_by_chunk
+from mast.data import load_dataset
+from mast.features import Normalisation
+from mast.models.decode import Detections
+from mast.selftrain.pseudo import CELLS, is_valid, labels_by_chunk, pseudo_label
 from mast.training.recipe import SelfTrainRecipe, load_recipe
+from mast.training.sources import labelled_chunks
+from mast.training.spectrograms import FrontEndPipeline
 
 
 def test_validity() -> None:
@@ -25,6 +34,38 @@ def test_validity() -> None:
     assert is_valid(torch.zeros(0, 4), chunk_frames=256, min_frames=1, min_bins=1, border_frames=0).shape == (
         0,
     )
+
+
+class Finds:
+    """A detector that finds the same three boxes in every chunk."""
+
+    asked: ClassVar[list[dict[str, float]]] = []
+
+    def detect(self, spectrograms: torch.Tensor, **options: float) -> list[Detections]:
+        self.asked.append(options)
+        boxes = torch.tensor([[100.0, 10, 130, 20], [100.0, 10, 103, 20], [0.0, 10, 5, 20]])
+        return [Detections(boxes, torch.tensor([0.9, 0.8, 0.7]))] * len(spectrograms)
+
+
+def test_pseudo_labels_are_valid_boxes_in_the_seconds_of_their_recording(tones: Path) -> None:
+    chunks = labelled_chunks(load_dataset(tones), FRONT_END)["val"]
+    recipe = SelfTrainRecipe(min_frames=10, min_bins=2, border_frames=16, nms_iou=0.4)
+    pipeline = FrontEndPipeline(FRONT_END, Normalisation(mean=-8.0, std=4.0))
+    model = Finds()
+    events = pseudo_label(model, chunks, pipeline, recipe, threshold=0.3, source="pseudo-1")  # type: ignore[arg-type]
+    assert {(some["score_threshold"], some["nms_iou"]) for some in model.asked} == {(0.3, 0.4)}
+    assert events["chunk"].tolist() == list(
+        range(len(chunks))
+    )  # the first box of each, the others are not valid
+    assert events["score"].tolist() == pytest.approx([0.9] * len(chunks))
+    starts = chunks.table["start_s"].to_numpy(dtype=float)
+    assert starts.max() > 0
+    assert events["recording"].tolist() == chunks.table["recording"].tolist()
+    assert events["start_s"].to_numpy() == pytest.approx(starts + 100 * FRONT_END.hop_s)
+    assert events["end_s"].to_numpy() == pytest.approx(starts + 130 * FRONT_END.hop_s)
+    assert events[CELLS].to_numpy().tolist() == [[100, 10, 130, 20]] * len(chunks)
+    assert set(events["source"]) == {"pseudo-1"}
+    assert set(events["threshold"]) == {0.3}
 
 
 def table() -> pd.DataFrame:

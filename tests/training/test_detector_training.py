@@ -2,22 +2,29 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 import torch
+from torch import Tensor, nn
 from toy_recipe import FRONT_END, small_recipe
 
+from mast.data.chunk_dataset import Batch
 from mast.data.recordings import load_dataset
 from mast.data.simulate import Simulation, simulate_dataset
 from mast.errors import ConfigError
 from mast.models.checkpoint import load_checkpoint
 from mast.models.detector import MastDetector
-from mast.training.detector import train_detector
+from mast.training import calibrate, detector, measure
+from mast.training.detector import DetectorObjective, train_detector
+from mast.training.measure import Measured
 from mast.training.pretrain import pretrain
 from mast.training.recipe import Recipe
-from mast.training.sources import labelled_chunks
+from mast.training.sources import Chunks, labelled_chunks
+from mast.training.spectrograms import Spectrograms
 
 
 def test_learns_and_leaves_a_model(tones: Path, tmp_path: Path) -> None:
@@ -57,11 +64,9 @@ def test_starts_from_a_pretrained_encoder_and_its_statistics(
     frozen = small_recipe(train__top_blocks=0)
     train_detector(tones, tmp_path / "detector", frozen, init=tmp_path / "pretrain" / "best")
     pretrained, card = load_checkpoint(tmp_path / "pretrain" / "best")
-    detector, detector_card = load_checkpoint(tmp_path / "detector" / "last")
+    model, detector_card = load_checkpoint(tmp_path / "detector" / "last")
     for name, tensor in pretrained.encoder.state_dict().items():
-        assert torch.equal(tensor, detector.encoder.state_dict()[name]), (
-            name
-        )  # a frozen encoder stays as it was
+        assert torch.equal(tensor, model.encoder.state_dict()[name]), name  # a frozen encoder stays as it was
     assert detector_card.normalisation == card.normalisation
     other = small_recipe(front_end={**FRONT_END.model_dump(), "high_hz": 7_000.0})
     with pytest.raises(
@@ -104,3 +109,68 @@ def test_overfits_four_simulated_clips(tmp_path: Path) -> None:
     )
     result = train_detector(data, tmp_path / "run", recipe)
     assert result.last["ap50"] >= 0.99, result.last
+
+
+def test_epoch_threshold_and_calibration_are_chosen_on_validation_chunks(
+    tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[list[tuple[str, float]]] = []
+    learnt: set[str] = set()
+
+    def places(chunks: Chunks) -> list[tuple[str, float]]:
+        return list(zip(chunks.table["recording"], chunks.table["start_s"], strict=True))
+
+    def detect(model: nn.Module, chunks: Chunks, *args: Any, **options: Any) -> Measured:
+        looked_at.append(places(chunks))
+        return measure.detect_chunks(model, chunks, *args, **options)
+
+    def loss(self: DetectorObjective, batch: Batch, step: int) -> dict[str, Tensor]:
+        learnt.update(parts["train"].table["recording"].iloc[batch.rows.tolist()])
+        return forward(self, batch, step)
+
+    forward = DetectorObjective.forward
+    monkeypatch.setattr(detector, "detect_chunks", detect)
+    monkeypatch.setattr(calibrate, "detect_chunks", detect)
+    monkeypatch.setattr(DetectorObjective, "forward", loss)
+    parts = labelled_chunks(load_dataset(tones), FRONT_END)
+    result = train_detector(tones, tmp_path, small_recipe(train__epochs=2))
+    held = places(parts["val"])
+    assert looked_at == [held, held, held]  # two epochs, and the calibration
+    assert learnt
+    assert not learnt & {recording for recording, _ in held}
+    assert load_checkpoint(tmp_path / "best").card.thresholds["score"] == result.best["threshold"]
+
+
+def test_every_step_draws_its_own_augmentations() -> None:
+    """The same at a step that is repeated after a kill; the loss has numbers of its own."""
+    seeds: list[tuple[int, int]] = []
+
+    class Pipeline(nn.Module):
+        def forward(self, batch: Batch, generator: torch.Generator) -> Spectrograms:
+            self.seed = generator.initial_seed()
+            return Spectrograms(torch.zeros(1, 1, 2, 2), [], torch.ones(1))
+
+    class Model(nn.Module):
+        def loss(self, *_: Any, generator: torch.Generator, **__: Any) -> dict[str, Tensor]:
+            seeds.append((pipeline.seed, generator.initial_seed()))
+            return {}
+
+    pipeline = Pipeline()
+    for rank in (0, 1):
+        objective = DetectorObjective(Model(), pipeline, seed=3, rank=rank)  # type: ignore[arg-type]
+        for step in (0, 1, 2, 1):
+            objective(None, step)
+    assert seeds[1] == seeds[3]
+    assert len({seed for k in (0, 1, 2, 4, 5, 6) for seed in seeds[k]}) == 12
+
+
+def test_only_sound_that_was_listened_to_gives_backgrounds(tones: Path) -> None:
+    chunks = labelled_chunks(load_dataset(tones), FRONT_END)["train"]
+    plan = small_recipe().train
+    empty = [len(boxes) == 0 for boxes in chunks._labels[0]]
+    assert any(empty)
+    bank = detector._noise_bank(chunks, plan, seed=0)
+    assert bank is not None
+    assert len(bank) == sum(empty)
+    unheard = replace(chunks, table=chunks.table.assign(labelled=False))
+    assert detector._noise_bank(unheard, plan, seed=0) is None

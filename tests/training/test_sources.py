@@ -10,7 +10,7 @@ import soundfile as sf
 import torch
 from toy_recipe import FRONT_END
 
-from mast.data.chunk_dataset import collate
+from mast.data.chunk_dataset import ChunkDataset, collate
 from mast.data.recordings import load_dataset
 from mast.errors import MastError
 from mast.training.sources import decode_once, decoded, in_order, labelled_chunks
@@ -19,6 +19,9 @@ from mast.training.sources import decode_once, decoded, in_order, labelled_chunk
 def test_decoded_chunks_give_the_same_batches(tones: Path) -> None:
     chunks = labelled_chunks(load_dataset(tones), FRONT_END)["train"]
     held = replace(chunks, sound=decoded(chunks, torch.device("cpu")))
+    for part in chunks.examples.datasets:
+        assert isinstance(part, ChunkDataset)
+        part.weights = np.linspace(0.1, 0.9, len(part))  # as pseudo-labels have them
     rows = [5, 0, len(chunks) - 1, 5]
     expected, taken = collate([chunks.examples[row] for row in rows]), held.take(rows)
     for one, other in zip(expected, taken, strict=True):

@@ -1,0 +1,149 @@
+"""Which model labels a round, which one each stage starts from, and which boxes with which weights it learns from.
+
+Nothing is trained here: each stage leaves other random weights, so that every model is told from every other.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor
+from untrained_detector import gain_recipe, save_untrained
+
+from mast.data import load_dataset
+from mast.models.checkpoint import load_checkpoint
+from mast.models.detector import MastDetector
+from mast.selftrain import rounds
+from mast.selftrain.pseudo import CELLS
+from mast.training.detector import DetectorRun, fit_detector
+from mast.training.loop import Result
+from mast.training.machine import prepare_machine
+from mast.training.sources import Chunks, labelled_chunks
+
+STAGES = [(1, "stage1"), (1, "stage2"), (2, "stage1"), (2, "stage2")]
+
+
+class Stage(NamedTuple):
+    learn: Chunks
+    held: Chunks
+    run: DetectorRun
+
+
+class Teacher(NamedTuple):
+    weights: dict[str, Tensor]
+    threshold: float
+
+
+class Seen(NamedTuple):
+    """What two rounds of self-training did."""
+
+    out: Path
+    init: Path
+    stages: list[Stage]
+    teachers: list[Teacher]
+
+
+def same_weights(weights: dict[str, Tensor], folder: Path) -> bool:
+    there = load_checkpoint(folder).model.state_dict()
+    return all(torch.equal(tensor, there[name]) for name, tensor in weights.items())
+
+
+@pytest.fixture(scope="module")
+def seen(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    out, stages, teachers = tmp_path_factory.mktemp("rounds"), list[Stage](), list[Teacher]()
+    init = save_untrained(out / "init", seed=0, threshold=0.5)
+
+    def fit(learn: Chunks, held: Chunks, run: DetectorRun, **_: Any) -> Result:
+        stages.append(Stage(learn, held, run))
+        n = len(stages)
+        save_untrained(run.out / "best", seed=n, threshold=0.4 + 0.01 * n)
+        metrics = dict.fromkeys(("f1", "precision", "recall", "threshold", "ap50", "miou"), 0.5)
+        return Result(1, metrics, metrics, 1, 0.0)
+
+    def label(model: MastDetector, *args: Any, **options: Any) -> pd.DataFrame:
+        teachers.append(Teacher(model.state_dict(), options["threshold"]))
+        return pseudo_label(model, *args, **options)
+
+    pseudo_label = rounds.pseudo_label
+    recipe = gain_recipe(
+        selftrain__rounds=2, selftrain__threshold="validation", selftrain__measure_other_parts=False
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rounds, "fit_detector", fit)
+        patch.setattr(rounds, "pseudo_label", label)
+        rounds.self_train(tones, [tones / "audio"], init, out, recipe)
+    assert [(s.run.about["round"], s.run.about["stage"]) for s in stages] == STAGES
+    return Seen(out, init, stages, teachers)
+
+
+def test_a_round_is_labelled_by_the_model_that_the_last_one_ended_in(seen: Seen) -> None:
+    ends = [seen.init, seen.out / "round-1" / "stage2" / "best"]
+    assert len(seen.teachers) == 2
+    for teacher, folder in zip(seen.teachers, ends, strict=True):
+        assert same_weights(teacher.weights, folder)
+    assert not same_weights(seen.teachers[1].weights, seen.init)  # the models can be told apart
+    # "validation" is the threshold that the labelling model brings along
+    assert [teacher.threshold for teacher in seen.teachers] == [0.5, pytest.approx(0.42)]
+
+
+def test_a_stage_starts_where_the_stage_before_it_ended(seen: Seen) -> None:
+    ends = [seen.out / f"round-{n}" / stage / "best" for n, stage in STAGES]
+    assert [stage.run.init for stage in seen.stages] == [seen.init, *ends[:-1]]
+    assert [stage.run.about["init"] for stage in seen.stages] == [str(p) for p in [seen.init, *ends[:-1]]]
+    assert len({stage.run.seed for stage in seen.stages}) == 2  # another order of chunks in each round
+
+
+def test_stage_1_learns_from_pseudo_labels_and_stage_2_from_the_expert(seen: Seen, tones: Path) -> None:
+    recipe = seen.stages[0].run.recipe
+    expert = labelled_chunks(load_dataset(tones), recipe.front_end)
+    for stage in seen.stages:
+        boxes = [row.tolist() for own in stage.learn._labels[0] for row in own]
+        if stage.run.about["stage"] == "stage2":
+            assert boxes == [row.tolist() for own in expert["train"]._labels[0] for row in own]
+            assert stage.learn.table["recording"].tolist() == expert["train"].table["recording"].tolist()
+            assert stage.run.plan == recipe.selftrain.stage2
+        else:
+            found = pd.read_parquet(seen.out / f"round-{stage.run.about['round']}" / "pseudo.parquet")
+            assert len(found) > 0
+            assert (
+                boxes == found.sort_values("chunk", kind="stable")[CELLS].astype(np.float32).values.tolist()
+            )
+            assert stage.run.plan == recipe.selftrain.stage1
+        # thresholds and epochs are chosen on the expert's validation chunks, always
+        pd.testing.assert_frame_equal(stage.held.table, expert["val"].table)
+
+
+def test_confidence_reaches_the_loss(seen: Seen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean score of each chunk's pseudo-boxes stands beside exactly these boxes when the loss is taken."""
+    learn, held, run = seen.stages[0]
+    found = pd.read_parquet(seen.out / "round-1" / "pseudo.parquet")
+    assert found["chunk"].nunique() > 3
+    expected = {  # boxes of a chunk → their weight
+        tuple(map(tuple, own[CELLS].to_numpy(np.float32).tolist())): own["score"].mean()
+        for _, own in found.groupby("chunk")
+    }
+    expected[()] = run.recipe.selftrain.empty_weight
+    given: list[tuple[list[Tensor], Tensor | None]] = []
+    loss = MastDetector.loss
+
+    def noted(self: MastDetector, spectrograms: Tensor, boxes: list[Tensor], **options: Any) -> Any:
+        given.append((boxes, options["weights"]))
+        return loss(self, spectrograms, boxes, **options)
+
+    monkeypatch.setattr(MastDetector, "loss", noted)
+    unchanged = run.plan.model_copy(update={"augmentation": None})
+    again = DetectorRun(
+        run.recipe, unchanged, prepare_machine(run.recipe), tmp_path, run.about, run.init, run.seed
+    )
+    fit_detector(learn, held, again, stop_after=1)
+    (boxes, weights), *rest = given
+    assert not rest
+    assert weights is not None
+    wanted = [expected[tuple(map(tuple, own.tolist()))] for own in boxes]
+    assert weights.tolist() == pytest.approx(wanted, rel=1e-6)
+    assert len({round(w, 6) for w in wanted}) > 3  # weights that are all alike would prove nothing

@@ -1,0 +1,39 @@
+"""Self-training without training: a detector with large random weights, and a recipe of a few chunks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from toy_recipe import small_recipe
+
+from mast.models.checkpoint import ModelCard, NormalisationStatistics, save_checkpoint
+from mast.models.detector import MastDetector
+from mast.training.recipe import Recipe
+
+
+def gain_recipe(**more: object) -> Recipe:
+    stage = {"epochs": 1, "validate_every_epochs": 1, "batch_size": 8}
+    stages = {f"selftrain__stage{n}__{key}": value for n in (1, 2) for key, value in stage.items()}
+    return small_recipe(**{"selftrain__threshold": 0.3, "selftrain__max_chunks": 8, **stages, **more})
+
+
+def save_untrained(folder: Path, *, seed: int = 0, threshold: float = 0.5) -> Path:
+    """A model folder with a detector that was never trained; a large last layer spreads its scores over (0, 1)."""
+    recipe = gain_recipe()
+    torch.manual_seed(seed)
+    model = MastDetector(recipe.detector_for(recipe.selftrain.stage1))
+    with torch.no_grad():
+        for layer in (model.head.classify, model.head.regress):
+            layer.weight.normal_(0, 0.1)
+            assert layer.bias is not None
+            layer.bias.zero_()
+    card = ModelCard(
+        kind="detector",
+        architecture=model.config,
+        front_end=recipe.front_end,
+        normalisation=NormalisationStatistics(mean=-8.0, std=4.0),
+        thresholds={"score": threshold, "nms_iou": 0.5},
+    )
+    save_checkpoint(folder, model, card)
+    return folder
