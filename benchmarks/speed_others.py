@@ -55,6 +55,8 @@ def maad(_: str, paths: list[str]) -> Iterator[Row]:
 
     for path in paths:
         sound, rate = sf.read(path, dtype="float32", always_2d=True)
+        if not np.any(sound):  # it cannot scale digital silence
+            continue
         power, times, frequencies, _ = maad_sound.spectrogram(
             sound.mean(axis=1), rate, nperseg=1024, noverlap=512
         )

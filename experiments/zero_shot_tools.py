@@ -5,7 +5,7 @@
 - a plain threshold on the log-mel spectrogram with connected components.
 
 Each is run with its published settings and over a grid around them. scikit-maad and bambird are needed here alone, so
-they are no dependency of mast: ``pip install scikit-maad bambird`` (or ``--target DIR`` and ``--packages DIR``).
+they are in an extra of their own: ``pip install 'mast-audio[peers]'`` (or ``--target DIR`` and ``--packages DIR``).
 """
 
 from __future__ import annotations
@@ -85,6 +85,8 @@ def find_boxes(tool: Tool, sound: Samples, rate: int, settings: Settings) -> Flo
 
     ``speed`` in the settings plays the recording that many times faster before the tool hears it.
     """
+    if not np.any(sound):  # none of the tools can scale digital silence, and there is nothing to box
+        return NOTHING
     speed = float(settings.get("speed", 1.0))
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # of the tools: divisions by silence, deprecated calls
