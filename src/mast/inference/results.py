@@ -212,7 +212,8 @@ class ResultsFolder:
             except Exception as error:
                 if isinstance(error, OSError) and error.errno not in _OF_ONE_FILE:
                     raise
-                problem = f"its detections cannot be written ({shortened(error) or type(error).__name__}); rename the recording"
+                why = shortened(error) or type(error).__name__
+                problem = f"its detections cannot be written ({why}); rename the recording"
                 outcome = Outcome(source, empty_events(), error=problem)
         # the reason names the file already, by a path that a table of names does not need
         reason = outcome.error.removeprefix(f"{source.path}: ").removeprefix(f"{source.recording}: ")
