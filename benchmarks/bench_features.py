@@ -3,22 +3,17 @@
     python benchmarks/bench_features.py --out results/features.json
 
 ``speed_up`` is torchaudio's time over ours, for the same chunks of 10.24 s, taken in turns: over 1 means that
-ours is faster. ``difference`` is the largest difference from torchaudio in log-mel. The cache's
-figures (rounding of float16, digest, hit against computing) stand behind the choices made there.
-"""
+ours is faster. ``difference`` is the largest difference from torchaudio in log-mel."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import soundfile
 import torch
 from torch import Tensor
 from torchaudio.compliance import kaldi
@@ -26,7 +21,7 @@ from torchaudio.compliance import kaldi
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.record import write_result
-from mast.features import FeatureCache, LogMel, content_digest, mel_bank
+from mast.features import LogMel, mel_bank
 from mast.features.logmel import FLOOR, PREEMPHASIS
 from mast.grid import FrontEnd
 
@@ -113,35 +108,6 @@ def compare(device: str, threads: int, n_batch: int, repeats: int, sound: Tensor
     }
 
 
-def cache_figures(seed: int) -> dict[str, float]:
-    """Ten minutes at 48 kHz: computing, digesting, and finding again."""
-    random = np.random.default_rng(seed)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "ten_minutes.wav"
-        soundfile.write(path, random.normal(0, 0.05, 600 * 48_000), 48_000, subtype="PCM_16")
-        began = time.perf_counter()
-        content_digest(path)
-        digest_s = time.perf_counter() - began
-        with FeatureCache(Path(folder) / "cache") as cache:
-            began = time.perf_counter()
-            half = cache.features(path).features
-            compute_s = time.perf_counter() - began
-        exact = FeatureCache(Path(folder) / "cache", dtype="float32").features(path).features
-        again = FeatureCache(Path(folder) / "cache")
-        began = time.perf_counter()
-        again.features(path)
-        hit_s = time.perf_counter() - began
-        rounding = np.abs(half.astype(np.float32) - exact)
-        return {
-            "digest_mb_per_s": path.stat().st_size / 2**20 / digest_s,
-            "compute_x_real_time": 600 / compute_s,
-            "compute_s": compute_s,
-            "hit_s": hit_s,
-            "float16_worst_rounding": float(rounding.max()),
-            "float16_rms_rounding_over_deviation": float(np.sqrt((rounding**2).mean()) / exact.std()),
-        }
-
-
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -169,9 +135,6 @@ def main(argv: list[str] | None = None) -> None:
             f"({case['matrix_speed_up']:.2f} ×, off by {case['matrix_difference']:.1e})",
             flush=True,
         )
-    torch.set_num_threads(1)
-    figures["cache"] = cache_figures(args.seed)
-    print("cache: " + ", ".join(f"{name} {value:.4g}" for name, value in figures["cache"].items()))
     if args.out:
         write_result(args.out, figures, seed=args.seed)
         print(f"written to {args.out}")

@@ -14,7 +14,6 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -61,14 +60,6 @@ def chunk_speed(chunks: int, seed: int) -> dict[str, float]:
         "chunks_without_box": float(np.mean(np.array(counts) == 0)),
         "ms_rfft_of_a_chunk": 1e3 * reference,
     }
-
-
-def stream_speed(chunks: int, seed: int) -> dict[str, float]:
-    """The training stream with everything it costs: new worlds, sites and loops included."""
-    from mast.data.simulate.stream import SimulatedStream
-
-    spent = seconds(lambda: list(islice(SimulatedStream(seed), chunks)))
-    return {"ms_per_chunk": 1e3 * spent / chunks, "times_real_time": FrontEnd().chunk_s * chunks / spent}
 
 
 def shift(seed: int, *, sites: int = 6, days: int = 4, repeats: int = 3) -> dict[str, float]:
@@ -122,7 +113,6 @@ def main() -> None:
     worlds = [shift(options.seed + k) for k in range(4)]
     figures = {
         "chunks": chunk_speed(options.chunks, options.seed),
-        "stream": stream_speed(options.chunks, options.seed),
         "shift": {key: float(np.mean([world[key] for world in worlds])) for key in worlds[0]},
     }
     write_result(options.out, figures, seed=options.seed)

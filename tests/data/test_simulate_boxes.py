@@ -200,11 +200,3 @@ def test_joining_covers_everything_and_is_finished(events: list[Event]) -> None:
 def test_union_averages_power_by_area() -> None:
     a, b = event(0, 1, 0, 1_000), replace(event(0, 3, 0, 1_000), signal=5.0)
     assert union(a, b).signal == pytest.approx(0.25 * 1.0 + 0.75 * 5.0)
-
-
-def test_a_style_between_two() -> None:
-    middle = BoxStyle(gap_s=0.1).between(BoxStyle(gap_s=0.5, above_background_db=11.0, song_gap_s=0.9), 0.5)
-    assert middle.gap_s == pytest.approx(0.3)
-    assert middle.song_gap_s == pytest.approx(0.5)
-    assert middle.lowest_db == pytest.approx(9.0)
-    assert middle.above_background_db == pytest.approx(9.0)

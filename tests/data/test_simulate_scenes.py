@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 import numpy as np
 import pytest
-import torch
 
 from mast.data.simulate import BoxStyle, World, simulate_chunk
 from mast.data.simulate.background import background_levels, draw_tracks, read_tracks
@@ -17,9 +14,7 @@ from mast.data.simulate.noise import COMPONENTS, coloured
 from mast.data.simulate.scene import render
 from mast.data.simulate.space import Acoustics, draw_echo
 from mast.data.simulate.species import CURVE_POINTS, Species, draw_species, families_for
-from mast.data.simulate.stream import SimulatedStream
 from mast.errors import ConfigError
-from mast.grid import FrontEnd
 
 RATE = 16_000
 
@@ -286,39 +281,3 @@ def test_nobody_at_all_is_refused() -> None:
         _ = World(n_species=0).species
     with pytest.raises(ConfigError, match="sample rate"):
         _ = World(sample_rate=100).species
-
-
-def test_stream_is_endless_seeded_and_dealt_to_shards() -> None:
-    stream = SimulatedStream(1, chunks_per_place=2, n_species=4)
-    first = list(islice(stream, 4))
-    again = list(islice(SimulatedStream(1, chunks_per_place=2, n_species=4), 4))
-    for (a, boxes_a), (b, boxes_b) in zip(first, again, strict=True):
-        assert torch.equal(a, b)
-        assert torch.equal(boxes_a, boxes_b)
-        assert a.shape == (163_840,)
-        assert boxes_a.shape[1:] == (4,)
-    assert not torch.equal(first[0][0], first[2][0])
-    second_shard = next(iter(SimulatedStream(1, chunks_per_place=2, n_species=4, shard=(1, 2))))
-    assert torch.equal(second_shard[0], first[2][0])
-    resumed = next(iter(SimulatedStream(1, chunks_per_place=2, n_species=4, first_place=1)))
-    assert torch.equal(resumed[0], first[2][0])
-
-
-def test_stream_for_another_band_is_the_same_tape() -> None:
-    kwargs = {"n_species": 6, "density": 4.0, "chunks_per_place": 6}
-    paper = list(islice(SimulatedStream(2, **kwargs), 6))
-    fish = list(islice(SimulatedStream(2, front_end=FrontEnd.for_band(2_000), **kwargs), 6))
-    assert sum(len(boxes) for _, boxes in paper) > 0
-    for (sound, boxes), (slow_sound, slow_boxes) in zip(paper, fish, strict=True):
-        assert torch.equal(sound, slow_sound)
-        torch.testing.assert_close(slow_boxes, boxes * torch.tensor([4.0, 0.25, 4.0, 0.25]))
-
-
-def test_stream_draws_annotators_between_two() -> None:
-    styles = (BoxStyle(gap_s=0.03), BoxStyle(gap_s=1.5))
-    counts = [
-        sum(len(boxes) for _, boxes in islice(SimulatedStream(2, style=style, density=4.0, n_species=6), 6))
-        for style in (*styles, styles)
-    ]
-    assert counts[0] > counts[1]
-    assert counts[1] <= counts[2] <= counts[0]

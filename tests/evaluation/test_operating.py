@@ -11,8 +11,9 @@ import pytest
 from scipy.special import expit, logit
 
 from mast.errors import ConfigError, MastError
-from mast.evaluation import Calibration, Outcome, Scoring, build_scene, match_scene, threshold_for_precision
+from mast.evaluation import Calibration, Outcome, Scoring, build_scene, match_scene
 from mast.evaluation.bootstrap import draw_weights
+from mast.evaluation.calibration import LEAST_KEPT
 from mast.evaluation.operating import (
     TARGETS,
     OperatingPoint,
@@ -81,18 +82,16 @@ def test_stored_answers_are_those_of_the_data(seed: int) -> None:
     outcome = random_outcome(seed, 3_000)
     stored = store_calibration(outcome, least_score=0.05, seed=3)
     assert 20 < len(stored.curve) <= len(TARGETS) + 1
+    precision = outcome.hit.cumsum() / np.arange(1, len(outcome.hit) + 1)  # all scores differ
     for target in TARGETS:
-        exact, point = threshold_for_precision(outcome, target, seed=3), stored.threshold_for(target)
-        if exact is None:
+        point = stored.threshold_for(target)
+        reached = np.flatnonzero(precision[LEAST_KEPT - 1 :] >= target) + LEAST_KEPT  # predictions kept
+        if not len(reached):
             assert point is None
             continue
         assert point is not None
-        assert (point.threshold, point.precision, point.n_kept) == (
-            exact.value,
-            exact.precision,
-            exact.n_predictions,
-        )
-        assert (point.low, point.high) == exact.interval
+        assert (point.threshold, point.n_kept) == (outcome.scores[reached[-1] - 1], reached[-1])
+        assert point.precision == precision[reached[-1] - 1]
     between, above = stored.threshold_for(0.7654), stored.threshold_for(0.77)
     assert between is not None
     assert above is not None

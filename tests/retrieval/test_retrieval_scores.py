@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mast.errors import ConfigError
-from mast.retrieval.scores import Labelled, paired_difference, rank_queries, retrieval_scores
+from mast.retrieval.scores import Labelled, paired_difference, rank_queries
 
 
 def slow_ranks(
@@ -89,11 +89,11 @@ def test_ties_count_against() -> None:
 
 def test_signal_is_found_and_noise_is_chance() -> None:
     random = made_up(600, 3, signal=0.0, recordings=30)
-    found = retrieval_scores(random.vectors, random.labels, random.recordings, resamples=200)
+    found = rank_queries(random).summary(resamples=200)
     low, high = found["intervals"]["top1"]
     assert low < found["top1_of_a_random_order"] < high
     clear = made_up(600, 3, signal=5.0, recordings=30)
-    assert retrieval_scores(clear.vectors, clear.labels, clear.recordings)["top1"] > 0.95
+    assert rank_queries(clear).summary()["top1"] > 0.95
 
 
 def test_intervals_draw_recordings() -> None:

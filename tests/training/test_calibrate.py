@@ -27,7 +27,7 @@ from mast.models.checkpoint import (
 from mast.models.detector import MastDetector
 from mast.models.mae import MaeConfig, MaskedAutoencoder
 from mast.training import calibrate, detector
-from mast.training.calibrate import calibrate_checkpoint, calibrate_model
+from mast.training.calibrate import calibrate_checkpoint
 from mast.training.detector import train_detector
 from mast.training.machine import Machine, prepare_machine
 from mast.training.measure import Measured, detect_chunks, match_chunks
@@ -129,7 +129,7 @@ def test_the_saved_detector_is_asked_as_in_validation(model: Path, tones: Path, 
         nms_iou=card.thresholds["nms_iou"],
     )
     assert len(measured.predictions)
-    found = calibrate_model(model, tones, seed=3, machine=machine, least_score=0.5)
+    found = calibrate_checkpoint(model, parts["val"], machine, seed=3, least_score=0.5)
     assert found.calibration.n_predictions == len(measured.predictions)
     assert found.n_truth == len(measured.truth)
     assert found.n_recordings == parts["val"].table["recording"].nunique()

@@ -7,12 +7,10 @@ from mast.evaluation.bootstrap import Difference
 from mast.evaluation.calibration import (
     BestCalibration,
     Calibration,
-    PrecisionThreshold,
     calibrate,
     calibrated,
     fit_best,
     fit_calibration,
-    threshold_for_precision,
 )
 from mast.evaluation.outcome import AP_IOUS, Outcome, match_scene
 from mast.evaluation.report import Comparison, Evaluation, compare, evaluate
@@ -27,7 +25,6 @@ __all__ = [
     "Difference",
     "Evaluation",
     "Outcome",
-    "PrecisionThreshold",
     "Scene",
     "Scoring",
     "Threshold",
@@ -41,5 +38,4 @@ __all__ = [
     "fit_best",
     "fit_calibration",
     "match_scene",
-    "threshold_for_precision",
 ]

@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mast.errors import ConfigError
-from mast.evaluation.bootstrap import Interval, draw_weights, interval
 from mast.evaluation.metrics import ratio
 from mast.evaluation.outcome import Outcome
 from mast.evaluation.scene import BoolArray
@@ -115,28 +114,6 @@ class BestCalibration(NamedTuple):
     n_folds: int
 
 
-class PrecisionThreshold(NamedTuple):
-    """The threshold (predictions at or above are kept) that reached a precision, on the set it was tuned on.
-
-    Attributes:
-        value: in the scores of the outcome: calibrated ones only where the outcome was calibrated.
-        target: the precision asked for.
-        precision: the precision reached.
-        interval: its 95 % interval over recordings; NaN where it cannot be told.
-        confidence: share of the resamples in which this threshold reached the target; NaN likewise.
-        recall: share of truths found there; NaN without truths.
-        n_predictions: predictions kept.
-    """
-
-    value: float
-    target: float
-    precision: float
-    interval: Interval
-    confidence: float
-    recall: float
-    n_predictions: int
-
-
 def calibrate(outcome: Outcome, method: Method) -> Calibration:
     """:func:`fit_calibration` on the predictions of a matched scene."""
     return fit_calibration(outcome.scores, outcome.hit, method)
@@ -202,63 +179,6 @@ def fit_best(outcome: Outcome, seed: int) -> BestCalibration:
             held_out[fold == k] = fitted.apply(outcome.scores[fold == k])
         losses[method] = _log_loss(held_out, outcome.hit)
     return BestCalibration(calibrate(outcome, min(methods, key=losses.__getitem__)), losses, n_folds)
-
-
-def threshold_for_precision(
-    outcome: Outcome,
-    precision: float,
-    *,
-    confidence: float = 0.0,
-    least_kept: int = LEAST_KEPT,
-    resamples: int = 1_000,
-    seed: int = 0,
-) -> PrecisionThreshold | None:
-    """The lowest threshold, hence the highest recall, at which precision reached the target; None if none did.
-
-    Lowest of many is a lucky choice: about half of such thresholds fall a little short on new data, which the
-    interval shows. Where the target has to hold, ask for a ``confidence`` of 0.95: the target must then be
-    reached in that share of the bootstrap resamples too, and the threshold is higher. (Simulated sets of 30
-    recordings of unlike difficulty, target 0.8: 47 % of plain thresholds held on unlimited new data, 88 % of
-    those at 0.95.)
-
-    Args:
-        outcome: validation data, matched; precision need not rise with the score, so all thresholds are seen.
-        precision: the target, above 0 and at most 1.
-        confidence: share of resamples that must reach the target as well; above 0 it needs two recordings.
-        least_kept: thresholds that keep fewer predictions than this are not trusted.
-        resamples: bootstrap draws over recordings, for the interval and the confidence.
-        seed: of the draws.
-    """
-    if not 0 < precision <= 1:
-        raise ConfigError(f"precision to reach is {precision:g}; expected above 0 and at most 1")
-    if not 0 <= confidence <= 1:
-        raise ConfigError(f"confidence in the precision is {confidence:g}; expected 0 to 1")
-    scores, n_truth = outcome.scores, len(outcome.scene.truth)
-    weights = draw_weights(len(outcome.scene.recordings), resamples, seed)
-    if confidence > 0 and not len(weights):
-        raise ConfigError(
-            f"confidence {confidence:g} in a precision cannot be told from {len(outcome.scene.recordings)} "
-            f"recordings and {resamples} resamples; expected at least two recordings and one resample"
-        )
-    hits, kept = outcome.hit.cumsum(), np.arange(1, len(scores) + 1)
-    reached = (hits >= 1) & (hits / kept >= precision) & (kept >= least_kept)
-    reached[:-1] &= scores[1:] < scores[:-1]  # equal scores are kept or dropped together
-    if confidence > 0:
-        reached &= _share_reaching(outcome, precision, weights) >= confidence
-    if not reached.any():
-        return None
-    last = int(np.flatnonzero(reached)[-1])
-    drawn = resampled_precision(outcome, last + 1, weights)
-    defined = drawn[np.isfinite(drawn)]
-    return PrecisionThreshold(
-        value=float(scores[last]),
-        target=float(precision),
-        precision=float(hits[last] / kept[last]),
-        interval=interval(drawn),
-        confidence=float((defined >= precision).mean()) if len(defined) else float("nan"),
-        recall=float(hits[last] / n_truth) if n_truth else float("nan"),
-        n_predictions=last + 1,
-    )
 
 
 def _checked_scores(scores: ArrayLike) -> FloatArray:
@@ -356,18 +276,3 @@ def resampled_precision(outcome: Outcome, kept: int, weights: FloatArray) -> Flo
     recording, n_recordings = outcome.recording[:kept], len(outcome.scene.recordings)
     hits = np.bincount(recording, weights=outcome.hit[:kept], minlength=n_recordings)
     return ratio(weights @ hits, weights @ np.bincount(recording, minlength=n_recordings))
-
-
-def _share_reaching(outcome: Outcome, precision: float, weights: FloatArray) -> FloatArray:
-    """(P,) share of the resamples that reach a precision with the first 1 … P predictions.
-
-    Resamples that draw none of those predictions have no precision and are left out.
-    """
-    reaching, defined = np.zeros(len(outcome.scores)), np.zeros(len(outcome.scores))
-    for row in weights:
-        times = row[outcome.recording]
-        kept, hits = times.cumsum(), (times * outcome.hit).cumsum()
-        drawn = kept > 0
-        defined += drawn
-        reaching += drawn & (hits / np.maximum(kept, 1) >= precision)
-    return ratio(reaching, defined)

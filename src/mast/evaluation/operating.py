@@ -82,8 +82,8 @@ class StoredCalibration(BaseModel):
     def threshold_for(self, precision: float) -> OperatingPoint | None:
         """The stored threshold with the highest recall that reached a precision; None where none did.
 
-        For the precisions of :data:`TARGETS` that is the very threshold of
-        :func:`mast.evaluation.threshold_for_precision`; for one in between, at most the next one's.
+        For the precisions of :data:`TARGETS` that is the lowest threshold of all that reached it; for one in
+        between, at most the next one's.
         """
         if not 0 < precision <= 1:
             raise ConfigError(f"precision to reach is {precision:g}; expected above 0 and at most 1")

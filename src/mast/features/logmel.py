@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Final
 
 import numpy as np
 import torch
@@ -25,9 +24,6 @@ from torch import Tensor, nn
 
 from mast.errors import ConfigError
 from mast.grid import FrontEnd, IntArray
-
-FEATURE_VERSION: Final = 1
-"""Raised whenever the same recording would give other numbers, so that old caches are not read."""
 
 PREEMPHASIS = 0.97  # Kaldi's default, unchanged by the paper
 _KALDI_MEL = 1127.0  # Kaldi's natural-logarithm form of 2595 log10; the factor cancels but for rounding

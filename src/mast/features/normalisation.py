@@ -161,8 +161,7 @@ def running_stats(
     """Statistics over a stream of chunks, leaving out frames that are padding.
 
     Args:
-        batches: pairs of features, (N, T, F) or (N, 1, T, F), and frames of real sound per chunk, (N,);
-            :class:`RecordingFeatures` gives both.
+        batches: pairs of features, (N, T, F) or (N, 1, T, F), and frames of real sound per chunk, (N,).
         include_padding: count the padded frames too, as the paper's wording implies. They sit at the floor
             of the logarithm and drag μ down where clips are short.
 

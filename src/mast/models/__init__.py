@@ -16,7 +16,7 @@ The paper on the left, this folder on the right:
 | Sec. Methods, L_con | ``contrastive.py`` |
 | App. "Evaluation Details", class-agnostic NMS | ``decode.py`` |
 | Sec. Methods, L_det + λ_con L_con; everything together | ``detector.py`` |
-| App. "Theoretical Analysis of Self-Training", weighting | ``label_noise.py``; ``loss(weights=…)`` |
+| App. "Theoretical Analysis of Self-Training", weighting | ``MastDetector.loss(weights=…)`` |
 | (ours) what is on disk; AudioMAE's public weights | ``checkpoint.py`` |
 
 Letters: B batch, T frames, F mel bins, L tokens, D encoder width, C pyramid channels, R points, M boxes.

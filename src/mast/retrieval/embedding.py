@@ -8,25 +8,23 @@ Only windows that are needed are read, so a few boxes in a day-long recording co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from datetime import timedelta
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from mast.audio import Window, centre_and_pad, metadata, probe, read, windows
+from mast.audio import Window, centre_and_pad, probe, read
 from mast.device import send
-from mast.errors import AudioError, MastError
+from mast.errors import MastError
 from mast.events import FloatArray, IntArray
 from mast.features import LogMel
 from mast.grid import FrontEnd
-from mast.inference import Detector, Source
+from mast.inference import Detector
 from mast.models.box_vectors import box_vectors
 from mast.models.boxes import pad_boxes, pool_boxes
 from mast.models.detector import MastDetector
@@ -57,13 +55,6 @@ class SeenWindows(NamedTuple):
     spectrograms: Tensor  # (B, 1, T, F) on the model's device
     cells: list[FloatArray]  # B × (M_i, 4) in cells of the window
     rows: list[IntArray]  # B × (M_i,) rows among the boxes given
-
-
-class ChunkEmbeddings(NamedTuple):
-    """Windows of recordings, and the encoder's mean over each."""
-
-    table: pd.DataFrame  # recording, start_s, end_s, site, datetime (of the window's start, where known)
-    vectors: Vectors  # (N, D), not normalised
 
 
 class BoxEmbedder:
@@ -200,73 +191,6 @@ class BoxEmbedder:
         """The precision that the detector works in."""
         wanted = self._detector.precision == "bfloat16"
         return torch.autocast(self._detector.device.type, dtype=torch.bfloat16, enabled=wanted)
-
-    def embed_windows(self, source: Source, *, hop: float = 1.0) -> ChunkEmbeddings:
-        """The encoder's mean over each window of one recording; see :func:`chunk_embeddings`.
-
-        Raises:
-            AudioError: the recording cannot be read.
-        """
-        front_end, config = self.front_end, self._model.config.encoder
-        about = metadata(source.path, source.root)
-        rows: list[tuple[float, float]] = []
-        vectors = [np.zeros((0, self.chunk_width), dtype=np.float32)]
-        found = windows(source.path, front_end, hop_s=hop * front_end.chunk_s, keep_short=True)
-        for batch in _batched(found, self._detector.batch_size):
-            tokens = self._tokens(self._spectrograms(np.stack([window.samples for window in batch]))).float()
-            for window, map_ in zip(batch, tokens, strict=True):
-                heard = math.ceil(
-                    window.valid_s / front_end.hop_s / config.patch
-                )  # columns with sound in them
-                vectors.append(map_[:, : max(heard, 1)].mean(dim=(1, 2))[None].cpu().numpy())
-                rows.append((window.start_s, window.start_s + window.valid_s))
-        if not rows:
-            raise AudioError(f"{source.path}: holds no sound; remove it or copy it again")
-        clock = about.datetime
-        table = pd.DataFrame(rows, columns=["start_s", "end_s"])
-        table.insert(0, "recording", source.recording)
-        table["site"] = about.site or ""
-        table["datetime"] = [
-            "" if clock is None else (clock + timedelta(seconds=start)).isoformat(timespec="milliseconds")
-            for start, _ in rows
-        ]
-        return ChunkEmbeddings(table, np.concatenate(vectors))
-
-
-def chunk_embeddings(
-    detector: Detector,
-    sources: Iterable[Source],
-    *,
-    hop: float = 1.0,
-    failed: Callable[[Source, str], None] | None = None,
-) -> ChunkEmbeddings:
-    """The encoder's mean over each window of some recordings, padding left out.
-
-    Args:
-        detector: of MAST.
-        sources: recordings.
-        hop: step from window to window, as a share of the window.
-        failed: called with a recording that cannot be read, and why; without it, the first one raises.
-
-    Raises:
-        AudioError: a recording cannot be read, and ``failed`` was not given.
-    """
-    embedder = BoxEmbedder(detector)
-    parts = []
-    for source in sources:
-        try:
-            parts.append(embedder.embed_windows(source, hop=hop))
-        except AudioError as error:
-            if failed is None:
-                raise
-            failed(source, str(error))
-    if not parts:
-        columns = ["recording", "start_s", "end_s", "site", "datetime"]
-        return ChunkEmbeddings(
-            pd.DataFrame(columns=columns), np.zeros((0, embedder.chunk_width), dtype=np.float32)
-        )
-    tables, vectors = zip(*parts, strict=True)
-    return ChunkEmbeddings(pd.concat(tables, ignore_index=True), np.concatenate(vectors))
 
 
 def plan_windows(spans: ArrayLike, duration_s: float, chunk_s: float, hop_s: float) -> WindowPlan:

@@ -5,7 +5,7 @@ right label, counted in boxes (1 is best); Top-1 and Top-5 are the shares of que
 *label rank* counts different labels instead of boxes, as a list of suggestions would show them. Ties count against.
 
 The paper does not say whether boxes of the query's own recording may answer. They do so easily (one animal calls many
-times in a minute), so by default they may not; :func:`retrieval_scores` is told, and states it. Queries whose label no
+times in a minute), so by default they may not; results state it. Queries whose label no
 box may answer for are left out and counted. Intervals draw recordings, not boxes.
 """
 
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from mast.errors import ConfigError
 from mast.evaluation.bootstrap import draw_weights, interval
@@ -168,22 +168,6 @@ def rank_queries(
         n_labels=len(np.unique(query_label[row])),
         other_recordings=other_recordings,
     )
-
-
-def retrieval_scores(
-    vectors: ArrayLike,
-    labels: Sequence[str],
-    recordings: Sequence[str],
-    *,
-    gallery: Labelled | None = None,
-    other_recordings: bool = True,
-    resamples: int = 1_000,
-    seed: int = 0,
-) -> dict[str, object]:
-    """Top-1, Top-5 and mean rank with intervals; :func:`rank_queries` and :meth:`Ranks.summary` in one."""
-    queries = Labelled(np.asarray(vectors, dtype=np.float32), labels, recordings)
-    ranks = rank_queries(queries, gallery, other_recordings=other_recordings)
-    return ranks.summary(resamples=resamples, seed=seed)
 
 
 def paired_difference(a: Ranks, b: Ranks, *, resamples: int = 1_000, seed: int = 0) -> dict[str, object]:

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mast.data.recordings import Dataset, load_dataset
-from mast.data.splits import SplitConfig
 from mast.errors import MastError
 from mast.evaluation.operating import StoredCalibration, store_calibration
-from mast.models.checkpoint import load_card, load_checkpoint, update_card
+from mast.models.checkpoint import load_checkpoint, update_card
 from mast.models.interface import BoxDetector
-from mast.training.machine import Machine, prepare_machine
+from mast.training.machine import Machine
 from mast.training.measure import detect_chunks, match_chunks
-from mast.training.recipe import Recipe
-from mast.training.sources import Chunks, labelled_chunks
+from mast.training.sources import Chunks
 from mast.training.spectrograms import FrontEndPipeline
 
 LEAST_SCORE = 0.05  # as in validation: TrainRecipe.score_threshold
@@ -61,30 +58,3 @@ def calibrate_checkpoint(
     found = store_calibration(match_chunks(measured), least_score=least_score, seed=seed)
     update_card(folder, card.model_copy(update={"calibration": found.as_card()}))
     return found
-
-
-def calibrate_model(
-    folder: Path,
-    data: Path | Dataset,
-    *,
-    split: SplitConfig | None = None,
-    seed: int = 0,
-    machine: Machine | None = None,
-    least_score: float = LEAST_SCORE,
-) -> StoredCalibration:
-    """:func:`calibrate_checkpoint` on the validation part of a labelled dataset.
-
-    Args:
-        folder: a detector's model folder.
-        data: the dataset, or its folder. One the detector was trained on must be divided as it was then.
-        split: how the dataset is divided; 70/15/15 by recording by default.
-        seed: of the split, the folds and the intervals.
-        machine: where it happens; the GPU where there is one by default.
-        least_score: predictions scored lower are not looked at.
-    """
-    dataset = data if isinstance(data, Dataset) else load_dataset(data)
-    parts = labelled_chunks(dataset, load_card(folder).front_end, split=split, seed=seed)
-    machine = machine or prepare_machine(Recipe())
-    return calibrate_checkpoint(
-        folder, parts["val"], machine, batch_size=machine.eval_batch(8), least_score=least_score, seed=seed
-    )

@@ -51,13 +51,10 @@ class FrontEndPipeline(nn.Module):
         return cls(card.front_end, normalisation_of_card(card))
 
     def forward(self, batch: Batch, generator: torch.Generator | None = None) -> Spectrograms:
-        """A batch of chunks → spectrograms; augmented only when a CPU ``generator`` is given.
-
-        Batches of ready features (B, 1, T, F) pass through, as a feature cache gives them.
-        """
+        """A batch of chunks → spectrograms; augmented only when a CPU ``generator`` is given."""
         device = self.log_mel.window.device
         sound = send(batch.waveforms, device)
-        raw = self.log_mel.chunk_features(sound) if sound.ndim == 2 else sound.float()
+        raw = self.log_mel.chunk_features(sound)
         boxes, weights = batch.boxes, batch.weights
         if self.augmentation is not None and generator is not None:
             raw, boxes, weights = augment_batch(

@@ -1,7 +1,6 @@
 """Soundscapes with known truth: a world of species, sites and days, and the boxes a person would draw.
 
-Files: :func:`simulate_dataset`. One chunk: :func:`simulate_chunk`. An endless training stream:
-:class:`mast.data.simulate.stream.SimulatedStream` (it needs torch, so it is not imported here).
+Files: :func:`simulate_dataset`. One chunk: :func:`simulate_chunk`.
 
 >>> import numpy as np
 >>> world = World(seed=1)

@@ -81,25 +81,6 @@ class BoxStyle(BaseModel):
         """Boxes further apart than this are never joined."""
         return max(self.gap_s, self.song_gap_s or 0.0)
 
-    def between(self, other: BoxStyle, share: float) -> BoxStyle:
-        """A style ``share`` of the way to another: annotators differ, and a training stream may too."""
-        song, other_song = self.gap_of(song=True), other.gap_of(song=True)
-        edge, other_edge = (style.lowest_db for style in (self, other))
-        return BoxStyle(
-            gap_s=self.gap_s + share * (other.gap_s - self.gap_s),
-            song_gap_s=song + share * (other_song - song),
-            trains_are_songs=self.trains_are_songs,
-            edge_db=edge + share * (other_edge - edge),
-            above_background_db=self.above_background_db
-            + share * (other.above_background_db - self.above_background_db),
-            below_peak_db=self.below_peak_db + share * (other.below_peak_db - self.below_peak_db),
-            tail_db=self.tail_db + share * (other.tail_db - self.tail_db),
-            masked_db=self.masked_db + share * (other.masked_db - self.masked_db),
-            same_call_overlap=self.same_call_overlap,
-            min_cells=self.min_cells,
-            min_duration_s=self.min_duration_s,
-        )
-
 
 @dataclass(frozen=True)
 class Event:
