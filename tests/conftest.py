@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import random
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,17 +20,66 @@ from toy_recipe import small_recipe
 
 from mast.training.recipe import Recipe
 
-torch.set_num_threads(1)  # for what happens before a first test: fixtures of a session
 settings.register_profile(
     "mast", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 settings.load_profile("mast")
+# one core for each of pytest's workers; sums of several threads differ in the last digit, which no test may notice
+THREADS = int(os.environ.get("MAST_TEST_THREADS", "1"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Random is the order alone: which numbers a test draws does not change from run to run."""
+    if config.pluginmanager.hasplugin("randomly"):
+        config.option.randomly_reset_seed = False
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """How to repeat this order; quiet runs leave out the header that says so."""
+    if config.pluginmanager.hasplugin("randomly"):
+        terminalreporter.write_line(f"order: -p randomly --randomly-seed={config.option.randomly_seed}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> None:
+    """A fixture of a module or session is the same, whichever test asks for it first."""
+    if fixturedef.scope != "function":
+        start_afresh()
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> None:
-    """Sums in another order differ in the last digit; libraries of other tests change the number for good."""
-    torch.set_num_threads(1)
+def as_if_alone() -> Iterator[None]:
+    """No test sees what those before it, or the libraries they used, have changed for the whole process."""
+    environment, folder, disabled = dict(os.environ), Path.cwd(), logging.root.manager.disable
+    start_afresh()
+    yield
+    os.chdir(folder)
+    logging.disable(disabled)
+    if os.environ != environment:
+        os.environ.clear()
+        os.environ.update(environment)
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
+
+
+def start_afresh() -> None:
+    """Seeds, and the settings that numbers depend on, as in a new process."""
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
+    torch.set_num_threads(THREADS)
+    torch.set_default_dtype(torch.float32)
+    torch.set_default_device(None)
+    torch.set_grad_enabled(True)
+    torch.set_float32_matmul_precision("highest")
+    torch.use_deterministic_algorithms(False)
+    torch._C._set_mkldnn_enabled(True)  # switches itself off where it fails, for good
+
+
+@pytest.fixture
+def bfloat16_anywhere() -> None:
+    """bfloat16 by torch's own loops where oneDNN has none: there it fails with a warning and a stack trace."""
+    torch._C._set_mkldnn_enabled(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 @pytest.fixture(scope="session")
