@@ -327,11 +327,11 @@ def agreement(model: str, folder: Path) -> dict[str, Any]:
     reviewed = pd.DataFrame({"recording": [p.relative_to(folder / "sound").as_posix() for p in paths]})
     reviewed = reviewed.assign(start_s=0.0, end_s=60.0)
     found, precision = {}, {}
-    fast = inference._fast_bfloat16
+    fast = inference.has_bfloat16
     for name, choose in (("as run", fast), ("float32", lambda device: False)):
-        inference._fast_bfloat16 = choose
+        inference.has_bfloat16 = choose
         detector = inference.Detector(model, device="cpu")
-        inference._fast_bfloat16 = fast
+        inference.has_bfloat16 = fast
         tables = list(detector.stream(paths, root=folder / "sound"))
         found[name] = pd.concat(tables, ignore_index=True)
         precision[name] = detector.precision

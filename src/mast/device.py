@@ -1,4 +1,4 @@
-"""Moving small tensors to a GPU without making the CPU wait for it."""
+"""What a device can do, and moving small tensors to a GPU without making the CPU wait for it."""
 
 from __future__ import annotations
 
@@ -16,3 +16,14 @@ def send(tensor: Tensor, device: torch.device | str) -> Tensor:
     if target.type == "cuda" and tensor.device.type == "cpu" and not tensor.is_pinned():
         tensor = tensor.pin_memory()
     return tensor.to(target, non_blocking=True)
+
+
+def has_bfloat16(device: torch.device) -> bool:
+    """Whether the hardware multiplies bfloat16 itself. Elsewhere it is emulated, slower than float32, or fails."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    # older releases of torch lack these questions: float32 is always right
+    asks = (
+        getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    )
+    return device.type == "cpu" and any(bool(ask()) for ask in asks if ask is not None)

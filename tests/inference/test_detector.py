@@ -61,7 +61,7 @@ def test_events_follow_the_schema_with_clock_and_site(detector: Detector, tmp_pa
 def test_another_band_is_the_same_sound_at_another_speed(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mast.inference.detector._fast_bfloat16", lambda device: False)
+    monkeypatch.setattr("mast.inference.detector.has_bfloat16", lambda device: False)
     fast = write_sound(tmp_path / "fast.wav", 7.3)
     samples, _ = sf.read(fast, dtype="int16")
     slow = tmp_path / "slow.wav"
@@ -81,7 +81,7 @@ def test_batches_and_neighbours_change_nothing(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # in bfloat16 products of another size round so much otherwise that neighbours swap places
-    monkeypatch.setattr("mast.inference.detector._fast_bfloat16", lambda device: False)
+    monkeypatch.setattr("mast.inference.detector.has_bfloat16", lambda device: False)
     detector = mast.load(model, device="cpu")
     paths = [write_sound(tmp_path / f"{i}.wav", 3 + 2.1 * i, seed=i) for i in range(4)]
     for path, events in zip(paths, detector.stream(paths), strict=True):
@@ -91,11 +91,12 @@ def test_batches_and_neighbours_change_nothing(
         pd.testing.assert_frame_equal(events[boxes], singly[boxes], atol=0.01, rtol=1e-4)
 
 
+@pytest.mark.usefixtures("bfloat16_anywhere")
 @pytest.mark.parametrize("bfloat16", [False, True])
 def test_several_batches_at_once_give_the_very_same_events(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bfloat16: bool
 ) -> None:
-    monkeypatch.setattr("mast.inference.detector._fast_bfloat16", lambda device: bfloat16)
+    monkeypatch.setattr("mast.inference.detector.has_bfloat16", lambda device: bfloat16)
     paths = [write_sound(tmp_path / f"{i}.wav", 2 + 6.3 * i, seed=i) for i in range(5)]
     sources = [Source(path, path.name) for path in paths]
     one, many = (Detector(model, device="cpu", batch_size=2, embed=True) for _ in range(2))
@@ -135,6 +136,7 @@ def test_workers_share_the_cores(model: Path, tmp_path: Path, monkeypatch: pytes
         torch.set_num_threads(before)
 
 
+@pytest.mark.usefixtures("bfloat16_anywhere")
 def test_weights_cast_once_give_what_autocast_gives(model: Path, tmp_path: Path) -> None:
     spectrograms = torch.randn(2, 1, FRONT_END.chunk_frames, FRONT_END.n_bins)
     ours, cast = (load_checkpoint(model / "best").model for _ in range(2))
@@ -386,7 +388,7 @@ def test_full_batches_are_of_one_size_and_do_not_mix_recordings(
 ) -> None:
     """As on a GPU, where the network is compiled and recorded for one shape."""
     monkeypatch.setattr(
-        "mast.inference.detector._fast_bfloat16", lambda device: False
+        "mast.inference.detector.has_bfloat16", lambda device: False
     )  # not a CPU's own layers
     plain, full = (Detector(model, device="cpu", batch_size=8, embed=True) for _ in range(2))
     full._full, full.workers = True, 2

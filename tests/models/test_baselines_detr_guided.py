@@ -137,6 +137,7 @@ def test_groups_do_not_see_each_other_and_detection_uses_the_first(chunks: Tenso
         assert model.eval()(chunks).logits.shape == (1, 2, QUERIES)
 
 
+@pytest.mark.usefixtures("bfloat16_anywhere")
 def test_half_precision_keeps_boxes_whole(model: DetrDetector, chunks: Tensor) -> None:
     model.train()
     with torch.autocast("cpu", torch.bfloat16):

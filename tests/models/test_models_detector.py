@@ -216,18 +216,15 @@ def test_a_seed_gives_a_loss() -> None:
     assert a == b != c
 
 
-@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # processors without bf16 say so, and go on
-@pytest.mark.filterwarnings("ignore:TF32 acceleration")  # from restoring the library's flags
+@pytest.mark.usefixtures("bfloat16_anywhere")
 def test_losses_stay_in_float32_under_autocast() -> None:
     model = detector()
     spectrograms, boxes = bright_boxes(2, 3)
-    # such processors also switch the library off, for good: later tests would round differently
-    with torch.backends.mkldnn.flags(enabled=torch.backends.mkldnn.is_available()):
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            terms = model.loss(spectrograms, boxes)
-            assert model(spectrograms).boxes.dtype == torch.float32
-        assert all(t.dtype == torch.float32 for t in terms.values())
-        terms["loss"].backward()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        terms = model.loss(spectrograms, boxes)
+        assert model(spectrograms).boxes.dtype == torch.float32
+    assert all(t.dtype == torch.float32 for t in terms.values())
+    terms["loss"].backward()
     assert terms["loss"].isfinite()
 
 

@@ -9,6 +9,7 @@ from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.encoder import Encoder, EncoderConfig
 from mast.models.packed import PackedLinear, SmallMapGroupNorm, arrange_convolutions, pack_encoder
 
+pytestmark = pytest.mark.usefixtures("bfloat16_anywhere")
 works = pytest.mark.skipif(not packed._works(), reason="this torch or CPU packs no weights")
 
 
@@ -86,6 +87,13 @@ def test_where_packing_does_not_work_the_encoder_stays_plain(
     assert pack_encoder(encoder, 1) is None
     assert not encoder.pack(1)
     assert torch.equal(plain(encoder, spectrograms), expected)
+
+
+def test_a_cpu_without_bfloat16_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There oneDNN would print a stack trace, and switch itself off for the rest of the process."""
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+    monkeypatch.setattr(PackedLinear, "__init__", lambda *_: pytest.fail("tried"))
+    assert pack_encoder(small_encoder(), 1) is None
 
 
 @pytest.mark.parametrize("size", [(64, 16), (16, 4), (1, 1)])

@@ -30,7 +30,7 @@ from mast.training.normalisation import normalisation_of_card
 def detector(tmp_path_factory: pytest.TempPathFactory) -> Detector:
     """In float32 on every machine, so that numbers can be compared."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mast.inference.detector._fast_bfloat16", lambda device: False)
+        patch.setattr("mast.inference.detector.has_bfloat16", lambda device: False)
         return Detector(save_embedder(tmp_path_factory.mktemp("model")), device="cpu", embed=True)
 
 

@@ -26,7 +26,7 @@ import torch
 from torch import nn
 
 from mast.audio import AudioInfo, Metadata
-from mast.device import send
+from mast.device import has_bfloat16, send
 from mast.errors import AudioError, ConfigError, MastError
 from mast.events import FloatArray, IntArray, empty_events
 from mast.features import LogMel
@@ -160,7 +160,7 @@ class Detector:
         if self.batch_size < 1:
             raise ConfigError(f"batch of {self.batch_size} windows: expected at least 1")
         self.model_id = model_id(self.card)
-        self.precision = "bfloat16" if _fast_bfloat16(self.device) else "float32"
+        self.precision = "bfloat16" if has_bfloat16(self.device) else "float32"
         self.embed = embed
         self.compiled = _can_compile(self.device) if compile is None else compile
         if self.compiled and self.device.type != "cuda":
@@ -483,17 +483,6 @@ def _device(name: str | None) -> torch.device:
         reason = (str(error).splitlines() or [""])[0]
         raise ConfigError(f"device {name}: cannot be used here ({reason}); try cpu or cuda") from None
     return device
-
-
-def _fast_bfloat16(device: torch.device) -> bool:
-    """Whether the hardware multiplies bfloat16 natively; elsewhere it is emulated and slower than float32."""
-    if device.type == "cuda":
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    # older releases of torch lack these questions: float32 is always right
-    asks = (
-        getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
-    )
-    return device.type == "cpu" and any(bool(ask()) for ask in asks if ask is not None)
 
 
 def _cast_products(model: MastDetector) -> None:

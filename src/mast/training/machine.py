@@ -9,6 +9,8 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
+from mast.device import has_bfloat16
+from mast.errors import ConfigError
 from mast.training.recipe import Recipe
 
 _PRECISION = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}
@@ -53,12 +55,24 @@ class Machine:
             model.compile(dynamic=False, mode="reduce-overhead" if use_graphs else "default")
 
 
+def _precision(recipe: Recipe) -> str:
+    """The recipe's precision, or the fastest that this machine's hardware has; never one that it would emulate."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    on_gpu, bfloat16 = device.type == "cuda", has_bfloat16(device)
+    if recipe.precision == "auto":
+        return "bf16" if on_gpu and bfloat16 else "fp32"
+    if (recipe.precision == "bf16" and not bfloat16) or (recipe.precision == "fp16" and not on_gpu):
+        raise ConfigError(
+            f"precision {recipe.precision}: this {'GPU' if on_gpu else 'CPU'} cannot compute in it; "
+            "set precision=auto, or precision=fp32, which works everywhere"
+        )
+    return recipe.precision
+
+
 def prepare_machine(recipe: Recipe, accelerator: Accelerator | None = None) -> Machine:
     """Settle what the recipe leaves to the machine."""
-    cuda = torch.cuda.is_available()
     if accelerator is None:
-        precision = recipe.precision if recipe.precision != "auto" else ("bf16" if cuda else "fp32")
-        accelerator = Accelerator(mixed_precision=_PRECISION[precision])
+        accelerator = Accelerator(mixed_precision=_PRECISION[_precision(recipe)])
     on_gpu = accelerator.device.type == "cuda"
     processes = max(1, accelerator.num_processes)
     cores = os.cpu_count() or 1

@@ -170,7 +170,7 @@ class Recipe(BaseModel):
         "gain and steady noise of a recorder fall out",
     )
     precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
-        "auto", description="auto: bf16 on a GPU, fp32 on a CPU"
+        "auto", description="auto: bf16 on a GPU that has it, else fp32"
     )
     compile: bool | None = Field(None, description="torch.compile; on a GPU by default")
     workers: int | None = Field(
