@@ -1,20 +1,20 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+import soundfile as sf
 import torch
 from torch import Tensor, nn
 from toy_recipe import FRONT_END, small_recipe
 
 from mast.data.chunk_dataset import Batch
 from mast.data.recordings import load_dataset
-from mast.data.simulate import Simulation, simulate_dataset
 from mast.errors import ConfigError
 from mast.models.checkpoint import load_checkpoint
 from mast.models.detector import MastDetector
@@ -83,32 +83,44 @@ def test_validation_counts_no_box_twice(tones: Path) -> None:
     assert not set(held["recording"]) & set(parts["train"].table["recording"])
 
 
+def write_sweeps(root: Path) -> None:
+    """Four clips with two loud sweeps each; the same clips to learn from and to measure on."""
+    (root / "audio").mkdir(parents=True)
+    rng, listing, boxes = np.random.default_rng(0), [], []
+    time_s = np.arange(int(0.7 * 16_000)) / 16_000
+    for i in range(4):
+        sound = rng.normal(0, 0.003, int(FRONT_END.chunk_s * 16_000))
+        rows = []
+        for start_s, low_hz in ((0.1 + 0.1 * i, 500 + 400 * i), (1.3 + 0.1 * i, 3_500 - 500 * i)):
+            first, high_hz = int(start_s * 16_000), 2 * low_hz
+            cycles = low_hz * time_s + (high_hz - low_hz) * time_s**2 / (2 * 0.7)
+            sound[first : first + len(time_s)] += 0.2 * np.sin(2 * np.pi * cycles)
+            rows.append((start_s, start_s + 0.7, low_hz, high_hz, "sweep"))
+        for split in ("train", "val"):
+            sf.write(root / "audio" / f"{split}_{i}.wav", sound, 16_000)
+            listing.append((f"{split}_{i}.wav", split))
+            boxes += [(f"{split}_{i}.wav", *row) for row in rows]
+    pd.DataFrame(listing, columns=["file", "split"]).to_csv(root / "recordings.csv", index=False)
+    columns = ["file", "start_s", "end_s", "low_hz", "high_hz", "label"]
+    pd.DataFrame(boxes, columns=columns).to_csv(root / "boxes.csv", index=False)
+
+
 @pytest.mark.slow
-def test_overfits_four_simulated_clips(tmp_path: Path) -> None:
+def test_overfits_four_clips(tmp_path: Path) -> None:
     """All of it together, from sound to boxes: if this fails, something is wired wrongly."""
-    data = tmp_path / "data"
-    simulation = Simulation(
-        recordings=4, duration_s=FRONT_END.chunk_s, sites=1, days=1, hours=(5, 9), seed=11
-    )
-    assert simulate_dataset(data, simulation).boxes >= 5
-    # the same clips to learn from and to measure on, which is the point here
-    for sound in sorted((data / "audio").iterdir()):
-        shutil.copy(sound, sound.with_name(f"copy_{sound.name}"))
-    boxes, listing = pd.read_csv(data / "boxes.csv"), pd.read_csv(data / "recordings.csv")[["file"]]
-    pd.concat([boxes, boxes.assign(file="copy_" + boxes["file"])]).to_csv(data / "boxes.csv", index=False)
-    parts = [listing.assign(split="train"), listing.assign(file="copy_" + listing["file"], split="val")]
-    pd.concat(parts).to_csv(data / "recordings.csv", index=False)
+    write_sweeps(tmp_path / "data")
     recipe = small_recipe(
-        train__epochs=200,
+        train__epochs=100,
         train__batch_size=4,
         train__augmentation__probability=0.0,
-        train__validate_every_epochs=200,
-        train__detector__channels=64,
-        train__lr=1e-3,
+        train__validate_every_epochs=100,
+        train__lr=2e-3,
         train__ema_decay=0.9,
     )
-    result = train_detector(data, tmp_path / "run", recipe)
-    assert result.last["ap50"] >= 0.99, result.last
+    result = train_detector(tmp_path / "data", tmp_path / "run", recipe)
+    # with other seeds and kernels all are found by epoch 60, and overlap by 0.94 in the end
+    assert result.last["ap50"] >= 0.95, result.last
+    assert result.last["miou"] > 0.8, result.last
 
 
 def test_epoch_threshold_and_calibration_are_chosen_on_validation_chunks(
