@@ -22,7 +22,7 @@ from mast.errors import MastError
 from mast.events import EVENT_COLUMNS
 
 KILLS = int(os.environ.get("MAST_FIT_KILLS", "3"))
-STAGES = ("scan", "statistics", "pretrain", "train", "self-train", "calibrate", "evaluate", "report")
+STAGES = ("scan", "plan", "statistics", "pretrain", "train", "self-train", "calibrate", "evaluate", "report")
 
 
 @pytest.fixture(scope="module")

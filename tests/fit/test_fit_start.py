@@ -10,14 +10,18 @@ from typing import Any
 import pytest
 import torch
 from toy_archive import run_fit, toy_recipe, write_both
+from typer.testing import CliRunner
 
 import mast
 import mast.fit.pipeline as pipeline
+from mast.cli.main import app
 from mast.grid import FrontEnd
 from mast.models.checkpoint import ModelCard, NormalisationStatistics, load_card, save_checkpoint
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.reports.fit_verdict import f1_table, recommended, verdict
+from mast.training.effort import Rates
 from mast.training.loop import Result
+from mast.training.recipe import Recipe
 
 CALIBRATION: dict[str, Any] = {
     "calibration": {"method": "platt", "slope": 2.0, "intercept": 0.5},
@@ -181,6 +185,54 @@ def test_in_another_band_the_start_hears_what_the_fitted_one_hears(
         run_fit(data / "labelled", [], tmp_path / "run", slow, init=data / "start")
     assert seen == [slow.front_end]
     assert load_card(data / "start").front_end != slow.front_end
+
+
+def test_the_machine_chooses_the_epochs_once(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_pictures: None
+) -> None:
+    """A run that goes on keeps its plan, however fast the machine is by then."""
+    trained: list[int] = []
+
+    def train(data: object, out: Path, recipe: Recipe, **_: object) -> Result:
+        trained.append(recipe.train.epochs)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pipeline, "train_detector", train)
+    told: list[str] = []
+    arguments: dict[str, Any] = {"init": data / "start", "fixed": ["train.batch_size"], "told": told}
+    for seconds in (1e-6, 1e6):
+        monkeypatch.setattr(pipeline, "measure_rates", lambda *_, s=seconds, **__: Rates(s, s))
+        with pytest.raises(KeyboardInterrupt):
+            run_fit(data / "labelled", [], tmp_path / "run", **arguments)
+    assert trained[0] == trained[1] > 12  # few chunks: more epochs than the recipe has
+    assert sum(text.startswith("plan: about ") for text in told) == 1
+    with pytest.raises(KeyboardInterrupt):
+        run_fit(data / "labelled", [], tmp_path / "other", **arguments)
+    assert trained[2] == 3  # a slow machine
+    with pytest.raises(KeyboardInterrupt):
+        run_fit(data / "labelled", [], tmp_path / "third", **arguments | {"fixed": None})
+    assert trained[3] == toy_recipe().train.epochs  # as the recipe says
+
+
+def test_a_preset_of_ones_own_wins(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, list[str] | None, int]] = []
+
+    def fit(data: object, unlabelled: object, out: object, recipe: Recipe, **given: Any) -> None:
+        fixed = None if given["fixed"] is None else sorted(given["fixed"])
+        seen.append((recipe.size, fixed, recipe.train.epochs))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pipeline, "fit", fit)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    arguments = ["fit", str(data / "labelled"), "--out", str(tmp_path / "run")]
+    for further in (
+        ["--init", str(data / "start")],
+        ["--init", str(data / "start"), "--set", "train.epochs=5"],
+        ["--init", str(data / "start"), "--preset", "small"],
+        [],
+    ):
+        assert CliRunner().invoke(app, [*arguments, *further]).exit_code == 130
+    assert seen == [("tiny", [], 12), ("tiny", ["train.epochs"], 5), ("small", None, 60), ("tiny", [], 12)]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -97,6 +97,7 @@ def run_fit(
     *,
     told: list[str] | None = None,
     init: Path | None = None,
+    fixed: Collection[str] | None = None,
     examples: int = 1,
 ) -> Fitted:
     """`mast fit` in this process; what it says goes to ``told``."""
@@ -108,6 +109,7 @@ def run_fit(
         recipe or toy_recipe(),
         show=Show(say=say, bar=no_bar),
         init=init,
+        fixed=fixed,
         resamples=20,
         examples=examples,
     )

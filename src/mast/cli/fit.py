@@ -8,7 +8,15 @@ from typing import Annotated
 import typer
 
 from mast.cli.options import Debug, Quiet, Seed, say, steps
-from mast.cli.recipes import Annotations, Band, Preset, Settings, recipe_from
+from mast.cli.recipes import (
+    Annotations,
+    Band,
+    Settings,
+    SuitedPreset,
+    chosen_settings,
+    preset_for_machine,
+    recipe_from,
+)
 
 
 def fit(
@@ -21,7 +29,7 @@ def fit(
         typer.Option("--unlabeled", "-u", help="A folder of recordings nobody labelled; may be repeated."),
     ] = None,
     annotations: Annotations = None,
-    preset: Preset = "base",
+    preset: SuitedPreset = None,
     init: Annotated[
         str | None,
         typer.Option(
@@ -43,15 +51,22 @@ def fit(
     Run the same command again after a stop and it goes on; what has not changed since is not done again, and what was
     made from other data or settings is moved to OUT/earlier. Without --unlabeled there is no self-training.
 
+    Before it trains, it measures a few steps and says how long all of it will take on this machine. Started from a
+    detector (--init), it also measures that one as it comes, and keeps it where training does not beat it on
+    validation.
+
     \b
     Example:
+      mast fit labelled/ --init default --out runs/birds
       mast fit labelled/ --unlabeled archive/ --out runs/birds --preset tiny
     """
     from mast.fit.pipeline import Show
     from mast.fit.pipeline import fit as run
+    from mast.models.find import find_model
     from mast.reports.fit_verdict import START
 
-    recipe = recipe_from(preset, band, settings)
+    start = None if init is None else find_model(init, or_file=True)
+    recipe = recipe_from(preset or preset_for_machine(start), band, settings)
     show = Show(say=lambda text: say(text, quiet=quiet), bar=lambda what: steps(quiet, what))
     try:
         fitted = run(
@@ -61,7 +76,8 @@ def fit(
             recipe,
             show=show,
             annotations=annotations,
-            init=init,
+            init=start,
+            fixed=None if preset else chosen_settings(settings).keys(),
             seed=seed,
         )
     except KeyboardInterrupt:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +21,15 @@ Settings = Annotated[
     ),
 ]
 Preset = Annotated[str, typer.Option("--preset", "-p", help="tiny, small, base, paper, or a recipe.toml.")]
+SuitedPreset = Annotated[
+    str | None,
+    typer.Option(
+        "--preset",
+        "-p",
+        help="tiny, small, base, paper, or a recipe.toml; by default tiny on a CPU, base on a GPU, and from a detector "
+        "(--init) as many epochs as the boxes need.",
+    ),
+]
 Band = Annotated[
     float | None,
     typer.Option("--band", metavar="HZ", help="Upper edge of the band: 2000 for fish, 192000 for bats."),
@@ -30,9 +39,25 @@ Band = Annotated[
 def recipe_from(preset: str, band: float | None, settings: list[str] | None) -> Recipe:
     """The recipe that a command's options describe."""
     from mast.grid import FrontEnd
-    from mast.training.recipe import load_recipe, parse_override
+    from mast.training.recipe import load_recipe
 
-    overrides = dict(parse_override(text) for text in settings or [])
+    overrides = chosen_settings(settings)
     if band is not None:
         overrides["front_end"] = FrontEnd.for_band(band).model_dump()
     return load_recipe(preset, overrides)
+
+
+def chosen_settings(settings: list[str] | None) -> dict[str, Any]:
+    """What ``--set`` says, by dotted names."""
+    from mast.training.recipe import parse_override
+
+    return dict(parse_override(text) for text in settings or [])
+
+
+def preset_for_machine(init: Path | None) -> str:
+    """The preset where none is given: small steps from a detector, and what a CPU can do without a GPU."""
+    import torch
+
+    from mast.training.start import is_detector
+
+    return "tiny" if is_detector(init) or not torch.cuda.is_available() else "base"

@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 from mast.cli.options import Debug, Quiet, Seed, say, steps
-from mast.cli.recipes import Annotations, Band, Preset, RunFolder, Settings, recipe_from
+from mast.cli.recipes import (
+    Annotations,
+    Band,
+    RunFolder,
+    Settings,
+    SuitedPreset,
+    chosen_settings,
+    preset_for_machine,
+    recipe_from,
+)
 
 
 def train(
@@ -31,7 +40,7 @@ def train(
         ),
     ] = None,
     annotations: Annotations = None,
-    preset: Preset = "base",
+    preset: SuitedPreset = None,
     band: Band = None,
     settings: Settings = None,
     quiet: Quiet = False,
@@ -50,13 +59,19 @@ def train(
     """
     from mast.data import load_dataset
     from mast.models.find import find_model
-    from mast.training.detector import train_detector
+    from mast.training.detector import adopt, train_detector
+    from mast.training.effort import suited
+    from mast.training.sources import labelled_chunks
     from mast.training.start import against_start, beats, is_detector
 
     chosen = [f"model={detector}"] if detector else []
-    recipe = recipe_from(preset, band, [*(settings or []), *chosen])
-    dataset = load_dataset(data, annotations=annotations)
     start = None if init is None else find_model(init, or_file=True)
+    recipe = recipe_from(preset or preset_for_machine(start), band, [*(settings or []), *chosen])
+    dataset = load_dataset(data, annotations=annotations)
+    if preset is None and is_detector(start):
+        recipe = adopt(recipe, start)
+        n_chunks = len(labelled_chunks(dataset, recipe.front_end, seed=seed)["train"])
+        recipe = suited(recipe, n_chunks, fixed=chosen_settings(settings).keys())
     with steps(quiet, "train") as progress:
         result = train_detector(dataset, out, recipe, init=start, seed=seed, progress=progress)
     best = result.best

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,6 +32,7 @@ from mast.errors import MastError
 from mast.evaluation.operating import StoredCalibration
 from mast.evaluation.report import RESAMPLES
 from mast.files import write_whole
+from mast.fit.forecast import Amounts, forecast, in_words
 from mast.fit.measure import measure_detectors
 from mast.fit.sources import (
     Sources,
@@ -52,6 +53,7 @@ from mast.reports.reconstruction import draw_reconstructions
 from mast.selftrain.rounds import self_train
 from mast.training.calibrate import calibrate_checkpoint
 from mast.training.detector import adopt, check_front_end, same_fields, train_detector
+from mast.training.effort import Rates, measure_rates, suited
 from mast.training.loop import Progress
 from mast.training.machine import Machine, prepare_machine
 from mast.training.pretrain import pretrain
@@ -109,6 +111,7 @@ def fit(
     show: Show,
     annotations: Path | None = None,
     init: str | Path | None = None,
+    fixed: Collection[str] | None = None,
     seed: int = 0,
     resamples: int = RESAMPLES,
     examples: int = EXAMPLES,
@@ -123,6 +126,8 @@ def fit(
         show: told of progress.
         annotations: boxes, if not ``data/boxes.csv``.
         init: an encoder or detector to start from, instead of pretraining.
+        fixed: where nobody chose the recipe's preset, the settings that somebody did choose, by dotted names: for a
+            start from a detector the others follow machine and data. None: the recipe stands.
         seed: of everything random.
         resamples: bootstrap draws for the intervals.
         examples: spectrograms of each kind in the report.
@@ -137,6 +142,7 @@ def fit(
         recipe = adopt(recipe, sources.init)
         run = _Run(sources, out.absolute(), recipe, seed, machine, show)
         run.scan()
+        run.plan(fixed)
         run.statistics()
         run.pretrain()
         run.start()
@@ -204,12 +210,15 @@ class _Run:
     def scan(self) -> None:
         labelled = self.sources.labelled
         spans = labelled.annotations.reviewed
-        reviewed_h = float((spans["end_s"] - spans["start_s"]).sum()) / 3600
+        heard_s = float((spans["end_s"] - spans["start_s"]).sum())
         self.say(
-            f"scan: {len(labelled):,} recordings with {len(labelled.annotations.events):,} boxes in {reviewed_h:.2f} h "
-            f"that were listened to; {sum(map(len, self.sources.unlabelled)):,} unlabelled recordings, "
-            f"{sum(float(d.recordings['duration_s'].sum()) for d in self.sources.unlabelled) / 3600:.2f} h"
+            f"scan: {len(labelled):,} recordings with {len(labelled.annotations.events):,} boxes, "
+            f"{in_words(heard_s)} of them listened to"
         )
+        if self.sources.unlabelled:
+            n_unlabelled = sum(map(len, self.sources.unlabelled))
+            sound_s = sum(float(d.recordings["duration_s"].sum()) for d in self.sources.unlabelled)
+            self.say(f"scan: {n_unlabelled:,} unlabelled recordings, {in_words(sound_s)}")
         parts = ", ".join(f"{name} {len(chunks):,}" for name, chunks in self.parts.items())
         self.say(f"scan: labelled chunks of {self.recipe.front_end.chunk_s:g} s by part: {parts}")
         inputs = {f"dataset {i}": facts_of(d) for i, (_, d) in enumerate(self.sources.everything)}
@@ -220,6 +229,38 @@ class _Run:
             return {}
 
         self._do("scan", {**inputs, **self.sound}, (self.out / "scan" / "recordings.csv",), work)
+
+    def plan(self, fixed: Collection[str] | None) -> None:
+        """How long this run trains, and how long that takes here, measured; a run that goes on keeps its plan."""
+        free = fixed is not None and is_detector(self.sources.init)
+        inputs = {**self.common, **self._section("train"), **self.labels}
+        if self.sources.init is not None:
+            inputs["init"] = start_of(self.sources.init)
+        if free:
+            inputs["chosen"] = sorted(name for name in fixed or () if name.startswith("train."))
+        learn = self.parts["train"]
+
+        def work() -> dict[str, Any]:
+            self.say("plan: measuring a few steps")
+            scratch = self.sources.init is None
+            rates = measure_rates(learn, self.recipe, self.machine, pretrain=scratch)
+            rates = Rates(*broadcast_object_list(list(rates)))
+            recipe = suited(self.recipe, len(learn), fixed=fixed or (), rates=rates) if free else self.recipe
+            device = "this GPU" if self.machine.device.type == "cuda" else "this machine without a GPU"
+            self.say(f"plan: {forecast(recipe, self._amounts, rates, device=device)}")
+            return dict(rates._asdict())
+
+        found = self._do("plan", inputs, (), work)
+        if free:
+            self.recipe = suited(self.recipe, len(learn), fixed=fixed or (), rates=Rates(**found))
+
+    @property
+    def _amounts(self) -> Amounts:
+        others = sum(len(chunks) for name, chunks in self.parts.items() if name not in ("train", "val"))
+        sound_s = sum(float(d.recordings["duration_s"].sum()) for d in self.sources.unlabelled)
+        unlabelled = round(2 * sound_s / self.recipe.front_end.chunk_s)  # chunks overlap by half
+        heard = len(self.heard[0]) if self.sources.init is None else 0
+        return Amounts(len(self.parts["train"]), len(self.parts["val"]), others, unlabelled, heard)
 
     def statistics(self) -> None:
         """μ and σ of the sound, for the first stage that trains."""

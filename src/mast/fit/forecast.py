@@ -1,0 +1,60 @@
+"""How long a run will take, from what a chunk takes on this machine and how many there are."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mast.training.effort import Rates, looks_of, training_seconds
+from mast.training.recipe import Recipe
+
+
+class Amounts(NamedTuple):
+    """Chunks of a run."""
+
+    train: int
+    val: int
+    others: int = 0  # test and out of domain
+    unlabelled: int = 0
+    pretrain: int = 0
+
+
+def seconds_by_stage(recipe: Recipe, n: Amounts, rates: Rates) -> dict[str, float]:
+    """What the stages of a run take that are not over in no time."""
+    found = {"training": training_seconds(recipe.train, n.train, n.val, rates)}
+    if n.pretrain:
+        found["pretraining"] = looks_of(recipe.pretrain, n.pretrain) * rates.pretrain
+    if n.unlabelled:
+        plan = recipe.selftrain
+        pseudo = min(n.unlabelled, plan.max_chunks or n.unlabelled)
+        found["self-training"] = plan.rounds * (
+            pseudo * rates.detect
+            + training_seconds(plan.stage1, pseudo, n.val, rates)
+            + training_seconds(plan.stage2, n.train, n.val, rates)
+            + 2 * plan.measure_other_parts * n.others * rates.detect
+        )
+    detectors = 2 + bool(n.unlabelled)  # the start too; each is looked at twice on validation
+    found["measuring"] = detectors * (2 * n.val + n.others) * rates.detect
+    return found
+
+
+def forecast(recipe: Recipe, n: Amounts, rates: Rates, *, device: str) -> str:
+    """The same as a sentence."""
+    seconds = seconds_by_stage(recipe, n, rates)
+    stages = ", ".join(f"{name} {in_words(value)}" for name, value in seconds.items())
+    return (
+        f"about {in_words(sum(seconds.values()))} on {device} ({stages}): {recipe.train.epochs:,} epochs of "
+        f"{n.train:,} chunks at {rates.train:.2g} s each, as just measured"
+    )
+
+
+def in_words(seconds: float) -> str:
+    """A duration as people say it.
+
+    >>> in_words(20), in_words(100), in_words(20 * 60), in_words(5 * 3600), in_words(7 * 86400)
+    ('20 seconds', '2 minutes', '20 minutes', '5 hours', '7 days')
+    """
+    for unit, length_s, up_to_s in (("second", 1, 90), ("minute", 60, 90 * 60), ("hour", 3600, 48 * 3600)):
+        if seconds < up_to_s:
+            n = max(1, round(seconds / length_s))
+            return f"{n} {unit}{'' if n == 1 else 's'}"
+    return f"{round(seconds / 86400):,} days"

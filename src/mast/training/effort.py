@@ -1,0 +1,162 @@
+"""How long training takes on this machine, measured on a few chunks, and how long it should be.
+
+A start from a detector needs little: experiments/few_boxes.py found 480 looks at a chunk enough for ten to three
+hundred boxes. More labelled chunks are each looked at a dozen times, as far as an hour goes.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
+
+import torch
+
+from mast.data.chunk_dataset import Batch, collate
+from mast.features import Normalisation
+from mast.models.baselines import build_baseline
+from mast.models.detector import DetectorConfig, MastDetector
+from mast.models.interface import BoxDetector
+from mast.models.mae import MaskedAutoencoder
+from mast.training.loop import Optimisation
+from mast.training.machine import Machine
+from mast.training.recipe import Recipe, TrainRecipe
+from mast.training.sources import Chunks
+from mast.training.spectrograms import FrontEndPipeline
+
+LOOKS = 480  # at chunks, at least
+EPOCHS = 12  # at most, where that is more looks than these; as in the preset tiny
+LEAST_EPOCHS = 3
+MOST_S = 3600.0  # of training, where fewer epochs would do
+FEW_CHUNKS = 64  # below which batches are small
+_TRIAL_CHUNKS = 4  # on a CPU; a GPU gets a whole batch
+
+
+class Rates(NamedTuple):
+    """Seconds a chunk takes here."""
+
+    train: float
+    detect: float
+    pretrain: float = 0.0
+
+
+def suited(
+    recipe: Recipe, n_chunks: int, *, fixed: Collection[str] = (), rates: Rates | None = None
+) -> Recipe:
+    """The recipe for a start from a detector, with epochs, batch and rates of self-training by the amount of data.
+
+    Args:
+        recipe: of a preset that nobody chose.
+        n_chunks: labelled chunks to train on.
+        fixed: settings that somebody did choose, by dotted names; these stay.
+        rates: of this machine; without them an hour's limit cannot be kept.
+    """
+    plan = recipe.train
+    batch = plan.batch_size if "train.batch_size" in fixed or n_chunks >= FEW_CHUNKS else plan.batch_size // 2
+    looks = max(1, n_chunks // batch) * batch  # an epoch's
+    epochs = max(EPOCHS, math.ceil(LOOKS / looks))
+    if rates is not None:
+        epochs = max(LEAST_EPOCHS, min(epochs, int(MOST_S / (looks * rates.train))))
+    wanted = {
+        "batch_size": batch,
+        "epochs": epochs,
+        "warmup_epochs": epochs / 20,
+        "validate_every_epochs": max(1, epochs // 6),
+    }
+    train = plan.model_copy(update=_free(wanted, "train", fixed))
+    # larger steps than in training undo what the start knows
+    rate = {"lr": plan.lr * plan.start_lr_multiplier}
+    stages = {
+        name: getattr(recipe.selftrain, name).model_copy(update=_free(rate, f"selftrain.{name}", fixed))
+        for name in ("stage1", "stage2")
+    }
+    selftrain = recipe.selftrain.model_copy(update=stages)
+    return recipe.model_copy(update={"train": train, "selftrain": selftrain})
+
+
+def _free(values: dict[str, Any], section: str, fixed: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if f"{section}.{name}" not in fixed}
+
+
+def measure_rates(chunks: Chunks, recipe: Recipe, machine: Machine, *, pretrain: bool = False) -> Rates:
+    """Seconds a chunk takes here to be read and trained on (or searched): two batches, after a first.
+
+    Args:
+        chunks: labelled ones; the first few are read.
+        recipe: model, augmentation, batch size.
+        machine: where.
+        pretrain: whether the masked autoencoder is measured too.
+    """
+    with torch.random.fork_rng(devices=[]), machine.accelerator.autocast():
+        detector = _detector_rates(chunks, recipe, machine)
+        return detector._replace(pretrain=_pretrain_rate(chunks, recipe, machine) if pretrain else 0.0)
+
+
+def _detector_rates(chunks: Chunks, recipe: Recipe, machine: Machine) -> Rates:
+    plan, config = recipe.train, recipe.detector
+    model: BoxDetector = (
+        MastDetector(config) if isinstance(config, DetectorConfig) else build_baseline(config)
+    )
+    model.to(machine.device)
+    pipeline, read = _pipeline(recipe, machine), _reader(chunks, plan, machine)
+
+    def train() -> None:
+        seen = pipeline(read(), torch.Generator().manual_seed(0))
+        terms = model.loss(seen.spectrograms, seen.boxes, weights=seen.weights)
+        terms["loss"].backward()  # type: ignore[no-untyped-call]
+
+    @torch.no_grad()
+    def detect() -> None:
+        seen = pipeline(read()).spectrograms
+        model.detect(seen, score_threshold=plan.score_threshold, nms_iou=plan.nms_iou)
+
+    n_chunks = len(read().weights)
+    trained = _seconds(train, machine) / n_chunks
+    model.eval()
+    return Rates(trained, _seconds(detect, machine) / n_chunks)
+
+
+def _pretrain_rate(chunks: Chunks, recipe: Recipe, machine: Machine) -> float:
+    model = MaskedAutoencoder(recipe.autoencoder).to(machine.device)
+    pipeline, read = _pipeline(recipe, machine), _reader(chunks, recipe.pretrain, machine)
+
+    def listen() -> None:
+        model(pipeline(read()).spectrograms).loss.backward()
+
+    return _seconds(listen, machine) / len(read().weights)
+
+
+def _pipeline(recipe: Recipe, machine: Machine) -> FrontEndPipeline:
+    normalisation = Normalisation(mean=0.0, std=1.0, levelled=recipe.levelled)
+    pipeline = FrontEndPipeline(recipe.front_end, normalisation, augmentation=recipe.train.augmentation)
+    return pipeline.to(machine.device)
+
+
+def _reader(chunks: Chunks, plan: Optimisation, machine: Machine) -> Callable[[], Batch]:
+    """Reads the first few chunks as a batch, from their files."""
+    on_gpu = machine.device.type == "cuda"
+    most = plan.batch_size if on_gpu else min(_TRIAL_CHUNKS, plan.batch_size)
+    return lambda: collate([chunks.examples[row] for row in range(min(len(chunks), most))])
+
+
+def _seconds(work: Callable[[], None], machine: Machine) -> float:
+    """Of one time, when it has been done once before."""
+    times = []
+    for _ in range(3):
+        work()
+        if machine.device.type == "cuda":
+            torch.cuda.synchronize(machine.device)
+        times.append(time.perf_counter())
+    return (times[-1] - times[0]) / 2
+
+
+def training_seconds(plan: TrainRecipe, n_chunks: int, n_held: int, rates: Rates) -> float:
+    """Of one training, with its validations."""
+    validations = plan.epochs / plan.validate_every_epochs + 1  # and calibration
+    return looks_of(plan, n_chunks) * rates.train + validations * n_held * rates.detect
+
+
+def looks_of(plan: Optimisation, n_chunks: int) -> int:
+    """How many chunks a training looks at in all its epochs."""
+    return plan.epochs * max(1, n_chunks // plan.batch_size) * plan.batch_size

@@ -1,0 +1,66 @@
+"""How long a start from a detector is trained, and what that takes on a machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from toy_recipe import FRONT_END, small_recipe
+
+from mast.data.recordings import load_dataset
+from mast.training.effort import LOOKS, MOST_S, Rates, looks_of, measure_rates, suited, training_seconds
+from mast.training.machine import prepare_machine
+from mast.training.recipe import load_recipe
+from mast.training.sources import labelled_chunks
+
+
+@pytest.mark.parametrize(
+    ("n_chunks", "epochs", "batch"), [(4, 120, 4), (10, 60, 4), (40, 12, 4), (800, 12, 8)]
+)
+def test_epochs_follow_the_labelled_chunks(n_chunks: int, epochs: int, batch: int) -> None:
+    plan = suited(load_recipe("tiny"), n_chunks).train
+    assert (plan.epochs, plan.batch_size) == (epochs, batch)
+    assert looks_of(plan, n_chunks) >= LOOKS
+    assert plan.epochs / plan.validate_every_epochs <= 12
+    assert plan.warmup_epochs < plan.epochs / 10
+
+
+def test_a_slow_machine_trains_for_an_hour_at_most() -> None:
+    fast, slow = Rates(train=0.01, detect=0.003), Rates(train=1.0, detect=0.3)
+    recipe = load_recipe("tiny")
+    assert suited(recipe, 800, rates=fast).train.epochs == 12
+    chosen = suited(recipe, 800, rates=slow).train
+    assert chosen.epochs == 4
+    assert looks_of(chosen, 800) * slow.train <= MOST_S
+    assert suited(recipe, 100_000, rates=slow).train.epochs == 3  # some training it has to be
+
+
+def test_what_was_chosen_stays() -> None:
+    recipe = load_recipe("tiny", {"train.epochs": 5, "train.batch_size": 2, "selftrain.stage1.lr": 7e-4})
+    fixed = ("train.epochs", "train.batch_size", "selftrain.stage1.lr")
+    found = suited(recipe, 10, fixed=fixed, rates=Rates(9.0, 9.0))
+    assert (found.train.epochs, found.train.batch_size) == (5, 2)
+    assert found.selftrain.stage1.lr == 7e-4
+    # steps of self-training are no larger than those of training from a detector
+    assert found.selftrain.stage2.lr == recipe.train.lr * recipe.train.start_lr_multiplier
+
+
+def test_seconds_are_counted_as_the_loop_counts_steps() -> None:
+    plan = load_recipe(
+        "tiny", {"train.epochs": 6, "train.batch_size": 8}
+    ).train  # validates at epochs 4 and 6
+    assert looks_of(plan, 20) == 6 * 16  # what does not fill a batch waits
+    assert looks_of(plan, 3) == 6 * 8
+    assert training_seconds(plan, 20, 10, Rates(1.0, 0.5)) == pytest.approx(96 + (1.5 + 1) * 5)
+
+
+def test_rates_are_measured_without_touching_the_random_numbers_of_a_run(tones: Path) -> None:
+    recipe = small_recipe()
+    learn = labelled_chunks(load_dataset(tones), FRONT_END)["train"]
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    rates = measure_rates(learn, recipe, prepare_machine(recipe), pretrain=True)
+    assert torch.equal(torch.rand(3), expected)
+    assert min(rates) > 0
