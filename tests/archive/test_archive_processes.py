@@ -13,7 +13,7 @@ from same_results import assert_same_results
 from typer.testing import Result
 
 from mast.archive import CrewEngine, DetectorSpec, ProcessCrew, list_recordings
-from mast.cli.detect import EXIT_SOME_FAILED
+from mast.cli.options import EXIT_SOME_FAILED
 from mast.errors import MastError
 
 Run = Callable[..., Result]

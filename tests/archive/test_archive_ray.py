@@ -18,7 +18,7 @@ from small_s3 import small_s3
 from typer.testing import Result
 
 from mast.archive import CrewEngine, list_recordings
-from mast.cli.detect import EXIT_SOME_FAILED
+from mast.cli.options import EXIT_SOME_FAILED
 from mast.errors import ConfigError, MastError
 
 pytestmark = pytest.mark.slow

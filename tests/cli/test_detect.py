@@ -23,7 +23,8 @@ import mast
 from mast.annotations import FORMATS, read_annotations
 from mast.annotations.detections import read_run
 from mast.cli import detect as command
-from mast.cli.detect import EXIT_SOME_FAILED, detect
+from mast.cli.detect import detect
+from mast.cli.options import EXIT_SOME_FAILED
 from mast.errors import MastError
 from mast.evaluation import Calibration
 from mast.evaluation.operating import OperatingPoint, StoredCalibration

@@ -13,7 +13,8 @@ import typer
 from typer.testing import CliRunner, Result
 
 from mast.cli.detect import detect
-from mast.cli.embed import EXIT_SOME_FAILED, embed
+from mast.cli.embed import embed
+from mast.cli.options import EXIT_SOME_FAILED
 from mast.errors import MastError
 from mast.retrieval.store import EventStore, event_ids
 

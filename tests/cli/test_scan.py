@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
 import shutil
+import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +16,12 @@ import soundfile as sf
 import typer
 from typer.testing import CliRunner, Result
 
+from mast.audio import Metadata
 from mast.cli.scan import scan
 from mast.errors import MastError
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "audio"))
+from hostile_recordings import deny_listing
 
 app = typer.Typer()
 app.command()(scan)
@@ -53,7 +60,7 @@ def table(path: Path) -> list[dict[str, str]]:
 def test_table_failures_and_summary(folder: Path) -> None:
     out = folder / "recordings.csv"
     result = run(folder, "--out", out)
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 4, result.output  # some are unreadable
     rows = table(out)
     assert [(row["file"], row["site"], row["datetime"], row["duration_s"]) for row in rows] == [
         ("ELM_20230512_183000.flac", "ELM", "2023-05-12T18:30:00", "2"),
@@ -82,7 +89,7 @@ def test_table_failures_and_summary(folder: Path) -> None:
 def test_without_out_nothing_is_written(folder: Path) -> None:
     before = sorted(folder.rglob("*"))
     result = run(folder)
-    assert result.exit_code == 0
+    assert result.exit_code == 4
     assert result.stdout.splitlines()[-1] == "3 recordings; 3 unreadable."
     assert sorted(folder.rglob("*")) == before
 
@@ -98,7 +105,7 @@ def test_many_files_of_which_three_are_broken(tmp_path: Path) -> None:
     for name in broken:
         (root / name).write_bytes(b"RIFF")
     result = run(root, "--out", tmp_path / "recordings.csv")
-    assert result.exit_code == 0
+    assert result.exit_code == 4
     assert [row["file"] for row in table(tmp_path / "failures.csv")] == broken
     assert len(table(tmp_path / "recordings.csv")) == 497
     assert "3 unreadable" in result.stdout.splitlines()[-1]
@@ -226,3 +233,64 @@ def test_a_scan_that_stops_leaves_the_earlier_table(folder: Path, monkeypatch: p
     assert run(folder, "--out", out).exit_code != 0
     assert out.read_text() == "as it was"
     assert not list(folder.rglob("*.part"))
+
+
+def test_sites_and_times_of_the_folders_own_table(tmp_path: Path) -> None:
+    for name in ("OAK/20230510_073000.wav", "audio/b.wav"):
+        (tmp_path / name).parent.mkdir()
+        sf.write(tmp_path / name, np.zeros(1_600), 16_000)
+    listing = "file,site,datetime\nOAK/20230510_073000.wav,Pond,\nb.wav,Lake,2024-01-02T03:04:05+02:00\n"
+    (tmp_path / "recordings.csv").write_text(listing)
+    result = run(tmp_path, "--out", tmp_path / "elsewhere.csv")
+    assert result.exit_code == 0, result.output
+    assert re.search(r"^sites +2: Pond \(1\), Lake \(1\)$", result.stdout, re.MULTILINE)
+    assert [(row["site"], row["datetime"]) for row in table(tmp_path / "elsewhere.csv")] == [
+        ("Pond", "2023-05-10T07:30:00"),
+        ("Lake", "2024-01-02T03:04:05+02:00"),
+    ]
+    assert (tmp_path / "recordings.csv").read_text() == listing
+    (tmp_path / "recordings.csv").write_text("name,site\nb.wav,Lake\n")  # somebody else's table
+    assert re.search(r"^sites +1: ", run(tmp_path).stdout, re.MULTILINE)
+
+
+def test_a_folder_that_cannot_be_listed_is_a_failure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deny_listing(monkeypatch, folder / "OAK")
+    result = run(folder, "--out", folder / "recordings.csv")
+    assert result.exit_code == 4, result.output
+    rows = {row["file"]: row["reason"] for row in table(folder / "failures.csv")}
+    assert "cannot be listed (Permission denied)" in rows["OAK/"]
+    shutil.rmtree(folder / "OAK")
+
+
+def test_whatever_one_recording_raises_is_its_own_failure(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def surprised(path: Path, root: Path) -> None:
+        if Path(path).name == "20230510_073000.WAV":
+            raise RuntimeError("surprise\n" * 10_000)
+
+    monkeypatch.setattr(
+        import_module("mast.audio.describe"), "metadata", lambda p, r: surprised(p, r) or Metadata()
+    )
+    result = run(folder, "--out", folder / "recordings.csv")
+    assert result.exit_code == 4
+    rows = {row["file"]: row["reason"] for row in table(folder / "failures.csv")}
+    assert len(rows) == 4
+    assert "RuntimeError: surprise" in rows["OAK/20230510_073000.WAV"]
+    assert len(rows["OAK/20230510_073000.WAV"]) < 500
+
+
+def test_names_that_are_no_text_are_spelt(tmp_path: Path) -> None:
+    sf.write(tmp_path / "a.wav", np.zeros(1_600), 16_000)
+    root = tmp_path / "in"
+    root.mkdir()
+    for name in (b"caf\xe9.wav", b"caf\\xe9.wav"):
+        shutil.copy(tmp_path / "a.wav", os.fsencode(root) + b"/" + name)
+    assert run(root, "--out", root / "recordings.csv").exit_code == 0
+    assert {row["file"] for row in table(root / "recordings.csv")} == {"caf\\xe9.wav", "caf\\udce9.wav"}
+    (root / "recordings.csv").write_bytes(b"file,site\ncaf\xe9.wav,Pond\n")  # as an earlier version wrote it
+    shutil.move(os.fsencode(root) + b"/caf\\xe9.wav", tmp_path / "gone.wav")
+    assert run(root, "--out", root / "recordings.csv").exit_code == 0
+    assert [(row["file"], row["site"]) for row in table(root / "recordings.csv")] == [
+        ("caf\\xe9.wav", "Pond")
+    ]

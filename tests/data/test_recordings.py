@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +12,9 @@ import soundfile as sf
 
 from mast.data.recordings import load_dataset
 from mast.errors import AnnotationError, AudioError, MastError
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "audio"))
+from hostile_recordings import deny_listing, with_guano
 
 BOX = "start_s,end_s,low_hz,high_hz,label"
 
@@ -195,7 +201,7 @@ def test_nothing_but_broken_recordings(tmp_path: Path) -> None:
         ("site\nA\n", "column file missing; found site"),
         (
             "file,datetime\nA_20230510_060000.wav,10 May\n",
-            "line 2, datetime: '10 May' is no time; expected ISO 8601",
+            "line 2, datetime: '10 May' is not a valid time; expected ISO 8601",
         ),
         (
             "file,duration_s\nA_20230510_060000.wav,long\n",
@@ -269,3 +275,53 @@ def test_a_real_set_without_its_listing_infers_the_same(shared_data: Path, tmp_p
     columns = ["file", "site", "datetime", "duration_s", "sample_rate"]
     pd.testing.assert_frame_equal(inferred.recordings[columns], listed.recordings[columns])
     assert inferred.reviewed_recordings == listed.boxed_recordings  # the empty five are unlabelled now
+
+
+@pytest.mark.parametrize(
+    ("duration", "rate"), [("1e12", "16000"), ("-3", "16000"), ("2", "0"), ("0", "16000")]
+)
+def test_a_listed_length_that_the_file_cannot_have_is_measured(
+    folder: Path, duration: str, rate: str
+) -> None:
+    name = "A_20230510_060000.wav"
+    (folder / "recordings.csv").write_text(f"file,duration_s,sample_rate\n{name},{duration},{rate}\n")
+    table = load_dataset(folder).recordings
+    assert (table["duration_s"][0], table["sample_rate"][0]) == (2.0, 16_000)
+
+
+def test_times_at_the_end_of_all_calendars(folder: Path) -> None:
+    (folder / "recordings.csv").write_text("file,datetime\nA_20230510_060000.wav,9999-12-31T23:59:59\n")
+    with pytest.raises(MastError, match="'9999-12-31T23:59:59' is not a valid time"):
+        load_dataset(folder)
+
+
+def test_names_that_are_no_text(folder: Path) -> None:
+    (folder / "boxes.csv").unlink()
+    source = folder / "audio" / "A_20230510_060000.wav"
+    for name in (b"caf\xe9.wav", b"caf\\xe9.wav"):
+        shutil.copy(source, os.fsencode(folder / "audio") + b"/" + name)
+    dataset = load_dataset(folder)
+    assert {"caf\\xe9.wav", "caf\\udce9.wav"} < set(dataset.recordings["file"])
+    paths = [dataset.path(name) for name in dataset.recordings["file"]]
+    assert len(set(paths)) == 5
+    assert all(path.is_file() for path in paths)
+    (folder / "recordings.csv").write_text("file\ncaf\\xe9.wav\ncaf\\udce9.wav\n")
+    listed = load_dataset(folder)
+    assert len({listed.path(name) for name in listed.recordings["file"]}) == 2
+
+
+def test_a_folder_that_cannot_be_listed_is_a_failure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sound(folder / "locked" / "a.wav")
+    deny_listing(monkeypatch, folder / "locked")
+    with pytest.warns(UserWarning, match="1 of 4 recordings cannot be read"):
+        dataset = load_dataset(folder)
+    assert dataset.failures["file"].tolist() == ["locked/"]
+    assert "cannot be listed" in dataset.failures["error"][0]
+
+
+def test_whatever_one_recording_raises_is_its_own_failure(folder: Path) -> None:
+    with_guano(folder / "audio" / "g.wav", "Timestamp:2023-05-10T07:30:00+25:00")
+    assert "g.wav" in set(load_dataset(folder).recordings["file"])
+    (folder / "audio" / "text.wav").write_text("no sound")
+    with pytest.warns(UserWarning, match="1 of 5 recordings cannot be read"):
+        assert load_dataset(folder).failures["file"].tolist() == ["text.wav"]

@@ -25,7 +25,8 @@ from urllib.parse import unquote, urlsplit
 from pyarrow import fs as arrow_fs
 from pyarrow.lib import ArrowException
 
-from mast.audio import AUDIO_SUFFIXES, find_recordings
+from mast.audio import AUDIO_SUFFIXES, Metadata, Unlisted, find_recordings, text_names
+from mast.data.recordings import listed_places
 from mast.errors import AudioError, ConfigError
 from mast.events import empty_events
 from mast.inference import Detector, Outcome, Source
@@ -45,6 +46,7 @@ class Recording(NamedTuple):
         root: folder that all names are relative to.
         store: the URI that opens the store it lies in; empty for a disk.
         size_bytes: as listed in the store; of a file on a disk, which may still change, it is asked when needed.
+        stated: what the dataset's ``recordings.csv`` says of it.
     """
 
     path: str
@@ -52,18 +54,20 @@ class Recording(NamedTuple):
     root: str
     store: str = ""
     size_bytes: int | None = None
+    stated: Metadata = Metadata()
 
     @property
     def source(self) -> Source:
         """The recording as the detector and the results name it."""
-        return Source(Path(self.path), self.name, Path(self.root))
+        return Source(Path(self.path), self.name, Path(self.root), self.stated)
 
 
 class Listing(NamedTuple):
-    """Recordings by name, and the folder or URI that the names are relative to."""
+    """Recordings by name, the folder or URI that the names are relative to, and folders that cannot be listed."""
 
     recordings: list[Recording]
     root: str
+    unlisted: dict[str, str] = {}  # noqa: RUF012 (never changed): name of a folder → why
 
     def size_of(self) -> Callable[[Source], int | None]:
         """How large a recording is: as listed, or as it lies on the disk now."""
@@ -106,6 +110,7 @@ def list_recordings(arguments: Sequence[str]) -> Listing:
         raise AudioError(
             f"{', '.join(arguments)}: no recordings found; expected files ending in .wav, .flac, .mp3, "
             ".ogg or .opus, here or in folders below"
+            + "".join(f"; {name} {reason}" for name, reason in [*listing.unlisted.items()][:1])
         )
     return listing
 
@@ -116,14 +121,24 @@ def _list_disk(arguments: list[Path]) -> Listing:
             raise AudioError(f"{argument}: no such file or folder; check the name")
     given = [Path(os.path.abspath(argument)) for argument in arguments]
     root = Path(os.path.commonpath([path if path.is_dir() else path.parent for path in given]))
-    paths = {found for path in given for found in (find_recordings(path) if path.is_dir() else [path])}
-    # old cards hold names that are no text; tables need text
-    names = {
-        path: os.fsencode(path.relative_to(root).as_posix()).decode("utf-8", errors="backslashreplace")
-        for path in paths
+    unlisted: list[Unlisted] = []
+    folders = [path for path in given if path.is_dir()]
+    paths = {path for path in given if not path.is_dir()}
+    paths |= {path for folder in folders for path in find_recordings(folder, unlisted=unlisted)}
+    stated = {
+        recording: about
+        for dataset in dict.fromkeys(
+            path.parent if path.name == "audio" else path for path in [root, *folders]
+        )
+        for recording, about in listed_places(dataset).items()
     }
-    found = [Recording(str(path), name, str(root)) for path, name in names.items()]
-    return Listing(sorted(found, key=lambda recording: recording.name), str(root))
+    found = [
+        Recording(str(path), name, str(root), stated=stated.get(path, Metadata()))
+        for path, name in text_names(sorted(paths), root).items()
+    ]
+    reasons = {some.folder: some.reason for some in unlisted}
+    failed = {f"{name}/": reasons[path] for path, name in text_names(reasons, root).items()}
+    return Listing(sorted(found, key=lambda recording: recording.name), str(root), failed)
 
 
 def _list_store(uris: list[str]) -> Listing:
@@ -237,7 +252,7 @@ class Copies:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with store.open_input_stream(recording.path) as far, open(path, "wb") as near:
                     shutil.copyfileobj(far, near, 2**20)
-                return Source(path, recording.name, root)
+                return Source(path, recording.name, root, recording.stated)
             except Exception as error:  # each kind of store has its own; all mean the same here
                 shutil.rmtree(root, ignore_errors=True)
                 if attempt == _TRIES - 1 or isinstance(error, FileNotFoundError):

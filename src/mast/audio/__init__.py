@@ -1,7 +1,9 @@
 """Any field recording in constant memory: probe, read, stream, resample, cut into windows, date and place."""
 
 from mast.audio.clock import Metadata, metadata
-from mast.audio.probe import AUDIO_SUFFIXES, AudioInfo, find_recordings, probe
+from mast.audio.describe import describe, failing_alone
+from mast.audio.names import names_on_disk, text_names
+from mast.audio.probe import AUDIO_SUFFIXES, AudioInfo, Unlisted, find_recordings, probe
 from mast.audio.stream import DamagedAudioWarning, read, stream
 from mast.audio.windows import Window, Windows, centre_and_pad, window_batches, windows
 
@@ -10,14 +12,19 @@ __all__ = [
     "AudioInfo",
     "DamagedAudioWarning",
     "Metadata",
+    "Unlisted",
     "Window",
     "Windows",
     "centre_and_pad",
+    "describe",
+    "failing_alone",
     "find_recordings",
     "metadata",
+    "names_on_disk",
     "probe",
     "read",
     "stream",
+    "text_names",
     "window_batches",
     "windows",
 ]

@@ -6,9 +6,10 @@ comments and GUANO chunks state it, most file names do not and are in the record
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,7 +21,7 @@ class Metadata:
     """When, where and with what a recording was made; ``None`` is unknown.
 
     ``datetime_from`` and ``site_from`` say where the value was found: ``GUANO``, ``AudioMoth comment``,
-    ``Wildlife Acoustics``, ``file name`` or ``folder name``.
+    ``Wildlife Acoustics``, ``file name``, ``folder name`` or ``recordings.csv``.
     """
 
     site: str | None = None
@@ -30,6 +31,17 @@ class Metadata:
     longitude: float | None = None
     datetime_from: str | None = None
     site_from: str | None = None
+
+    def clock_at(self, start_s: float, *, timespec: str = "milliseconds") -> str:
+        """Wall clock at ``start_s`` into the recording as ISO 8601; empty where unknown."""
+        if self.datetime is None:
+            return ""
+        return (self.datetime + timedelta(seconds=start_s)).isoformat(timespec=timespec)
+
+    def overridden(self, other: Metadata) -> Metadata:
+        """The same, but for what ``other`` knows."""
+        known = {field.name: getattr(other, field.name) for field in fields(other)}
+        return replace(self, **{name: value for name, value in known.items() if value is not None})
 
 
 _EARLIEST_YEAR, _LATEST_YEAR = (
@@ -107,6 +119,8 @@ def metadata(path: str | Path, root: str | Path | None = None) -> Metadata:
     if site is None:
         site = _site_in_folders(folders)
         site_from = "folder name" if site is not None else None
+    if site is not None:  # a folder's name may hold bytes that are no text
+        site = os.fsencode(site).decode("utf-8", errors="backslashreplace")
     located = next((note for note in notes if note.latitude is not None), None)
     return Metadata(
         site=site,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import guano
 
-from mast.audio.probe import open_sound
+from mast.audio.decode import open_sound
 from mast.audio.riff import RiffChunks, read_chunks
 from mast.errors import AudioError
 
@@ -22,6 +22,7 @@ _AUDIOMOTH_TIME = re.compile(
     r"(?: \((?P<utc>UTC)(?P<offset>[^)]*)\))?"
 )
 _AUDIOMOTH_DEVICE = re.compile(r"\b(?P<kind>AudioMoth|HydroMoth)\s+(?P<serial>[0-9A-Fa-f]{16})\b")
+_LARGEST_OFFSET = timedelta(hours=14)  # of a clock on Earth
 _OFFSET = re.compile(r"^(?P<sign>[+-])(?P<hours>\d{1,2})(?::?(?P<minutes>\d\d))?$")
 _GUANO_SITE_KEYS = ("site", "site name", "site id", "location", "location name", "loc name", "prefix")
 # ids of the fields of a Wildlife Acoustics "wamd" chunk that matter here
@@ -95,7 +96,7 @@ def parse_offset(text: str) -> timezone | None:
     if match is None:
         return None
     offset = timedelta(hours=int(match["hours"]), minutes=int(match["minutes"] or 0))
-    if offset > timedelta(hours=14):
+    if offset > _LARGEST_OFFSET:
         return None
     return timezone(-offset if match["sign"] == "-" else offset)
 
@@ -115,11 +116,10 @@ def _from_guano(chunks: RiffChunks) -> HeaderNotes | None:
         return None
     try:
         fields = guano.GuanoFile.from_string(content)
-    except ValueError:  # a line without a colon: the rest of the chunk cannot be trusted
+    except Exception:  # a line without a colon, words for numbers, …: the rest of the chunk cannot be trusted
         return None
     when = fields.get("Timestamp")
-    position = fields.get("Loc Position")
-    latitude, longitude = position if isinstance(position, tuple) and len(position) == 2 else (None, None)
+    latitude, longitude = _place(fields.get("Loc Position"))
     maker = " ".join(str(fields[key]) for key in ("Make", "Model", "Serial") if key in fields)
     site = None
     for key, value in fields.items():
@@ -136,10 +136,29 @@ def _from_guano(chunks: RiffChunks) -> HeaderNotes | None:
     )
 
 
-def _standard_zone(when: datetime) -> datetime:
-    """The guano library has its own time zones; the standard library's compare and print as expected."""
-    offset = when.utcoffset()
-    return when if offset is None else when.replace(tzinfo=timezone(offset) if offset else UTC)
+def _place(position: object) -> tuple[float | None, float | None]:
+    """Latitude and longitude; unknown where there is no such place on Earth."""
+    if isinstance(position, tuple) and len(position) == 2:
+        latitude, longitude = position
+        if abs(latitude) <= 90 and abs(longitude) <= 180:
+            return latitude, longitude
+    return None, None
+
+
+def _standard_zone(when: datetime) -> datetime | None:
+    """The guano library has its own time zones; the standard library's compare and print as expected.
+
+    ``None`` where there is no such zone: hours off is worse than unknown.
+    """
+    if when.tzinfo is None:
+        return when
+    try:
+        offset = when.utcoffset()
+    except ValueError:  # a day or more
+        return None
+    if offset is None or abs(offset) > _LARGEST_OFFSET:
+        return None
+    return when.replace(tzinfo=timezone(offset) if offset else UTC)
 
 
 def _from_wamd(chunks: RiffChunks) -> HeaderNotes | None:
@@ -155,7 +174,7 @@ def _from_wamd(chunks: RiffChunks) -> HeaderNotes | None:
         if field_id in _WAMD_FIELDS:
             fields[_WAMD_FIELDS[field_id]] = value.decode("utf-8", errors="replace").strip("\0 ")
     try:
-        when = datetime.fromisoformat(fields.get("timestamp", ""))
+        when = _standard_zone(datetime.fromisoformat(fields.get("timestamp", "")))
     except ValueError:
         when = None
     recorder = " ".join(fields[name] for name in ("model", "serial") if fields.get(name))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import soundfile as sf
 
+from mast.audio.decode import UNKNOWN_FRAMES, count_frames, open_sound, skip
 from mast.audio.riff import RiffChunks, read_chunks
 from mast.errors import AudioError
 
@@ -16,17 +19,21 @@ AUDIO_SUFFIXES = frozenset(
 )
 """Lower-case suffixes of the formats that can be read."""
 
+_COMPRESSED = ("FLAC", "MP3", "OGG")  # formats whose length is what their header says
 _OGG_PAGE_BYTES = 65_307  # the longest an ogg page can be
+_LOOK_BACK_FRAMES = 8_192  # more than a usual block of FLAC
+# our choice: below, no animal's voice could be heard; above, no converter for sound works
+_LOWEST_RATE, _HIGHEST_RATE = 20, 10_000_000
 
 
 @dataclass(frozen=True)
 class AudioInfo:
-    """What the header of a recording says.
+    """What a recording is.
 
     ``frames`` counts samples per channel. It is exact for WAV and FLAC; compressed formats may decode to
     slightly more or less. ``truncated`` means that the file ends before the sound its header promises
-    (a full card, an interrupted copy): the sound that exists can be read. For a truncated WAV ``frames``
-    and ``duration_s`` already count only what is there.
+    (a full card, an interrupted copy): the sound that exists can be read. ``frames`` and ``duration_s`` count only
+    what is there, whatever the header says; ``declared_frames`` are those that it promises, where that is more.
     """
 
     path: Path
@@ -37,6 +44,7 @@ class AudioInfo:
     format: str
     subtype: str
     truncated: bool = False
+    declared_frames: int = 0
 
 
 def probe(path: str | Path) -> AudioInfo:
@@ -48,15 +56,22 @@ def probe(path: str | Path) -> AudioInfo:
     path = Path(path)
     chunks = check_readable(path)
     with open_sound(path) as file:
+        rate = _checked_rate(path, file.samplerate)
+        if file.format in _COMPRESSED:
+            frames, declared, truncated = _measured(path, file)
+        else:  # libsndfile has compared the header with the size of the file
+            frames = declared = file.frames
+            truncated = chunks is not None and chunks.truncated
         return AudioInfo(
             path=path,
-            duration_s=file.frames / file.samplerate,
-            sample_rate=file.samplerate,
+            duration_s=frames / rate,
+            sample_rate=rate,
             channels=file.channels,
-            frames=file.frames,
+            frames=frames,
+            declared_frames=declared,
             format=file.format,
             subtype=file.subtype,
-            truncated=chunks.truncated if chunks is not None else _ends_early(path, file),
+            truncated=truncated,
         )
 
 
@@ -71,6 +86,8 @@ def check_readable(path: Path) -> RiffChunks | None:
             raise AudioError(
                 f"{path}: is a folder, expected a recording (a .wav, .flac, .mp3, .ogg or .opus file)"
             )
+        if not path.is_file() and path.exists():
+            raise AudioError(f"{path}: is not a file but a pipe, socket or device, expected a recording")
         if path.stat().st_size == 0:
             raise AudioError(
                 f"{path}: the file is empty (0 bytes); copy it again from the recorder or remove it"
@@ -92,38 +109,41 @@ def check_readable(path: Path) -> RiffChunks | None:
     return chunks
 
 
-def open_sound(path: Path) -> sf.SoundFile:
-    """Open a recording for decoding; use as a context manager.
-
-    Raises:
-        AudioError: libsndfile refuses it.
-    """
-    try:
-        # as bytes: soundfile refuses names that are not valid text, which old cards are full of
-        return sf.SoundFile(os.fsencode(path) if os.name == "posix" else path)
-    except sf.LibsndfileError as error:
-        reason = str(error.error_string).strip().rstrip(".")
-        if "not recognised" in reason:
-            reason = "no sound format we know"
+def _checked_rate(path: Path, rate: int) -> int:
+    if not _LOWEST_RATE <= rate <= _HIGHEST_RATE:
         raise AudioError(
-            f"{path}: not readable as sound ({reason}); expected a complete wav, flac, mp3, ogg or opus "
-            "file, so copy it again or convert it"
-        ) from error
+            f"{path}: its header gives a sample rate of {rate:,} Hz, which no recorder of sound has ({_LOWEST_RATE} to "
+            f"{_HIGHEST_RATE:,} Hz), so its length is not known either; write it again with the true rate"
+        )
+    return rate
 
 
-def _ends_early(path: Path, file: sf.SoundFile) -> bool:
-    """Whether sound is missing at the end: one look at the end, no reading through."""
-    if file.format == "OGG":
-        return not _ogg_is_closed(path)
-    if file.format not in ("FLAC", "MP3") or file.frames == 0:
-        return False
-    # mp3 lengths without a table of contents are estimates: a little short is not truncated
-    slack = 1 if file.format == "FLAC" else file.samplerate
+def _measured(path: Path, file: sf.SoundFile) -> tuple[int, int, bool]:
+    """Frames of a compressed recording, as many as its header declares, and whether it ends before them.
+
+    A header may declare anything, or that it does not know: one look near the end shows whether sound is there. Where
+    none is, what can be decoded is counted.
+    """
+    declared = file.frames
+    closed = file.format != "OGG" or _ogg_is_closed(path)
+    if declared < UNKNOWN_FRAMES and _has_its_end(file, declared):
+        return declared, declared, not closed
+    frames = count_frames(path)
+    # a length that is not known is no broken promise; lengths of mp3 may be estimates: a little short is not truncated
+    slack = file.samplerate if file.format == "MP3" else 0
+    unknown = declared >= UNKNOWN_FRAMES
+    return frames, frames if unknown else declared, not closed or (not unknown and frames < declared - slack)
+
+
+def _has_its_end(file: sf.SoundFile, declared: int) -> bool:
+    """Whether the last sound that the header declares can be decoded."""
+    # not the very last frames: libFLAC reads a file from its start to find them
+    back = min(declared, file.samplerate if file.format == "MP3" else _LOOK_BACK_FRAMES)
     try:
-        file.seek(max(file.frames - slack, 0))
-        return len(file.read(1)) == 0
+        found = skip(file, declared - back, back)
     except sf.LibsndfileError:
-        return True
+        return False
+    return found == back or (file.format == "MP3" and found > 0)
 
 
 def _ogg_is_closed(path: Path) -> bool:
@@ -136,23 +156,55 @@ def _ogg_is_closed(path: Path) -> bool:
     return 0 <= page < len(tail) - 5 and bool(tail[page + 5] & 0x04)
 
 
-def find_recordings(folder: str | Path) -> list[Path]:
+class Unlisted(NamedTuple):
+    """A folder whose recordings are not known."""
+
+    folder: Path
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.folder}: {self.reason}"
+
+
+def find_recordings(folder: str | Path, *, unlisted: list[Unlisted] | None = None) -> list[Path]:
     """Every recording below a folder, sorted; suffixes in any case.
 
     Hidden files and folders and the ``._`` shadow files of macOS are left out. Linked folders are
     followed, each real folder once, so that links in a circle come to an end.
 
+    Args:
+        folder: searched with all its subfolders.
+        unlisted: gets the folders below it that cannot be listed.
+
     Raises:
-        AudioError: there is no such folder.
+        AudioError: there is no such folder, or it cannot be listed.
+
+    Warns:
+        UserWarning: a folder below cannot be listed, and nobody asked for these.
     """
     root = Path(folder)
     if not root.is_dir():
         kind = "is a file, expected a folder" if root.exists() else "no such folder"
         raise AudioError(f"{root}: {kind} of recordings; check the name")
+
+    def note(error: OSError) -> None:
+        where = Path(error.filename or root)
+        reason = f"cannot be listed ({error.strerror or error}), so what it holds is not known; check its permissions"
+        if where == root:
+            raise AudioError(f"{root}: {reason}") from error
+        if unlisted is None:
+            warnings.warn(f"{where}: {reason}", stacklevel=3)
+        else:
+            unlisted.append(Unlisted(where, reason))
+
     found: list[Path] = []
     seen: set[tuple[int, int]] = set()
-    for where, folders, files in os.walk(root, followlinks=True):
-        status = os.stat(where)
+    for where, folders, files in os.walk(root, followlinks=True, onerror=note):
+        try:
+            status = os.stat(where)
+        except OSError as error:
+            note(error)
+            continue
         if (status.st_dev, status.st_ino) in seen:
             folders.clear()
             continue

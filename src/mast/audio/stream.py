@@ -13,20 +13,17 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import soundfile as sf
 import soxr
-from numpy.typing import NDArray
 
-from mast.audio.probe import AudioInfo, open_sound, probe
+from mast.audio.decode import Samples, decoded
+from mast.audio.probe import AudioInfo, probe
 from mast.errors import AudioError
 
-Samples = NDArray[np.float32]
 Channel = int | Literal["mix"]
 
 _MAX_BLOCK_VALUES = (
     1 << 22
 )  # decoded at once, all channels together (16 MB): 8 channels at 384 kHz stay small
-_SALVAGE_FRAMES = 256  # step in which the last sound before a damaged place is saved
 _CONTEXT_SAMPLES = 4_096  # of the slower rate, beside a span: more than the resampler's filter reaches
 _MP3_PREROLL_S = 1.0  # an mp3 frame needs the frames before it, which a seek does not decode
 _LENGTH_SLACK_S = 1.0  # lengths in mp3 headers may be estimates: less missing than this is not damage
@@ -66,8 +63,8 @@ def stream(
         raise AudioError(f"{path}: blocks of {block_s:g} s make no sense; expected a length above 0")
     info = probe(path)
     target = _checked_rate(info, sample_rate)
-    decoded = _decode(info, channel, 0, None, block_s)
-    return decoded if target == info.sample_rate else _resampled(decoded, info.sample_rate, target)
+    blocks = _decode(info, channel, 0, None, block_s)
+    return blocks if target == info.sample_rate else _resampled(blocks, info.sample_rate, target)
 
 
 def read(
@@ -193,61 +190,27 @@ def _not_finite(info: AudioInfo, piece: Samples, position: int, rest: Iterator[S
     )
 
 
-def _as_samples(file: sf.SoundFile, frames: int) -> Samples:
-    """The next (n, channels) float32 of a file.
-
-    Sixteen-bit sound is scaled here: the same numbers as libsndfile's, in a third of the time.
-    """
-    if file.subtype != "PCM_16":
-        decoded: Samples = file.read(frames, dtype="float32", always_2d=True)
-        return decoded
-    steps: NDArray[np.int16] = file.read(frames, dtype="int16", always_2d=True)
-    return np.multiply(steps, np.float32(2**-15), dtype=np.float32)
-
-
 def _frames(info: AudioInfo, first: int, stop: int | None, block: int) -> Iterator[Samples]:
     """Yield (n, channels) float32 from frame ``first`` on, until ``stop`` or until no more sound comes."""
-    preroll = min(first, round(_MP3_PREROLL_S * info.sample_rate)) if info.format == "MP3" else 0
     position = first
+    preroll = min(first, round(_MP3_PREROLL_S * info.sample_rate)) if info.format == "MP3" else 0
+    pieces = decoded(info.path, first, stop, block, preroll=preroll)
     problem = ""
-    with open_sound(info.path) as file:
+    while True:
         try:
-            if first:
-                file.seek(min(first - preroll, file.frames))
-                file.read(preroll, dtype="float32")
-            while stop is None or position < stop:
-                wanted = block if stop is None else min(block, stop - position)
-                piece = _as_samples(file, wanted)
-                if len(piece) == 0:
-                    break
-                position += len(piece)
-                yield piece
-        except sf.LibsndfileError as error:
-            problem = f" ({str(error.error_string).strip().rstrip('.')})"
-    if problem:
-        for piece in _salvaged(info.path, position, block if stop is None else min(block, stop - position)):
-            position += len(piece)
-            yield piece
-    expected = info.frames if stop is None else min(info.frames, stop)
+            piece = next(pieces)
+        except StopIteration as end:
+            problem = f" ({end.value})" if end.value else ""
+            break
+        position += len(piece)
+        yield piece
+    promised = max(info.frames, info.declared_frames)
+    expected = promised if stop is None else min(promised, stop)
     slack = round(_LENGTH_SLACK_S * info.sample_rate) if info.format == "MP3" else 0
     if problem or position < expected - slack:
         warnings.warn(
             f"{info.path}: damaged, sound ends at {position / info.sample_rate:.2f} s of "
-            f"{info.duration_s:.2f} s{problem}; what comes before was read",
+            f"{promised / info.sample_rate:.2f} s{problem}; what comes before was read",
             DamagedAudioWarning,
             stacklevel=2,
         )
-
-
-def _salvaged(path: Path, position: int, frames: int) -> Iterator[Samples]:
-    """Save what can be decoded of a block that failed as a whole, in small steps."""
-    try:
-        with open_sound(path) as file:
-            file.seek(position)
-            for _ in range(0, frames, _SALVAGE_FRAMES):
-                piece = _as_samples(file, _SALVAGE_FRAMES)
-                if len(piece) == 0:
-                    return
-                yield piece
-    except sf.LibsndfileError:
-        return  # the damaged place is reached: the caller warns

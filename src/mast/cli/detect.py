@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import Debug, Device, Quiet, Seed, progress, say
+from mast.cli.options import EXIT_SOME_FAILED, Debug, Device, Quiet, Seed, progress, say
 
 if TYPE_CHECKING:
     from mast.archive import DetectorSpec, Engine, Recording
     from mast.inference import ResultsFolder
 
-EXIT_SOME_FAILED = 4  # finished, but some recordings could not be read
 _FORMATS = (
     "csv, parquet, raven, audacity, coco, yolo, aoef, kaleidoscope, birdeep"  # a test compares with FORMATS
 )
@@ -124,6 +123,8 @@ def detect(
     Recordings that cannot be read are listed with reasons in failures.csv and tried again next time; those
     whose sound ends early are searched as far as they go, and listed as damaged.
 
+    Sites and times that recordings.csv in a dataset's folder states go before those in headers and names.
+
     Exit code: 0 when all were searched, 4 when some failed, 2 when none could be searched.
 
     \b
@@ -170,7 +171,12 @@ def detect(
             )
             if facts.sentence:
                 say(facts.sentence, quiet=quiet)
-            todo = [recording for recording in mine if not results.is_done(recording.source)]
+            todo = []
+            for recording in mine:
+                if results.is_done(recording.source):
+                    results.restate(recording.source)
+                else:
+                    todo.append(recording)
             if len(todo) < len(mine):
                 say(f"{len(mine) - len(todo):,} of {len(mine):,} recordings are done already", quiet=quiet)
             failures, sample_rates = _search(running, results, todo, quiet)
@@ -179,24 +185,26 @@ def detect(
             f"mast: stopped; what is done is kept in {out}, the same command goes on from there.", err=True
         )
         raise typer.Exit(130) from None
-    totals = results.combine(wanted) if tables else None
+    totals = results.combine(wanted, listing.unlisted) if tables else None
     if mine and len(failures) == len(mine):
         raise AudioError(f"none of the {len(mine):,} recordings can be read; the first: {failures[0]}")
     damaged = sum(results.is_damaged(recording.source) for recording in mine)
     done = f"{len(mine) - len(failures):,} of {len(mine):,} recordings are done in {out}; without --no-tables, the"
+    folders = "folder" if len(listing.unlisted) == 1 else "folders"
     closing = [
         f"{totals.events:,} events in {totals.recordings:,} recordings → {out / 'detections.csv'}"
         if totals is not None
         else f"{done} same command makes the tables",
         *([f"{len(failures):,} of {len(mine):,} recordings failed"] if failures else []),
         *([f"{damaged:,} damaged"] if damaged else []),
+        *([f"{len(listing.unlisted):,} {folders} cannot be listed"] if listing.unlisted else []),
     ]
-    if failures or damaged:
+    if failures or damaged or listing.unlisted:
         closing[-1] += f" (see {out / 'failures.csv'})"
     typer.echo("; ".join(closing) + ".")
     if hint := _other_band(sample_rates, facts.band_hz[1]):
         say(hint, quiet=quiet)
-    if failures:
+    if failures or listing.unlisted:
         raise typer.Exit(EXIT_SOME_FAILED)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import Debug, Device, Quiet, Seed, progress, say
+from mast.cli.options import EXIT_SOME_FAILED, Debug, Device, Quiet, Seed, progress, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from mast.retrieval.embedding import BoxEmbedder
     from mast.retrieval.sources import DetectionsFolder
     from mast.retrieval.store import EventBatch, EventStore
-
-EXIT_SOME_FAILED = 4  # finished, but some recordings could not be embedded
 
 
 def embed(

@@ -11,6 +11,8 @@ import typer
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+EXIT_SOME_FAILED = 4  # of a command that finished, though some recordings could not be read
+
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only results and errors.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; the GPU where there is one by default.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback when something fails.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import Debug, Quiet, Seed, progress
+from mast.cli.options import EXIT_SOME_FAILED, Debug, Quiet, Seed, progress
 
 if TYPE_CHECKING:
+    from mast.audio import Metadata
     from mast.data import Dataset
 
 _COLUMNS = (
@@ -47,24 +49,31 @@ def scan(
 
     Only headers and names are read. Site and clock time come from AudioMoth, GUANO and Song Meter headers,
     file names and folder names; what is not stated stays empty. A table that already exists keeps its
-    further columns and the sites and times filled in by hand. Unreadable files are listed in failures.csv
-    beside the table.
+    further columns and the sites and times filled in by hand, and those in the folder's own recordings.csv count
+    as well. Unreadable files, and folders that cannot be listed, are listed in failures.csv beside the table.
+
+    Exit code: 0 when all could be read, 4 when some could not, 2 when none could.
 
     \b
     Example:
       mast scan recordings/ --out recordings/recordings.csv
     """
-    from mast.audio import find_recordings
+    from mast.audio import Unlisted, find_recordings, text_names
     from mast.errors import AudioError
 
-    paths = find_recordings(folder)
+    unlisted: list[Unlisted] = []
+    paths = find_recordings(folder, unlisted=unlisted)
     if not paths:
         raise AudioError(
             f"{folder}: no recordings found; expected files ending in .wav, .flac, .mp3, .ogg or .opus, "
-            "here or in folders below"
+            "here or in folders below" + "".join(f"; {some}" for some in unlisted[:1])
         )
     previous = _previous_rows(out) if out is not None and out.exists() else {}
     rows, failures = _probe_all(paths, folder, quiet)
+    reasons = {some.folder: some.reason for some in unlisted}
+    failures += [
+        {"file": f"{name}/", "reason": reasons[path]} for path, name in text_names(reasons, folder).items()
+    ]
     kept = _keep_users_values(rows, previous)
 
     for line in _summary(rows, failures):
@@ -92,33 +101,39 @@ def scan(
             f"{folder}: none of the {len(paths):,} recordings is readable; {first['file']}: {first['reason']}"
         )
     _echo("; ".join(closing) + ".")
+    if failures:
+        raise typer.Exit(EXIT_SOME_FAILED)
 
 
 def _probe_all(paths: list[Path], folder: Path, quiet: bool) -> tuple[list[Row], list[Row]]:
     """A row for every readable recording and one for every other file, in the order given."""
     from concurrent.futures import ThreadPoolExecutor
 
+    from mast.audio import text_names
+    from mast.data.recordings import listed_places
+
+    names, stated = text_names(paths, folder), listed_places(folder)
     rows: list[Row] = []
     failures: list[Row] = []
     # our choice: a few threads wait for a slow card or network drive at once; a fast disk loses a quarter by it
     with progress(quiet, unit="files") as bar, ThreadPoolExecutor(max_workers=4) as pool:
         task = bar.add_task("scan", total=len(paths))
-        for row in pool.map(lambda path: _probe_one(path, folder), paths):
+        for row in pool.map(lambda path: _probe_one(path, names[path], folder, stated.get(path)), paths):
             (failures if "reason" in row else rows).append(row)
             bar.advance(task)
     return rows, failures
 
 
-def _probe_one(path: Path, folder: Path) -> Row:
-    from mast.audio import metadata, probe
-    from mast.errors import AudioError
+def _probe_one(path: Path, file: str, folder: Path, stated: Metadata | None) -> Row:
+    from mast.audio import describe
+    from mast.errors import AudioError, shortened
 
-    file = path.relative_to(folder).as_posix()
     try:
-        info = probe(path)
+        info, about = describe(path, folder)
     except AudioError as error:
-        return {"file": file, "reason": str(error).removeprefix(f"{path}: ")}
-    about = metadata(path, folder)
+        return {"file": file, "reason": shortened(str(error).removeprefix(f"{path}: "))}
+    if stated is not None:
+        about = about.overridden(stated)
     return {
         "file": file,
         "site": about.site or "",
@@ -152,7 +167,9 @@ def _previous_rows(table: Path) -> dict[str, Row]:
             f"{table}: exists and has no column 'file' (found {', '.join(columns) or 'none'}), so it is no "
             "table of recordings and was left alone; choose another --out"
         )
-    return {row["file"]: row for row in rows}
+    # earlier versions wrote the bytes of names that are no text as they are
+    names = [os.fsencode(row["file"]).decode("utf-8", errors="backslashreplace") for row in rows]
+    return {name: {**row, "file": name} for name, row in zip(names, rows, strict=True)}
 
 
 def _keep_users_values(rows: list[Row], previous: Mapping[str, Row]) -> list[Row]:

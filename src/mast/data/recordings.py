@@ -12,10 +12,11 @@ and unlabelled (nobody listened). What was reviewed is decided by the first of t
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,12 +25,23 @@ from mast.annotations import AnnotationSet, read_annotations
 from mast.annotations.names import RecordingNames
 from mast.annotations.sidecars import read_reviewed
 from mast.annotations.tables import Table, read_table
-from mast.audio import find_recordings, metadata, probe
-from mast.errors import AnnotationError, AudioError, MastError
+from mast.audio import (
+    Metadata,
+    Unlisted,
+    describe,
+    failing_alone,
+    find_recordings,
+    metadata,
+    names_on_disk,
+    text_names,
+)
+from mast.errors import AnnotationError, AudioError, MastError, shortened
 
 _TEXT_COLUMNS = ("file", "site", "datetime", "split", "licence")
 _NUMBER_COLUMNS = ("duration_s", "sample_rate", "channels")
 RECORDINGS_COLUMNS = ("file", "site", "datetime", "split", "duration_s", "sample_rate", "channels", "licence")
+_DENSEST = 8_000  # samples in a byte: FLAC takes a dozen bytes for 65,535 samples of silence
+_LONGEST = timedelta(days=366)  # no recording lasts longer
 _YES, _NO = frozenset({"true", "yes", "1", "t", "y"}), frozenset({"false", "no", "0", "f", "n", ""})
 
 
@@ -43,7 +55,8 @@ class Dataset:
             start, ISO 8601), ``split``, ``licence`` are empty where unknown; ``duration_s``, ``sample_rate``
             are always known, ``channels`` is NaN where not; further columns of ``recordings.csv`` follow.
         annotations: events and reviewed spans, by the same names.
-        failures: ``file`` and ``error`` of recordings that cannot be read; they are in no other table.
+        failures: ``file`` and ``error`` of recordings that cannot be read, and of folders that cannot be listed; they
+            are in no other table.
     """
 
     root: Path
@@ -116,13 +129,16 @@ def load_dataset(folder: str | Path, *, annotations: str | Path | None = None) -
         raise MastError(f"{root}: no such folder; expected a folder of recordings")
     listing = root / "recordings.csv"
     listed = read_table(listing) if listing.is_file() else None
-    table = _from_listing(root, listed) if listed is not None else _from_folder(root)
+    unlisted: list[Unlisted] = []
+    table = _from_listing(root, listed) if listed is not None else _from_folder(root, unlisted)
     if table.empty:
         where = (
             f"{listing}: lists no recording" if listed is not None else f"{root}: no recording in this folder"
         )
-        raise MastError(f"{where}; expected wav, flac, mp3, ogg or opus files")
-    table, failures = _complete(root, table)
+        raise MastError(
+            f"{where}; expected wav, flac, mp3, ogg or opus files" + "".join(f"; {u}" for u in unlisted[:1])
+        )
+    table, failures = _complete(root, table, unlisted)
 
     known = table.rename(columns={"file": "recording"})[
         ["recording", "duration_s", "sample_rate", "site", "datetime"]
@@ -143,9 +159,48 @@ def parse_clock(text: str) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
 
 
+def listed_places(folder: Path) -> dict[Path, Metadata]:
+    """Sites and times that ``recordings.csv`` in a folder states, by recording.
+
+    A table of that name without a column ``file`` is somebody else's and says nothing.
+
+    Raises:
+        MastError: the table cannot be read, or a time in it is none.
+    """
+    listing = folder / "recordings.csv"
+    if not listing.is_file():
+        return {}
+    table = read_table(listing)
+    file, site, clock = table.find("file", "recording"), table.find("site"), table.find("datetime")
+    if file is None:
+        return {}
+    times = _times(table, clock) if clock else [None] * len(table)
+    sites = table.texts(site) if site else [""] * len(table)
+    places = {}
+    for name, where, when in zip(table.texts(file), sites, times, strict=True):
+        path = _locate(folder, name.strip())
+        if path is not None and (where.strip() or when):
+            stated = Metadata(
+                site=where.strip() or None,
+                datetime=when,
+                site_from=listing.name if where.strip() else None,
+                datetime_from=listing.name if when else None,
+            )
+            places[path] = stated
+    return places
+
+
 def _locate(root: Path, name: str) -> Path | None:
     """A recording named relative to the dataset's folder or to its ``audio/``."""
-    return next((path for path in (root / name, root / "audio" / name) if path.is_file()), None)
+    places = [place / spelt for spelt in names_on_disk(name) for place in (root, root / "audio")]
+    return next((path for path in places if _is_file(path)), None)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
 
 
 def _from_listing(root: Path, listed: Table) -> pd.DataFrame:
@@ -175,21 +230,31 @@ def _from_listing(root: Path, listed: Table) -> pd.DataFrame:
                 f"{where}: {root} and its audio/ hold no recording {name}; correct or remove the row"
             )
         first_row[name] = row
-    for row, text in enumerate(table["datetime"]):
-        try:
-            parsed = parse_clock(text)
-        except ValueError:
-            raise MastError(
-                f"{listed.where(row)}, datetime: '{text}' is no time; "
-                "expected ISO 8601, as in 2023-05-10T07:30:00"
-            ) from None
-        table.loc[row, "datetime"] = parsed.isoformat() if parsed else ""
+    if clock := listed.find("datetime"):
+        table["datetime"] = [when.isoformat() if when else "" for when in _times(listed, clock)]
     return table
 
 
-def _from_folder(root: Path) -> pd.DataFrame:
+def _times(listed: Table, column: str) -> list[datetime | None]:
+    """A column of times, checked."""
+    times: list[datetime | None] = []
+    for row, text in enumerate(listed.texts(column)):
+        try:
+            when = parse_clock(text.strip())
+            if when is not None:
+                when + _LONGEST  # the end of the recording has a time, too
+        except (ValueError, OverflowError):
+            raise MastError(
+                f"{listed.where(row)}, datetime: '{shortened(text)}' is not a valid time; "
+                "expected ISO 8601, as in 2023-05-10T07:30:00"
+            ) from None
+        times.append(when)
+    return times
+
+
+def _from_folder(root: Path, unlisted: list[Unlisted]) -> pd.DataFrame:
     """Every recording below the folder, named relative to it; to ``audio/`` where that is unambiguous."""
-    relative = [path.relative_to(root).as_posix() for path in find_recordings(root)]
+    relative = list(text_names(find_recordings(root, unlisted=unlisted), root).values())
     taken = set(relative)
     names = [
         name.removeprefix("audio/") if name.removeprefix("audio/") not in taken else name for name in relative
@@ -200,30 +265,26 @@ def _from_folder(root: Path) -> pd.DataFrame:
     return table
 
 
-def _complete(root: Path, table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _complete(root: Path, table: pd.DataFrame, unlisted: list[Unlisted]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Fill in what headers, names and folders tell; unreadable recordings go to a table of their own."""
     records = table.to_dict("records")
-    failures: list[dict[str, str]] = []
+    failures = [
+        {"file": f"{name}/", "error": shortened(folder)}
+        for folder in unlisted
+        for name in text_names([folder.folder], root).values()
+    ]
     readable = []
     for record in records:
         path = _locate(root, str(record["file"])) or root / str(record["file"])
         try:
-            if np.isnan(record["duration_s"]) or np.isnan(record["sample_rate"]):
-                info = probe(path)
-                for name in _NUMBER_COLUMNS:
-                    if np.isnan(record[name]):
-                        record[name] = float(getattr(info, name))
+            _fill_in(record, path, root)
         except AudioError as error:
-            failures.append({"file": str(record["file"]), "error": str(error)})
+            failures.append({"file": str(record["file"]), "error": shortened(error)})
             continue
-        if not record["site"] or not record["datetime"]:
-            known = metadata(path, root)
-            record["site"] = record["site"] or known.site or ""
-            record["datetime"] = record["datetime"] or (known.datetime.isoformat() if known.datetime else "")
         readable.append(record)
     if failures:
         warnings.warn(
-            f"{root}: {len(failures)} of {len(records)} recordings cannot be read and are left out; "
+            f"{root}: {len(failures)} of {len(records) + len(unlisted)} recordings cannot be read and are left out; "
             f"the first: {failures[0]['error']}",
             stacklevel=3,
         )
@@ -232,6 +293,36 @@ def _complete(root: Path, table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFra
             f"{root}: none of the {len(records)} recordings can be read; the first: {failures[0]['error']}"
         )
     return pd.DataFrame(readable, columns=table.columns), pd.DataFrame(failures, columns=["file", "error"])
+
+
+def _fill_in(record: dict[Hashable, Any], path: Path, root: Path) -> None:
+    """What is not known yet about a recording.
+
+    Raises:
+        AudioError: it cannot be read.
+    """
+    if not _believable(record["duration_s"], record["sample_rate"], path):
+        info, known = describe(path, root)
+        record |= {"duration_s": info.duration_s, "sample_rate": float(info.sample_rate)}
+        if np.isnan(record["channels"]):
+            record["channels"] = float(info.channels)
+    elif not record["site"] or not record["datetime"]:
+        with failing_alone(path):
+            known = metadata(path, root)
+    else:
+        return
+    record["site"] = record["site"] or known.site or ""
+    record["datetime"] = record["datetime"] or (known.datetime.isoformat() if known.datetime else "")
+
+
+def _believable(duration_s: float, sample_rate: float, path: Path) -> bool:
+    """Whether a length is listed, and one that so large a file can have."""
+    if not (duration_s > 0 and sample_rate > 0):  # NaN: not listed
+        return False
+    try:
+        return duration_s * sample_rate <= _DENSEST * path.stat().st_size
+    except OSError:
+        return False
 
 
 class _Names:

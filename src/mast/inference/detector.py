@@ -14,7 +14,6 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import timedelta
 from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
@@ -25,7 +24,7 @@ import pandas as pd
 import torch
 from torch import nn
 
-from mast.audio import AudioInfo, Metadata
+from mast.audio import AudioInfo, Metadata, failing_alone
 from mast.device import has_bfloat16, send
 from mast.errors import AudioError, ConfigError, MastError
 from mast.events import FloatArray, IntArray, empty_events
@@ -277,7 +276,7 @@ class Detector:
         for piece, found in chain.from_iterable(self._searched(sources)):
             if isinstance(piece, End):
                 events.append(stitcher.finish())
-                yield self._outcome(piece, events, end_s)
+                yield self._outcome_or_failure(piece, events, end_s)
                 stitcher, events, end_s = Stitcher(), [], 0.0
                 continue
             events += self._stitched(piece, found, stitcher)
@@ -386,6 +385,14 @@ class Detector:
         """(B, samples) → (B, 1, T, F) as the model sees it."""
         return self._normalisation.apply(self._log_mel.chunk_features(sound))
 
+    def _outcome_or_failure(self, end: End, found: list[Boxes], end_s: float) -> Outcome:
+        """What became of a recording; whatever goes wrong with it is its own failure."""
+        try:
+            with failing_alone(end.source.path):
+                return self._outcome(end, found, end_s)
+        except MastError as error:
+            return Outcome(end.source, empty_events(), error=str(error))
+
     def _outcome(self, end: End, found: list[Boxes], end_s: float) -> Outcome:
         source, info, about, error = end
         if info is None:
@@ -412,7 +419,7 @@ class Detector:
             duration_s=duration_s,
             sample_rate=info.sample_rate,
             site=about.site or "",
-            datetime=about.datetime.isoformat() if about.datetime else "",
+            datetime=about.clock_at(0.0, timespec="auto"),
             damage=_damage(info, end_s),
             embeddings=embeddings,
         )
@@ -448,7 +455,7 @@ class Detector:
             "score": self.scores.calibration.apply(scores[rows]).round(6),
             "label": [""] * n,
             "site": [about.site or ""] * n,
-            "datetime": [_clock(about, start) for start in start_s[rows].tolist()],
+            "datetime": [about.clock_at(start) for start in start_s[rows].tolist()],
             "source": ["detector"] * n,
             "model": [self.model_id] * n,
         }
@@ -498,13 +505,6 @@ def _can_compile(device: torch.device) -> bool:
         return False
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
     return compiler is not None and torch.cuda.get_device_capability(device) >= (7, 0)
-
-
-def _clock(about: Metadata, start_s: float) -> str:
-    """Wall clock at ``start_s`` into the recording, to the millisecond."""
-    if about.datetime is None:
-        return ""
-    return (about.datetime + timedelta(seconds=start_s)).isoformat(timespec="milliseconds")
 
 
 def _damage(info: AudioInfo, end_s: float) -> str:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from mast.audio import AudioInfo, Metadata, metadata, probe, window_batches
-from mast.audio.stream import Samples
-from mast.errors import AudioError
+from mast.audio import AudioInfo, Metadata, describe, failing_alone, window_batches
+from mast.audio.decode import Samples
+from mast.errors import MastError
 from mast.grid import FrontEnd
 from mast.inference.prefetch import in_turn
 
@@ -25,6 +25,7 @@ class Source(NamedTuple):
     path: Path
     recording: str
     root: Path | None = None  # folders below it may name the site
+    stated: Metadata = Metadata()  # by a table of recordings; goes before what the file says
 
 
 class Piece(NamedTuple):
@@ -82,17 +83,15 @@ class Reader:
     def _read(self, source: Source) -> Iterator[Piece | End]:
         about = Metadata()
         try:
-            info = probe(source.path)
-            about = metadata(source.path, source.root)
-            for some in window_batches(
-                source.path, self.front_end, self.batch_size, hop_s=self.hop_s, keep_short=True
-            ):
-                yield Piece(some.samples, some.starts_s, some.valid_s)
-        except AudioError as error:
+            with failing_alone(source.path):
+                info, about = describe(source.path, source.root)
+                about = about.overridden(source.stated)
+                for some in window_batches(
+                    source.path, self.front_end, self.batch_size, hop_s=self.hop_s, keep_short=True
+                ):
+                    yield Piece(some.samples, some.starts_s, some.valid_s)
+        except MastError as error:
             yield End(source, None, about, str(error))
-        except OSError as error:
-            reason = f"{source.path}: cannot be read ({error.strerror or error}); check the disk or card"
-            yield End(source, None, about, reason)
         else:
             yield End(source, info, about)
 

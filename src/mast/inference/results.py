@@ -188,6 +188,28 @@ class ResultsFolder:
             and facts.get("bytes") == self._size_of(source)
         )
 
+    def restate(self, source: Source) -> None:
+        """Give a finished recording the site and time that a table states by now, and its events theirs."""
+        path = mark_path(self.folder, source.recording, DONE)
+        facts, stated = mark_facts(path), source.stated
+        if facts is None:
+            return
+        new = {
+            **({"site": stated.site} if stated.site else {}),
+            **({"datetime": stated.clock_at(0.0, timespec="auto")} if stated.datetime else {}),
+        }
+        if all(facts.get(name) == value for name, value in new.items()):
+            return
+        with pq.ParquetFile(path) as file:
+            table = file.read()
+        columns = {"site": [stated.site] * table.num_rows} if stated.site else {}
+        if stated.datetime:
+            columns["datetime"] = [stated.clock_at(start) for start in table["start_s"].to_pylist()]
+        for name, values in columns.items():
+            place = table.schema.get_field_index(name)
+            table = table.set_column(place, name, pa.array(values, type=pa.string()))
+        write_whole(path, _parquet(table, {**facts, **new}))
+
     def is_damaged(self, source: Source) -> bool:
         """Whether only a part of the recording could be searched."""
         return bool((mark_facts(mark_path(self.folder, source.recording, DONE)) or {}).get("damage"))
@@ -234,7 +256,6 @@ class ResultsFolder:
             "model": self.run.weights_sha256,
             "threshold": self.run.threshold,
         }
-        header = _SCHEMA.with_metadata({FACTS: json.dumps(facts).encode()})
         columns = [pa.array(outcome.events[field.name].to_numpy(), type=field.type) for field in _SCHEMA]
         table = pa.Table.from_arrays(columns, schema=_SCHEMA)  # half the time of from_pandas
         if self._embedding_width:
@@ -242,17 +263,15 @@ class ResultsFolder:
             rows = [row.tobytes() for row in outcome.embeddings]
             kind = pa.binary(2 * self._embedding_width)
             table = table.append_column(_EMBEDDING, pa.array(rows, type=kind))
-        buffer = pa.BufferOutputStream()
-        pq.write_table(table.replace_schema_metadata(header.metadata), buffer)
-        content: bytes = buffer.getvalue().to_pybytes()
-        return content
+        return _parquet(table, facts)
 
-    def combine(self, formats: list[str]) -> Totals:
+    def combine(self, formats: list[str], unlisted: Mapping[str, str] | None = None) -> Totals:
         """Write the tables over all recordings here, and a folder for each further annotation format.
 
         Args:
             formats: names in :data:`mast.annotations.FORMATS`; ``csv`` and ``parquet`` are always written;
                 ``partitioned`` is a Parquet dataset by site and date, see :mod:`mast.inference.partitions`.
+            unlisted: folders whose recordings are not known, and why; listed among the failures.
         """
         with self._alone():
             found = {name: mark for name, path in marks(self.folder, DONE) if (mark := self._read_mark(path))}
@@ -266,7 +285,7 @@ class ResultsFolder:
             if self._embedding_width:
                 self._write_embeddings(done, events)
             damaged = {mark.name: str(mark.facts["damage"]) for mark in done if mark.facts["damage"]}
-            self._write_failures(failed, damaged)
+            self._write_failures({**failed, **(unlisted or {})}, damaged)
             if PARTITIONED in formats:
                 with self._anew(PARTITIONED) as part:
                     # by site and time: neighbours in a part share a partition
@@ -379,6 +398,14 @@ class _Mark(NamedTuple):
         if self.minimum is None:
             return table
         return table.filter(pc.greater_equal(table["score"], self.minimum)).select(columns)
+
+
+def _parquet(table: pa.Table, facts: Mapping[str, Any]) -> bytes:
+    """A mark's content."""
+    buffer = pa.BufferOutputStream()
+    pq.write_table(table.replace_schema_metadata({FACTS: json.dumps(facts).encode()}), buffer)
+    content: bytes = buffer.getvalue().to_pybytes()
+    return content
 
 
 def _refuse_others(folder: Path, before: DetectionRun, now: DetectionRun) -> None:

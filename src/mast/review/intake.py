@@ -26,9 +26,9 @@ import pyarrow.parquet as pq
 
 from mast.annotations.detections import DONE, mark_facts, marks, read_run
 from mast.annotations.tables import read_table
-from mast.audio import metadata, probe
+from mast.audio import describe
 from mast.data.recordings import load_dataset, parse_clock
-from mast.errors import AudioError, ConfigError, MastError
+from mast.errors import AudioError, ConfigError, MastError, shortened
 from mast.events import as_events
 from mast.review.spans import joined, total_s
 from mast.review.store import Store
@@ -146,12 +146,12 @@ class _Filler:
         elif not error:
             try:
                 path = self.workspace.path(name)
-                info, known = probe(path), metadata(path, self.workspace.audio)
+                info, known = describe(path, self.workspace.audio)
                 row.duration_s, row.sample_rate = info.duration_s, info.sample_rate
                 row.site = known.site or ""
                 row.datetime = known.datetime.isoformat() if known.datetime else ""
             except MastError as problem:
-                row.error = self._plain(str(problem))
+                row.error = self._plain(shortened(problem))
         return row
 
     def _error(self, name: str) -> str:
@@ -232,7 +232,9 @@ class _Filler:
             )
         for record in dataset.failures.to_dict("records"):
             rows.append(
-                _Recording(str(record["file"]), error=self._plain(str(record["error"])), stamp="dataset")
+                _Recording(
+                    str(record["file"]), error=self._plain(shortened(record["error"])), stamp="dataset"
+                )
             )
         groups: dict[str, pd.DataFrame] = {
             str(n): t for n, t in dataset.annotations.events.groupby("recording")

@@ -7,7 +7,6 @@ link points: a name that leads out of it is refused.
 from __future__ import annotations
 
 import os
-import re
 import threading
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +15,7 @@ from typing import Literal
 
 from mast.annotations.detections import RUN, read_run
 from mast.annotations.names import RecordingNames
-from mast.audio import AUDIO_SUFFIXES, find_recordings
+from mast.audio import AUDIO_SUFFIXES, find_recordings, names_on_disk, text_names
 from mast.errors import AudioError, ConfigError
 
 DETECTIONS, FAILURES, EMBEDDINGS = "detections.parquet", "failures.csv", "embeddings.npy"
@@ -73,17 +72,16 @@ class Workspace:
         return found
 
     def _search(self, name: str) -> Path:
-        names = [name, _undo_escapes(name)] if "\\x" in name else [name]
-        for candidate in names:
+        for candidate in names_on_disk(name):
             for root in self.roots:
                 path = self._inside(root, candidate)
                 if path is not None:
                     return path
         if self.moved:
-            meant = self._moved_names.of_path(name)
-            path = self._inside(self.roots[0], meant)
-            if path is not None:
-                return path
+            for meant in names_on_disk(self._moved_names.of_path(name)):
+                path = self._inside(self.roots[0], meant)
+                if path is not None:
+                    return path
         raise AudioError(
             f"{name}: not in {self.audio}; where the recordings have moved, start again with --audio FOLDER"
         )
@@ -114,7 +112,7 @@ class Workspace:
     @cached_property
     def _moved_names(self) -> RecordingNames:
         """Recordings in the folder given, to find those that now lie under other folders."""
-        return RecordingNames(path.relative_to(self.audio).as_posix() for path in find_recordings(self.audio))
+        return RecordingNames(text_names(find_recordings(self.audio), self.audio).values())
 
 
 def open_workspace(
@@ -165,9 +163,3 @@ def _detections(folder: Path, given: Path | None) -> Workspace:
         )
     moved = given is not None and os.path.realpath(given) != os.path.realpath(root)
     return Workspace(folder, "detections", given or root, threshold=threshold, moved=moved)
-
-
-def _undo_escapes(name: str) -> str:
-    """The name on disk of one that tables had to spell with ``\\xff`` because it is no text."""
-    raw = re.sub(rb"\\x([0-9a-f]{2})", lambda m: bytes([int(m[1], 16)]), name.encode("utf-8"))
-    return os.fsdecode(raw)

@@ -1,0 +1,178 @@
+"""Blocks of samples out of libsndfile: the only file that reads sound.
+
+Its decoder of mp3 writes to the process's stderr whatever it finds strange about a file. What is wrong with a recording
+is said in our own words, so while libsndfile works, C's stderr leads nowhere. Python's is another and is not touched.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from functools import cache, lru_cache
+from pathlib import Path
+
+import numpy as np
+import soundfile as sf
+from numpy.typing import NDArray
+
+from mast.errors import AudioError
+
+Samples = NDArray[np.float32]
+
+UNKNOWN_FRAMES = 1 << 62  # so many and more mean that a header does not know; libsndfile says 2⁶³ − 1
+_BAD_SEEK = 39  # libsndfile's number for it
+_COUNTED_FRAMES = 1 << 14  # decoded at a time to count them; of a damaged end so much may be lost
+
+
+def open_sound(path: Path) -> sf.SoundFile:
+    """Open a recording for decoding; use as a context manager.
+
+    Raises:
+        AudioError: libsndfile refuses it.
+    """
+    try:
+        with silence():
+            # as bytes: soundfile refuses names that are not valid text, which old cards are full of
+            return sf.SoundFile(os.fsencode(path) if os.name == "posix" else path)
+    except sf.LibsndfileError as error:
+        reason = str(error.error_string).strip().rstrip(".")
+        if "not recognised" in reason:
+            reason = "no sound format we know"
+        raise AudioError(
+            f"{path}: not readable as sound ({reason}); expected a complete wav, flac, mp3, ogg or opus "
+            "file, so copy it again or convert it"
+        ) from error
+
+
+def decoded(
+    path: Path, first: int, stop: int | None, block: int, *, preroll: int = 0
+) -> Generator[Samples, None, str]:
+    """Yield (n, channels) float32 from frame ``first`` on, until ``stop`` or until no more sound comes.
+
+    Args:
+        path: the recording.
+        first: frame to begin with.
+        stop: frame to end before.
+        block: frames at a time.
+        preroll: frames before ``first`` that are decoded and dropped.
+
+    Returns:
+        Why it ended early; empty where it did not.
+    """
+    position = first
+    with open_sound(path) as file:
+        try:
+            if first:
+                skip(file, min(first - preroll, file.frames), preroll)
+            while stop is None or position < stop:
+                piece = _next(file, block if stop is None else min(block, stop - position))
+                if len(piece) == 0:
+                    return ""
+                position += len(piece)
+                yield piece
+            return ""
+        except sf.LibsndfileError as error:
+            problem = str(error.error_string).strip().rstrip(".") or f"error {error.code} of the decoder"
+            # soundfile goes where it has read to; at the end of a file of unknown length libFLAC refuses that
+            if file.frames >= UNKNOWN_FRAMES and error.code == _BAD_SEEK:
+                problem = ""
+    yield from _salvaged(path, position, block if stop is None else min(block, stop - position))
+    return problem
+
+
+def skip(file: sf.SoundFile, frame: int, frames: int) -> int:
+    """Go to a frame and decode some from there that are not wanted; how many there were."""
+    with silence():
+        file.seek(frame)
+        return len(file.read(frames, dtype="float32")) if 0 < frames <= file.frames - file.tell() else 0
+
+
+def _next(file: sf.SoundFile, frames: int) -> Samples:
+    """The next (n, channels) float32 of a file.
+
+    Sixteen-bit sound is scaled here: the same numbers as libsndfile's, in a third of the time.
+    """
+    if file.tell() >= file.frames:  # beyond, in a damaged mp3, soundfile would ask for less than nothing
+        return np.empty((0, file.channels), np.float32)
+    with silence():
+        if file.subtype != "PCM_16":
+            found: Samples = file.read(frames, dtype="float32", always_2d=True)
+            return found
+        steps: NDArray[np.int16] = file.read(frames, dtype="int16", always_2d=True)
+    return np.multiply(steps, np.float32(2**-15), dtype=np.float32)
+
+
+def _salvaged(path: Path, position: int, frames: int) -> Iterator[Samples]:
+    """Save what can be decoded of a block that failed as a whole, in smaller and smaller steps."""
+    stop, step = position + frames, frames // 2
+    while step and position < stop:
+        with open_sound(path) as file:
+            try:
+                skip(file, position, 0)
+                while position < stop and len(piece := _next(file, min(step, stop - position))):
+                    position += len(piece)
+                    yield piece
+                return
+            except sf.LibsndfileError:
+                step //= 2
+
+
+def count_frames(path: Path) -> int:
+    """How many frames can be decoded: the length of a recording whose header does not know it.
+
+    All of it is decoded, once as long as the file stays the same.
+
+    Raises:
+        AudioError: libsndfile refuses it.
+        OSError: it is not there.
+    """
+    status = path.stat()
+    return _counted(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=4096)
+def _counted(path: Path, size: int, changed: int) -> int:
+    return sum(len(piece) for piece in decoded(path, 0, None, _COUNTED_FRAMES))
+
+
+_lock = threading.Lock()
+_working = 0  # threads inside libsndfile
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Lead C's stderr nowhere; where the C library is not glibc, nothing happens."""
+    global _working
+    place = _c_stderr()
+    if place is None:
+        yield
+        return
+    stderr, own, nowhere = place
+    with _lock:
+        _working += 1
+        stderr.value = nowhere
+    try:
+        yield
+    finally:
+        with _lock:
+            _working -= 1
+            if not _working:
+                stderr.value = own
+
+
+@cache
+def _c_stderr() -> tuple[ctypes.c_void_p, int | None, int] | None:
+    """C's variable ``stderr``, its value, and a stream that leads nowhere."""
+    try:
+        if not (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc"):
+            return None
+        library = ctypes.CDLL(None)
+        library.fopen.restype = ctypes.c_void_p
+        nowhere = library.fopen(os.devnull.encode(), b"w")
+        stderr = ctypes.c_void_p.in_dll(library, "stderr")
+    except (AttributeError, OSError, ValueError):  # Windows, macOS, musl
+        return None
+    return (stderr, stderr.value, nowhere) if nowhere else None
