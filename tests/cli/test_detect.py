@@ -255,6 +255,7 @@ def test_a_precision_picks_the_threshold_of_validation(survey: Path, tmp_path: P
     calibration = StoredCalibration(
         calibration=Calibration(method="platt", intercept=math.log(2)),  # odds doubled
         n_recordings=12,
+        data="marsh",
         n_truth=100,
         least_score=0.05,
         iou_threshold=0.5,
@@ -264,7 +265,7 @@ def test_a_precision_picks_the_threshold_of_validation(survey: Path, tmp_path: P
     start = (survey / "ELM" / "20230510_010000.wav", "--model", folder, "--out", out, "--device", "cpu")
     impossible = run(*start, "--precision", "0.95")
     assert isinstance(impossible.exception, MastError)
-    assert "precision 0.95 was not reached on its 12 validation recordings; the best was 0.92" in str(
+    assert "precision 0.95 was not reached on 12 validation recordings of marsh; the best was 0.92" in str(
         impossible.exception
     )
     both = run(*start, "--precision", "0.9", "--threshold", "0.5")
@@ -274,11 +275,13 @@ def test_a_precision_picks_the_threshold_of_validation(survey: Path, tmp_path: P
     result = CliRunner().invoke(app, [*map(str, start), "--precision", "0.9"])  # not quiet
     assert result.exit_code == 0, result.output
     assert (
-        "threshold 0.667 reached precision 0.92 (95 % interval 0.88–0.95, recall 0.40) on 12 validation recordings"
+        "threshold 0.667 reached precision 0.92 (95 % interval 0.88–0.95, recall 0.40) on 12 validation recordings of "
+        "marsh; other recordings may give another"
     ) in " ".join(result.output.split())
     about = json.loads((out / "run.json").read_text())
     assert about["operating_point"]["target"] == 0.9
     assert about["operating_point"]["precision"] == 0.92
+    assert about["operating_point"]["data"] == "marsh"
     assert about["made_with"]["raw_threshold"] == 0.5
     found = pd.read_csv(out / "detections.csv")
     assert len(found)

@@ -153,8 +153,15 @@ def test_sentences() -> None:
     point = stored.threshold_for(0.9)
     assert point is not None
     assert stored.describe(point) == (
-        "threshold 0.667 reached precision 0.92 (95 % interval 0.88–0.95, recall 0.40) on 12 validation recordings"
+        "threshold 0.667 reached precision 0.92 (95 % interval 0.88–0.95, recall 0.40) on 12 validation recordings; "
+        "other recordings may give another"
     )
+    told = stored.model_copy(update={"data": "marsh, boxed by two students"})
+    assert "on 12 validation recordings of marsh, boxed by two students; other" in told.describe(point)
+    with pytest.raises(
+        MastError, match="not reached on 12 validation recordings of marsh, boxed by two students"
+    ):
+        told.require(0.95, "model")
     assert stored.threshold_for(0.92) is None
     with pytest.raises(MastError, match=r"12 validation recordings; the best was 0\.916 at threshold 0\.667"):
         stored.require(0.92, "model")

@@ -13,8 +13,15 @@ import soundfile as sf
 import torch
 
 from mast.data.simulate import Simulation, simulate_dataset
+from mast.evaluation.operating import StoredCalibration
 from mast.grid import FrontEnd
-from mast.models.checkpoint import ModelCard, NormalisationStatistics, load_checkpoint, save_checkpoint
+from mast.models.checkpoint import (
+    ModelCard,
+    NormalisationStatistics,
+    load_card,
+    load_checkpoint,
+    save_checkpoint,
+)
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.training.recipe import load_recipe
 
@@ -157,3 +164,16 @@ def test_an_average_is_settled_on_worlds_held_back(tmp_path: Path, monkeypatch: 
     assert settled.thresholds["score"] != 0.987
     assert settled.provenance["metrics"]["threshold"] == settled.thresholds["score"]
     assert settled.calibration
+
+
+def test_the_shipped_card_says_who_boxed_its_validation_recordings() -> None:
+    folder = Path(default_model.__file__).parents[1] / "src" / "mast" / "pretrained" / "default"
+    stored = StoredCalibration.of_card(load_card(folder).calibration, folder)
+    assert stored is not None
+    assert stored.data == default_model.VALIDATION
+    point = stored.threshold_for(0.9)
+    assert point is not None
+    assert "boxed by a vision-language model and checked by nobody" in stored.describe(point)
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    assert page.endswith(default_model.ATTRIBUTION)
+    assert stored.recordings in page

@@ -114,6 +114,10 @@ def test_the_card_holds_what_validation_says(
     )
     assert found.curve == operating_curve(outcome, seed=4)
     assert (found.n_recordings, found.calibration.n_predictions) == (12, 1_500)
+    assert found.data == Path(held.table["root"].iloc[0]).name  # whose boxes they were, without a path
+    assert calibrate_checkpoint(model, held, machine, data="marsh, by two students", seed=4) == (
+        found.model_copy(update={"data": "marsh, by two students"})
+    )
     assert found.calibration.apply(0.95) == pytest.approx(expit(0.25 * logit(0.95)), abs=0.06)
     assert calibrate_checkpoint(model, held, machine, seed=4) == found  # again is no other
 

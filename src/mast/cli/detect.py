@@ -58,7 +58,9 @@ def detect(
     ] = None,
     precision: Annotated[
         float | None,
-        typer.Option(help="Instead of a threshold: the one that reached this precision on validation."),
+        typer.Option(
+            help="Instead of a threshold: the one that reached this precision on the model's own validation recordings."
+        ),
     ] = None,
     band: Annotated[
         float | None,
@@ -117,8 +119,9 @@ def detect(
 
     The score of an event is the probability that it is right, where the model was calibrated (mast train does
     that on validation recordings), and --threshold is in the same scores. --precision 0.9 takes the lowest
-    threshold at which nine in ten were right on validation, and stops with a sentence where none was that good;
-    expect less at other sites.
+    threshold at which nine in ten were right on the model's validation recordings, says which recordings those
+    were, and stops where none was that good. Expect less at other sites. The embedded model was calibrated on clips
+    that a vision-language model boxed and nobody checked: with it, count your own sample before you trust the figure.
 
     Recordings that cannot be read are listed with reasons in failures.csv and tried again next time; those
     whose sound ends early are searched as far as they go, and listed as damaged.

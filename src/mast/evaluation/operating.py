@@ -43,6 +43,9 @@ class StoredCalibration(BaseModel):
 
     calibration: Calibration
     n_recordings: int = Field(ge=0, description="of the validation set")
+    data: str = Field(
+        default="", description="what these recordings are, and who boxed them where it was not an expert"
+    )
     n_truth: int = Field(ge=0, description="expert boxes in them")
     least_score: float = Field(ge=0, le=1, description="predictions scored lower were not looked at")
     iou_threshold: float = Field(gt=0, le=1, description="overlap from which a prediction counts as right")
@@ -99,7 +102,7 @@ class StoredCalibration(BaseModel):
         point = self.threshold_for(precision)
         if point is not None:
             return point
-        where = f"{source}: precision {precision:g} was not reached on its {self.n_recordings} validation recordings"
+        where = f"{source}: precision {precision:g} was not reached on {self.recordings}"
         if not self.curve:
             raise MastError(
                 f"{where}: fewer than {LEAST_KEPT} predictions were kept, or none was right; give a threshold instead"
@@ -115,6 +118,12 @@ class StoredCalibration(BaseModel):
         """The point's threshold as a probability, which is what users see."""
         return float(self.calibration.apply(point.threshold))
 
+    @property
+    def recordings(self) -> str:
+        """The validation recordings in words: how many, and of what."""
+        plural = "" if self.n_recordings == 1 else "s"
+        return f"{self.n_recordings} validation recording{plural}" + (f" of {self.data}" if self.data else "")
+
     def describe(self, point: OperatingPoint) -> str:
         """One sentence for the user."""
         if point.low is None or point.high is None:
@@ -123,16 +132,19 @@ class StoredCalibration(BaseModel):
             spread = f"95 % interval {point.low:.2f}–{point.high:.2f}"
         return (
             f"threshold {self.seen(point):.3g} reached precision {point.precision:.2f} ({spread}, "
-            f"recall {point.recall:.2f}) on {self.n_recordings} validation recordings"
+            f"recall {point.recall:.2f}) on {self.recordings}; other recordings may give another"
         )
 
 
-def store_calibration(outcome: Outcome, *, least_score: float, seed: int = 0) -> StoredCalibration:
+def store_calibration(
+    outcome: Outcome, *, least_score: float, data: str = "", seed: int = 0
+) -> StoredCalibration:
     """Calibrate on validation data and keep what later questions need.
 
     Args:
         outcome: validation data, matched, with the detector's own scores.
         least_score: the threshold at which the predictions were made.
+        data: what the validation recordings are, for those who ask.
         seed: of the folds and of the bootstrap draws.
     """
     best = fit_best(outcome, seed)
@@ -140,6 +152,7 @@ def store_calibration(outcome: Outcome, *, least_score: float, seed: int = 0) ->
         calibration=best.calibration,
         n_recordings=len(outcome.scene.recordings),
         n_truth=len(outcome.scene.truth),
+        data=data,
         least_score=least_score,
         iou_threshold=outcome.scene.scoring.iou_threshold,
         log_loss_before=best.log_loss.get("none"),

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from mast.evaluation.operating import StoredCalibration
 from mast.models.checkpoint import ModelCard
 from mast.models.detector import DetectorConfig
 from mast.version import __version__
@@ -52,7 +53,7 @@ def hub_readme(card: ModelCard, name: str) -> str:
         "## Training data",
         _data(about),
         "## Measured",
-        _measured(about),
+        _measured(card),
         _thresholds(card),
         "## Limits",
         "\n".join(f"- {limit}" for limit in _limits(card)),
@@ -91,7 +92,7 @@ def onnx_readme(card: ModelCard, score_difference: float, box_difference: float)
         "keeps the better of two boxes.",
         "## The model",
         _data(card.provenance),
-        _measured(card.provenance),
+        _measured(card),
         "\n".join(f"- {limit}" for limit in _limits(card)),
         f"Licence: {card.licence or 'not stated; ask whoever trained it'}.",
     ]
@@ -119,13 +120,15 @@ def _data(about: Mapping[str, Any]) -> str:
     return f"Trained on: {data if isinstance(data, str) else json.dumps(data)}." if data else "Not stated."
 
 
-def _measured(about: Mapping[str, Any]) -> str:
-    metrics = about.get("metrics")
+def _measured(card: ModelCard) -> str:
+    metrics = card.provenance.get("metrics")
     known = {name: metrics[key] for key, name in _METRICS.items() if key in metrics} if metrics else {}
     if not known:
         return "No figures lie in the checkpoint; measure it on your own recordings with `mast evaluate`."
     head = f"| {' | '.join(known)} |\n|{' --- |' * len(known)}\n| {' | '.join(f'{v:.3f}' for v in known.values())} |"
-    return f"On validation recordings of the training data, boxes matched at IoU 0.5:\n\n{head}"
+    stored = StoredCalibration.of_card(card.calibration, "this model")
+    where = stored.recordings if stored and stored.data else "validation recordings of the training data"
+    return f"On {where}; boxes matched at IoU 0.5:\n\n{head}"
 
 
 def _thresholds(card: ModelCard) -> str:

@@ -72,7 +72,11 @@ def settle_scores(
                 "give a threshold, or calibrate it"
             )
         point = stored.require(precision_target, folder)
-        reached = {**point.model_dump(exclude={"threshold"}), "n_recordings": stored.n_recordings}
+        reached = {
+            **point.model_dump(exclude={"threshold"}),
+            "n_recordings": stored.n_recordings,
+            "data": stored.data,
+        }
         return Scores(
             calibration,
             stored.seen(point),

@@ -26,6 +26,7 @@ def calibrate_checkpoint(
     *,
     batch_size: int = 8,
     least_score: float = LEAST_SCORE,
+    data: str = "",
     seed: int = 0,
 ) -> StoredCalibration:
     """Fit how scores become probabilities, and write that into a model folder; what was there is replaced.
@@ -38,6 +39,7 @@ def calibrate_checkpoint(
         machine: device, precision and decoding processes.
         batch_size: chunks at a time.
         least_score: predictions scored lower are not looked at.
+        data: what the chunks are and who boxed them, told with every precision; the names of their datasets by default.
         seed: of the folds among which methods are compared, and of the intervals.
     """
     model, card = load_checkpoint(folder)
@@ -55,6 +57,7 @@ def calibrate_checkpoint(
             score_threshold=least_score,
             nms_iou=card.thresholds.get("nms_iou", 0.5),
         )
-    found = store_calibration(match_chunks(measured), least_score=least_score, seed=seed)
+    named = data or ", ".join(sorted({Path(str(root)).name for root in held.table["root"]}))
+    found = store_calibration(match_chunks(measured), least_score=least_score, data=named, seed=seed)
     update_card(folder, card.model_copy(update={"calibration": found.as_card()}))
     return found
