@@ -42,8 +42,8 @@ from mast.models.interface import BoxDetector
 from mast.models.packed import arrange_convolutions
 from mast.training.normalisation import normalisation_of_card
 
-# of a window. The paper's chunks overlap by half; on simulated recordings (results/hop.json) 0.75 saves a third of the
-# windows and changes F1 by −0.003 (−0.007 to +0.002); calls of up to 2.5 s are still seen whole
+# of a window. The paper's chunks overlap by half; 0.75 saves a third of the windows and hardly changes F1 on simulated
+# recordings (results/hop.json); calls of up to 2.5 s are still seen whole
 DEFAULT_HOP = 0.75
 # windows at once, our choice: ten minutes on a GPU (benchmarks/bench_gpu.py); elsewhere 4, which fills a core
 _BATCH = {"cuda": 64}
