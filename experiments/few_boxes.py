@@ -33,7 +33,7 @@ from mast.data.chunk_dataset import ChunkDataset
 from mast.data.recordings import Dataset, load_dataset
 from mast.data.splits import shuffle_key
 from mast.errors import ConfigError
-from mast.experiments.record import write_result
+from mast.experiments.record import Training, commit, write_result
 from mast.files import whole_file, write_whole
 from mast.models.checkpoint import load_card
 from mast.models.detector import DetectorConfig
@@ -92,8 +92,12 @@ def main() -> None:
         for seed in range(options.seeds)
         for start in STARTS
     ]
+    trained: list[Training] = []
     for number, cell in enumerate(cells, start=1):
         row = study.measured(cell)
+        if cell.boxes:
+            name = f"{cell.boxes} boxes, from {'the model' if cell.start == 'model' else cell.start}"
+            trained.append(Training(name, cell.seed, row.get("commit", ""), row.get("recipe")))
         f1 = row["metrics"]["own threshold"]["f1"]
         print(f"{number}/{len(cells)} {cell.name}: F1 {f1}, {row['seconds']:.0f} s", flush=True)
     figures = summarise(study.folder, study.test, cells)
@@ -102,6 +106,7 @@ def main() -> None:
         {"steps": options.steps, "batch": options.batch, "rates": RATES, study.test.name: figures},
         seed=list(range(options.seeds)),
         data={study.test.name: study.about()},
+        trainings=trained,
     )
     if options.figure:
         write_figure(figures, options.figure, title=f"{study.test.name}: boxes on top of a model")
@@ -170,13 +175,17 @@ class Study:
         started = time.perf_counter()
         chunks = self._chosen(cell) if cell.boxes else []
         run = self.folder / "runs" / cell.name
-        model = self._train(cell, chunks, run) if cell.boxes else self.model
+        learn, held = divide(chunks)
+        recipe = self._plan(cell, len(learn))
+        model = self._train(cell, recipe, learn, held, run) if cell.boxes else self.model
         trained_s = time.perf_counter() - started
         found = detect_with_model(self.test, model, self.folder / "variants" / cell.name, self.options.device)
         with whole_file(self.folder / f"{cell.name}.parquet") as part:
             found.events.to_parquet(part, index=False)
         row = {
             "made_with": made_with,
+            "commit": commit(),
+            "recipe": recipe.model_dump(mode="json"),
             "boxes": int(self.counts[chunks].sum()),
             "chunks": len(chunks),
             "seconds": round(trained_s, 1),
@@ -190,9 +199,9 @@ class Study:
     def _chosen(self, cell: Cell) -> list[int]:
         return nested(self.table, self.counts, cell.boxes, seed=cell.seed)
 
-    def _train(self, cell: Cell, rows: Sequence[int], run: Path) -> Path:
-        learn, held = divide(rows)
-        recipe = self._plan(cell, len(learn))
+    def _train(
+        self, cell: Cell, recipe: Recipe, learn: Sequence[int], held: Sequence[int], run: Path
+    ) -> Path:
         about = {"kind": "detector", "data": self.test.name, "seed": cell.seed, "boxes": cell.boxes}
         init = self.model if cell.start == "model" else None
         learnt, tuned = (self._chunks(rows, recipe) for rows in (learn, held))

@@ -32,9 +32,10 @@ from mast.data import chunk_table, load_dataset
 from mast.data.chunk_dataset import ChunkDataset
 from mast.data.recordings import Dataset
 from mast.data.simulate import Simulation, simulate_dataset
+from mast.experiments.collect import trainings
 from mast.experiments.figures import lines
 from mast.experiments.found import Trial, has_part, load_about, save_about, save_part, save_threshold
-from mast.experiments.record import write_result
+from mast.experiments.record import commit, write_result
 from mast.experiments.runner import same_steps
 from mast.experiments.tables import Archive, Line, Row, as_cells, as_json, markdown
 from mast.grid import FrontEnd
@@ -237,7 +238,7 @@ def measure(trials: Trials, strategy: str, budget: int, encoder: Path) -> bool:
     facts = {"boxes": boxes, "species": len(labels), "hours": int(clips["hour"].nunique())}
     world = json.loads((trials.dataset.root / "simulation.json").read_text(encoding="utf-8"))
     told = {"title": f"{strategy}, {budget} clips", "seconds": seconds, "recipe": settings, "world": world}
-    save_about(folder, {**about, **facts, **told})
+    save_about(folder, {**about, **facts, **told, "commit": commit()})
     return True
 
 
@@ -297,8 +298,13 @@ def write_table(work: Path, out: Path, picture: Path) -> None:
     told = next(about for trial in trials for name in systems if (about := load_about(trial.system(name))))
     front_end = FrontEnd.model_validate(told["recipe"]["front_end"])
     data = {"world": told["world"], "clip_s": front_end.chunk_s, "test": "other recordings of the same sites"}
-    data |= {"size": told["recipe"]["size"], "train": told["recipe"]["train"]}
-    write_result(out, {"budgets": budgets, "strategies": table}, seed=[t.seed for t in trials], data=data)
+    write_result(
+        out,
+        {"budgets": budgets, "strategies": table},
+        seed=[trial.seed for trial in trials],
+        data=data,
+        trainings=trainings(archive, systems),
+    )
     places = {row.system: float(row.system.rpartition("_")[2]) for row in everything}
     series = {row.system: row.label for row in everything}
     styles = {name: style for name, style in STYLES.items() if name in series.values()}

@@ -13,6 +13,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from mast.experiments.collect import trainings
 from mast.experiments.record import write_result
 from mast.experiments.tables import PARTS, Archive, Line
 
@@ -47,7 +48,8 @@ def main() -> None:
         print(f"{name}: keeps round {found['kept']} of seeds {found['seeds']}")
         for part, row in found["f1"].items():
             print("  ", PARTS[part], {way: round(value, 3) for way, value in row.items()})
-    write_result(options.out, figures, seed=sorted({trial.seed for trial in archive.trials}))
+    seeds = sorted({trial.seed for trial in archive.trials})
+    write_result(options.out, figures, seed=seeds, trainings=trainings(archive, ROUNDS))
 
 
 def of_dataset(archive: Archive, name: str) -> dict[str, Any]:

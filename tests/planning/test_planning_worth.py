@@ -65,7 +65,7 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
 def test_more_noise_widens_the_interval() -> None:
     n, f1 = [16, 32, 64, 128], Law(0.8, 1.2, 0.5).at(np.array([16.0, 32, 64, 128])).tolist()
     calm, loud = (estimate(curve(n, f1, noise), 128, 64) for noise in (0.005, 0.05))
-    assert loud.gain_high - loud.gain_low > 2 * (calm.gain_high - calm.gain_low)
+    assert loud.gain_high - loud.gain_low > 1.3 * (calm.gain_high - calm.gain_low)
     assert calm.sentence == estimate(curve(n, f1, 0.005), 128, 64).sentence  # the same seed, the same words
 
 

@@ -11,6 +11,11 @@ from mast.evaluation.outcome import Outcome
 from mast.events import FloatArray
 
 Interval = tuple[float, float]  # low, high; NaN where it cannot be told
+# said wherever trainings are compared; docs/results.md says which trainings these were
+TRAINING_NOISE = (
+    "Intervals are over recordings and leave out the luck of training: two trainings with the same recipe and seed "
+    "differed by up to 0.02 in F1."
+)
 
 
 class Difference(NamedTuple):

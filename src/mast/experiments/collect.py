@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from mast.evaluation.bootstrap import TRAINING_NOISE
 from mast.experiments import embedding_tables
 from mast.experiments.embedding_tables import ShownTable
 from mast.experiments.figures import part_name
 from mast.experiments.found import load_about
-from mast.experiments.record import write_result
+from mast.experiments.record import Training, trained_at, write_result
 from mast.experiments.studies import Request, Study
 from mast.experiments.tables import Archive, Row, as_cells, as_frame, as_json, markdown
 from mast.files import write_whole
@@ -61,13 +62,16 @@ class _Files:
         self.write(".csv", frame.to_csv(index=False, float_format="%.6g").encode())
         self.write(".md", text.encode())
 
-    def write_json(self, rows: list[dict[str, Any]], seeds: list[int], data: Mapping[str, object]) -> None:
+    def write_json(
+        self, rows: list[dict[str, Any]], seeds: list[int], archive: Archive, systems: set[str]
+    ) -> None:
         study = self.study
         figures: dict[str, Any] = {"study": study.name, "title": study.title, "paper": study.paper}
         if study.reference_label:
             figures["differences_to"] = study.reference_label
         figures["rows"] = rows
-        write_result(self._path(".json"), figures, seed=seeds, data=data)
+        data, trained = _data(archive, systems), trainings(archive, systems)
+        write_result(self._path(".json"), figures, seed=seeds, data=data, trainings=trained)
 
     def write_figure(self, figure: Figure | None) -> None:
         if figure is not None:
@@ -100,10 +104,10 @@ def collect(
     if not rows:
         return Collected(study, [], missing, [])
     files = _Files(study, out)
-    files.write_tables(as_frame(rows), markdown_of(study, rows))
-    files.write_json(
-        as_json(rows), sorted({seed for row in rows for seed in row.seeds}), _data(archive, measured)
-    )
+    trained = trained_at(one.commit for one in trainings(archive, measured))
+    files.write_tables(as_frame(rows), markdown_of(study, rows, trained))
+    seeds = sorted({seed for row in rows for seed in row.seeds})
+    files.write_json(as_json(rows), seeds, archive, measured)
     files.write_figure(study.draw(Request(study, archive, rows, data or {})))
     tables = [
         ShownTable(heading(*of, own), *as_cells(own, reference=study.reference_label))
@@ -123,7 +127,7 @@ def _collect_embeddings(study: Study, archive: Archive, out: Path) -> Collected:
     if found.cells:
         files.write_tables(embedding_tables.as_frame(found.cells), _embeddings_markdown(study, found))
         seeds = sorted({seed for cell in found.cells for seed in cell.seeds})
-        files.write_json(embedding_tables.as_json(found.cells), seeds, _data(archive, systems))
+        files.write_json(embedding_tables.as_json(found.cells), seeds, archive, systems)
     if found.figure is not None:
         files.write_figure(found.figure())
     datasets = list(dict.fromkeys(cell.dataset for cell in found.cells))
@@ -152,17 +156,30 @@ def heading(dataset: str, part: str, rows: list[Row]) -> str:
     return f"{dataset}, {part_name(part)}: {rows[0].n_truth:,} boxes in {rows[0].n_recordings:,} recordings"
 
 
-def markdown_of(study: Study, rows: list[Row]) -> str:
-    """A study's tables as Markdown."""
+def markdown_of(study: Study, rows: list[Row], trained: str) -> str:
+    """A study's tables as Markdown; ``trained`` says at which commits."""
     text = [f"# {study.title}", f"{study.caption} ({study.paper})"]
     text.append(
         "Mean over seeds; in brackets 95 % bootstrap intervals over recordings. Thresholds were chosen on validation. "
-        "Training time includes what a system builds on."
+        f"Training time includes what a system builds on. {TRAINING_NOISE} {trained}"
     )
     for (dataset, part), own in groups(rows).items():
         text.append(f"## {heading(dataset, part, own)}")
         text.append(markdown(*as_cells(own, reference=study.reference_label, bold=True)))
     return "\n\n".join(text) + "\n"
+
+
+def trainings(archive: Archive, systems: Collection[str]) -> list[Training]:
+    """What the systems measured in a work folder came from, as far as they wrote it down."""
+    known = [
+        (f"{trial.dataset}, {system}", trial.seed, load_about(trial.system(system)))
+        for trial in archive.trials
+        for system in trial.systems()
+        if system in systems
+    ]
+    return [
+        Training(name, seed, str(about.get("commit", "")), about.get("recipe")) for name, seed, about in known
+    ]
 
 
 def _data(archive: Archive, systems: set[str]) -> dict[str, object]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from mast.evaluation.bootstrap import TRAINING_NOISE
 from mast.experiments.collect import Collected
 from mast.experiments.paper import paper_metrics, paper_tables
 from mast.files import write_whole
@@ -20,8 +21,8 @@ def write_page(collected: Sequence[Collected], out: Path) -> Path:
     datasets = list(dict.fromkeys(name for one in shown for name in one.datasets))
     lead = paragraph(
         f"{len(shown)} studies on {', '.join(datasets)}. Values are means over seeds, at the threshold that in-domain "
-        "validation chose; in brackets 95 % bootstrap intervals over recordings. AP50 (11-point) is what the paper "
-        "calls mAP. The paper's numbers are on other data: compare the pattern, not the values."
+        f"validation chose; in brackets 95 % bootstrap intervals over recordings. {TRAINING_NOISE} AP50 (11-point) is "
+        "what the paper calls mAP. The paper's numbers are on other data: compare the pattern, not the values."
     )
     absent = [one.study.name for one in collected if one not in shown]
     if absent:

@@ -7,16 +7,34 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mast.files import write_whole
 
 _ROOT = Path(__file__).resolve().parents[3]  # of the repository, where the package is used from one
 _PACKAGES = ("numpy", "torch", "torchaudio", "torchvision", "soundfile", "soxr", "pandas")
+
+NOT_RECORDED = "not recorded"
+
+
+class Training(NamedTuple):
+    """What a model that was measured came from.
+
+    Attributes:
+        name: of the model among those measured.
+        seed: of the training.
+        commit: of the code that trained it; empty where nobody wrote it down.
+        recipe: all its settings; none where nobody wrote them down.
+    """
+
+    name: str
+    seed: int
+    commit: str
+    recipe: Mapping[str, Any] | None
 
 
 def write_result(
@@ -25,6 +43,7 @@ def write_result(
     *,
     seed: int | list[int] | None = None,
     data: Mapping[str, Any] | None = None,
+    trainings: Iterable[Training] = (),
 ) -> None:
     """Write ``figures`` and their provenance as JSON (command, commit, versions, hardware, date, seed, data).
 
@@ -33,18 +52,45 @@ def write_result(
         figures: the measurements, anything JSON can hold; they keep their own keys, under ``figures``.
         seed: of everything random, or all of them; ``None`` where nothing is.
         data: what was measured on, and where it was trained; left out where the figures say it themselves.
+        trainings: of the models measured; those with the same commit and recipe are written together.
     """
+    trained = _by_recipe(trainings)
     result = {
         "command": " ".join(_command()),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit(),
         "seed": seed,
         **({"data": dict(data)} if data is not None else {}),
+        **({"trainings": trained} if trained else {}),
         "hardware": {"cpu": _cpu_model(), "cores": os.cpu_count(), "memory_gb": _memory_gb(), "gpu": _gpu()},
         "versions": {"python": platform.python_version(), **_package_versions()},
         "figures": dict(figures),
     }
     write_whole(Path(path), (json.dumps(result, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def trained_at(commits: Iterable[str]) -> str:
+    """One sentence for the foot of a table: the commits of its trainings."""
+    known = sorted({commit_of or NOT_RECORDED for commit_of in commits})
+    if not known or NOT_RECORDED in known:
+        return "The commit of these trainings was not recorded."
+    return f"Trained at commit {', '.join(one[:7] + ('' if '+' not in one else ' with changes') for one in known)}."
+
+
+def _by_recipe(trainings: Iterable[Training]) -> list[dict[str, Any]]:
+    """Each commit and recipe once, with the seeds of every model trained so."""
+    found: list[dict[str, Any]] = []
+    for name, seed, commit_of, recipe in trainings:
+        made = {
+            "commit": commit_of or NOT_RECORDED,
+            "recipe": dict(recipe) if recipe is not None else NOT_RECORDED,
+        }
+        same = next((one for one in found if {**one, **made} == one), None)
+        if same is None:
+            same = {"seeds": {}, **made}
+            found.append(same)
+        same["seeds"].setdefault(name, []).append(seed)
+    return found
 
 
 def _command() -> list[str]:

@@ -396,7 +396,7 @@ class Runner:
             "train_chunks": len(self._labelled(system)),
             "parameters": sum(p.numel() for p in model.parameters()),
             "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
-            "commit": commit(),
+            "commit": card.provenance.get("commit") or commit(),  # of the training, or of now
             "recipe": recipe.model_dump(mode="json"),
         }
         save_about(folder, about)

@@ -17,6 +17,7 @@ import torch
 
 from mast.data.recordings import Dataset
 from mast.evaluation import Calibration, Outcome
+from mast.evaluation.bootstrap import TRAINING_NOISE
 from mast.evaluation.operating import StoredCalibration
 from mast.files import write_whole
 from mast.models.checkpoint import ModelCard, load_card
@@ -221,7 +222,9 @@ def _accuracy(story: _Story) -> str:
             ],
         )
     if story.metrics["differences"]:
-        body += paragraph("A range that includes 0 means: no difference could be shown.", soft=True)
+        body += paragraph(
+            f"A range that includes 0 means: no difference could be shown. {TRAINING_NOISE}", soft=True
+        )
     outcomes = {names[d]: story.part(story.main_part, d)[::2] for d in story.detectors}
     body += picture(precision_recall_figure(outcomes, part_words(story.main_part)))
     body += paragraph("The dot is the threshold that the model carries.", soft=True)
