@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from mast.evaluation.bootstrap import TRAINING_NOISE
+from mast.experiments.record import trained_at
+
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 
@@ -30,7 +33,6 @@ def render(text: str) -> str:
     tables = {
         "ground": ground_table(),
         "training": training_table(),
-        "learner": learner_table(),
         "zero_shot": zero_shot_table(),
         "speed": speed_table(),
         "steps": steps_table(),
@@ -95,27 +97,30 @@ def ground_table() -> str:
             "simulate.json",
         ],
     ]
-    return table(["what", "measured", "in `results/`"], rows)
+    return f"{table(['what', 'measured', 'in `results/`'], rows)}\n\n{machines([row[-1] for row in rows])}"
 
 
-def learner_table() -> str:
-    """What the preset tiny learns on a CPU."""
-    found = result("learner_tiny")["figures"]
-    learnt, test = found["pretraining"], found["pretrained"]["test"]
-    low, high = test["intervals"]["f1"]
-    rows = [
-        [
-            "masked pretraining, error on held-out sound",
-            f"{learnt['error']:.3f}; predicting the mean patch {learnt['mean_patch_error']:.3f} "
-            f"({learnt['times_better_than_mean_patch']:.1f} ×), the mean of each frequency row "
-            f"{learnt['mean_row_error']:.3f}",
-        ],
-        [
-            "detector, F1 on other recordings of the same site and day",
-            f"{test['f1']:.2f} ({low:.2f}–{high:.2f}), {test['n_truth']:,} boxes; AP50 {test['ap50']:.2f}",
-        ],
-    ]
-    return f"{table(['preset tiny, two CPU cores', 'measured'], rows)}\n\n`results/learner_tiny.json`."
+def machines(files: list[str]) -> str:
+    """Where result files were measured: which machine, at which commit."""
+    places: dict[str, list[str]] = {}
+    for file in files:
+        found = result(file.removesuffix(".json"))
+        machine = f"{found['hardware']['cores']} cores of {found['hardware']['cpu']}"
+        places.setdefault(f"{machine}, commit {short_commit(found)}", []).append(file)
+    if len(places) == 1:
+        return f"Measured on {next(iter(places))}."
+    return "Measured on " + "; ".join(f"{place} ({', '.join(own)})" for place, own in places.items()) + "."
+
+
+def short_commit(found: dict[str, Any]) -> str:
+    """The commit that was measured, and whether its files had been changed."""
+    commit, changes, _ = found["commit"].partition("+")
+    return f"{commit[:7]}{' with changes' if changes else ''}"
+
+
+def commits_of(*studies: str) -> list[str]:
+    """The commits of the trainings behind studies; empty where a file does not know."""
+    return [one["commit"] for study in studies for one in result(study).get("trainings", [{"commit": ""}])]
 
 
 def zero_shot_table() -> str:
@@ -163,7 +168,9 @@ def steps_table() -> str:
         for label, parts in study_rows("domain-shift").items()
     ]
     header = ["F1 (95 % interval), change to the row above", *PARTS.values()]
-    return f"{table(header, rows)}\n\nThree seeds, preset `small`, one H200; `results/experiments/domain-shift.json`."
+    trained = trained_at(commits_of("experiments/domain-shift"))
+    told = f"Three seeds, preset `small`, one H200. {TRAINING_NOISE} {trained}"
+    return f"{table(header, rows)}\n\n{told} `results/experiments/domain-shift.json`."
 
 
 def comparison_table() -> str:
@@ -175,11 +182,12 @@ def comparison_table() -> str:
         seeds = ", ".join(map(str, parts["test"]["seeds"]))
         rows.append([label, *cells, _change(parts["site_ood"]) or "–", seeds, f"{seconds / 60:.1f} min"])
     header = ["F1 (95 % interval)", *PARTS.values(), "other sites, to MAST", "seeds", "training"]
+    trained = trained_at(commits_of("experiments/in-domain", "experiments/ood"))
     told = (
         "Means over seeds; differences are paired, on the seeds that both have. Training on one H200 that a dozen runs "
-        "shared, so longer than alone"
+        f"shared, so longer than alone. {TRAINING_NOISE} {trained}"
     )
-    return f"{table(header, rows)}\n\n{told}; `results/experiments/in-domain.json`, `ood.json`."
+    return f"{table(header, rows)}\n\n{told} `results/experiments/in-domain.json`, `ood.json`."
 
 
 def _score(row: dict[str, Any]) -> str:
@@ -244,7 +252,7 @@ def training_table() -> str:
         for run in found["figures"]["runs"]
     ]
     header = ["", "bare step, chunks/s", "whole loop, chunks/s", "loop / bare", "of the matmul ceiling"]
-    measured = f"{found['hardware']['gpu']}, bf16, compiled, commit {found['commit'][:7]}"
+    measured = f"{found['hardware']['gpu']}, bf16, compiled, commit {short_commit(found)}"
     return f"{table(header, rows)}\n\n{measured}; `results/training_speed.json`."
 
 
