@@ -1,6 +1,6 @@
 """How fast soundscapes are simulated, on one core, and whether sites and days really differ.
 
-    python benchmarks/bench_simulate.py --out benchmarks/results/simulate.json
+    python benchmarks/bench_simulate.py --out results/simulate.json
 
 Speed is CPU time per chunk, so that other work on the machine does not count; a transform of fixed size is
 timed beside it for comparison between machines. The shift is measured with the simplest statistic there is,
@@ -106,7 +106,7 @@ def shift(seed: int, *, sites: int = 6, days: int = 4, repeats: int = 3) -> dict
 def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/simulate.json"))
+    parser.add_argument("--out", type=Path, default=Path("results/simulate.json"))
     parser.add_argument("--chunks", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()

@@ -143,7 +143,7 @@ class Study:
             dataset = dataset.select(recordings=half_of([str(f) for f in dataset.recordings["file"]], half))
             what = f"second half of the {half} half of its recordings"
         elif name in HALVED:
-            print(f"{name}: the half that stays unseen until the end is read now, as the test", flush=True)
+            print(f"{name}: its second half, kept for the end, is read now as the test", flush=True)
         files = [str(f) for f in dataset.recordings["file"]]
         learn, test = (dataset.select(recordings=half_of(files, part)) for part in ("first", "second"))
         own = LabelledSet(name, what, test, float(band_hz or PAPER_BAND_HZ))

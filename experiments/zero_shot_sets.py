@@ -19,7 +19,8 @@ from mast.models.checkpoint import CARD, WEIGHTS, load_card, update_card
 from mast.version import __version__
 
 HALVES = ("first", "second", "both")
-# sets of which one half stays unseen until nothing is changed any more: which half is read has to be said
+# sets whose first half is for looking at while a model is made, and whose second half is not: which one is read has
+# to be said. Other scripts read these sets whole; docs/zero_shot.md says what came of that
 HALVED = frozenset({"nbm_xc"})
 # sets whose other parts a shipped model may have learnt from
 PARTS: dict[str, tuple[str, ...]] = {"birdeep_am1": ("temporal_ood",)}
@@ -115,7 +116,7 @@ def load_set(
     half = (halves or {}).get(name)
     if name in HALVED and half is None:
         raise ConfigError(
-            f"{folder}: one half of this set stays unseen until the model is final; say --half {name}=first, or "
+            f"{folder}: this set is measured in halves; say --half {name}=first while a model is being made, and "
             f"--half {name}=second once nothing is changed any more"
         )
     dataset = load_dataset(folder)
