@@ -22,6 +22,8 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 MIN_EVENT_FRAMES = 10  # App. "Bounding box coordinate conversion": under 100 ms after clipping is dropped
+# of a chunk, our choice: more than a computer can look at at once, so that a mistake does not fill its memory
+MOST_FRAMES, MOST_BINS = 16_384, 1_024
 _EDGE = 1e-6  # a boundary this close below a frame edge (in frames) lies on it: 0.29 / 0.01 = 28.999…
 
 
@@ -31,15 +33,17 @@ class FrontEnd(BaseModel):
     Defaults are the paper's. Times are given in samples so that frames are exact.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    sample_rate: int = Field(default=16_000, gt=0, description="Hz; recordings are resampled to this")
+    sample_rate: int = Field(
+        default=16_000, gt=0, le=10_000_000, description="Hz; recordings are resampled to this"
+    )
     low_hz: float = Field(default=20.0, ge=0, description="lower edge of the mel bank")
     high_hz: float = Field(default=8_000.0, gt=0, description="upper edge of the bank; at most half the rate")
-    n_bins: int = Field(default=128, gt=0, description="mel bins")
-    hop_samples: int = Field(default=160, gt=0, description="frame shift (10 ms)")
-    window_samples: int = Field(default=400, gt=1, description="frame length (25 ms)")
-    chunk_frames: int = Field(default=1_024, gt=0, description="frames per chunk (10.24 s)")
+    n_bins: int = Field(default=128, gt=0, le=MOST_BINS, description="mel bins")
+    hop_samples: int = Field(default=160, gt=0, le=16_384, description="frame shift (10 ms)")
+    window_samples: int = Field(default=400, gt=1, le=65_536, description="frame length (25 ms)")
+    chunk_frames: int = Field(default=1_024, gt=0, le=MOST_FRAMES, description="frames per chunk (10.24 s)")
     mel_corner_hz: float = Field(default=700.0, gt=0, description="where the mel scale turns logarithmic")
 
     @model_validator(mode="after")

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from mast.cli.export import export
 from mast.errors import MastError
 from mast.export import write_hub_folder
+from mast.grid import FrontEnd
 from mast.models.checkpoint import (
     ModelCard,
     NormalisationStatistics,
@@ -32,6 +33,7 @@ def run(tmp_path: Path) -> Path:
     card = ModelCard(
         kind="detector",
         architecture=config,
+        front_end=FrontEnd(chunk_frames=64, n_bins=32),
         normalisation=NormalisationStatistics(mean=-5.0, std=3.0),
         thresholds={"score": 0.25, "nms_iou": 0.5},
         provenance={

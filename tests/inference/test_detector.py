@@ -19,6 +19,7 @@ import mast
 from mast.audio import windows as audio_windows
 from mast.errors import AudioError, ConfigError, MastError
 from mast.events import EVENT_COLUMNS, boxes_of, pairwise_iom, pairwise_iou
+from mast.grid import FrontEnd
 from mast.inference import Boxes, Detector, Source
 from mast.inference.detector import _cast_products
 from mast.models.checkpoint import ModelCard, NormalisationStatistics, load_checkpoint, save_checkpoint
@@ -265,7 +266,12 @@ def test_mistakes_are_one_sentence(model: Path, tmp_path: Path) -> None:
         with pytest.raises(ConfigError):
             mast.load(model, **({"device": "cpu"} | wrong))  # type: ignore[arg-type]
     encoder = MaeConfig(encoder=EncoderConfig(chunk_frames=64, n_bins=32, width=32, depth=1, heads=2))
-    card = ModelCard(kind="mae", architecture=encoder, normalisation=NormalisationStatistics(mean=0, std=1))
+    card = ModelCard(
+        kind="mae",
+        architecture=encoder,
+        front_end=FrontEnd(chunk_frames=64, n_bins=32),
+        normalisation=NormalisationStatistics(mean=0, std=1),
+    )
     save_checkpoint(tmp_path / "mae", MaskedAutoencoder(encoder), card)
     with pytest.raises(MastError, match="not a detector"):
         mast.load(tmp_path / "mae")

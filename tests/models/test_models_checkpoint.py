@@ -29,11 +29,12 @@ from mast.models.mae import MaeConfig, MaskedAutoencoder
 ENCODER = EncoderConfig(chunk_frames=64, n_bins=32, width=32, depth=2, heads=2)
 DETECTOR = DetectorConfig(encoder=ENCODER, channels=32, levels=2, head_convs=1)
 MAE = MaeConfig(encoder=ENCODER, decoder_width=16, decoder_depth=1, decoder_heads=2)
+FRONT_END = FrontEnd(chunk_frames=64, n_bins=32).at_band(2_000)
 STATISTICS = NormalisationStatistics(mean=-5.0, std=3.0)
 CARD = ModelCard(
     kind="detector",
     architecture=DETECTOR,
-    front_end=FrontEnd.for_band(2_000),
+    front_end=FRONT_END,
     normalisation=STATISTICS,
     thresholds={"score": 0.3},
     provenance={"recipe": {"epochs": 3}},
@@ -60,7 +61,11 @@ def test_round_trip_of_a_detector(tmp_path: Path) -> None:
 
 def test_round_trip_of_an_autoencoder(tmp_path: Path) -> None:
     model = MaskedAutoencoder(MAE)
-    save_checkpoint(tmp_path, model, ModelCard(kind="mae", architecture=MAE, normalisation=STATISTICS))
+    save_checkpoint(
+        tmp_path,
+        model,
+        ModelCard(kind="mae", architecture=MAE, front_end=FRONT_END, normalisation=STATISTICS),
+    )
     loaded = load_checkpoint(tmp_path)
     assert isinstance(loaded.model, MaskedAutoencoder)
     assert same(loaded.model, model)
@@ -71,7 +76,11 @@ def test_nothing_is_drawn_that_the_weights_replace(
     tmp_path: Path, kind: Literal["detector", "mae"], config: DetectorConfig | MaeConfig
 ) -> None:
     model = MastDetector(config) if isinstance(config, DetectorConfig) else MaskedAutoencoder(config)
-    save_checkpoint(tmp_path, model, ModelCard(kind=kind, architecture=config, normalisation=STATISTICS))
+    save_checkpoint(
+        tmp_path,
+        model,
+        ModelCard(kind=kind, architecture=config, front_end=FRONT_END, normalisation=STATISTICS),
+    )
     before = torch.get_rng_state()
     loaded = load_checkpoint(tmp_path).model
     assert torch.equal(torch.get_rng_state(), before)
@@ -113,7 +122,9 @@ def test_a_weight_that_half_precision_cannot_hold(tmp_path: Path) -> None:
 
 def test_the_encoder_goes_from_autoencoder_to_detector(tmp_path: Path) -> None:
     mae, model = MaskedAutoencoder(MAE), MastDetector(DETECTOR)
-    save_checkpoint(tmp_path, mae, ModelCard(kind="mae", architecture=MAE, normalisation=STATISTICS))
+    save_checkpoint(
+        tmp_path, mae, ModelCard(kind="mae", architecture=MAE, front_end=FRONT_END, normalisation=STATISTICS)
+    )
     head = model.head.classify.weight.clone()
     load_encoder(model, tmp_path)
     assert same(model.encoder, mae.encoder)
@@ -232,7 +243,7 @@ def test_what_is_no_checkpoint(tmp_path: Path) -> None:
         ("{", "not a JSON object"),
         ("[]", "not a JSON object"),
         ('{"kind": "detector"}', "field architecture"),
-        ('{"kind": "detector", "architecture": {"levles": 3}}', "field levles"),
+        ('{"kind": "detector", "architecture": {"levles": 3}}', r"field architecture\.levles"),
     ],
 )
 def test_a_broken_card(tmp_path: Path, text: str, message: str) -> None:

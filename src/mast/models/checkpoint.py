@@ -6,6 +6,9 @@ the weights carry a copy of their ``model.json``. If a kill falls between the tw
 the weights is used. :func:`update_card` changes the text alone, the copy first: until ``model.json`` itself is
 replaced, the old one counts.
 
+What is read is checked (:mod:`mast.models.damage`): the weights against their fingerprint, every number for being
+finite, and the sizes in ``model.json`` against those of the weights before memory is taken for them.
+
 AudioMAE's public ``pretrained.pth`` (docs/paper_notes.md 12) is the one foreign file read here, by
 ``torch.load(weights_only=True)``.
 """
@@ -13,11 +16,11 @@ AudioMAE's public ``pretrained.pth`` (docs/paper_notes.md 12) is the one foreign
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -30,6 +33,7 @@ from mast.errors import MastError
 from mast.files import remove_parts, whole_file, write_whole
 from mast.grid import FrontEnd
 from mast.models.baselines import BaselineConfig, build_baseline
+from mast.models.damage import Bounded, fingerprint, refuse_changed, refuse_senseless
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.interface import BoxDetector
 from mast.models.mae import MaeConfig, MaskedAutoencoder
@@ -38,29 +42,30 @@ WEIGHTS = "model.safetensors"
 CARD = "model.json"
 StoredType = Literal["float32", "float16", "bfloat16"]
 _STORED_TYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+_MOST_TEXT = 16_000_000  # bytes of a card; a real one has some ten thousand
 AUDIOMAE_MEAN, AUDIOMAE_STD = -4.2677393, 4.5689974  # of AudioSet, from AudioMAE's own recipe
 
 
 class NormalisationStatistics(BaseModel):
     """What spectrograms are normalised by before they reach the model: ``(S − mean) / std``."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    mean: float
-    std: float = Field(gt=0)
+    mean: float = Field(ge=-1e6, le=1e6)
+    std: float = Field(ge=1e-6, le=1e6)
     levelled: bool = Field(default=False, description="each bin's quiet level taken off the chunk first")
 
 
 class ModelCard(BaseModel):
     """``model.json``: all that is needed to use the weights beside it, and to trust them."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     kind: Literal["detector", "mae"]
     architecture: DetectorConfig | BaselineConfig | MaeConfig
     front_end: FrontEnd = FrontEnd()
     normalisation: NormalisationStatistics
-    thresholds: dict[str, float] = Field(
+    thresholds: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(
         default={}, description='operating points, such as {"score": 0.31, "nms_iou": 0.5}'
     )
     calibration: dict[str, Any] = Field(default={}, description="how scores become probabilities")
@@ -126,7 +131,7 @@ def save_checkpoint(
         name: _stored(tensor.detach().cpu(), dtype, f"{folder}: tensor {name}").contiguous()
         for name, tensor in model.state_dict().items()
     }
-    card = card.model_copy(update={"weights_sha256": _fingerprint(weights)})
+    card = card.model_copy(update={"weights_sha256": fingerprint(weights)})
     _write(Path(folder), weights, card)
     return card
 
@@ -158,7 +163,7 @@ def update_card(folder: str | Path, card: ModelCard) -> None:
             f"{path}: holds weights {there[:12]}, but the card to write describes {card.weights_sha256[:12]}; "
             "the model was replaced in the meantime, do it again"
         )
-    _write(path, _read_weights(path / WEIGHTS), card)
+    _write(path, _read_weights(path), card)
 
 
 def _write(folder: Path, weights: Mapping[str, Tensor], card: ModelCard) -> None:
@@ -175,41 +180,56 @@ def load_checkpoint(folder: str | Path) -> Checkpoint:
     """Read a model folder onto the CPU, in evaluation mode; refuse what does not fit."""
     path = Path(folder)
     card = load_card(path)
+    shapes = _stored_shapes(path / WEIGHTS)
     model: BoxDetector | MaskedAutoencoder
-    if isinstance(card.architecture, BaselineConfig):
-        model = build_baseline(card.architecture)
-    else:
-        with _Unfilled():
-            if isinstance(card.architecture, DetectorConfig):
-                model = MastDetector(card.architecture)
-            else:
-                model = MaskedAutoencoder(card.architecture)
+    with Bounded(shapes.values(), path / WEIGHTS):
+        if isinstance(card.architecture, BaselineConfig):
+            model = build_baseline(card.architecture)
+        else:
+            with _Unfilled():
+                if isinstance(card.architecture, DetectorConfig):
+                    model = MastDetector(card.architecture)
+                else:
+                    model = MaskedAutoencoder(card.architecture)
     load_weights(model, path)
+    seen, made_for = (card.front_end.chunk_frames, card.front_end.n_bins), _chunk(model)
+    if seen != made_for:
+        raise MastError(
+            f"{path}: its front end gives chunks of {seen[0]} × {seen[1]} cells, but the model is made for "
+            f"{made_for[0]} × {made_for[1]}; the model is damaged, copy it again"
+        )
     return Checkpoint(model.eval(), card)
+
+
+def _chunk(model: BoxDetector | MaskedAutoencoder) -> tuple[int, int]:
+    """Frames and bins of the chunks that a model takes."""
+    if isinstance(model, BoxDetector):
+        return model.chunk
+    return model.config.encoder.chunk_frames, model.config.encoder.n_bins
 
 
 def load_card(folder: str | Path) -> ModelCard:
     """Read ``model.json``, or the copy inside the weights where a write was cut short between the two."""
     path = Path(folder)
-    inside = _parse_card(_open_metadata(path), path / WEIGHTS)
+    inside = _card_inside(path / WEIGHTS)
     if not (path / CARD).is_file():
         return inside
-    beside = _parse_card((path / CARD).read_text(encoding="utf-8"), path / CARD)
+    beside = _parse_card(_read_text(path / CARD), path / CARD)
     return beside if beside.weights_sha256 == inside.weights_sha256 else inside
 
 
 def load_weights(model: nn.Module, folder: str | Path) -> None:
     """Load a folder's weights into a model, all of them, into all of it."""
-    path = Path(folder) / WEIGHTS
-    _load_strictly(model, _read_weights(path), path)
+    path = Path(folder)
+    _load_strictly(model, _read_weights(path), path / WEIGHTS)
 
 
 def load_encoder(model: MastDetector | MaskedAutoencoder, folder: str | Path) -> None:
     """Load only the encoder of a folder's model (a masked autoencoder's or a detector's) into a model."""
-    path = Path(folder) / WEIGHTS
+    path = Path(folder)
     prefix = "encoder."
     weights = {n.removeprefix(prefix): t for n, t in _read_weights(path).items() if n.startswith(prefix)}
-    _load_strictly(model.encoder, weights, path)
+    _load_strictly(model.encoder, weights, path / WEIGHTS)
 
 
 def load_audiomae(model: MastDetector | MaskedAutoencoder, path: str | Path) -> LoadReport:
@@ -237,10 +257,11 @@ def load_audiomae(model: MastDetector | MaskedAutoencoder, path: str | Path) -> 
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise MastError(f"{file}: cannot be read as a plain PyTorch checkpoint ({first})") from None
     weights = content.get("model") if isinstance(content, dict) else None
-    if not isinstance(weights, dict) or not all(isinstance(t, Tensor) for t in weights.values()):
+    if not isinstance(weights, dict):
         raise MastError(
             f'{file}: expected a dictionary with tensors under "model", as AudioMAE\'s pretrained.pth has'
         )
+    refuse_senseless(weights, file)
 
     decoder = {n: ours for n in weights if (ours := _decoder_name(n)) is not None}  # their name → ours
     encoder = [n for n in weights if n in model.encoder.state_dict()]
@@ -285,29 +306,56 @@ def _first_mismatch(model: nn.Module, weights: Mapping[str, Tensor]) -> str | No
             return f"tensor {name} is missing ({missing} of {len(expected)} are)"
         if weights[name].shape != tensor.shape:
             return f"tensor {name} has shape {tuple(weights[name].shape)}, expected {tuple(tensor.shape)}"
+        if weights[name].is_floating_point() != tensor.is_floating_point():
+            return f"tensor {name} holds {weights[name].dtype}, expected {tensor.dtype}"
     extra = [n for n in weights if n not in expected]
     return f"tensor {extra[0]} is not part of the model ({len(extra)} are not)" if extra else None
 
 
-def _read_weights(path: Path) -> dict[str, Tensor]:
-    try:
-        with safe_open(path, framework="pt", device="cpu") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, OSError) as error:
-        raise _unreadable(path, error) from None
-
-
-def _open_metadata(folder: Path) -> str:
+def _read_weights(folder: Path) -> dict[str, Tensor]:
+    """All tensors of a folder, as they were written."""
     path = folder / WEIGHTS
-    try:
-        with safe_open(path, framework="pt", device="cpu") as file:
-            metadata = file.metadata() or {}
-    except (SafetensorError, OSError) as error:
-        raise _unreadable(path, error) from None
+    with _opened(path) as file:
+        weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    refuse_changed(weights, _card_inside(path).weights_sha256, path)
+    refuse_senseless(weights, path)
+    return weights
+
+
+def _stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Of every tensor, from the header alone."""
+    with _opened(path) as file:
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+
+
+def _card_inside(path: Path) -> ModelCard:
+    """The copy of the card that the weights carry."""
+    with _opened(path) as file:
+        metadata = file.metadata() or {}
     if "model.json" not in metadata:
         raise MastError(f"{path}: holds no model.json in its header; expected weights that mast has written")
-    text: str = metadata["model.json"]
-    return text
+    return _parse_card(metadata["model.json"], path)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            yield file
+    except (SafetensorError, OSError) as error:
+        raise _unreadable(path, error) from None
+
+
+def _read_text(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > _MOST_TEXT:
+            raise MastError(
+                f"{path}: is {path.stat().st_size / 1e6:,.0f} MB large; expected a model's description of at most "
+                f"{_MOST_TEXT / 1e6:.0f} MB"
+            )
+        return path.read_bytes()
+    except OSError as error:
+        raise MastError(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
 def _unreadable(path: Path, error: Exception) -> MastError:
@@ -316,21 +364,30 @@ def _unreadable(path: Path, error: Exception) -> MastError:
     return MastError(f"{path}: cannot be read as safetensors ({error}); the file is damaged, copy it again")
 
 
-def _parse_card(text: str, source: Path) -> ModelCard:
+def _parse_card(text: str | bytes, source: Path) -> ModelCard:
     try:
         fields = json.loads(text)
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, thousands of digits or of brackets
+        raise MastError(f"{source}: is not a JSON object ({error}); copy the model again") from None
+    if not isinstance(fields, dict):
+        raise MastError(
+            f"{source}: is not a JSON object; expected a model's description, copy the model again"
+        )
+    where = "architecture."
+    try:
         config = _config_class(fields.get("kind"), fields.get("architecture"))
         if "architecture" in fields:
             fields["architecture"] = config.model_validate(fields["architecture"])
+        where = ""
         return ModelCard.model_validate(fields)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = where + ".".join(str(part) for part in first["loc"])
         raise MastError(
-            f"{source}: field {field}: {first['msg']}; was it written by another version?"
+            f"{source}: field {field}: {first['msg']}; the model is damaged or was written by another version"
         ) from None
-    except (json.JSONDecodeError, AttributeError) as error:
-        raise MastError(f"{source}: is not a JSON object ({error})") from None
+    except MastError as error:
+        raise MastError(f"{source}: {error}") from None
 
 
 def _config_class(kind: Any, architecture: Any) -> type[DetectorConfig | BaselineConfig | MaeConfig]:
@@ -339,11 +396,3 @@ def _config_class(kind: Any, architecture: Any) -> type[DetectorConfig | Baselin
         return MaeConfig
     named = isinstance(architecture, dict) and "name" in architecture
     return BaselineConfig if named else DetectorConfig
-
-
-def _fingerprint(weights: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(weights):
-        digest.update(f"{name} {weights[name].dtype} {tuple(weights[name].shape)}".encode())
-        digest.update(weights[name].flatten().view(torch.uint8).numpy().data)
-    return digest.hexdigest()

@@ -52,16 +52,21 @@ class DetectorConfig(BaseModel):
     ``contrastive_weight = 0`` leaves the contrastive loss out, ``adapter = "none"`` the adapter.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     encoder: EncoderConfig = EncoderConfig()
     adapter: AdapterName = "upsampling"  # Table "Detector fine-tuning hyperparameters"
     channels: int = Field(
-        default=256, gt=0, multiple_of=32, description='of adapter, pyramid and head, App. "Adapter Designs"'
+        default=256,
+        gt=0,
+        le=65_536,
+        multiple_of=32,
+        description='of adapter, pyramid and head, App. "Adapter Designs"',
     )
     detail: int = Field(
         default=0,
         ge=0,
+        le=65_536,
         multiple_of=8,
         description="channels of a convolutional path from the spectrogram to the adapter's map, after its first step; "
         "0 for none, as in the paper",
@@ -69,7 +74,9 @@ class DetectorConfig(BaseModel):
     levels: int = Field(
         default=4, ge=2, le=6, description="pyramid levels (P2–P5 in the tables; 3 for P3–P5)"
     )
-    head_convs: int = Field(default=4, ge=1, description="layers of each head tower (4, as in FCOS)")
+    head_convs: int = Field(
+        default=4, ge=1, le=1_000, description="layers of each head tower (4, as in FCOS)"
+    )
     assigner: Literal["atss", "centre"] = "atss"  # docs/paper_notes.md 9
     classification_loss: Literal["quality_focal", "focal"] = "quality_focal"  # docs/paper_notes.md 9
     # docs/paper_notes.md 9; without it, quality focal loss alone says how well a box fits
@@ -91,9 +98,11 @@ class DetectorConfig(BaseModel):
         default=0.5, ge=0, description="λ_con; 0.3 and 0.2 in the self-training stages"
     )
     contrastive_temperature: float = Field(default=0.1, gt=0)
-    contrastive_dimension: int = Field(default=128, gt=0)
-    contrastive_negatives: int = Field(default=32, gt=0, description="per image")
-    contrastive_positives: int = Field(default=2, gt=0, description="jittered copies per box, our choice")
+    contrastive_dimension: int = Field(default=128, gt=0, le=65_536)
+    contrastive_negatives: int = Field(default=32, gt=0, le=65_536, description="per image")
+    contrastive_positives: int = Field(
+        default=2, gt=0, le=1_000, description="jittered copies per box, our choice"
+    )
     contrastive_jitter: float = Field(
         default=0.1, gt=0, lt=1, description="largest shift and stretch, our choice"
     )

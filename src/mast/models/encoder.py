@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 
 from mast.errors import ConfigError
+from mast.grid import MOST_BINS, MOST_FRAMES
 from mast.models.packed import PackedEncoder, pack_encoder
 from mast.models.transformer import NORM_EPSILON, Block, PatchEmbed
 
@@ -26,14 +27,14 @@ ENCODER_SIZES: dict[Size, dict[str, int]] = {
 class EncoderConfig(BaseModel):
     """Shape of the input and of the transformer; defaults are the paper's ViT-B/16 on 1024 × 128."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    chunk_frames: int = Field(default=1_024, gt=0, description="frames per chunk, T")
-    n_bins: int = Field(default=128, gt=0, description="mel bins, F")
-    patch: int = Field(default=16, gt=0, description="side of a patch, in frames and in bins")
-    width: int = Field(default=768, gt=0, description="token width, D")
-    depth: int = Field(default=12, gt=0, description="transformer blocks")
-    heads: int = Field(default=12, gt=0, description="attention heads per block")
+    chunk_frames: int = Field(default=1_024, gt=0, le=MOST_FRAMES, description="frames per chunk, T")
+    n_bins: int = Field(default=128, gt=0, le=MOST_BINS, description="mel bins, F")
+    patch: int = Field(default=16, gt=0, le=MOST_BINS, description="side of a patch, in frames and in bins")
+    width: int = Field(default=768, gt=0, le=65_536, description="token width, D")
+    depth: int = Field(default=12, gt=0, le=1_000, description="transformer blocks")
+    heads: int = Field(default=12, gt=0, le=1_000, description="attention heads per block")
 
     @model_validator(mode="after")
     def _divides(self) -> EncoderConfig:

@@ -36,12 +36,12 @@ DECODER_SIZES: dict[Size, dict[str, int]] = {
 class MaeConfig(BaseModel):
     """Masked autoencoder; defaults are Table "Masked Audio pretraining hyperparameters"."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     encoder: EncoderConfig = EncoderConfig()
-    decoder_width: int = Field(default=512, gt=0)
-    decoder_depth: int = Field(default=8, gt=0)
-    decoder_heads: int = Field(default=16, gt=0)
+    decoder_width: int = Field(default=512, gt=0, le=65_536)
+    decoder_depth: int = Field(default=8, gt=0, le=1_000)
+    decoder_heads: int = Field(default=16, gt=0, le=1_000)
     # docs/paper_notes.md 7: to be settled by experiment
     masking: Literal["uniform", "structured"] = "uniform"
     mask_ratio: float = Field(

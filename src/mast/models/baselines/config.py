@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mast.errors import ConfigError
+from mast.grid import MOST_BINS, MOST_FRAMES
 
 BaselineName = Literal["faster_rcnn", "fcos", "detr", "yolo26"]
 BASELINES: tuple[BaselineName, ...] = get_args(BaselineName)
@@ -18,20 +19,24 @@ OptionsT = TypeVar("OptionsT", bound=BaseModel)
 class ResNetOptions(BaseModel):
     """Options of the two torchvision detectors, Faster R-CNN and FCOS."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     backbone: Literal["resnet18", "resnet34", "resnet50"] = Field(
         "resnet50", description="resnet50 is the paper's; the others are for a CPU"
     )
     width: int = Field(
-        64, ge=16, multiple_of=16, description="channels of the backbone's first stage; less is for a CPU"
+        64,
+        ge=16,
+        le=65_536,
+        multiple_of=16,
+        description="channels of the backbone's first stage; less is for a CPU",
     )
     norm: Literal["batch", "group"] = Field(
         "batch",
         description="trainable batch normalisation, for weights made on photographs bring its statistics along; "
         "group for batches of a few chunks. Never frozen: with statistics that nobody measured it does nothing",
     )
-    channels: int = Field(256, gt=0, multiple_of=32, description="of the feature pyramid")
+    channels: int = Field(256, gt=0, le=65_536, multiple_of=32, description="of the feature pyramid")
     frequency_stretch: int = Field(
         4,
         ge=1,
@@ -47,11 +52,11 @@ class BaselineConfig(BaseModel):
     ``options`` holds what differs from the defaults of its own options model, checked where the config is made.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: BaselineName
-    chunk_frames: int = Field(1_024, gt=0)
-    n_bins: int = Field(128, gt=0)
+    chunk_frames: int = Field(1_024, gt=0, le=MOST_FRAMES)
+    n_bins: int = Field(128, gt=0, le=MOST_BINS)
     options: dict[str, Any] = {}
 
     @model_validator(mode="after")

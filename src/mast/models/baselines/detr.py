@@ -60,21 +60,23 @@ _PRIOR = 0.01  # of a slot to hold a box, before anything is learnt (Lin et al. 
 class DetrOptions(BaseModel):
     """Architecture and loss of DETR; defaults are the paper's for ResNet-50 unless they say otherwise."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     variant: Literal["guided", "plain"] = Field(
         default="guided", description="slots that start as boxes (detr_guided.py), or the DETR of 2020"
     )
-    groups: int = Field(default=3, gt=0, description="sets of slots in training; only of the guided variant")
+    groups: int = Field(
+        default=3, gt=0, le=1_000, description="sets of slots in training; only of the guided variant"
+    )
     backbone: Literal["resnet18", "resnet34", "resnet50", "resnet101"] = "resnet50"
     output_stride: Literal[16, 32] = Field(default=16, description="pixels per token; 16 is the paper's DC5")
     frequency_stretch: int = Field(default=2, ge=1, le=8, description="pixels per mel bin, our choice")
-    queries: int = Field(default=100, gt=0, description="slots: no chunk can have more boxes")
-    width: int = Field(default=256, gt=0, multiple_of=8, description="of the transformer")
-    feed_forward: int = Field(default=2_048, gt=0)
-    heads: int = Field(default=8, gt=0)
-    encoder_layers: int = Field(default=6, gt=0)
-    decoder_layers: int = Field(default=6, gt=0)
+    queries: int = Field(default=100, gt=0, le=65_536, description="slots: no chunk can have more boxes")
+    width: int = Field(default=256, gt=0, le=65_536, multiple_of=8, description="of the transformer")
+    feed_forward: int = Field(default=2_048, gt=0, le=65_536)
+    heads: int = Field(default=8, gt=0, le=1_000)
+    encoder_layers: int = Field(default=6, gt=0, le=1_000)
+    decoder_layers: int = Field(default=6, gt=0, le=1_000)
     dropout: float = Field(default=0.0, ge=0, lt=1, description="0.1 in the paper; 0 is our choice")
     auxiliary_loss: bool = Field(
         default=True, description="a loss after each decoder layer, not the last only"

@@ -1,0 +1,124 @@
+"""What a damaged model, or one made to do harm, is refused for: before it costs memory, and before it finds nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from mast.errors import MastError
+
+_NEW = (
+    torch.empty,
+    torch.zeros,
+    torch.ones,
+    torch.full,
+    torch.rand,
+    torch.randn,
+    torch.arange,
+    torch.linspace,
+)
+# what building a model may need beyond its weights, our choice: a detector of the paper's size needs a thousandth
+_SPARE_NUMBERS = 2**24
+_SPARE_TENSORS = 1_000
+_AGAIN = 4  # a tensor may be made this often before it is the one that is kept
+
+
+class Bounded(TorchFunctionMode):
+    """Build a model that is to be filled with given weights, and no larger one: stops before the memory is taken.
+
+    Args:
+        shapes: of the weights.
+        source: where they lie, for the message.
+    """
+
+    def __init__(self, shapes: Iterable[tuple[int, ...]], source: Path) -> None:
+        super().__init__()
+        sizes = [math.prod(shape) for shape in shapes]
+        self._numbers = _AGAIN * sum(sizes) + _SPARE_NUMBERS
+        self._tensors = _AGAIN * len(sizes) + _SPARE_TENSORS
+        self._source = source
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in _NEW:
+            self._tensors -= 1
+            self._numbers -= _size_asked((*args, kwargs.get("size", ())))
+        if min(self._tensors, self._numbers - _size_joined(args)) < 0:
+            raise MastError(
+                f"{self._source}: its model.json describes a larger model than these weights are; the two do not "
+                "belong together, copy the model again"
+            )
+        return func(*args, **kwargs)
+
+
+def _size_asked(args: Iterable[Any]) -> int:
+    """About how many numbers a new tensor has; too many at worst."""
+    size = 1
+    for arg in args:
+        if isinstance(arg, tuple | list):
+            size *= _size_asked(arg)
+        elif isinstance(arg, int):
+            size *= max(arg, 1)
+    return size
+
+
+def _size_joined(args: Iterable[Any]) -> int:
+    """How many numbers come of tensors that are added or multiplied; 0 where they do not fit each other."""
+    size = 1
+    for sides in zip_longest(*(arg.shape[::-1] for arg in args if isinstance(arg, Tensor)), fillvalue=1):
+        if len(set(sides) - {1}) > 1:
+            return 0
+        size *= max(sides)
+    return size
+
+
+def fingerprint(weights: Mapping[str, Tensor]) -> str:
+    """SHA-256 of names, types, shapes and numbers."""
+    digest = hashlib.sha256()
+    for name in sorted(weights):
+        digest.update(f"{name} {weights[name].dtype} {tuple(weights[name].shape)}".encode())
+        digest.update(weights[name].flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def refuse_changed(weights: Mapping[str, Tensor], expected: str, source: Path) -> None:
+    """Refuse weights that are not those that were written."""
+    found = fingerprint(weights)
+    if found != expected:
+        raise MastError(
+            f"{source}: the weights have changed since they were written (fingerprint {found[:12]}, expected "
+            f"{expected[:12] or 'none'}); the file is damaged, copy it again"
+        )
+
+
+def refuse_senseless(weights: Mapping[Any, Any], source: Path) -> None:
+    """Refuse weights that are no plain tensors, or hold a number that is not finite."""
+    for name, tensor in weights.items():
+        if not isinstance(name, str) or not isinstance(tensor, Tensor):
+            raise MastError(f"{source}: holds {type(tensor).__name__} under {name!r}; expected named tensors")
+        plain = tensor.layout == torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
+        # one stored number can stand for a million million
+        if not plain or tensor.is_complex() or tensor.nbytes > tensor.untyped_storage().nbytes():
+            raise MastError(f"{source}: tensor {name} is not a plain array of real numbers")
+        # a sum is five times faster than a look at each number, which is left for sums that are too large
+        if tensor.is_floating_point() and not tensor.sum(dtype=torch.float32).isfinite():
+            wrong = int((~tensor.isfinite()).sum())
+            if wrong:
+                raise MastError(
+                    f"{source}: tensor {name} holds {wrong:,} of {tensor.numel():,} numbers that are not finite; the "
+                    "model is damaged, or its training failed: copy it again, or train it again"
+                )
