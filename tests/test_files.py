@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import errno
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from mast.files import remove_parts, whole_file, write_whole
+from mast.errors import ConfigError
+from mast.files import remove_parts, sole_writer, whole_file, whole_folder, write_whole
 
 
 def test_the_new_content_replaces_the_old_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
@@ -63,3 +69,116 @@ def test_a_new_file_has_ordinary_permissions_whoever_writes_it(tmp_path: Path) -
     write_whole(tmp_path / "b", b"")
     modes = {path.name: path.stat().st_mode for path in tmp_path.iterdir()}
     assert modes["a"] == modes["b"] == modes["ordinary"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_an_error_of_the_disk_names_the_file_that_was_to_be_written(tmp_path: Path, number: int) -> None:
+    path = tmp_path / "a.json"
+
+    def fails(error: Exception) -> OSError:
+        with pytest.raises(OSError, match=os.strerror(number)) as told, whole_file(path):
+            raise error
+        return told.value
+
+    words = os.strerror(number)
+    nameless, of_part = OSError(number, words), OSError(number, words, f"{tmp_path}/.a.json.1-2.part")
+    library = RuntimeError(f"lance error: LanceError(IO): {words} (os error {number}), src/writer.rs:191:9")
+    for error in (nameless, of_part, library):
+        told = fails(error)
+        assert (told.errno, told.filename) == (number, str(path))
+    other = OSError(number, words, "input.wav")  # what is read while it is written keeps its own name
+    assert fails(other) is other
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_a_library_only_says_that_it_failed_the_disk_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.wav"
+    failed = RuntimeError("Unspecified internal error.")
+    with pytest.raises(RuntimeError) as told, whole_file(path):
+        raise failed
+    assert told.value is failed  # there is space: the library's own fault
+
+    def full_disk(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("os.fsync", full_disk)
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)) as full, whole_file(path):
+        raise failed
+    assert full.value.filename == str(path)
+    assert full.value.__cause__ is not None
+
+
+def test_names_of_any_length_have_short_and_different_names_beside_them(tmp_path: Path) -> None:
+    for name in ("é" * 120 + ".a", "é" * 120 + ".b", "🦜" * 60, "x" * 255):
+        write_whole(tmp_path / name, name.encode())
+        with whole_file(tmp_path / name) as part:
+            part.write_bytes(b"beside")
+            remove_parts(tmp_path / f"{name[:100]}z")
+            assert part.exists()
+        assert (tmp_path / name).read_bytes() == b"beside"
+
+
+def test_a_folder_takes_the_place_of_another_or_leaves_it(tmp_path: Path) -> None:
+    place = tmp_path / "out"
+    for content in ("old", "new"):
+        with whole_folder(place) as part:
+            (part / "a.txt").write_text(content)
+        assert (place / "a.txt").read_text() == content
+    with pytest.raises(ZeroDivisionError), whole_folder(place) as part:  # noqa: PT012
+        (part / "a.txt").write_text("half")
+        raise ZeroDivisionError
+    assert (place / "a.txt").read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".part")] == []
+
+
+def test_many_may_replace_one_folder_at_once(tmp_path: Path) -> None:
+    def write(number: int) -> None:
+        for turn in range(20):
+            with whole_folder(tmp_path / "out") as part:
+                for name in ("a", "b"):
+                    (part / name).write_text(f"{number} {turn}")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    a, b = ((tmp_path / "out" / name).read_text() for name in ("a", "b"))
+    assert a == b
+
+
+_HOLD = """
+import sys, time
+from pathlib import Path
+from mast.files import sole_writer
+with sole_writer(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_second_process_is_told_and_a_killed_one_leaves_no_lock(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    first = subprocess.Popen([sys.executable, "-c", _HOLD, str(folder)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "held\n"
+        with (
+            pytest.raises(ConfigError, match=r"run: is being written by another process"),
+            sole_writer(folder),
+        ):
+            pytest.fail("two hold it")
+        with sole_writer(folder, ".other.lock"):
+            pass  # another part of the same folder
+    finally:
+        first.kill()
+        first.communicate()
+    with sole_writer(folder):
+        (folder / "a").touch()
+    with sole_writer(folder):
+        pass  # and again by the same process
+
+
+def test_a_folder_of_which_nothing_came_is_not_left_behind(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError), sole_writer(tmp_path / "a" / "run"):
+        raise ConfigError("no such dataset")
+    assert not (tmp_path / "a" / "run").exists()

@@ -1,11 +1,15 @@
-"""Every mistake a user can make, as one clear sentence.
+"""Everything that can go wrong without a bug of ours, as one clear sentence.
 
-A message says what was found, where (file, row, field), what was expected, and what to do.
-The command line prints it on one line; ``--debug`` shows the traceback.
+A user's mistake is a :class:`MastError`: its message says what was found, where (file, row, field), what was expected,
+and what to do. What the machine refuses (a full disk, a missing permission) may surface anywhere, as an ``OSError`` or
+as a library's own error around one; :func:`machine_fault` makes the sentence, wherever it ends up being shown.
+The command line prints either on one line; ``--debug`` shows the traceback.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 
 
@@ -26,6 +30,7 @@ class ConfigError(MastError):
 
 
 MOST_SHOWN = 400  # characters of a message: our choice, four lines of a terminal
+_FROM_WORKER = "Original Traceback (most recent call last)"
 _LAST_SHOWN = 120  # of them from the end, where a message says what to do
 
 
@@ -39,6 +44,10 @@ def shortened(text: object) -> str:
     "bad name: 'a\\\\xff\\\\x1b[2J.wav'"
     """
     whole = str(text).strip()
+    if (
+        _FROM_WORKER in whole[:MOST_SHOWN]
+    ):  # torch hands on the traceback of a data loader's worker as the message
+        whole = whole.rpartition("\n")[2].partition(": ")[2]
     if len(whole) > 4 * MOST_SHOWN:  # the middle goes anyway: nothing below has to look at it
         whole = f"{whole[: 2 * MOST_SHOWN]} … {whole[-2 * MOST_SHOWN :]}"
     line = "".join(map(_printable, re.sub(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*", " ", whole)))
@@ -55,3 +64,81 @@ def _printable(character: str) -> str:
     ):  # a byte of a name on disk that is no text, spelt as tables spell it
         return f"\\x{ord(character) - 0xDC00:02x}"
     return character.encode("unicode_escape").decode("ascii")
+
+
+RUN_AGAIN = ", then run the same command again"
+# what the machine can refuse, by the number that the system gives it, and what to do about it
+_REFUSALS = {
+    errno.ENOSPC: f"the disk is full; free some space{RUN_AGAIN}",
+    errno.EDQUOT: f"your quota on this disk is used up; free some space{RUN_AGAIN}",
+    errno.EFBIG: "the file would be larger than the disk or a limit (ulimit -f) allows; choose another disk",
+    errno.EROFS: "the disk is read-only; choose another folder",
+    errno.EACCES: "permission denied; change the permissions, or choose another file or folder",
+    errno.EPERM: "not permitted; change the permissions, or choose another file or folder",
+    errno.ENOENT: "no such file or folder; check the path, and that nothing moved or deleted it meanwhile",
+    errno.ENOTDIR: "a part of this path is a file, not a folder; check the path",
+    errno.EISDIR: "is a folder; expected a file",
+    errno.EEXIST: "exists already; choose another name, or remove it",
+    errno.ENOTEMPTY: "the folder is not empty, perhaps because another process is writing into it; try again",
+    errno.ENAMETOOLONG: "the name is too long for this disk; choose a shorter one",
+    errno.ELOOP: "its links lead in a circle; check the path",
+    errno.EMFILE: f"too many files are open; raise the limit (ulimit -n 4096) or use fewer workers{RUN_AGAIN}",
+    errno.ENFILE: f"too many files are open on this machine; close other programs{RUN_AGAIN}",
+    errno.EBUSY: f"in use by another program; wait for it to finish{RUN_AGAIN}",
+    errno.EIO: f"the disk reports an error; check that it is connected and healthy{RUN_AGAIN}",
+    errno.ENOMEM: f"not enough memory; close other programs, or use smaller batches or fewer workers{RUN_AGAIN}",
+}
+_NUMBERS = re.compile(r"\[errno (\d+)\]|\(os error (\d+)\)", re.IGNORECASE)
+_PHRASES = {
+    **{os.strerror(number).lower(): number for number in _REFUSALS},
+    "cuda out of memory": errno.ENOMEM,
+}
+_QUOTED_PATH = re.compile(r"""(['"])((?:/|[A-Za-z]:\\).+?)\1""")
+# SQLite's primary result codes
+_SQLITE = {3: errno.EACCES, 5: errno.EBUSY, 6: errno.EBUSY, 8: errno.EROFS, 10: errno.EIO, 13: errno.ENOSPC,
+           14: errno.EACCES}  # fmt: skip
+
+
+def machine_fault(error: BaseException) -> str | None:
+    """One sentence where the machine is at fault (disk, permissions, memory); ``None`` where it is not.
+
+    >>> machine_fault(OSError(errno.ENOSPC, "No space left on device", "out/run.json"))
+    'out/run.json: the disk is full; free some space, then run the same command again'
+    """
+    number = errno_of(error)
+    if number is None:
+        return None
+    sentence = _REFUSALS.get(number) or os.strerror(number).lower()
+    place = _place_of(error)
+    if number == errno.EEXIST and os.path.isfile(place):  # where a folder was to be made
+        sentence = "is a file; expected a folder, so choose another path"
+    return f"{place}: {sentence}" if place else sentence
+
+
+def errno_of(error: BaseException) -> int | None:
+    """The system's number of what it refused, also where a library tells of it only in words; ``None`` without one."""
+    if isinstance(error, MastError):
+        return None
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return error.errno
+    if isinstance(error, MemoryError):
+        return errno.ENOMEM
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None:
+        return _SQLITE.get(code & 0xFF)
+    text = str(error)
+    found = _NUMBERS.search(text)
+    if found is not None:
+        return int(found[1] or found[2])
+    number = next((number for phrase, number in _PHRASES.items() if phrase in text.lower()), None)
+    return number if number is not None or error.__cause__ is None else errno_of(error.__cause__)
+
+
+def _place_of(error: BaseException) -> str:
+    """The file or folder that an error is about; empty where it does not say."""
+    if isinstance(error, OSError):
+        for name in (error.filename2, error.filename):  # of a move or copy, where to
+            if isinstance(name, str | bytes):
+                return os.fsdecode(name)
+    quoted = _QUOTED_PATH.findall(str(error).strip().rpartition("\n")[2])  # not the files of a traceback
+    return str(quoted[-1][1]) if quoted else ""

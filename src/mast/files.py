@@ -1,12 +1,22 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and folders that one process writes at a time."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from mast.errors import ConfigError, MastError, errno_of
+
+_MOST_NAME_BYTES = 160  # of a name that is used as it is; file systems take 255, and we add some 40
+_LOCK = ".lock"
+_PROBE_BYTES = 1 << 20  # more than a disk that has just refused something takes
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -21,22 +31,128 @@ def whole_file(path: Path) -> Iterator[Path]:
 
     Where the block raises, the old file stays and what was written beside is removed. Whoever writes, the file ends up
     with the permissions that any new file gets here; some libraries would make it readable by its owner alone.
+
+    Raises:
+        OSError: with the file's name, where the disk does not take it; also where a library only said that it failed.
+    """
+    with naming(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = _beside(path)
+        try:
+            part.touch()
+            mode = part.stat().st_mode
+            yield part
+            with open(part, "rb+") as file:
+                os.fsync(file.fileno())
+            if part.stat().st_mode != mode:
+                part.chmod(mode)
+            os.replace(part, path)
+        except Exception as error:
+            refused = None if errno_of(error) or isinstance(error, MastError) else _refusal(part)
+            part.unlink(missing_ok=True)
+            if refused is not None:
+                raise refused from error
+            raise
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """A folder beside, to be filled, that then takes the place of what was there; one process or thread after another.
+
+    Where the block raises, the old folder stays and the new one is removed.
+    """
+    with naming(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part, old = _beside(path), _beside(path)
+        try:
+            part.mkdir()
+            yield part
+            with locked(path.with_name(f"{_prefix(path)}lock")):
+                if path.is_symlink() or path.exists():
+                    os.replace(path, old)
+                try:
+                    os.replace(part, path)
+                except BaseException:
+                    with suppress(FileNotFoundError):
+                        os.replace(old, path)
+                    raise
+        finally:
+            for left in (part, old):
+                if left.is_dir() and not left.is_symlink():
+                    shutil.rmtree(left, ignore_errors=True)
+                else:
+                    left.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let what the machine refuses in the block be an ``OSError`` that names this file, whatever a library raises."""
+    try:
+        yield
+    except Exception as error:
+        number = errno_of(error)
+        if number is None or _names_another(error, path):
+            raise
+        raise OSError(number, os.strerror(number), str(path)) from error
+
+
+def _names_another(error: Exception, path: Path) -> bool:
+    """Whether an error names a file of its own, and not what is written beside ``path``."""
+    named = (error.filename2 or error.filename) if isinstance(error, OSError) else None
+    if not isinstance(named, str | bytes):
+        return False
+    return _prefix(path) not in os.fsdecode(named)
+
+
+@contextmanager
+def locked(path: Path, *, busy: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold a lock, a file, for the length of the block; it goes with the process, however that ends.
+
+    Args:
+        path: of the lock; its folder is made.
+        busy: called once where another process or thread holds it; may raise. Then the lock is waited for.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # the process number alone is not enough: containers that share a disk often have the same
-    part = path.with_name(f"{_prefix(path)}{os.getpid()}-{secrets.token_hex(4)}.part")
+    lock = FileLock(path, thread_local=False)
     try:
-        part.touch()
-        mode = part.stat().st_mode
-        yield part
-        with open(part, "rb+") as file:
-            os.fsync(file.fileno())
-        if part.stat().st_mode != mode:
-            part.chmod(mode)
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+        lock.acquire(timeout=0)
+    except Timeout:
+        busy()
+        lock.acquire()
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # Windows keeps it
+            path.unlink()  # those who wait notice, and make another
+        lock.release()
+
+
+@contextmanager
+def sole_writer(folder: Path, name: str = _LOCK) -> Iterator[None]:
+    """Let only one process at a time write a folder, or that part of it which ``name`` stands for.
+
+    Raises:
+        ConfigError: another process is writing it.
+    """
+
+    def refuse() -> None:
+        raise ConfigError(
+            f"{folder}: is being written by another process; wait until it has finished, or choose another --out"
+        )
+
+    if folder.is_file():
+        raise ConfigError(f"{folder}: is a file; expected a folder, new or of an earlier run")
+    lock, is_new = folder / name, not folder.exists()
+    with locked(lock, busy=refuse):
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                if is_new and os.listdir(folder) == [name]:  # nothing came of it
+                    shutil.rmtree(folder)
 
 
 def remove_parts(path: Path) -> None:
@@ -48,5 +164,26 @@ def remove_parts(path: Path) -> None:
                 left.unlink(missing_ok=True)
 
 
+def _refusal(part: Path) -> OSError | None:
+    """What the disk says when asked for a little more space in a file that a library could not write; often nothing."""
+    try:
+        with open(part, "ab") as file:
+            file.write(bytes(_PROBE_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return error
+    return None
+
+
+def _beside(path: Path) -> Path:
+    # the process number alone is not enough: containers that share a disk often have the same
+    return path.with_name(f"{_prefix(path)}{os.getpid()}-{secrets.token_hex(4)}.part")
+
+
 def _prefix(path: Path) -> str:
-    return f".{path.name[:80]}."  # short enough for any file system, whatever the name
+    """What hidden files of a file begin with: short enough for any file system, whatever the name."""
+    raw = os.fsencode(path.name)
+    if len(raw) <= _MOST_NAME_BYTES:
+        return f".{path.name}."
+    return f".{path.name[:20]}~{hashlib.sha256(raw).hexdigest()[:16]}."

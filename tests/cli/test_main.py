@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
 import pytest
+import soundfile as sf
+from typer.testing import CliRunner
 
 from mast.cli import main as cli
-from mast.errors import MOST_SHOWN, ConfigError
+from mast.errors import MOST_SHOWN, ConfigError, machine_fault
 
 
 def ends(monkeypatch: pytest.MonkeyPatch, error: BaseException, *, debug: bool = False) -> int:
@@ -44,3 +53,54 @@ def test_no_message_is_longer_than_a_few_lines(
     assert len(shown) < MOST_SHOWN + 60
     assert shown.count("\n") == 1
     assert "expected a number" in shown
+
+
+def test_what_the_machine_refuses_is_no_bug_of_ours(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out/run.json")
+    assert ends(monkeypatch, full) == 2
+    told = "mast: out/run.json: the disk is full; free some space, then run the same command again\n"
+    assert capsys.readouterr().err == told
+    with pytest.raises(OSError, match=r"run\.json"):
+        ends(monkeypatch, full, debug=True)
+
+
+def test_a_thread_s_traceback_is_shown_for_bugs_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)  # put back afterwards
+    ends(monkeypatch, KeyboardInterrupt())
+    capsys.readouterr()
+    for error, shown in ((OSError(errno.ENOSPC, "full"), False), (ValueError("a bug"), True)):
+
+        def fail(error: Exception = error) -> None:
+            raise error
+
+        thread = threading.Thread(target=fail)
+        thread.start()
+        thread.join()
+        assert ("Traceback" in capsys.readouterr().err) == shown
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_full_disk_behind_standard_output(tmp_path: Path) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "mast.cli.main", "--version"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "mast: the disk is full; free some space, then run the same command again\n"
+
+
+@pytest.mark.parametrize(
+    "command", [("simulate", "FILE/out"), ("simulate", "FILE/a/b"), ("scan", ".", "--out", "FILE/a.csv")]
+)
+def test_a_path_through_a_file(tmp_path: Path, command: tuple[str, ...]) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "audio").mkdir()
+    sf.write(tmp_path / "audio" / "a.wav", [0.0] * 16_000, 16_000)
+    names = {".": str(tmp_path / "audio")}
+    words = [names.get(word, word.replace("FILE", str(tmp_path / "file"))) for word in command]
+    result = CliRunner().invoke(cli.app, [*words, "--quiet"])
+    assert result.exception is not None
+    assert "is a file" in str(machine_fault(result.exception))

@@ -130,8 +130,9 @@ class Reviewer:
         self.page.on("request", self._asked)
         self.page.goto(server.address)
         self.page.wait_for_selector("#name-dialog[open]")
-        self.page.fill("#name-field", name)
-        self.page.keyboard.press("Enter")
+        if name:
+            self.page.fill("#name-field", name)
+            self.page.keyboard.press("Enter")
         self.settle()
 
     def _heard(self, message: Any) -> None:

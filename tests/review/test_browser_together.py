@@ -99,3 +99,64 @@ def test_refusal_is_said_and_taken_back(browser: Any, server: Server) -> None:
     assert ana.page.locator(".toast.error").count() == 0
     ana.complaints.clear()
     ana.close()
+
+
+def test_decisions_wait_for_a_disk_with_space(browser: Any, server: Server) -> None:
+    ana = Reviewer(browser, server, "Ana")
+    events = server.events()
+    ana.stay()
+    ana.select(events[0])
+    full = "review.sqlite: the disk is full; free some space"
+    ana.page.route(
+        "**/api/events/*",
+        lambda route: (
+            route.fulfill(status=507, json={"error": full})
+            if route.request.method == "PATCH"
+            else route.continue_()
+        ),
+    )
+    ana.page.keyboard.press("a")
+    ana.page.wait_for_selector(f"#banner:has-text('Not saved: {full}. One decision is kept here')")
+    ana.page.keyboard.press("r")  # on second thought
+    ana.page.wait_for_selector("#banner:has-text('2 decisions are kept here')")
+    ana.page.click("#banner button")  # still full
+    ana.page.wait_for_selector("#banner:has-text('2 decisions are kept here')")
+    assert ana.ask("r.state.events.get(argument).status", events[0]["id"]) == "rejected"
+    assert server.event(events[0]["id"])["status"] == "open"
+    ana.page.unroute("**/api/events/*")
+    ana.page.click("#banner button")
+    ana.until("r.outbox.waiting() === 0")
+    ana.page.wait_for_selector("#banner", state="hidden")
+    now = server.event(events[0]["id"])
+    assert (now["status"], now["reviewer"]) == ("rejected", "Ana")
+    ana.complaints.clear()  # the browser notes every refusal
+    ana.close()
+
+
+def test_without_a_name_decisions_wait_and_the_question_returns(browser: Any, server: Server) -> None:
+    ana = Reviewer(browser, server, "")
+    events = server.events()
+    escape(ana)
+    ana.stay()
+    ana.select(events[0])
+    for turn in (1, 2):
+        ana.page.keyboard.press("a" if turn == 1 else "r")
+        ana.page.wait_for_selector("#name-dialog[open]")
+        assert ana.ask("r.outbox.waiting()") == turn
+        if turn == 1:
+            escape(ana)
+    assert server.event(events[0]["id"])["status"] == "open"
+    assert "not saved" in ana.page.inner_text("#saved")
+    ana.page.fill("#name-field", "Ana")
+    ana.page.keyboard.press("Enter")
+    ana.until("r.outbox.waiting() === 0")
+    now = server.event(events[0]["id"])
+    assert (now["status"], now["reviewer"], now["version"]) == ("rejected", "Ana", 2)
+    ana.close()
+
+
+def escape(reviewer: Reviewer) -> None:
+    """Press Esc until the question for a name is gone: the browser lets a page hold it back only once."""
+    while reviewer.page.locator("#name-dialog[open]").count():
+        reviewer.page.keyboard.press("Escape")
+        reviewer.page.wait_for_timeout(50)

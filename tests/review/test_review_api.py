@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import sqlite3
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +22,7 @@ from mast.annotations import FORMATS
 from mast.review.review import open_review
 from mast.review.safety import MAX_BODY_BYTES
 from mast.review.server import create_app
+from mast.review.sound import open_wav
 
 ANA = {"X-Reviewer": quote("Ana Müller")}
 
@@ -147,7 +150,18 @@ def test_pictures_of_nothing(client: TestClient, query: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["start_s=0&end_s=61", "start_s=2&end_s=1", "start_s=0&end_s=1&speed=0.01", "end_s=1"]
+    "query",
+    [
+        "start_s=0&end_s=61",
+        "start_s=2&end_s=1",
+        "start_s=0&end_s=1&speed=0.01",
+        "end_s=1",
+        "start_s=0&end_s=1&low_hz=-9&high_hz=-3",
+        "start_s=0&end_s=1&high_hz=-1",
+        "start_s=0&end_s=1&low_hz=1e300",
+        "start_s=nan&end_s=1",
+        "start_s=-inf&end_s=1",
+    ],
 )
 def test_clips_of_nothing(client: TestClient, query: str) -> None:
     assert client.get(f"/api/recordings/{rid(client, 'A_1')}/clip?{query}").status_code == 400
@@ -262,6 +276,11 @@ def test_plain_forms_are_not_taken(client: TestClient) -> None:
         "/api/recordings/999/events",
         "/api/recordings/999/tile?start_s=0&end_s=1",
         "/api/recordings/999/audio",
+        *(
+            f"/api/recordings/{number}{end}"
+            for number in (2**63, 10**400, -1)
+            for end in ("", "/events", "/audio")
+        ),
         "/api/events/nothing",
         "/api/events/nothing/similar",
         "/api/events/" + "%00",
@@ -288,6 +307,8 @@ def test_what_is_not_there(client: TestClient, url: str) -> None:
         "limit=0",
         "limit=99999",
         "min_score=abc",
+        "min_score=nan",
+        "min_score=-inf",
         "hour=abc",
         "status=maybe",
         "site=" + "x" * 400,
@@ -350,3 +371,129 @@ def test_a_recording_replaced_under_the_server_is_seen(client: TestClient, tmp_p
     assert after.status_code == 200
     assert after.content != before.content
     assert np.isclose(len(own.get("/api/recordings/1/audio").content), 44 + 2 * 9 * 16_000)
+
+
+@pytest.mark.parametrize("number", [2**63, 10**400, -1])
+def test_decisions_about_what_cannot_be_there(client: TestClient, number: int) -> None:
+    box = {"start_s": 0, "end_s": 1, "low_hz": 10, "high_hz": 99}
+    for path, body in (("events", box), ("reviewed", {"start_s": 0, "end_s": 1, "reviewed": True})):
+        answer = client.post(f"/api/recordings/{number}/{path}", json=body, headers=ANA)
+        assert answer.status_code in (400, 404)
+        assert len(answer.json()["error"]) < 500
+    assert client.delete(f"/api/events/none?version={number}", headers=ANA).status_code in (400, 404)
+
+
+def test_boxes_beyond_all_measure_where_the_length_is_unknown(tmp_path: Path) -> None:
+    """Without a length nothing is cut to it, and the clock must not run over."""
+    folder = small_results(tmp_path, recordings=1)
+    review = open_review(folder)
+    with review.store.writing() as db:
+        db.execute("UPDATE recordings SET duration_s = NULL, sample_rate = NULL")
+    client = TestClient(create_app(review), base_url="http://localhost", raise_server_exceptions=False)
+    for box in (
+        {"start_s": 1e15, "end_s": 1e15 + 1, "low_hz": 0, "high_hz": 9},
+        {"start_s": 0, "end_s": 10**400, "low_hz": 0, "high_hz": 9},
+        {"start_s": 0, "end_s": 1, "low_hz": -5, "high_hz": -1},
+    ):
+        answer = client.post("/api/recordings/1/events", json=box, headers=ANA)
+        assert answer.status_code == 400, answer.text
+    given = {"start_s": 0, "end_s": 1e300, "reviewed": True}
+    assert client.post("/api/recordings/1/reviewed", json=given, headers=ANA).status_code == 400
+
+
+def test_exports_to_one_name_at_the_same_time(tmp_path: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    folder = small_results(tmp_path, recordings=1)
+    app = create_app(open_review(folder))
+    with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
+
+        def export(_: int) -> int:
+            given = {"format": "csv", "folder": "mine"}
+            return client.post("/api/export", json=given, headers=ANA).status_code
+
+        with ThreadPoolExecutor(6) as pool:
+            assert set(pool.map(export, range(18))) == {200}
+    assert (folder / "review_export" / "mine" / "boxes.csv").is_file()
+    assert [path.name for path in (folder / "review_export").iterdir() if path.suffix == ".part"] == []
+
+
+BOX = {"start_s": 0.5, "end_s": 1.5, "low_hz": 100, "high_hz": 900, "label": "wren"}
+
+
+def test_a_full_disk_is_said_and_the_same_decision_is_taken_later(tmp_path: Path) -> None:
+    review = open_review(small_results(tmp_path, recordings=1, events=3))
+    client = TestClient(create_app(review), base_url="http://localhost", raise_server_exceptions=False)
+    writer = review.store._writer
+    writer.execute(f"PRAGMA max_page_count = {writer.execute('PRAGMA page_count').fetchone()[0]}")
+
+    def add() -> Any:
+        return client.post("/api/recordings/1/events", json=BOX, headers=ANA)
+
+    taken = 0
+    while (answer := add()).status_code == 200:
+        taken += 1
+        assert taken < 1000
+    for refused in (answer, add()):
+        assert refused.status_code == 507
+        assert refused.json()["error"].endswith("review.sqlite: the disk is full; free some space")
+    assert len(client.get("/api/recordings/1/events").json()["events"]) == 3 + taken  # reading goes on
+    writer.execute("PRAGMA max_page_count = 1000000")
+    assert add().status_code == 200
+    assert len(client.get("/api/recordings/1/events").json()["events"]) == 3 + taken + 1
+
+
+def test_a_decision_that_fails_at_its_very_end_does_not_block_the_next(tmp_path: Path) -> None:
+    review = open_review(small_results(tmp_path, recordings=1, events=3))
+    client = TestClient(create_app(review), base_url="http://localhost", raise_server_exceptions=False)
+    real = review.store._writer
+
+    class Full:
+        """A connection whose disk is full when it comes to the last step."""
+
+        in_transaction = property(lambda self: real.in_transaction)
+
+        def execute(self, statement: str, *more: Any) -> Any:
+            if statement == "COMMIT":
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return real.execute(statement, *more)
+
+    review.store._writer = Full()  # type: ignore[assignment]
+    assert client.post("/api/recordings/1/events", json=BOX, headers=ANA).status_code == 507
+    review.store._writer = real
+    assert client.post("/api/recordings/1/events", json=BOX, headers=ANA).status_code == 200
+    assert len(client.get("/api/recordings/1/events").json()["events"]) == 4
+
+
+def test_a_store_that_another_program_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mast.review.store._BUSY_MS", 50)
+    folder = small_results(tmp_path, recordings=1)
+    review = open_review(folder)
+    client = TestClient(create_app(review), base_url="http://localhost", raise_server_exceptions=False)
+    other = sqlite3.connect(folder / "review.sqlite", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    answer = client.post("/api/recordings/1/events", json=BOX, headers=ANA)
+    assert answer.status_code == 507
+    assert "in use by another program" in answer.json()["error"]
+    with pytest.raises(OSError, match=r"review\.sqlite"):  # and so is a second `mast review`, at once
+        open_review(folder)
+    other.execute("ROLLBACK")
+    other.close()
+    assert client.post("/api/recordings/1/events", json=BOX, headers=ANA).status_code == 200
+
+
+def test_a_recording_deleted_while_it_is_heard(tmp_path: Path) -> None:
+    folder = small_results(tmp_path, recordings=1)
+    review = open_review(folder)
+    client = TestClient(create_app(review), base_url="http://localhost")
+    path = review.path_of(1)
+    wav = open_wav(path)
+    path.unlink()
+    assert (
+        b"".join(wav.bytes_between(0, wav.size))[44:].count(0) == wav.size - 44
+    )  # silence, as long as was told
+    for what in ("tile?start_s=0&end_s=1", "clip?start_s=0&end_s=1", "audio"):
+        answer = client.get(f"/api/recordings/1/{what}")
+        assert answer.status_code == 422
+        assert path.name in answer.json()["error"]
+    assert client.post("/api/recordings/1/events", json=BOX, headers=ANA).status_code == 200

@@ -15,11 +15,11 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from pyarrow import fs as arrow_fs
@@ -29,11 +29,12 @@ from mast.audio import AUDIO_SUFFIXES, Metadata, Unlisted, find_recordings, text
 from mast.data.recordings import listed_places
 from mast.errors import AudioError, ConfigError
 from mast.events import empty_events
+from mast.files import sole_writer
 from mast.inference import Detector, Outcome, Source
 
 _URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 _TRIES, _PAUSE_S = 3, 1.0  # of a copy; the pause doubles. Our choice: networks hiccup for seconds
-_COPIES = "mast-copies-"
+_COPIES, _ALIVE = "mast-copies-", ".alive"  # folders of copies, and the lock in each that its owner holds
 _NATIVE = ("s3", "gs", "gcs")  # schemes that pyarrow knows by itself
 
 
@@ -224,16 +225,16 @@ class Copies:
 
     def __init__(self) -> None:
         self._folder: Path | None = None
-        self._lock: IO[bytes] | None = None
+        self._alive = ExitStack()
         self._count = 0
 
     def __enter__(self) -> Copies:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._folder is not None and self._lock is not None:
+        if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
-            self._lock.close()
+        self._alive.close()
 
     def fetch(self, recording: Recording) -> Source:
         """The recording as a file on this machine's disk.
@@ -271,8 +272,7 @@ class Copies:
         if self._folder is None:
             _remove_orphans()
             self._folder = Path(tempfile.mkdtemp(prefix=_COPIES))
-            self._lock = open(self._folder / ".alive", "wb")  # noqa: SIM115 (held as long as this lives)
-            _try_lock(self._lock)
+            self._alive.enter_context(sole_writer(self._folder, _ALIVE))
         return self._folder
 
 
@@ -317,28 +317,14 @@ def _drain(waiting: queue.SimpleQueue[Outcome]) -> Iterator[Outcome]:
         yield waiting.get()
 
 
-def _try_lock(file: IO[bytes]) -> bool:
-    """Hold a lock for as long as the file is open; ``False`` where somebody else does."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: left-over copies stay until the system cleans up
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
 def _remove_orphans() -> None:
     """Remove the copies of workers that were killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_COPIES}*"):
-        try:
-            with open(folder / ".alive", "rb") as file:
-                if _try_lock(file):
+        # others are somebody else's, or just being made
+        with suppress(OSError, ConfigError):
+            if (folder / _ALIVE).exists():
+                with sole_writer(folder, _ALIVE):
                     shutil.rmtree(folder, ignore_errors=True)
-        except OSError:
-            continue  # somebody else's, or just being made
 
 
 def _first_line(error: BaseException) -> str:

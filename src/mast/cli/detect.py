@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import EXIT_SOME_FAILED, Debug, Device, Quiet, Seed, progress, say
+from mast.cli.options import EXIT_SOME_FAILED, Debug, Device, Quiet, Seed, progress, say, write_alone
 
 if TYPE_CHECKING:
     from mast.archive import DetectorSpec, Engine, Recording
@@ -160,7 +160,10 @@ def detect(
         "band_hz": band,
     }
     try:
-        with _engine(engine, DetectorSpec(model, options), workers) as running:
+        with (
+            write_alone(out, f".shard-{part}-of-{parts}.lock"),
+            _engine(engine, DetectorSpec(model, options), workers) as running,
+        ):
             facts = running.facts
             results = ResultsFolder(
                 out,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mast.cli.options import Debug, Quiet, Seed, say, steps
+from mast.cli.options import Debug, Quiet, Seed, say, steps, write_alone
 from mast.cli.recipes import (
     Annotations,
     Band,
@@ -69,17 +69,18 @@ def fit(
     recipe = recipe_from(preset or preset_for_machine(start), band, settings)
     show = Show(say=lambda text: say(text, quiet=quiet), bar=lambda what: steps(quiet, what))
     try:
-        fitted = run(
-            data,
-            unlabeled or [],
-            out,
-            recipe,
-            show=show,
-            annotations=annotations,
-            init=start,
-            fixed=None if preset else chosen_settings(settings).keys(),
-            seed=seed,
-        )
+        with write_alone(out):
+            fitted = run(
+                data,
+                unlabeled or [],
+                out,
+                recipe,
+                show=show,
+                annotations=annotations,
+                init=start,
+                fixed=None if preset else chosen_settings(settings).keys(),
+                seed=seed,
+            )
     except KeyboardInterrupt:
         typer.echo(
             f"mast: stopped; what is done is kept in {out}, the same command goes on from there.", err=True

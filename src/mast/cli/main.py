@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from typing import Annotated
 
 import typer
@@ -26,7 +27,7 @@ from mast.cli.search import search
 from mast.cli.selftrain import selftrain
 from mast.cli.simulate import simulate
 from mast.cli.train import train
-from mast.errors import MastError, shortened
+from mast.errors import MastError, machine_fault, shortened
 
 app = typer.Typer(
     name="mast",
@@ -87,22 +88,32 @@ def main() -> None:
     some of its recordings failed, 130 when interrupted.
     """
     debug = "--debug" in sys.argv
+    if not debug:
+        threading.excepthook = _quiet_about_the_machine
     try:
-        app()
-    except MastError as error:
-        if debug:
-            raise
-        typer.echo(f"mast: {shortened(error)}", err=True)
-        sys.exit(EXIT_WRONG)
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # a full disk shows only now
     except KeyboardInterrupt:
         typer.echo("mast: stopped.", err=True)
         sys.exit(130)
     except Exception as error:
         if debug:
             raise
+        fault = str(error) if isinstance(error, MastError) else machine_fault(error)
+        if fault is not None:
+            typer.echo(f"mast: {shortened(fault)}", err=True)
+            sys.exit(EXIT_WRONG)
         what = shortened(f"{type(error).__name__}: {error}")
         typer.echo(f"mast: internal error: {what} (--debug shows where)", err=True)
         sys.exit(EXIT_BUG)
+
+
+def _quiet_about_the_machine(raised: threading.ExceptHookArgs) -> None:
+    """Print no traceback of a thread that the machine refused something: whoever waits for it hears of it."""
+    if raised.exc_value is None or machine_fault(raised.exc_value) is None:
+        threading.__excepthook__(raised)
 
 
 if __name__ == "__main__":

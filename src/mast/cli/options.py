@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -45,6 +47,19 @@ def steps(quiet: bool, what: str) -> Iterator[Callable[[int, int, str], None]]:
 
     with progress(quiet, unit="{task.fields[text]}") as bar:
         yield steps_of(bar, what)
+
+
+def write_alone(out: Path, name: str = ".lock") -> AbstractContextManager[None]:
+    """Hold a folder for the length of the block; where another process holds it, the command is refused.
+
+    Args:
+        out: the folder.
+        name: of the lock in it; commands with different ones may write the folder together.
+    """
+    from mast.files import sole_writer
+
+    # of several processes that train one model together, the first holds the folder for all
+    return sole_writer(out, name) if os.environ.get("RANK", "0") == "0" else nullcontext()
 
 
 def say(message: str, *, quiet: bool) -> None:

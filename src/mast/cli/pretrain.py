@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mast.cli.options import Debug, Quiet, Seed, say, steps
+from mast.cli.options import Debug, Quiet, Seed, say, steps, write_alone
 from mast.cli.recipes import Band, Preset, RunFolder, Settings, recipe_from
 
 
@@ -39,7 +39,7 @@ def pretrain(
     from mast.training.pretrain import pretrain as run
 
     recipe = recipe_from(preset, band, settings)
-    with steps(quiet, "pretrain") as progress:
+    with write_alone(out), steps(quiet, "pretrain") as progress:
         result = run(data, out, recipe, init=init, seed=seed, progress=progress)
     picture = draw_reconstructions(out / "best", data[0], out / "reconstruction.png", seed=seed)
     best = result.best

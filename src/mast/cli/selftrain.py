@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mast.cli.options import Debug, Quiet, Seed, say, steps
+from mast.cli.options import Debug, Quiet, Seed, say, steps, write_alone
 from mast.cli.recipes import Annotations, Band, Preset, RunFolder, Settings, recipe_from
 
 
@@ -48,7 +48,7 @@ def selftrain(
 
     recipe = recipe_from(preset, band, settings)
     dataset = load_dataset(data, annotations=annotations)
-    with steps(quiet, "self-train") as progress:
+    with write_alone(out), steps(quiet, "self-train") as progress:
         rows = self_train(
             dataset,
             unlabeled,

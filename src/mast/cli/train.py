@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mast.cli.options import Debug, Quiet, Seed, say, steps
+from mast.cli.options import Debug, Quiet, Seed, say, steps, write_alone
 from mast.cli.recipes import (
     Annotations,
     Band,
@@ -72,7 +72,7 @@ def train(
         recipe = adopt(recipe, start)
         n_chunks = len(labelled_chunks(dataset, recipe.front_end, seed=seed)["train"])
         recipe = suited(recipe, n_chunks, fixed=chosen_settings(settings).keys())
-    with steps(quiet, "train") as progress:
+    with write_alone(out), steps(quiet, "train") as progress:
         result = train_detector(dataset, out, recipe, init=start, seed=seed, progress=progress)
     best = result.best
     say(

@@ -54,7 +54,7 @@ from mast.data.simulate.dataset import (
 )
 from mast.data.simulate.world import DAYS_APART
 from mast.errors import ConfigError
-from mast.files import write_whole
+from mast.files import whole_file, write_whole
 from mast.version import __version__
 
 NAME = "soundscape-bench"
@@ -294,7 +294,8 @@ def _work(task: _Task) -> list[Event]:
 def _write(simulation: Simulation, planned: PlannedRecording, folder: Path) -> list[Event]:
     scene = simulate_recording(simulation, planned)
     samples = np.rint(scene.waveform * np.float32(32_767)).astype(np.int16)
-    sf.write(folder / planned.file, samples, simulation.sample_rate, subtype="PCM_16")
+    with whole_file(folder / planned.file) as part:
+        sf.write(part, samples, simulation.sample_rate, format="FLAC", subtype="PCM_16")
     return scene.events
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from mast.errors import MastError
-from mast.files import write_whole
+from mast.files import locked, write_whole
 from mast.fit.pipeline import Show
 from mast.training.loop import Progress
 from mast.training.recipe import Recipe
@@ -92,19 +92,7 @@ class _Clock:
         return show
 
 
-@contextmanager
-def alone(path: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """One process at a time; a lock goes with the process that held it, however that ended."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows; there one process has to do
-        yield
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"{path.name.removeprefix('.').removesuffix('.lock')}: another process is at it, waiting")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def alone(path: Path, say: Callable[[str], None]) -> AbstractContextManager[None]:
+    """One process at a time; those who wait say so."""
+    what = path.name.removeprefix(".").removesuffix(".lock")
+    return locked(path, busy=lambda: say(f"{what}: another process is at it, waiting"))

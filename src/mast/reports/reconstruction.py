@@ -14,6 +14,7 @@ from mast.data.chunks import chunk_table
 from mast.data.recordings import load_dataset
 from mast.errors import MastError
 from mast.features import LogMel
+from mast.files import whole_file
 from mast.models.checkpoint import load_checkpoint
 from mast.models.mae import MaskedAutoencoder, unpatchify
 from mast.reports.spectrogram import frequency_ticks
@@ -88,6 +89,6 @@ def draw_reconstructions(
         axes[i][0].set_ylabel("kHz")
     for axis in axes[-1]:
         axis.set_xlabel("s")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, dpi=110)
+    with whole_file(out) as part:
+        figure.savefig(part, format="png", dpi=110)
     return out

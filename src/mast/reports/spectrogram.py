@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from mast.errors import AudioError
 from mast.events import FloatArray, boxes_of
+from mast.files import whole_file
 from mast.grid import FrontEnd
 
 if TYPE_CHECKING:
@@ -213,8 +214,8 @@ def draw_spectrogram(
     spectrogram = compute_spectrogram(recording, front_end=front_end, start_s=start_s, end_s=end_s)
     figure = plot_boxes(spectrogram, truth=truth, predictions=predictions, title=Path(recording).name)
     path = Path(out)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="png")
+    with whole_file(path) as part:
+        figure.savefig(part, format="png")
     return path
 
 

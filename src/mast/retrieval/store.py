@@ -21,7 +21,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,8 +33,9 @@ import pyarrow as pa
 from lancedb.index import BTree, IvfSq
 from numpy.typing import ArrayLike, NDArray
 
-from mast.errors import ConfigError, MastError
+from mast.errors import ConfigError, MastError, machine_fault
 from mast.events import EVENT_COLUMNS, as_events
+from mast.files import naming, sole_writer
 from mast.retrieval.filters import Filter, texts
 from mast.version import __version__
 
@@ -135,10 +136,13 @@ class EventStore:
             "mast": __version__,
         }
         try:
-            table = _connect(uri, storage_options).create_table(
-                _TABLE, schema=_schema(width, projection_width, about)
-            )
+            with naming(Path(uri)):
+                table = _connect(uri, storage_options).create_table(
+                    _TABLE, schema=_schema(width, projection_width, about)
+                )
         except (ValueError, OSError, RuntimeError) as error:
+            if machine_fault(error) is not None:
+                raise
             raise ConfigError(f"{uri}: no store can be made here ({_first_line(error)})") from None
         return cls(str(uri), table, about)
 
@@ -205,10 +209,15 @@ class EventStore:
             whole_recordings: each batch holds all events of the recordings it names: others of them are removed.
 
         Raises:
-            ConfigError: vectors of another model or width, or not finite, or without direction.
+            ConfigError: vectors of another model or width, or not finite, or without direction; or another process
+                is adding events.
         """
         if model_id:
             self.refuse_other_model(model_id)
+        with self._alone():
+            return self._add(batches, whole_recordings)
+
+    def _add(self, batches: Iterable[EventBatch], whole_recordings: bool) -> Added:
         total = np.zeros(4, dtype=np.int64)
         held: list[EventBatch] = []
         since = time.monotonic()
@@ -376,7 +385,14 @@ class EventStore:
 
         Returns:
             Whether there is an index now.
+
+        Raises:
+            ConfigError: another process is adding events.
         """
+        with self._alone(), naming(Path(self.uri)):
+            return self._build_index(at_least)
+
+    def _build_index(self, at_least: int) -> bool:
         name = self._index_name(False)
         known = self._table.index_stats(name)
         beside = len(self) if known is None else known.num_unindexed_rows
@@ -399,6 +415,11 @@ class EventStore:
                 kind = IvfSq(distance_type="cosine", num_partitions=_partitions(rows))
                 self._table.create_index(column, config=kind, replace=True, name=self._index_name(projection))
         return True
+
+    def _alone(self) -> AbstractContextManager[None]:
+        """No other process of this kind writes the store; object storage has no locks, and sorts it out by itself."""
+        local = _local(self.uri)
+        return nullcontext() if local is None else sole_writer(local)
 
     @staticmethod
     def _index_name(projection: bool) -> str:
@@ -435,13 +456,14 @@ class EventStore:
                 table.filter(pa.array(at >= 0)), known.take(pa.array(at[at >= 0]))
             )
         write = table.filter(pa.array((at < 0) | differs))
-        if differs.any():
-            merge = self._table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-            merge.execute(write)
-        elif write.num_rows:
-            self._table.add(write)
         stale = sorted(set(row_of) - set(events["id"])) if whole_recordings else []
-        self._delete("id", stale)
+        with naming(Path(self.uri)):
+            if differs.any():
+                merge = self._table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+                merge.execute(write)
+            elif write.num_rows:
+                self._table.add(write)
+            self._delete("id", stale)
         new, changed = int((at < 0).sum()), int(differs.sum())
         return np.array([new, changed, len(stale), len(events) - new - changed])
 

@@ -26,6 +26,7 @@ BOX = ("start_s", "end_s", "low_hz", "high_hz")
 _STATE = (*BOX, "label", "status", "reviewer")  # what a decision changes and undo restores
 _MAX_LABEL = 200
 _EDGE_S = 1.0  # a box may be drawn this far over the end; it is cut to the recording
+_MOST_NUMBER = 1e9  # seconds or hertz: thirty years
 _LEAST_S, _LEAST_HZ = 0.001, 0.1  # smaller is a slip of the mouse
 
 
@@ -324,8 +325,8 @@ def _number(value: object, name: str) -> float:
         number = float(value)
     except OverflowError:
         number = math.inf
-    if not math.isfinite(number):
-        raise InvalidError(f"{name}: expected a finite number")
+    if not abs(number) <= _MOST_NUMBER:
+        raise InvalidError(f"{name}: expected a number of seconds or hertz, at most {_MOST_NUMBER:g}")
     return number
 
 

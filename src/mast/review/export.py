@@ -16,10 +16,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import sqlite3
 import tempfile
-import uuid
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +26,7 @@ from typing import Any
 import pandas as pd
 
 from mast.annotations import FORMATS, AnnotationSet, write_annotations
+from mast.files import whole_folder
 from mast.review.decisions import InvalidError
 from mast.review.spans import Span, joined, total_s, without
 from mast.review.store import Store
@@ -137,21 +136,11 @@ def export_folder(
     place.parent.mkdir(exist_ok=True)
     if os.path.realpath(place.parent) != os.path.join(os.path.realpath(workspace.folder), EXPORTS):
         raise InvalidError(f"{EXPORTS} leads out of {workspace.title}; remove that link first")
-    part = place.parent / f".{name}.{uuid.uuid4().hex[:12]}.part"
-    part.mkdir()
-    try:
+    with whole_folder(place) as part:
         annotations = _write(store, part, format, complete=complete)
         note = _note(annotations)
         if format == "csv" and not _link_audio(part, workspace, annotations):
             note = f"{note} Copy these tables beside the recordings to train on them.".strip()
-        if place.is_symlink() or place.is_file():
-            place.unlink()
-        elif place.exists():
-            shutil.rmtree(place)
-        os.replace(part, place)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
     return _summary(place, annotations, note)
 
 

@@ -74,7 +74,9 @@ def read_recording(db: sqlite3.Connection, recording_id: int) -> sqlite3.Row:
     Raises:
         NotFoundError: there is none of that number.
     """
-    row: sqlite3.Row | None = db.execute(f"{RECORDING_SQL} WHERE id = ?", (recording_id,)).fetchone()
+    row: sqlite3.Row | None = None
+    if 0 <= recording_id < 1 << 63:  # SQLite knows no larger ones
+        row = db.execute(f"{RECORDING_SQL} WHERE id = ?", (recording_id,)).fetchone()
     if row is None:
         raise NotFoundError(f"there is no recording {recording_id} in this review; reload the page")
     return row

@@ -32,7 +32,7 @@ _RENDERER = 1  # changes when the same view is to look different
 _AT_ONCE = max(2, min(4, os.cpu_count() or 2))  # tiles and clips in the making: each holds some 30 MB
 _CLOSED = 499  # nobody waits for the answer any more
 Number = Annotated[float, Query(allow_inf_nan=False)]
-MaybeNumber = Annotated[float | None, Query(allow_inf_nan=False)]
+Edge = Annotated[float | None, Query(allow_inf_nan=False, ge=0, le=1e7)]  # of a band, in hertz
 
 
 def media_routes(review: Review) -> APIRouter:
@@ -92,8 +92,8 @@ def media_routes(review: Review) -> APIRouter:
         rid: int,
         start_s: Number,
         end_s: Number,
-        low_hz: MaybeNumber = None,
-        high_hz: MaybeNumber = None,
+        low_hz: Edge = None,
+        high_hz: Edge = None,
         speed: Annotated[float, Query(ge=LEAST_SPEED, le=MOST_SPEED)] = 1.0,
         gain_db: Annotated[float, Query(ge=-60, le=60)] = 0.0,
     ) -> Response:
@@ -101,7 +101,8 @@ def media_routes(review: Review) -> APIRouter:
             low_hz is not None and high_hz is not None and low_hz >= high_hz
         ):
             raise InvalidError(
-                f"a clip from {start_s:g} to {end_s:g} s: expected start before end, at most {MAX_CLIP_S:g} s"
+                f"a clip from {start_s:g} to {end_s:g} s: expected start before end, at most {MAX_CLIP_S:g} s, and low "
+                "below high"
             )
         path = await run_in_threadpool(review.path_of, rid)
         sound = await make(request, render_clip, path, Clip(start_s, end_s, low_hz, high_hz, speed, gain_db))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
+from pydantic import Field
 
 from mast.annotations import FORMATS
 from mast.review import listing
@@ -14,10 +15,9 @@ from mast.review.records import read_event, read_recording, read_spans, recordin
 from mast.review.review import Review
 
 Number = Annotated[float, Query(allow_inf_nan=False)]
-MaybeNumber = Annotated[float | None, Query(allow_inf_nan=False)]
 Text = Annotated[str | None, Query(max_length=300)]
 Hour = Annotated[Literal[""] | int | None, Query()]
-Score = Annotated[Literal[""] | float | None, Query()]
+Score = Annotated[Literal[""] | Annotated[float, Field(allow_inf_nan=False)] | None, Query()]
 
 
 def reading_routes(review: Review) -> APIRouter:

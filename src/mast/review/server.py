@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.staticfiles import StaticFiles
 
 from mast.audio import DamagedAudioWarning
-from mast.errors import AudioError, MastError, shortened
+from mast.errors import RUN_AGAIN, AudioError, MastError, machine_fault, shortened
 from mast.review.decisions import ConflictError
 from mast.review.lookalikes import NoEmbeddingError
 from mast.review.records import NotFoundError
@@ -61,6 +61,7 @@ def create_app(review: Review, *, token: str = "") -> ASGIApp:
 
     app.mount("/static", _Static(directory=STATIC), name="static")
     app.add_exception_handler(MastError, _on_mistake)
+    app.add_exception_handler(OSError, _on_machine)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(Exception, _on_bug)
@@ -95,6 +96,12 @@ def _on_mistake(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, AudioError):
         return _sentence(422, str(error))
     return _sentence(400, str(error))
+
+
+def _on_machine(request: Request, error: Exception) -> JSONResponse:
+    """The disk is full, or the like: nothing was saved, and the page keeps the decision until it can be."""
+    fault = machine_fault(error)
+    return _on_bug(request, error) if fault is None else _sentence(507, fault.removesuffix(RUN_AGAIN))
 
 
 def _on_invalid(request: Request, error: Exception) -> JSONResponse:

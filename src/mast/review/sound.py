@@ -18,7 +18,7 @@ import soxr
 from numpy.typing import NDArray
 
 from mast.audio import AudioInfo, probe, read
-from mast.errors import MastError
+from mast.errors import AudioError, MastError
 
 MAX_CLIP_S = 60.0
 LEAST_SPEED, MOST_SPEED = 0.05, 4.0
@@ -76,7 +76,10 @@ class Wav:
 
     def _frames(self, first: int, stop: int) -> bytes:
         rate = self.sample_rate
-        found = read(self.path, start_s=first / rate, end_s=stop / rate, sample_rate=rate)
+        try:
+            found = read(self.path, start_s=first / rate, end_s=stop / rate, sample_rate=rate)
+        except AudioError:  # moved or deleted while it is heard: the length has been told already
+            found = np.zeros(0, np.float32)
         sound = np.zeros(stop - first, np.float32)  # a damaged recording ends early
         sound[: len(found)] = found[: len(sound)]
         return to_int16(sound)

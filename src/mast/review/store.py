@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mast.errors import ConfigError
+from mast.files import naming
 
 STORE = "review.sqlite"
 _VERSION = 1  # of the schema
@@ -112,7 +113,8 @@ class Store:
     """The open file. Use :meth:`reading` and :meth:`writing` from any thread.
 
     Raises:
-        ConfigError: the file is something else, was made by a newer mast, or cannot be written.
+        ConfigError: the file is something else, or was made by a newer mast.
+        OSError: it cannot be written, or another program holds it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -121,7 +123,8 @@ class Store:
         self._lock = threading.Lock()
         self._all: list[sqlite3.Connection] = []
         try:
-            self._writer = self._connect()
+            with naming(path):
+                self._writer = self._connect()
             found = self._writer.execute("PRAGMA user_version").fetchone()[0]
             if found == 0:
                 with self.writing() as db:
@@ -148,30 +151,40 @@ class Store:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection to read with, seeing one state from beginning to end."""
-        try:
-            db = self._idle.get_nowait()
-        except queue.Empty:
-            db = self._connect()
-        try:
-            db.execute("BEGIN")
-            yield db
-        finally:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            self._idle.put(db)
+        """A connection to read with, seeing one state from beginning to end.
+
+        Raises:
+            OSError: the disk does not give it, or another program holds the file.
+        """
+        with naming(self.path):
+            try:
+                db = self._idle.get_nowait()
+            except queue.Empty:
+                db = self._connect()
+            try:
+                db.execute("BEGIN")
+                yield db
+            finally:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                self._idle.put(db)
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """The connection to write with, alone: all of the block is kept, or, where it raises, nothing."""
-        with self._lock:
+        """The connection to write with, alone: all of the block is kept, or, where it raises, nothing.
+
+        Raises:
+            OSError: the disk does not take it, or another program holds the file.
+        """
+        with self._lock, naming(self.path):
             self._writer.execute("BEGIN IMMEDIATE")
             try:
                 yield self._writer
+                self._writer.execute("COMMIT")
             except BaseException:
-                self._writer.execute("ROLLBACK")
+                if self._writer.in_transaction:  # SQLite itself may have ended it
+                    self._writer.execute("ROLLBACK")
                 raise
-            self._writer.execute("COMMIT")
 
     def close(self) -> None:
         """Let go of the file."""

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.utils.tensorboard import SummaryWriter
 
 from mast.errors import MastError
-from mast.files import write_whole
+from mast.files import naming, write_whole
 from mast.training.batches import Batches
 from mast.training.ema import Ema
 from mast.training.schedule import warmup_cosine
@@ -278,11 +278,13 @@ class _Log:
                     continue
 
     def write(self, step: int, values: dict[str, float]) -> None:
-        self._file.write(json.dumps({"step": step} | values) + "\n")
-        self._file.flush()
-        for name, value in values.items():
-            self._board.add_scalar(name, value, step)
+        with naming(self._path):
+            self._file.write(json.dumps({"step": step} | values) + "\n")
+            self._file.flush()
+            for name, value in values.items():
+                self._board.add_scalar(name, value, step)
 
     def close(self) -> None:
-        self._file.close()
-        self._board.close()
+        with naming(self._path):
+            self._file.close()
+            self._board.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 
 from mast.errors import MastError
+from mast.files import whole_file
 
 _NAME = re.compile(r"^step-(\d{9})$")
 
@@ -18,17 +18,11 @@ _NAME = re.compile(r"^step-(\d{9})$")
 def save_state(folder: Path, step: int, state: dict[str, Any]) -> Path:
     """Write ``state`` as ``folder/step-N``; older snapshots go only once this one is complete.
 
-    The file is written under another name, flushed to disk and renamed: a kill at any moment leaves
-    either the old snapshot or the new one, never half of one.
+    A kill at any moment leaves either the old snapshot or the new one, never half of one.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     final = folder / f"step-{step:09d}"
-    partial = folder / f".partial-{os.getpid()}"
-    with partial.open("wb") as file:
-        torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(final)
+    with whole_file(final) as part:
+        torch.save(state, part)
     for other in folder.iterdir():
         if other != final:
             shutil.rmtree(other) if other.is_dir() else other.unlink()

@@ -28,6 +28,7 @@ from mast.data.simulate.material import load_material
 from mast.data.simulate.scene import Scene, render
 from mast.data.simulate.world import DAYS_APART, World
 from mast.errors import ConfigError
+from mast.files import whole_file, write_whole
 from mast.version import __version__
 
 FIRST_DAY = datetime(2024, 5, 12)
@@ -227,7 +228,7 @@ def simulate_dataset(
     prepare_folder(out)
     planned = plan_recordings(simulation)
     parameters = {"mast": __version__, **simulation.model_dump(mode="json"), "labels": labels}
-    (out / MARK).write_text(json.dumps(parameters, indent=2) + "\n", encoding="utf-8")
+    write_whole(out / MARK, (json.dumps(parameters, indent=2) + "\n").encode())
     audio = out / "audio"
     audio.mkdir(exist_ok=True)
     found: dict[int, tuple[list[Event], list[Event]]] = {}
@@ -318,9 +319,18 @@ def _write_recording(
 ) -> tuple[list[Event], list[Event]]:
     """Write one recording piece by piece; its boxes come back."""
     heard: list[Scene] = []
-    with sf.SoundFile(
-        audio / planned.file, "w", samplerate=simulation.sample_rate, channels=1, subtype="PCM_16"
-    ) as file:
+    # the name beside says nothing of the format
+    with (
+        whole_file(audio / planned.file) as part,
+        sf.SoundFile(
+            part,
+            "w",
+            samplerate=simulation.sample_rate,
+            channels=1,
+            subtype="PCM_16",
+            format=Path(planned.file).suffix[1:].upper(),
+        ) as file,
+    ):
         for piece in _pieces(simulation, planned):
             file.write(np.rint(piece.waveform * np.float32(32_767)).astype(np.int16))
             heard.append(piece._replace(waveform=np.zeros(0, np.float32)))
@@ -362,7 +372,7 @@ def _rows(planned: list[PlannedRecording], events: list[list[Event]]) -> Iterabl
 
 
 def _write_table(path: Path, columns: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with whole_file(path) as part, part.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(rows)

@@ -11,6 +11,9 @@ export class Refused extends Error {
   }
 }
 
+/** The server could not write it down, through no fault of what was asked; `message` says why. */
+export class Unsaved extends Refused {}
+
 /** The server did not answer. */
 export class Away extends Error {
   constructor() {
@@ -19,6 +22,7 @@ export class Away extends Error {
 }
 
 const AWAY = new Set([502, 503, 504]);
+const NO_SPACE = 507; // the disk is full, read-only or the like: the same may succeed later
 
 function address(path, query) {
   const wanted = Object.entries(query || {}).filter(([, value]) => value !== undefined);
@@ -39,7 +43,10 @@ async function call(method, path, { query, body, signal } = {}) {
     throw new Away();
   }
   if (AWAY.has(answer.status)) throw new Away();
-  if (!answer.ok) throw new Refused(answer.status, await answer.json().catch(() => null));
+  if (!answer.ok) {
+    const Kind = answer.status === NO_SPACE ? Unsaved : Refused;
+    throw new Kind(answer.status, await answer.json().catch(() => null));
+  }
   return answer;
 }
 

@@ -1,10 +1,14 @@
-/** Whether the server is there. When it goes, a banner says so; when it is back, those who wait are told. */
+/**
+ * Whether decisions can be saved. When the server goes, or its disk is full, a banner says so; those who wait are told
+ * when it is back, or when it is time to try again.
+ */
 
 import * as api from "./api.js";
 import { banner } from "./notices.js";
 import { tell } from "./state.js";
 
-let away = false;
+let away = false; // nobody answers, or nothing can be saved
+let trouble = ""; // what the server says where it answers and cannot save; empty where it does not answer
 let timer = 0;
 let wait_ms = 1000;
 let waiting = () => 0; // how many decisions wait to be saved
@@ -15,12 +19,26 @@ export const isAway = () => away;
 export const countWaiting = (count) => (waiting = count);
 
 /** To be called whenever a request found nobody. */
-export function lost() {
+export const lost = () => stop("");
+
+/** To be called whenever the server could not save something, with its sentence. */
+export const unsaved = (sentence) => stop(sentence);
+
+/** To be called whenever something was saved. */
+export function saved() {
+  if (!trouble) return;
+  trouble = "";
+  wait_ms = 1000;
+  banner(null);
+}
+
+function stop(sentence) {
   if (!away) {
     away = true;
-    wait_ms = 1000;
+    wait_ms = trouble ? Math.min(8000, wait_ms * 1.5) : 1000;
     timer = setTimeout(ask, wait_ms);
   }
+  trouble = sentence;
   show();
 }
 
@@ -29,8 +47,12 @@ export function show() {
   if (!away) return;
   const n = waiting();
   const which = n === 1 ? "One decision is" : `${n} decisions are`;
-  const kept = n ? `${which} kept here and saved as soon as it is back: leave this page open.` : "Trying again.";
-  banner(`The server does not answer. ${kept}`, { name: "Try now", action: ask });
+  const back = trouble ? "that is mended" : "it is back";
+  const kept = n ? `${which} kept here and saved as soon as ${back}: leave this page open.` : "Trying again.";
+  banner(`${trouble ? `Not saved: ${trouble}.` : "The server does not answer."} ${kept}`, {
+    name: "Try now",
+    action: ask,
+  });
 }
 
 async function ask() {
@@ -45,6 +67,10 @@ async function ask() {
     }
   }
   away = false;
+  if (trouble) {
+    tell("retry"); // the banner stays until something is saved
+    return;
+  }
   banner(null);
   tell("back");
 }

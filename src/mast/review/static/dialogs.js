@@ -40,6 +40,7 @@ export function watchDialogs() {
     byId("name-field").select();
   };
   byId("who").addEventListener("click", changeName);
+  on("nameless", () => !name.open && changeName());
   shown();
 
   const answer = (text, error = false) => {
@@ -62,6 +63,7 @@ export function watchDialogs() {
     }
   });
   byId("export-write").addEventListener("click", async () => {
+    if (!state.reviewer) return tell("nameless");
     answer("Writing…");
     try {
       const [format, folder] = [byId("export-format").value, byId("export-folder").value.trim()];
@@ -71,6 +73,7 @@ export function watchDialogs() {
     } catch (error) {
       answer(error.message, true);
     }
+    return undefined;
   });
   byId("help").addEventListener("click", () => byId("help-dialog").showModal());
   on("back", () => answer(""));

@@ -36,7 +36,7 @@ export const waiting = () => jobs.length;
 export const nameOf = (id) => names.get(id) || id;
 
 connection.countWaiting(waiting);
-on("back", () => flush());
+for (const topic of ["back", "retry", "reviewer"]) on(topic, () => flush());
 addEventListener("beforeunload", (event) => jobs.length && event.preventDefault());
 
 /** @param {Job} job */
@@ -60,6 +60,10 @@ export function overlaid(event) {
 
 async function flush() {
   if (sending || connection.isAway()) return;
+  if (jobs.length && !state.reviewer) {
+    tell("nameless"); // kept until somebody says who decided
+    return;
+  }
   sending = true;
   while (jobs.length && !connection.isAway()) await sendFirst();
   sending = false;
@@ -71,12 +75,17 @@ async function sendFirst() {
   try {
     const answer = await send(job);
     jobs.shift();
+    connection.saved();
     for (const event of answer.events || (answer.id ? [answer] : [])) rebase(event);
     answers.done(job, answer);
   } catch (error) {
     if (error instanceof api.Away) {
       job.tried = true;
       connection.lost();
+      return;
+    }
+    if (error instanceof api.Unsaved) {
+      connection.unsaved(error.message);
       return;
     }
     jobs.shift();

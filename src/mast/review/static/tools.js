@@ -164,7 +164,7 @@ function watchSaving() {
   let timer = 0;
   on("outbox", () => {
     if (outbox.waiting()) {
-      node.textContent = "saving…";
+      node.textContent = state.reviewer ? "saving…" : "not saved: no name";
       node.className = "saved busy";
     } else if (node.classList.contains("busy")) {
       node.textContent = ""; // refused: a message says so

@@ -1,0 +1,65 @@
+"""Two commands that write one folder at the same time: the second is told so, in one sentence, and changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import soundfile as sf
+from typer.testing import CliRunner
+
+from mast.cli.main import app
+from mast.errors import ConfigError
+from mast.files import sole_writer
+from mast.retrieval.store import EventStore
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    sf.write(folder / "a.wav", np.zeros(16_000), 16_000)
+    box = {
+        "file": ["a.wav"],
+        "start_s": [0.1],
+        "end_s": [0.4],
+        "low_hz": [10],
+        "high_hz": [99],
+        "label": ["x"],
+    }
+    pd.DataFrame(box).to_csv(folder / "boxes.csv", index=False)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("command", "lock"),
+    [
+        (("fit", "DATA", "--preset", "tiny"), ".lock"),
+        (("train", "DATA", "--preset", "tiny"), ".lock"),
+        (("pretrain", "DATA", "--preset", "tiny"), ".lock"),
+        (("selftrain", "DATA", "--unlabeled", "DATA", "--init", "DATA", "--preset", "tiny"), ".lock"),
+        (("detect", "DATA"), ".shard-0-of-1.lock"),
+        (("detect", "DATA", "--shard", "1/4"), ".shard-1-of-4.lock"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else None,
+)
+def test_the_second_is_refused(data: Path, tmp_path: Path, command: tuple[str, ...], lock: str) -> None:
+    out = tmp_path / "out"
+    words = [str(data) if word == "DATA" else word for word in command]
+    with sole_writer(out, lock):
+        told = CliRunner().invoke(app, [*words, "--out", str(out), "--quiet"])
+        assert isinstance(told.exception, ConfigError), told.output
+        assert "out: is being written by another process" in str(told.exception)
+        assert [path.name for path in out.iterdir()] == [lock]
+
+
+def test_a_store_of_events(tmp_path: Path) -> None:
+    store = EventStore.create(tmp_path / "store", 4, "a-model")
+    with (
+        sole_writer(tmp_path / "store"),
+        pytest.raises(ConfigError, match="is being written by another process"),
+    ):
+        store.add([])
+    store.add([])
