@@ -39,6 +39,9 @@ EVENT_COLUMNS: dict[str, str] = {
 BOX_COLUMNS = ["start_s", "low_hz", "end_s", "high_hz"]  # the order of box rows everywhere
 _DEFAULTS: dict[str, float] = {"score": 1.0}
 
+LONGEST_S = 366 * 86_400.0  # our choice: no recording lasts a year; dates in seconds since 1970 are beyond it
+HIGHEST_HZ = 1e7  # our choice: ten times what any recorder of animal sounds samples
+
 
 def as_events(table: pd.DataFrame) -> pd.DataFrame:
     """Bring a table into the event schema: columns added, typed and ordered; further columns kept behind.
@@ -52,6 +55,9 @@ def as_events(table: pd.DataFrame) -> pd.DataFrame:
     events = table.copy()
     if "recording" not in events and "file" in events:
         events = events.rename(columns={"file": "recording"})
+    repeated = events.columns[events.columns.duplicated()]
+    if len(repeated):
+        raise AnnotationError(f"event table: column {repeated[0]} is there twice; keep one of them")
     missing = [c for c in ("recording", *BOX_COLUMNS) if c not in events]
     if missing:
         raise AnnotationError(
@@ -67,9 +73,9 @@ def as_events(table: pd.DataFrame) -> pd.DataFrame:
         else:
             try:
                 events[column] = events[column].astype("float64")
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, OverflowError) as error:
                 raise AnnotationError(
-                    f"event table: column {column} holds something that is no number ({error})"
+                    f"event table: column {column} holds something that is not a number ({error})"
                 ) from None
     extra = [c for c in events.columns if c not in EVENT_COLUMNS]
     return events[[*EVENT_COLUMNS, *extra]].reset_index(drop=True)
@@ -83,6 +89,45 @@ def empty_events() -> pd.DataFrame:
 @cache
 def _no_events() -> pd.DataFrame:
     return as_events(pd.DataFrame({c: [] for c in EVENT_COLUMNS}))
+
+
+def check_events(events: pd.DataFrame, where: Callable[[int], str], *, blank_scores: bool = True) -> None:
+    """Refuse the first event that no recording can hold, naming ``where(row)``: one rule for every format.
+
+    Times are finite seconds within a year, frequencies finite hertz, both in order and not negative; points and
+    lines (equal limits) are kept. A score is a probability.
+
+    Args:
+        events: with the columns of a box; ``score`` may be missing.
+        where: a row's place in words.
+        blank_scores: whether NaN stands for an unknown score, as in a table with blank cells.
+    """
+    box = boxes_of(events)
+    start, low, end, high = box.T
+    score = events["score"].to_numpy(dtype=np.float64) if "score" in events else np.ones(len(box))
+    unknown = np.isnan(score) if blank_scores else np.zeros(len(box), dtype=bool)
+    for bad, what in (
+        (~np.isfinite(box).all(axis=1), "{start} to {end} s, {low} to {high} Hz; expected finite numbers"),
+        (start < 0, "starts before the recording ({start} s)"),
+        (start > end, "starts at {start} s after it ends at {end} s; were the times swapped?"),
+        (
+            end > LONGEST_S,
+            "ends at {end} s, which is over a year; expected seconds from the start of the recording",
+        ),
+        (low < 0, "negative low frequency ({low} Hz)"),
+        (low > high, "low frequency {low} Hz above the high frequency {high} Hz; were they swapped?"),
+        (high > HIGHEST_HZ, "reaches up to {high} Hz, which is no sound; expected frequencies in Hz"),
+        (
+            ~(unknown | ((score >= 0) & (score <= 1))),
+            "score {score}, expected a probability from 0 to 1; divide percentages by 100, or rename the column "
+            "if its scale is another",
+        ),
+    ):
+        if bad.any():
+            row = int(np.flatnonzero(bad)[0])
+            values = {"start": start[row], "end": end[row], "low": low[row], "high": high[row]}
+            text = what.format(**{k: f"{v:.10g}" for k, v in {**values, "score": score[row]}.items()})
+            raise AnnotationError(f"{where(row)}: {text}")
 
 
 def boxes_of(events: pd.DataFrame) -> FloatArray:

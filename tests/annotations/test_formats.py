@@ -190,7 +190,7 @@ def test_a_failed_writing_leaves_the_old_file(tmp_path: Path) -> None:
     [
         (b"", "cannot tell the annotation format; say which: csv, raven, audacity"),
         (b"hello world\n", "cannot tell the annotation format"),
-        (b"{ not json", "no JSON"),
+        (b"{ not json", "not valid JSON"),
         (b"[]", "cannot tell the annotation format"),
     ],
 )

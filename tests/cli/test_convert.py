@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import soundfile
 import typer
 from typer.testing import CliRunner
 
-from mast.annotations import FORMATS, read_annotations
+from mast.annotations import FORMATS, AnnotationSet, read_annotations, write_annotations
 from mast.cli import convert as module
 from mast.cli.convert import convert
 from mast.errors import AnnotationError
@@ -58,8 +59,54 @@ def test_cut_frequencies_and_losses_are_said(dataset: Path, tmp_path: Path) -> N
     _, stderr = run(
         dataset / "boxes.csv", tmp_path / "labels", "--to", "audacity", "--audio", dataset / "audio"
     )
-    assert "1 of 1 events reached above Nyquist and were cut to it" in stderr
+    assert "1 of 1 events reached above half the sample rate and were cut to it" in stderr
     assert "dropped, audacity cannot hold it: events' score" in stderr
+
+
+def test_the_folder_of_a_dataset_is_also_the_folder_of_its_recordings(dataset: Path, tmp_path: Path) -> None:
+    """--audio data finds data/audio/a.wav by the name that the table has for it."""
+    _, stderr = run(dataset / "boxes.csv", tmp_path / "o.csv", "--to", "csv", "--audio", dataset)
+    assert "1 of 1 events reached above half the sample rate and were cut to it" in stderr
+    assert "warning" not in stderr
+    assert read_annotations(tmp_path / "o.csv").events["high_hz"].tolist() == [8000.0]
+
+
+@pytest.mark.parametrize("name", ["csv", "raven", "kaleidoscope"])
+def test_recordings_that_are_not_there_are_said(name: str, dataset: Path, tmp_path: Path) -> None:
+    table = tmp_path / f"in{FORMATS[name].suffix}"
+    boxes = read_annotations(dataset / "boxes.csv")
+    more = boxes.events.assign(recording="nowhere.wav")
+    write_annotations(AnnotationSet(pd.concat([boxes.events, more])), table, name)
+    arguments = (table, tmp_path / "o.csv", "--to", "csv", "--audio", dataset)
+    _, stderr = run(*arguments)
+    assert f"warning: 1 of 2 recordings are not in {dataset}" in stderr
+    assert "the first: nowhere.wav" in stderr
+    assert "nowhere" not in run(*arguments, "--quiet")[1]
+
+
+def test_boxes_after_the_end_are_said(dataset: Path, tmp_path: Path) -> None:
+    (dataset / "boxes.csv").write_text(CSV + "a.wav,30,31,1000,2000,robin,0.5\n")
+    _, stderr = run(dataset, tmp_path / "o.csv", "--to", "csv", "--audio", dataset)
+    assert "warning: 1 of 1 events start after their recording has ended" in stderr
+    (dataset / "boxes.csv").write_text(CSV + "a.wav,30,9000,1000,2000,robin,0.5\n")
+    with pytest.raises(AnnotationError, match=r"event 1: ends at 9000 s, but a\.wav lasts 2 s"):
+        convert(dataset, tmp_path / "o2.csv", "csv", audio=dataset)
+
+
+def test_a_folder_that_detect_left_is_read(dataset: Path, tmp_path: Path) -> None:
+    """Its own table counts, whatever else was written beside it."""
+    left = tmp_path / "detections"
+    found = read_annotations(dataset / "boxes.csv")
+    (left / "recordings").mkdir(parents=True)
+    found.events.to_parquet(left / "detections.parquet")
+    found.events.to_csv(left / "detections.csv", index=False)
+    for name in ("raven", "audacity"):
+        write_annotations(found, left / name, name)
+    for folder in (left, left / "raven"):
+        stdout, _ = run(folder, tmp_path / f"{folder.name}.csv", "--to", "csv")
+        assert stdout.startswith("1 recordings, 1 events, 0 recordings heard and empty")
+    (left / "detections.parquet").unlink()
+    assert run(left, tmp_path / "again.csv", "--to", "csv")[0].startswith("1 recordings, 1 events")
 
 
 def test_recordings_that_are_not_mentioned_are_not_carried_along(dataset: Path, tmp_path: Path) -> None:

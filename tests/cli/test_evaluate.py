@@ -154,6 +154,61 @@ def test_spaces_and_bands(dataset, tmp_path):
     assert "1 boxes outside the band" in run("--truth", dataset, "--predictions", path).stdout
 
 
+@pytest.mark.parametrize("space", ["hz", "grid"])
+def test_boxes_above_the_recordings_band_are_cut_on_both_sides(dataset, tmp_path, space):
+    """There is no sound above half the sample rate: an expert's box up to 12 kHz and a detector's up to 8 are one."""
+    truth = f"{HEADER},label\na.wav,0,1,1000,16000,x\nc.wav,0,1,1000,8000,x\n"
+    (dataset / "boxes.csv").write_text(truth)
+    path = tmp_path / "p.csv"
+    path.write_text(f"{HEADER},score\na.wav,0,1,1000,8000,0.9\naudio/c.wav,0,1,1000,16000,0.8\n")
+    result = run(
+        "--truth",
+        dataset,
+        "--predictions",
+        path,
+        "--space",
+        space,
+        "--band",
+        24_000,
+        "--split",
+        "test",
+        "--json",
+    )
+    assert json.loads(result.stdout)["miou"] == 1.0
+    assert result.stderr.splitlines() == [
+        "1 of 2 truth boxes reached above half the sample rate and were cut to it",
+        "1 of 2 predicted boxes reached above half the sample rate and were cut to it",
+    ]
+    (both,) = {numbers("--truth", dataset, "--predictions", path, "--space", space)["f1"]}
+    assert both == 1.0
+
+
+def test_truth_that_lies_outside_the_band_is_one_sentence(dataset, tmp_path):
+    """Not a page of dashes."""
+    sf.write(dataset / "audio" / "a.wav", np.zeros(384_000), 192_000)
+    (dataset / "recordings.csv").write_text("file\na.wav\n")
+    (dataset / "boxes.csv").write_text(f"{HEADER}\na.wav,0,1,40000,60000\n")
+    arguments = ("--truth", dataset, "--predictions", dataset / "boxes.csv")
+    with pytest.raises(
+        ConfigError, match=r"all 1 truth boxes lie outside the band of 20–8000 Hz.*up to 60000 Hz.*--band"
+    ):
+        run(*arguments)
+    assert numbers(*arguments, "--band", 96_000)["f1"] == 1.0
+    assert numbers(*arguments, "--space", "hz")["f1"] == 1.0
+
+
+def test_a_folder_that_detect_left_may_be_the_truth(dataset, predictions, tmp_path):
+    left = tmp_path / "left"
+    found = read_annotations(predictions).with_recordings(read_annotations(dataset).recordings)
+    (left / "recordings").mkdir(parents=True)
+    found.events.to_parquet(left / "detections.parquet")
+    for name in ("raven", "audacity"):
+        write_annotations(found, left / name, name)
+    for folder in (left, left / "raven", left / "audacity"):
+        result = numbers("--truth", folder, "--predictions", predictions)
+        assert (result["n_truth"], result["recall"]) == (5, 1.0)
+
+
 def test_no_predictions_at_all(dataset, tmp_path):
     (tmp_path / "none.csv").write_text(f"{HEADER},score\n")
     result = numbers("--truth", dataset, "--predictions", tmp_path / "none.csv")
@@ -172,6 +227,8 @@ def test_the_same_seed_gives_the_same_intervals(dataset, predictions):
         (["--threshold", "0.5", "--tune-split", "val"], ConfigError, "give one of them"),
         (["--split", "winter"], MastError, "winter"),
         (["--iou", "1.5"], ConfigError, "IoU threshold is 1.5"),
+        (["--threshold", "50"], ConfigError, "--threshold is 50; expected a number from 0 to 1"),
+        (["--threshold", "nan"], ConfigError, "--threshold is nan"),
         (["--band", "0"], ConfigError, "band"),
         (["--compare", "missing.csv"], MastError, "missing.csv: no such file"),
     ],

@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from mast.cli.plot import plot
-from mast.errors import AudioError
+from mast.errors import AudioError, ConfigError
 from mast.reports import spectrogram
 
 app = typer.Typer()
@@ -86,6 +86,44 @@ def test_predictions_above_a_threshold_from_a_detect_folder(recording, tmp_path,
     assert drawn["predictions"]["score"].tolist() == [0.9]
     assert drawn["truth"] is None
     assert (drawn["start_s"], drawn["end_s"]) == (0.2, None)
+
+
+def test_scores_below_the_threshold_are_not_drawn_whoever_gave_the_boxes(recording, tmp_path, drawn):
+    boxes = tmp_path / "boxes.csv"
+    boxes.write_text(
+        "file,start_s,end_s,low_hz,high_hz,score\ndawn.wav,0.5,1,1000,2000,0.9\ndawn.wav,1,2,1000,2000,0.1\n"
+    )
+    run(recording, "--boxes", boxes, "--threshold", 0.5, "--out", tmp_path / "x.png")
+    assert drawn["truth"]["score"].tolist() == [0.9]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--out", "a.xyz"], r"--out a\.xyz: expected the name of a picture, ending in \.png"),
+        (["--out", "a"], r"ending in \.png"),
+        (["--out", "a.png", "--threshold", "50"], "--threshold is 50; expected a number from 0 to 1"),
+        (["--out", "a.png", "--threshold", "nan"], "--threshold is nan"),
+        (["--out", "a.png", "--band", "nan"], "band"),
+    ],
+)
+def test_mistakes_are_one_sentence(recording, tmp_path, monkeypatch, options, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=message):
+        run(recording, *options)
+    assert not list(tmp_path.glob("a*"))
+
+
+@pytest.mark.parametrize(
+    "name", ["a$\\frac{$.wav", "$$.wav", "雨の音.wav", "a\udcff.wav", "line\nbreak.wav", "\\$x$.wav"]
+)
+def test_a_recording_may_have_any_name(tmp_path, name, recwarn):
+    path = tmp_path / name
+    sf.write(tmp_path / "x.wav", np.zeros(16_000), 16_000)
+    (tmp_path / "x.wav").rename(path)
+    run(path, "--out", tmp_path / "x.png")
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+    assert not [w for w in recwarn if "Glyph" in str(w.message)]
 
 
 def test_boxes_of_another_recording_are_not_silently_missing(recording, tmp_path, drawn):

@@ -115,9 +115,9 @@ def test_short_boxes_stay(make_table):
 
 def test_rows_that_are_no_boxes_are_named(make_table):
     good = make_table([("a", 1, 2, 1000, 2000)])
-    with pytest.raises(AnnotationError, match=r"truth: row 2 \(b\) is no box .*start_s 3"):
+    with pytest.raises(AnnotationError, match=r"truth: row 2 \(b\): starts at 3 s after it ends at 2 s"):
         evaluate(make_table([("a", 1, 2, 1000, 2000), ("b", 3, 2, 1000, 2000)]), good)
-    with pytest.raises(AnnotationError, match=r"predictions: row 1 \(a\) is no box .*score nan"):
+    with pytest.raises(AnnotationError, match=r"predictions: row 1 \(a\): score nan, expected a probability"):
         evaluate(good, good.assign(score=np.nan))
     with pytest.raises(AnnotationError, match=r"predictions: event table: columns? .*missing"):
         evaluate(good, good.drop(columns="low_hz"))

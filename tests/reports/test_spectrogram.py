@@ -21,6 +21,7 @@ from mast.reports.spectrogram import (
     boxes_in_view,
     compute_spectrogram,
     draw_spectrogram,
+    figure_png,
     frequency_ticks,
     plot_boxes,
 )
@@ -132,6 +133,31 @@ def test_truth_is_solid_green_and_predictions_dashed_blue_with_their_score(burst
     assert [text.get_text() for text in axes.texts] == ["0.42"]
     figure.draw_without_rendering()
     assert axes.get_legend().get_window_extent().y0 >= axes.get_window_extent().y1  # outside the data
+
+
+def test_boxes_of_a_detector_are_not_called_truth(burst):
+    sound = compute_spectrogram(burst)
+    found = events((1.5, 2.25, 1_500, 2_500, 0.7))
+    for source, name in (("expert", "truth (1)"), ("", "truth (1)"), ("simulator", "truth (1)")):
+        (text,) = plot_boxes(sound, truth=found.assign(source=source)).axes[0].get_legend().get_texts()
+        assert text.get_text() == name
+    for source in ("detector", "pseudo-2"):
+        (text,) = plot_boxes(sound, truth=found.assign(source=source)).axes[0].get_legend().get_texts()
+        assert text.get_text() == "detection (1)"
+
+
+def test_names_are_drawn_as_they_are_not_as_tex(burst):
+    """Every picture that shows somebody's words: a recording, a label, a site, a split."""
+    from mast.reports.cluster_map import draw_map
+    from mast.reports.fit_figures import parts_figure
+
+    tex = "$\\frac{$"
+    figure_png(plot_boxes(compute_spectrogram(burst), title=f"{tex}.wav"), dpi=20)
+    table = pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0], "novelty": [0.1, 0.2], "cluster": [0, 1]})
+    table = table.assign(label=[tex, "robin"], site=[tex, "A"], recording=[tex, "b.wav"])
+    figure_png(draw_map(table, seed=0), dpi=20)
+    numbers = {"parts": ["a"], "detectors": {"d": {"parts": {"a": {"f1": 0.5, "intervals": {"f1": [0.4, 0.6]}}}}}}
+    figure_png(parts_figure(numbers, {"d": "fitted"}, {"a": tex}), dpi=20)
 
 
 def test_the_frequency_axis_reads_right(burst):

@@ -9,7 +9,6 @@ reviewed.
 
 from __future__ import annotations
 
-import json
 import math
 import uuid
 from collections.abc import Iterator
@@ -21,9 +20,9 @@ import pandas as pd
 
 from mast.annotations.base import AnnotationSet, extents
 from mast.annotations.names import RecordingNames
-from mast.annotations.tables import check_boxes, read_text, write_text
+from mast.annotations.tables import read_json, read_text, write_text
 from mast.errors import AnnotationError
-from mast.events import BOX_COLUMNS
+from mast.events import BOX_COLUMNS, check_events
 
 if TYPE_CHECKING:
     from soundevent import data
@@ -39,17 +38,16 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     from pydantic import ValidationError
     from soundevent.io import aoef
 
-    text = read_text(path)
-    _check_geometries(text, path)
+    _check_geometries(read_json(path), path)
     try:
-        document = aoef.AOEFObject.model_validate_json(text)
+        document = aoef.AOEFObject.model_validate_json(read_text(path))
         content = aoef.to_soundevent(document)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise AnnotationError(f"{path}: no AOEF document ({place}: {first['msg']})") from None
-    except (ValueError, KeyError, NotImplementedError) as error:
-        raise AnnotationError(f"{path}: no AOEF document ({error})") from None
+        raise AnnotationError(f"{path}: not an AOEF document ({place}: {first['msg']})") from None
+    except (ValueError, KeyError, TypeError, NotImplementedError) as error:
+        raise AnnotationError(f"{path}: not an AOEF document ({error})") from None
     annotated = getattr(content, "clip_annotations", None)
     predicted = getattr(content, "clip_predictions", None)
     if annotated is None and predicted is None:
@@ -57,39 +55,35 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
             f"{path}: holds a {document.data.collection_type}, expected annotations or predictions"
         )
     reader = _Reader(RecordingNames(list(recordings["recording"])))
-    for clip in annotated or []:
-        reader.add_clip(clip, reviewed=not any((t.key, t.value) == _NOT_REVIEWED for t in clip.tags))
-    for clip in predicted or []:
-        reader.add_clip(clip, reviewed=False)
+    try:
+        for clip in annotated or []:
+            reader.add_clip(clip, reviewed=not any((t.key, t.value) == _NOT_REVIEWED for t in clip.tags))
+        for clip in predicted or []:
+            reader.add_clip(clip, reviewed=False)
+    except AnnotationError as error:
+        raise AnnotationError(f"{path}: {error}") from None
     known = AnnotationSet(recordings=reader.recordings_table()).with_recordings(recordings)
     events = pd.DataFrame(reader.events) if reader.events else AnnotationSet().events
+    check_events(events, lambda row: f"{path}, sound event {row + 1}", blank_scores=False)
     spans = pd.DataFrame(reader.reviewed) if reader.reviewed else AnnotationSet().reviewed
     return AnnotationSet(events, spans, known.recordings)
 
 
-def _check_geometries(text: str, path: Path) -> None:
+def _check_geometries(content: object, path: Path) -> None:
     """Refuse swapped limits, which the library would put in order without a word."""
-    try:
-        content = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise AnnotationError(f"{path}, line {error.lineno}: no JSON ({error.msg})") from None
     found = content.get("data", {}) if isinstance(content, dict) else {}
     events = found.get("sound_events") if isinstance(found, dict) else None
     boxes, places = [], []
-    for i, event in enumerate(events or []):
+    for i, event in enumerate(events if isinstance(events, list) else []):
         geometry = event.get("geometry", {}) if isinstance(event, dict) else {}
         if isinstance(geometry, dict) and geometry.get("type") == "BoundingBox":
             boxes.append(geometry.get("coordinates"))
             places.append(f"{path}, sound_events[{i}]")
     try:
-        box = np.array(boxes, dtype=np.float64).reshape(-1, 4)
-    except (TypeError, ValueError):
+        box = np.array(boxes, dtype=np.float64).reshape(len(boxes), 4)
+    except (TypeError, ValueError, OverflowError):
         raise AnnotationError(f"{path}: a BoundingBox needs four numbers: start, low, end, high") from None
-    if not np.isfinite(box).all():
-        raise AnnotationError(
-            f"{places[int(np.argwhere(~np.isfinite(box))[0][0])]}: a coordinate is no finite number"
-        )
-    check_boxes(box[:, 0], box[:, 2], box[:, 1], box[:, 3], lambda row: places[row])
+    check_events(pd.DataFrame(box, columns=BOX_COLUMNS), lambda row: places[row])
 
 
 class _Reader:
@@ -140,13 +134,17 @@ class _Reader:
             label_key = ""
         label = texts.pop(label_key, "")
         numbers = {f.term.name: f.value for f in item.sound_event.features}
-        score = {"score": item.score, "source": "detector"} if hasattr(item, "score") else {"score": 1.0}
+        said = {"score": item.score, "source": "detector"} if hasattr(item, "score") else {"score": 1.0}
+        texts.pop("score", None)
+        # the box comes last: a tag or a feature of the same name is not it
         box = dict(zip(BOX_COLUMNS, (start, low, end, high), strict=True))
-        return {"recording": name, **box, "label": label, **score, **numbers, **texts}
+        return {**said, **numbers, **texts, "recording": name, **box, "label": label}
 
 
 def _bounds(geometry: Any, top_hz: float) -> tuple[float, float, float, float]:
     """The box around any geometry; the whole band for one without frequencies."""
+    if geometry is None:
+        raise AnnotationError("a sound event has no geometry; expected a box")
     numbers = np.ravel(geometry.coordinates) if geometry.type in _TIME_ONLY else None
     if numbers is not None:
         return float(numbers.min()), 0.0, float(numbers.max()), top_hz

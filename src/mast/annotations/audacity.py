@@ -17,8 +17,9 @@ import pandas as pd
 from mast.annotations.base import AnnotationSet, top_of_band, whole
 from mast.annotations.names import RecordingNames, key_of, label_keys
 from mast.annotations.sidecars import beside, read_reviewed, write_recordings, write_reviewed
-from mast.annotations.tables import cell, check_boxes, one_line, parse_numbers, read_text, write_text
+from mast.annotations.tables import cell, one_line, parse_numbers, read_text, write_text
 from mast.errors import AnnotationError
+from mast.events import check_events
 
 _OPEN = -1.0  # Audacity's sign for a frequency limit that is not set
 
@@ -93,7 +94,8 @@ def _read_labels(path: Path, name: str, nyquists: dict[str, float], columns: _Co
     highs = np.where(limits[:, 1] == _OPEN, np.nan, limits[:, 1])
     for row in np.flatnonzero(np.isnan(highs)).tolist():
         highs[row] = top_of_band(highs[row], name, nyquists, where(row))
-    check_boxes(starts, ends, lows, highs, where)
+    box = {"start_s": starts, "end_s": ends, "low_hz": lows, "high_hz": highs}
+    check_events(pd.DataFrame(box), where)
     columns.recording += [name] * len(labels)
     columns.start_s += starts.tolist()
     columns.end_s += ends.tolist()

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mast.errors import AnnotationError
-from mast.events import EVENT_COLUMNS, as_events, empty_events
+from mast.events import EVENT_COLUMNS, HIGHEST_HZ, LONGEST_S, as_events, check_events, empty_events
 
 REVIEWED_COLUMNS: dict[str, str] = {"recording": "str", "start_s": "float64", "end_s": "float64"}
 RECORDING_COLUMNS: dict[str, str] = {
@@ -21,6 +21,8 @@ RECORDING_COLUMNS: dict[str, str] = {
     "datetime": "str",
 }
 
+
+LATE_S = 3600.0  # our choice: an event may end a little after its recording, never an hour
 
 _REMEDY = (
     "give a recordings table with duration_s and sample_rate, or --audio with the folder of the recordings"
@@ -44,9 +46,9 @@ def _typed(table: pd.DataFrame, columns: dict[str, str], what: str) -> pd.DataFr
         else:
             try:
                 typed[column] = typed[column].astype("float64")
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, OverflowError) as error:
                 raise AnnotationError(
-                    f"{what}: column {column} holds something that is no number ({error})"
+                    f"{what}: column {column} holds something that is not a number ({error})"
                 ) from None
     extra = [c for c in typed.columns if c not in columns]
     return typed[[*columns, *extra]].reset_index(drop=True)
@@ -113,6 +115,11 @@ class AnnotationSet:
         top = self.events["recording"].map(self.nyquists()).astype("float64").fillna(np.inf)
         return int((self.events["high_hz"] > top).sum())
 
+    def after_the_end(self) -> int:
+        """How many events start after their recording has ended, where its duration is known."""
+        lasts = self.events["recording"].map(self.durations()).astype("float64")
+        return int((self.events["start_s"] > lasts).sum())
+
     def with_recordings(self, recordings: pd.DataFrame) -> AnnotationSet:
         """The same set knowing more about its recordings; ``recordings`` wins where both say something."""
         new = _typed(recordings, RECORDING_COLUMNS, "recordings table").set_index("recording")
@@ -122,6 +129,40 @@ class AnnotationSet:
         order = list(dict.fromkeys([*old.index, *new.index]))
         columns = list(dict.fromkeys([*old.columns, *new.columns]))
         return replace(self, recordings=merged.loc[order, columns].rename_axis("recording").reset_index())
+
+
+def as_boxes(spans: pd.DataFrame) -> pd.DataFrame:
+    """Reviewed spans as boxes without height, for :func:`check_events`; an open end is the start."""
+    return spans.assign(end_s=spans["end_s"].fillna(spans["start_s"]), low_hz=0.0, high_hz=0.0)
+
+
+def check_set(annotations: AnnotationSet, source: Path) -> None:
+    """Refuse what no annotation file can mean, whatever its format; readers that know the line refuse earlier."""
+    check_recordings(annotations.recordings, lambda row: f"{source}, recording {row + 1}")
+    check_events(annotations.events, lambda row: f"{source}, event {row + 1}")
+    check_events(as_boxes(annotations.reviewed), lambda row: f"{source}, reviewed span {row + 1}")
+    events, durations = annotations.events, annotations.durations()
+    lasts = events["recording"].map(durations).astype("float64")
+    late = np.flatnonzero(events["end_s"] > lasts + LATE_S)
+    if late.size:
+        event = events.iloc[int(late[0])]
+        raise AnnotationError(
+            f"{source}, event {late[0] + 1}: ends at {event['end_s']:.10g} s, but {event['recording']} lasts "
+            f"{durations[event['recording']]:.10g} s; is it another recording's, or are its times not seconds?"
+        )
+
+
+def check_recordings(recordings: pd.DataFrame, where: Callable[[int], str]) -> None:
+    """Refuse a duration or a sample rate that no recording has, naming ``where(row)``."""
+    for column, least, most, expected in (
+        ("duration_s", 0.0, LONGEST_S, "seconds, less than a year"),
+        ("sample_rate", 1.0, 2 * HIGHEST_HZ, "samples a second"),
+    ):
+        known = recordings[column] if column in recordings else pd.Series(dtype="float64")
+        rows = np.flatnonzero(known.notna() & ~known.between(least, most))
+        if rows.size:
+            value = recordings[column].iloc[int(rows[0])]
+            raise AnnotationError(f"{where(int(rows[0]))}, {column}: found {value:.10g}, expected {expected}")
 
 
 def _known(table: pd.DataFrame, column: str) -> dict[str, float]:

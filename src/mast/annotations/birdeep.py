@@ -22,7 +22,6 @@ from mast.annotations.names import RecordingNames
 from mast.annotations.sidecars import read_reviewed, write_reviewed
 from mast.annotations.tables import (
     Table,
-    check_boxes,
     decimal_difference,
     decimal_sum,
     format_table,
@@ -30,6 +29,7 @@ from mast.annotations.tables import (
     write_text,
 )
 from mast.errors import AnnotationError
+from mast.events import check_events
 
 # event column → BIRDeep's name
 COLUMNS: dict[str, str] = {
@@ -65,10 +65,10 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     nyquists = known.nyquists()
     for row in np.flatnonzero(np.isnan(highs)).tolist():
         highs[row] = top_of_band(np.nan, kept[row], nyquists, f"{rows.where(row)}, {column['high_hz']}")
-    check_boxes(starts, ends, lows, highs, rows.where)
     events = pd.DataFrame(
         {"recording": kept, "start_s": starts, "end_s": ends, "low_hz": lows, "high_hz": highs}
     )
+    check_events(events, rows.where)
     events["label"] = rows.texts(column["label"])
     if (annotator := rows.find("annotator")) and any(rows.texts(annotator)):
         events["annotator"] = rows.texts(annotator)
@@ -105,7 +105,7 @@ def _seconds(text: str, where: str) -> float:
     """Seconds of ``hh:mm:ss`` with any decimals; NaN where blank."""
     if not text:
         return float("nan")
-    match = re.fullmatch(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)", text)
+    match = re.fullmatch(r"(\d{1,6}):(\d\d):(\d\d(?:\.\d+)?)", text)
     if not match:
         raise AnnotationError(f"{where}, audio_duration: found {text!r}, expected hours:minutes:seconds")
     return decimal_sum(int(match[1]) * 3600 + int(match[2]) * 60, match[3])

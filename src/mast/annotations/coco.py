@@ -23,9 +23,9 @@ import pandas as pd
 
 from mast.annotations.base import AnnotationSet, extents, whole
 from mast.annotations.names import RecordingNames
-from mast.annotations.tables import check_boxes, read_text, write_text
+from mast.annotations.tables import read_json, write_text
 from mast.errors import AnnotationError
-from mast.events import BOX_COLUMNS
+from mast.events import BOX_COLUMNS, check_events
 
 PIXELS_PER_SECOND = 100  # our choice: the paper's 10 ms frames
 ROWS = 512  # our choice
@@ -35,22 +35,15 @@ _ANNOTATION = {"id", "image_id", "category_id", "bbox", "area", "iscrowd", "segm
 
 def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     """Read a COCO file."""
-    try:
-        content = json.loads(read_text(path))
-    except json.JSONDecodeError as error:
-        raise AnnotationError(f"{path}, line {error.lineno}: no JSON ({error.msg})") from None
+    content = read_json(path)
     images, annotations, categories = (
         _list(content, key, path) for key in ("images", "annotations", "categories")
     )
-    labels = {
-        _field(c, "id", f"{path}, categories[{i}]"): str(c.get("name", "")) for i, c in enumerate(categories)
-    }
+    labels = {key: str(c.get("name", "")) for key, c in _by_id(categories, f"{path}, categories").items()}
     names = RecordingNames(list(recordings["recording"]))
-    by_id: dict[object, dict[str, object]] = {}
+    by_id = _by_id(images, f"{path}, images")
     for i, image in enumerate(images):
-        where = f"{path}, images[{i}]"
-        by_id[_field(image, "id", where)] = image
-        image["recording"] = names.of_path(str(_field(image, "file_name", where)))
+        image["recording"] = names.of_path(str(_field(image, "file_name", f"{path}, images[{i}]")))
     found = [
         {"recording": im["recording"], **{k: v for k, v in im.items() if k not in _IMAGE}} for im in images
     ]
@@ -61,9 +54,8 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     pictures = {key: _Picture(image, sizes, path) for key, image in by_id.items()}
     rows = [_event(a, f"{path}, annotations[{i}]", pictures, labels) for i, a in enumerate(annotations)]
     events = pd.DataFrame(rows) if rows else AnnotationSet().events
-    box = events[BOX_COLUMNS].to_numpy(dtype=np.float64).reshape(-1, 4)
-    check_boxes(box[:, 0], box[:, 2], box[:, 1], box[:, 3], lambda row: f"{path}, annotations[{row}]")
-    return AnnotationSet(events, _reviewed(images, known), known.recordings)
+    check_events(events, lambda row: f"{path}, annotations[{row}]", blank_scores=False)
+    return AnnotationSet(events, _reviewed(images, known, path), known.recordings)
 
 
 class _Picture:
@@ -76,12 +68,12 @@ class _Picture:
     def scale(self) -> tuple[float, float, float, float]:
         """(seconds per pixel, Hz per pixel, height in pixels, low_hz)."""
         where = f"{self._path}, image {self.recording}"
-        width, height = (float(str(_field(self._image, k, where))) for k in ("width", "height"))
+        width, height = _numbers([self._image.get(k) for k in ("width", "height")], 2, where, "width, height")
         if not (width > 0 and height > 0):
             raise AnnotationError(f"{where}: width and height must be above 0, found {width:g} × {height:g}")
         span = self._image.get("extent")
-        if isinstance(span, list) and len(span) == 3:
-            seconds, low, high = (float(v) for v in span)
+        if span is not None:
+            seconds, low, high = _numbers(span, 3, where, "extent")
         elif self.recording in self._sizes:
             (seconds, high), low = self._sizes[self.recording], 0.0
         else:
@@ -96,18 +88,20 @@ def _event(
     annotation: dict[str, object], where: str, pictures: dict[object, _Picture], labels: dict[object, str]
 ) -> dict[str, object]:
     image = _field(annotation, "image_id", where)
-    if image not in pictures:
+    if not _is_id(image) or image not in pictures:
         raise AnnotationError(f"{where}: image_id {image} is none of the images")
     category = annotation.get("category_id")
-    if category is not None and category not in labels:
+    if category is not None and (not _is_id(category) or category not in labels):
         raise AnnotationError(f"{where}: category_id {category} is none of the categories")
     picture = pictures[image]
-    bbox = _numbers(annotation, "bbox", where)
+    bbox = _numbers(_field(annotation, "bbox", where), 4, where, "bbox")
+    if bbox[2] < 0 or bbox[3] < 0:
+        raise AnnotationError(f"{where}: bbox has a negative width or height, found {bbox}")
     per_x, per_y, height, low = picture.scale()
     x, y, w, h = bbox
     box = [x * per_x, low + (height - y - h) * per_y, (x + w) * per_x, low + (height - y) * per_y]
     if "box" in annotation:
-        exact = _numbers(annotation, "box", where)
+        exact = _numbers(annotation["box"], 4, where, "box")
         # a millionth of a pixel: rounding of bbox, not somebody's edit
         scale = np.array([per_x, per_y, per_x, per_y])
         if np.all(
@@ -117,18 +111,23 @@ def _event(
     else:
         box[1] = max(box[1], 0.0) if box[1] > -1e-6 * per_y else box[1]
     further = {k: v for k, v in annotation.items() if k not in _ANNOTATION}
-    label = labels.get(category, "")
-    row = {"recording": picture.recording, **dict(zip(BOX_COLUMNS, box, strict=True)), "label": label}
-    return {**row, "score": 1.0, **further}
+    (score,) = [1.0] if further.get("score") is None else _numbers([further["score"]], 1, where, "score")
+    # the box comes last: a further field of the same name is not it
+    row = {"recording": picture.recording, **dict(zip(BOX_COLUMNS, box, strict=True))}
+    return {**further, "score": score, **row, "label": labels.get(category, "")}
 
 
-def _reviewed(images: list[dict[str, object]], known: AnnotationSet) -> pd.DataFrame:
+def _reviewed(images: list[dict[str, object]], known: AnnotationSet, path: Path) -> pd.DataFrame:
     silent = whole([str(i["recording"]) for i in images if "reviewed" not in i], known.durations())
-    rows = [
-        {"recording": i["recording"], "start_s": span[0], "end_s": math.nan if span[1] is None else span[1]}
-        for i in images
-        for span in (i.get("reviewed") or [])  # type: ignore[attr-defined]
-    ]
+    rows = []
+    for i, image in enumerate(images):
+        where, spans = f"{path}, images[{i}]", image.get("reviewed") or []
+        if not isinstance(spans, list) or not all(isinstance(s, list) and len(s) == 2 for s in spans):
+            raise AnnotationError(f"{where}: reviewed must be pairs of start and end, found {spans!r}")
+        for start, end in spans:
+            times = _numbers([start, 0 if end is None else end], 2, where, "reviewed")
+            span = {"start_s": times[0], "end_s": math.nan if end is None else times[1]}
+            rows.append({"recording": image["recording"], **span})
     return pd.concat([silent, pd.DataFrame(rows)], ignore_index=True) if rows else silent
 
 
@@ -145,19 +144,38 @@ def _field(item: dict[str, object], key: str, where: str) -> object:
     return item[key]
 
 
-def _numbers(item: dict[str, object], key: str, where: str) -> list[float]:
-    values = _field(item, key, where)
-    if not isinstance(values, list) or len(values) != 4:
-        raise AnnotationError(f"{where}: {key} must be four numbers, found {values!r}")
+def _is_id(value: object) -> bool:
+    return isinstance(value, int | str)
+
+
+def _by_id(items: list[dict[str, object]], where: str) -> dict[object, dict[str, object]]:
+    found: dict[object, dict[str, object]] = {}
+    for i, item in enumerate(items):
+        key = _field(item, "id", f"{where}[{i}]")
+        if not _is_id(key) or key in found:
+            raise AnnotationError(f"{where}[{i}]: id {key!r} is not an id, or one that was there before")
+        found[key] = item
+    return found
+
+
+def _numbers(values: object, count: int, where: str, what: str) -> list[float]:
+    """That many finite numbers, as JSON has them."""
     try:
-        numbers = [float(v) for v in values]
-    except (TypeError, ValueError):
-        numbers = [math.nan]
-    if not all(math.isfinite(v) for v in numbers):
-        raise AnnotationError(f"{where}: {key} must be four finite numbers, found {values!r}")
-    if key == "bbox" and (numbers[2] < 0 or numbers[3] < 0):
-        raise AnnotationError(f"{where}: bbox has a negative width or height, found {values!r}")
-    return numbers
+        if isinstance(values, list) and len(values) == count:
+            numbers = [
+                float(v) for v in values if isinstance(v, int | float | str) and not isinstance(v, bool)
+            ]
+            if len(numbers) == count and all(math.isfinite(v) for v in numbers):
+                return numbers
+    except (ValueError, OverflowError):
+        pass
+    words = {
+        1: "a finite number",
+        2: "two finite numbers",
+        3: "three finite numbers",
+        4: "four finite numbers",
+    }
+    raise AnnotationError(f"{where}: {what} must be {words[count]}, found {values!r}")
 
 
 def write(annotations: AnnotationSet, path: Path) -> None:

@@ -1,7 +1,8 @@
 """Our own table: ``file,start_s,end_s,low_hz,high_hz,label`` and whatever else is known, CSV or Parquet.
 
 A CSV may also be in the full event schema (``recording`` instead of ``file``). A folder is a dataset:
-`boxes.csv` (or `boxes.parquet`), and beside it `recordings.csv` and `reviewed.csv` where they exist.
+`boxes.csv` (or `boxes.parquet`), and beside it `recordings.csv` and `reviewed.csv` where they exist; or what
+`mast detect` left: `detections.parquet` (or `detections.csv`).
 The table itself says nothing about what was listened to; in a dataset without `reviewed.csv` that is
 every recording listed in `recordings.csv`, or those whose column ``reviewed`` says so.
 
@@ -11,10 +12,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from mast.annotations.base import AnnotationSet, informative_columns, whole
+from mast.annotations.names import RecordingNames
 from mast.annotations.sidecars import (
     beside,
     listed_as_reviewed,
@@ -23,11 +24,12 @@ from mast.annotations.sidecars import (
     write_recordings,
     write_reviewed,
 )
-from mast.annotations.tables import check_boxes, format_table, read_table, write_text
+from mast.annotations.tables import cell, format_table, read_table, write_text
 from mast.errors import AnnotationError
-from mast.events import EVENT_COLUMNS, as_events
+from mast.events import EVENT_COLUMNS, as_events, check_events
 from mast.files import whole_file
 
+TABLES = ("boxes.csv", "boxes.parquet", "detections.parquet", "detections.csv")  # the first found counts
 # event column → names it may have on disk; the first is written
 COLUMNS: dict[str, tuple[str, ...]] = {
     "recording": ("file", "recording"),
@@ -43,16 +45,26 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     file, known = path, AnnotationSet().with_recordings(recordings)
     if path.is_dir():
         known = beside(path, recordings)
-        file = next(
-            (path / f for f in ("boxes.csv", "boxes.parquet") if (path / f).is_file()), path / "boxes.csv"
-        )
+        file = table_in(path) or path / TABLES[0]
     events = _read_parquet(file) if file.suffix == ".parquet" else _read_csv(file)
     reviewed = read_reviewed(path)
     if reviewed is None:
         listing = path / "recordings.csv"
         heard = listed_as_reviewed(read_recordings(listing)) if path.is_dir() and listing.is_file() else []
         reviewed = whole(heard, known.durations())
-    return AnnotationSet(events, reviewed, known.recordings)
+    names = RecordingNames(known.names())
+    return AnnotationSet(_renamed(events, names), _renamed(reviewed, names), known.recordings)
+
+
+def table_in(folder: Path) -> Path | None:
+    """The table of a dataset folder, or of the folder that `mast detect` left."""
+    return next((folder / name for name in TABLES if (folder / name).is_file()), None)
+
+
+def _renamed(table: pd.DataFrame, names: RecordingNames) -> pd.DataFrame:
+    """The table under the names by which recordings are known."""
+    meant = {name: names.of_path(str(name)) for name in table["recording"].unique()}
+    return table.assign(recording=table["recording"].map(meant))
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
@@ -61,7 +73,6 @@ def _read_csv(path: Path) -> pd.DataFrame:
     events = pd.DataFrame({"recording": pd.Series(table.texts(names["recording"]), dtype="object")})
     for column in ("start_s", "end_s", "low_hz", "high_hz"):
         events[column] = table.numbers(names[column])
-    _check(events, table.where)
     for column, dtype in EVENT_COLUMNS.items():
         found = table.find(column)
         if column not in events and found is not None:
@@ -69,32 +80,37 @@ def _read_csv(path: Path) -> pd.DataFrame:
             events[column] = texts if dtype == "str" else table.numbers(found, blank_is_nan=True)
     for column, values in table.further([*names.values(), *EVENT_COLUMNS]).items():
         events[column] = values
+    check_events(events, table.where)
     return events
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
+    from pyarrow import lib, parquet
+
     try:
-        events = as_events(pd.read_parquet(path))
+        with parquet.ParquetFile(path) as file:
+            # what pandas notes about its index is not needed, and may be damaged
+            table = file.read().to_pandas(ignore_metadata=True)
+        events = as_events(table[[c for c in table.columns if not c.startswith("__index_level_")]])
     except FileNotFoundError:
         raise AnnotationError(f"{path}: no such file") from None
     except AnnotationError as error:
         raise AnnotationError(f"{path}: {error}") from None
-    except (OSError, ValueError) as error:
-        raise AnnotationError(f"{path}: no Parquet table ({str(error).splitlines()[0]})") from None
-    box = events[["start_s", "end_s", "low_hz", "high_hz"]]
-    bad = ~np.isfinite(box.to_numpy())
-    if bad.any():
-        row, column = np.argwhere(bad)[0]
-        raise AnnotationError(
-            f"{path}, row {row + 1}, {box.columns[column]}: blank or not finite, expected a number"
-        )
-    _check(events, lambda row: f"{path}, row {row + 1}")
+    except (OSError, ValueError, TypeError, MemoryError, lib.ArrowException) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise AnnotationError(f"{path}: not a Parquet table ({reason})") from None
+    check_events(events, lambda row: f"{path}, row {row + 1}")
     return events
 
 
-def _check(events: pd.DataFrame, where: object) -> None:
-    numbers = [events[c].to_numpy(dtype=np.float64) for c in ("start_s", "end_s", "low_hz", "high_hz")]
-    check_boxes(numbers[0], numbers[1], numbers[2], numbers[3], where)  # type: ignore[arg-type]
+def _one_type_a_column(events: pd.DataFrame) -> pd.DataFrame:
+    """Further columns that hold words and numbers (of several tables, of JSON) as text: Parquet has no other way."""
+    mixed = [
+        column
+        for column in events.columns
+        if events[column].dtype == object and not events[column].map(lambda v: isinstance(v, str)).all()
+    ]
+    return events.assign(**{str(c): [cell(v) for v in events[c].tolist()] for c in mixed})
 
 
 def write(annotations: AnnotationSet, path: Path) -> None:
@@ -107,7 +123,7 @@ def write(annotations: AnnotationSet, path: Path) -> None:
         heard = listed_as_reviewed(read_recordings(path / "recordings.csv"))
     if file.suffix == ".parquet":
         with whole_file(file) as part:
-            annotations.events.to_parquet(part, index=False)
+            _one_type_a_column(annotations.events).to_parquet(part, index=False)
     else:
         events = annotations.events
         columns = [*COLUMNS, "label", *informative_columns(events)]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pandas as pd
 
 from mast.annotations import aoef, audacity, birdeep, coco, events_csv, kaleidoscope, raven, yolo
-from mast.annotations.base import ALL, BOX_AND_LABEL, AnnotationSet, Format
-from mast.annotations.tables import read_text
+from mast.annotations.base import ALL, BOX_AND_LABEL, AnnotationSet, Format, check_set
+from mast.annotations.tables import read_json, read_text
 from mast.errors import AnnotationError
 
 _NONE: frozenset[str] = frozenset()
@@ -107,7 +106,14 @@ def read_annotations(
         raise AnnotationError(f"{path}: no such file or folder")
     chosen = _format(format or guess_format(path))
     known = AnnotationSet() if recordings is None else AnnotationSet(recordings=recordings)
-    return chosen.read(path, known.recordings)
+    try:
+        found = chosen.read(path, known.recordings)
+    except AnnotationError as error:
+        if not str(error).startswith(("event table: ", "recordings table: ", "reviewed table: ")):
+            raise
+        raise AnnotationError(f"{path}: {error}") from None
+    check_set(found, path)
+    return found
 
 
 def write_annotations(annotations: AnnotationSet, path: Path | str, format: str) -> None:
@@ -136,7 +142,7 @@ def guess_format(path: Path) -> str:
         if found:
             return found
         raise AnnotationError(f"{path}: cannot tell the annotation format; say which: {', '.join(FORMATS)}")
-    if any((path / name).is_file() for name in ("boxes.csv", "boxes.parquet")):
+    if events_csv.table_in(path) is not None:
         return "csv"
     if any((path / name).is_file() for name in ("pictures.csv", "classes.txt")):
         return "yolo"
@@ -186,12 +192,10 @@ def _numeric(fields: list[str]) -> bool:
 
 
 def _guess_json(path: Path) -> str | None:
-    try:
-        content = json.loads(read_text(path))
-    except json.JSONDecodeError as error:
-        raise AnnotationError(f"{path}, line {error.lineno}: no JSON ({error.msg})") from None
+    content = read_json(path)
     if not isinstance(content, dict):
         return None
     if "images" in content and "annotations" in content:
         return "coco"
-    return "aoef" if "collection_type" in (content.get("data") or {}) else None
+    data = content.get("data")
+    return "aoef" if isinstance(data, dict) and "collection_type" in data else None

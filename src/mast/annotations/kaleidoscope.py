@@ -19,7 +19,6 @@ from mast.annotations.base import AnnotationSet, informative_columns, top_of_ban
 from mast.annotations.names import RecordingNames
 from mast.annotations.sidecars import read_reviewed, write_reviewed
 from mast.annotations.tables import (
-    check_boxes,
     decimal_difference,
     decimal_sum,
     format_table,
@@ -27,7 +26,7 @@ from mast.annotations.tables import (
     write_text,
 )
 from mast.errors import AnnotationError
-from mast.events import EVENT_COLUMNS
+from mast.events import EVENT_COLUMNS, check_events
 
 # our column → Kaleidoscope's names for it; the first is written
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -93,8 +92,6 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
             if nothing[row]
             else top_of_band(np.nan, recording[row], nyquists, f"{table.where(row)}, Fmax")
         )
-    check_boxes(starts, ends, lows, highs, table.where)
-
     label = [m or p for m, p in zip(manual, program, strict=True)]
     events = pd.DataFrame(
         {
@@ -115,6 +112,7 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     for name, values in table.further(used).items():
         if name not in events:
             events[name] = values
+    check_events(events, table.where)
     spans = pd.DataFrame(
         {"recording": recording, "start_s": starts, "end_s": np.where(np.isnan(lengths), np.nan, ends)}
     )

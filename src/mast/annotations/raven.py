@@ -24,7 +24,6 @@ from mast.annotations.names import RecordingNames, key_of, label_keys
 from mast.annotations.sidecars import beside, read_reviewed, write_recordings, write_reviewed
 from mast.annotations.tables import (
     Table,
-    check_boxes,
     decimal_sum,
     format_table,
     one_line,
@@ -33,7 +32,7 @@ from mast.annotations.tables import (
     write_text,
 )
 from mast.errors import AnnotationError
-from mast.events import EVENT_COLUMNS, empty_events
+from mast.events import EVENT_COLUMNS, check_events, empty_events
 
 # event column → Raven's names for it; the first is written
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -104,7 +103,6 @@ def _events(table: Table, own: str, names: RecordingNames, nyquists: dict[str, f
         highs[row] = top_of_band(
             highs[row], recording[row], nyquists, f"{table.where(row)}, {columns['high_hz']}"
         )
-    check_boxes(starts, ends, lows, highs, table.where)
     offset = table.find("File Offset (s)")
     if offset is not None:
         starts, ends = _within_file(table.texts(offset), starts, ends, table)
@@ -126,7 +124,9 @@ def _events(table: Table, own: str, names: RecordingNames, nyquists: dict[str, f
     if (channel := table.find("Channel")) and set(table.texts(channel)) <= {"1"}:
         used.append(channel)
     events.update({c: v for c, v in table.further(used).items() if c not in EVENT_COLUMNS})
-    return pd.DataFrame(events)
+    checked = pd.DataFrame(events)
+    check_events(checked, table.where)
+    return checked
 
 
 def _one_view(table: Table, columns: dict[str, str]) -> Table:

@@ -14,9 +14,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mast.annotations.base import RECORDING_COLUMNS, REVIEWED_COLUMNS, AnnotationSet
-from mast.annotations.tables import check_boxes, format_table, read_table, write_text
+from mast.annotations.base import (
+    RECORDING_COLUMNS,
+    REVIEWED_COLUMNS,
+    AnnotationSet,
+    as_boxes,
+    check_recordings,
+)
+from mast.annotations.tables import format_table, read_table, write_text
 from mast.errors import AnnotationError
+from mast.events import check_events
 
 _FILE = ("file", "recording")
 
@@ -46,9 +53,7 @@ def read_reviewed(path: Path) -> pd.DataFrame | None:
         found = table.find(column)
         numbers = table.numbers(found, blank_is_nan=True) if found else np.full(len(table), np.nan)
         spans[column] = np.where(np.isnan(numbers), default, numbers)
-    zero = np.zeros(len(table))
-    starts, ends = spans["start_s"].to_numpy(), spans["end_s"].to_numpy()
-    check_boxes(starts, np.where(np.isnan(ends), np.inf, ends), zero, zero, table.where)
+    check_events(as_boxes(spans), table.where)
     return spans
 
 
@@ -91,6 +96,7 @@ def read_recordings(path: Path) -> pd.DataFrame:
     used = [name, *(c for c in table.header if c in RECORDING_COLUMNS)]
     for column, values in table.further(used).items():
         recordings[column] = values
+    check_recordings(recordings, table.where)
     repeated = recordings["recording"].duplicated()
     if repeated.any():
         row = int(np.flatnonzero(repeated)[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -57,6 +58,26 @@ def _decode(raw: bytes, encoding: str, path: Path) -> str:
         raise AnnotationError(
             f"{path}: starts as {encoding} text but is not; save it again as UTF-8"
         ) from None
+
+
+def read_json(path: Path) -> object:
+    """What a JSON file holds; whatever is wrong with it is one sentence."""
+    text = read_text(path)
+    try:
+        content = json.loads(text)
+        if "\\ud" in text.lower():  # half a character, which no file can hold
+            json.dumps(content, ensure_ascii=False).encode("utf-8")
+    except json.JSONDecodeError as error:
+        raise AnnotationError(f"{path}, line {error.lineno}: not valid JSON ({error.msg})") from None
+    except RecursionError:
+        raise AnnotationError(f"{path}: lists within lists too deep to be annotations") from None
+    except UnicodeEncodeError as error:
+        raise AnnotationError(
+            f"{path}: holds half a character ({error.object[error.start]!r}); save it again"
+        ) from None
+    except ValueError as error:  # Python's limit on the digits of an integer
+        raise AnnotationError(f"{path}: a number is too long to be one ({error})") from None
+    return content
 
 
 def write_text(path: Path, text: str) -> None:
@@ -243,27 +264,6 @@ def format_table(header: Sequence[str], columns: Sequence[Iterable[object]], *, 
 def one_line(text: str) -> str:
     """Text without tabs and line breaks, for formats that separate by them."""
     return re.sub(r"[\x00-\x1f\x7f\x85\u2028\u2029]", " ", text)
-
-
-def check_boxes(
-    starts: NDArray[np.float64],
-    ends: NDArray[np.float64],
-    lows: NDArray[np.float64],
-    highs: NDArray[np.float64],
-    where: Where,
-) -> None:
-    """Refuse boxes no sound can have, naming ``where(row)``. Points and lines (equal limits) are kept."""
-    for bad, what in (
-        (starts < 0, "starts before the recording ({s} s)"),
-        (starts > ends, "starts at {s} s after it ends at {e} s; were the times swapped?"),
-        (lows < 0, "negative low frequency ({l} Hz)"),
-        (lows > highs, "low frequency {l} Hz above the high frequency {h} Hz; were they swapped?"),
-    ):
-        if bad.any():
-            row = int(np.flatnonzero(bad)[0])
-            values = {"s": starts[row], "e": ends[row], "l": lows[row], "h": highs[row]}
-            text = what.format(**{k: f"{v:.10g}" for k, v in values.items()})
-            raise AnnotationError(f"{where(row)}: {text}")
 
 
 def decimal_sum(*terms: float | str) -> float:

@@ -19,14 +19,14 @@ from decimal import Context, Decimal
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from mast.annotations.base import AnnotationSet, extents, whole
 from mast.annotations.names import RecordingNames, key_of, label_keys
 from mast.annotations.sidecars import beside, read_reviewed, write_recordings, write_reviewed
-from mast.annotations.tables import check_boxes, format_table, one_line, read_table, read_text, write_text
+from mast.annotations.tables import format_table, one_line, read_table, read_text, write_text
 from mast.errors import AnnotationError
+from mast.events import check_events
 
 _PRECISE = Context(prec=60)
 _DIGITS = Context(prec=34)  # of the fractions: enough that seconds and Hz come back to the last bit
@@ -91,19 +91,18 @@ def _read_labels(
             x, y, width, height = (Decimal(v) for v in fields[1:5])
             score = float(fields[5]) if len(fields) == 6 else 1.0
         except (ArithmeticError, ValueError):
-            raise AnnotationError(f"{where}: something is no number in {line.strip()!r}") from None
-        if not all(v.is_finite() and v >= 0 for v in (x, y, width, height)):
-            raise AnnotationError(f"{where}: fractions must be 0 or more, found {line.strip()!r}")
+            raise AnnotationError(f"{where}: something is not a number in {line.strip()!r}") from None
+        if not all(v.is_finite() and 0 <= v <= 1 + _SIX_DIGITS for v in (x, y, width, height)):
+            raise AnnotationError(
+                f"{where}: found {line.strip()!r}, expected fractions of the picture from 0 to 1, not pixels"
+            )
         start, end = _limits(x, width, 0.0, picture.seconds)
         low, high = _limits(1 - y, height, picture.low_hz, picture.high_hz)
         row = {"recording": name, "start_s": start, "end_s": end, "low_hz": low, "high_hz": high}
         rows.append({**row, "label": label, "score": score})
         lines.append(number)
-    box = np.array(
-        [[r[c] for c in ("start_s", "end_s", "low_hz", "high_hz")] for r in rows], dtype=np.float64
-    )
-    box = box.reshape(-1, 4)
-    check_boxes(box[:, 0], box[:, 1], box[:, 2], box[:, 3], lambda row: f"{path}, line {lines[row]}")
+    if rows:
+        check_events(pd.DataFrame(rows), lambda row: f"{path}, line {lines[row]}", blank_scores=False)
     return rows
 
 
@@ -120,6 +119,8 @@ def _limits(centre: Decimal, size: Decimal, low: float, high: float) -> tuple[fl
 
 
 def _label(text: str, classes: list[str] | None, where: str) -> str:
+    if text.isdecimal() and len(text) > 9:
+        raise AnnotationError(f"{where}: class number {text} has {len(text)} digits; expected 0, 1, 2 …")
     if classes is None:
         return text
     if not text.isdecimal() or int(text) >= len(classes):

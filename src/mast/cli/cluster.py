@@ -158,15 +158,14 @@ def _write_tables(table: pd.DataFrame, summary: pd.DataFrame, out: Path, seed: i
 
     from mast.files import write_whole
     from mast.reports.cluster_map import draw_map
+    from mast.reports.spectrogram import figure_png
 
     write_whole(out / "clusters.csv", table.to_csv(index=False).encode())
     buffer = io.BytesIO()
     table.to_parquet(buffer, index=False)
     write_whole(out / "clusters.parquet", buffer.getvalue())
     write_whole(out / "summary.csv", summary.to_csv(index=False, float_format="%.6g").encode())
-    buffer = io.BytesIO()
-    draw_map(table, seed=seed).savefig(buffer, format="png")
-    write_whole(out / "map.png", buffer.getvalue())
+    write_whole(out / "map.png", figure_png(draw_map(table, seed=seed)))
 
 
 def _write_sheets(

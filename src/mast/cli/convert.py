@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mast.cli.event_files import cut_to_nyquist
 from mast.cli.options import Debug, Quiet, Seed, progress, say
 
 if TYPE_CHECKING:
@@ -113,16 +114,18 @@ def convert(
     annotations = (
         _take_back(source, all_done, add_to) if tasks else read_annotations(source, from_, recordings=known)
     )
-    if known is not None and not tasks:
+    if audio is not None and known is not None and not tasks:
+        _say_what_is_missing(annotations, known, audio, quiet)
         annotations = _without_strangers(annotations, known, source)
-    above = annotations.above_nyquist()
-    write_annotations(annotations, out, to)
-
-    if above:
+    if late := annotations.after_the_end():
         say(
-            f"{above} of {len(annotations.events)} events reached above Nyquist and were cut to it",
+            f"mast: warning: {late:,} of {len(annotations.events):,} events start after their recording has ended; "
+            "are they another recording's?",
             quiet=quiet,
         )
+    annotations = cut_to_nyquist(annotations, "events", quiet=quiet)
+    write_annotations(annotations, out, to)
+
     lost = FORMATS[to].lost(annotations, out)
     if lost:
         typer.echo(f"dropped, {to} cannot hold it: {', '.join(lost)}", err=True)
@@ -240,25 +243,26 @@ def _check_out(source: Path, out: Path, *, folder: bool) -> None:
 
 
 def _probe(folder: Path, quiet: bool) -> pd.DataFrame:
-    """Names relative to ``folder``, durations and sample rates of all recordings in it that can be read."""
+    """Names, durations and sample rates of all recordings in a folder, or its ``audio/``, that can be read."""
     import pandas as pd
 
-    from mast.audio import find_recordings, metadata, probe
+    from mast.audio import metadata, probe
+    from mast.data.recordings import recordings_in
     from mast.errors import AudioError
 
-    paths = find_recordings(folder)
+    paths = recordings_in(folder)
     if not paths:
         raise AudioError(f"{folder}: no recordings in this folder")
     rows, failed = [], []
     with progress(quiet, unit="recordings") as bar:
         task = bar.add_task("probe", total=len(paths))
-        for path in paths:
+        for name, path in paths.items():
             try:
                 info = probe(path)
                 clock = metadata(path, folder)
                 rows.append(
                     {
-                        "recording": path.relative_to(folder).as_posix(),
+                        "recording": name,
                         "duration_s": info.duration_s,
                         "sample_rate": float(info.sample_rate),
                         "site": clock.site or "",
@@ -271,6 +275,18 @@ def _probe(folder: Path, quiet: bool) -> pd.DataFrame:
     if failed:
         typer.echo(f"{len(failed)} recordings cannot be read, the first: {failed[0]}", err=True)
     return pd.DataFrame(rows, columns=["recording", "duration_s", "sample_rate", "site", "datetime"])
+
+
+def _say_what_is_missing(annotations: AnnotationSet, probed: pd.DataFrame, audio: Path, quiet: bool) -> None:
+    """A recording that is named and not there: mostly a wrong folder, or another spelling of its name."""
+    named = annotations.annotated()
+    missing = sorted(set(named) - set(probed["recording"]))
+    if missing:
+        say(
+            f"mast: warning: {len(missing):,} of {len(named):,} recordings are not in {audio}, or cannot be read, so "
+            f"their durations and sample rates are not known from there; the first: {missing[0]}",
+            quiet=quiet,
+        )
 
 
 def _without_strangers(annotations: AnnotationSet, probed: pd.DataFrame, source: Path) -> AnnotationSet:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from mast.cli.event_files import read_event_file
-from mast.cli.options import Debug, Quiet, Seed, say
+from mast.cli.event_files import cut_to_nyquist, read_event_file
+from mast.cli.options import Debug, Quiet, Seed, say, share
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,10 +26,11 @@ class _Space(enum.StrEnum):
 
 
 class _Truth(NamedTuple):
-    """What was boxed and what was listened to; the dataset where there is one."""
+    """What was boxed, what was listened to and what is known of the recordings; the dataset where there is one."""
 
     events: pd.DataFrame
     reviewed: pd.DataFrame
+    recordings: pd.DataFrame
     dataset: Dataset | None
 
 
@@ -53,7 +55,11 @@ def evaluate(
     ] = _Space.grid,
     threshold: Annotated[
         float | None,
-        typer.Option("--threshold", help="Least score of a prediction that counts; all count by default."),
+        typer.Option(
+            "--threshold",
+            callback=share,
+            help="Minimum score of a prediction that counts; all count by default.",
+        ),
     ] = None,
     tune_split: Annotated[
         str | None,
@@ -70,7 +76,7 @@ def evaluate(
         float | None,
         typer.Option("--band", help="Upper end of the grid's band in Hz; 8000, the paper's, by default."),
     ] = None,
-    iou: Annotated[float, typer.Option("--iou", help="Least overlap of a match.")] = 0.5,
+    iou: Annotated[float, typer.Option("--iou", help="Minimum overlap of a match.")] = 0.5,
     resamples: Annotated[
         int, typer.Option("--resamples", min=0, help="Bootstrap draws of recordings.")
     ] = 1_000,
@@ -106,9 +112,11 @@ def evaluate(
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        everything = _read_truth(truth)
+        everything = _read_truth(truth, quiet)
         part = _part(everything, split, truth)
-        systems = [_read_predictions(path, everything) for path in (predictions, compare) if path is not None]
+        systems = [
+            _read_predictions(path, everything, quiet) for path in (predictions, compare) if path is not None
+        ]
         thresholds = [threshold for _ in systems]
         if tune_split is not None:
             tuning = _part(everything, tune_split, truth)
@@ -151,31 +159,42 @@ def evaluate(
     if everything.dataset is None and not len(everything.reviewed):
         say(f"{truth} does not say what was listened to: only recordings with boxes are judged", quiet=quiet)
     plain = result.as_dict()
+    if not plain["n_truth"] and plain["n_outside"]:
+        raise ConfigError(
+            f"{truth}: all {len(part.events):,} truth boxes lie outside the band of {front_end.low_hz:g}–"
+            f"{front_end.high_hz:g} Hz, so there is nothing to compare; they reach up to "
+            f"{part.events['high_hz'].max():g} Hz: give --band, or --space hz"
+        )
     typer.echo(json.dumps(plain, indent=2, allow_nan=False) if as_json else "\n".join(_lines(plain)))
 
 
-def _read_truth(path: Path) -> _Truth:
-    """A dataset folder, or annotations in any format."""
+def _read_truth(path: Path, quiet: bool) -> _Truth:
+    """A dataset folder, or annotations in any format, in the band of their recordings."""
     from mast.annotations import read_annotations
     from mast.audio import find_recordings
     from mast.data import load_dataset
 
-    if path.is_dir() and ((path / "recordings.csv").is_file() or find_recordings(path)):
+    dataset = None
+    if path.is_dir() and find_recordings(path):  # tables alone may have a recordings.csv, too
         # boxes in another format may lie beside the recordings
         dataset = load_dataset(path, annotations=None if (path / "boxes.csv").is_file() else path)
-        return _Truth(dataset.annotations.events, dataset.annotations.reviewed, dataset)
-    annotations = read_annotations(path)
-    return _Truth(annotations.events, annotations.reviewed, None)
+    found = read_annotations(path) if dataset is None else dataset.annotations
+    found = cut_to_nyquist(found, "truth boxes", quiet=quiet)
+    if dataset is not None:
+        dataset = replace(dataset, annotations=found)
+    return _Truth(found.events, found.reviewed, found.recordings, dataset)
 
 
-def _read_predictions(path: Path, truth: _Truth) -> pd.DataFrame:
-    """Events of a detector, under the truth's names for recordings where it has them."""
+def _read_predictions(path: Path, truth: _Truth, quiet: bool) -> pd.DataFrame:
+    """Events of a detector, under the truth's names for recordings where it has them, in their band."""
+    from mast.annotations import AnnotationSet
     from mast.evaluation import align_recordings
 
-    known = None if truth.dataset is None else truth.dataset.annotations.recordings
-    events = read_event_file(path, known).events
+    events = read_event_file(path, None if truth.dataset is None else truth.recordings).events
     names = align_recordings(events["recording"], _recordings(truth))
-    return events.assign(recording=[names.get(name, name) for name in events["recording"]])
+    events = events.assign(recording=[names.get(name, name) for name in events["recording"]])
+    known = AnnotationSet(events, recordings=truth.recordings)
+    return cut_to_nyquist(known, "predicted boxes", quiet=quiet).events
 
 
 def _recordings(truth: _Truth) -> set[str]:
@@ -196,7 +215,7 @@ def _part(truth: _Truth, split: str | None, path: Path) -> _Truth:
             "recordings with a recordings.csv that has a split column"
         )
     chosen = truth.dataset.select(split=split)
-    return _Truth(chosen.annotations.events, chosen.annotations.reviewed, chosen)
+    return _Truth(chosen.annotations.events, chosen.annotations.reviewed, truth.recordings, chosen)
 
 
 def _of_part(events: pd.DataFrame, everything: _Truth, part: _Truth) -> pd.DataFrame:

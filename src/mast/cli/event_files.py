@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mast.cli.options import say
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def read_event_file(path: Path, known: pd.DataFrame | None) -> AnnotationSet:
-    """Read annotations in any format, or the detections in the folder that `mast detect` writes.
+    """Read annotations in any format, also the folder that `mast detect` writes.
 
     ``known`` recordings are used only where a format cannot be read without their durations or rates: names
     stay as written, so that the caller decides what they mean.
@@ -20,12 +22,20 @@ def read_event_file(path: Path, known: pd.DataFrame | None) -> AnnotationSet:
     from mast.annotations import read_annotations
     from mast.errors import AnnotationError
 
-    if path.is_dir():
-        written = [path / f"detections.{ending}" for ending in ("parquet", "csv")]
-        path = next((file for file in written if file.is_file()), path)
     try:
         return read_annotations(path)
     except AnnotationError:
         if known is None:
             raise
         return read_annotations(path, recordings=known)
+
+
+def cut_to_nyquist(annotations: AnnotationSet, what: str, *, quiet: bool) -> AnnotationSet:
+    """No frequency above half the sample rate, where that is known: there is no sound. Says how many were cut."""
+    above = annotations.above_nyquist()
+    if above:
+        say(
+            f"{above:,} of {len(annotations.events):,} {what} reached above half the sample rate and were cut to it",
+            quiet=quiet,
+        )
+    return annotations.clipped_to_nyquist()

@@ -62,6 +62,15 @@ def write_alone(out: Path, name: str = ".lock") -> AbstractContextManager[None]:
     return sole_writer(out, name) if os.environ.get("RANK", "0") == "0" else nullcontext()
 
 
+def share(param: typer.CallbackParam, value: float | None) -> float | None:
+    """The value of an option that is a score or a share; used as its callback."""
+    from mast.errors import ConfigError
+
+    if value is not None and not 0 <= value <= 1:
+        raise ConfigError(f"{param.opts[0]} is {value:g}; expected a number from 0 to 1")
+    return value
+
+
 def say(message: str, *, quiet: bool) -> None:
     """One line on stderr, unless quiet."""
     if not quiet:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mast.cli.event_files import read_event_file
-from mast.cli.options import Debug, Quiet, Seed, say
+from mast.cli.options import Debug, Quiet, Seed, say, share
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 def plot(
     recording: Annotated[Path, typer.Argument(help="The audio file.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="PNG to write.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Picture to write; its name ends in .png.")],
     boxes: Annotated[
         Path | None,
         typer.Option(
-            "--boxes", help="Expert boxes, in any annotation format or a dataset folder; solid green."
+            "--boxes", help="Boxes in any annotation format, a dataset or detect folder; solid green."
         ),
     ] = None,
     predictions: Annotated[
@@ -39,7 +39,8 @@ def plot(
         ),
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option("--threshold", help="Least score of a prediction that is drawn.")
+        float | None,
+        typer.Option("--threshold", callback=share, help="Minimum score of a detection that is drawn."),
     ] = None,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -54,15 +55,21 @@ def plot(
       mast plot dawn.wav --boxes boxes.csv --predictions detections.csv --end 60 --out dawn.png
     """
     from mast.audio import probe
+    from mast.errors import ConfigError
     from mast.grid import FrontEnd
     from mast.reports.spectrogram import draw_spectrogram
 
+    if out.suffix.lower() != ".png" or out.is_dir():
+        raise ConfigError(f"--out {out}: expected the name of a picture, ending in .png")
     info = probe(recording)
     front_end = FrontEnd.for_band(min(FrontEnd().high_hz, info.sample_rate / 2) if band is None else band)
     truth = None if boxes is None else _events_of(boxes, recording, quiet)
     predicted = None if predictions is None else _events_of(predictions, recording, quiet)
-    if predicted is not None and threshold is not None:
-        predicted = predicted[predicted["score"] >= threshold]
+    if threshold is not None:  # an expert's boxes have score 1
+        truth, predicted = (
+            None if events is None else events[~(events["score"] < threshold)]
+            for events in (truth, predicted)
+        )
     draw_spectrogram(
         recording, out, truth=truth, predictions=predicted, start_s=start, end_s=end, front_end=front_end
     )

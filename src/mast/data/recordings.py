@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 from mast.annotations import AnnotationSet, read_annotations
+from mast.annotations.base import check_recordings
 from mast.annotations.names import RecordingNames
 from mast.annotations.sidecars import read_reviewed
 from mast.annotations.tables import Table, read_table
@@ -216,6 +217,7 @@ def _from_listing(root: Path, listed: Table) -> pd.DataFrame:
     used = [listed.find(name) or "" for name in ("file", "recording", *_TEXT_COLUMNS, *_NUMBER_COLUMNS)]
     further = {name: values for name, values in listed.further(used).items() if name not in columns}
     table = pd.DataFrame({**{name: columns[name] for name in RECORDINGS_COLUMNS}, **further})
+    check_recordings(table, listed.where)
     first_row: dict[str, int] = {}
     for row, name in enumerate(table["file"]):
         where = f"{listed.where(row)}, file"
@@ -252,14 +254,18 @@ def _times(listed: Table, column: str) -> list[datetime | None]:
     return times
 
 
+def recordings_in(root: Path, unlisted: list[Unlisted] | None = None) -> dict[str, Path]:
+    """Every recording below the folder by its name: relative to it, or to its ``audio/`` where that is unambiguous."""
+    paths = {name: path for path, name in text_names(find_recordings(root, unlisted=unlisted), root).items()}
+    return {
+        name if name.removeprefix("audio/") in paths else name.removeprefix("audio/"): path
+        for name, path in paths.items()
+    }
+
+
 def _from_folder(root: Path, unlisted: list[Unlisted]) -> pd.DataFrame:
-    """Every recording below the folder, named relative to it; to ``audio/`` where that is unambiguous."""
-    relative = list(text_names(find_recordings(root, unlisted=unlisted), root).values())
-    taken = set(relative)
-    names = [
-        name.removeprefix("audio/") if name.removeprefix("audio/") not in taken else name for name in relative
-    ]
-    table = pd.DataFrame({"file": names})
+    """A row for every recording below the folder."""
+    table = pd.DataFrame({"file": list(recordings_in(root, unlisted))})
     for column in RECORDINGS_COLUMNS[1:]:
         table[column] = np.nan if column in _NUMBER_COLUMNS else ""
     return table

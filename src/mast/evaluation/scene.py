@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mast.errors import AnnotationError, ConfigError
-from mast.events import BOX_COLUMNS, FloatArray, IntArray, as_events, boxes_of
+from mast.events import FloatArray, IntArray, as_events, boxes_of, check_events
 from mast.grid import FrontEnd, events_to_grid
 
 BoolArray = NDArray[np.bool_]
@@ -175,17 +175,11 @@ def _checked(table: pd.DataFrame, what: str) -> pd.DataFrame:
         events = as_events(table)
     except AnnotationError as error:
         raise AnnotationError(f"{what}: {error}") from None
-    numbers = events[[*BOX_COLUMNS, "score"]] if what == "predictions" else events[BOX_COLUMNS]
-    unusable = ~np.isfinite(numbers.to_numpy(dtype=np.float64)).all(axis=1)
-    unusable |= (events["end_s"] < events["start_s"]).to_numpy()
-    unusable |= (events["high_hz"] < events["low_hz"]).to_numpy()
-    if unusable.any():
-        row = int(np.flatnonzero(unusable)[0])
-        shown = ", ".join(f"{column} {value:g}" for column, value in numbers.iloc[row].items())
-        raise AnnotationError(
-            f"{what}: row {row + 1} ({events['recording'].iloc[row]}) is no box ({shown}); expected finite "
-            f"numbers with start_s ≤ end_s and low_hz ≤ high_hz"
-        )
+    check_events(
+        events,
+        lambda row: f"{what}: row {row + 1} ({events['recording'].iloc[row]})",
+        blank_scores=what == "truth",
+    )
     return events
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 
 from mast.experiments.embedding_tables import SETTINGS, WAYS, Cell, place_name
 from mast.experiments.figures import empty_figure, interval_marks, tidy
+from mast.reports.spectrogram import literal
 from mast.retrieval.clusters import LEAST_EVENTS
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def _by_name(
                 _dots(axis, own[own["kind"] == kind], colour, mark, size)
         else:
             _dots(axis, own, colour, "o", size)
-        handles.append(_mark(colour, "s" if marks else "o", f"{_short(name)} ({len(own):,})"))
+        handles.append(_mark(colour, "s" if marks else "o", literal(f"{_short(name)} ({len(own):,})")))
     handles = [*handles[len(groups) - len(chosen) :], *handles[: len(groups) - len(chosen)]]  # grey ones last
     _beside(axis, handles)
     _plane(axis, title, len(points))

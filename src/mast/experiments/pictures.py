@@ -21,6 +21,7 @@ from mast.reports.spectrogram import (
     boxes_in_view,
     compute_spectrogram,
     frequency_ticks,
+    literal,
 )
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def draw_views(views: Sequence[View], places: Sequence[Place], sounds: Sequence[
             if column == 0:
                 axis.set_ylabel("kHz", fontsize=9)
             if row == len(views) - 1:
-                axis.set_xlabel(f"Time (s) in {place.recording}", fontsize=9)
+                axis.set_xlabel(literal(f"Time (s) in {place.recording}"), fontsize=9)
     handles = [
         Line2D([], [], color=TRUTH_COLOUR, label="truth"),
         Line2D(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from mast.reports.spectrogram import literal
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -56,7 +58,13 @@ def _named(
     if rest.any():
         _points(axes, events[rest], "#8d98a2", f"{len(counts) - len(shown)} more ({int(rest.sum()):,})", size)
     for k, name in enumerate(shown):
-        _points(axes, events[(names == name).to_numpy()], colours[k % 20], f"{name} ({counts[name]:,})", size)
+        _points(
+            axes,
+            events[(names == name).to_numpy()],
+            colours[k % 20],
+            literal(f"{name} ({counts[name]:,})"),
+            size,
+        )
     axes.set_title(f"by {what}: {len(counts)}", loc="left", fontsize=12)
     if len(events):
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8.5, frameon=False, markerscale=2.0)

@@ -12,6 +12,7 @@ import numpy as np
 from mast.evaluation import Calibration, Outcome, calibrated
 from mast.evaluation.breakdown import reliability
 from mast.events import FloatArray
+from mast.reports.spectrogram import literal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,7 +116,7 @@ def precision_recall_figure(outcomes: Mapping[str, tuple[Outcome, float]], part:
     axis.set_xlabel("recall: share of the expert's boxes that were found")
     axis.set_ylabel("precision: share of detections that are right")
     axis.set_title(
-        f"Precision and recall, {part}", loc="left", fontsize=11, pad=24 if len(outcomes) > 1 else 8
+        literal(f"Precision and recall, {part}"), loc="left", fontsize=11, pad=24 if len(outcomes) > 1 else 8
     )
     axis.spines[["top", "right"]].set_visible(False)
     if len(outcomes) > 1:
@@ -156,7 +157,7 @@ def reliability_figure(outcome: Outcome, calibration: Calibration, part: str) ->
         counts.bar(centre + (i - (len(pairs) - 1) / 2) * width, bins["n"], width=width, color=colour)
     axis.set(xlim=(-0.01, 1.01), ylim=(-0.02, 1.02))
     axis.set_ylabel("share that is right")
-    axis.set_title(f"What a score means, {part}", loc="left", fontsize=11, pad=24)
+    axis.set_title(literal(f"What a score means, {part}"), loc="left", fontsize=11, pad=24)
     _legend(axis)
     counts.set_ylabel("detections")
     counts.set_xlabel("score")
@@ -193,7 +194,7 @@ def parts_figure(
                     f"{value:.2f}", (at, value), xytext=(7, 0), textcoords="offset points", fontsize=9,
                     va="center", color=colour,
                 )  # fmt: skip
-    axis.set_xticks(range(len(parts)), [part_names[part] for part in parts])
+    axis.set_xticks(range(len(parts)), [literal(part_names[part]) for part in parts])
     axis.set(xlim=(-0.5, len(parts) - 0.4), ylim=(-0.03, 1.03), ylabel="F1 (95 % interval)")
     axis.spines[["top", "right"]].set_visible(False)
     axis.grid(axis="y", color="0.92")

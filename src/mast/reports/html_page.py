@@ -8,6 +8,8 @@ from collections.abc import Collection, Sequence
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
+from mast.reports.spectrogram import figure_png
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -115,9 +117,7 @@ def cards(facts: Sequence[tuple[str, str]]) -> str:
 
 def picture(figure: Figure, caption: str = "", *, dpi: int = 100, small: bool = False) -> str:
     """A matplotlib figure inside the page; ``small`` as in :func:`embedded_png`."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi)
-    return embedded_png(buffer.getvalue(), caption, small=small)
+    return embedded_png(figure_png(figure, dpi=dpi), caption, small=small)
 
 
 def embedded_png(content: bytes, caption: str = "", *, small: bool = False) -> str:

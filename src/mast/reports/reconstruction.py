@@ -17,7 +17,7 @@ from mast.features import LogMel
 from mast.files import whole_file
 from mast.models.checkpoint import load_checkpoint
 from mast.models.mae import MaskedAutoencoder, unpatchify
-from mast.reports.spectrogram import frequency_ticks
+from mast.reports.spectrogram import frequency_ticks, literal
 
 
 @torch.no_grad()
@@ -84,7 +84,7 @@ def draw_reconstructions(
             axis.set_facecolor("0.75")
             axis.set_yticks(card.front_end.hz_to_bins(ticks).tolist(), [f"{hz / 1000:g}" for hz in ticks])
             axis.set_title(
-                f"{title}: {recording} at {start:g} s" if title == "original" else title, fontsize=9
+                literal(f"{title}: {recording} at {start:g} s") if title == "original" else title, fontsize=9
             )
         axes[i][0].set_ylabel("kHz")
     for axis in axes[-1]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import io
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +17,14 @@ from mast.errors import AudioError
 from mast.events import FloatArray, as_events
 from mast.grid import FrontEnd
 from mast.reports.round_numbers import SelfTrainingRun, in_words, read_run, round_summary
-from mast.reports.spectrogram import TRUTH_COLOUR, compute_spectrogram, frequency_ticks, plot_boxes
+from mast.reports.spectrogram import (
+    TRUTH_COLOUR,
+    compute_spectrogram,
+    figure_png,
+    frequency_ticks,
+    literal,
+    plot_boxes,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,9 +111,7 @@ def _new_figure(width: float, height: float) -> Figure:
 
 
 def _png(figure: Figure, *, dpi: int = 110) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi)
-    return buffer.getvalue()
+    return figure_png(figure, dpi=dpi)
 
 
 def _tidy(axes: Axes) -> None:
@@ -122,7 +126,7 @@ def _metrics_picture(run: SelfTrainingRun) -> Picture:
     x = np.arange(len(rows))
     more = iter(_MORE_COLOURS * (1 + len(run.parts)))
     lines = [("validation", "f1", "#1558d6")]
-    lines += [(in_words(p), f"{p}_f1", _PART_COLOURS.get(p) or next(more)) for p in run.parts]
+    lines += [(literal(in_words(p)), f"{p}_f1", _PART_COLOURS.get(p) or next(more)) for p in run.parts]
     for name, column, colour in lines:
         width = 2.4 if column == "f1" else 1.6
         axes.plot(x, rows[column], color=colour, marker="o", markersize=5, linewidth=width, label=name)

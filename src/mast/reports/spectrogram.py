@@ -7,7 +7,9 @@ seconds and hertz, unrounded. So a box that looks wrong is wrong.
 
 from __future__ import annotations
 
+import io
 import math
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +18,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mast.errors import AudioError
+from mast.errors import AudioError, shortened
 from mast.events import FloatArray, boxes_of
-from mast.files import whole_file
+from mast.files import write_whole
 from mast.grid import FrontEnd
 
 if TYPE_CHECKING:
@@ -133,11 +135,34 @@ def compute_spectrogram(
     )
 
 
+def is_detected(events: pd.DataFrame) -> pd.Series[bool]:
+    """Which events a program found and nobody has confirmed."""
+    return events["source"].astype(str).str.match(r"detector|pseudo")
+
+
 def boxes_in_view(events: pd.DataFrame, spectrogram: Spectrogram) -> pd.DataFrame:
     """The events that touch the span and the band."""
     band = spectrogram.front_end
     seen = (events["end_s"] >= spectrogram.start_s) & (events["start_s"] <= spectrogram.end_s)
     return events[seen & (events["high_hz"] >= band.low_hz) & (events["low_hz"] <= band.high_hz)]
+
+
+def literal(text: str) -> str:
+    """Somebody's words (a file, a site, a label) for matplotlib: as they are, not as TeX; one printable line.
+
+    >>> print(literal("a$x$.wav"))
+    a\\$x\\$.wav
+    """
+    return shortened(text).replace("$", r"\$")
+
+
+def figure_png(figure: Figure, *, dpi: float | None = None) -> bytes:
+    """A figure as PNG; letters that matplotlib's font lacks are boxes, without a warning for each."""
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure.savefig(buffer, format="png", dpi=dpi or "figure")
+    return buffer.getvalue()
 
 
 def plot_boxes(
@@ -151,7 +176,7 @@ def plot_boxes(
 
     Args:
         spectrogram: the sound.
-        truth: events of this recording, drawn solid green.
+        truth: events of this recording, drawn solid green; the legend calls them detections where a detector made them.
         predictions: events of this recording, drawn dashed blue with their score.
         title: written above, on the left.
     """
@@ -165,14 +190,15 @@ def plot_boxes(
     legend: list[Any] = []
     if truth is not None:
         shown = boxes_in_view(truth, spectrogram)
-        legend.append(_draw_boxes(axes, shown, spectrogram, f"truth ({len(shown)})", TRUTH_COLOUR, "solid"))
+        name = f"{'detection' if is_detected(truth).any() else 'truth'} ({len(shown)})"
+        legend.append(_draw_boxes(axes, shown, spectrogram, name, TRUTH_COLOUR, "solid"))
     if predictions is not None:
         shown = boxes_in_view(predictions, spectrogram)
         name = f"prediction ({len(shown)})"
         legend.append(_draw_boxes(axes, shown, spectrogram, name, PREDICTION_COLOUR, (0, (4, 2))))
         if len(shown) <= _MOST_SCORES:
             _write_scores(axes, shown, spectrogram)
-    axes.set_title(title, loc="left", fontsize=11)
+    axes.set_title(literal(title), loc="left", fontsize=11)
     if legend:
         # outside the data, at the height of the title
         axes.legend(
@@ -214,8 +240,7 @@ def draw_spectrogram(
     spectrogram = compute_spectrogram(recording, front_end=front_end, start_s=start_s, end_s=end_s)
     figure = plot_boxes(spectrogram, truth=truth, predictions=predictions, title=Path(recording).name)
     path = Path(out)
-    with whole_file(path) as part:
-        figure.savefig(part, format="png")
+    write_whole(path, figure_png(figure))
     return path
 
 
