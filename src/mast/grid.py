@@ -63,8 +63,7 @@ class FrontEnd(BaseModel):
         >>> fish.sample_rate, fish.hop_s, fish.chunk_s
         (4000, 0.04, 40.96)
         """
-        if not high_hz > 0:
-            raise ConfigError(f"front end: the band must end above 0 Hz, got {high_hz:g}")
+        _check_band(high_hz)
         paper = cls()
         scale = high_hz / paper.high_hz
         return cls(
@@ -83,8 +82,7 @@ class FrontEnd(BaseModel):
         >>> FrontEnd().at_band(2_000) == FrontEnd.for_band(2_000)
         True
         """
-        if not high_hz > 0:
-            raise ConfigError(f"front end: the band must end above 0 Hz, got {high_hz:g}")
+        _check_band(high_hz)
         if high_hz == self.high_hz:
             return self
         rate = round(self.sample_rate * high_hz / self.high_hz)
@@ -134,6 +132,11 @@ class FrontEnd(BaseModel):
     def bins_to_hz(self, bins: ArrayLike) -> FloatArray:
         """Fractional bin index → hertz; inverse of :meth:`hz_to_bins`."""
         return self.hz(self.mel(self.low_hz) + (np.asarray(bins, dtype=np.float64) + 1.0) * self.mel_step)
+
+
+def _check_band(high_hz: float) -> None:
+    if not 0 < high_hz <= 1e7:  # as mast.events.HIGHEST_HZ, which is not imported: it brings pandas
+        raise ConfigError(f"front end: the band must end above 0 Hz and at 10 MHz at most, got {high_hz:g}")
 
 
 class GridBoxes(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -107,6 +108,17 @@ def test_a_folder_that_detect_left_is_read(dataset: Path, tmp_path: Path) -> Non
         assert stdout.startswith("1 recordings, 1 events, 0 recordings heard and empty")
     (left / "detections.parquet").unlink()
     assert run(left, tmp_path / "again.csv", "--to", "csv")[0].startswith("1 recordings, 1 events")
+
+
+def test_a_name_that_is_no_text_is_spelt_out(dataset: Path, tmp_path: Path) -> None:
+    raw = os.fsdecode(b"caf\xe9.wav")
+    (dataset / "audio" / "a.wav").rename(dataset / "audio" / raw)
+    labels = tmp_path / "labels"
+    labels.mkdir()
+    (labels / os.fsdecode(b"caf\xe9.txt")).write_text("0.5\t1\trobin\n\\\t1000\t9000\n")
+    _, stderr = run(labels, tmp_path / "o.csv", "--to", "csv", "--from", "audacity", "--audio", dataset)
+    assert "1 of 1 events reached above half the sample rate" in stderr
+    assert read_annotations(tmp_path / "o.csv").events["recording"].tolist() == ["caf\\xe9.wav"]
 
 
 def test_recordings_that_are_not_mentioned_are_not_carried_along(dataset: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from mast.annotations import read_annotations, write_annotations
+from mast.annotations.detections import DetectionRun, write_run
 from mast.cli.evaluate import evaluate
 from mast.errors import ConfigError, MastError
 
@@ -145,6 +146,8 @@ def test_two_systems(dataset, predictions, tmp_path):
 
 
 def test_spaces_and_bands(dataset, tmp_path):
+    listing = dataset / "recordings.csv"
+    listing.write_text(listing.read_text().replace("a.wav,2,16000", "a.wav,2,48000"))
     path = tmp_path / "p.csv"
     path.write_text(f"{HEADER},score\na.wav,0,1,1000,2000,0.6\na.wav,0,1,9000,9900,0.6\n")
     assert numbers("--truth", dataset, "--predictions", path)["n_predictions"] == 1
@@ -179,8 +182,18 @@ def test_boxes_above_the_recordings_band_are_cut_on_both_sides(dataset, tmp_path
         "1 of 2 truth boxes reached above half the sample rate and were cut to it",
         "1 of 2 predicted boxes reached above half the sample rate and were cut to it",
     ]
-    (both,) = {numbers("--truth", dataset, "--predictions", path, "--space", space)["f1"]}
-    assert both == 1.0
+    assert numbers("--truth", dataset, "--predictions", path, "--space", space)["f1"] == 1.0
+
+    with (
+        path.open("a") as file,
+        (dataset / "boxes.csv").open("a") as boxes,
+    ):  # inaudible: no miss, no false alarm
+        file.write("a.wav,0,1,9000,9900,0.6\n")
+        boxes.write("c.wav,0,1,9000,9900,x\n")
+    result = run("--truth", dataset, "--predictions", path, "--space", space, "--json")
+    assert json.loads(result.stdout)["f1"] == 1.0
+    assert "1 truth boxes lie above half the sample rate and are left out" in result.stderr
+    assert "1 predicted boxes lie above half the sample rate and are left out" in result.stderr
 
 
 def test_truth_that_lies_outside_the_band_is_one_sentence(dataset, tmp_path):
@@ -195,6 +208,17 @@ def test_truth_that_lies_outside_the_band_is_one_sentence(dataset, tmp_path):
         run(*arguments)
     assert numbers(*arguments, "--band", 96_000)["f1"] == 1.0
     assert numbers(*arguments, "--space", "hz")["f1"] == 1.0
+
+    left = tmp_path / "left"  # a run in a band of its own is compared there
+    left.mkdir()
+    write_run(left, DetectionRun(root="", band_hz=(240.0, 96_000.0), made_with={"root": ""}))
+    read_annotations(dataset / "boxes.csv").events.to_parquet(left / "detections.parquet")
+    result = numbers("--truth", dataset, "--predictions", left)
+    assert (result["f1"], result["band_hz"]) == (1.0, [240.0, 96_000.0])
+    assert numbers("--truth", dataset, "--predictions", left, "--band", 64_000)["band_hz"] == [
+        160.0,
+        64_000.0,
+    ]
 
 
 def test_a_folder_that_detect_left_may_be_the_truth(dataset, predictions, tmp_path):

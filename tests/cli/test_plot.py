@@ -10,6 +10,7 @@ import soundfile as sf
 import typer
 from typer.testing import CliRunner
 
+from mast.annotations.detections import DetectionRun, write_run
 from mast.cli.plot import plot
 from mast.errors import AudioError, ConfigError
 from mast.reports import spectrogram
@@ -104,7 +105,8 @@ def test_scores_below_the_threshold_are_not_drawn_whoever_gave_the_boxes(recordi
         (["--out", "a"], r"ending in \.png"),
         (["--out", "a.png", "--threshold", "50"], "--threshold is 50; expected a number from 0 to 1"),
         (["--out", "a.png", "--threshold", "nan"], "--threshold is nan"),
-        (["--out", "a.png", "--band", "nan"], "band"),
+        (["--out", "a.png", "--band", "nan"], "the band must end above 0 Hz"),
+        (["--out", "a.png", "--band", "inf"], "the band must end above 0 Hz"),
     ],
 )
 def test_mistakes_are_one_sentence(recording, tmp_path, monkeypatch, options, message):
@@ -143,6 +145,18 @@ def test_the_band_fits_the_recording(tmp_path, drawn, rate, options, high_hz):
     sf.write(tmp_path / "x.wav", np.zeros(rate), rate)
     run(tmp_path / "x.wav", "--out", tmp_path / "x.png", *options)
     assert drawn["front_end"].high_hz == high_hz
+
+
+def test_the_band_is_the_one_that_detect_searched(tmp_path, drawn):
+    sf.write(tmp_path / "x.wav", np.zeros(96_000), 96_000)
+    run_folder = tmp_path / "left"
+    run_folder.mkdir()
+    write_run(run_folder, DetectionRun(root="", band_hz=(100.0, 40_000.0), made_with={"root": ""}))
+    (run_folder / "detections.csv").write_text("recording,start_s,end_s,low_hz,high_hz,score\n")
+    run(tmp_path / "x.wav", "--out", tmp_path / "x.png", "--predictions", run_folder)
+    assert drawn["front_end"].high_hz == 40_000
+    run(tmp_path / "x.wav", "--out", tmp_path / "x.png", "--predictions", run_folder, "--band", 20_000)
+    assert drawn["front_end"].high_hz == 20_000
 
 
 def test_a_recording_that_is_none_is_the_users_mistake(tmp_path):

@@ -156,7 +156,10 @@ def test_names_are_drawn_as_they_are_not_as_tex(burst):
     table = pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0], "novelty": [0.1, 0.2], "cluster": [0, 1]})
     table = table.assign(label=[tex, "robin"], site=[tex, "A"], recording=[tex, "b.wav"])
     figure_png(draw_map(table, seed=0), dpi=20)
-    numbers = {"parts": ["a"], "detectors": {"d": {"parts": {"a": {"f1": 0.5, "intervals": {"f1": [0.4, 0.6]}}}}}}
+    numbers = {
+        "parts": ["a"],
+        "detectors": {"d": {"parts": {"a": {"f1": 0.5, "intervals": {"f1": [0.4, 0.6]}}}}},
+    }
     figure_png(parts_figure(numbers, {"d": "fitted"}, {"a": tex}), dpi=20)
 
 

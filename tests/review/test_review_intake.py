@@ -45,6 +45,16 @@ def test_every_detection_is_an_open_event(tmp_path: Path) -> None:
     assert all(item["duration_s"] == 6.0 and item["sample_rate"] == 16_000 for item in found["items"])
 
 
+def test_the_bar_counts_recordings_once(tmp_path: Path) -> None:
+    folder = small_results(tmp_path)
+    for _ in range(2):  # all are new; none is
+        seen: list[tuple[int, int]] = []
+        open_review(folder, progress=lambda done, total, seen=seen: seen.append((done, total))).close()
+        assert {total for _, total in seen} == {3}
+        assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+        assert seen[-1] == (3, 3)
+
+
 def test_opening_again_adds_what_is_new_and_keeps_every_decision(tmp_path: Path) -> None:
     folder = small_results(tmp_path)
     review = open_review(folder)

@@ -102,9 +102,13 @@ class AnnotationSet:
         """Recording → half its sample rate in Hz, where known."""
         return {name: rate / 2 for name, rate in _known(self.recordings, "sample_rate").items()}
 
+    def _tops(self) -> pd.Series[float]:
+        """Half the sample rate of each event's recording, infinite where not known."""
+        return self.events["recording"].map(self.nyquists()).astype("float64").fillna(np.inf)
+
     def clipped_to_nyquist(self) -> AnnotationSet:
         """The same set with no frequency above half the sample rate, where that is known."""
-        top = self.events["recording"].map(self.nyquists()).astype("float64").fillna(np.inf)
+        top = self._tops()
         events = self.events.assign(
             low_hz=np.minimum(self.events["low_hz"], top), high_hz=np.minimum(self.events["high_hz"], top)
         )
@@ -112,8 +116,11 @@ class AnnotationSet:
 
     def above_nyquist(self) -> int:
         """How many events reach above half the sample rate of their recording."""
-        top = self.events["recording"].map(self.nyquists()).astype("float64").fillna(np.inf)
-        return int((self.events["high_hz"] > top).sum())
+        return int((self.events["high_hz"] > self._tops()).sum())
+
+    def without_the_inaudible(self) -> AnnotationSet:
+        """The same set without events that lie wholly above half the sample rate, which no recording can hold."""
+        return replace(self, events=self.events[self.events["low_hz"] < self._tops()])
 
     def after_the_end(self) -> int:
         """How many events start after their recording has ended, where its duration is known."""

@@ -52,7 +52,7 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
         listing = path / "recordings.csv"
         heard = listed_as_reviewed(read_recordings(listing)) if path.is_dir() and listing.is_file() else []
         reviewed = whole(heard, known.durations())
-    names = RecordingNames(known.names())
+    names = known.names()
     return AnnotationSet(_renamed(events, names), _renamed(reviewed, names), known.recordings)
 
 
@@ -61,10 +61,12 @@ def table_in(folder: Path) -> Path | None:
     return next((folder / name for name in TABLES if (folder / name).is_file()), None)
 
 
-def _renamed(table: pd.DataFrame, names: RecordingNames) -> pd.DataFrame:
-    """The table under the names by which recordings are known."""
-    meant = {name: names.of_path(str(name)) for name in table["recording"].unique()}
-    return table.assign(recording=table["recording"].map(meant))
+def _renamed(table: pd.DataFrame, known: list[str]) -> pd.DataFrame:
+    """The table under the names by which recordings are known; others stay as they are written."""
+    names, every = RecordingNames(known), set(known)
+    meant = {str(name): names.of_path(str(name)) for name in table["recording"].unique()}
+    own = {name: found for name, found in meant.items() if found in every}
+    return table.assign(recording=[own.get(str(name), name) for name in table["recording"]])
 
 
 def _read_csv(path: Path) -> pd.DataFrame:

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
+from mast.audio.names import text_names
+
 # what annotation tools append to the recording's name: Raven, BirdNET, plain selections
 _TABLE_ENDING = re.compile(
     r"(\.Table\.\d+)?(\.BirdNET)?([._]selections?)?([._]table)?([._]labels?)?\.(txt|tsv|csv)$", re.IGNORECASE
@@ -54,7 +56,7 @@ def key_of(file: Path, folder: Path) -> str:
     >>> key_of(Path("x/AM1_073000.Table.1.selections.txt"), Path("x"))
     'AM1_073000'
     """
-    return _TABLE_ENDING.sub("", file.relative_to(folder).as_posix()) or file.stem
+    return _TABLE_ENDING.sub("", text_names([file], folder)[file]) or file.stem
 
 
 class RecordingNames:

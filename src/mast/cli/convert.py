@@ -26,7 +26,9 @@ _FORMATS = "csv, raven, audacity, coco, yolo, aoef, kaleidoscope, birdeep"  # a 
 def convert(
     source: Annotated[
         Path,
-        typer.Argument(metavar="IN", help="Annotation file, folder of annotation files, or dataset folder."),
+        typer.Argument(
+            metavar="IN", help="Annotation file, folder of them, dataset folder, or what mast detect left."
+        ),
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="File or folder to write.")],
     to: Annotated[
@@ -40,7 +42,8 @@ def convert(
     audio: Annotated[
         Path | None,
         typer.Option(
-            "--audio", help="Folder of the recordings: gives durations, sample rates and full names."
+            "--audio",
+            help="Folder of the recordings, or the dataset folder above: gives durations, sample rates and full names.",
         ),
     ] = None,
     home: Annotated[
@@ -78,7 +81,7 @@ def convert(
     """Convert annotations between formats, without loss where both can hold the fact.
 
     Boxes, labels and what was listened to survive in every format; what a format has no place for (scores
-    in Audacity labels, say) is named. Frequencies above Nyquist are cut to it where the sample rate is known.
+    in Audacity labels, say) is named. Boxes are cut to half the sample rate of their recording, where that is known.
     raven, audacity and yolo write a folder with one file per recording; csv writes a table, or a dataset
     folder where OUT has no ending. coco, yolo and aoef need to know durations and sample rates: from
     recordings.csv in IN, or from --audio.
@@ -246,11 +249,12 @@ def _probe(folder: Path, quiet: bool) -> pd.DataFrame:
     """Names, durations and sample rates of all recordings in a folder, or its ``audio/``, that can be read."""
     import pandas as pd
 
-    from mast.audio import metadata, probe
-    from mast.data.recordings import recordings_in
-    from mast.errors import AudioError
+    from mast.audio import Metadata, Unlisted, describe
+    from mast.data.recordings import listed_places, recordings_in
+    from mast.errors import AudioError, shortened
 
-    paths = recordings_in(folder)
+    unlisted: list[Unlisted] = []
+    paths, stated = recordings_in(folder, unlisted), listed_places(folder)
     if not paths:
         raise AudioError(f"{folder}: no recordings in this folder")
     rows, failed = [], []
@@ -258,8 +262,8 @@ def _probe(folder: Path, quiet: bool) -> pd.DataFrame:
         task = bar.add_task("probe", total=len(paths))
         for name, path in paths.items():
             try:
-                info = probe(path)
-                clock = metadata(path, folder)
+                info, clock = describe(path, folder)
+                clock = clock.overridden(stated.get(path, Metadata()))
                 rows.append(
                     {
                         "recording": name,
@@ -273,7 +277,9 @@ def _probe(folder: Path, quiet: bool) -> pd.DataFrame:
                 failed.append(error)
             bar.advance(task)
     if failed:
-        typer.echo(f"{len(failed)} recordings cannot be read, the first: {failed[0]}", err=True)
+        typer.echo(f"{len(failed)} recordings cannot be read, the first: {shortened(failed[0])}", err=True)
+    if unlisted:
+        typer.echo(f"{len(unlisted)} folders cannot be listed, the first: {shortened(unlisted[0])}", err=True)
     return pd.DataFrame(rows, columns=["recording", "duration_s", "sample_rate", "site", "datetime"])
 
 

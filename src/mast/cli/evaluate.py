@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from mast.cli.event_files import cut_to_nyquist, read_event_file
+from mast.cli.event_files import cut_to_nyquist, front_end_of, read_event_file
 from mast.cli.options import Debug, Quiet, Seed, say, share
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from mast.annotations import AnnotationSet
     from mast.data import Dataset
     from mast.evaluation import Comparison, Evaluation
 
@@ -74,7 +75,10 @@ def evaluate(
     ] = None,
     band: Annotated[
         float | None,
-        typer.Option("--band", help="Upper end of the grid's band in Hz; 8000, the paper's, by default."),
+        typer.Option(
+            "--band",
+            help="Upper end of the grid's band in Hz; by default the one that detect searched, else 8000.",
+        ),
     ] = None,
     iou: Annotated[float, typer.Option("--iou", help="Minimum overlap of a match.")] = 0.5,
     resamples: Annotated[
@@ -88,9 +92,9 @@ def evaluate(
     """Precision, recall, F1, average precision, mean IoU and calibration of detections, with 95 % intervals.
 
     Only what somebody listened to is judged: predictions in other recordings are counted and ignored, and
-    recordings heard to be empty count their false alarms. Precision, recall, F1 and mean IoU use the
-    predictions at or above the threshold; average precision and calibration use all. What has no value (the
-    precision of no predictions, say) is null.
+    recordings heard to be empty count their false alarms. Boxes are cut to half the sample rate of their recording.
+    Precision, recall, F1 and mean IoU use the predictions at or above the threshold; average precision and
+    calibration use all. What has no value (the precision of no predictions, say) is null.
 
     \b
     Example:
@@ -107,7 +111,7 @@ def evaluate(
 
     if threshold is not None and tune_split is not None:
         raise ConfigError("--threshold and --tune-split both choose the threshold; give one of them")
-    front_end = FrontEnd() if band is None else FrontEnd.for_band(band)
+    front_end = front_end_of(band, predictions, compare) or FrontEnd()
     scoring = Scoring(space.value, front_end, iou)
 
     with warnings.catch_warnings(record=True) as caught:
@@ -179,7 +183,7 @@ def _read_truth(path: Path, quiet: bool) -> _Truth:
         # boxes in another format may lie beside the recordings
         dataset = load_dataset(path, annotations=None if (path / "boxes.csv").is_file() else path)
     found = read_annotations(path) if dataset is None else dataset.annotations
-    found = cut_to_nyquist(found, "truth boxes", quiet=quiet)
+    found = cut_to_nyquist(_audible(found, "truth boxes", quiet), "truth boxes", quiet=quiet)
     if dataset is not None:
         dataset = replace(dataset, annotations=found)
     return _Truth(found.events, found.reviewed, found.recordings, dataset)
@@ -193,8 +197,16 @@ def _read_predictions(path: Path, truth: _Truth, quiet: bool) -> pd.DataFrame:
     events = read_event_file(path, None if truth.dataset is None else truth.recordings).events
     names = align_recordings(events["recording"], _recordings(truth))
     events = events.assign(recording=[names.get(name, name) for name in events["recording"]])
-    known = AnnotationSet(events, recordings=truth.recordings)
+    known = _audible(AnnotationSet(events, recordings=truth.recordings), "predicted boxes", quiet)
     return cut_to_nyquist(known, "predicted boxes", quiet=quiet).events
+
+
+def _audible(annotations: AnnotationSet, what: str, quiet: bool) -> AnnotationSet:
+    """Without boxes that the recording cannot hold, such as those drawn on a copy of a higher sample rate."""
+    audible = annotations.without_the_inaudible()
+    if left := len(annotations.events) - len(audible.events):
+        say(f"{left:,} {what} lie above half the sample rate and are left out", quiet=quiet)
+    return audible
 
 
 def _recordings(truth: _Truth) -> set[str]:

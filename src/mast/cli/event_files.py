@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from mast.annotations import AnnotationSet
+    from mast.grid import FrontEnd
 
 
 def read_event_file(path: Path, known: pd.DataFrame | None) -> AnnotationSet:
@@ -28,6 +29,20 @@ def read_event_file(path: Path, known: pd.DataFrame | None) -> AnnotationSet:
         if known is None:
             raise
         return read_annotations(path, recordings=known)
+
+
+def front_end_of(band: float | None, *folders: Path | None) -> FrontEnd | None:
+    """The front end of the band asked for, or of the first folder that `mast detect` searched in a band of its own."""
+    from mast.annotations.detections import read_run
+    from mast.grid import FrontEnd
+
+    if band is not None:
+        return FrontEnd.for_band(band)
+    for folder in folders:
+        run = None if folder is None else read_run(folder)
+        if run is not None and run.band_hz is not None:
+            return FrontEnd.for_band(run.band_hz[1])
+    return None
 
 
 def cut_to_nyquist(annotations: AnnotationSet, what: str, *, quiet: bool) -> AnnotationSet:

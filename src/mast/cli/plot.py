@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.event_files import read_event_file
+from mast.cli.event_files import front_end_of, read_event_file
 from mast.cli.options import Debug, Quiet, Seed, say, share
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def plot(
         float | None,
         typer.Option(
             "--band",
-            help="Upper end of the picture in Hz; 8000, or half the sample rate where that is lower.",
+            help="Upper end of the picture in Hz; by default the one that detect searched, else 8000 or half "
+            "the sample rate where that is lower.",
         ),
     ] = None,
     threshold: Annotated[
@@ -62,7 +63,9 @@ def plot(
     if out.suffix.lower() != ".png" or out.is_dir():
         raise ConfigError(f"--out {out}: expected the name of a picture, ending in .png")
     info = probe(recording)
-    front_end = FrontEnd.for_band(min(FrontEnd().high_hz, info.sample_rate / 2) if band is None else band)
+    front_end = front_end_of(band, predictions, boxes)
+    if front_end is None:
+        front_end = FrontEnd.for_band(min(FrontEnd().high_hz, info.sample_rate / 2))
     truth = None if boxes is None else _events_of(boxes, recording, quiet)
     predicted = None if predictions is None else _events_of(predictions, recording, quiet)
     if threshold is not None:  # an expert's boxes have score 1

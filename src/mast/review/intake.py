@@ -130,8 +130,10 @@ class _Filler:
             if len(batch) >= _BATCH_RECORDINGS or done == len(names):
                 self._put_recordings(batch, changed)
                 batch = []
-                self.progress(done, len(names) + len(changed))
+                # a new recording is half done when it is described, and done when its events are here
+                self.progress(done - len(changed) + len(changed) // 2, len(names))
         self._put_detections(changed, len(names))
+        self.progress(len(names), len(names))
         return Intake(len(names), self.new_recordings, self.new_events)
 
     def _described(
@@ -165,7 +167,7 @@ class _Filler:
         """A sentence without the machine's own paths, which the browser need not see."""
         return sentence.replace(f"{self.workspace.roots[0]}/", "")
 
-    def _put_detections(self, changed: set[str], before: int) -> None:
+    def _put_detections(self, changed: set[str], total: int) -> None:
         """The events of recordings that are new or were searched anew, a row group in memory at a time."""
         done = 0
         part: list[pd.DataFrame] = []
@@ -176,7 +178,7 @@ class _Filler:
             nonlocal done
             self._put_events(with_batch)
             done += len(with_batch)
-            self.progress(before + done, before + len(changed))
+            self.progress(total - len(changed) + (len(changed) + done) // 2, total)
             with_batch.clear()
 
         def finish() -> None:
