@@ -493,6 +493,7 @@ def pack(model: Path, out: Path, options: argparse.Namespace) -> None:
         "chunks",
         "metrics",
         "recipe",
+        "commit",
     )  # what names no folder of this machine
     provenance = {key: card.provenance[key] for key in kept if key in card.provenance}
     provenance |= {"data": DATA, "made_by": "scripts/default_model.py"}
