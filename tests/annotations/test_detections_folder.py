@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mast.annotations.detections import DONE, FAILED, DetectionRun, mark_path, read_run, write_run
+from mast.annotations.names import RecordingNames, label_keys
 from mast.errors import ConfigError
 
 
@@ -80,3 +81,16 @@ def test_no_mark_is_in_the_way_of_another(tmp_path: Path) -> None:
             path.write_text(name.encode("utf-8", "backslashreplace").decode())
     assert len([path for path in tmp_path.rglob("[!.]*") if path.is_file()]) == 2 * len(names)
     assert mark_path(tmp_path, "OAK/a.wav", DONE) == tmp_path / "recordings" / "OAK" / "a.wav.parquet"
+
+
+def test_a_file_for_every_recording_whatever_its_name(tmp_path: Path) -> None:
+    names = ["a.wav", "a.txt/b.wav", "x" * 251 + ".wav", "x" * 250 + "y.wav", "é" * 125 + ".wav"]
+    keys = label_keys(names)
+    for key in keys.values():
+        path = tmp_path / f"{key}.Table.1.selections.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        (tmp_path / f"{key}.txt").touch()
+    assert len({key.casefold() for key in keys.values()}) == len(names)
+    found = RecordingNames(names)
+    assert [found.of_key(keys[name]) for name in names] == names

@@ -260,3 +260,22 @@ def test_a_site_folder_whose_name_is_no_text(tmp_path: Path) -> None:
 def test_many_channels(tmp_path: Path) -> None:
     sf.write(tmp_path / "a.wav", np.zeros((100, 1_000)), RATE)
     assert len(read(tmp_path / "a.wav")) == 100
+
+
+def test_damage_in_the_middle_costs_few_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # behind the damage libFLAC may go on, sample by sample
+    sf.write(tmp_path / "a.flac", noise(20 * RATE), RATE)
+    content = bytearray((tmp_path / "a.flac").read_bytes())
+    content[len(content) // 2 : len(content) // 2 + 3_000] = np.random.default_rng(1).bytes(3_000)
+    (tmp_path / "a.flac").write_bytes(content)
+    reads = 0
+    read_some = sf.SoundFile.read
+
+    def counted(self: sf.SoundFile, *arguments: object, **options: object) -> object:
+        nonlocal reads
+        reads += 1
+        return read_some(self, *arguments, **options)
+
+    monkeypatch.setattr(sf.SoundFile, "read", counted)
+    assert 8 * RATE < sound_in(tmp_path / "a.flac") < 20 * RATE
+    assert reads < 100

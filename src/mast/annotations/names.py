@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -17,12 +18,15 @@ _AUDIO_ENDING = re.compile(
     r"\.(wav|wave|flac|mp3|ogg|oga|opus|aif|aiff|aifc|w64|rf64|m4a|wv|au)$", re.IGNORECASE
 )
 
+_LONGEST_NAME = 180  # bytes; file systems allow 255, and formats append theirs
+
 
 def label_keys(recordings: Iterable[str]) -> dict[str, str]:
     """Recording → relative path, without ending, that its own annotation file has.
 
     The audio ending is left out, except where two recordings differ only in it. Paths never climb out
-    of the folder they are written to.
+    of the folder they are written to, no name is too long for a file system, and no folder is called as another
+    recording's file could be.
 
     >>> label_keys(["site/a.wav", "b.wav", "b.flac", "../c.wav"])
     {'site/a.wav': 'site/a', 'b.wav': 'b.wav', 'b.flac': 'b.flac', '../c.wav': 'c'}
@@ -47,7 +51,16 @@ def _inside(name: str) -> str:
         for p in PurePosixPath(name.replace("\\", "/").replace(":", "")).parts
         if p not in ("/", "//", "..", ".")
     ]
-    return "/".join(parts) or "recording"
+    above = [f"{part}~" if _TABLE_ENDING.search(part) else part for part in parts[:-1]]
+    return "/".join(map(_short, [*above, *parts[-1:]])) or "recording"
+
+
+def _short(part: str) -> str:
+    """A name of a file or folder that leaves room for an ending."""
+    raw = part.encode("utf-8", errors="surrogateescape")
+    if len(raw) <= _LONGEST_NAME:
+        return part
+    return f"{part[:40]}~{hashlib.sha256(raw).hexdigest()[:16]}"
 
 
 def key_of(file: Path, folder: Path) -> str:

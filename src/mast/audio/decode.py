@@ -106,18 +106,18 @@ def _next(file: sf.SoundFile, frames: int) -> Samples:
 
 
 def _salvaged(path: Path, position: int, frames: int) -> Iterator[Samples]:
-    """Save what can be decoded of a block that failed as a whole, in smaller and smaller steps."""
-    stop, step = position + frames, frames // 2
-    while step and position < stop:
+    """Save what can be decoded of a block that failed as a whole: halves of halves, up to the damaged place."""
+    while frames > 1:  # among these is the damaged place
         with open_sound(path) as file:
             try:
                 skip(file, position, 0)
-                while position < stop and len(piece := _next(file, min(step, stop - position))):
+                while frames > 1 and len(piece := _next(file, frames // 2)):
                     position += len(piece)
+                    frames -= len(piece)
                     yield piece
                 return
             except sf.LibsndfileError:
-                step //= 2
+                frames //= 2
 
 
 def count_frames(path: Path) -> int:
