@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mast.errors import ConfigError
-from mast.files import remove_parts, sole_writer, whole_file, whole_folder, write_whole
+from mast.files import remove_orphans, remove_parts, sole_writer, whole_file, whole_folder, write_whole
 
 
 def test_the_new_content_replaces_the_old_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
@@ -182,3 +182,32 @@ def test_a_folder_of_which_nothing_came_is_not_left_behind(tmp_path: Path) -> No
     with pytest.raises(ConfigError), sole_writer(tmp_path / "a" / "run"):
         raise ConfigError("no such dataset")
     assert not (tmp_path / "a" / "run").exists()
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from mast.files import whole_file, whole_folder
+with whole_folder(Path(sys.argv[1], "deep", "raven")) as folder, whole_file(Path(sys.argv[1], "a.json")) as part:
+    part.write_text("half")
+    (folder / "b.txt").touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="whether a process runs can be asked on POSIX only")
+def test_what_a_killed_process_left_goes_and_what_is_being_written_stays(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path)], check=False)
+    left = list(tmp_path.rglob("*.part"))
+    assert len(left) == 2
+    other = left[0].with_name(".a.json.1-00000000-12345678.part")  # of another machine
+    other.touch()
+    with whole_file(tmp_path / "b.json") as mine:
+        mine.write_text("now")
+        remove_orphans(tmp_path)
+        assert sum(path.exists() for path in left) == 1  # one lies deeper
+        remove_orphans(tmp_path, below=True)
+        assert [path for path in left if path.exists()] == []
+        assert mine.exists()
+        assert other.exists()
+    remove_orphans(tmp_path / "nowhere", below=True)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
+import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -15,6 +18,7 @@ from filelock import FileLock, Timeout
 from mast.errors import ConfigError, MastError, errno_of
 
 _MOST_NAME_BYTES = 160  # of a name that is used as it is; file systems take 255, and we add some 40
+_PART = re.compile(r"^\..*\.(?P<process>\d+)-(?P<machine>[0-9a-f]{8})-[0-9a-f]{8}\.part$", re.DOTALL)
 _LOCK = ".lock"
 _PROBE_BYTES = 1 << 20  # more than a disk that has just refused something takes
 
@@ -164,6 +168,53 @@ def remove_parts(path: Path) -> None:
                 left.unlink(missing_ok=True)
 
 
+def remove_orphans(folder: Path, *, below: bool = False) -> None:
+    """Remove what killed processes of this machine left half written; what others are writing now stays.
+
+    Args:
+        folder: where to look; it need not be there.
+        below: also in all folders below it.
+    """
+    for where, folders, files in os.walk(folder):
+        for name in [*folders, *files]:
+            match = _PART.search(name)
+            if (
+                match is not None
+                and match["machine"] == _machine()
+                and not _is_running(int(match["process"]))
+            ):
+                if name in folders:
+                    folders.remove(name)
+                    shutil.rmtree(Path(where, name), ignore_errors=True)
+                else:
+                    with suppress(OSError):
+                        os.unlink(Path(where, name))
+        if not below:
+            return
+
+
+@cache
+def _machine() -> str:
+    """Differs wherever process numbers mean other processes: on another machine, after a start, in a container."""
+    known = [platform.node()]
+    with suppress(OSError):
+        known.append(Path("/proc/sys/kernel/random/boot_id").read_text())
+        known.append(os.readlink("/proc/self/ns/pid"))
+    return hashlib.sha256("\n".join(known).encode()).hexdigest()[:8]
+
+
+def _is_running(process: int) -> bool:
+    if os.name != "posix":
+        return True  # asking would end it
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
 def _refusal(part: Path) -> OSError | None:
     """What the disk says when asked for a little more space in a file that a library could not write; often nothing."""
     try:
@@ -177,8 +228,7 @@ def _refusal(part: Path) -> OSError | None:
 
 
 def _beside(path: Path) -> Path:
-    # the process number alone is not enough: containers that share a disk often have the same
-    return path.with_name(f"{_prefix(path)}{os.getpid()}-{secrets.token_hex(4)}.part")
+    return path.with_name(f"{_prefix(path)}{os.getpid()}-{_machine()}-{secrets.token_hex(4)}.part")
 
 
 def _prefix(path: Path) -> str:

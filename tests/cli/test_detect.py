@@ -138,6 +138,7 @@ def test_killed_again_and_again_nothing_is_lost_or_doubled(
     assert exit_code == 0, done.stderr
     assert killed >= 10
     same_tables(out, whole)
+    assert [path for path in out.rglob("*") if path.suffix == ".part"] == []
 
 
 def test_ctrl_c_says_how_to_go_on(
@@ -147,12 +148,12 @@ def test_ctrl_c_says_how_to_go_on(
 
     add, count = ResultsFolder.add, 0
 
-    def interrupted(self: ResultsFolder, outcome: Outcome) -> None:
+    def interrupted(self: ResultsFolder, outcome: Outcome) -> Outcome:
         nonlocal count
         count += 1
         if count == 5:
             raise KeyboardInterrupt
-        add(self, outcome)
+        return add(self, outcome)
 
     arguments = (survey, "--model", model, "--out", tmp_path / "out")
     with monkeypatch.context() as patch:

@@ -279,8 +279,9 @@ def _write(path: Path, rows: list[Row], columns: list[str]) -> None:
     """Write a table whole or not at all: an interrupted scan leaves the earlier one as it was."""
     import csv
 
-    from mast.files import whole_file
+    from mast.files import remove_orphans, whole_file
 
+    remove_orphans(path.parent)
     with (
         whole_file(path) as part,
         open(part, "w", encoding="utf-8", errors="surrogateescape", newline="") as file,

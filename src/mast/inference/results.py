@@ -15,10 +15,7 @@ from __future__ import annotations
 
 import errno
 import json
-import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,12 +43,13 @@ from mast.annotations.detections import (
 )
 from mast.errors import ConfigError, shortened
 from mast.events import EVENT_COLUMNS, as_events, empty_events
-from mast.files import write_whole
+from mast.files import locked, remove_orphans, whole_file, whole_folder, write_whole
 from mast.inference.detector import Outcome
 from mast.inference.partitions import PARTITIONED, write_partitions
 from mast.inference.pieces import Source
 
 FAILURES, EMBEDDINGS = "failures.csv", "embeddings.npy"
+_COMBINING = ".lock"  # held while the tables are made
 _EMBEDDING = "embedding"  # a mark's further column: the bytes of a row of half-precision numbers
 _TABLE_ROWS = 100_000  # held at once while the tables over all recordings are written
 _SCORE_DIGITS = 6  # of the scores in the tables
@@ -126,6 +124,7 @@ class ResultsFolder:
             made_with={**settings, "root": str(root)},
             operating_point=operating_point,
         )
+        remove_orphans(self.folder, below=True)
         before = read_run(self.folder)
         if before is None:
             # hidden files are what a kill in this very moment leaves
@@ -273,7 +272,8 @@ class ResultsFolder:
                 ``partitioned`` is a Parquet dataset by site and date, see :mod:`mast.inference.partitions`.
             unlisted: folders whose recordings are not known, and why; listed among the failures.
         """
-        with self._alone():
+        # one process at a time: the last to combine has then seen everybody's results
+        with locked(self.folder / _COMBINING):
             found = {name: mark for name, path in marks(self.folder, DONE) if (mark := self._read_mark(path))}
             done = [found[name] for name in sorted(found)]
             failed = {
@@ -287,7 +287,7 @@ class ResultsFolder:
             damaged = {mark.name: str(mark.facts["damage"]) for mark in done if mark.facts["damage"]}
             self._write_failures({**failed, **(unlisted or {})}, damaged)
             if PARTITIONED in formats:
-                with self._anew(PARTITIONED) as part:
+                with whole_folder(self.folder / PARTITIONED) as part:
                     # by site and time: neighbours in a part share a partition
                     ordered = sorted(
                         done, key=lambda m: (str(m.facts["site"]), str(m.facts["datetime"]), m.name)
@@ -310,32 +310,29 @@ class ResultsFolder:
     def _write_tables(self, done: list[_Mark]) -> int:
         """``detections.parquet`` and ``detections.csv``, some recordings in memory at a time."""
         count = 0
-        parts = [self.folder / f".{TABLE}{suffix}.{os.getpid()}.part" for suffix in (".parquet", ".csv")]
         with (
-            pq.ParquetWriter(parts[0], _SCHEMA) as parquet,
-            open(parts[1], "w", encoding="utf-8", newline="") as csv,
+            whole_file(self.folder / f"{TABLE}.parquet") as parquet_part,
+            whole_file(self.folder / f"{TABLE}.csv") as csv_part,
+            pq.ParquetWriter(parquet_part, _SCHEMA) as parquet,
+            open(csv_part, "w", encoding="utf-8", newline="") as csv,
         ):
             empty_events().to_csv(csv, index=False, lineterminator="\n")
             for table in _gathered(done):
                 count += table.num_rows
                 parquet.write_table(table)
                 table.to_pandas().to_csv(csv, index=False, header=False, lineterminator="\n")
-        for part, suffix in zip(parts, (".parquet", ".csv"), strict=True):
-            os.replace(part, self.folder / f"{TABLE}{suffix}")
         return count
 
     def _write_embeddings(self, done: list[_Mark], events: int) -> None:
         """``embeddings.npy`` in the order of the tables, one recording in memory at a time."""
-        part = self.folder / f".{EMBEDDINGS}.{os.getpid()}.part"
         shape = (events, self._embedding_width)
-        with open(part, "wb") as file:
+        with whole_file(self.folder / EMBEDDINGS) as part, open(part, "wb") as file:
             np.lib.format.write_array_header_1_0(
                 file, {"descr": "<f2", "fortran_order": False, "shape": shape}
             )
             for mark in done:
                 for row in mark.read([_EMBEDDING])[_EMBEDDING].to_pylist():
                     file.write(row)
-        os.replace(part, self.folder / EMBEDDINGS)
 
     def _write_failures(self, failed: Mapping[str, str], damaged: Mapping[str, str]) -> None:
         rows = [(name, "failed", reason) for name, reason in failed.items()]
@@ -352,31 +349,8 @@ class ResultsFolder:
         found = AnnotationSet(events=events, recordings=known)
         for name in formats:
             suffix = FORMATS[name].suffix
-            with self._anew(name) as part:
+            with whole_folder(self.folder / name) as part:
                 write_annotations(found, part if FORMATS[name].folder else part / f"{TABLE}{suffix}", name)
-
-    @contextmanager
-    def _anew(self, name: str) -> Iterator[Path]:
-        """A folder beside, to be filled, that then takes the place of the one there was."""
-        place, part = self.folder / name, self.folder / f".{name}.{os.getpid()}.part"
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir()
-        yield part
-        if place.exists():
-            shutil.rmtree(place)
-        os.replace(part, place)
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """One process at a time: the last to combine has then seen everybody's results."""
-        try:
-            import fcntl
-        except ImportError:  # not on Windows; there shards are best run one after the other
-            yield
-            return
-        with open(self.folder / ".lock", "w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
 
 
 class _Mark(NamedTuple):
