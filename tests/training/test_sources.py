@@ -13,7 +13,16 @@ from toy_recipe import FRONT_END
 from mast.data.chunk_dataset import ChunkDataset, collate
 from mast.data.recordings import load_dataset
 from mast.errors import MastError
-from mast.training.sources import decode_once, decoded, in_order, labelled_chunks
+from mast.features import LogMel
+from mast.training.sources import (
+    decode_once,
+    decoded,
+    hold_out,
+    in_order,
+    labelled_chunks,
+    normalisation_of,
+    unlabelled_chunks,
+)
 
 
 def test_decoded_chunks_give_the_same_batches(tones: Path) -> None:
@@ -125,3 +134,36 @@ def test_boxes_above_the_band_ask_for_another(tmp_path: Path) -> None:
     message = refusal(clips(tmp_path / "data", lengths_s=[6.0] * 4, low_hz=20_000.0))
     assert "all of the 4 boxes lie above 8000 Hz" in message
     assert "--band 21000" in message
+
+
+def test_what_is_held_out_is_of_other_recordings(tones: Path) -> None:
+    sources = unlabelled_chunks([tones], FRONT_END)
+    learn, held = hold_out(sources, FRONT_END, share=0.25, seed=3)
+    total = len(sources[0][1])
+    assert len(learn) + len(held) == total
+    assert held.table["recording"].nunique() == 2
+    assert not set(learn.table["recording"]) & set(held.table["recording"])
+    fewer, same = hold_out(sources, FRONT_END, share=0.25, seed=3, most=5)
+    assert len(fewer) == 5
+    assert not set(fewer.table["recording"]) & set(held.table["recording"])
+    pd.testing.assert_frame_equal(same.table, held.table)
+    # of a single recording, its end
+    one = sources[0][1].iloc[:8]
+    learn, held = hold_out([(sources[0][0], one)], FRONT_END, share=0.25, seed=3)
+    assert learn.table["start_s"].max() < held.table["start_s"].min()
+
+
+def test_padding_does_not_count_in_the_statistics(tmp_path: Path) -> None:
+    """Clips of 0.6 chunks: the rest of each is digital silence, far below any sound."""
+    rng = np.random.default_rng(0)
+    samples = round(0.6 * FRONT_END.chunk_samples)
+    sounds = rng.normal(0, 0.1, (4, samples))
+    for k, sound in enumerate(sounds):
+        sf.write(tmp_path / f"clip{k}.wav", sound, FRONT_END.sample_rate, subtype="FLOAT")
+    learn, held = hold_out(unlabelled_chunks([tmp_path], FRONT_END), FRONT_END, share=0.25, seed=0)
+    found = normalisation_of([learn, held], FRONT_END, tmp_path / "normalisation.json")
+    frames = LogMel(FRONT_END)(torch.from_numpy(sounds).float())  # (4, T, F), all of it sound
+    assert found.mean == pytest.approx(float(frames.mean()), abs=0.1)
+    assert found.std == pytest.approx(float(frames.std()), rel=0.1)
+    again = normalisation_of([], FRONT_END, tmp_path / "normalisation.json")
+    assert again == found  # read, not computed

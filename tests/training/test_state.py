@@ -55,3 +55,23 @@ def test_killed_while_writing_loses_nothing(tmp_path: Path) -> None:
         assert state["step"] >= finished
         assert torch.equal(state["w"], torch.full((300_000,), float(state["step"])))
         seen = state["step"]
+
+
+def test_a_snapshot_has_its_name_only_once_it_is_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[tuple[str, int]] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def synced(descriptor: int) -> None:
+        done.append(("on disk", os.fstat(descriptor).st_ino))
+        fsync(descriptor)
+
+    def renamed(self: Path, target: Path) -> Path:
+        done.append(("renamed", self.stat().st_ino))
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", renamed)
+    file = save_state(tmp_path, 1, {"step": 1}).stat().st_ino
+    assert done == [("on disk", file), ("renamed", file)]
