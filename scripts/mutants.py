@@ -183,7 +183,8 @@ def _be_pytest(root: Path, tests: Sequence[str], output: int) -> NoReturn:
         sys.path[0] = str(root / "src")  # instead of this script's folder
         import pytest
 
-        code = int(pytest.main(["-x", "-q", "-rfE", "-p", "no:cacheprovider", *tests]))
+        # in the order of the files, where the cheap tests come first
+        code = int(pytest.main(["-x", "-q", "-rfE", "-p", "no:cacheprovider", "-p", "no:randomly", *tests]))
         sys.stdout.flush()
     finally:
         os._exit(code)

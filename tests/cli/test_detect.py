@@ -334,6 +334,13 @@ def test_good_and_broken_recordings(model: Path, tmp_path: Path) -> None:
     assert pd.read_csv(tmp_path / "out" / "detections.csv")["recording"].nunique() == 7
     assert len(pd.read_csv(tmp_path / "out" / "failures.csv")) == 1
 
+    (root / "text.wav").write_text(
+        "not sound again\n" * 30
+    )  # what was found in it before is not of this file
+    assert run(*arguments).exit_code == EXIT_SOME_FAILED
+    assert "text.wav" not in set(pd.read_csv(tmp_path / "out" / "detections.csv")["recording"])
+    assert "text.wav" in set(pd.read_csv(tmp_path / "out" / "failures.csv")["file"])
+
 
 def break_ten(root: Path, source: Path) -> set[str]:
     """Ten files that no tool could read, each broken in its own way; ``source`` is a good 16-bit wav."""

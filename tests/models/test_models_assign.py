@@ -143,3 +143,14 @@ def test_batch_mates_and_padding_do_not_matter() -> None:
         for row, boxes in zip(together, images, strict=True):
             alone = assign(POINTS, PaddedBoxes(boxes[None], torch.ones(1, len(boxes), dtype=torch.bool)))
             assert torch.equal(row, alone[0])
+
+
+@pytest.mark.parametrize("assign", ASSIGNERS)
+def test_rows_that_are_not_valid_own_nothing(assign) -> None:  # type: ignore[no-untyped-def]
+    """Whatever stands in the padding."""
+    boxes = random_boxes(6, np.random.default_rng(4))
+    padded = PaddedBoxes(boxes[None], torch.tensor([[True, True, False, False, True, False]]))
+    owner = assign(POINTS, padded)[0]
+    assert set(owner.tolist()) == {-1, 0, 1, 4}
+    alone = assign(POINTS, pad_boxes([boxes[[0, 1, 4]]]))[0]
+    assert torch.equal(owner, torch.tensor([-1, 0, 1, 4])[alone + 1])

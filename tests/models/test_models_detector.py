@@ -150,6 +150,15 @@ def test_terms_against_a_loop_over_points(classification_loss: str) -> None:
     torch.testing.assert_close(terms["loss"], total)
 
 
+def test_classification_moves_no_box() -> None:
+    """How well a box fits is what the score has to learn, not a reason to move the box."""
+    model = detector()
+    terms = model.loss(*bright_boxes(2, 0), generator=torch.Generator().manual_seed(0))
+    terms["classification"].backward()
+    assert model.head.classify.weight.grad is not None
+    assert model.head.regress.weight.grad is None
+
+
 def test_the_default_loss_is_all_terms_by_their_weights() -> None:
     assert CONFIG.classification_loss == "quality_focal"
     model = detector(
