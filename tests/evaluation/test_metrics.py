@@ -48,6 +48,16 @@ def test_counts_by_hand(two_recordings):
     assert (result.n_truth, result.n_predictions, result.n_recordings) == (3, 3, 2)
 
 
+def test_a_second_box_on_one_truth_is_a_false_alarm(make_table):
+    truth = make_table([("a", 0, 1, 1000, 2000), ("a", 5, 6, 1000, 2000)])
+    doubled = make_table([("a", 0, 1, 1000, 2000, 0.9), ("a", 0, 1, 1000, 1900, 0.8)])
+    for scoring in (Scoring(), HZ):
+        metrics = plain(truth, doubled, scoring=scoring).metrics
+        assert (metrics["precision"], metrics["recall"], metrics["f1"]) == (0.5, 0.5, 0.5)
+        assert (metrics["f1_time"], metrics["f1_iom"]) == (0.5, 0.5)
+        assert metrics["ap50"] == pytest.approx(51 / 101)
+
+
 def test_threshold_leaves_average_precision_alone(two_recordings):
     everything, some = plain(*two_recordings, scoring=HZ), plain(*two_recordings, scoring=HZ, threshold=0.8)
     assert some.n_predictions == 2
