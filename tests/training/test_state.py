@@ -61,17 +61,17 @@ def test_a_snapshot_has_its_name_only_once_it_is_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[tuple[str, int]] = []
-    fsync, replace = os.fsync, Path.replace
+    fsync, replace = os.fsync, os.replace
 
     def synced(descriptor: int) -> None:
         done.append(("on disk", os.fstat(descriptor).st_ino))
         fsync(descriptor)
 
-    def renamed(self: Path, target: Path) -> Path:
-        done.append(("renamed", self.stat().st_ino))
-        return replace(self, target)
+    def renamed(source: Path, target: Path) -> None:
+        done.append(("renamed", os.stat(source).st_ino))
+        replace(source, target)
 
     monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(Path, "replace", renamed)
+    monkeypatch.setattr(os, "replace", renamed)
     file = save_state(tmp_path, 1, {"step": 1}).stat().st_ino
     assert done == [("on disk", file), ("renamed", file)]
