@@ -67,3 +67,13 @@ def test_nothing_to_do(model: Path) -> None:
     with CrewEngine(ProcessCrew(DetectorSpec(str(model), {"device": "cpu"}, 1)), 2) as engine:
         assert list(engine.search([])) == []
         assert len(engine.pids) == 1  # nobody was hired for it
+
+
+def test_what_the_machine_refuses_a_worker_reaches_the_user(tmp_path: Path) -> None:
+    """As a sentence, not as workers that end one after another."""
+    temporary = tmp_path / "gone"  # where the model's files are to be unpacked
+    spec = DetectorSpec("default", files={"model.json": b"{}"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tempfile.tempdir", str(temporary))
+        with pytest.raises(MastError, match=r"gone.*no such file or folder"):
+            spec.load()

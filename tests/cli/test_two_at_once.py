@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from typer.testing import CliRunner
 from mast.cli.main import app
 from mast.errors import ConfigError
 from mast.files import sole_writer
+from mast.inference import ResultsFolder
 from mast.retrieval.store import EventStore
 
 
@@ -63,3 +66,23 @@ def test_a_store_of_events(tmp_path: Path) -> None:
     ):
         store.add([])
     store.add([])
+
+
+def test_a_full_disk_keeps_the_old_tables_of_detections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    results = ResultsFolder(out, {"model": "m", "threshold": 0.5, "embeddings": 0}, tmp_path)
+    results.combine(["raven"])
+    before = sorted(path.name for path in out.iterdir())
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with pytest.raises(OSError, match=r"detections\.(csv|parquet)"):
+            results.combine(["raven"])
+    assert sorted(path.name for path in out.iterdir()) == before
+    results.combine(["raven"])
+    assert sorted(path.name for path in out.iterdir()) == before

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from mast.errors import MastError, machine_fault
 from mast.inference import Detector
 from mast.inference.settle import settle_process
 from mast.models.checkpoint import CARD, WEIGHTS
@@ -65,13 +66,21 @@ class DetectorSpec:
 
         Args:
             number: of the worker; workers share the GPUs of a machine out among them.
+
+        Raises:
+            MastError: it cannot be loaded; also where the machine refuses, so that every kind of worker hands it on.
         """
         if self.threads is not None:
             torch.set_num_threads(self.threads)
         options = dict(self.options)
         if options.get("device") in (None, "cuda") and torch.cuda.is_available():
             options["device"] = f"cuda:{number % torch.cuda.device_count()}"
-        detector = self._detector(options)
+        try:
+            detector = self._detector(options)
+        except Exception as error:
+            if (fault := machine_fault(error)) is None:
+                raise
+            raise MastError(fault) from error
         settle_process()
         return detector
 
