@@ -78,4 +78,4 @@ def test_a_folder_that_another_shard_just_made_is_no_strangers(
     ResultsFolder(folder, {"model": "m"}, "r")
     assert asked == 2
     with pytest.raises(ConfigError, match="made with the model mast-m, not mast-x"):
-        ResultsFolder(folder, {"model": "x"}, "r")
+        ResultsFolder(folder, {"nested_in_recording": 0.5, "model": "x"}, "r")

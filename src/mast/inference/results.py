@@ -387,8 +387,9 @@ def _refuse_others(folder: Path, before: DetectionRun, now: DetectionRun) -> Non
     differing = next(
         (
             key
-            for key, value in now.made_with.items()
-            if key not in ("threshold", "raw_threshold") and before.made_with.get(key) != value
+            for key in dict.fromkeys(["model", *now.made_with])  # another model often has other settings, too
+            if key not in ("threshold", "raw_threshold")
+            and before.made_with.get(key) != now.made_with.get(key)
         ),
         None,
     )
