@@ -72,7 +72,6 @@ def start_afresh() -> None:
     torch.set_default_device(None)
     torch.set_grad_enabled(True)
     torch.set_float32_matmul_precision("highest")
-    torch.use_deterministic_algorithms(False)
     torch._C._set_mkldnn_enabled(True)  # switches itself off where it fails, for good
 
 

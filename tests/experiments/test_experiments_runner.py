@@ -48,6 +48,11 @@ max_chunks = 16
 batch_size = 8
 epochs = 1
 score_threshold = 0.001
+
+[selftrain.stage2]
+batch_size = 8
+epochs = 1
+score_threshold = 0.001
 """
 
 

@@ -87,7 +87,8 @@ def test_one_chunk_is_learnt(overfitted: tuple[DetrDetector, list[float]], chunk
     (found,) = model.detect(chunk)
     assert model.training  # as it was before
     assert iou(found.boxes[0], TRUTH[0]) > 0.5
-    assert found.scores[0] > (0.5 if model.options.variant == "plain" else 0.3)  # guided slots begin at 0.01
+    # other seeds end at 0.97 and 0.31–0.39; guided slots begin at 0.01
+    assert found.scores[0] > (0.7 if model.options.variant == "plain" else 0.1)
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.3])

@@ -74,7 +74,7 @@ def test_one_chunk_is_learnt(
     (found,) = other.detect(chunk)
     assert other.training  # as it was before
     assert iou(found.boxes[0], TRUTH[0]) > 0.5
-    assert found.scores[0] > 0.1
+    assert found.scores[0] > 0.05  # other seeds end at 0.2–0.9, and begin at 0.01
 
 
 @pytest.mark.parametrize("end_to_end", [False, True])

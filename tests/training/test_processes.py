@@ -15,8 +15,10 @@ SCRIPT = Path(__file__).parent / "run_processes.py"
 def launch(processes: int, tones: Path, out: Path) -> None:
     # accelerate's own launcher starts a single process on a CPU, however many are asked for; on several GPUs it is
     # `accelerate launch`, which starts them by the same torch.distributed.run
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
-    command += [str(SCRIPT), str(tones), str(out)]
+    command = [str(SCRIPT), str(tones), str(out)]
+    if processes > 1:
+        command = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}", *command]
+    command = [sys.executable, *command]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2_000:]
 
