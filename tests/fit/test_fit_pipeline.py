@@ -234,5 +234,7 @@ def test_killed_and_continued_it_ends_the_same(whole: Path) -> None:
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["exit_code"] == 0, done.stderr
-    assert result["landed"] >= 1  # a machine that is busy one moment and quiet the next may be done before a kill
+    assert (
+        result["landed"] >= 1
+    )  # a machine that is busy one moment and quiet the next may be done before a kill
     assert result["differences"] == []

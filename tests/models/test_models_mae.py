@@ -84,7 +84,7 @@ def test_learns_two_spectrograms_by_heart() -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    # a single loss depends on what its mask hides; the mean of the last is 0.001–0.05 with other seeds, 1.2 at the start
+    # one loss depends on what its mask hides; the mean of the last is 0.001–0.05 with other seeds, 1.2 at first
     assert np.mean(losses[-50:]) < 0.2 * float(spectrograms.var())
     assert all(p.grad is not None for p in model.parameters())
 

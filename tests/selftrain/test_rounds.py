@@ -48,8 +48,11 @@ def test_two_rounds_and_again(tones: Path, detector: Path, tmp_path: Path) -> No
     assert set(events["source"]) == {"pseudo-1"}
     assert (events["score"] >= 0.02).all()
     assert (events["end_s"] > events["start_s"]).all()
-    assert rows["f1"][0] == pytest.approx(load_card(detector).provenance["metrics"]["f1"])
-    assert rows["f1"][0] > 0
+    metrics = load_card(detector).provenance["metrics"]
+    assert (
+        metrics["threshold"] > 0
+    )  # so that something is compared even where so short a training finds nothing
+    assert {name: rows[name][0] for name in metrics} == pytest.approx(metrics)
     assert set(events["root"]) == {str(tones / "audio")}
     assert rows["pseudo_boxes"].tolist()[:2] == [0, len(events)]
     assert rows["kept"].tolist() == [False] * 4 + [True]
