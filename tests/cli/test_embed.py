@@ -99,7 +99,7 @@ def test_a_dataset_of_boxes(species: Path, model: Path, tmp_path: Path) -> None:
     store = EventStore.open(tmp_path / "s")
     assert len(store) == len(boxes)
     assert sorted(store.find(k=500)["label"]) == sorted(boxes["label"])
-    assert store.model_folder == str(model)
+    assert store.model_folder == str(model / "best")
 
     boxes.loc[0, "label"] = "corrected"  # one renamed, one gone
     boxes.drop(index=1).to_csv(root / "boxes.csv", index=False)
