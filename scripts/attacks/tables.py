@@ -3,7 +3,8 @@
     python -m scripts.attacks.tables --count 800
 
 Every format is written once from a small good set, then damaged in many ways: bytes, numbers, cells, lines, JSON
-values, files beside it. What is read must hold no box that no recording can have, and must be writable in other formats.
+values, files beside it. What is read must hold no box that no recording can have, and must be writable in
+other formats.
 """
 
 from __future__ import annotations
