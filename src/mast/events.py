@@ -91,21 +91,29 @@ def _no_events() -> pd.DataFrame:
     return as_events(pd.DataFrame({c: [] for c in EVENT_COLUMNS}))
 
 
-def check_events(events: pd.DataFrame, where: Callable[[int], str], *, blank_scores: bool = True) -> None:
+def check_events(
+    events: pd.DataFrame,
+    where: Callable[[int], str],
+    *,
+    blank_scores: bool = True,
+    probabilities: bool = True,
+) -> None:
     """Refuse the first event that no recording can hold, naming ``where(row)``: one rule for every format.
 
     Times are finite seconds within a year, frequencies finite hertz, both in order and not negative; points and
-    lines (equal limits) are kept. A score is a probability.
+    lines (equal limits) are kept. A score is a probability, or at least finite.
 
     Args:
         events: with the columns of a box; ``score`` may be missing.
         where: a row's place in words.
         blank_scores: whether NaN stands for an unknown score, as in a table with blank cells.
+        probabilities: whether scores must lie in 0–1; some tools rank by decibels, which can be measured all the same.
     """
     box = boxes_of(events)
     start, low, end, high = box.T
     score = events["score"].to_numpy(dtype=np.float64) if "score" in events else np.ones(len(box))
     unknown = np.isnan(score) if blank_scores else np.zeros(len(box), dtype=bool)
+    allowed = (score >= 0) & (score <= 1) if probabilities else np.isfinite(score)
     for bad, what in (
         (~np.isfinite(box).all(axis=1), "{start} to {end} s, {low} to {high} Hz; expected finite numbers"),
         (start < 0, "starts before the recording ({start} s)"),
@@ -118,7 +126,7 @@ def check_events(events: pd.DataFrame, where: Callable[[int], str], *, blank_sco
         (low > high, "low frequency {low} Hz above the high frequency {high} Hz; were they swapped?"),
         (high > HIGHEST_HZ, "reaches up to {high} Hz, which is no sound; expected frequencies in Hz"),
         (
-            ~(unknown | ((score >= 0) & (score <= 1))),
+            ~(unknown | allowed),
             "score {score}, expected a probability from 0 to 1; divide percentages by 100, or rename the column "
             "if its scale is another",
         ),

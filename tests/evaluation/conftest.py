@@ -38,6 +38,7 @@ def random_tables(seed: int, n_recordings: int = 6, per_recording: int = 12) -> 
     )
     predicted = table(predictions)
     usable = (predicted["end_s"] > predicted["start_s"]) & (predicted["high_hz"] > predicted["low_hz"])
+    usable &= predicted["start_s"] >= 0  # what begins before its recording is refused
     return table(truth), predicted[usable].reset_index(drop=True), reviewed
 
 

@@ -55,7 +55,7 @@ def random_set(seed: int, *, n_images: int, per_image: int, lattice: bool, decim
     truth_boxes = []
     for image in range(n_images):
         n = 0 if rng.random() < 0.2 else int(rng.integers(1, per_image))
-        corner, size = rng.uniform(0, 50, (n, 2)), rng.uniform(2, 12, (n, 2))
+        corner, size = rng.uniform(10, 60, (n, 2)), rng.uniform(2, 12, (n, 2))
         truth_boxes.append((image, np.concatenate([corner, corner + size], axis=1)))
     for jitter, copies in ((0.0, 1), (0.12, 3)):
         rows = []

@@ -179,6 +179,7 @@ def _checked(table: pd.DataFrame, what: str) -> pd.DataFrame:
         events,
         lambda row: f"{what}: row {row + 1} ({events['recording'].iloc[row]})",
         blank_scores=what == "truth",
+        probabilities=False,
     )
     return events
 
