@@ -24,6 +24,7 @@ IntArray = NDArray[np.int64]
 MIN_EVENT_FRAMES = 10  # App. "Bounding box coordinate conversion": under 100 ms after clipping is dropped
 # of a chunk, our choice: more than a computer can look at at once, so that a mistake does not fill its memory
 MOST_FRAMES, MOST_BINS = 16_384, 1_024
+MOST_RATE = 10_000_000  # Hz, of any recorder
 _EDGE = 1e-6  # a boundary this close below a frame edge (in frames) lies on it: 0.29 / 0.01 = 28.999…
 
 
@@ -36,7 +37,7 @@ class FrontEnd(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     sample_rate: int = Field(
-        default=16_000, gt=0, le=10_000_000, description="Hz; recordings are resampled to this"
+        default=16_000, gt=0, le=MOST_RATE, description="Hz; recordings are resampled to this"
     )
     low_hz: float = Field(default=20.0, ge=0, description="lower edge of the mel bank")
     high_hz: float = Field(default=8_000.0, gt=0, description="upper edge of the bank; at most half the rate")
@@ -63,13 +64,13 @@ class FrontEnd(BaseModel):
         >>> fish.sample_rate, fish.hop_s, fish.chunk_s
         (4000, 0.04, 40.96)
         """
-        _check_band(high_hz)
         paper = cls()
+        rate = _rate(paper, high_hz)
         scale = high_hz / paper.high_hz
         return cls(
-            sample_rate=round(paper.sample_rate * scale),
+            sample_rate=rate,
             low_hz=paper.low_hz * scale,
-            high_hz=round(paper.sample_rate * scale) / 2,
+            high_hz=rate / 2,
             mel_corner_hz=paper.mel_corner_hz * scale,
         )
 
@@ -82,12 +83,9 @@ class FrontEnd(BaseModel):
         >>> FrontEnd().at_band(2_000) == FrontEnd.for_band(2_000)
         True
         """
-        _check_band(high_hz)
         if high_hz == self.high_hz:
             return self
-        rate = round(self.sample_rate * high_hz / self.high_hz)
-        if rate < 1:
-            raise ConfigError(f"front end: a band that ends at {high_hz:g} Hz is too low to be heard")
+        rate = _rate(self, high_hz)
         scale = rate / self.sample_rate  # whole samples: the band may end a fraction of a hertz aside
         edges = {name: getattr(self, name) * scale for name in ("low_hz", "high_hz", "mel_corner_hz")}
         return FrontEnd.model_validate(self.model_dump() | {"sample_rate": rate, **edges})
@@ -134,9 +132,16 @@ class FrontEnd(BaseModel):
         return self.hz(self.mel(self.low_hz) + (np.asarray(bins, dtype=np.float64) + 1.0) * self.mel_step)
 
 
-def _check_band(high_hz: float) -> None:
-    if not 0 < high_hz <= 1e7:  # as mast.events.HIGHEST_HZ, which is not imported: it brings pandas
-        raise ConfigError(f"front end: the band must end above 0 Hz and at 10 MHz at most, got {high_hz:g}")
+def _rate(front_end: FrontEnd, high_hz: float) -> int:
+    """The sample rate at which a front end's band ends at ``high_hz``."""
+    if not 0 < high_hz <= MOST_RATE / 2:
+        raise ConfigError(
+            f"front end: a band that ends at {high_hz:g} Hz; expected above 0 and at most {MOST_RATE / 2:,.0f} Hz"
+        )
+    rate = round(front_end.sample_rate * high_hz / front_end.high_hz)
+    if not 1 <= rate <= MOST_RATE:
+        raise ConfigError(f"front end: a band that ends at {high_hz:g} Hz cannot be searched; choose another")
+    return rate
 
 
 class GridBoxes(NamedTuple):

@@ -51,9 +51,7 @@ def test_help_has_a_runnable_example() -> None:
         (["--hours", "dawn"], "--hours dawn"),
         (["--hours", "9-5"], "hours 9–5"),
         (["--format", "mp3"], "format"),
-        (["--quiet-share", "2"], "quiet"),
         (["--calls", "nowhere"], "no folder"),
-        (["--tape", "0"], "tape"),
     ],
 )
 def test_mistakes_are_told_in_one_line(tmp_path: Path, options: list[str], message: str) -> None:

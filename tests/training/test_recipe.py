@@ -64,6 +64,13 @@ def test_a_file_with_differences_only(tmp_path: Path) -> None:
         ({"train.epochs": "many"}, r"train\.epochs is 'many': input should be a valid integer"),
         ({"train.epochs": 0}, r"train\.epochs is 0: input should be greater than 0"),
         ({"train.detector.adapter": "magic"}, r"adapter is 'magic'"),
+        ({"train.lr": float("nan")}, r"train\.lr is nan: input should be"),
+        ({"train.lr": float("inf")}, r"train\.lr is inf: input should be a finite number"),
+        ({"train.augmentation.probability": float("nan")}, "probability is nan"),
+        ({"selftrain.threshold": float("nan")}, r"selftrain\.threshold.* is nan"),
+        ({"selftrain.threshold": -5}, r"selftrain\.threshold.* is -5"),
+        ({"front_end.low_hz": float("nan")}, r"front_end\.low_hz is nan"),
+        ({"front_end.n_bins": 10**9}, r"front_end\.n_bins is 1000000000: input should be less than"),
     ],
 )
 def test_mistakes_name_the_field(overrides: dict[str, object], message: str) -> None:
@@ -74,9 +81,10 @@ def test_mistakes_name_the_field(overrides: dict[str, object], message: str) -> 
 def test_unknown_and_broken_recipes(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="huge: no such recipe; expected a TOML file or one of tiny, small"):
         load_recipe("huge")
-    (tmp_path / "x.toml").write_text("epochs = = 3")
-    with pytest.raises(ConfigError, match="not valid TOML"):
-        load_recipe(tmp_path / "x.toml")
+    for content in (b"epochs = = 3", b"\xff\xfe", b"a = " + b"9" * 5_000, b"a = " + b"[" * 50_000):
+        (tmp_path / "x.toml").write_bytes(content)
+        with pytest.raises(ConfigError, match="not valid TOML"):
+            load_recipe(tmp_path / "x.toml")
 
 
 def test_overrides_from_the_command_line() -> None:

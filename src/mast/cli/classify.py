@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import Debug, Device, Quiet, Seed, progress, say
+from mast.cli.options import Debug, Device, Quiet, Seed, count, number, progress, say, score
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,12 +25,12 @@ def classify(
         typer.Option(help="A store with labelled events, or a dataset with labelled boxes."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The named events: a .csv or .parquet file.")],
-    k: Annotated[int, typer.Option("-k", help="Neighbours that vote.")] = 5,
+    k: Annotated[int, count("-k", high=1_000, help="Neighbours that vote.")] = 5,
     precision: Annotated[
-        float, typer.Option(help="Share of names that should be right; the rest stays unknown.")
+        float, score(help="Share of names that should be right; the rest stays unknown.")
     ] = 0.9,
     max_distance: Annotated[
-        float | None, typer.Option(help="Instead of --precision: unknown beyond this distance.")
+        float | None, number(low=0.0, high=2.0, help="Instead of --precision: unknown beyond this distance.")
     ] = None,
     model: Annotated[
         str | None,

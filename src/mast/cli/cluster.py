@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import Debug, Quiet, Seed, progress, say
+from mast.cli.options import Debug, Quiet, Seed, count, hertz, progress, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,16 +35,14 @@ def cluster(
             "--audio", help="Folder of the recordings, for contact sheets; may be given several times."
         ),
     ] = None,
-    min_cluster: Annotated[int, typer.Option(min=2, help="Events that make a group.")] = 10,
+    min_cluster: Annotated[int, count(low=2, help="Events that make a group.")] = 10,
     fit_at_most: Annotated[
-        int, typer.Option(min=30, help="Events that groups are found in; others join by their neighbours.")
+        int, count(low=30, help="Events that groups are found in; others join by their neighbours.")
     ] = 20_000,
-    sheets: Annotated[
-        int, typer.Option(min=0, help="Groups that get a contact sheet, the newest first.")
-    ] = 40,
-    tiles: Annotated[int, typer.Option(min=1, help="Events on a contact sheet.")] = 24,
+    sheets: Annotated[int, count(low=0, help="Groups that get a contact sheet, the newest first.")] = 40,
+    tiles: Annotated[int, count(high=10_000, help="Events on a contact sheet.")] = 24,
     band: Annotated[
-        float | None, typer.Option(help="Upper end of the pictures in Hz; by the events by default.")
+        float | None, hertz(help="Upper end of the pictures in Hz; by the events by default.")
     ] = None,
     quiet: Quiet = False,
     debug: Debug = False,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mast.cli.event_files import cut_to_nyquist
-from mast.cli.options import Debug, Quiet, Seed, progress, say
+from mast.cli.options import Debug, Quiet, Seed, count, progress, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +62,7 @@ def convert(
         typer.Option("--part", help="birdset: train, test or test_5s; train on the hub by default."),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="birdset: recordings to stop after.")
+        int | None, count("--limit", high=10**9, help="birdset: recordings to stop after.")
     ] = None,
     all_done: Annotated[
         bool,

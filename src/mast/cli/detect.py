@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import EXIT_SOME_FAILED, Debug, Device, Quiet, Seed, progress, say, write_alone
+from mast.cli.options import (
+    EXIT_SOME_FAILED,
+    Debug,
+    Device,
+    Quiet,
+    Seed,
+    count,
+    hertz,
+    progress,
+    say,
+    score,
+    write_alone,
+)
 
 if TYPE_CHECKING:
     from mast.archive import DetectorSpec, Engine, Recording
@@ -54,23 +66,25 @@ def detect(
     ] = "csv,parquet",
     threshold: Annotated[
         float | None,
-        typer.Option(help="Least score of an event, as in the tables; the model's own by default."),
+        score(help="Minimum score of an event, as in the tables; the model's own by default."),
     ] = None,
     precision: Annotated[
         float | None,
-        typer.Option(
+        score(
             help="Instead of a threshold: the one that reached this precision on the model's own validation recordings."
         ),
     ] = None,
     band: Annotated[
         float | None,
-        typer.Option(
+        hertz(
             metavar="HZ",
             help="Upper edge of the band to search: 2000 for fish, 96000 for bats; the model's own.",
         ),
     ] = None,
-    hop: Annotated[float, typer.Option(help="Step from window to window as a share of the window.")] = 0.75,
-    batch: Annotated[int | None, typer.Option(help="Windows at once; by the device by default.")] = None,
+    hop: Annotated[float, score(help="Step from window to window as a share of the window.")] = 0.75,
+    batch: Annotated[
+        int | None, count(high=65_536, help="Windows at once; by the device by default.")
+    ] = None,
     device: Device = None,
     embed: Annotated[
         bool, typer.Option("--embed", help="Also write embeddings.npy, the encoder's features of each event.")
@@ -89,8 +103,8 @@ def detect(
     ] = EngineName.local,
     workers: Annotated[
         int | None,
-        typer.Option(
-            min=1,
+        count(
+            high=10_000,
             help="Processes that search side by side; local: 1 by default, ray: all GPUs, or all CPUs, of the cluster.",
         ),
     ] = None,
@@ -313,7 +327,7 @@ def _shard(text: str) -> tuple[int, int]:
 
     from mast.errors import ConfigError
 
-    match = re.fullmatch(r"(\d+)/(\d+)", text.strip())
+    match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text.strip())
     if match is None or not int(match[1]) < int(match[2]):
         raise ConfigError(
             f"--shard {text}: expected I/N with I from 0 to N − 1, such as 0/4, 1/4, 2/4 and 3/4"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import EXIT_SOME_FAILED, Debug, Device, Quiet, Seed, progress, say
+from mast.cli.options import EXIT_SOME_FAILED, Debug, Device, Quiet, Seed, count, progress, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +52,9 @@ def embed(
             "--again", help="From the sound, even where embeddings or events are there: adds projections."
         ),
     ] = False,
-    batch: Annotated[int | None, typer.Option(help="Windows at once; by the device by default.")] = None,
+    batch: Annotated[
+        int | None, count(high=65_536, help="Windows at once; by the device by default.")
+    ] = None,
     device: Device = None,
     quiet: Quiet = False,
     debug: Debug = False,

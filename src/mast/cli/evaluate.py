@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from mast.cli.event_files import cut_to_nyquist, front_end_of, read_event_file
-from mast.cli.options import Debug, Quiet, Seed, say, share
+from mast.cli.options import Debug, Quiet, Seed, count, hertz, say, score
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,11 +56,7 @@ def evaluate(
     ] = _Space.grid,
     threshold: Annotated[
         float | None,
-        typer.Option(
-            "--threshold",
-            callback=share,
-            help="Minimum score of a prediction that counts; all count by default.",
-        ),
+        score("--threshold", help="Minimum score of a prediction that counts; all count by default."),
     ] = None,
     tune_split: Annotated[
         str | None,
@@ -75,15 +71,13 @@ def evaluate(
     ] = None,
     band: Annotated[
         float | None,
-        typer.Option(
+        hertz(
             "--band",
             help="Upper end of the grid's band in Hz; by default the one that detect searched, else 8000.",
         ),
     ] = None,
-    iou: Annotated[float, typer.Option("--iou", help="Minimum overlap of a match.")] = 0.5,
-    resamples: Annotated[
-        int, typer.Option("--resamples", min=0, help="Bootstrap draws of recordings.")
-    ] = 1_000,
+    iou: Annotated[float, score("--iou", help="Minimum overlap of a match.")] = 0.5,
+    resamples: Annotated[int, count("--resamples", low=0, help="Bootstrap draws of recordings.")] = 1_000,
     as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON on stdout.")] = False,
     quiet: Quiet = False,
     debug: Debug = False,

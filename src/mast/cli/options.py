@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +19,40 @@ EXIT_SOME_FAILED = 4  # of a command that finished, though some recordings could
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only results and errors.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; the GPU where there is one by default.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback when something fails.")]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
+
+
+def number(*names: str, low: float, high: float, help: str, metavar: str | None = None) -> Any:
+    """An option that is a number between two others; nan, which is no such number, is refused, too."""
+    return typer.Option(*names, min=low, max=high, callback=_not_nan, help=help, metavar=metavar)
+
+
+def score(*names: str, help: str) -> Any:
+    """A score, a share or an overlap."""
+    return number(*names, low=0.0, high=1.0, help=help)
+
+
+def hertz(*names: str, help: str, metavar: str | None = None) -> Any:
+    """A frequency; recorders for bats go up to a quarter of a million."""
+    return number(*names, low=0.0, high=5e6, help=help, metavar=metavar)
+
+
+def seconds(*names: str, help: str) -> Any:
+    """A time within a recording; the most is thirty years."""
+    return number(*names, low=0.0, high=1e9, help=help)
+
+
+def count(*names: str, low: int = 1, high: int = 1_000_000, help: str) -> Any:
+    """How many."""
+    return typer.Option(*names, min=low, max=high, help=help)
+
+
+def _not_nan(value: float | None) -> float | None:
+    if value is not None and math.isnan(value):
+        raise typer.BadParameter("nan is not a number that can be compared.")
+    return value
+
+
+Seed = Annotated[int, count("--seed", low=0, high=2**32 - 1, help="Seed of everything random.")]
 
 
 def progress(quiet: bool, *, unit: str = "") -> Progress:
@@ -60,15 +94,6 @@ def write_alone(out: Path, name: str = ".lock") -> AbstractContextManager[None]:
 
     # of several processes that train one model together, the first holds the folder for all
     return sole_writer(out, name) if os.environ.get("RANK", "0") == "0" else nullcontext()
-
-
-def share(param: typer.CallbackParam, value: float | None) -> float | None:
-    """The value of an option that is a score or a share; used as its callback."""
-    from mast.errors import ConfigError
-
-    if value is not None and not 0 <= value <= 1:
-        raise ConfigError(f"{param.opts[0]} is {value:g}; expected a number from 0 to 1")
-    return value
 
 
 def say(message: str, *, quiet: bool) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import Debug, Quiet, Seed, progress, say
+from mast.cli.options import Debug, Quiet, Seed, count, hertz, number, progress, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,12 +27,15 @@ def plan(
     data: Annotated[
         Path, typer.Argument(metavar="DATA", help="Folder of recordings, with boxes or without.")
     ],
-    clips: Annotated[int, typer.Option("--clips", "-n", min=1, help="How many clips.")],
+    clips: Annotated[int, count("--clips", "-n", help="How many clips.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="New folder of the tasks.")],
     clip_length: Annotated[
         float | None,
-        typer.Option(
-            "--clip-length", help="Seconds of a clip; three of the model's chunks (30.72 s) by default."
+        number(
+            "--clip-length",
+            low=0.1,
+            high=86_400.0,
+            help="Seconds of a clip; three of the model's chunks (30.72 s) by default.",
         ),
     ] = None,
     strategy: Annotated[
@@ -70,13 +73,11 @@ def plan(
     ] = None,
     candidates: Annotated[
         int,
-        typer.Option(
-            min=1, help="Clips that the model looks at for diverse; a balanced sample of a large archive."
-        ),
+        count(help="Clips that the model looks at for diverse; a balanced sample of a large archive."),
     ] = 1_500,
     band: Annotated[
         float | None,
-        typer.Option(help="Upper end of the band in Hz, where there is no model: its chunks set the clips."),
+        hertz(help="Upper end of the band in Hz, where there is no model: its chunks set the clips."),
     ] = None,
     device: Annotated[
         str | None, typer.Option(help="cpu, cuda; the GPU where there is one by default.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mast.cli.event_files import front_end_of, read_event_file
-from mast.cli.options import Debug, Quiet, Seed, say, share
+from mast.cli.options import Debug, Quiet, Seed, hertz, say, score, seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,21 +27,20 @@ def plot(
         Path | None,
         typer.Option("--predictions", help="A detector's boxes, likewise; dashed blue with scores."),
     ] = None,
-    start: Annotated[float, typer.Option("--start", min=0.0, help="Where to begin, in seconds.")] = 0.0,
+    start: Annotated[float, seconds("--start", help="Where to begin, in seconds.")] = 0.0,
     end: Annotated[
-        float | None, typer.Option("--end", help="Where to stop, in seconds; the end by default.")
+        float | None, seconds("--end", help="Where to stop, in seconds; the end by default.")
     ] = None,
     band: Annotated[
         float | None,
-        typer.Option(
+        hertz(
             "--band",
             help="Upper end of the picture in Hz; by default the one that detect searched, else 8000 or half "
             "the sample rate where that is lower.",
         ),
     ] = None,
     threshold: Annotated[
-        float | None,
-        typer.Option("--threshold", callback=share, help="Minimum score of a detection that is drawn."),
+        float | None, score("--threshold", help="Minimum score of a detection that is drawn.")
     ] = None,
     quiet: Quiet = False,
     debug: Debug = False,

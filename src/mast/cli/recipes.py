@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mast.cli.options import hertz
+
 if TYPE_CHECKING:
     from mast.training.recipe import Recipe
 
@@ -32,7 +34,7 @@ SuitedPreset = Annotated[
 ]
 Band = Annotated[
     float | None,
-    typer.Option("--band", metavar="HZ", help="Upper edge of the band: 2000 for fish, 192000 for bats."),
+    hertz("--band", metavar="HZ", help="Upper edge of the band: 2000 for fish, 192000 for bats."),
 ]
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import Debug, Device, Quiet, Seed, say
+from mast.cli.options import Debug, Device, Quiet, Seed, count, hertz, say, score
 
 if TYPE_CHECKING:
     from mast.inference import Detector
@@ -31,7 +32,7 @@ def search(
         Path | None,
         typer.Option("--clip", help="A clip from elsewhere: the best detection in it is searched for."),
     ] = None,
-    k: Annotated[int, typer.Option("-k", help="How many.")] = 10,
+    k: Annotated[int, count("-k", help="How many.")] = 10,
     site: Annotated[
         list[str] | None, typer.Option(help="Only this site; may be given several times.")
     ] = None,
@@ -40,9 +41,9 @@ def search(
     hours: Annotated[
         str, typer.Option(metavar="A-B", help="Hours of the day: 5-9, or 22-4 over midnight.")
     ] = "",
-    low: Annotated[float | None, typer.Option(help="Least centre frequency, Hz.")] = None,
-    high: Annotated[float | None, typer.Option(help="Largest centre frequency, Hz.")] = None,
-    min_score: Annotated[float | None, typer.Option(help="Least score of the detection.")] = None,
+    low: Annotated[float | None, hertz(help="Lowest centre frequency, Hz.")] = None,
+    high: Annotated[float | None, hertz(help="Highest centre frequency, Hz.")] = None,
+    min_score: Annotated[float | None, score(help="Minimum score of the detection.")] = None,
     label: Annotated[
         list[str] | None, typer.Option(help="Only this label; may be given several times.")
     ] = None,
@@ -177,6 +178,8 @@ def _box(text: str) -> tuple[float, float, float, float]:
         raise ConfigError(
             f"--box {text}: expected four numbers START,END,LOW,HIGH in seconds and hertz, as in 12.5,13.1,2000,4500"
         ) from None
+    if not all(map(math.isfinite, (start, end, low, high))):
+        raise ConfigError(f"--box {text}: expected four finite numbers, as in 12.5,13.1,2000,4500")
     return start, low, end, high
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mast.cli.options import Debug, Quiet, Seed, progress
+from mast.cli.options import Debug, Quiet, Seed, count, number, progress, score, seconds
 
 _BENCHMARK = "soundscape-bench"
 # what a benchmark leaves to its user; everything else is what makes it a benchmark
@@ -17,35 +17,37 @@ _FREE = {"out", "benchmark", "calls", "backgrounds", "workers", "quiet", "debug"
 def simulate(
     ctx: typer.Context,
     out: Annotated[Path, typer.Argument(help="Folder to write: new, empty, or an earlier simulation.")],
-    recordings: Annotated[int, typer.Option(min=1, help="How many recordings.")] = 12,
-    duration: Annotated[float, typer.Option(help="Seconds of each recording.")] = 60.0,
-    sites: Annotated[int, typer.Option(min=1, help="Places; the last quarter is held out as site_ood.")] = 4,
-    days: Annotated[int, typer.Option(min=1, help="Days; the last third is held out as temporal_ood.")] = 6,
+    recordings: Annotated[int, count(help="How many recordings.")] = 12,
+    duration: Annotated[float, seconds(help="Seconds of each recording.")] = 60.0,
+    sites: Annotated[int, count(help="Places; the last quarter is held out as site_ood.")] = 4,
+    days: Annotated[int, count(help="Days; the last third is held out as temporal_ood.")] = 6,
     species: Annotated[
         int | None,
-        typer.Option(min=0, help="Procedural species; 24 by default, none where --calls is given."),
+        count(low=0, help="Procedural species; 24 by default, none where --calls is given."),
     ] = None,
-    density: Annotated[float, typer.Option(min=0, help="Factor on the number of animals.")] = 1.0,
-    motifs: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of species that sing a few notes again and again.")
-    ] = 0.0,
+    density: Annotated[float, number(low=0.0, high=1e4, help="Factor on the number of animals.")] = 1.0,
+    motifs: Annotated[float, score(help="Share of species that sing a few notes again and again.")] = 0.0,
     hours: Annotated[str, typer.Option(help="Hours of the day at which recordings start.")] = "0-24",
-    rate: Annotated[int, typer.Option(min=500, help="Sample rate in Hz.")] = 16_000,
+    rate: Annotated[int, count(low=500, high=10_000_000, help="Sample rate in Hz.")] = 16_000,
     tape: Annotated[
         float,
-        typer.Option(
-            help="Tape speed: 24 with --rate 384000 sounds like bats, 0.25 with --rate 4000 like fish."
+        number(
+            low=1e-3,
+            high=1e3,
+            help="Tape speed: 24 with --rate 384000 sounds like bats, 0.25 with --rate 4000 like fish.",
         ),
     ] = 1.0,
-    gap: Annotated[
-        float, typer.Option(min=0, help="Calls of one animal closer than this (s) share a box.")
-    ] = 0.25,
+    gap: Annotated[float, seconds(help="Calls of one animal closer than this (s) share a box.")] = 0.25,
     tightness: Annotated[
         float,
-        typer.Option(help="dB above the background from which an event is seen; more draws tighter boxes."),
+        number(
+            low=-200.0,
+            high=200.0,
+            help="dB above the background from which an event is seen; more draws tighter boxes.",
+        ),
     ] = 7.0,
     below_peak: Annotated[
-        float, typer.Option(help="dB below its own peak down to which an event is boxed.")
+        float, number(low=0.0, high=200.0, help="dB below its own peak down to which an event is boxed.")
     ] = 45.0,
     calls: Annotated[
         Path | None, typer.Option(help="Folder of isolated call clips to use as callers.")
@@ -60,7 +62,7 @@ def simulate(
     ] = None,
     background_labels: Annotated[str, typer.Option(help="Patterns of backgrounds to use.")] = "",
     quiet_share: Annotated[
-        float, typer.Option(help="Use only the calmest share of each real background, against animals in it.")
+        float, score(help="Use only the calmest share of each real background, against animals in it.")
     ] = 1.0,
     format: Annotated[str, typer.Option(help="flac or wav, 16 bit.")] = "flac",
     hidden: Annotated[
@@ -73,7 +75,7 @@ def simulate(
             "--calls, --backgrounds and --workers may be given with it."
         ),
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes; the result does not depend on them.")] = 1,
+    workers: Annotated[int, count(high=10_000, help="Processes; the result does not depend on them.")] = 1,
     quiet: Quiet = False,
     debug: Debug = False,
     seed: Seed = 0,

@@ -40,7 +40,7 @@ Range = tuple[float, float]
 class AugmentConfig(BaseModel):
     """Which augmentations, how often and how strong. Shares are of the chunk's frames or mel bins."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     probability: float = Field(
         default=0.9, ge=0, le=1, description="examples changed at all; Table 'Detector fine-tuning'"

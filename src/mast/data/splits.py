@@ -39,7 +39,7 @@ _FAIR = 1 / 3  # of its share of boxes, which validation should have at least; o
 class SplitConfig(BaseModel):
     """How a dataset is divided."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     by: Literal["auto", "recording", "time", "chunk"] = Field(
         default="auto",

@@ -32,7 +32,7 @@ B = TypeVar("B")
 class Optimisation(BaseModel):
     """How any of the models is optimised. Each recipe sets its table's values as defaults."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     batch_size: int = Field(64, gt=0)
     epochs: int = Field(200, gt=0)

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -106,13 +106,13 @@ class Stage2Recipe(TrainRecipe):
 class SelfTrainRecipe(BaseModel):
     """Pseudo-labels, Stage 1, Stage 2, again (App. "Self-training Operator and Two-Stage Curriculum")."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     rounds: int = Field(2, ge=1, description="1–2 in the paper")
     curriculum: Literal["full", "stage1", "stage2", "union"] = Field(
         "full", description='the ablations of Table "Self-training curriculum"'
     )
-    threshold: float | Literal["validation"] = Field(
+    threshold: Annotated[float, Field(ge=0, le=1)] | Literal["validation"] = Field(
         0.10, description="q; validation: the model's own threshold"
     )
     adaptive: Literal["none", "recording"] = Field(
@@ -159,7 +159,7 @@ class SelfTrainRecipe(BaseModel):
 class Recipe(BaseModel):
     """Everything that decides the result of a run, next to the data and the seed."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     model: Literal["mast", BaselineName] = Field("mast", description="which detector mast train trains")
     size: Size = Field("base", description="of MAST; a baseline has one size and its own options")
@@ -210,14 +210,14 @@ def load_recipe(source: str | Path, overrides: Mapping[str, Any] | None = None) 
     """A preset by name or a TOML file, with overrides such as ``{"train.epochs": 5}`` on top."""
     name = str(source)
     if name in PRESETS:
-        text = (resources.files("mast") / "presets" / f"{name}.toml").read_text(encoding="utf-8")
+        text = (resources.files("mast") / "presets" / f"{name}.toml").read_bytes()
     elif Path(source).is_file():
-        text = Path(source).read_text(encoding="utf-8")
+        text = Path(source).read_bytes()
     else:
         raise ConfigError(f"{name}: no such recipe; expected a TOML file or one of {', '.join(PRESETS)}")
     try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        values = tomllib.loads(text.decode())
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, numbers of thousands of digits
         raise ConfigError(f"{name}: not valid TOML ({error})") from None
     for dotted, value in (overrides or {}).items():
         _put(values, dotted.split("."), value)
@@ -250,7 +250,7 @@ def parse_override(text: str) -> tuple[str, Any]:
         raise ConfigError(f"setting '{text}' is not of the form name=value, such as train.epochs=5")
     try:
         value = tomllib.loads(f"value = {raw.strip()}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         value = raw.strip()
     return name.strip(), value
 

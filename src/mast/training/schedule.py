@@ -22,7 +22,7 @@ def warmup_cosine(step: int, *, total_steps: int, warmup_steps: int, floor: floa
 class Unfreezing(BaseModel):
     """Gradual unfreezing of encoder blocks from the top (Remark "Unfreezing schedule")."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     warmup_epochs: int = Field(20, ge=0, description='Table "Staged self-training": Stage 1 20, Stage 2 3')
     interval_epochs: int = Field(10, gt=0, description="Stage 1 10, Stage 2 6")

@@ -31,7 +31,7 @@ class BoxStyle(BaseModel):
     (the tenth percentile of gaps between neighbouring boxes is 0.04 s), one from Doñana none closer than 0.8 s.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     gap_s: float = Field(0.25, ge=0, description="calls of one animal closer than this share a box")
     song_gap_s: float | None = Field(

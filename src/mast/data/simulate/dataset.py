@@ -43,7 +43,7 @@ _DAY_S = 86_400
 class Simulation(BaseModel):
     """Everything that decides what a simulated dataset holds. Defaults are our choice."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     recordings: int = Field(12, ge=1, description="how many recordings")
     duration_s: float = Field(60.0, gt=0, description="length of each")
