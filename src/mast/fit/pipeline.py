@@ -212,8 +212,8 @@ class _Run:
         spans = labelled.annotations.reviewed
         heard_s = float((spans["end_s"] - spans["start_s"]).sum())
         self.say(
-            f"scan: {len(labelled):,} recordings with {len(labelled.annotations.events):,} boxes, "
-            f"{in_words(heard_s)} of them listened to"
+            f"scan: {len(labelled):,} recordings, {in_words(heard_s)} of them listened to, with "
+            f"{len(labelled.annotations.events):,} boxes"
         )
         if self.sources.unlabelled:
             n_unlabelled = sum(map(len, self.sources.unlabelled))

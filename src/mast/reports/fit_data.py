@@ -15,6 +15,7 @@ from mast.events import FloatArray
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_SECONDS_UP_TO_S = 5 * 60.0  # our choice
 _MINUTES_UP_TO_S = 3 * 3600.0  # our choice
 HEARD, UNHEARD, BOXES = "#2b7a78", "#c3ced6", "#b5542c"
 
@@ -73,13 +74,13 @@ def sites_header(datasets: Sequence[tuple[str, Dataset]]) -> list[str]:
 
 
 def time_unit(datasets: Sequence[tuple[str, Dataset]]) -> TimeUnit:
-    """Minutes for a little sound, hours for more."""
+    """Seconds or minutes for a little sound, hours for more."""
     total_s = sum(float(dataset.recordings["duration_s"].sum()) for _, dataset in datasets)
-    return (
-        TimeUnit("hours", "hour", 3600.0)
-        if total_s > _MINUTES_UP_TO_S
-        else TimeUnit("minutes", "minute", 60.0)
-    )
+    if total_s <= _SECONDS_UP_TO_S:
+        return TimeUnit("seconds", "second", 1.0)
+    if total_s <= _MINUTES_UP_TO_S:
+        return TimeUnit("minutes", "minute", 60.0)
+    return TimeUnit("hours", "hour", 3600.0)
 
 
 def sound_by_hour(dataset: Dataset) -> Hours:

@@ -136,7 +136,8 @@ def write_fit_report(
 
 def _lead(story: _Story) -> str:
     part = story.metrics["detectors"][story.chosen]["parts"][story.main_part]
-    sound_h = sum(float(d.recordings["duration_s"].sum()) for _, d in story.datasets) / 3600
+    sound_s = sum(float(d.recordings["duration_s"].sum()) for _, d in story.datasets)
+    time = time_unit(story.datasets)
     where = "test recordings" if story.main_part == "test" else "validation recordings"
     facts = [
         (_number(part, "f1"), f"F1 on {where}"),
@@ -144,11 +145,15 @@ def _lead(story: _Story) -> str:
         (_number(part, "recall"), "of the expert’s boxes are found (recall)"),
         (
             f"{len(story.labelled.annotations.events):,}",
-            f"boxes by experts, {sound_h:,.1f} h of sound in all",
+            f"boxes by experts, {sound_s / time.seconds:,.1f} {time.many} of sound in all",
         ),
     ]
-    origin = "as it came to this run" if story.chosen == START else "trained on your recordings"
-    words = f"A detector of animal sounds as boxes in time and frequency, {origin}. {story.verdict}".rstrip()
+    words = "A detector of animal sounds as boxes in time and frequency, trained on your recordings."
+    if story.chosen == START:
+        words = (
+            "A detector of animal sounds as boxes in time and frequency: the one that this run started from."
+        )
+    words += f" {story.verdict}" if story.verdict else ""
     if story.main_part == "val":
         words += (
             " There is no test part, so accuracy is shown on validation recordings, on which the threshold was chosen: "
@@ -203,14 +208,13 @@ def _accuracy(story: _Story) -> str:
     body = paragraph(
         "A detection is right if it overlaps an expert’s box by at least half (intersection over union, in time and "
         "frequency). In brackets: the range in which the value lies with 95 % certainty, judged by how much recordings "
-        "differ. Thresholds were chosen on validation alone."
+        "differ. Thresholds were chosen on validation alone"
+        + (", but for the start, which has its own." if START in story.detectors else ".")
     )
     body += table(["part", "detector", *_METRICS.values(), "expert boxes"], rows, words=(0, 1))
     body += picture(parts_figure(story.metrics, names, {p: part_words(p) for p in story.metrics["parts"]}))
     if story.verdict:
-        body += paragraph(
-            f"{story.verdict} Recommended: the detector {names[story.chosen]}, in {story.run / 'best'}."
-        )
+        body += paragraph(story.verdict)
     for pair in story.metrics["differences"]:
         what = "self-training" if pair["of"] == SELF_TRAINED else "training"
         body += f"<h3>What {what} changed</h3>"
@@ -223,7 +227,9 @@ def _accuracy(story: _Story) -> str:
         )
     if story.metrics["differences"]:
         body += paragraph(
-            f"A range that includes 0 means: no difference could be shown. {TRAINING_NOISE}", soft=True
+            "A range that includes 0 means: no difference could be shown. Without a range, from a single recording, a "
+            f"difference may be chance. {TRAINING_NOISE}",
+            soft=True,
         )
     outcomes = {names[d]: story.part(story.main_part, d)[::2] for d in story.detectors}
     body += picture(precision_recall_figure(outcomes, part_words(story.main_part)))
@@ -283,6 +289,11 @@ def _scores(story: _Story) -> str:
             )
     body += "<h3>How sure should a detection be?</h3>"
     body += table(["--precision", "score from", "precision on validation", "recall on validation"], rows)
+    if story.chosen == START and load_card(story.run / "start").calibration:
+        body += paragraph(
+            f"This calibration came with the start: it is from {story.stored.n_recordings} other recordings, not from "
+            "yours, and in your recordings precision may be lower."
+        )
     return body + paragraph(
         "Higher precision means fewer false alarms and more missed sounds. `mast detect --precision 0.9` uses these."
     )
@@ -357,7 +368,7 @@ def _use(story: _Story) -> str:
 def _settings(story: _Story) -> str:
     rows = [
         ["model", f"mast-{story.card.weights_sha256[:12]} in {story.run / 'best'}"],
-        ["size", story.recipe.size],
+        ["size", "as the start" if "encoder" in story.recipe.train.detector else story.recipe.size],
         ["seed", str(story.seed)],
         ["mast", __version__],
         ["torch", torch.__version__],

@@ -30,7 +30,7 @@ EPOCHS = 12  # at most, where that is more looks than these; as in the preset ti
 LEAST_EPOCHS = 3
 MOST_S = 3600.0  # of training, where fewer epochs would do
 FEW_CHUNKS = 64  # below which batches are small
-_TRIAL_CHUNKS = 4  # on a CPU; a GPU gets a whole batch
+_TRIAL_CHUNKS = 2  # on a CPU; a GPU gets a whole batch
 
 
 class Rates(NamedTuple):

@@ -200,6 +200,7 @@ def train(
                     job.save(shown, out / "best", about)
             if main:
                 job.save(shown, out / "last", about)
+            show(loss)
         if time.monotonic() - saved_at > plan.save_every_s or step == total:
             snapshot_now()
             saved_at = time.monotonic()
