@@ -190,7 +190,7 @@ def test_in_another_band_the_start_hears_what_the_fitted_one_hears(
 def test_the_machine_chooses_the_epochs_once(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_pictures: None
 ) -> None:
-    """A run that goes on keeps its plan, however fast the machine is by then."""
+    """A resumed run keeps its plan, however fast the machine is by then."""
     trained: list[int] = []
 
     def train(data: object, out: Path, recipe: Recipe, **_: object) -> Result:

@@ -53,7 +53,7 @@ def test_a_stopped_stage_goes_on_in_its_folder(shop: Workshop) -> None:
     shop.do({"epochs": 5})
     assert shop.done == 2
     assert sorted(p.name for p in (shop.run / "train").iterdir()) == ["best", "part-1", "part-2"]
-    assert shop.said == ["train: was stopped, going on"]
+    assert shop.said == ["train: was stopped, resuming"]
 
 
 @pytest.mark.parametrize("stop", [False, True])
@@ -68,8 +68,8 @@ def test_other_inputs_start_anew_and_the_old_folder_is_kept(shop: Workshop, stop
     assert [p.name for p in sorted((shop.run / "train").iterdir())] == ["best", "part-3"]
     assert (shop.run / "earlier" / "train-1" / "part-1").exists()
     assert (shop.run / "earlier" / "train-2" / "part-2").exists()
-    assert "epochs was 5, now 6; starting anew" in shop.said[0]
-    assert "epochs was 6, now 7; pretrain was done anew" in shop.said[1]
+    assert "epochs was 5, now 6; starting over" in shop.said[0]
+    assert "epochs was 6, now 7; pretrain was done again" in shop.said[1]
 
 
 def test_small_stages_are_made_over(shop: Workshop) -> None:
@@ -77,7 +77,7 @@ def test_small_stages_are_made_over(shop: Workshop) -> None:
     shop.do({"a": 2}, keep=False)
     assert shop.done == 2
     assert not (shop.run / "earlier").exists()
-    assert shop.said == ["train: a was 1, now 2; made anew"]
+    assert shop.said == ["train: a was 1, now 2; made again"]
 
 
 def test_what_is_gone_is_made_again(shop: Workshop) -> None:

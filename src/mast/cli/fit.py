@@ -23,7 +23,9 @@ def fit(
     data: Annotated[
         Path, typer.Argument(help="A labelled dataset: recordings and boxes.csv (or --annotations).")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The run's folder; a stopped run there goes on.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The run's folder; a stopped run there is resumed.")
+    ],
     unlabeled: Annotated[
         list[Path] | None,
         typer.Option("--unlabeled", "-u", help="A folder of recordings nobody labelled; may be repeated."),
@@ -48,7 +50,7 @@ def fit(
     Scan, statistics, pretraining on all sound, training on the boxes, self-training on the unlabelled sound,
     calibration, evaluation, report. Writes OUT/best (the model), OUT/metrics.json and OUT/report.html.
 
-    Run the same command again after a stop and it goes on; what has not changed since is not done again, and what was
+    Run the same command again after a stop and it resumes; what has not changed since is not done again, and what was
     made from other data or settings is moved to OUT/earlier. Without --unlabeled there is no self-training.
 
     Before it trains, it measures a few steps and says how long all of it will take on this machine. Started from a
@@ -83,7 +85,7 @@ def fit(
             )
     except KeyboardInterrupt:
         typer.echo(
-            f"mast: stopped; what is done is kept in {out}, the same command goes on from there.", err=True
+            f"mast: stopped; what is done is kept in {out}; run the same command again to resume.", err=True
         )
         raise typer.Exit(130) from None
     for line in fitted.summary():

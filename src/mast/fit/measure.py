@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from mast.data.splits import PARTS
-from mast.evaluation import Calibration, Evaluation, calibrated, compare, evaluate
+from mast.evaluation import Calibration, Evaluation, calibrated, evaluate
+from mast.evaluation.bootstrap import paired_differences
 from mast.evaluation.breakdown import recall_by
 from mast.evaluation.metrics import metrics_of
 from mast.evaluation.operating import StoredCalibration
@@ -147,17 +149,16 @@ def _evaluate(
     evaluations = {
         name: evaluate(truth, own, threshold=thresholds[name], **shared) for name, own in predictions.items()
     }
+    outcomes = {name: (match_part(own, front_end), thresholds[name]) for name, own in tables.items()}
     differences = []
     for earlier, later in pairs:
-        both = compare(
-            truth,
-            predictions[earlier],
-            predictions[later],
-            thresholds=(thresholds[earlier], thresholds[later]),
-            **shared,
-        ).as_dict()["differences"]
-        differences.append({name: both[name] for name in _METRICS})
+        both = paired_differences(outcomes[earlier], outcomes[later], resamples=resamples, seed=seed)
+        differences.append({name: _without_nan(both[name]._asdict()) for name in _METRICS})
     return evaluations, differences
+
+
+def _without_nan(values: dict[str, float]) -> dict[str, float | None]:
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
 def _plain(evaluation: Evaluation) -> dict[str, Any]:

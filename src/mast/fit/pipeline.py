@@ -121,7 +121,7 @@ def fit(
     Args:
         data: the labelled dataset.
         unlabelled: folders of recordings nobody labelled; without any, there is no self-training.
-        out: the run's folder; a killed run there goes on.
+        out: the run's folder; a killed run there is resumed.
         recipe: all settings.
         show: told of progress.
         annotations: boxes, if not ``data/boxes.csv``.
@@ -231,7 +231,7 @@ class _Run:
         self._do("scan", {**inputs, **self.sound}, (self.out / "scan" / "recordings.csv",), work)
 
     def plan(self, fixed: Collection[str] | None) -> None:
-        """How long this run trains, and how long that takes here, measured; a run that goes on keeps its plan."""
+        """How long this run trains, and how long that takes here, measured; a resumed run keeps its plan."""
         free = fixed is not None and is_detector(self.sources.init)
         inputs = {**self.common, **self._section("train"), **self.labels}
         if self.sources.init is not None:
@@ -425,7 +425,7 @@ class _Run:
                 # after hours of training a detector and a report are worth more than a refusal
                 if self.machine.main:
                     replace_folder(initial, folder / "best")
-                self.say(f"self-train: left out, {error}. Going on with the detector as {NAMES[teacher]}")
+                self.say(f"self-train: left out, {error}. Continuing with the detector as {NAMES[teacher]}")
                 return {"left_out": str(error)}
             kept = rows[rows["kept"]].iloc[0]
             self.say(f"self-train: validation F1 {kept['f1']:.3f}, {rows['f1'].iloc[0]:.3f} before")

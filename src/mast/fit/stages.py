@@ -85,7 +85,7 @@ class Ledger:
                 gone = next(path for path in stage.products if not path.exists())
                 self.say(f"{stage.name}: {gone} is gone, made again")
             elif before is not None:
-                self.say(f"{stage.name}: was stopped, going on")
+                self.say(f"{stage.name}: was stopped, resuming")
             for path in (self._path(stage.name), *stage.products):
                 remove_parts(path)  # of a write that was killed
             self._write(stage, done=False, result={})
@@ -101,7 +101,7 @@ class Ledger:
         changed = _sentence(before["inputs"], stage.inputs) if before is not None else ""
         if stage.folder is None or not _filled(stage.folder):
             if changed:
-                self.say(f"{stage.name}: {changed}; made anew")
+                self.say(f"{stage.name}: {changed}; made again")
             return
         if before is None:
             raise MastError(
@@ -112,7 +112,7 @@ class Ledger:
             number += 1
         aside.parent.mkdir(exist_ok=True)
         os.rename(stage.folder, aside)
-        self.say(f"{stage.name}: {changed}; starting anew, what it had made is kept in {aside}")
+        self.say(f"{stage.name}: {changed}; starting over, what it had made is kept in {aside}")
 
     def _path(self, name: str) -> Path:
         return self.run / "stages" / f"{name}.json"
@@ -179,7 +179,7 @@ def _sentence(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """What changed, in words: the first three."""
     now = json.loads(json.dumps(dict(now)))
     changed = [
-        f"{name.removeprefix(UPSTREAM)} was done anew"
+        f"{name.removeprefix(UPSTREAM)} was done again"
         if name.startswith(UPSTREAM)
         else f"{name} was {_short(before.get(name))}, now {_short(now.get(name))}"
         for name in sorted(before.keys() | now.keys())

@@ -275,7 +275,7 @@ def _trainable(
             "detail.": plan.adapter_lr_multiplier,
             **encoder_multipliers(depth, backbone=plan.backbone_lr_multiplier, unfreezing=plan.unfreezing),
         }
-        return multipliers, lambda epoch: _thaw(model, plan, depth, epoch)
+        return multipliers, lambda epoch: thaw(model, plan, depth, epoch)
     if plan.unfreezing is not None or plan.top_blocks != "all":
         raise ConfigError(
             f"{type(model).__name__}: has no encoder blocks to freeze; leave train.unfreezing and train.top_blocks out"
@@ -287,7 +287,7 @@ def _trainable(
     ), lambda epoch: False
 
 
-def _thaw(model: MastDetector, plan: TrainRecipe, depth: int, epoch: int) -> bool:
+def thaw(model: MastDetector, plan: TrainRecipe, depth: int, epoch: int) -> bool:
     """Freeze or unfreeze for an epoch, by schedule or by the fixed number of top blocks."""
     if plan.unfreezing is not None:
         blocks = plan.unfreezing.blocks_at(epoch, depth)

@@ -19,6 +19,7 @@ from mast.models.baselines import build_baseline
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.interface import BoxDetector
 from mast.models.mae import MaskedAutoencoder
+from mast.training.detector import thaw
 from mast.training.loop import Optimisation
 from mast.training.machine import Machine
 from mast.training.recipe import Recipe, TrainRecipe
@@ -80,7 +81,7 @@ def _free(values: dict[str, Any], section: str, fixed: Collection[str]) -> dict[
 
 
 def measure_rates(chunks: Chunks, recipe: Recipe, machine: Machine, *, pretrain: bool = False) -> Rates:
-    """Seconds a chunk takes here to be read and trained on (or searched): two batches, after a first.
+    """Seconds a chunk takes here to be read and trained on (or searched): a batch, after a first one.
 
     Args:
         chunks: labelled ones; the first few are read.
@@ -99,6 +100,10 @@ def _detector_rates(chunks: Chunks, recipe: Recipe, machine: Machine) -> Rates:
         MastDetector(config) if isinstance(config, DetectorConfig) else build_baseline(config)
     )
     model.to(machine.device)
+    if isinstance(model, MastDetector):
+        thaw(
+            model, plan, model.config.encoder.depth, plan.epochs - 1
+        )  # as in the last epoch: frozen blocks are faster
     pipeline, read = _pipeline(recipe, machine), _reader(chunks, plan, machine)
 
     def train() -> None:
@@ -141,14 +146,14 @@ def _reader(chunks: Chunks, plan: Optimisation, machine: Machine) -> Callable[[]
 
 
 def _seconds(work: Callable[[], None], machine: Machine) -> float:
-    """Of one time, when it has been done once before."""
+    """Of the second time; the first makes memory and threads ready."""
     times = []
-    for _ in range(3):
+    for _ in range(2):
         work()
         if machine.device.type == "cuda":
             torch.cuda.synchronize(machine.device)
         times.append(time.perf_counter())
-    return (times[-1] - times[0]) / 2
+    return times[1] - times[0]
 
 
 def training_seconds(plan: TrainRecipe, n_chunks: int, n_held: int, rates: Rates) -> float:
