@@ -143,7 +143,10 @@ def test_bad_yolo_lines_are_named(line: str, message: str, tmp_path: Path) -> No
     ("text", "message"),
     [
         ('{"images": ' + "[" * 100_000, "too deep to be annotations"),
-        ('{"images": [], "annotations": [], "data": ' + "9" * 5_000 + "}", "a number is too long"),
+        (
+            '{"images": [], "annotations": [], "data": ' + "9" * 5_000 + "}",
+            "a number has thousands of digits",
+        ),
         ('{"images": [], "annotations": [], "x": "\\ud800"}', "half a character"),
         ('{"images": [], "annotations": [' + "x" * 200_000, "not valid JSON"),
     ],
@@ -194,7 +197,7 @@ def test_words_for_numbers_in_coco_are_named(
 def test_a_picture_of_a_recording_that_cannot_be_is_named(field: str, value: float, tmp_path: Path) -> None:
     image = {**COCO["images"][0], "extent": [6, 0, 8000], field: value}
     (tmp_path / "c.json").write_text(json.dumps({**COCO, "images": [image]}))
-    refused(tmp_path / "c.json", "coco", rf"recording 1, {field}: found {value:g}".replace("+", r"\+"))
+    refused(tmp_path / "c.json", "coco", rf"{field} of a\.wav: found {value:g}".replace("+", r"\+"))
 
 
 def test_two_images_of_one_id_are_not_mixed_up(tmp_path: Path) -> None:
@@ -237,17 +240,17 @@ def test_a_cell_of_200_kilobytes_is_not_shown_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("a.wav,-5,16000", "line 2, duration_s: found -5, expected seconds"),
-        ("a.wav,1e22,16000", "line 2, duration_s: found 1e\\+22"),
-        ("a.wav,60,-1", "line 2, sample_rate: found -1"),
-        ("a.wav,60,1e22", "line 2, sample_rate: found 1e\\+22"),
+        ("a.wav,-5,16000", r"duration_s of a\.wav: found -5, expected seconds"),
+        ("a.wav,1e22,16000", r"duration_s of a\.wav: found 1e\+22"),
+        ("a.wav,60,-1", r"sample_rate of a\.wav: found -1"),
+        ("a.wav,60,1e22", r"sample_rate of a\.wav: found 1e\+22"),
     ],
 )
 def test_a_recording_that_cannot_be_is_named(row: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "boxes.csv").write_text("file,start_s,end_s,low_hz,high_hz\n")
     (tmp_path / "recordings.csv").write_text(f"file,duration_s,sample_rate\n{row}\n")
-    with pytest.raises(AnnotationError, match=rf"recordings\.csv, {message}"):
-        read_annotations(tmp_path)
+    refused(tmp_path, "csv", message)
+    assert len(read_annotations(tmp_path, recordings=KNOWN).recordings) == 1  # who has the file knows better
 
 
 @pytest.mark.parametrize("name", list(FORMATS))

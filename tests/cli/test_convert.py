@@ -85,6 +85,18 @@ def test_recordings_that_are_not_there_are_said(name: str, dataset: Path, tmp_pa
     assert "nowhere" not in run(*arguments, "--quiet")[1]
 
 
+def test_no_line_is_longer_than_a_few_hundred_characters(dataset: Path, tmp_path: Path) -> None:
+    """Whatever names, labels and headers of a table hold."""
+    table = tmp_path / "in.csv"
+    table.write_text(
+        f"file,start_s,end_s,low_hz,high_hz,{'x' * 100_000}\n{'n' * 100_000}.wav,0,1,1000,2000,7\n"
+    )
+    _, stderr = run(table, tmp_path / "o.csv", "--to", "birdeep", "--audio", dataset)
+    assert "the first: nnn" in stderr
+    assert "dropped, birdeep cannot hold it: events' xxx" in stderr
+    assert max(map(len, stderr.splitlines())) <= 400
+
+
 def test_boxes_after_the_end_are_said(dataset: Path, tmp_path: Path) -> None:
     (dataset / "boxes.csv").write_text(CSV + "a.wav,30,31,1000,2000,robin,0.5\n")
     _, stderr = run(dataset, tmp_path / "o.csv", "--to", "csv", "--audio", dataset)

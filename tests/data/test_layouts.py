@@ -205,6 +205,17 @@ def test_rows_with_boxes_are_boxes_of_one_recording(tmp_path: Path) -> None:
     assert dataset.recordings["datetime"].tolist() == ["2015-07-08T06:18:05"]
 
 
+def test_a_box_that_cannot_be_is_left_out_and_listed(tmp_path: Path) -> None:
+    box = {"start_time": 0.2, "end_time": 0.9, "low_freq": 1000, "high_freq": 3000, "detected_events": None}
+    rows = [xcm_row("a.ogg", **box), xcm_row("b.ogg", **{**box, "end_time": 1e22})]
+    as_parquet(rows, tmp_path / "hub" / "test.parquet")
+    assert write_birdset(parquet_rows(tmp_path / "hub"), tmp_path / "out") == (2, 1, 0, 1)
+    (failure,) = pd.read_csv(tmp_path / "out" / "failures.csv").to_dict("records")
+    assert failure["file"] == "b.ogg"
+    assert failure["error"].startswith("a box is left out: ends at 1e+22 s")
+    assert len(load_dataset(tmp_path / "out").annotations.events) == 1
+
+
 def test_sound_beside_the_tables_a_limit_and_a_bad_row(tmp_path: Path) -> None:
     hub = tmp_path / "hub"
     beside = {"audio": {"bytes": None, "path": None}}

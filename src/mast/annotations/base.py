@@ -145,7 +145,7 @@ def as_boxes(spans: pd.DataFrame) -> pd.DataFrame:
 
 def check_set(annotations: AnnotationSet, source: Path) -> None:
     """Refuse what no annotation file can mean, whatever its format; readers that know the line refuse earlier."""
-    check_recordings(annotations.recordings, lambda row: f"{source}, recording {row + 1}")
+    _check_recordings(annotations.recordings, source)
     check_events(annotations.events, lambda row: f"{source}, event {row + 1}")
     check_events(as_boxes(annotations.reviewed), lambda row: f"{source}, reviewed span {row + 1}")
     events, durations = annotations.events, annotations.durations()
@@ -159,17 +159,16 @@ def check_set(annotations: AnnotationSet, source: Path) -> None:
         )
 
 
-def check_recordings(recordings: pd.DataFrame, where: Callable[[int], str]) -> None:
-    """Refuse a duration or a sample rate that no recording has, naming ``where(row)``."""
+def _check_recordings(recordings: pd.DataFrame, source: Path) -> None:
+    """Refuse a duration or a sample rate that no recording has; what the caller knows has replaced it before."""
     for column, least, most, expected in (
         ("duration_s", 0.0, LONGEST_S, "seconds, less than a year"),
         ("sample_rate", 1.0, 2 * HIGHEST_HZ, "samples a second"),
     ):
-        known = recordings[column] if column in recordings else pd.Series(dtype="float64")
-        rows = np.flatnonzero(known.notna() & ~known.between(least, most))
-        if rows.size:
-            value = recordings[column].iloc[int(rows[0])]
-            raise AnnotationError(f"{where(int(rows[0]))}, {column}: found {value:.10g}, expected {expected}")
+        wrong = recordings[recordings[column].notna() & ~recordings[column].between(least, most)]
+        if len(wrong):
+            name, value = wrong["recording"].iloc[0], wrong[column].iloc[0]
+            raise AnnotationError(f"{source}, {column} of {name}: found {value:.10g}, expected {expected}")
 
 
 def _known(table: pd.DataFrame, column: str) -> dict[str, float]:

@@ -19,7 +19,6 @@ from mast.annotations.base import (
     REVIEWED_COLUMNS,
     AnnotationSet,
     as_boxes,
-    check_recordings,
 )
 from mast.annotations.tables import format_table, read_table, write_text
 from mast.errors import AnnotationError
@@ -96,7 +95,6 @@ def read_recordings(path: Path) -> pd.DataFrame:
     used = [name, *(c for c in table.header if c in RECORDING_COLUMNS)]
     for column, values in table.further(used).items():
         recordings[column] = values
-    check_recordings(recordings, table.where)
     repeated = recordings["recording"].duplicated()
     if repeated.any():
         row = int(np.flatnonzero(repeated)[0])

@@ -75,8 +75,10 @@ def read_json(path: Path) -> object:
         raise AnnotationError(
             f"{path}: holds half a character ({error.object[error.start]!r}); save it again"
         ) from None
-    except ValueError as error:  # Python's limit on the digits of an integer
-        raise AnnotationError(f"{path}: a number is too long to be one ({error})") from None
+    except ValueError:  # Python's limit on the digits of an integer
+        raise AnnotationError(
+            f"{path}: a number has thousands of digits; expected seconds, Hz or an id"
+        ) from None
     return content
 
 

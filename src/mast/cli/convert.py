@@ -131,7 +131,7 @@ def convert(
 
     lost = FORMATS[to].lost(annotations, out)
     if lost:
-        typer.echo(f"dropped, {to} cannot hold it: {', '.join(lost)}", err=True)
+        say(f"dropped, {to} cannot hold it: {', '.join(lost)}", quiet=False)
     typer.echo(
         f"{len(annotations.annotated())} recordings, {len(annotations.events)} events, "
         f"{len(annotations.reviewed_empty())} recordings heard and empty → {out} ({to})"

@@ -97,6 +97,8 @@ def write_alone(out: Path, name: str = ".lock") -> AbstractContextManager[None]:
 
 
 def say(message: str, *, quiet: bool) -> None:
-    """One line on stderr, unless quiet."""
+    """One line on stderr, unless quiet; a name or a label in it may be of any length."""
+    from mast.errors import shortened
+
     if not quiet:
-        typer.echo(message, err=True)
+        typer.echo(shortened(message), err=True)

@@ -22,7 +22,6 @@ import numpy as np
 import pandas as pd
 
 from mast.annotations import AnnotationSet, read_annotations
-from mast.annotations.base import check_recordings
 from mast.annotations.names import RecordingNames
 from mast.annotations.sidecars import read_reviewed
 from mast.annotations.tables import Table, read_table
@@ -217,7 +216,6 @@ def _from_listing(root: Path, listed: Table) -> pd.DataFrame:
     used = [listed.find(name) or "" for name in ("file", "recording", *_TEXT_COLUMNS, *_NUMBER_COLUMNS)]
     further = {name: values for name, values in listed.further(used).items() if name not in columns}
     table = pd.DataFrame({**{name: columns[name] for name in RECORDINGS_COLUMNS}, **further})
-    check_recordings(table, listed.where)
     first_row: dict[str, int] = {}
     for row, name in enumerate(table["file"]):
         where = f"{listed.where(row)}, file"

@@ -27,6 +27,7 @@ from mast.annotations.tables import format_table
 from mast.audio import probe
 from mast.data.layouts.folder import empty_folder
 from mast.errors import AnnotationError, AudioError, MastError
+from mast.events import check_events
 from mast.files import write_whole
 
 HUB_NAME = "DBD-research-group/BirdSet"
@@ -147,8 +148,28 @@ def write_birdset(
         first = next(iter(failures.values()), "there are no rows")
         raise AnnotationError(f"{out}: no recording was written: {first}")
     heard = sorted({str(box["recording"]) for box in boxes})
+    boxes = _possible(boxes, failures)
     _write_tables(out, known, boxes, heard, detected, failures)
     return Counts(len(known), len(boxes), len(detected), len(failures))
+
+
+def _possible(boxes: list[dict[str, object]], failures: dict[str, str]) -> list[dict[str, object]]:
+    """Without boxes that no recording can hold; one wrong row of a large dataset is a failure of its recording."""
+    if not boxes or _problem(boxes) is None:
+        return boxes
+    problems = [_problem([box]) for box in boxes]
+    for box, problem in zip(boxes, problems, strict=True):
+        if problem is not None:
+            failures.setdefault(str(box["recording"]), problem)
+    return [box for box, problem in zip(boxes, problems, strict=True) if problem is None]
+
+
+def _problem(boxes: list[dict[str, object]]) -> str | None:
+    try:
+        check_events(pd.DataFrame(boxes), lambda _: "a box is left out")
+    except AnnotationError as error:
+        return str(error)
+    return None
 
 
 def _write_tables(
