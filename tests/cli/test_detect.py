@@ -523,7 +523,6 @@ def test_mistakes(survey: Path, model: Path, tmp_path: Path) -> None:
         ((tmp_path / "typo",), "no such file or folder"),
         ((survey, "--shard", "2/2"), "--shard 2/2"),
         ((survey, "--formats", "csv,xls"), "no such format"),
-        ((survey, "--hop", "2"), "hop 2"),
     ):
         result = run(*arguments, "--model", model, "--out", tmp_path / "out")
         assert isinstance(result.exception, MastError)

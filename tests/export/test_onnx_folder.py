@@ -215,7 +215,9 @@ def mast_normalisation() -> Any:
 
 def test_what_cannot_be_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = MaeConfig(encoder=EncoderConfig(chunk_frames=64, n_bins=32, width=32, depth=1, heads=2))
-    card = ModelCard(kind="mae", architecture=encoder, normalisation=NormalisationStatistics(mean=0, std=1))
+    front_end = FrontEnd(chunk_frames=64, n_bins=32)
+    statistics = NormalisationStatistics(mean=0, std=1)
+    card = ModelCard(kind="mae", architecture=encoder, front_end=front_end, normalisation=statistics)
     save_checkpoint(tmp_path / "mae", MaskedAutoencoder(encoder), card)
     with pytest.raises(MastError, match="MaskedAutoencoder; only MAST's own detector"):
         write_onnx_folder(tmp_path / "mae", tmp_path / "out")

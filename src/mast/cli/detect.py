@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -261,7 +262,10 @@ def _search(
 
 
 def _full_name(given: str) -> str:
-    """A path that means the same from another folder; names such as ``default`` and ``s3://…`` as they are."""
+    """A path that means the same from another folder; a name like ``default`` as it is; a URI without its secrets."""
+    if "://" in given:
+        parts = urlsplit(given)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     return str(Path(given).absolute()) if Path(given).exists() else given
 
 
