@@ -45,10 +45,10 @@ def verdict(f1: Mapping[str, float | None]) -> str:
         return f"{what} on validation (F1 {numbers}), so that model is kept and recommended as it comes."
     if chosen != others[-1]:
         return (
-            f"Self-training did not beat the model that all started from on validation (F1 {numbers}), so the detector "
-            "as trained before it is recommended."
+            f"Self-training did not beat the model that this run started from on validation (F1 {numbers}), so the "
+            "detector trained before it is recommended."
         )
-    return f"Training helped on validation (F1 {numbers})."
+    return f"On validation the {NAMES[chosen]} detector beats the one it started from (F1 {numbers})."
 
 
 def f1_table(metrics: Mapping[str, Any]) -> list[str]:
