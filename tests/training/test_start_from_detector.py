@@ -25,8 +25,10 @@ from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.mae import MaskedAutoencoder
 from mast.training.detector import _gentle, _start_from, adopt, kept_threshold, train_detector
 from mast.training.loop import Result
+from mast.training.measure import Measured, detect_chunks
 from mast.training.recipe import Recipe, load_recipe
 from mast.training.sources import labelled_chunks
+from mast.training.spectrograms import FrontEndPipeline
 from mast.training.start import against_start, beats
 
 STATISTICS = NormalisationStatistics(mean=-7.0, std=3.0)
@@ -63,15 +65,23 @@ def test_training_starts_from_every_weight_of_a_detector(tones: Path, tmp_path: 
     assert card.provenance["notes"] == [f"all weights of the detector in {start}"]
 
 
-def test_a_start_is_measured_in_the_band_of_the_run(tones: Path, tmp_path: Path) -> None:
+def test_a_start_is_measured_in_the_band_of_the_run(
+    tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     start = saved(tmp_path / "start", detector_of(small_recipe()))
-    same = against_start(load_dataset(tones), start, start, small_recipe())
-    assert same[0] == same[1]
-    assert not beats(same[1], same[0])
     slow = small_recipe(front_end=FRONT_END.at_band(4_000).model_dump())
-    there = saved(tmp_path / "there", detector_of(small_recipe()), slow.front_end)
-    both = against_start(load_dataset(tones), there, start, slow)
-    assert both[0] == both[1]
+    trained = saved(tmp_path / "trained", detector_of(small_recipe()), slow.front_end)
+    heard: list[FrontEnd] = []
+
+    def listen(model: object, chunks: object, pipeline: FrontEndPipeline, **_: object) -> Measured:
+        heard.append(pipeline.log_mel.front_end)
+        return detect_chunks(model, chunks, pipeline)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("mast.training.start.detect_chunks", listen)
+    before, after = against_start(load_dataset(tones), trained, start, slow)
+    assert heard == [slow.front_end, slow.front_end]
+    assert before == after  # the same weights
+    assert not beats(after, before)
 
 
 def test_the_command_says_that_training_did_not_help(

@@ -15,9 +15,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
-RATE_S = (
-    1800.0  # the rate is that of the last half hour: a training step on a CPU may take a minute; our choice
-)
+# the rate is that of the last half hour: a training step on a CPU may take a minute; our choice
+RATE_S = 1800.0
 
 
 class TimeLeft(TimeRemainingColumn):
