@@ -199,24 +199,6 @@ class Reviewer:
         self.page.mouse.up()
         self.until("r.outbox.waiting() === 0")
 
-    def begin_anew(self) -> None:
-        """Back to a plain page: no filters, the queue at the left, the event at the right, nothing selected."""
-        for dialog in ("name", "export", "help"):
-            self.page.evaluate("(id) => document.getElementById(id).close()", f"{dialog}-dialog")
-        for button in ("#tab-recordings", "#clear-filters", "#tab-queue", "#clear-filters", "#tab-event"):
-            if self.page.is_visible(button):
-                self.page.click(button)
-        self.page.evaluate("globalThis.mastReview.actions.setAdvance(true)")
-        if self.ask("r.state.speed") != 1:
-            self.page.select_option("#speed", "1")
-        self.page.evaluate("globalThis.mastReview.actions.setMode('select')")
-        self.page.evaluate("document.getElementById('toasts').replaceChildren()")
-        self.page.keyboard.press("Escape")
-        self.page.keyboard.press("0")
-        self.settle()
-        self.requests.clear()
-        self.complaints.clear()
-
     def close(self) -> None:
         """Leave, and complain about what the browser complained about."""
         self.context.close()

@@ -22,28 +22,15 @@ def browser() -> Iterator[Any]:
         yield opened
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Server]:
-    """One server for the tests that do not mind what others have decided."""
-    running = Server(make_results(tmp_path_factory.mktemp("browser")))
-    yield running
-    running.kill()
-
-
-@pytest.fixture(scope="module")
-def window(browser: Any, server: Server) -> Iterator[Reviewer]:
-    """One window for all tests: opening it is what takes time."""
+@pytest.fixture
+def ana(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Reviewer]:
+    """A reviewer at a laptop, with a server of her own; the browser must have nothing to complain about."""
+    server = Server(make_results(tmp_path_factory.mktemp("browser")))
     reviewer = Reviewer(browser, server, "Ana")
     yield reviewer
     reviewer.context.close()
-
-
-@pytest.fixture
-def ana(window: Reviewer) -> Iterator[Reviewer]:
-    """A reviewer at a laptop, about to begin; the browser must have nothing to complain about."""
-    window.begin_anew()
-    yield window
-    assert window.complaints == []
+    server.kill()
+    assert reviewer.complaints == []
 
 
 OVERFULL = """
@@ -236,12 +223,12 @@ def test_box_is_moved_resized_and_deleted(ana: Reviewer) -> None:
 
 def test_keys_decide_and_the_queue_goes_on(ana: Reviewer) -> None:
     server = ana.server
+    ana.page.keyboard.press("Escape")  # nothing is selected: J begins at the top of the new order
     ana.page.select_option("[name=order]", "score")
     ana.until("r.queue.items.length > 5 && r.queue.items[0].score >= r.queue.items[1].score")
     order = ana.ask("r.queue.items.map((e) => e.id)")
     scores = ana.ask("r.queue.items.map((e) => e.score)")
     assert scores == sorted(scores, reverse=True)
-    ana.page.keyboard.press("Escape")
     ana.page.keyboard.press("j")
     ana.until("r.state.selected === argument", order[0])
     ana.page.keyboard.press("a")
