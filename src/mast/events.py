@@ -124,7 +124,7 @@ def check_events(
         ),
         (low < 0, "negative low frequency ({low} Hz)"),
         (low > high, "low frequency {low} Hz above the high frequency {high} Hz; were they swapped?"),
-        (high > HIGHEST_HZ, "reaches up to {high} Hz, which is no sound; expected frequencies in Hz"),
+        (high > HIGHEST_HZ, "reaches up to {high} Hz, which no recorder reaches; expected frequencies in Hz"),
         (
             ~(unknown | allowed),
             "score {score}, expected a probability from 0 to 1; divide percentages by 100, or rename the column "

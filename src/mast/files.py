@@ -91,6 +91,13 @@ def whole_folder(path: Path) -> Iterator[Path]:
                     left.unlink(missing_ok=True)
 
 
+def replace_folder(source: Path, target: Path) -> None:
+    """Copy a folder over another; a kill leaves the old one, none, or the new one, never half of one."""
+    remove_orphans(target.parent)
+    with whole_folder(target) as part:
+        shutil.copytree(source, part, dirs_exist_ok=True)
+
+
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
     """Let what the machine refuses in the block be an ``OSError`` that names this file, whatever a library raises."""

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from mast.errors import MastError
-from mast.fit.stages import UPSTREAM, Ledger, Stage, flat, replace_folder
+from mast.files import replace_folder
+from mast.fit.stages import UPSTREAM, Ledger, Stage, flat
 
 
 class Workshop:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import soundfile as sf
 import torch
+from spread_scores import spread_scores
 
 from mast.grid import FrontEnd
 from mast.models.checkpoint import ModelCard, NormalisationStatistics, save_checkpoint
@@ -22,11 +23,7 @@ def save_detector(folder: Path, *, seed: int = 0, threshold: float = 0.3) -> Pat
     encoder = EncoderConfig(chunk_frames=256, n_bins=64, width=32, depth=1, heads=2)
     config = DetectorConfig(encoder=encoder, channels=32, levels=2, head_convs=1, contrastive_weight=0)
     model = MastDetector(config)
-    with torch.no_grad():
-        for layer in (model.head.classify, model.head.regress):
-            layer.weight.normal_(0, 0.1)
-            assert layer.bias is not None
-            layer.bias.zero_()
+    spread_scores(model)
     card = ModelCard(
         kind="detector",
         architecture=config,

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import soundfile as sf
 import torch
+from spread_scores import spread_scores
 
 from mast.grid import FrontEnd
 from mast.models.checkpoint import ModelCard, NormalisationStatistics, save_checkpoint
@@ -25,11 +26,7 @@ def save_untrained(folder: Path, *, detects: bool = True) -> Path:
     mae = MaeConfig.named("tiny", chunk_frames=256, n_bins=64)
     model = MastDetector(config) if detects else MaskedAutoencoder(mae)
     if isinstance(model, MastDetector):
-        with torch.no_grad():
-            for layer in (model.head.classify, model.head.regress):
-                layer.weight.normal_(0, 0.1)
-                assert layer.bias is not None
-                layer.bias.zero_()
+        spread_scores(model)
     card = ModelCard(
         kind="detector" if detects else "mae",
         architecture=config if detects else mae,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+from spread_scores import spread_scores
 from toy_recipe import small_recipe
 
 from mast.models.checkpoint import ModelCard, NormalisationStatistics, save_checkpoint
@@ -23,11 +24,7 @@ def save_untrained(folder: Path, *, seed: int = 0, threshold: float = 0.5) -> Pa
     recipe = gain_recipe()
     torch.manual_seed(seed)
     model = MastDetector(recipe.detector_for(recipe.selftrain.stage1))
-    with torch.no_grad():
-        for layer in (model.head.classify, model.head.regress):
-            layer.weight.normal_(0, 0.1)
-            assert layer.bias is not None
-            layer.bias.zero_()
+    spread_scores(model)
     card = ModelCard(
         kind="detector",
         architecture=model.config,

@@ -62,7 +62,13 @@ class DetectionRun:
     @property
     def model_id(self) -> str:
         """The model as the column ``model`` of the tables names it."""
-        return f"mast-{self.weights_sha256[:12]}"
+        return model_id(self.weights_sha256)
+
+
+def model_id(weights_sha256: str) -> str:
+    """What a model is called in tables and stores."""
+    # with letters in front: spreadsheets take 522240498917 and 5e1240498917 for numbers
+    return f"mast-{weights_sha256[:12]}"
 
 
 def read_run(folder: str | Path) -> DetectionRun | None:

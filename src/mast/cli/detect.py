@@ -141,7 +141,7 @@ def detect(
     Recordings that cannot be read are listed with reasons in failures.csv and tried again next time; those
     whose sound ends early are searched as far as they go, and listed as damaged.
 
-    Sites and times that recordings.csv in a dataset's folder states go before those in headers and names.
+    Sites and times in a dataset's recordings.csv take precedence over those in headers and names.
 
     Exit code: 0 when all were searched, 4 when some failed, 2 when none could be searched.
 
@@ -263,7 +263,9 @@ def _search(
 
 def _full_name(given: str) -> str:
     """A path that means the same from another folder; a name like ``default`` as it is; a URI without its secrets."""
-    if "://" in given:
+    from mast.archive.recordings import is_uri
+
+    if is_uri(given):
         parts = urlsplit(given)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     return str(Path(given).absolute()) if Path(given).exists() else given

@@ -149,8 +149,8 @@ def model_of(store: EventStore, model: str | None, device: str | None) -> Detect
 
 
 def _model_named(store: EventStore) -> str:
+    from mast.annotations.detections import model_id
     from mast.errors import ConfigError, MastError
-    from mast.inference.detector import model_id
     from mast.models.checkpoint import load_card
     from mast.models.find import DEFAULT, find_model, names_model
 
@@ -158,7 +158,7 @@ def _model_named(store: EventStore) -> str:
     if lay and names_model(lay):
         return lay
     try:
-        if model_id(load_card(find_model(DEFAULT))) == store.model_id:
+        if model_id(load_card(find_model(DEFAULT)).weights_sha256) == store.model_id:
             return DEFAULT
     except MastError:
         pass  # none ships with this copy

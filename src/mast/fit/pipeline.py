@@ -31,7 +31,7 @@ from accelerate.utils import broadcast_object_list
 from mast.errors import MastError
 from mast.evaluation.operating import StoredCalibration
 from mast.evaluation.report import RESAMPLES
-from mast.files import write_whole
+from mast.files import replace_folder, write_whole
 from mast.fit.forecast import Amounts, forecast, in_words
 from mast.fit.measure import measure_detectors
 from mast.fit.sources import (
@@ -44,7 +44,7 @@ from mast.fit.sources import (
     start_of,
     write_listing,
 )
-from mast.fit.stages import UPSTREAM, Ledger, Say, Stage, flat, replace_folder
+from mast.fit.stages import UPSTREAM, Ledger, Say, Stage, flat
 from mast.models.checkpoint import load_card, update_card
 from mast.models.detector import DetectorConfig
 from mast.reports.fit_report import EXAMPLES, write_fit_report

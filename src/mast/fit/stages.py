@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,18 +156,6 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             found[f"{prefix}{key}"] = value
     return found
-
-
-def replace_folder(source: Path, target: Path) -> None:
-    """Copy a folder over another; a kill leaves the old one, none, or the new one, never half of one."""
-    part, old = (target.with_name(f".{target.name}.{word}") for word in ("part", "old"))
-    for left in (part, old):
-        shutil.rmtree(left, ignore_errors=True)
-    shutil.copytree(source, part)
-    if target.exists():
-        os.rename(target, old)
-    os.rename(part, target)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _filled(folder: Path) -> bool:

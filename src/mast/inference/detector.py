@@ -24,6 +24,7 @@ import pandas as pd
 import torch
 from torch import nn
 
+from mast.annotations.detections import model_id
 from mast.audio import AudioInfo, Metadata, failing_alone
 from mast.device import has_bfloat16, send
 from mast.errors import AudioError, ConfigError, MastError
@@ -35,7 +36,7 @@ from mast.inference.pieces import End, Piece, Reader, Source, full_batches
 from mast.inference.prefetch import concurrently
 from mast.inference.scores import settle_scores
 from mast.inference.stitch import Boxes, Embeddings, Stitcher, without_nested
-from mast.models.checkpoint import ModelCard, load_checkpoint
+from mast.models.checkpoint import load_checkpoint
 from mast.models.detector import DenseOutput, MastDetector
 from mast.models.find import find_model
 from mast.models.interface import BoxDetector
@@ -158,7 +159,7 @@ class Detector:
             raise ConfigError(f"hop {self.hop:g}: expected a share of the window above 0 and at most 1")
         if self.batch_size < 1:
             raise ConfigError(f"batch of {self.batch_size} windows: expected at least 1")
-        self.model_id = model_id(self.card)
+        self.model_id = model_id(self.card.weights_sha256)
         self.precision = "bfloat16" if has_bfloat16(self.device) else "float32"
         self.embed = embed
         self.compiled = _can_compile(self.device) if compile is None else compile
@@ -472,12 +473,6 @@ def _source(path: Path, root: str | Path | None) -> Source:
         raise AudioError(
             f"{path}: does not lie in {root}; give the folder that holds all recordings"
         ) from None
-
-
-def model_id(card: ModelCard) -> str:
-    """What a model is called in tables and stores."""
-    # with letters in front: spreadsheets take 522240498917 and 5e1240498917 for numbers
-    return f"mast-{card.weights_sha256[:12]}"
 
 
 def _device(name: str | None) -> torch.device:

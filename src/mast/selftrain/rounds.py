@@ -12,8 +12,6 @@ Choices (the best epoch of a stage, thresholds, whether a round helped) look at 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,7 +28,7 @@ from mast.data.chunk_dataset import ChunkDataset, Example
 from mast.data.recordings import Dataset, load_dataset
 from mast.data.splits import SITE_OOD, TEMPORAL_OOD, SplitConfig
 from mast.errors import MastError
-from mast.files import write_whole
+from mast.files import replace_folder, write_whole
 from mast.models.checkpoint import load_card
 from mast.models.find import find_model
 from mast.selftrain.policy import trust_in
@@ -207,14 +205,9 @@ def _write_rows(setting: _Setting, rows: list[dict[str, Any]], kept_row: int) ->
 
 
 def _keep(model: Path, best: Path) -> None:
-    """Copy a model folder to ``best``; a kill leaves no half of it there, and what is there already stays."""
-    if best.exists() and load_card(best) == load_card(model):
-        return
-    beside = best.with_name(f"{best.name}.part")
-    shutil.rmtree(beside, ignore_errors=True)
-    shutil.copytree(model, beside)
-    shutil.rmtree(best, ignore_errors=True)
-    os.replace(beside, best)
+    """Copy a model folder to ``best``, unless it is there already."""
+    if not best.exists() or load_card(best) != load_card(model):
+        replace_folder(model, best)
 
 
 def _events_in(dataset: Dataset, chunks: Chunks) -> pd.DataFrame:
