@@ -35,7 +35,7 @@ from mast.data.simulate import Simulation, simulate_dataset
 from mast.experiments.collect import trainings
 from mast.experiments.figures import lines
 from mast.experiments.found import Trial, has_part, load_about, save_about, save_part, save_threshold
-from mast.experiments.record import commit, write_result
+from mast.experiments.record import write_result
 from mast.experiments.runner import same_steps
 from mast.experiments.tables import Archive, Line, Row, as_cells, as_json, markdown
 from mast.grid import FrontEnd
@@ -50,6 +50,7 @@ from mast.training.pretrain import pretrain
 from mast.training.recipe import Recipe, load_recipe, parse_override, remember
 from mast.training.sources import Chunks
 from mast.training.spectrograms import FrontEndPipeline
+from mast.version import commit
 
 NAME = "simulated"
 STYLES = {

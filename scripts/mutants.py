@@ -233,7 +233,7 @@ def _commit() -> str:
         raise MutantError(
             "--out: the working tree differs from its commit; commit first, so that the result says of what"
         )
-    from mast.experiments.record import commit
+    from mast.version import commit
 
     return commit()
 

@@ -25,15 +25,18 @@ from mast.training.pretrain import pretrain
 from mast.training.recipe import Recipe
 from mast.training.sources import Chunks, labelled_chunks
 from mast.training.spectrograms import Spectrograms
+from mast.version import __version__
 
 
-def test_learns_and_leaves_a_model(tones: Path, tmp_path: Path) -> None:
+def test_learns_and_leaves_a_model(tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAST_COMMIT", "c0ffee")
     recipe = small_recipe(train__epochs=8)
     result = train_detector(tones, tmp_path, recipe)
     model, card = load_checkpoint(tmp_path / "best")
     assert isinstance(model, MastDetector)
     assert card.thresholds["score"] == result.best["threshold"]
     assert card.calibration["n_recordings"] == 1
+    assert (card.provenance["commit"], card.provenance["mast"]) == ("c0ffee", __version__)
     assert card.calibration["calibration"]["n_predictions"] > 0
     rows = [json.loads(line) for line in (tmp_path / "curves.jsonl").read_text().splitlines()]
     steps = [row for row in rows if "train/loss" in row]

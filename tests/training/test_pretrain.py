@@ -13,13 +13,17 @@ from mast.models.mae import MaskedAutoencoder
 from mast.reports.reconstruction import draw_reconstructions
 from mast.training.pretrain import pretrain
 from mast.training.recipe import Recipe
+from mast.version import __version__
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_checkpoint(folder).model.state_dict()
 
 
-def test_learns_and_leaves_a_model(tones: Path, tmp_path: Path, recipe: Recipe) -> None:
+def test_learns_and_leaves_a_model(
+    tones: Path, tmp_path: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAST_COMMIT", "c0ffee")
     seen: list[tuple[int, int]] = []
     result = pretrain(
         [tones], tmp_path, recipe, progress=lambda done, total, text: seen.append((done, total))
@@ -32,6 +36,7 @@ def test_learns_and_leaves_a_model(tones: Path, tmp_path: Path, recipe: Recipe) 
     assert isinstance(model, MaskedAutoencoder)
     assert card.front_end == recipe.front_end
     assert card.provenance["epoch"] == result.best_epoch
+    assert (card.provenance["commit"], card.provenance["mast"]) == ("c0ffee", __version__)
     assert list((tmp_path / "tensorboard").rglob("events.out*"))
     picture = draw_reconstructions(tmp_path / "best", tones, tmp_path / "picture.png")
     assert picture.read_bytes().startswith(b"\x89PNG")

@@ -95,6 +95,15 @@ def test_overrides_from_the_command_line() -> None:
         parse_override("train.epochs")
 
 
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b"[]", b"{}", b"null", b"9" * 5_000]
+)
+def test_settings_that_are_damaged_are_one_sentence(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "recipe.json").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"recipe\.json: is damaged.*delete"):
+        remember(load_recipe("tiny"), tmp_path / "recipe.json", about={"seed": 0})
+
+
 def test_a_run_refuses_other_settings(tmp_path: Path) -> None:
     path = tmp_path / "run" / "recipe.json"
     remember(load_recipe("tiny"), path, about={"seed": 0})

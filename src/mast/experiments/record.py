@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mast.files import write_whole
+from mast.version import commit
 
 _ROOT = Path(__file__).resolve().parents[3]  # of the repository, where the package is used from one
 _PACKAGES = ("numpy", "torch", "torchaudio", "torchvision", "soundfile", "soxr", "pandas")
@@ -105,29 +105,6 @@ def _without_root(word: str) -> str:
         return str(Path(word).relative_to(_ROOT)) if Path(word).is_absolute() else word
     except ValueError:
         return word
-
-
-def commit() -> str:
-    """The commit measured, with ``+changes`` where the tree differs from it; ``unknown`` outside git.
-
-    ``MAST_COMMIT`` says it where the code was copied without its history.
-    """
-    if told := os.environ.get("MAST_COMMIT"):
-        return told
-    try:
-        head = subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=_ROOT, capture_output=True, text=True, check=True
-        ).stdout.strip()
-        changed = subprocess.run(
-            ["git", "status", "--porcelain", "--", "src", "benchmarks", "experiments"],
-            cwd=_ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return head + ("+changes" if changed else "")
 
 
 def _cpu_model() -> str:

@@ -40,7 +40,6 @@ from mast.experiments.found import (
 )
 from mast.experiments.once import alone, once, refuse_other, seconds_spent
 from mast.experiments.presets import Preset
-from mast.experiments.record import commit
 from mast.experiments.systems import LAST_STAGE, System
 from mast.files import write_whole
 from mast.fit.pipeline import Show
@@ -56,6 +55,7 @@ from mast.training.pretrain import pretrain
 from mast.training.recipe import Recipe, SelfTrainRecipe, TrainRecipe, remember
 from mast.training.sources import Chunks, decode_once, labelled_chunks
 from mast.training.spectrograms import FrontEndPipeline
+from mast.version import commit
 
 
 @dataclass(frozen=True)

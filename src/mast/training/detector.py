@@ -48,6 +48,7 @@ from mast.training.pretrain import batch_names, statistics_of
 from mast.training.recipe import Recipe, TrainRecipe, remember
 from mast.training.sources import Chunks, decode_once, labelled_chunks, normalisation_of
 from mast.training.spectrograms import FrontEndPipeline
+from mast.version import provenance_of_code
 
 FEW_BOXES = 20  # on validation, below which a start's own threshold is kept; our choice
 _AUGMENTATION = 1  # streams of random numbers, apart from each other
@@ -207,6 +208,8 @@ def fit_detector(
             )
         return chunk_metrics(measured)
 
+    code = provenance_of_code()
+
     def save(shown: nn.Module, folder: Path, state: dict[str, Any]) -> None:
         card = ModelCard(
             kind="detector",
@@ -223,6 +226,7 @@ def fit_detector(
                 "notes": [note] if note else [],
                 "chunks": len(learn),
                 "recipe": recipe.model_dump(mode="json"),
+                **code,
             },
         )
         save_checkpoint(folder, shown, card)

@@ -32,6 +32,7 @@ from mast.training.machine import prepare_machine
 from mast.training.recipe import Recipe, remember
 from mast.training.sources import Chunks, decode_once, hold_out, in_order, normalisation_of, unlabelled_chunks
 from mast.training.spectrograms import FrontEndPipeline
+from mast.version import provenance_of_code
 
 
 class PretrainObjective(nn.Module):
@@ -159,6 +160,8 @@ def pretrain(
     rank, world = machine.accelerator.process_index, machine.accelerator.num_processes
     objective = PretrainObjective(model, pipeline, seed=seed, rank=rank, world=world)
 
+    code = provenance_of_code()
+
     def save(shown: nn.Module, folder: Path, state: dict[str, Any]) -> None:
         provenance = {
             **about,
@@ -166,6 +169,7 @@ def pretrain(
             "notes": notes,
             "chunks": len(learn),
             "recipe": recipe.model_dump(mode="json"),
+            **code,
         }
         save_checkpoint(folder, shown, _card(recipe, normalisation, provenance))
 

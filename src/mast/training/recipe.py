@@ -280,8 +280,7 @@ def remember(recipe: BaseModel, path: Path, *, about: Mapping[str, Any]) -> None
     """
     now = {"recipe": recipe.model_dump(mode="json"), **about}
     if path.exists():
-        before = json.loads(path.read_text(encoding="utf-8"))
-        changed = _differences(before, json.loads(json.dumps(now)))
+        changed = _differences(remembered(path), json.loads(json.dumps(now)))
         if changed:
             raise ConfigError(
                 f"{path.parent}: holds a run with other settings ({'; '.join(changed[:3])}"
@@ -289,6 +288,24 @@ def remember(recipe: BaseModel, path: Path, *, about: Mapping[str, Any]) -> None
             )
         return
     write_whole(path, json.dumps(now, indent=2).encode())
+
+
+def remembered(path: Path) -> dict[str, Any]:
+    """What :func:`remember` wrote beside a run.
+
+    Raises:
+        ConfigError: the file is damaged.
+    """
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        about = None
+    if not isinstance(about, dict) or "recipe" not in about:
+        raise ConfigError(
+            f"{path}: is damaged: it does not hold the settings of a run; choose another --out, or delete "
+            f"{path.parent} to start again"
+        )
+    return about
 
 
 def _differences(before: Any, now: Any, prefix: str = "") -> list[str]:
