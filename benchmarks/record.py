@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from mast.experiments.record import write_result
+from mast_studies.record import write_result
 
 __all__ = ["write_result"]

@@ -20,7 +20,7 @@ from zero_shot_measure import as_row
 from mast.data.recordings import load_dataset
 from mast.evaluation import Scoring, evaluate
 from mast.events import as_events
-from mast.experiments.record import write_result
+from mast_studies.record import write_result
 
 DRAWN = Path(__file__).resolve().parent
 

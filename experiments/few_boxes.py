@@ -33,7 +33,6 @@ from mast.data.chunk_dataset import ChunkDataset
 from mast.data.recordings import Dataset, load_dataset
 from mast.data.splits import shuffle_key
 from mast.errors import ConfigError
-from mast.experiments.record import Training, write_result
 from mast.files import whole_file, write_whole
 from mast.models.checkpoint import load_card
 from mast.models.detector import DetectorConfig
@@ -42,6 +41,7 @@ from mast.training.machine import prepare_machine
 from mast.training.recipe import Recipe, load_recipe
 from mast.training.sources import Chunks
 from mast.version import commit
+from mast_studies.record import Training, write_result
 
 STARTS = ("model", "scratch")
 LEAST_PIECE_S = 0.1  # of a chunk: a remainder shorter than this is no chunk of its own

@@ -32,12 +32,6 @@ from mast.data import chunk_table, load_dataset
 from mast.data.chunk_dataset import ChunkDataset
 from mast.data.recordings import Dataset
 from mast.data.simulate import Simulation, simulate_dataset
-from mast.experiments.collect import trainings
-from mast.experiments.figures import lines
-from mast.experiments.found import Trial, has_part, load_about, save_about, save_part, save_threshold
-from mast.experiments.record import write_result
-from mast.experiments.runner import same_steps
-from mast.experiments.tables import Archive, Line, Row, as_cells, as_json, markdown
 from mast.grid import FrontEnd
 from mast.models.checkpoint import load_checkpoint
 from mast.planning.candidates import candidate_clips
@@ -51,6 +45,12 @@ from mast.training.recipe import Recipe, load_recipe, parse_override, remember
 from mast.training.sources import Chunks
 from mast.training.spectrograms import FrontEndPipeline
 from mast.version import commit
+from mast_studies.collect import trainings
+from mast_studies.figures import lines
+from mast_studies.found import Trial, has_part, load_about, save_about, save_part, save_threshold
+from mast_studies.record import write_result
+from mast_studies.runner import same_steps
+from mast_studies.tables import Archive, Line, Row, as_cells, as_json, markdown
 
 NAME = "simulated"
 STYLES = {

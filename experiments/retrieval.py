@@ -37,12 +37,12 @@ from mast.data import Dataset, load_dataset
 from mast.errors import AudioError
 from mast.evaluation import Scoring, build_scene, match_scene
 from mast.events import boxes_of
-from mast.experiments.record import write_result
 from mast.inference import Detector, Source
 from mast.models.checkpoint import WEIGHTS, load_card, update_card
 from mast.retrieval.embedding import BoxEmbedder
 from mast.retrieval.mel_statistics import box_statistics, standardised
 from mast.retrieval.scores import Labelled, Ranks, paired_difference, rank_queries
+from mast_studies.record import write_result
 
 BASELINE = "mel statistics"
 VECTOR = "vector"

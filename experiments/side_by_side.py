@@ -25,8 +25,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from mast.experiments.found import Trial
 from mast.files import whole_file
+from mast_studies.found import Trial
 
 BENCH = "soundscape-bench"
 MAST = (sys.executable, "-c", "from mast.cli.main import main; main()")

@@ -13,9 +13,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from mast.experiments.collect import trainings
-from mast.experiments.record import write_result
-from mast.experiments.tables import PARTS, Archive, Line
+from mast_studies.collect import trainings
+from mast_studies.record import write_result
+from mast_studies.tables import PARTS, Archive, Line
 
 ROUNDS = ("mast", "mast_st_1", "mast_st")
 

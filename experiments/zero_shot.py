@@ -27,12 +27,12 @@ from zero_shot_tools import TOOLS, Tool, find_boxes
 
 from mast.audio import probe, read
 from mast.events import BOX_COLUMNS, FloatArray, as_events
-from mast.experiments.record import write_result
 from mast.files import write_whole
 from mast.inference import Detector
 from mast.inference.pieces import Source
 from mast.models.checkpoint import load_card
 from mast.reports.spectrogram import draw_spectrogram
+from mast_studies.record import write_result
 
 FLOOR = 0.02  # raw score down to which detections are kept for average precision and the best threshold
 MODEL = "mast"

@@ -100,7 +100,7 @@ def main() -> None:
         fell = found[name]["fell"]
         print(f"{name}: {found[name]['attacks']} attacks, {len(fell)} fell", *fell, sep="\n  ", flush=True)
     if options.out:
-        from mast.experiments.record import write_result
+        from mast_studies.record import write_result
 
         write_result(options.out, found, seed=options.seed)
         print(f"written to {options.out}")

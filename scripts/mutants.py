@@ -239,7 +239,7 @@ def _commit() -> str:
 
 
 def _write(out: Path, mutants: Sequence[Mutant], found: dict[str, dict[str, str]]) -> None:
-    from mast.experiments.record import write_result
+    from mast_studies.record import write_result
 
     rows = [found[mutant.name] for mutant in mutants if mutant.name in found]
     killed = sum(bool(row["killed_by"]) for row in rows)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mast.evaluation.bootstrap import TRAINING_NOISE
-from mast.experiments.record import trained_at
+from mast_studies.record import trained_at
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

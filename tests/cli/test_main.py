@@ -104,3 +104,25 @@ def test_a_path_through_a_file(tmp_path: Path, command: tuple[str, ...]) -> None
     result = CliRunner().invoke(cli.app, [*words, "--quiet"])
     assert result.exception is not None
     assert "is a file" in str(machine_fault(result.exception))
+
+
+WITHOUT_STUDIES = """
+import sys
+
+class Absent:
+    def find_spec(self, name, *rest):
+        if name == "mast_studies":
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, Absent())
+from mast.cli.main import main
+main()
+"""
+
+
+def test_the_studies_are_in_a_clone_only() -> None:
+    words = ["experiment", "ood", "--data", "bench", "--seeds", "0,1"]
+    done = subprocess.run([sys.executable, "-c", WITHOUT_STUDIES, *words], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "pip install -e .[studies]" in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -15,7 +15,6 @@ from mast.cli.convert import convert
 from mast.cli.detect import detect
 from mast.cli.embed import embed
 from mast.cli.evaluate import evaluate
-from mast.cli.experiment import experiment
 from mast.cli.export import export
 from mast.cli.fit import fit
 from mast.cli.plan import plan
@@ -76,9 +75,27 @@ for _command in (
     train,
     selftrain,
     export,
-    experiment,
 ):
     app.command()(_command)
+
+
+def _without_studies() -> None:
+    """One table or figure of the paper; only in a clone of mast's repository."""
+    raise MastError(
+        "experiment: the paper's studies are not part of this installation; "
+        "clone mast's repository and run `pip install -e .[studies]` in it"
+    )
+
+
+try:
+    from mast_studies.command import experiment
+except ModuleNotFoundError as missing:
+    if missing.name != "mast_studies":
+        raise
+    _anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+    app.command("experiment", context_settings=_anything)(_without_studies)
+else:
+    app.command()(experiment)
 
 
 def main() -> None:

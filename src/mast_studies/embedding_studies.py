@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mast.experiments.embedding_figures import draw_boxes, draw_chunks, draw_retrieval
-from mast.experiments.embedding_tables import (
+from mast_studies.embedding_figures import draw_boxes, draw_chunks, draw_retrieval
+from mast_studies.embedding_tables import (
     BASELINE,
     GOOD_IOU,
     NEIGHBOURS,
@@ -31,8 +31,8 @@ from mast.experiments.embedding_tables import (
     signed,
     ways_of,
 )
-from mast.experiments.found import NOT_TESTS
-from mast.experiments.tables import Archive
+from mast_studies.found import NOT_TESTS
+from mast_studies.tables import Archive
 
 _BOX_MARK = ("start_s", "end_s", "low_hz", "high_hz")
 _RETRIEVAL = {

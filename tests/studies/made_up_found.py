@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from mast.events import as_events
-from mast.experiments.found import Trial, save_about, save_part, save_threshold
 from mast.grid import FrontEnd
 from mast.training.measure import Measured
+from mast_studies.found import Trial, save_about, save_part, save_threshold
 
 THRESHOLD = 0.5
 

@@ -16,13 +16,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mast.events import BOX_COLUMNS, FloatArray, IntArray
-from mast.experiments.embedding_tables import NEIGHBOURS, Way
-from mast.experiments.found import NOT_TESTS
 from mast.grid import FrontEnd, grid_to_events
 from mast.retrieval.clusters import LEAST_EVENTS, centred
 from mast.retrieval.mel_statistics import standardised
 from mast.retrieval.scores import Labelled, rank_queries
 from mast.retrieval.search import nearest
+from mast_studies.embedding_tables import NEIGHBOURS, Way
+from mast_studies.found import NOT_TESTS
 
 Vectors = NDArray[np.float32]
 

@@ -1,7 +1,7 @@
 """Train systems on one dataset and seed, and keep what each finds in the test parts.
 
     WORK/<dataset>-<seed>/runs/pretrain, generic, mast, mast.full2, fcos, …   training runs, each continued after a kill
-    WORK/<dataset>-<seed>/found/<system>/                                     what it found (mast.experiments.found)
+    WORK/<dataset>-<seed>/found/<system>/                                     what it found (mast_studies.found)
     WORK/<dataset>-<seed>/embedded/<system>/                                  what its encoder makes of chunks and boxes
 
 A system whose tables are there is not touched again. Several processes may work on the same folder: a run that two of
@@ -26,21 +26,6 @@ from mast.data.chunks import chunk_table
 from mast.data.recordings import Dataset, load_dataset
 from mast.data.splits import SplitConfig
 from mast.errors import MastError
-from mast.experiments.embedding_tables import about_embedded, folder_of, save_embedded
-from mast.experiments.found import (
-    NOT_TESTS,
-    Trial,
-    has_part,
-    load_about,
-    load_part,
-    load_threshold,
-    save_about,
-    save_part,
-    save_threshold,
-)
-from mast.experiments.once import alone, once, refuse_other, seconds_spent
-from mast.experiments.presets import Preset
-from mast.experiments.systems import LAST_STAGE, System
 from mast.files import write_whole
 from mast.fit.pipeline import Show
 from mast.models.checkpoint import WEIGHTS, load_card, load_checkpoint
@@ -56,6 +41,21 @@ from mast.training.recipe import Recipe, SelfTrainRecipe, TrainRecipe, remember
 from mast.training.sources import Chunks, decode_once, labelled_chunks
 from mast.training.spectrograms import FrontEndPipeline
 from mast.version import commit
+from mast_studies.embedding_tables import about_embedded, folder_of, save_embedded
+from mast_studies.found import (
+    NOT_TESTS,
+    Trial,
+    has_part,
+    load_about,
+    load_part,
+    load_threshold,
+    save_about,
+    save_part,
+    save_threshold,
+)
+from mast_studies.once import alone, once, refuse_other, seconds_spent
+from mast_studies.presets import Preset
+from mast_studies.systems import LAST_STAGE, System
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class Runner:
         return folder
 
     def _embed(self, system: System, folder: Path) -> None:
-        from mast.experiments.embedded import Models, embed_parts  # LanceDB and scikit-learn come with it
+        from mast_studies.embedded import Models, embed_parts  # LanceDB and scikit-learn come with it
 
         found, detector = self.trial.system(system.name), self.model(system)
         pretrained = self._encoder(system)

@@ -12,17 +12,17 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from mast.cli.experiment import _split_of
 from mast.cli.main import app
 from mast.data.recordings import load_dataset
 from mast.errors import MastError
-from mast.experiments import once
-from mast.experiments import runner as module
-from mast.experiments.presets import load_preset
-from mast.experiments.systems import Budget, System
 from mast.fit.pipeline import Show
 from mast.grid import FrontEnd
 from mast.training.sources import labelled_chunks
+from mast_studies import once
+from mast_studies import runner as module
+from mast_studies.command import _split_of
+from mast_studies.presets import load_preset
+from mast_studies.systems import Budget, System
 
 PRESET = """
 size = "tiny"

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from mast.files import write_whole
 from mast.version import commit
 
-_ROOT = Path(__file__).resolve().parents[3]  # of the repository, where the package is used from one
+_ROOT = Path(__file__).resolve().parents[2]  # of the repository, where the package is used from one
 _PACKAGES = ("numpy", "torch", "torchaudio", "torchvision", "soundfile", "soxr", "pandas")
 
 NOT_RECORDED = "not recorded"

@@ -10,13 +10,13 @@ import pytest
 from made_up_found import scatter
 
 from mast.errors import ConfigError
-from mast.experiments.collect import collect
-from mast.experiments.page import write_page
-from mast.experiments.paper import METRICS, paper_tables
-from mast.experiments.presets import load_preset
-from mast.experiments.runner import same_steps
-from mast.experiments.studies import Request, all_studies, choose_systems, find_study, systems_by_name
-from mast.experiments.tables import Archive
+from mast_studies.collect import collect
+from mast_studies.page import write_page
+from mast_studies.paper import METRICS, paper_tables
+from mast_studies.presets import load_preset
+from mast_studies.runner import same_steps
+from mast_studies.studies import Request, all_studies, choose_systems, find_study, systems_by_name
+from mast_studies.tables import Archive
 
 STUDIES = all_studies()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from mast.experiments.record import Training, write_result
+from mast_studies.record import Training, write_result
 
 
 def test_trainings_with_one_commit_and_recipe_are_written_once(tmp_path: Path) -> None:

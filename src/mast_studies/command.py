@@ -14,10 +14,10 @@ from mast.errors import ConfigError, MastError
 
 if TYPE_CHECKING:
     from mast.data.splits import SplitConfig
-    from mast.experiments.collect import Collected
-    from mast.experiments.runner import Source
-    from mast.experiments.studies import Study
-    from mast.experiments.systems import System
+    from mast_studies.collect import Collected
+    from mast_studies.runner import Source
+    from mast_studies.studies import Study
+    from mast_studies.systems import System
 
 _WORDS = ("list", "all", "report")
 _NO_TEST = (0.7, 0.3, 0.0)  # train, val, test
@@ -95,7 +95,7 @@ def experiment(
       mast experiment ood --data bench-{seed}/labelled --unlabeled bench-{seed}/unlabelled --seeds 0,1 --preset small
       mast experiment report --work runs/experiments --out results/experiments
     """
-    from mast.experiments.studies import BUDGETS, all_studies, choose_systems, find_study
+    from mast_studies.studies import BUDGETS, all_studies, choose_systems, find_study
 
     studies = all_studies(tuple(_numbers(budgets, "--budgets")) if budgets else BUDGETS)
     if name == "list":
@@ -145,12 +145,12 @@ def _run(
     quiet: bool,
 ) -> list[str]:
     """Train, measure and embed; gives back a sentence for each failure."""
-    from mast.experiments.presets import load_preset
-    from mast.experiments.runner import Runner
-    from mast.experiments.studies import systems_by_name
     from mast.fit.pipeline import Show
     from mast.grid import FrontEnd
     from mast.training.recipe import parse_override
+    from mast_studies.presets import load_preset
+    from mast_studies.runner import Runner
+    from mast_studies.studies import systems_by_name
 
     preset_name, band, settings = how
     overrides = dict(parse_override(text) for text in settings or [])
@@ -183,9 +183,9 @@ def _collect(
     page: bool,
 ) -> list[Collected]:
     """Tables and figures of what is in the work folder."""
-    from mast.experiments.collect import collect
-    from mast.experiments.page import write_page
-    from mast.experiments.tables import Archive
+    from mast_studies.collect import collect
+    from mast_studies.page import write_page
+    from mast_studies.tables import Archive
 
     archive = Archive(work, datasets=[called] if called else None, seeds=seeds)
     if not archive.trials:
@@ -221,7 +221,7 @@ def _source(
     called: str | None,
     seed: int,
 ) -> Source:
-    from mast.experiments.runner import Source
+    from mast_studies.runner import Source
 
     def of_seed(text: str) -> Path:
         return Path(text.replace("{seed}", str(seed)))

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from mast.evaluation.bootstrap import TRAINING_NOISE
-from mast.experiments import embedding_tables
-from mast.experiments.embedding_tables import ShownTable
-from mast.experiments.figures import part_name
-from mast.experiments.found import load_about
-from mast.experiments.record import Training, trained_at, write_result
-from mast.experiments.studies import Request, Study
-from mast.experiments.tables import Archive, Row, as_cells, as_frame, as_json, markdown
 from mast.files import write_whole
+from mast_studies import embedding_tables
+from mast_studies.embedding_tables import ShownTable
+from mast_studies.figures import part_name
+from mast_studies.found import load_about
+from mast_studies.record import Training, trained_at, write_result
+from mast_studies.studies import Request, Study
+from mast_studies.tables import Archive, Row, as_cells, as_frame, as_json, markdown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,7 +5,7 @@
                                             about.json       of which models; written last
 
 Every value is the mean over seeds of a mean over chunks or boxes; intervals (95 %) draw recordings, as in
-:mod:`mast.experiments.tables`, and differences come from the same draws.
+:mod:`mast_studies.tables`, and differences come from the same draws.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import numpy as np
 import pandas as pd
 
 from mast.events import FloatArray
-from mast.experiments.figures import part_name
-from mast.experiments.found import Trial
-from mast.experiments.tables import PARTS, Archive, Score, draw_recordings, mean_over_seeds, number
 from mast.files import whole_file, write_whole
+from mast_studies.figures import part_name
+from mast_studies.found import Trial
+from mast_studies.tables import PARTS, Archive, Score, draw_recordings, mean_over_seeds, number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +47,7 @@ _FOLDER = "embedded"
 
 
 class EmbeddedTables(NamedTuple):
-    """What is kept of a trial; see :mod:`mast.experiments.embedded`."""
+    """What is kept of a trial; see :mod:`mast_studies.embedded`."""
 
     chunks: pd.DataFrame
     boxes: pd.DataFrame

@@ -1,7 +1,7 @@
 """What the encoder makes of a dataset's chunks and boxes: the numbers behind the studies of embeddings.
 
 Models are needed for this, so it is done where they are trained; what it leaves is small and enough for every table and
-figure (:mod:`mast.experiments.embedding_tables`).
+figure (:mod:`mast_studies.embedding_tables`).
 
 Boxes are compared in four ways, on the same boxes: by statistics of the mel spectrogram (nothing is learnt), by the
 encoder as pretraining left it (the paper's way), by the same encoder inside the trained detector, and by the detector's
@@ -27,8 +27,6 @@ from mast.data.chunk_dataset import Batch, ChunkDataset
 from mast.data.recordings import Dataset
 from mast.errors import MastError
 from mast.events import BOX_COLUMNS, FloatArray, IntArray, boxes_of
-from mast.experiments.embedding_tables import EmbeddedTables, Way
-from mast.experiments.neighbours import Part, box_neighbours, chunk_neighbours
 from mast.grid import FrontEnd, events_to_grid
 from mast.models.boxes import iou, pad_boxes, pool_boxes
 from mast.models.checkpoint import load_checkpoint
@@ -39,6 +37,8 @@ from mast.retrieval.mel_statistics import mel_statistics
 from mast.training.machine import Machine
 from mast.training.sources import Chunks, in_order
 from mast.training.spectrograms import FrontEndPipeline
+from mast_studies.embedding_tables import EmbeddedTables, Way
+from mast_studies.neighbours import Part, box_neighbours, chunk_neighbours
 
 Vectors = NDArray[np.float32]
 

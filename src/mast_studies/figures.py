@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mast.experiments.tables import METRICS, PARTS, Row, Score
+from mast_studies.tables import METRICS, PARTS, Row, Score
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from mast.experiments.neighbours import Part, Vectors
+from mast_studies.neighbours import Part, Vectors
 
 LABELS = ("buzz", "chirp", "whoop")
 

@@ -7,10 +7,10 @@ from html import escape
 from pathlib import Path
 
 from mast.evaluation.bootstrap import TRAINING_NOISE
-from mast.experiments.collect import Collected
-from mast.experiments.paper import paper_metrics, paper_tables
 from mast.files import write_whole
 from mast.reports.html_page import Section, code, embedded_png, folded, page, paragraph, table
+from mast_studies.collect import Collected
+from mast_studies.paper import paper_metrics, paper_tables
 
 PAGE = "report.html"
 

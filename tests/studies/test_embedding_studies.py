@@ -18,19 +18,19 @@ from mast.data.chunk_dataset import ChunkDataset
 from mast.data.recordings import load_dataset
 from mast.errors import MastError
 from mast.evaluation.bootstrap import draw_weights
-from mast.experiments import neighbours
-from mast.experiments.collect import collect
-from mast.experiments.embedded import best_matches, end_to_end, labelled_boxes
-from mast.experiments.embedding_studies import summarise_boxes, summarise_chunks, summarise_retrieval
-from mast.experiments.embedding_tables import Draws, EmbeddedTables, folder_of, load_embedded, save_embedded
-from mast.experiments.found import Trial
-from mast.experiments.neighbours import Part, box_neighbours, chunk_neighbours, plane
-from mast.experiments.page import write_page
-from mast.experiments.paper import paper_metrics, paper_tables
-from mast.experiments.studies import all_studies
-from mast.experiments.tables import Archive
 from mast.grid import FrontEnd
 from mast.training.sources import labelled_chunks
+from mast_studies import neighbours
+from mast_studies.collect import collect
+from mast_studies.embedded import best_matches, end_to_end, labelled_boxes
+from mast_studies.embedding_studies import summarise_boxes, summarise_chunks, summarise_retrieval
+from mast_studies.embedding_tables import Draws, EmbeddedTables, folder_of, load_embedded, save_embedded
+from mast_studies.found import Trial
+from mast_studies.neighbours import Part, box_neighbours, chunk_neighbours, plane
+from mast_studies.page import write_page
+from mast_studies.paper import paper_metrics, paper_tables
+from mast_studies.studies import all_studies
+from mast_studies.tables import Archive
 
 STUDIES = all_studies()
 NAMES = ("retrieval", "umap-chunks", "umap-boxes")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mast.experiments.embedding_tables import SETTINGS, WAYS, Cell, place_name
-from mast.experiments.figures import empty_figure, interval_marks, tidy
 from mast.reports.spectrogram import literal
 from mast.retrieval.clusters import LEAST_EVENTS
+from mast_studies.embedding_tables import SETTINGS, WAYS, Cell, place_name
+from mast_studies.figures import empty_figure, interval_marks, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from mast.errors import ConfigError
-from mast.experiments.systems import SelfTraining, System
 from mast.training.recipe import PRESETS, Recipe, load_recipe, parse
+from mast_studies.systems import SelfTraining, System
 
 
 @dataclass(frozen=True)

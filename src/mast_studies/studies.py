@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from mast.data.splits import SITE_OOD, TEMPORAL_OOD
 from mast.errors import ConfigError
-from mast.experiments import systems as known
-from mast.experiments.embedding_studies import summarise_boxes, summarise_chunks, summarise_retrieval
-from mast.experiments.embedding_tables import Summary
-from mast.experiments.figures import PART_STYLE, STRATEGY_STYLE, bars, dots, lines, part_name
-from mast.experiments.found import load_about
-from mast.experiments.pictures import compare_systems
-from mast.experiments.systems import System, budget_systems
-from mast.experiments.tables import PARTS, Archive, Line, Row
+from mast_studies import systems as known
+from mast_studies.embedding_studies import summarise_boxes, summarise_chunks, summarise_retrieval
+from mast_studies.embedding_tables import Summary
+from mast_studies.figures import PART_STYLE, STRATEGY_STYLE, bars, dots, lines, part_name
+from mast_studies.found import load_about
+from mast_studies.pictures import compare_systems
+from mast_studies.systems import System, budget_systems
+from mast_studies.tables import PARTS, Archive, Line, Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

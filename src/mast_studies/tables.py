@@ -24,8 +24,8 @@ from mast.evaluation import Outcome, Scoring, build_scene, match_scene
 from mast.evaluation.bootstrap import draw_weights, interval
 from mast.evaluation.metrics import metrics_of
 from mast.events import BOX_COLUMNS, FloatArray
-from mast.experiments.found import NOT_TESTS, Trial, has_part, load_about, load_part, load_threshold, trials
 from mast.training.measure import Measured
+from mast_studies.found import NOT_TESTS, Trial, has_part, load_about, load_part, load_threshold, trials
 
 METRICS = {
     "precision": "P",

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from mast.cli.main import app
-from mast.experiments import embedded, neighbours
-from mast.experiments import runner as module
+from mast_studies import embedded, neighbours
+from mast_studies import runner as module
 
 PRESET = """
 size = "tiny"

@@ -11,8 +11,6 @@ import pandas as pd
 
 from mast.data.recordings import load_dataset
 from mast.events import BOX_COLUMNS
-from mast.experiments.found import Trial, has_part, load_about, load_part, load_threshold
-from mast.experiments.tables import Line
 from mast.grid import FrontEnd, grid_to_events
 from mast.reports.spectrogram import (
     PREDICTION_COLOUR,
@@ -23,6 +21,8 @@ from mast.reports.spectrogram import (
     frequency_ticks,
     literal,
 )
+from mast_studies.found import Trial, has_part, load_about, load_part, load_threshold
+from mast_studies.tables import Line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
