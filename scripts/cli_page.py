@@ -13,7 +13,7 @@ import typer
 from mast.cli.main import app
 
 PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
-COMMON = ("quiet", "debug", "seed", "help")  # every command has them: told once, at the top
+COMMON = ("quiet", "debug", "help")  # every command has them: told once, at the top
 TOP = """\
 # Command line
 

@@ -36,7 +36,7 @@ def load(
         batch_size: windows at once; by the device by default.
         embed: make :meth:`~mast.inference.Detector.detect_and_embed` possible.
         compile: compile the model for the GPU: slow start, then faster; on CUDA by default.
-        band_hz: upper edge of the band to search: 2000 for fish, 96000 for bats; the model's own by default.
+        band_hz: upper edge of the band to search (``mast.grid.BANDS_HZ`` has some); the model's own by default.
 
     Example::
 

@@ -3,7 +3,7 @@
 A *front end* fixes the grid: sample rate, frequency band, mel bins, frame hop. The default is the
 paper's (App. "Data Processing"): 16 kHz, 20–8000 Hz, 128 bins, 10 ms. :meth:`FrontEnd.for_band` gives
 the same picture for another band: everything scales as if the tape were played faster or slower, so a
-fish at 0–2 kHz or a bat at 0–192 kHz fills the same 1024 × 128 cells as a bird does.
+fish at 0–2 kHz or a bat at 0–128 kHz fills the same 1024 × 128 cells as a bird does.
 
 Boxes are rows ``(t1, f1, t2, f2)``: in grid cells here, in ``(start_s, low_hz, end_s, high_hz)`` outside.
 """
@@ -26,6 +26,9 @@ MIN_EVENT_FRAMES = 10  # App. "Bounding box coordinate conversion": under 100 ms
 MOST_FRAMES, MOST_BINS = 16_384, 1_024
 MOST_RATE = 10_000_000  # Hz, of any recorder
 _EDGE = 1e-6  # a boundary this close below a frame edge (in frames) lies on it: 0.29 / 0.01 = 28.999…
+
+# where the band ends for animals that mast is asked about most; hardly a bat calls above 128 kHz
+BANDS_HZ = {"fish": 2_000.0, "birds": 8_000.0, "bats": 128_000.0}
 
 
 class FrontEnd(BaseModel):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from mast.cli.options import Debug, Quiet, Seed, say, steps
+from mast.cli.options import Quiet, Seed, say, steps
 from mast.cli.recipes import Band, Settings
 from mast.errors import ConfigError, MastError
 
@@ -80,7 +80,6 @@ def experiment(
     band: Band = None,
     settings: Settings = None,
     quiet: Quiet = False,
-    debug: Debug = False,
     seed: Seed = 0,
 ) -> None:
     """One table or figure of the paper, from a dataset to a file.

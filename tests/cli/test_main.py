@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import soundfile as sf
+import typer
 from typer.testing import CliRunner
 
 from mast.cli import main as cli
@@ -20,11 +21,13 @@ from mast.errors import MOST_SHOWN, ConfigError, machine_fault
 def ends(monkeypatch: pytest.MonkeyPatch, error: BaseException, *, debug: bool = False) -> int:
     """The exit code of a command that raises this."""
 
-    def app() -> None:
+    def failing() -> None:
         raise error
 
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(cli.with_debug(failing))
     monkeypatch.setattr(cli, "app", app)
-    monkeypatch.setattr("sys.argv", ["mast", "scan", *(["--debug"] if debug else [])])
+    monkeypatch.setattr("sys.argv", ["mast", *(["--debug"] if debug else [])])
     with pytest.raises(SystemExit) as end:
         cli.main()
     assert isinstance(end.value.code, int)

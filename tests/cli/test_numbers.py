@@ -11,10 +11,10 @@ from typer.models import OptionInfo
 from typer.testing import CliRunner
 
 from mast.cli.main import app
-from mast.cli.options import _not_nan
+from mast.cli.options import _band_hz, _not_nan, upper_edge
 from mast.cli.search import _box
 from mast.errors import ConfigError
-from mast.grid import FrontEnd
+from mast.grid import BANDS_HZ, FrontEnd
 
 
 def numeric_options() -> Iterator[tuple[str, str, type]]:
@@ -46,6 +46,21 @@ def test_nan_is_refused_also_where_typer_would_let_it_pass() -> None:
     assert _not_nan(0.5) == 0.5
     with pytest.raises(typer.BadParameter):
         _not_nan(float("nan"))
+
+
+def test_bands_have_names() -> None:
+    assert [_band_hz(text) for text in ("fish", "birds", "bats", "24000", "5e3")] == [
+        2e3,
+        8e3,
+        128e3,
+        24e3,
+        5e3,
+    ]
+    assert BANDS_HZ["birds"] == FrontEnd().high_hz
+    metavar = upper_edge(help="").metavar
+    assert metavar == "|".join(["HZ", *BANDS_HZ])
+    with pytest.raises(typer.BadParameter, match="'bat' is not a band; expected fish"):
+        _band_hz("bat")
 
 
 def test_there_are_options_to_look_at() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import Debug, Device, Quiet, Seed, count, number, progress, say, score
+from mast.cli.options import Device, Quiet, count, number, progress, say, score
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,8 +38,6 @@ def classify(
     ] = None,
     device: Device = None,
     quiet: Quiet = False,
-    debug: Debug = False,
-    seed: Seed = 0,
 ) -> None:
     """Name events by the annotated examples they sound like, or call them unknown.
 

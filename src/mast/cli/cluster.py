@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import Debug, Quiet, Seed, count, hertz, progress, say
+from mast.cli.options import Quiet, Seed, count, progress, say, upper_edge
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,10 +42,9 @@ def cluster(
     sheets: Annotated[int, count(low=0, help="Groups that get a contact sheet, the newest first.")] = 40,
     tiles: Annotated[int, count(high=10_000, help="Events on a contact sheet.")] = 24,
     band: Annotated[
-        float | None, hertz(help="Upper end of the pictures in Hz; by the events by default.")
+        float | None, upper_edge(help="Upper edge of the pictures; by the events by default.")
     ] = None,
     quiet: Quiet = False,
-    debug: Debug = False,
     seed: Seed = 0,
 ) -> None:
     """Find groups of events that sound alike, and rank them by how unlike they are to everything annotated.

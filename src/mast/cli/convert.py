@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mast.cli.event_files import cut_to_nyquist
-from mast.cli.options import Debug, Quiet, Seed, count, progress, say
+from mast.cli.options import Quiet, count, progress, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,8 +75,6 @@ def convert(
         ),
     ] = None,
     quiet: Quiet = False,
-    debug: Debug = False,
-    seed: Seed = 0,
 ) -> None:
     """Convert annotations between formats, without loss where both can hold the fact.
 

@@ -11,15 +11,13 @@ import typer
 
 from mast.cli.options import (
     EXIT_SOME_FAILED,
-    Debug,
     Device,
     Quiet,
-    Seed,
     count,
-    hertz,
     progress,
     say,
     score,
+    upper_edge,
     write_alone,
 )
 
@@ -32,7 +30,6 @@ _FORMATS = (
 )
 # sound that reaches four times the band searched, or not a third of it, is told of: 48 kHz of birds is neither
 _FAR_ABOVE, _FAR_BELOW = 4, 3
-_BATS_HZ = 128_000  # hardly one calls higher; what recorders at 256 kHz hold
 _PARTITIONED = "partitioned"  # not an annotation format: a Parquet dataset for DuckDB, pandas, Spark
 
 
@@ -77,10 +74,7 @@ def detect(
     ] = None,
     band: Annotated[
         float | None,
-        hertz(
-            metavar="HZ",
-            help="Upper edge of the band to search: 2000 for fish, 96000 for bats; the model's own.",
-        ),
+        upper_edge(help="Upper edge of the band to search; the model's own by default."),
     ] = None,
     hop: Annotated[float, score(help="Step from window to window as a share of the window.")] = 0.75,
     batch: Annotated[
@@ -116,8 +110,6 @@ def detect(
         ),
     ] = True,
     quiet: Quiet = False,
-    debug: Debug = False,
-    seed: Seed = 0,
 ) -> None:
     """Find the sounds in recordings of any length, as time–frequency boxes.
 
@@ -149,8 +141,8 @@ def detect(
     Examples:
       mast detect recordings/ --out detections
       mast detect recordings/ --model runs/detector --out detections --formats csv,raven
-      mast detect hydrophone/ --band 2000 --out detections
-      mast detect bats/ --band 128000 --out detections
+      mast detect hydrophone/ --band fish --out detections
+      mast detect bats/ --band bats --out detections
     """
     from mast.archive import DetectorSpec, is_uri, list_recordings
     from mast.errors import AudioError, ConfigError
@@ -275,12 +267,14 @@ def _other_band(sample_rates: set[int], high_hz: float) -> str:
     """A sentence where all recordings hold far more or far less than the band that was searched; else nothing."""
     if not sample_rates:
         return ""
+    from mast.grid import BANDS_HZ
+
     least_hz, most_hz = min(sample_rates) / 2, max(sample_rates) / 2
     searched = f"was searched up to {high_hz / 1000:g} kHz"
     if least_hz >= _FAR_ABOVE * high_hz:
         return (
             f"This sound reaches {least_hz / 1000:g} kHz and {searched}; for bats and other high voices play it slower "
-            f"to the model, into another folder: --band {min(least_hz, _BATS_HZ):.0f}."
+            f"to the model, into another folder: --band {min(least_hz, BANDS_HZ['bats']):.0f}."
         )
     if most_hz <= high_hz / _FAR_BELOW:
         return (

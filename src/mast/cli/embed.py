@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import EXIT_SOME_FAILED, Debug, Device, Quiet, Seed, count, progress, say
+from mast.cli.options import EXIT_SOME_FAILED, Device, Quiet, count, progress, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,8 +57,6 @@ def embed(
     ] = None,
     device: Device = None,
     quiet: Quiet = False,
-    debug: Debug = False,
-    seed: Seed = 0,
 ) -> None:
     """Put events and their embeddings into a store for mast search, classify and cluster.
 

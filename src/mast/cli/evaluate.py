@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from mast.cli.event_files import cut_to_nyquist, front_end_of, read_event_file
-from mast.cli.options import Debug, Quiet, Seed, count, hertz, say, score
+from mast.cli.options import Quiet, Seed, count, say, score, upper_edge
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,16 +71,14 @@ def evaluate(
     ] = None,
     band: Annotated[
         float | None,
-        hertz(
-            "--band",
-            help="Upper end of the grid's band in Hz; by default the one that detect searched, else 8000.",
+        upper_edge(
+            help="Upper edge of the grid's band; by default the one that detect searched, else 8000.",
         ),
     ] = None,
     iou: Annotated[float, score("--iou", help="Minimum overlap of a match.")] = 0.5,
     resamples: Annotated[int, count("--resamples", low=0, help="Bootstrap draws of recordings.")] = 1_000,
     as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON on stdout.")] = False,
     quiet: Quiet = False,
-    debug: Debug = False,
     seed: Seed = 0,
 ) -> None:
     """Precision, recall, F1, average precision, mean IoU and calibration of detections, with 95 % intervals.

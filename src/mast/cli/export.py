@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from mast.cli.options import Debug, Quiet, Seed, say
+from mast.cli.options import Quiet, say
 
 
 class ExportFormat(StrEnum):
@@ -40,8 +40,6 @@ def export(
         bool, typer.Option("--half", help="hub: store weights in half precision, in half the space.")
     ] = False,
     quiet: Quiet = False,
-    debug: Debug = False,
-    seed: Seed = 0,
 ) -> None:
     """Write a detector as an ONNX graph, or as a folder for a model hub.
 

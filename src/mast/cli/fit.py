@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mast.cli.options import Debug, Quiet, Seed, say, steps, write_alone
+from mast.cli.options import Quiet, Seed, say, steps, write_alone
 from mast.cli.recipes import (
     Annotations,
     Band,
@@ -42,7 +42,6 @@ def fit(
     band: Band = None,
     settings: Settings = None,
     quiet: Quiet = False,
-    debug: Debug = False,
     seed: Seed = 0,
 ) -> None:
     """From a folder of recordings with some boxes to a detector and a report.

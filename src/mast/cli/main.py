@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
 import threading
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
@@ -57,6 +60,34 @@ def _root(
     """Find animal sounds in field recordings as time–frequency boxes."""
 
 
+class _Wanted:
+    """What the user asked of all commands alike."""
+
+    traceback = False
+
+
+_DEBUG = Annotated[bool, typer.Option("--debug", help="Show the traceback when something fails.")]
+
+
+def with_debug(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with the option ``--debug``, which :func:`main` reads."""
+
+    @functools.wraps(command)
+    def run(*, debug: bool, **given: Any) -> None:
+        _Wanted.traceback = debug
+        try:
+            command(**given)
+        except KeyboardInterrupt:  # typer would end without a word
+            typer.echo("mast: stopped.", err=True)
+            raise typer.Exit(130) from None
+
+    own = inspect.signature(command, eval_str=True).parameters.values()
+    flag = inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_DEBUG)
+    run.__signature__ = inspect.Signature([*own, flag])  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in [*own, flag]}
+    return run
+
+
 for _command in (
     detect,
     review,
@@ -76,7 +107,7 @@ for _command in (
     selftrain,
     export,
 ):
-    app.command()(_command)
+    app.command()(with_debug(_command))
 
 
 def _without_studies() -> None:
@@ -104,9 +135,7 @@ def main() -> None:
     Exit 0 on success, 2 when one sentence says what to put right, 3 on a bug of ours, 4 when a batch was finished but
     some of its recordings failed, 130 when interrupted.
     """
-    debug = "--debug" in sys.argv
-    if not debug:
-        threading.excepthook = _quiet_about_the_machine
+    threading.excepthook = _quiet_about_the_machine
     try:
         try:
             app()
@@ -116,7 +145,7 @@ def main() -> None:
         typer.echo("mast: stopped.", err=True)
         sys.exit(130)
     except Exception as error:
-        if debug:
+        if _Wanted.traceback:
             raise
         fault = str(error) if isinstance(error, MastError) else machine_fault(error)
         if fault is not None:
@@ -129,7 +158,7 @@ def main() -> None:
 
 def _quiet_about_the_machine(raised: threading.ExceptHookArgs) -> None:
     """Print no traceback of a thread that the machine refused something: whoever waits for it hears of it."""
-    if raised.exc_value is None or machine_fault(raised.exc_value) is None:
+    if _Wanted.traceback or raised.exc_value is None or machine_fault(raised.exc_value) is None:
         threading.__excepthook__(raised)
 
 

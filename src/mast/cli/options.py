@@ -14,16 +14,16 @@ import typer
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+HIGHEST_HZ = 5e6  # recorders for bats go up to a quarter of a million
 EXIT_SOME_FAILED = 4  # of a command that finished, though some recordings could not be read
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only results and errors.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; the GPU where there is one by default.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback when something fails.")]
 
 
-def number(*names: str, low: float, high: float, help: str, metavar: str | None = None) -> Any:
+def number(*names: str, low: float, high: float, help: str) -> Any:
     """An option that is a number between two others; nan, which is no such number, is refused, too."""
-    return typer.Option(*names, min=low, max=high, callback=_not_nan, help=help, metavar=metavar)
+    return typer.Option(*names, min=low, max=high, callback=_not_nan, help=help)
 
 
 def score(*names: str, help: str) -> Any:
@@ -31,9 +31,29 @@ def score(*names: str, help: str) -> Any:
     return number(*names, low=0.0, high=1.0, help=help)
 
 
-def hertz(*names: str, help: str, metavar: str | None = None) -> Any:
-    """A frequency; recorders for bats go up to a quarter of a million."""
-    return number(*names, low=0.0, high=5e6, help=help, metavar=metavar)
+def hertz(*names: str, help: str) -> Any:
+    """A frequency."""
+    return number(*names, low=0.0, high=HIGHEST_HZ, help=help)
+
+
+def upper_edge(*, help: str) -> Any:
+    """The upper edge of a band: in Hz, or by the name of animals (:data:`mast.grid.BANDS_HZ`)."""
+    return typer.Option("--band", parser=_band_hz, metavar="HZ|fish|birds|bats", help=help)
+
+
+def _band_hz(text: str) -> float:
+    from mast.grid import BANDS_HZ
+
+    try:
+        high_hz = BANDS_HZ[text] if text in BANDS_HZ else float(text)
+    except ValueError:
+        high_hz = math.nan
+    if not 0 < high_hz <= HIGHEST_HZ:
+        names = ", ".join(f"{name} ({edge:g} Hz)" for name, edge in BANDS_HZ.items())
+        raise typer.BadParameter(
+            f"'{text[:40]}' is not a band; expected {names}, or a number of hertz up to {HIGHEST_HZ:,.0f}."
+        )
+    return high_hz
 
 
 def seconds(*names: str, help: str) -> Any:

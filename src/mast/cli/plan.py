@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import Debug, Quiet, Seed, count, hertz, number, progress, say
+from mast.cli.options import Quiet, Seed, count, number, progress, say, upper_edge
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,13 +77,12 @@ def plan(
     ] = 1_500,
     band: Annotated[
         float | None,
-        hertz(help="Upper end of the band in Hz, where there is no model: its chunks set the clips."),
+        upper_edge(help="Upper edge of the band, where there is no model: its chunks set the clips."),
     ] = None,
     device: Annotated[
         str | None, typer.Option(help="cpu, cuda; the GPU where there is one by default.")
     ] = None,
     quiet: Quiet = False,
-    debug: Debug = False,
     seed: Seed = 0,
 ) -> None:
     """Choose clips to annotate next, and write them as tasks for Raven, Audacity or Whombat.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mast.cli.event_files import front_end_of, read_event_file
-from mast.cli.options import Debug, Quiet, Seed, hertz, say, score, seconds
+from mast.cli.options import Quiet, say, score, seconds, upper_edge
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,9 +33,8 @@ def plot(
     ] = None,
     band: Annotated[
         float | None,
-        hertz(
-            "--band",
-            help="Upper end of the picture in Hz; by default the one that detect searched, else 8000 or half "
+        upper_edge(
+            help="Upper edge of the picture; by default the one that detect searched, else 8000 or half "
             "the sample rate where that is lower.",
         ),
     ] = None,
@@ -43,8 +42,6 @@ def plot(
         float | None, score("--threshold", help="Minimum score of a detection that is drawn.")
     ] = None,
     quiet: Quiet = False,
-    debug: Debug = False,
-    seed: Seed = 0,
 ) -> None:
     """Draw a recording's spectrogram with boxes, as the model sees it: mel scale, axes in s and kHz.
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mast.cli.options import Debug, Quiet, Seed, say, steps, write_alone
+from mast.cli.options import Quiet, Seed, say, steps, write_alone
 from mast.cli.recipes import Band, Preset, RunFolder, Settings, recipe_from
 
 
@@ -24,7 +24,6 @@ def pretrain(
     band: Band = None,
     settings: Settings = None,
     quiet: Quiet = False,
-    debug: Debug = False,
     seed: Seed = 0,
 ) -> None:
     """Teach the encoder what your soundscapes sound like, without labels.

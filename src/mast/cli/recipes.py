@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mast.cli.options import hertz
+from mast.cli.options import upper_edge
 
 if TYPE_CHECKING:
     from mast.training.recipe import Recipe
@@ -34,7 +34,7 @@ SuitedPreset = Annotated[
 ]
 Band = Annotated[
     float | None,
-    hertz("--band", metavar="HZ", help="Upper edge of the band: 2000 for fish, 192000 for bats."),
+    upper_edge(help="Upper edge of the band; 8000 by default."),
 ]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import EXIT_SOME_FAILED, Debug, Quiet, Seed, progress
+from mast.cli.options import EXIT_SOME_FAILED, Quiet, progress
 
 if TYPE_CHECKING:
     from mast.audio import Metadata
@@ -42,8 +42,6 @@ def scan(
         typer.Option("--out", "-o", help="Table to write, one row per recording; none by default."),
     ] = None,
     quiet: Quiet = False,
-    debug: Debug = False,
-    seed: Seed = 0,
 ) -> None:
     """Say what is in a folder: recordings, hours, rates, channels, sites, days, unreadable files.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import Debug, Device, Quiet, Seed, count, hertz, say, score
+from mast.cli.options import Device, Quiet, count, hertz, say, score
 
 if TYPE_CHECKING:
     from mast.inference import Detector
@@ -67,8 +67,6 @@ def search(
     ] = None,
     device: Device = None,
     quiet: Quiet = False,
-    debug: Debug = False,
-    seed: Seed = 0,
 ) -> None:
     """Find the events that sound most like one event, one box in a recording, or a clip from elsewhere.
 

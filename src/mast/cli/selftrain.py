@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mast.cli.options import Debug, Quiet, Seed, say, steps, write_alone
+from mast.cli.options import Quiet, Seed, say, steps, write_alone
 from mast.cli.recipes import Annotations, Band, Preset, RunFolder, Settings, recipe_from
 
 
@@ -27,7 +27,6 @@ def selftrain(
     band: Band = None,
     settings: Settings = None,
     quiet: Quiet = False,
-    debug: Debug = False,
     seed: Seed = 0,
 ) -> None:
     """Let a detector label sound nobody labelled, learn from that, and refine on the expert's boxes; again.

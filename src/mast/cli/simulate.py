@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mast.cli.options import Debug, Quiet, Seed, count, number, progress, score, seconds
+from mast.cli.options import Quiet, Seed, count, number, progress, score, seconds
 
 _BENCHMARK = "soundscape-bench"
 # what a benchmark leaves to its user; everything else is what makes it a benchmark
@@ -77,7 +77,6 @@ def simulate(
     ] = None,
     workers: Annotated[int, count(high=10_000, help="Processes; the result does not depend on them.")] = 1,
     quiet: Quiet = False,
-    debug: Debug = False,
     seed: Seed = 0,
 ) -> None:
     """Make recordings whose every call is known: audio, recordings.csv, boxes.csv.

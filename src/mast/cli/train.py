@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mast.cli.options import Debug, Quiet, Seed, say, steps, write_alone
+from mast.cli.options import Quiet, Seed, say, steps, write_alone
 from mast.cli.recipes import (
     Annotations,
     Band,
@@ -44,7 +44,6 @@ def train(
     band: Band = None,
     settings: Settings = None,
     quiet: Quiet = False,
-    debug: Debug = False,
     seed: Seed = 0,
 ) -> None:
     """Train a detector on boxes that people drew.
