@@ -207,10 +207,6 @@ def test_boxes_are_counted(tmp_path: Path) -> None:
     result = run(tmp_path)
     assert result.exit_code == 0, result.exception
     assert re.search(r"^boxes +3, median 2 s long and 1,000 Hz wide$", result.stdout, re.MULTILINE)
-    assert "at 20–8000 Hz a box is 200 frames by" in result.stdout
-    reachable = r"^  upsampling +strides 8 × 4: mean 0\.\d\d, at least 0\.5 for 100% of the boxes$"
-    assert re.search(reachable, result.stdout, re.MULTILINE)
-    assert re.search(r"×1 in time, ×8 in frequency", result.stdout)  # long and narrow: Prop. 2
 
 
 @pytest.mark.real

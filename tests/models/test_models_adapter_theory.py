@@ -2,19 +2,16 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
-
-from mast.errors import ConfigError
-from mast.models.adapter_theory import (
+from adapter_theory import (
     best_split,
     enclosing_extent,
     integer_splits,
     iou_bound,
     optimal_factors,
-    recommend,
     worst_case_iou,
 )
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 stride = st.sampled_from([1.0, 2.0, 4.0, 8.0, 16.0])
 extent = st.integers(1, 4096).map(lambda n: n / 4)  # quarters: exact in floating point
@@ -97,25 +94,6 @@ def test_prop_2_best_integer_split(dt: float, df: float, budget: int) -> None:
 
 def test_the_papers_split_suits_events_twice_as_long_as_wide() -> None:
     assert best_split([(40, 20)], 8) == (2, 4)
-
-
-def test_recommend_on_narrow_band_events() -> None:
-    result = recommend([(100, 8), (200, 10), (50, 6)])
-    by_name = {o.adapter: o for o in result.outlooks}
-    assert by_name["conv"].strides == (16, 16)
-    assert by_name["conv"].share_reachable == 0
-    assert by_name["upsampling"].strides == (8, 4)
-    assert by_name["upsampling"].share_reachable == 1
-    assert by_name["conv"].mean_bound < by_name["anisotropic"].mean_bound < by_name["upsampling"].mean_bound
-    assert (result.n_boxes, result.median_frames, result.median_bins) == (3, 100, 8)
-    assert result.split == (1, 8)
-    assert result.split_mean_bound > by_name["upsampling"].mean_bound
-
-
-@pytest.mark.parametrize("extents", [[], [(0, 3)]])
-def test_recommend_refuses_empty_boxes(extents: list[tuple[int, int]]) -> None:
-    with pytest.raises(ConfigError, match="positive extent"):
-        recommend(extents)
 
 
 def effective_noise_rate(error: np.ndarray, weights: np.ndarray | None = None) -> float:

@@ -1,8 +1,8 @@
 import pytest
 import torch
+from adapter_theory import isotropic_parameters, separable_parameters
 from torch import nn
 
-from mast.models.adapter_theory import isotropic_parameters, separable_parameters
 from mast.models.adapters import ADAPTER_UPSAMPLING, AdapterName, build_adapter
 from mast.models.blocks import SeparableConv
 

@@ -247,35 +247,31 @@ def _probe(folder: Path, quiet: bool) -> pd.DataFrame:
     """Names, durations and sample rates of all recordings in a folder, or its ``audio/``, that can be read."""
     import pandas as pd
 
-    from mast.audio import Metadata, Unlisted, describe
-    from mast.data.recordings import listed_places, recordings_in
+    from mast.audio import Unlisted
+    from mast.data.recordings import recordings_in
+    from mast.data.scan import scan_headers
     from mast.errors import AudioError, shortened
 
     unlisted: list[Unlisted] = []
-    paths, stated = recordings_in(folder, unlisted), listed_places(folder)
+    paths = recordings_in(folder, unlisted)
     if not paths:
         raise AudioError(f"{folder}: no recordings in this folder")
-    rows, failed = [], []
     with progress(quiet, unit="recordings") as bar:
         task = bar.add_task("probe", total=len(paths))
-        for name, path in paths.items():
-            try:
-                info, clock = describe(path, folder)
-                clock = clock.overridden(stated.get(path, Metadata()))
-                rows.append(
-                    {
-                        "recording": name,
-                        "duration_s": info.duration_s,
-                        "sample_rate": float(info.sample_rate),
-                        "site": clock.site or "",
-                        "datetime": clock.datetime.isoformat() if clock.datetime else "",
-                    }
-                )
-            except AudioError as error:
-                failed.append(error)
-            bar.advance(task)
-    if failed:
-        typer.echo(f"{len(failed)} recordings cannot be read, the first: {shortened(failed[0])}", err=True)
+        found = scan_headers(paths, folder, advance=lambda: bar.advance(task))
+    rows = [
+        {
+            "recording": name,
+            "duration_s": info.duration_s,
+            "sample_rate": float(info.sample_rate),
+            "site": about.site or "",
+            "datetime": about.datetime.isoformat() if about.datetime else "",
+        }
+        for name, info, about in found.recordings
+    ]
+    if failed := found.unreadable:
+        first = shortened(failed[0].error)
+        typer.echo(f"{len(failed)} recordings cannot be read, the first: {first}", err=True)
     if unlisted:
         typer.echo(f"{len(unlisted)} folders cannot be listed, the first: {shortened(unlisted[0])}", err=True)
     return pd.DataFrame(rows, columns=["recording", "duration_s", "sample_rate", "site", "datetime"])

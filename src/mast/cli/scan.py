@@ -13,8 +13,7 @@ import typer
 from mast.cli.options import EXIT_SOME_FAILED, Quiet, progress
 
 if TYPE_CHECKING:
-    from mast.audio import Metadata
-    from mast.data import Dataset
+    from mast.data.scan import Scanned
 
 _COLUMNS = (
     "file",
@@ -67,7 +66,7 @@ def scan(
             "here or in folders below" + "".join(f"; {some}" for some in unlisted[:1])
         )
     previous = _previous_rows(out) if out is not None and out.exists() else {}
-    rows, failures = _probe_all(paths, folder, quiet)
+    rows, failures = _scan(paths, folder, quiet)
     reasons = {some.folder: some.reason for some in unlisted}
     failures += [
         {"file": f"{name}/", "reason": reasons[path]} for path, name in text_names(reasons, folder).items()
@@ -103,35 +102,25 @@ def scan(
         raise typer.Exit(EXIT_SOME_FAILED)
 
 
-def _probe_all(paths: list[Path], folder: Path, quiet: bool) -> tuple[list[Row], list[Row]]:
+def _scan(paths: list[Path], folder: Path, quiet: bool) -> tuple[list[Row], list[Row]]:
     """A row for every readable recording and one for every other file, in the order given."""
-    from concurrent.futures import ThreadPoolExecutor
-
     from mast.audio import text_names
-    from mast.data.recordings import listed_places
+    from mast.data.scan import scan_headers
+    from mast.errors import shortened
 
-    names, stated = text_names(paths, folder), listed_places(folder)
-    rows: list[Row] = []
-    failures: list[Row] = []
-    # our choice: a few threads wait for a slow card or network drive at once; a fast disk loses a quarter by it
-    with progress(quiet, unit="files") as bar, ThreadPoolExecutor(max_workers=4) as pool:
+    names = {name: path for path, name in text_names(paths, folder).items()}
+    with progress(quiet, unit="files") as bar:
         task = bar.add_task("scan", total=len(paths))
-        for row in pool.map(lambda path: _probe_one(path, names[path], folder, stated.get(path)), paths):
-            (failures if "reason" in row else rows).append(row)
-            bar.advance(task)
-    return rows, failures
+        found = scan_headers(names, folder, advance=lambda: bar.advance(task))
+    failures = [
+        {"file": name, "reason": shortened(str(error).removeprefix(f"{path}: "))}
+        for name, path, error in found.unreadable
+    ]
+    return [_row(recording) for recording in found.recordings], failures
 
 
-def _probe_one(path: Path, file: str, folder: Path, stated: Metadata | None) -> Row:
-    from mast.audio import describe
-    from mast.errors import AudioError, shortened
-
-    try:
-        info, about = describe(path, folder)
-    except AudioError as error:
-        return {"file": file, "reason": shortened(str(error).removeprefix(f"{path}: "))}
-    if stated is not None:
-        about = about.overridden(stated)
+def _row(recording: Scanned) -> Row:
+    file, info, about = recording
     return {
         "file": file,
         "site": about.site or "",
@@ -221,7 +210,7 @@ def _listed(title: str, lines: list[str]) -> Iterable[str]:
 
 
 def _box_summary(folder: Path) -> str | None:
-    """A few lines on the boxes beside the recordings; ``None`` where there are none."""
+    """A line on the boxes beside the recordings; ``None`` where there are none."""
     if not (folder / "boxes.csv").is_file():
         return None
     from mast.data import load_dataset
@@ -236,41 +225,7 @@ def _box_summary(folder: Path) -> str | None:
         return "boxes         0"
     length_s = (events["end_s"] - events["start_s"]).median()
     bandwidth_hz = (events["high_hz"] - events["low_hz"]).median()
-    found = f"boxes         {len(events):,}, median {length_s:.3g} s long and {bandwidth_hz:,.0f} Hz wide"
-    return f"{found}\n{_adapter_outlook(dataset)}"
-
-
-def _adapter_outlook(dataset: Dataset) -> str:
-    """What the boxes ask of the detector's adapter, by the paper's propositions (App. "Adapter Design")."""
-    from mast.events import boxes_of
-    from mast.grid import FrontEnd, events_to_grid
-    from mast.models.adapter_theory import recommend
-
-    boxes = boxes_of(dataset.annotations.events)
-    nyquist = float(dataset.recordings["sample_rate"].max()) / 2
-    paper = FrontEnd()
-    # calls above the paper's band, or recordings that end below it, ask for a band of their own
-    above = float((boxes[:, 1] >= paper.high_hz).mean()) > 0.5
-    front_end = FrontEnd.for_band(nyquist) if above or nyquist < paper.high_hz else paper
-    cells = events_to_grid(boxes, front_end, n_frames=1 << 40, min_event_s=0.0).boxes
-    if not len(cells):
-        return f"adapter       no box lies within {front_end.low_hz:g}–{front_end.high_hz:g} Hz"
-    advice = recommend(cells[:, 2:] - cells[:, :2])
-    lines = [
-        f"adapter       at {front_end.low_hz:g}–{front_end.high_hz:g} Hz a box is {advice.median_frames:g} frames by "
-        f"{advice.median_bins:g} bins; IoU still reachable when badly placed:"
-    ]
-    for outlook in advice.outlooks:
-        lines.append(
-            f"  {outlook.adapter:12} strides {outlook.strides[0]:g} × {outlook.strides[1]:g}: mean "
-            f"{outlook.mean_bound:.2f}, at least 0.5 for {outlook.share_reachable:.0%} of the boxes"
-        )
-    time, frequency = advice.split
-    lines.append(
-        f"  best split of ×{advice.budget} upsampling for these boxes: ×{time} in time, ×{frequency} in frequency "
-        f"(mean {advice.split_mean_bound:.2f})"
-    )
-    return "\n".join(lines)
+    return f"boxes         {len(events):,}, median {length_s:.3g} s long and {bandwidth_hz:,.0f} Hz wide"
 
 
 def _write(path: Path, rows: list[Row], columns: list[str]) -> None:

@@ -7,7 +7,6 @@ The paper on the left, this folder on the right:
 | Sec. Methods, "Self-supervised pretraining" (L_MAE) | ``mae.py``, masks in ``masking.py`` |
 | Sec. "Detector Design", the ViT encoder E_φ | ``encoder.py`` (layers in ``transformer.py``) |
 | App. "Adapter Designs", A_ψ | ``adapters.py`` (layers in ``blocks.py``) |
-| App. "Theoretical Analysis of Adapter Design", Props. 1–3 | ``adapter_theory.py`` |
 | App. "Architecture Details", neck N_γ | ``pyramid.py`` |
 | App. "Architecture Details", head D_θ | ``head.py``, its places on the grid in ``points.py`` |
 | (ours) batches of boxes, overlap, RoIAlign | ``boxes.py`` (torchvision's kernels in ``kernels.py``) |

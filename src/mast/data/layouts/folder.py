@@ -12,8 +12,8 @@ from pathlib import Path
 import pandas as pd
 
 from mast.annotations import AnnotationSet, write_annotations
-from mast.audio import probe
-from mast.errors import AnnotationError, AudioError
+from mast.data.scan import scan_headers
+from mast.errors import AnnotationError
 
 
 @dataclass(frozen=True)
@@ -55,21 +55,14 @@ def empty_folder(out: Path) -> None:
 
 def probed(root: Path, paths: Iterable[Path]) -> pd.DataFrame:
     """Columns ``recording`` (relative to ``root``), ``duration_s``, ``sample_rate`` of what can be read."""
-    rows: list[dict[str, object]] = []
-    failed: list[AudioError] = []
-    for path in paths:
-        try:
-            info = probe(path)
-        except AudioError as error:
-            failed.append(error)
-            continue
-        name = path.relative_to(root).as_posix()
-        rows.append(
-            {"recording": name, "duration_s": info.duration_s, "sample_rate": float(info.sample_rate)}
-        )
-    if failed:
+    found = scan_headers({path.relative_to(root).as_posix(): path for path in paths}, root)
+    rows = [
+        {"recording": name, "duration_s": info.duration_s, "sample_rate": float(info.sample_rate)}
+        for name, info, _ in found.recordings
+    ]
+    if failed := found.unreadable:
         warnings.warn(
-            f"{root}: {len(failed)} recordings cannot be read and are left out; the first: {failed[0]}",
+            f"{root}: {len(failed)} recordings cannot be read and are left out; the first: {failed[0].error}",
             stacklevel=3,
         )
     return pd.DataFrame(rows, columns=["recording", "duration_s", "sample_rate"])

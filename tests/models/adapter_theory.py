@@ -2,24 +2,17 @@
 
 A detector that can place edges only on a grid of strides (s_t, s_f) encloses a box of δ_t × δ_f cells with
 one that is too large. Prop. 1 bounds the IoU this leaves in the worst placement; Prop. 2 says how to split a
-budget of upsampling between the axes; Prop. 3 counts what separable filters save. Pure numpy: ``mast scan``
-prints :func:`recommend` for annotated data.
+budget of upsampling between the axes; Prop. 3 counts what separable filters save.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-from mast.errors import ConfigError
 
 FloatArray = NDArray[np.float64]
 
 PATCH = 16  # the encoder's strides
-# adapter → upsampling in time and frequency (App. "Adapter Designs")
-ADAPTER_FACTORS = {"conv": (1, 1), "anisotropic": (1, 4), "upsampling": (2, 4)}
 
 
 def enclosing_extent(start: ArrayLike, extent: ArrayLike, stride: ArrayLike) -> FloatArray:
@@ -102,53 +95,3 @@ def isotropic_parameters(channels: int, k: int) -> int:
 def separable_parameters(channels: int, k: int) -> int:
     """Prop. 3: weights of a k × 1 followed by a 1 × k convolution, 2 C² k."""
     return 2 * channels**2 * k
-
-
-@dataclass(frozen=True)
-class AdapterOutlook:
-    """What one adapter's strides mean for a set of boxes."""
-
-    adapter: str
-    strides: tuple[float, float]  # frames, bins
-    mean_bound: float  # of Prop. 1 over the boxes
-    share_reachable: float  # of the boxes whose bound reaches IoU 0.5
-
-
-@dataclass(frozen=True)
-class Recommendation:
-    """What the boxes of a dataset ask of the adapter."""
-
-    n_boxes: int
-    median_frames: float
-    median_bins: float
-    outlooks: tuple[AdapterOutlook, ...]  # coarsest adapter first
-    budget: int
-    split: tuple[int, int]  # best integer (u_t, u_f) of that budget
-    split_mean_bound: float
-
-
-def recommend(extents: ArrayLike, *, budget: int = 8, patch: int = PATCH) -> Recommendation:
-    """The bound of each adapter, and the best split of its upsampling, for a dataset's boxes.
-
-    Args:
-        extents: (M, 2) duration in frames and bandwidth in bins of each box, all positive.
-        budget: upsampling to split, 8 in the paper (2 × 4).
-        patch: stride of the tokens along both axes.
-    """
-    boxes = np.asarray(extents, dtype=np.float64).reshape(-1, 2)
-    if not len(boxes) or not (boxes > 0).all():
-        raise ConfigError(
-            f"adapter recommendation: needs boxes of positive extent, got {len(boxes)} of which "
-            f"{int((boxes <= 0).any(axis=1).sum())} are empty"
-        )
-    outlooks = []
-    for adapter, (u_t, u_f) in ADAPTER_FACTORS.items():
-        strides = (patch / u_t, patch / u_f)
-        bound = iou_bound(boxes[:, 0], boxes[:, 1], strides)
-        outlooks.append(AdapterOutlook(adapter, strides, float(bound.mean()), float((bound >= 0.5).mean())))
-    split = best_split(boxes, budget, patch=patch)
-    split_bound = iou_bound(boxes[:, 0], boxes[:, 1], (patch / split[0], patch / split[1]))
-    frames, bins = np.median(boxes, axis=0)
-    return Recommendation(
-        len(boxes), float(frames), float(bins), tuple(outlooks), budget, split, float(split_bound.mean())
-    )
