@@ -248,8 +248,8 @@ def _probe(folder: Path, quiet: bool) -> pd.DataFrame:
     import pandas as pd
 
     from mast.audio import Unlisted
+    from mast.data.header_scan import scan_headers
     from mast.data.recordings import recordings_in
-    from mast.data.scan import scan_headers
     from mast.errors import AudioError, shortened
 
     unlisted: list[Unlisted] = []

@@ -13,7 +13,7 @@ import typer
 from mast.cli.options import EXIT_SOME_FAILED, Quiet, progress
 
 if TYPE_CHECKING:
-    from mast.data.scan import Scanned
+    from mast.data.header_scan import Scanned
 
 _COLUMNS = (
     "file",
@@ -105,7 +105,7 @@ def scan(
 def _scan(paths: list[Path], folder: Path, quiet: bool) -> tuple[list[Row], list[Row]]:
     """A row for every readable recording and one for every other file, in the order given."""
     from mast.audio import text_names
-    from mast.data.scan import scan_headers
+    from mast.data.header_scan import scan_headers
     from mast.errors import shortened
 
     names = {name: path for path, name in text_names(paths, folder).items()}

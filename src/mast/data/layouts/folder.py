@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from mast.annotations import AnnotationSet, write_annotations
-from mast.data.scan import scan_headers
+from mast.data.header_scan import scan_headers
 from mast.errors import AnnotationError
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import soundfile as sf
 
+from mast.data.header_scan import scan_headers
 from mast.data.recordings import recordings_in
-from mast.data.scan import scan_headers
 
 
 def test_what_is_read_and_what_is_not_in_the_order_given(tmp_path: Path) -> None:
