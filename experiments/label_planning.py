@@ -41,7 +41,7 @@ from mast.training.detector import DetectorRun, fit_detector
 from mast.training.machine import prepare_machine
 from mast.training.measure import detect_chunks
 from mast.training.pretrain import pretrain
-from mast.training.recipe import Recipe, load_recipe, parse_override, remember
+from mast.training.recipe import Recipe, load_recipe, parse_override, remember_recipe
 from mast.training.sources import Chunks
 from mast.training.spectrograms import FrontEndPipeline
 from mast.version import commit
@@ -213,7 +213,7 @@ def measure(trials: Trials, strategy: str, budget: int, encoder: Path) -> bool:
     machine = prepare_machine(recipe)
     run = trials.trial.folder / "runs" / system
     about = {"kind": "detector", "data": NAME, "seed": trials.seed, "strategy": strategy, "chunks": budget}
-    remember(recipe, run / "recipe.json", about=about)  # refuses a half-finished run with other settings
+    remember_recipe(recipe, run, about=about)  # refuses a half-finished run with other settings
     began = time.perf_counter()
     job = DetectorRun(recipe, recipe.train, machine, run, about, encoder, trials.seed)
     fit_detector(learn, trials.chunks("val"), job)

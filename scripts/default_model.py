@@ -40,10 +40,10 @@ from mast.data.soundscape_bench import BACKGROUND_LABELS, CALL_LABELS
 from mast.export.words import hub_readme
 from mast.models.checkpoint import load_checkpoint, save_checkpoint
 from mast.models.detector import MastDetector
+from mast.runs import Progress
 from mast.selftrain.rounds import self_train
 from mast.training.calibrate import calibrate_checkpoint
 from mast.training.detector import train_detector
-from mast.training.loop import Progress
 from mast.training.machine import prepare_machine
 from mast.training.measure import chunk_metrics, detect_chunks
 from mast.training.pretrain import pretrain

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from mast.errors import ConfigError
-from mast.files import remove_orphans, remove_parts, sole_writer, whole_file, whole_folder, write_whole
+from mast.files import (
+    remove_orphans,
+    remove_parts,
+    replace_folder,
+    sole_writer,
+    whole_file,
+    whole_folder,
+    write_whole,
+)
 
 
 def test_the_new_content_replaces_the_old_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
@@ -211,3 +219,13 @@ def test_what_a_killed_process_left_goes_and_what_is_being_written_stays(tmp_pat
         assert mine.exists()
         assert other.exists()
     remove_orphans(tmp_path / "nowhere", below=True)
+
+
+def test_a_folder_is_replaced_whole(tmp_path: Path) -> None:
+    for name, files in (("new", ["a"]), ("old", ["a", "b"])):
+        (tmp_path / name).mkdir()
+        for file in files:
+            (tmp_path / name / file).write_text(name)
+    replace_folder(tmp_path / "new", tmp_path / "old")
+    assert [(p.name, p.read_text()) for p in (tmp_path / "old").iterdir()] == [("a", "new")]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["new", "old"]

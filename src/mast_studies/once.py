@@ -12,7 +12,7 @@ from typing import Any
 from mast.errors import MastError
 from mast.files import locked, write_whole
 from mast.fit.pipeline import Show
-from mast.training.loop import Progress
+from mast.runs import Progress
 from mast.training.recipe import Recipe
 
 _SAVE_SECONDS = 10.0  # how often the time spent so far is written down

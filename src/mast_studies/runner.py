@@ -31,13 +31,13 @@ from mast.fit.pipeline import Show
 from mast.models.checkpoint import WEIGHTS, load_card, load_checkpoint
 from mast.models.find import find_model, names_model
 from mast.models.interface import BoxDetector
+from mast.runs import Progress
 from mast.selftrain.rounds import self_train
 from mast.training.detector import DetectorRun, fit_detector
-from mast.training.loop import Progress
 from mast.training.machine import prepare_machine
 from mast.training.measure import detect_chunks
 from mast.training.pretrain import pretrain
-from mast.training.recipe import Recipe, SelfTrainRecipe, TrainRecipe, remember
+from mast.training.recipe import Recipe, SelfTrainRecipe, TrainRecipe, remember_recipe
 from mast.training.sources import Chunks, decode_once, labelled_chunks
 from mast.training.spectrograms import FrontEndPipeline
 from mast.version import commit
@@ -298,7 +298,7 @@ class Runner:
             "split": (self.source.split or SplitConfig()).model_dump(mode="json"),
             "chunks": len(learn),
         }
-        remember(recipe, run / "recipe.json", about=about)
+        remember_recipe(recipe, run, about=about)
         job = DetectorRun(recipe, recipe.train, machine, run, about, init, self.seed)
         fit_detector(learn, self.chunks["val"], job, progress=progress)
 

@@ -11,7 +11,7 @@ import pandas as pd
 import soundfile as sf
 
 from mast.fit.pipeline import Fitted, Show, fit
-from mast.training.loop import Progress
+from mast.runs import Progress
 from mast.training.recipe import Recipe, load_recipe
 
 # whole seconds of sound each; 1.28 s chunks of 128 frames × 32 bins

@@ -66,7 +66,7 @@ def test_continues_from_a_model(tones: Path, tmp_path: Path, recipe: Recipe) -> 
 
 def test_refuses_another_recipe_in_the_same_folder(tones: Path, tmp_path: Path, recipe: Recipe) -> None:
     pretrain([tones], tmp_path, recipe, stop_after=1)
-    with pytest.raises(ConfigError, match="holds a run with other settings"):
+    with pytest.raises(ConfigError, match="was made with other settings"):
         pretrain([tones], tmp_path, small_recipe(pretrain__epochs=9))
 
 

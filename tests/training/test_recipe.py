@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from mast.errors import ConfigError
-from mast.training.recipe import PRESETS, load_recipe, parse_override, remember
+from mast.training.recipe import PRESETS, load_recipe, parse_override, remember_recipe
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -101,16 +102,24 @@ def test_overrides_from_the_command_line() -> None:
 def test_settings_that_are_damaged_are_one_sentence(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "recipe.json").write_bytes(content)
     with pytest.raises(ConfigError, match=r"recipe\.json: is damaged.*delete"):
-        remember(load_recipe("tiny"), tmp_path / "recipe.json", about={"seed": 0})
+        remember_recipe(load_recipe("tiny"), tmp_path, about={"seed": 0})
 
 
 def test_a_run_refuses_other_settings(tmp_path: Path) -> None:
-    path = tmp_path / "run" / "recipe.json"
-    remember(load_recipe("tiny"), path, about={"seed": 0})
-    remember(load_recipe("tiny"), path, about={"seed": 0})
+    run = tmp_path / "run"
+    remember_recipe(load_recipe("tiny"), run, about={"seed": 0})
+    remember_recipe(load_recipe("tiny"), run, about={"seed": 0})
     with pytest.raises(
-        ConfigError, match=r"holds a run with other settings \(recipe\.train\.epochs was 12, now 9"
+        ConfigError, match=r"was made with other settings \(recipe\.train\.epochs was 12, now 9"
     ):
-        remember(load_recipe("tiny", {"train.epochs": 9}), path, about={"seed": 0})
+        remember_recipe(load_recipe("tiny", {"train.epochs": 9}), run, about={"seed": 0})
     with pytest.raises(ConfigError, match="seed was 0, now 1"):
-        remember(load_recipe("tiny"), path, about={"seed": 1})
+        remember_recipe(load_recipe("tiny"), run, about={"seed": 1})
+    assert json.loads((run / "recipe.json").read_text())["seed"] == 0  # what was refused is not remembered
+
+
+def test_a_run_resumes_with_other_workers(tmp_path: Path) -> None:
+    """They change nothing that is learnt."""
+    remember_recipe(load_recipe("tiny"), tmp_path, about={})
+    changed = load_recipe("tiny", {"workers": 3, "compile": False, "train.save_every_s": 9.0})
+    remember_recipe(changed, tmp_path, about={})

@@ -1,5 +1,5 @@
 """All in one resumable command: scan → statistics → pretrain → train → self-train → calibrate → evaluate → report.
 
-``stages.py`` remembers what is done and from what; ``sources.py`` says what the data are; ``measure.py`` measures;
+``sources.py`` says what the data are; ``measure.py`` measures;
 ``pipeline.py`` is the order of things.
 """

@@ -24,7 +24,7 @@ from mast.reports.measured_tables import (
     save_part,
     scoring_of,
 )
-from mast.training.loop import Progress
+from mast.runs import Progress
 from mast.training.machine import Machine
 from mast.training.measure import detect_chunks
 from mast.training.recipe import Recipe

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -44,20 +44,19 @@ from mast.fit.sources import (
     start_of,
     write_listing,
 )
-from mast.fit.stages import UPSTREAM, Ledger, Say, Stage, flat
 from mast.models.checkpoint import load_card, update_card
 from mast.models.detector import DetectorConfig
 from mast.reports.fit_report import EXAMPLES, write_fit_report
 from mast.reports.fit_verdict import NAMES, SELF_TRAINED, START, TRAINED, f1_table, recommended, verdict
 from mast.reports.reconstruction import draw_reconstructions
+from mast.runs import UPSTREAM, Ledger, Progress, Say, Stage, flat
 from mast.selftrain.rounds import self_train
 from mast.training.calibrate import calibrate_checkpoint
 from mast.training.detector import adopt, check_front_end, same_fields, train_detector
 from mast.training.effort import Rates, measure_rates, suited
-from mast.training.loop import Progress
 from mast.training.machine import Machine, prepare_machine
 from mast.training.pretrain import pretrain
-from mast.training.recipe import Recipe
+from mast.training.recipe import BOOKKEEPING, Recipe
 from mast.training.sources import (
     STATISTICS_CHUNKS,
     Chunks,
@@ -69,7 +68,6 @@ from mast.training.sources import (
 from mast.training.start import is_detector, validation_f1
 from mast.version import __version__
 
-_BOOKKEEPING = ("save_every_s", "log_every_steps")  # settings that do not change what is learnt
 _STAGES = {START: "start", TRAINED: "train", SELF_TRAINED: "self-train"}  # that made each detector
 
 Bar = Callable[[str], AbstractContextManager[Progress]]
@@ -160,7 +158,7 @@ class _Run:
         self, sources: Sources, out: Path, recipe: Recipe, seed: int, machine: Machine, show: Show
     ) -> None:
         self.sources, self.out, self.recipe, self.seed, self.machine = sources, out, recipe, seed, machine
-        self.say, self.bar = show.say, show.bar
+        self.say, self.show = show.say, show
         self.ledger = Ledger(out, show.say, main=machine.main, wait=machine.accelerator.wait_for_everyone)
         self.prints: dict[str, str] = {}  # fingerprints of the stages so far
         self.detectors: dict[str, Path] = {}  # made so far, by name
@@ -172,6 +170,12 @@ class _Run:
             "precision": recipe.precision,
             **flat({"front_end": recipe.front_end.model_dump(mode="json")}),
         }
+
+    @contextmanager
+    def bar(self, what: str) -> Iterator[Progress]:
+        """A progress bar; what it shows is also how long the stage has taken."""
+        with self.show.bar(what) as progress:
+            yield self.ledger.timed(progress)
 
     # what several stages ask of the data
 
@@ -572,7 +576,7 @@ class _Run:
         return {
             key: value
             for key, value in values.items()
-            if key.rpartition(".")[2] not in _BOOKKEEPING and (not only or key.rpartition(".")[2] in only)
+            if key.rpartition(".")[2] not in BOOKKEEPING and (not only or key.rpartition(".")[2] in only)
         }
 
     def _hand_over(self, folder: Path, statistics: Path | None = None) -> None:

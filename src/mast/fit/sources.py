@@ -15,9 +15,9 @@ from mast.data.recordings import Dataset, load_dataset
 from mast.errors import MastError
 from mast.events import BOX_COLUMNS
 from mast.files import write_whole
-from mast.fit.stages import Say, digest
 from mast.models.checkpoint import load_card
 from mast.models.find import find_model
+from mast.runs import Say, digest
 
 _TOLD_ONCE = ".*(cannot be read and are left out|after their recording has ended)"  # warnings of load_dataset
 

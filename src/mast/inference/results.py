@@ -47,6 +47,7 @@ from mast.files import locked, remove_orphans, whole_file, whole_folder, write_w
 from mast.inference.detector import Outcome
 from mast.inference.partitions import PARTITIONED, write_partitions
 from mast.inference.pieces import Source
+from mast.runs import refuse_others
 
 FAILURES, EMBEDDINGS = "failures.csv", "embeddings.npy"
 _COMBINING = ".lock"  # held while the tables are made
@@ -142,7 +143,18 @@ class ResultsFolder:
 
     def _resume(self, before: DetectionRun) -> None:
         """Go on in a folder that was begun with the same settings, or a lower threshold."""
-        _refuse_others(self.folder, before, self.run)
+        refuse_others(
+            self.folder,
+            {name: before.made_with.get(name) for name in self.run.made_with},
+            self.run.made_with,
+            instead="results of different models, settings or folders are not mixed, so choose another --out, or the "
+            "same settings to resume",
+            ignore=("threshold", "raw_threshold"),
+            # another model often has other settings, too
+            words=lambda found: _difference(
+                "model" if "model" in found else next(iter(found)), before, self.run
+            ),
+        )
         now, earlier = self.run.threshold, before.threshold
         if now is not None and earlier is not None and now < earlier:
             self._refuse_lower(now, before)
@@ -380,24 +392,6 @@ def _parquet(table: pa.Table, facts: Mapping[str, Any]) -> bytes:
     pq.write_table(table.replace_schema_metadata({FACTS: json.dumps(facts).encode()}), buffer)
     content: bytes = buffer.getvalue().to_pybytes()
     return content
-
-
-def _refuse_others(folder: Path, before: DetectionRun, now: DetectionRun) -> None:
-    """Refuse a run whose results would differ from those that are here, in words."""
-    differing = next(
-        (
-            key
-            for key in dict.fromkeys(["model", *now.made_with])  # another model often has other settings, too
-            if key not in ("threshold", "raw_threshold")
-            and before.made_with.get(key) != now.made_with.get(key)
-        ),
-        None,
-    )
-    if differing is not None:
-        raise ConfigError(
-            f"{folder}: was made with {_difference(differing, before, now)}; results of different models, settings or "
-            "folders are not mixed, so choose another --out, or the same settings to resume"
-        )
 
 
 def _difference(key: str, before: DetectionRun, now: DetectionRun) -> str:

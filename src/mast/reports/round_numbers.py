@@ -11,7 +11,7 @@ import pandas as pd
 from mast.errors import MastError
 from mast.events import match_pairs, overlapping_pairs
 from mast.grid import FrontEnd
-from mast.training.recipe import remembered
+from mast.runs import remembered
 
 _CELLS = ["t1", "f1", "t2", "f2"]
 
@@ -53,7 +53,7 @@ def read_run(run: Path) -> SelfTrainingRun:
     for needed in ("rounds.csv", "recipe.json", "expert.parquet"):
         if not (run / needed).is_file():
             raise MastError(f"{run}: has no {needed}; expected the --out folder of mast selftrain")
-    about = remembered(run / "recipe.json")
+    about = remembered(run / "recipe.json", "recipe", "seed") or {}
     rows = pd.read_csv(run / "rounds.csv")
     numbers = sorted(set(rows["round"]) - {0})
     return SelfTrainingRun(

@@ -21,8 +21,8 @@ from mast.events import BOX_COLUMNS, FloatArray, as_events
 from mast.files import write_whole
 from mast.grid import FrontEnd, grid_to_events
 from mast.models.detector import MastDetector
+from mast.runs import Progress
 from mast.selftrain.policy import Trust, recording_thresholds
-from mast.training.loop import Progress
 from mast.training.recipe import SelfTrainRecipe
 from mast.training.sources import Chunks, in_order
 from mast.training.spectrograms import FrontEndPipeline

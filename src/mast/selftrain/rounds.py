@@ -31,14 +31,14 @@ from mast.errors import MastError
 from mast.files import replace_folder, write_whole
 from mast.models.checkpoint import load_card
 from mast.models.find import find_model
+from mast.runs import Progress
 from mast.selftrain.policy import trust_in
 from mast.selftrain.pseudo import keep_trusted, labels_by_chunk, pseudo_label, save_events
 from mast.selftrain.watch import load_detector, look_at, watch_parts
 from mast.training.detector import DetectorRun, fit_detector
-from mast.training.loop import Progress
 from mast.training.machine import Machine, prepare_machine
 from mast.training.measure import chunk_metrics
-from mast.training.recipe import Recipe, TrainRecipe, remember
+from mast.training.recipe import Recipe, TrainRecipe, remember_recipe
 from mast.training.sources import Chunks, decode_once, labelled_chunks, unlabelled_chunks
 
 Say = Callable[[str], None]
@@ -114,7 +114,7 @@ def self_train(
         "split": (split or SplitConfig()).model_dump(mode="json"),
     }
     if machine.main:
-        remember(recipe, out / "recipe.json", about=about)
+        remember_recipe(recipe, out, about=about)
     parts = labelled_chunks(dataset, recipe.front_end, split=split, seed=seed)
     sources = unlabelled_chunks(unlabelled, recipe.front_end)
     pool = _sample(sources, plan.max_chunks, seed)

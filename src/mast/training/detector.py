@@ -32,6 +32,7 @@ from mast.models.checkpoint import (
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.find import find_model
 from mast.models.interface import BoxDetector
+from mast.runs import Progress
 from mast.training.batches import Batches, step_generator, step_seed
 from mast.training.calibrate import calibrate_checkpoint
 from mast.training.groups import (
@@ -40,12 +41,12 @@ from mast.training.groups import (
     parameter_groups,
     set_trainable,
 )
-from mast.training.loop import Job, Progress, Result, train
+from mast.training.loop import Job, Result, train
 from mast.training.machine import Machine, prepare_machine
 from mast.training.measure import chunk_metrics, detect_chunks
 from mast.training.normalisation import normalisation_of_card
 from mast.training.pretrain import batch_names, statistics_of
-from mast.training.recipe import Recipe, TrainRecipe, remember
+from mast.training.recipe import Recipe, TrainRecipe, remember_recipe
 from mast.training.sources import Chunks, decode_once, labelled_chunks, normalisation_of
 from mast.training.spectrograms import FrontEndPipeline
 from mast.version import provenance_of_code
@@ -114,7 +115,7 @@ def train_detector(
         "split": (split or SplitConfig()).model_dump(mode="json"),
     }
     if machine.main:
-        remember(recipe, out / "recipe.json", about=about)
+        remember_recipe(recipe, out, about=about)
     parts = labelled_chunks(dataset, recipe.front_end, split=split, seed=seed)
     plan, threshold = _gentle(recipe, start), kept_threshold(start, parts["val"])
     run = DetectorRun(recipe, plan, machine, out, about, start, seed, threshold)

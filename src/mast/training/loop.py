@@ -21,6 +21,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from mast.errors import MastError
 from mast.files import naming, write_whole
+from mast.runs import Progress
 from mast.training.batches import Batches
 from mast.training.ema import Ema
 from mast.training.schedule import warmup_cosine
@@ -76,9 +77,6 @@ class Result:
     chunks_per_s: float
 
 
-Progress = Callable[[int, int, str], None]
-"""Called with how many are done, how many there are in all (0: not known), and what they are, in words that may go on
-behind a comma: 12, 400, "steps, loss 0.31"."""
 _SHOW_S = 0.5  # steps that take longer are shown one by one, before their numbers are read; our choice
 
 

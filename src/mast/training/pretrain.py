@@ -25,11 +25,12 @@ from mast.models.checkpoint import (
 from mast.models.find import find_model
 from mast.models.mae import MaskedAutoencoder, reconstruction_targets
 from mast.models.masking import PatchMask
+from mast.runs import Progress
 from mast.training.batches import Batches, epoch_order, step_generator
 from mast.training.groups import parameter_groups
-from mast.training.loop import Job, Progress, Result, train
+from mast.training.loop import Job, Result, train
 from mast.training.machine import prepare_machine
-from mast.training.recipe import Recipe, remember
+from mast.training.recipe import Recipe, remember_recipe
 from mast.training.sources import Chunks, decode_once, hold_out, in_order, normalisation_of, unlabelled_chunks
 from mast.training.spectrograms import FrontEndPipeline
 from mast.version import provenance_of_code
@@ -134,7 +135,7 @@ def pretrain(
     plan = recipe.pretrain
     about = {"kind": "pretrain", "data": [str(p) for p in data], "seed": seed, "init": str(start or "")}
     if machine.main:
-        remember(recipe, out / "recipe.json", about=about)
+        remember_recipe(recipe, out, about=about)
     sources = unlabelled_chunks(data, recipe.front_end)
     learn, held = (
         decode_once(chunks, machine.device, workers=machine.workers, progress=progress)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import tomllib
 from collections.abc import Mapping
 from importlib import resources
@@ -14,17 +13,20 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from mast.data.augment import AugmentConfig
 from mast.errors import ConfigError, MastError
-from mast.files import write_whole
 from mast.grid import FrontEnd
 from mast.models.baselines import BaselineConfig, BaselineName
 from mast.models.detector import DetectorConfig
 from mast.models.encoder import Size
 from mast.models.mae import MaeConfig
+from mast.runs import refuse_others, remember, remembered
 from mast.training.loop import Optimisation
 from mast.training.schedule import Unfreezing
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
 PRESETS = ("tiny", "small", "base", "paper")
+RECIPE = "recipe.json"  # in a run's folder: the resolved recipe, data and seed
+# settings that do not change what is learnt, wherever they stand
+BOOKKEEPING = ("workers", "compile", "save_every_s", "log_every_steps")
 
 
 class PretrainRecipe(Optimisation):
@@ -273,45 +275,22 @@ def _fields_at(model: type[BaseModel], path: list[str]) -> list[str]:
     return list(model.model_fields)
 
 
-def remember(recipe: BaseModel, path: Path, *, about: Mapping[str, Any]) -> None:
-    """Write the resolved recipe beside a run; refuse to continue a run that was started with another one.
+def remember_recipe(recipe: Recipe, out: Path, *, about: Mapping[str, Any]) -> None:
+    """Write the resolved recipe into a run's folder; refuse to continue a run that was started with another one.
 
-    ``about`` is what else decides the result (data, seed).
+    Args:
+        recipe: as resolved.
+        out: the run's folder.
+        about: what else decides the result (data, seed).
     """
-    now = {"recipe": recipe.model_dump(mode="json"), **about}
-    if path.exists():
-        changed = _differences(remembered(path), json.loads(json.dumps(now)))
-        if changed:
-            raise ConfigError(
-                f"{path.parent}: holds a run with other settings ({'; '.join(changed[:3])}"
-                f"{' …' if len(changed) > 3 else ''}); choose another --out, or delete it to start again"
-            )
-        return
-    write_whole(path, json.dumps(now, indent=2).encode())
+    before = remembered(out / RECIPE, "recipe")
+    if before is not None:
+        instead = "choose another --out, or delete it to start again"
+        now = {"recipe": recipe.model_dump(mode="json"), **about}
+        refuse_others(out, before, now, instead=instead, ignore=BOOKKEEPING)
+    keep_recipe(recipe, out, about=about)
 
 
-def remembered(path: Path) -> dict[str, Any]:
-    """What :func:`remember` wrote beside a run.
-
-    Raises:
-        ConfigError: the file is damaged.
-    """
-    try:
-        about = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
-        about = None
-    if not isinstance(about, dict) or "recipe" not in about:
-        raise ConfigError(
-            f"{path}: is damaged: it does not hold the settings of a run; choose another --out, or delete "
-            f"{path.parent} to start again"
-        )
-    return about
-
-
-def _differences(before: Any, now: Any, prefix: str = "") -> list[str]:
-    if isinstance(before, dict) and isinstance(now, dict):
-        found: list[str] = []
-        for key in sorted(before.keys() | now.keys()):
-            found += _differences(before.get(key), now.get(key), f"{prefix}{key}.")
-        return found
-    return [] if before == now else [f"{prefix.rstrip('.')} was {before}, now {now}"]
+def keep_recipe(recipe: Recipe, out: Path, *, about: Mapping[str, Any]) -> None:
+    """The same where it is known already that the folder may be continued."""
+    remember(out / RECIPE, {"recipe": recipe.model_dump(mode="json"), **about})

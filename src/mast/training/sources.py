@@ -22,7 +22,7 @@ from mast.errors import MastError
 from mast.features import LogMel, Normalisation, quiet_level, running_stats
 from mast.files import write_whole
 from mast.grid import FrontEnd
-from mast.training.loop import Progress
+from mast.runs import Progress
 
 DECODED_SHARE = 0.2  # of a GPU's memory, at most, for decoded sound; our choice: the model needs the rest
 STATISTICS_CHUNKS = 4_000  # our choice: μ and σ of 11 hours; more sound moves neither in the third digit

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from mast.errors import MastError
-from mast.files import replace_folder
-from mast.fit.stages import UPSTREAM, Ledger, Stage, flat
+from mast.errors import ConfigError, MastError
+from mast.runs import UPSTREAM, Ledger, Stage, differences, flat, in_words, remembered
 
 
 class Workshop:
@@ -119,11 +118,64 @@ def test_settings_become_one_level() -> None:
     assert flat({"a": {"b": {"c": 1}, "d": {}}, "e": None}) == {"a.b.c": 1, "a.d": {}, "e": None}
 
 
-def test_a_folder_is_replaced_whole(tmp_path: Path) -> None:
-    for name, files in (("new", ["a"]), ("old", ["a", "b"])):
-        (tmp_path / name).mkdir()
-        for file in files:
-            (tmp_path / name / file).write_text(name)
-    replace_folder(tmp_path / "new", tmp_path / "old")
-    assert [(p.name, p.read_text()) for p in (tmp_path / "old").iterdir()] == [("a", "new")]
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["new", "old"]
+def test_time_is_added_up_over_kills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("mast.runs.time.perf_counter", lambda: now[0])
+    ledger = Ledger(tmp_path, lambda text: None)
+
+    def takes(seconds: float, *, killed: bool) -> None:
+        def work() -> dict[str, Any]:
+            show = ledger.timed(lambda done, total, text: None)
+            now[0] += seconds
+            show(1, 2, "steps")  # the last sign of life
+            now[0] += 3
+            if killed:
+                raise KeyboardInterrupt
+            return {}
+
+        ledger.do(Stage("train", {"a": 1}, ()), work)
+
+    assert ledger.seconds("train") == 0
+    with pytest.raises(KeyboardInterrupt):
+        takes(60, killed=True)
+    assert ledger.seconds("train") == 60
+    takes(20, killed=False)
+    assert Ledger(tmp_path, lambda text: None).seconds("train") == 83
+    ledger.do(Stage("train", {"a": 2}, ()), dict)  # another one
+    assert ledger.seconds("train") == 0
+
+
+def test_other_inputs_are_refused_where_nothing_may_start_over(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, lambda text: None, instead="choose another --work")
+    ledger.do(Stage("train", {"epochs": 5}, ()), dict)
+    told = r"train: was made with other settings \(epochs was 5, now 6\); choose another --work"
+    with pytest.raises(ConfigError, match=told):
+        ledger.do(Stage("train", {"epochs": 6}, ()), lambda: pytest.fail("done all the same"))
+    ledger.do(Stage("train", {"epochs": 5}, ()), lambda: pytest.fail("done twice"))
+
+
+def test_differences_are_named_by_their_whole_names() -> None:
+    before = {"train": {"augment": {"noise": 0.5}, "epochs": 5, "workers": 2}, "seed": 0}
+    assert differences(before, before) == {}
+    now = {"train": {"augment": None, "epochs": 6, "workers": 4}, "seed": 0}
+    found = differences(before, now, ignore=("workers",))
+    assert found == {"train.augment.noise": (0.5, None), "train.epochs": (5, 6)}
+    assert in_words(found) == "train.augment.noise was 0.5, now none; train.epochs was 5, now 6"
+    assert differences({"betas": [0.9, 0.95]}, {"betas": (0.9, 0.95)}) == {}  # as JSON keeps them
+
+
+def test_a_sentence_names_three_differences_and_counts_the_rest() -> None:
+    found = differences({}, dict.fromkeys("abcde", 1))
+    assert in_words(found).endswith("c was none, now 1 and 2 more")
+
+
+def test_a_damaged_memory_is_one_sentence(tmp_path: Path) -> None:
+    assert remembered(tmp_path / "recipe.json") is None
+    for content in ("{", "[]"):
+        (tmp_path / "recipe.json").write_text(content)
+        with pytest.raises(ConfigError, match="is damaged: it does not hold the settings of a run"):
+            remembered(tmp_path / "recipe.json")
+    (tmp_path / "recipe.json").write_text('{"seed": 0}')
+    assert remembered(tmp_path / "recipe.json", "seed") == {"seed": 0}
+    with pytest.raises(ConfigError, match="is damaged"):
+        remembered(tmp_path / "recipe.json", "seed", "recipe")

@@ -1,0 +1,311 @@
+"""What a run was made from: done once, remembered, never mixed with other inputs, its time added up.
+
+Whatever takes hours leaves a small file that says from what it is made, written whole. Who comes later compares: the
+same inputs resume or skip; other inputs are refused in a sentence that names them, or start over beside the old ones.
+
+:class:`Ledger` does that for the steps of one folder, each with a note ``FOLDER/stages/NAME.json``, written when the
+step starts and again when it is done. A kill at any moment leaves a step either started (its own folder resumes where
+it was) or done.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mast.errors import ConfigError, MastError
+from mast.files import remove_parts, write_whole
+
+Say = Callable[[str], None]
+Progress = Callable[[int, int, str], None]
+"""Called with how many are done, how many there are in all (0: not known), and what they are, in words that may go on
+behind a comma: 12, 400, "steps, loss 0.31"."""
+EARLIER = "earlier"  # below a folder: what steps with other inputs had made
+UPSTREAM = "upstream."  # before the name of a step: an input that is another step's fingerprint
+_TOLD = 3  # differing inputs, at most
+_SAVE_SECONDS = 10.0  # how often the time spent so far is written down
+
+
+def digest(value: Any) -> str:
+    """A short fingerprint of plain values, the same on every machine."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()[:16]
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings as one level with dotted names.
+
+    >>> flat({"train": {"epochs": 5}})
+    {'train.epochs': 5}
+    """
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            found |= flat(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
+    return found
+
+
+def differences(
+    before: Mapping[str, Any], now: Mapping[str, Any], *, ignore: Collection[str] = ()
+) -> dict[str, tuple[Any, Any]]:
+    """Inputs that differ, by dotted names: what each was, and what it is; None where it is missing.
+
+    Args:
+        before: as it was written.
+        now: plain values, nested or not.
+        ignore: last parts of names that do not count.
+    """
+    old, new = flat(before), flat(json.loads(json.dumps(dict(now))))
+    return {
+        name: (old.get(name), new.get(name))
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name) and name.rpartition(".")[2] not in ignore
+    }
+
+
+def in_words(found: Mapping[str, tuple[Any, Any]]) -> str:
+    """Differences as part of a sentence, the first three.
+
+    >>> in_words({"train.epochs": (5, 6)})
+    'train.epochs was 5, now 6'
+    """
+    told = [
+        f"{name.removeprefix(UPSTREAM)} was done again"
+        if name.startswith(UPSTREAM)
+        else f"{name} was {_short(old)}, now {_short(new)}"
+        for name, (old, new) in found.items()
+    ]
+    more = f" and {len(told) - _TOLD} more" if len(told) > _TOLD else ""
+    return "; ".join(told[:_TOLD]) + more
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "none"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def refuse_others(
+    where: Path,
+    before: Mapping[str, Any],
+    now: Mapping[str, Any],
+    *,
+    instead: str,
+    ignore: Collection[str] = (),
+    words: Callable[[Mapping[str, tuple[Any, Any]]], str] | None = None,
+) -> None:
+    """Refuse to put results of different inputs into one place.
+
+    Args:
+        where: the place.
+        before: the inputs it was made from.
+        now: the inputs of this time.
+        instead: what to do about it.
+        ignore: last parts of names that do not count.
+        words: says in what they differ; names and values by default.
+
+    Raises:
+        ConfigError: they differ.
+    """
+    found = differences(before, now, ignore=ignore)
+    if found:
+        told = words(found) if words else f"other settings ({in_words(found)})"
+        raise ConfigError(f"{where}: was made with {told}; {instead}")
+
+
+def remembered(path: Path, *needed: str) -> dict[str, Any] | None:
+    """The inputs that :func:`remember` wrote; None where there are none.
+
+    Raises:
+        ConfigError: the file is damaged, or lacks an input that is ``needed``.
+    """
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not found.keys() >= set(needed):
+        raise ConfigError(
+            f"{path}: is damaged: it does not hold the settings of a run; choose another --out, or delete "
+            f"{path.parent} to start again"
+        )
+    return found
+
+
+def remember(path: Path, inputs: Mapping[str, Any]) -> None:
+    """Write down what a folder is made from."""
+    write_whole(path, json.dumps(dict(inputs), indent=2).encode())
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of a run.
+
+    Attributes:
+        name: as users see it, such as ``self-train``.
+        inputs: everything that decides its result, by dotted names; plain values.
+        products: what must be there if it is done.
+        folder: what it fills over hours, moved aside when the inputs have changed; None where ``work`` writes its few
+            files over the old ones.
+    """
+
+    name: str
+    inputs: Mapping[str, Any]
+    products: tuple[Path, ...]
+    folder: Path | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """The same exactly when the inputs are."""
+        return digest(dict(self.inputs))
+
+
+class Ledger:
+    """The steps of one folder.
+
+    Args:
+        run: the folder.
+        say: told of what is skipped and what starts over.
+        main: whether this process writes; in a run of several processes one does.
+        wait: until all processes are here.
+        instead: refuse a step with other inputs than it was begun with, and advise this; it starts over by default.
+    """
+
+    def __init__(
+        self,
+        run: Path,
+        say: Say,
+        *,
+        main: bool = True,
+        wait: Callable[[], None] = lambda: None,
+        instead: str = "",
+    ) -> None:
+        self.run, self.say, self.main, self.wait, self.instead = run, say, main, wait, instead
+        self._clock = _Clock(lambda seconds: None)
+
+    def do(self, stage: Stage, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Do a step unless it is done; gives back what ``work`` gave, now or then.
+
+        Args:
+            stage: name and inputs.
+            work: does it; what it gives back is kept with the step, so it has to be plain values.
+        """
+        before = self._read(stage.name)
+        same = before is not None and before["fingerprint"] == stage.fingerprint
+        present = all(path.exists() for path in stage.products)
+        self.wait()  # nobody writes before everybody has read
+        if before is not None and same and before["done"] and present:
+            self.say(f"{stage.name}: nothing has changed, skipped")
+            kept: dict[str, Any] = before["result"]
+            return kept
+        if self.main:
+            if not same:
+                self._clear(stage, before)
+            elif before is not None and before["done"]:
+                gone = next(path for path in stage.products if not path.exists())
+                self.say(f"{stage.name}: {gone} is gone, made again")
+            elif before is not None:
+                self.say(f"{stage.name}: was stopped, resuming")
+            for path in (self._path(stage.name), *stage.products):
+                remove_parts(path)  # of a write that was killed
+        self.wait()
+        goes_on = before is not None and same and not before["done"]
+        spent = float(before.get("seconds", 0.0)) if before is not None and goes_on else 0.0
+        self._clock = _Clock(lambda seconds: self._write(stage, seconds), spent)
+        self._clock.save()
+        result = work()
+        self.wait()
+        self._write(stage, self._clock.seconds, result)
+        return result
+
+    def timed(self, progress: Progress) -> Progress:
+        """The same progress, which also writes down now and then how long the step has taken: a kill loses little."""
+
+        def show(done: int, total: int, text: str) -> None:
+            self._clock.save_now_and_then()
+            progress(done, total, text)
+
+        return show
+
+    def seconds(self, name: str) -> float:
+        """How long a step has taken so far, over kills; 0 where nothing is known."""
+        return float((self._read(name) or {}).get("seconds", 0.0))
+
+    def _clear(self, stage: Stage, before: dict[str, Any] | None) -> None:
+        """Move aside what was made from other inputs, or refuse; refuse what this command has not made."""
+        if before is not None and self.instead:
+            refuse_others(self.run / stage.name, before["inputs"], stage.inputs, instead=self.instead)
+        changed = in_words(differences(before["inputs"], stage.inputs)) if before is not None else ""
+        if stage.folder is None or not _filled(stage.folder):
+            if changed:
+                self.say(f"{stage.name}: {changed}; made again")
+            return
+        if before is None:
+            raise MastError(
+                f"{stage.folder}: holds files, but not of a `mast fit`; choose another --out, or move them away"
+            )
+        number = 1
+        while (aside := self.run / EARLIER / f"{stage.folder.name}-{number}").exists():
+            number += 1
+        aside.parent.mkdir(exist_ok=True)
+        os.rename(stage.folder, aside)
+        self.say(f"{stage.name}: {changed}; starting over, what it had made is kept in {aside}")
+
+    def _path(self, name: str) -> Path:
+        return self.run / "stages" / f"{name}.json"
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        path = self._path(name)
+        if not path.exists():
+            return None
+        try:
+            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            return found if {"fingerprint", "inputs", "done", "result"} <= found.keys() else None
+        except (json.JSONDecodeError, AttributeError):
+            raise MastError(f"{path}: is not what mast wrote; delete it to do {name} again") from None
+
+    def _write(self, stage: Stage, seconds: float, result: dict[str, Any] | None = None) -> None:
+        if self.main:
+            content = {
+                "stage": stage.name,
+                "fingerprint": stage.fingerprint,
+                "done": result is not None,
+                "seconds": round(seconds, 3),
+                "result": result or {},
+                "inputs": dict(stage.inputs),
+            }
+            write_whole(self._path(stage.name), json.dumps(content, indent=2).encode())
+
+
+class _Clock:
+    """Seconds of work on a step, with those before a kill."""
+
+    def __init__(self, write: Callable[[float], None], before: float = 0.0) -> None:
+        self._write, self._before = write, before
+        self._started = self._saved = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        return self._before + time.perf_counter() - self._started
+
+    def save(self) -> None:
+        self._saved = time.perf_counter()
+        self._write(self.seconds)
+
+    def save_now_and_then(self) -> None:
+        if time.perf_counter() - self._saved > _SAVE_SECONDS:
+            self.save()
+
+
+def _filled(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.iterdir())
