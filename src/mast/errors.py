@@ -34,6 +34,11 @@ _FROM_WORKER = "Original Traceback (most recent call last)"
 _LAST_SHOWN = 120  # of them from the end, where a message says what to do
 
 
+def first_line(error: BaseException) -> str:
+    """What a library says of an error, without the stack that some append."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def shortened(text: object) -> str:
     """A message as it is shown to a user or written to a table: one line, printable, a few hundred characters.
 

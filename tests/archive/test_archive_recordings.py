@@ -17,8 +17,9 @@ from typer.testing import Result
 
 from mast.archive import Recording, list_recordings
 from mast.archive import recordings as module
-from mast.archive.recordings import Copies, is_uri, open_store
+from mast.archive.recordings import Copies
 from mast.errors import AudioError, ConfigError
+from mast.uris import open_uri
 
 Run = Callable[..., Result]
 
@@ -47,11 +48,6 @@ def names(arguments: list[str]) -> list[str]:
 def put(store: fsspec.AbstractFileSystem, *keys: str) -> None:
     for key in keys:
         store.pipe_file(key, b"RIFF")
-
-
-def test_what_is_a_uri() -> None:
-    assert [is_uri(text) for text in ("s3://a/b", "gs://a", "memory://x", "HTTP://x/y.wav")] == [True] * 4
-    assert not any(is_uri(text) for text in ("a/b", "/a/b.wav", "C:\\a", "s3:/a", "://x", ""))
 
 
 def test_a_store_is_listed_as_a_disk_is(memory: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
@@ -159,7 +155,7 @@ def test_what_cannot_be_fetched_is_a_failure_and_is_tried_three_times(
     memory.put(str(survey / "ELM"), "/elm", recursive=True)
     monkeypatch.setattr(module, "_PAUSE_S", 0.0)
     tries: dict[str, int] = {}
-    store, _ = open_store("memory://elm")
+    store, _ = open_uri("memory://elm")
 
     class Flaky:
         def __getattr__(self, name: str) -> object:
@@ -172,7 +168,7 @@ def test_what_cannot_be_fetched_is_a_failure_and_is_tried_three_times(
                 raise OSError(f"slow down\n{path}")
             return store.open_input_stream(path)
 
-    monkeypatch.setattr(module, "open_store", lambda uri: (Flaky(), open_store(uri)[1]))
+    monkeypatch.setattr(module, "open_uri", lambda uri: (Flaky(), open_uri(uri)[1]))
     result = run("memory://elm", "--model", model, "--out", tmp_path / "out")
     assert result.exit_code == 4, result.output
     failures = pd.read_csv(tmp_path / "out" / "failures.csv")

@@ -16,7 +16,8 @@ from mast.cli.detect import detect
 from mast.cli.embed import embed
 from mast.cli.options import EXIT_SOME_FAILED
 from mast.errors import MastError
-from mast.retrieval.store import EventStore, event_ids
+from mast.retrieval.event_ids import event_ids
+from mast.retrieval.store import EventStore
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "retrieval"))
 from toy_embedder import save_embedder, write_species
@@ -65,7 +66,7 @@ def test_detections_with_embeddings_need_no_model(detections: Path, tmp_path: Pa
     pd.testing.assert_frame_equal(store.get(ids).drop(columns="id"), table, check_dtype=False)
     vectors = np.load(detections / "embeddings.npy").astype(np.float32)
     expected = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    np.testing.assert_allclose(store.vectors(ids), expected, atol=1e-5)
+    np.testing.assert_allclose(store.vectors(ids), expected, atol=2e-5)
     again = run("embed", detections, "--out", tmp_path / "s")
     assert "(nothing new)" in again.output
     assert len(EventStore.open(tmp_path / "s")) == len(table)
@@ -131,6 +132,8 @@ def test_mistakes(detections: Path, species: Path, model: Path, tmp_path: Path) 
     store = tmp_path / "s"
     assert run("embed", detections, "--out", store).exit_code == 0
     assert "do not compare" in failing(species, "--model", other, "--out", store)
+    (tmp_path / "old" / "events.lance").mkdir(parents=True)
+    assert "rebuild it with mast embed" in failing(detections, "--out", tmp_path / "old")
     assert "say --again" in failing(detections, "--model", other, "--out", tmp_path / "t")
     assert "say --model" in failing(species, "--out", store)
     assert "no such folder" in failing(tmp_path / "none", "--out", store)

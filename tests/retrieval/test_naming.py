@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mast.errors import ConfigError
 from mast.retrieval.naming import UNKNOWN, Namer, choose_distance
-from mast.retrieval.search import nearest
+from mast.retrieval.nearest import nearest
 
 
 def slow_nearest(
@@ -31,7 +31,7 @@ def slow_nearest(
 
 
 def test_nearest_is_that_of_a_sort(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mast.retrieval.search._BLOCK_VALUES", 100)  # several blocks
+    monkeypatch.setattr("mast.retrieval.nearest._BLOCK_VALUES", 100)  # several blocks
     rng = np.random.default_rng(0)
     queries, examples = rng.normal(size=(23, 5)), rng.normal(size=(31, 5))
     names = rng.choice(list("abcd"), 23), rng.choice(list("abcd"), 31)

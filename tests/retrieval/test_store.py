@@ -18,15 +18,22 @@ from made_up_events import make_events
 from mast.errors import ConfigError, MastError
 from mast.events import EVENT_COLUMNS, as_events
 from mast.retrieval import store as store_module
+from mast.retrieval.event_ids import event_ids
 from mast.retrieval.filters import Filter
-from mast.retrieval.store import Added, EventBatch, EventStore, event_ids
+from mast.retrieval.store import Added, EventBatch, EventStore
 
 MODEL = "mast-0123456789ab"
 WIDTH = 8
+KEPT = 5e-5  # numbers are kept to 1/32767
 
 
 def random_vectors(n: int, width: int = WIDTH, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(n, width)).astype(np.float32)
+
+
+def parts_of(store: EventStore) -> list[Path]:
+    """The files of a store's events."""
+    return sorted(Path(store.uri).glob("events-*.arrow"))
 
 
 @pytest.fixture
@@ -39,7 +46,10 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> tuple[EventStore, pd.DataF
     """Three hundred events; the table in the order given, and unit vectors."""
     made = EventStore.create(tmp_path_factory.mktemp("full") / "events", WIDTH, MODEL)
     events, vectors = as_events(make_events(300)), random_vectors(300)
-    made.add([EventBatch(events[:200], vectors[:200]), EventBatch(events[200:], vectors[200:])])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store_module, "_PART_ROWS", 40)  # several parts
+        made.add([EventBatch(events[i : i + 50], vectors[i : i + 50]) for i in range(0, 300, 50)])
+    assert len(parts_of(made)) == 6
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return made, events.assign(id=event_ids(events)), unit
 
@@ -62,7 +72,6 @@ def test_an_empty_store(store: EventStore) -> None:
     assert store.get([]).empty
     assert store.recordings() == []
     assert store.find().empty
-    assert not store.build_index()
     assert store.add([]) == Added(0, 0, 0, 0)
     assert store.add([EventBatch(as_events(make_events(0)), np.zeros((0, WIDTH)))]) == Added(0, 0, 0, 0)
 
@@ -127,7 +136,7 @@ def test_search_is_that_of_all_distances(
     order = [i for i in np.argsort(distance, kind="stable") if allowed[i]][:12]
     found = store.search(wanted, 12, where)
     assert found["id"].tolist() == events["id"].iloc[order].tolist()
-    np.testing.assert_allclose(found["distance"], distance[order], atol=1e-6)
+    np.testing.assert_allclose(found["distance"], distance[order], atol=KEPT)
     expected = events.iloc[order][list(EVENT_COLUMNS)].reset_index(drop=True)
     pd.testing.assert_frame_equal(found[list(EVENT_COLUMNS)], expected, check_dtype=False)
     assert store.count(where) == allowed.sum()
@@ -137,10 +146,12 @@ def test_search_is_that_of_all_distances(
 
 
 def test_filters_that_make_no_sense() -> None:
-    with pytest.raises(ConfigError, match="is no time"):
-        Filter(start="yesterday").sql()
+    with pytest.raises(ConfigError, match="filter start 'yesterday': not a valid time"):
+        Filter(start="yesterday")
+    with pytest.raises(ConfigError, match="filter end 'spring': not a valid time"):
+        Filter(end="spring")
     with pytest.raises(ConfigError, match="hours of the day"):
-        Filter(hours=(5, 30)).sql()
+        Filter(hours=(5, 30))
 
 
 def test_rows_come_in_the_order_asked_for(full: tuple[EventStore, pd.DataFrame, np.ndarray]) -> None:
@@ -148,14 +159,14 @@ def test_rows_come_in_the_order_asked_for(full: tuple[EventStore, pd.DataFrame, 
     rows = [7, 290, 7, 0]
     ids = events["id"].iloc[rows].tolist()
     assert store.get(ids)["id"].tolist() == ids
-    np.testing.assert_allclose(store.vectors(ids), unit[rows], atol=1e-6)
+    np.testing.assert_allclose(store.vectors(ids), unit[rows], atol=KEPT)
     with pytest.raises(MastError, match="no event e0'; DROP"):
         store.get(["e0'; DROP TABLE events"])
     batches = list(store.batches(64))
     assert max(len(batch.events) for batch in batches) <= 64
     row_of = {name: row for row, name in enumerate(events["id"])}
     for some, vectors, _ in batches:
-        np.testing.assert_allclose(vectors, unit[[row_of[name] for name in some["id"]]], atol=1e-6)
+        np.testing.assert_allclose(vectors, unit[[row_of[name] for name in some["id"]]], atol=KEPT)
     assert store.recordings() == [f"r{i}.wav" for i in range(5)]
 
 
@@ -250,7 +261,7 @@ def test_vectors_that_do_not_belong(store: EventStore) -> None:
 
 def test_vectors_made_another_way_are_refused(store: EventStore) -> None:
     store.refuse_other_model(MODEL, WIDTH)
-    with pytest.raises(ConfigError, match=r"holds vectors of 8 numbers.*makes 9; make the store anew"):
+    with pytest.raises(ConfigError, match=r"holds vectors of 8 numbers.*makes 9; rebuild the store"):
         store.refuse_other_model(MODEL, WIDTH + 1)
 
 
@@ -265,85 +276,10 @@ def test_projections_where_there_are_some(tmp_path: Path) -> None:
     assert set(found["id"]) == set(ids[30:])  # the others have none
     known = store.vectors([ids[0], ids[35]], projection=True)
     assert np.isnan(known[0]).all()
-    np.testing.assert_allclose(known[1], projections[35] / np.linalg.norm(projections[35]), atol=1e-6)
+    np.testing.assert_allclose(known[1], projections[35] / np.linalg.norm(projections[35]), atol=KEPT)
     again = store.add([EventBatch(events, vectors, projections)])
     assert again == Added(0, 30, 0, 10)  # those that had none have one now
     assert np.isfinite(next(store.batches(projection=True)).projections).all()
-
-
-def test_the_index_finds_what_all_distances_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "_PARTITION_ROWS", 100)  # forty partitions
-    rng = np.random.default_rng(0)
-    centres = rng.normal(size=(40, 16))
-    vectors = (centres[rng.integers(40, size=4_000)] + 0.6 * rng.normal(size=(4_000, 16))).astype(np.float32)
-    events = make_events(4_000, recordings=50)
-    store = EventStore.create(tmp_path / "s", 16, MODEL)
-    store.add([EventBatch(events, vectors)])
-    assert not store.indexed()
-    assert store.build_index(at_least=1_000)
-    assert store.indexed()
-    # events that come later are found without a new index
-    late = make_events(10, seed=5).assign(recording="late.wav")
-    store.add([EventBatch(late, -vectors[:10])])
-    assert store.search(-vectors[4], 1, exact=False)["recording"].tolist() == ["late.wav"]
-
-    rare = Filter(recordings=("r7.wav",), sites=("OAK",))
-    for where, n in ((None, 10), (Filter(min_score=0.5), 10), (rare, min(10, store.count(rare)))):
-        shared = 0
-        for wanted in vectors[:12]:
-            exact = store.search(wanted, 10, where, exact=True)
-            near = store.search(wanted, 10, where, exact=False)
-            assert len(near) == n
-            shared += len(set(exact["id"]) & set(near["id"]))
-            found = near.merge(exact, on="id")
-            np.testing.assert_allclose(found["distance_x"], found["distance_y"], atol=1e-5)
-        assert shared >= 0.95 * n * 12
-    assert store.build_index(at_least=1_000)  # ten more need no new one
-    assert store._table.index_stats("vector_neighbours").num_unindexed_rows == 10
-    assert store.build_index(at_least=9)
-    assert store._table.index_stats("vector_neighbours").num_unindexed_rows == 0
-    assert store.search(-vectors[4], 1, exact=False)["recording"].tolist() == ["late.wav"]
-
-
-def test_an_index_of_many_events_has_no_more_partitions_than_few_need() -> None:
-    rows = (1, 8_191, 8_192, 100_000, 1_000_000, 100_000_000)
-    assert [store_module._partitions(n) for n in rows] == [1, 1, 1, 12, 122, 128]
-
-
-def test_lance_is_told_to_read_little_ahead_unless_somebody_said_otherwise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = list(store_module._LANCE_SETTINGS)
-    for name in names:
-        monkeypatch.setenv(name, "to be removed again")  # so that the test leaves no trace
-        monkeypatch.delenv(name)
-    monkeypatch.setenv(names[0], "123456789")
-    EventStore.create(tmp_path / "s", WIDTH, MODEL)
-    assert {name: os.environ[name] for name in names} == {
-        **store_module._LANCE_SETTINGS,
-        names[0]: "123456789",
-    }
-
-
-def test_memory_is_freed_at_once_only_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[tuple[str, tuple[int, ...]]] = []
-    monkeypatch.setattr(store_module, "_of_glibc", lambda name: lambda *given: said.append((name, given)))
-    inside: dict[int, int] = {}
-
-    def stop_meanwhile() -> None:
-        with store_module._freed_at_once():
-            inside.update(given for name, given in said if name == "mallopt")
-            raise MastError("stopped")
-
-    with pytest.raises(MastError):
-        stop_meanwhile()
-    after = dict(given for name, given in said if name == "mallopt")
-    assert inside.keys() == after.keys()
-    assert all(inside[option] < 2**20 < after[option] for option in inside)
-    assert said[-1] == ("malloc_trim", (0,))
-    monkeypatch.setattr(store_module, "_of_glibc", lambda name: None)  # another C library
-    with store_module._freed_at_once():
-        pass
 
 
 def test_two_writers_at_once(tmp_path: Path) -> None:
@@ -362,7 +298,7 @@ import numpy as np
 from made_up_events import make_events
 from mast.retrieval import store as module
 from mast.retrieval.store import EventBatch, EventStore
-module._COMMIT_ROWS = 1
+module._COMMIT_S = -1.0
 store = EventStore.open(sys.argv[1])
 events = make_events(400, recordings=40)
 vectors = np.random.default_rng(0).normal(size=(400, 8)).astype(np.float32)
@@ -377,7 +313,8 @@ store.add(batches(), whole_recordings=True)
 
 def test_kills_lose_and_double_nothing(tmp_path: Path) -> None:
     store = EventStore.create(tmp_path / "s", WIDTH, MODEL)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    places = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
     sizes = []
     for wait_s in (0.1, 0.6):
         child = subprocess.Popen(
@@ -405,10 +342,31 @@ def test_small_commits_give_the_same_store(tmp_path: Path, monkeypatch: pytest.M
     parts = [EventBatch(events[i : i + 7], vectors[i : i + 7]) for i in range(0, 90, 7)]
     large = EventStore.create(tmp_path / "large", WIDTH, MODEL)
     large.add(parts)
-    monkeypatch.setattr(store_module, "_COMMIT_ROWS", 10)
+    monkeypatch.setattr(store_module, "_PART_ROWS", 10)
     small = EventStore.create(tmp_path / "small", WIDTH, MODEL)
     small.add(iter(parts))
-    monkeypatch.setattr(store_module, "_MANY_FILES", 3)
-    small.build_index()
     wanted = random_vectors(1, seed=4)[0]
     pd.testing.assert_frame_equal(small.search(wanted, 90), large.search(wanted, 90))
+
+
+def test_the_nearest_are_those_of_a_plain_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "_PART_ROWS", 128)
+    events, vectors = make_events(700), random_vectors(700, 33)
+    vectors[300:310] = vectors[290]  # equals, in two parts
+    store = EventStore.create(tmp_path / "s", 33, MODEL)
+    store.add([EventBatch(events[i : i + 100], vectors[i : i + 100]) for i in range(0, 700, 100)])
+    ids = event_ids(as_events(events))
+    kept = store.vectors(ids).astype(np.float64)
+    for seed, k in ((1, 1), (2, 10), (3, 128), (4, 699), (5, 700), (6, 5_000), (290, 11)):
+        wanted = vectors[290] if seed == 290 else random_vectors(1, 33, seed)[0]
+        wanted = wanted.astype(np.float64) / np.linalg.norm(wanted.astype(np.float64))
+        distance = {}
+        for name, vector in zip(ids, kept, strict=True):
+            cosine = 0.0
+            for a, b in zip(vector, wanted, strict=True):
+                cosine += a * b
+            distance[name] = 1.0 - cosine
+        found = store.search(wanted, k)
+        np.testing.assert_allclose(found["distance"], sorted(distance.values())[:k], atol=2e-6)
+        np.testing.assert_allclose(found["distance"], [distance[name] for name in found["id"]], atol=2e-6)
+        assert found["id"].is_unique

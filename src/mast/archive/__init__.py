@@ -2,7 +2,7 @@
 
 from mast.archive.crew import Crew, CrewEngine, Engine, OneProcess
 from mast.archive.processes import ProcessCrew
-from mast.archive.recordings import Listing, Recording, is_uri, list_recordings, search
+from mast.archive.recordings import Listing, Recording, list_recordings, search
 from mast.archive.worker import DetectorFacts, DetectorSpec
 
 __all__ = [
@@ -15,7 +15,6 @@ __all__ = [
     "OneProcess",
     "ProcessCrew",
     "Recording",
-    "is_uri",
     "list_recordings",
     "search",
 ]

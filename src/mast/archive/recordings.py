@@ -10,14 +10,12 @@ from __future__ import annotations
 import os
 import posixpath
 import queue
-import re
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
-from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -27,15 +25,14 @@ from pyarrow.lib import ArrowException
 
 from mast.audio import AUDIO_SUFFIXES, Metadata, Unlisted, find_recordings, text_names
 from mast.data.recordings import listed_places
-from mast.errors import AudioError, ConfigError
+from mast.errors import AudioError, ConfigError, first_line
 from mast.events import empty_events
 from mast.files import sole_writer
 from mast.inference import Detector, Outcome, Source
+from mast.uris import is_uri, open_uri
 
-_URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 _TRIES, _PAUSE_S = 3, 1.0  # of a copy; the pause doubles. Our choice: networks hiccup for seconds
 _COPIES, _ALIVE = "mast-copies-", ".alive"  # folders of copies, and the lock in each that its owner holds
-_NATIVE = ("s3", "gs", "gcs")  # schemes that pyarrow knows by itself
 
 
 class Recording(NamedTuple):
@@ -82,11 +79,6 @@ def file_size(source: Source) -> int | None:
         return source.path.stat().st_size
     except OSError:
         return None
-
-
-def is_uri(text: str) -> bool:
-    """Whether this is an address such as ``s3://bucket/folder``, and not a path."""
-    return _URI.match(text) is not None
 
 
 def list_recordings(arguments: Sequence[str]) -> Listing:
@@ -150,7 +142,7 @@ def _list_store(uris: list[str]) -> Listing:
     files: dict[str, int | None] = {}
     folders = []
     for uri in uris:
-        store, path = open_store(uri)
+        store, path = open_uri(uri)
         try:
             about = store.get_file_info(path)
             if about.type == arrow_fs.FileType.Directory:
@@ -166,7 +158,7 @@ def _list_store(uris: list[str]) -> Listing:
                 raise AudioError(f"{uri}: no such file or folder; check the name")
         except (OSError, ArrowException) as error:
             raise AudioError(
-                f"{uri}: cannot be listed ({_first_line(error)}); check name, access rights and network"
+                f"{uri}: cannot be listed ({first_line(error)}); check name, access rights and network"
             ) from error
     root = posixpath.commonpath(folders) if len(folders) > 1 else folders[0]
     found = [
@@ -190,34 +182,6 @@ def _wanted(found: Any, folder: str) -> bool:
 def _safe_name(name: str) -> str:
     """A key may hold ``..`` or ``//``, which on a disk would lead out of the results' folder or to another name."""
     return "/".join({"": "%2F", ".": "%2E", "..": "%2E%2E"}.get(part, part) for part in name.split("/"))
-
-
-@cache
-def open_store(uri: str) -> tuple[Any, str]:
-    """The store of a URI and the path inside it; S3 and Google storage natively, all else by fsspec.
-
-    Raises:
-        AudioError: the store does not answer.
-        ConfigError: nothing installed here knows such URIs.
-    """
-    try:
-        store, path = arrow_fs.FileSystem.from_uri(uri)
-        return store, str(path)
-    except (ArrowException, OSError) as error:
-        if urlsplit(uri).scheme in _NATIVE:
-            raise AudioError(
-                f"{uri}: cannot be opened ({_first_line(error)}); check name, access rights and network"
-            ) from error
-    import fsspec
-
-    try:
-        store, path = fsspec.core.url_to_fs(uri)
-    except (ImportError, ValueError) as error:
-        raise ConfigError(
-            f"{uri}: URIs of this kind cannot be opened here ({_first_line(error)}); expected s3://, gs:// or one "
-            "whose fsspec package is installed"
-        ) from error
-    return arrow_fs.PyFileSystem(arrow_fs.FSSpecHandler(store)), str(path)
 
 
 class Copies:
@@ -247,7 +211,7 @@ class Copies:
         root = self._place() / str(self._count)
         self._count += 1
         path = root / recording.name
-        store, _ = open_store(recording.store)
+        store, _ = open_uri(recording.store)
         for attempt in range(_TRIES):
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -258,7 +222,7 @@ class Copies:
                 shutil.rmtree(root, ignore_errors=True)
                 if attempt == _TRIES - 1 or isinstance(error, FileNotFoundError):
                     raise AudioError(
-                        f"{recording.name}: cannot be fetched ({_first_line(error)}); check access rights and network"
+                        f"{recording.name}: cannot be fetched ({first_line(error)}); check access rights and network"
                     ) from error
                 time.sleep(_PAUSE_S * 2**attempt)
         raise AssertionError("unreachable")
@@ -325,7 +289,3 @@ def _remove_orphans() -> None:
             if (folder / _ALIVE).exists():
                 with sole_writer(folder, _ALIVE):
                     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

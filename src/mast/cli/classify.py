@@ -14,8 +14,9 @@ from mast.cli.options import Device, Quiet, count, number, progress, say, score
 if TYPE_CHECKING:
     import pandas as pd
 
+    from mast.retrieval.event_table import EventBatch
     from mast.retrieval.naming import Calibration, Namer
-    from mast.retrieval.store import EventBatch, EventStore
+    from mast.retrieval.store import EventStore
 
 
 def classify(
@@ -130,8 +131,9 @@ def _examples(
     import pandas as pd
 
     from mast.errors import MastError
+    from mast.retrieval.event_ids import event_ids
     from mast.retrieval.naming import Namer
-    from mast.retrieval.store import EventStore, event_ids
+    from mast.retrieval.store import EventStore
 
     if EventStore.exists(examples):
         known = EventStore.open(examples)

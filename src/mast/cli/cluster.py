@@ -59,7 +59,7 @@ def cluster(
 
     \b
     Example:
-      mast cluster birds.lance --audio recordings/ --out clusters
+      mast cluster events --audio recordings/ --out clusters
     """
     from mast.errors import ConfigError, MastError
     from mast.retrieval.clusters import fit_clusters, summarise

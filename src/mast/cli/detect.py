@@ -144,9 +144,10 @@ def detect(
       mast detect hydrophone/ --band fish --out detections
       mast detect bats/ --band bats --out detections
     """
-    from mast.archive import DetectorSpec, is_uri, list_recordings
+    from mast.archive import DetectorSpec, list_recordings
     from mast.errors import AudioError, ConfigError
     from mast.inference import ResultsFolder
+    from mast.uris import is_uri
 
     wanted = _formats(formats)
     part, parts = _shard(shard)
@@ -255,7 +256,7 @@ def _search(
 
 def _full_name(given: str) -> str:
     """A path that means the same from another folder; a name like ``default`` as it is; a URI without its secrets."""
-    from mast.archive.recordings import is_uri
+    from mast.uris import is_uri
 
     if is_uri(given):
         parts = urlsplit(given)

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import EXIT_SOME_FAILED, Device, Quiet, count, progress, say
+from mast.cli.options import EXIT_SOME_FAILED, Device, Quiet, count, progress
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from mast.retrieval.embedding import BoxEmbedder
+    from mast.retrieval.event_table import EventBatch
     from mast.retrieval.sources import DetectionsFolder
-    from mast.retrieval.store import EventBatch, EventStore
+    from mast.retrieval.store import EventStore
 
 
 def embed(
@@ -66,7 +67,7 @@ def embed(
 
     The store holds vectors of one model and refuses others. Adding the same data again doubles nothing: events that
     have changed are replaced, and those no longer among the events of a recording are removed. After a stop the same
-    command goes on. From 50,000 events on, an index is made and searches stay fast.
+    command resumes.
 
     Recordings that cannot be read, and boxes outside the model's band, are listed and left out (exit code 4).
 
@@ -111,15 +112,12 @@ def embed(
             task = bar.add_task("embed", total=None)
             made = _embedded(embedder, store if known else None, work, failed, lambda: bar.advance(task))
             added = store.add(made, whole_recordings=True)
-    say("putting the store in order", quiet=quiet)
-    indexed = store.build_index()
     changes = [
         f"{count:,} {what}"
         for count, what in ((added.new, "new"), (added.changed, "changed"), (added.removed, "removed"))
         if count
     ]
-    kind = "indexed events" if indexed else "events"
-    closing = f"{len(store):,} {kind} ({', '.join(changes) or 'nothing new'}) → {out}"
+    closing = f"{len(store):,} events ({', '.join(changes) or 'nothing new'}) → {out}"
     if failures:
         closing += (
             f"; {len({name for name, _ in failures}):,} recordings failed or lack boxes, as listed above"

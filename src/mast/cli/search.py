@@ -56,9 +56,6 @@ def search(
             "--projection", help="Compare contrastive projections instead of the encoder's features."
         ),
     ] = False,
-    exact: Annotated[
-        bool, typer.Option("--exact", help="Compare with every event, also where there is an index.")
-    ] = False,
     model: Annotated[
         str | None,
         typer.Option(
@@ -72,8 +69,8 @@ def search(
 
     Prints a table (CSV): rank, id, distance (1 − cosine: 0 is the same), then the event's columns, nearest first. The
     event itself is not among them. Filters are applied before the search, so k events come back where there are so
-    many. Above 50,000 events an index is used, whose candidates are compared exactly; --exact does without it. With
-    nothing to search for, it lists the first k events that meet the filters, with their ids.
+    many; then every one of them is compared. With nothing to search for, it lists the first k events that meet the
+    filters, with their ids.
 
     \b
     Examples:
@@ -97,7 +94,7 @@ def search(
     query = _query(opened, event, file, clip, box, model, device)
     if other_recordings:
         where = _elsewhere(where, opened, query, file or clip)
-    found = look_alikes(opened, query, k, where, exact=True if exact else None, projection=projection)
+    found = look_alikes(opened, query, k, where, projection=projection)
     say(f"{len(found):,} of {len(opened):,} events {query.said}", quiet=quiet)
     found.assign(distance=found["distance"].round(6)).to_csv(sys.stdout, index=False, lineterminator="\n")
 

@@ -6,7 +6,7 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
-from mast.errors import MastError
+from mast.errors import MastError, first_line
 from mast.models.checkpoint import CARD, WEIGHTS
 
 DEFAULT = "default"
@@ -115,14 +115,10 @@ def _downloaded(repository: str, revision: str | None) -> Path:
             "model folder here and give its path"
         ) from None
     except Exception as error:  # of whatever library the hub's own library uses for its transport
-        raise MastError(f"{name}: cannot be downloaded ({_first_line(error)}); try again later") from None
+        raise MastError(f"{name}: cannot be downloaded ({first_line(error)}); try again later") from None
     missing = [file for file in (WEIGHTS, CARD) if not (folder / file).is_file()]
     if missing:
         raise MastError(
             f"{name}: holds no {' and no '.join(missing)}; expected a model that `mast export --format hub` has written"
         )
     return folder
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mast.errors import ConfigError
 from mast.events import IntArray
-from mast.retrieval.search import Neighbours, Vectors, nearest
+from mast.retrieval.nearest import Neighbours, Vectors, nearest
 
 UNKNOWN = "unknown"
 _FOLDS = 20  # groups of recordings, at most, that the threshold is chosen without

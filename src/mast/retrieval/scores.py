@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from mast.errors import ConfigError
 from mast.evaluation.bootstrap import draw_weights, interval
 from mast.events import FloatArray, IntArray
-from mast.retrieval.search import unit
+from mast.retrieval.nearest import unit
 
 _BLOCK_VALUES = 1 << 22  # similarities held at once (16 MB)
 _MEASURES = ("top1", "top5", "mean_rank", "mean_label_rank")

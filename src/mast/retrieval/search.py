@@ -1,4 +1,4 @@
-"""Nearest neighbours in memory, and what to search for: a known event, a box in a recording, an outside clip."""
+"""What to search for: a known event, a box in a recording, an outside clip."""
 
 from __future__ import annotations
 
@@ -7,26 +7,16 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from mast.audio import probe
 from mast.errors import ConfigError, MastError
-from mast.events import IntArray, boxes_of
+from mast.events import boxes_of
 from mast.inference import Detector
 from mast.retrieval.embedding import BoxEmbedder
+from mast.retrieval.event_table import Vectors
 from mast.retrieval.filters import Filter
 from mast.retrieval.store import EventStore
-
-Vectors = NDArray[np.float32]
-
-_BLOCK_VALUES = 1 << 22  # similarities held at once (16 MB)
-
-
-class Neighbours(NamedTuple):
-    """The nearest examples of each query, nearest first; −1 and infinity where there are fewer than k."""
-
-    index: IntArray  # type: ignore[assignment]  # (N, k) rows among the examples
-    distance: NDArray[np.float32]  # (N, k) 1 − cosine
 
 
 class Query(NamedTuple):
@@ -37,54 +27,6 @@ class Query(NamedTuple):
     said: str  # one sentence: which sound this is
     event_id: str = ""  # where it is an event of the store
     recording: str = ""
-
-
-def unit(vectors: ArrayLike) -> Vectors:
-    """Rows of length one, float32; a row of zeros stays."""
-    given = np.asarray(vectors, dtype=np.float32)
-    length = np.linalg.norm(given.astype(np.float64), axis=-1, keepdims=True)
-    return np.asarray(given / np.where(length > 0, length, 1.0), dtype=np.float32)
-
-
-def nearest(
-    queries: ArrayLike, examples: ArrayLike, k: int, *, apart: tuple[tuple[ArrayLike, ArrayLike], ...] = ()
-) -> Neighbours:
-    """The k nearest examples of each query, exactly, a block at a time.
-
-    Args:
-        queries: (N, D) of any length.
-        examples: (M, D) likewise.
-        k: how many.
-        apart: pairs of (N,) and (M,) names; a query and an example of the same name in any pair are not compared
-            (the same recording, the same event).
-    """
-    wanted, known = unit(queries), unit(examples)
-    index = np.full((len(wanted), k), -1, dtype=np.int64)
-    distance = np.full((len(wanted), k), np.inf, dtype=np.float32)
-    codes = [_codes(a, b) for a, b in apart]
-    rows = max(1, _BLOCK_VALUES // max(len(known), 1))
-    take = min(k, len(known))
-    if not take:
-        return Neighbours(index, distance)
-    for first in range(0, len(wanted), rows):
-        block = slice(first, first + rows)
-        away = 1.0 - wanted[block] @ known.T  # (n, M)
-        for query_code, example_code in codes:
-            away[query_code[block, None] == example_code[None, :]] = np.inf
-        best = np.argpartition(away, take - 1, axis=1)[:, :take]
-        values = np.take_along_axis(away, best, axis=1)
-        order = np.lexsort((best, values), axis=1)
-        best, values = np.take_along_axis(best, order, axis=1), np.take_along_axis(values, order, axis=1)
-        index[block, :take] = np.where(np.isfinite(values), best, -1)
-        distance[block, :take] = np.maximum(values, 0.0)
-    return Neighbours(index, distance)
-
-
-def _codes(a: ArrayLike, b: ArrayLike) -> tuple[IntArray, IntArray]:
-    """Names of two tables as whole numbers that compare."""
-    names = np.concatenate([np.asarray(a, dtype=object), np.asarray(b, dtype=object)])
-    codes = pd.factorize(names)[0].astype(np.int64)
-    return codes[: len(np.asarray(a, dtype=object))], codes[len(np.asarray(a, dtype=object)) :]
 
 
 def query_event(store: EventStore, event_id: str) -> Query:
@@ -152,7 +94,6 @@ def look_alikes(
     k: int = 10,
     where: Filter | None = None,
     *,
-    exact: bool | None = None,
     projection: bool = False,
 ) -> pd.DataFrame:
     """The events most like the query, nearest first, with ``rank``; the query itself is not among them.
@@ -166,7 +107,7 @@ def look_alikes(
             f"{store.uri}: no contrastive projection is known of the sound {query.said}; search by the encoder's "
             "vectors"
         )
-    found = store.search(vector, k + bool(query.event_id), where, exact, projection=projection)
+    found = store.search(vector, k + bool(query.event_id), where, projection=projection)
     found = found[found["id"] != query.event_id].head(k).reset_index(drop=True)
     found.insert(0, "rank", np.arange(1, len(found) + 1))
     return found

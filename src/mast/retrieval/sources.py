@@ -17,7 +17,7 @@ from mast.errors import AudioError, MastError
 from mast.events import as_events, boxes_of
 from mast.inference.results import EMBEDDINGS
 from mast.retrieval.embedding import BoxEmbedder
-from mast.retrieval.store import EventBatch
+from mast.retrieval.event_table import EventBatch
 
 _ROWS = 16_384  # read at a time
 

@@ -20,9 +20,7 @@ from numpy.typing import NDArray
 from mast.errors import MastError
 from mast.review.listing import Filter
 from mast.review.records import EVENT_SQL, NotFoundError, event_record
-from mast.review.workspace import EMBEDDINGS
 
-STORE_MARK = "events.lance"  # the table in a store of mast embed
 _BLOCK_ROWS = 16_384
 # our choices: what a novelty ranking looks at, so that it takes well under a second on a million events
 _MOST_CANDIDATES, _MOST_EXAMPLES = 20_000, 512
@@ -223,15 +221,3 @@ def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     length = np.linalg.norm(rows, axis=1, keepdims=True)
     unit: NDArray[np.float32] = np.divide(rows, length, out=np.zeros_like(rows), where=length > 0)
     return unit
-
-
-def open_lookalikes(folder: Path) -> Lookalikes:
-    """What there is to compare the events of a folder by; false where there is nothing."""
-    found = FileLookalikes(folder / EMBEDDINGS)
-    if not found and next(folder.glob(f"*/{STORE_MARK}"), None) is not None:
-        from mast.review.lookalikes_store import StoreLookalikes, find_store  # takes a while to load
-
-        store = find_store(folder)
-        if store is not None:
-            return StoreLookalikes(store)
-    return found

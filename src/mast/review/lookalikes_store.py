@@ -16,9 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mast.errors import MastError
-from mast.retrieval.store import EventStore, event_id
-from mast.review.lookalikes import STORE_MARK, Lookalikes, NoEmbeddingError
+from mast.retrieval.event_ids import event_id
+from mast.retrieval.parts import FACTS
+from mast.retrieval.store import EventStore
+from mast.review.lookalikes import FileLookalikes, Lookalikes, NoEmbeddingError
 from mast.review.records import EVENT_SQL, NotFoundError, event_record
+from mast.review.workspace import EMBEDDINGS
 
 _MORE = 4  # × as many neighbours are asked for, where too few of them are in this review
 
@@ -96,11 +99,18 @@ class _Places:
         return None if row is None else event_record(row)
 
 
+def open_lookalikes(folder: Path) -> Lookalikes:
+    """What there is to compare the events of a folder by; false where there is nothing."""
+    found = FileLookalikes(folder / EMBEDDINGS)
+    store = None if found else find_store(folder)
+    return found if store is None else StoreLookalikes(store)
+
+
 def find_store(folder: Path) -> EventStore | None:
     """The event store among the folders in ``folder``; the first by name where there are several."""
-    for table in sorted(folder.glob(f"*/{STORE_MARK}")):
+    for facts in sorted(folder.glob(f"*/{FACTS}")):
         try:
-            return EventStore.open(table.parent)
+            return EventStore.open(facts.parent)
         except MastError:
             continue
     return None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mast.errors import AudioError
 from mast.review.intake import Intake, Progress, take_in
-from mast.review.lookalikes import open_lookalikes
+from mast.review.lookalikes_store import open_lookalikes
 from mast.review.records import read_recording
 from mast.review.store import STORE, Store
 from mast.review.tile_cache import TileCache
