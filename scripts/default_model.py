@@ -67,7 +67,7 @@ NOISE_LABELS = (
     "Helicopter",
 )
 RECORDINGS = 12  # minutes of each world
-# of the smaller of two boxes. People hardly ever draw a box inside another (experiments/nested_boxes.py), unlike the
+# of the smaller of two boxes. People hardly ever draw a box inside another (mast_studies/nested_boxes.py), unlike the
 # simulator, which knows every animal: what is one event, a phrase or its notes, has to be decided
 NESTED = 0.8
 RATE = 16_000

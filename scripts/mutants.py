@@ -223,7 +223,7 @@ def _known(out: Path | None, commit: str) -> dict[str, dict[str, str]]:
 def _commit() -> str:
     """The commit, which must be what is tested."""
     changed = subprocess.run(
-        ["git", "status", "--porcelain", "--", "src", "tests", "scripts", "experiments", "benchmarks"],
+        ["git", "status", "--porcelain", "--", "src", "tests", "scripts", "benchmarks"],
         cwd=ROOT,
         capture_output=True,
         text=True,

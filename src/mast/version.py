@@ -27,7 +27,7 @@ def commit() -> str:
 
     try:
         head = git("rev-parse", "HEAD")
-        changed = git("status", "--porcelain", "--", "src", "benchmarks", "experiments")
+        changed = git("status", "--porcelain", "--", "src", "benchmarks")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return head + ("+changes" if changed else "")

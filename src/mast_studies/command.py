@@ -56,7 +56,9 @@ def experiment(
     preset: Annotated[
         str,
         typer.Option(
-            "--preset", "-p", help="tiny, small, base, paper, or a file such as experiments/*.toml."
+            "--preset",
+            "-p",
+            help="tiny, small, base, paper, half_hour, real_sets, label_budget, or a TOML file.",
         ),
     ] = "base",
     seeds: Annotated[str | None, typer.Option(help="Several seeds, as in 0,1; instead of --seed.")] = None,

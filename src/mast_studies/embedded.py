@@ -33,11 +33,11 @@ from mast.models.checkpoint import load_checkpoint
 from mast.models.detector import MastDetector
 from mast.models.encoder import Encoder
 from mast.models.mae import MaskedAutoencoder
-from mast.retrieval.mel_statistics import mel_statistics
 from mast.training.machine import Machine
 from mast.training.sources import Chunks, in_order
 from mast.training.spectrograms import FrontEndPipeline
 from mast_studies.embedding_tables import EmbeddedTables, Way
+from mast_studies.mel_statistics import mel_statistics
 from mast_studies.neighbours import Part, box_neighbours, chunk_neighbours
 
 Vectors = NDArray[np.float32]

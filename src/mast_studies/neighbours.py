@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from mast.events import BOX_COLUMNS, FloatArray, IntArray
 from mast.grid import FrontEnd, grid_to_events
 from mast.retrieval.clusters import LEAST_EVENTS, centred
-from mast.retrieval.mel_statistics import standardised
 from mast.retrieval.nearest import nearest
-from mast.retrieval.scores import Labelled, rank_queries
 from mast_studies.embedding_tables import NEIGHBOURS, Way
 from mast_studies.found import NOT_TESTS
+from mast_studies.mel_statistics import standardised
+from mast_studies.ranks import Labelled, rank_queries
 
 Vectors = NDArray[np.float32]
 

@@ -20,6 +20,8 @@ from mast.errors import ConfigError
 from mast.training.recipe import PRESETS, Recipe, load_recipe, parse
 from mast_studies.systems import SelfTraining, System
 
+OWN_PRESETS = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.toml"))}
+
 
 @dataclass(frozen=True)
 class Preset:
@@ -78,17 +80,15 @@ def _self_training(plan: SelfTraining) -> dict[str, Any]:
 
 
 def load_preset(source: str | Path, overrides: Mapping[str, Any] | None = None) -> Preset:
-    """Read a preset: tiny, small, base, paper, or a TOML file; ``overrides`` as in ``{"train.epochs": 5}``."""
+    """Read a preset: of mast, of :data:`OWN_PRESETS`, or a file; ``overrides`` as in ``{"train.epochs": 5}``."""
     systems: Mapping[str, Mapping[str, Any]] = {}
     if str(source) in PRESETS:
         values = load_recipe(source).model_dump(mode="json", exclude_unset=True)
     else:
-        path = Path(source)
+        path = OWN_PRESETS.get(str(source), Path(source))
         if not path.is_file():
-            raise ConfigError(
-                f"{source}: no such preset; expected a TOML file such as experiments/half_hour.toml, "
-                f"or one of {', '.join(PRESETS)}"
-            )
+            names = ", ".join((*PRESETS, *OWN_PRESETS))
+            raise ConfigError(f"{source}: no such preset; expected a TOML file, or one of {names}")
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
         except tomllib.TOMLDecodeError as error:

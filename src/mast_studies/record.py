@@ -96,7 +96,12 @@ def _by_recipe(trainings: Iterable[Training]) -> list[dict[str, Any]]:
 def _command() -> list[str]:
     """What was typed; paths inside the repository relative to it, so that it can be repeated elsewhere."""
     program = Path(sys.argv[0])
-    first = ["mast"] if program.stem == "mast" else ["python", _without_root(sys.argv[0])]
+    if program.stem == "mast":
+        first = ["mast"]
+    elif program.resolve().parent == Path(__file__).parent:
+        first = ["python", "-m", f"{__package__}.{program.stem}"]
+    else:
+        first = ["python", _without_root(sys.argv[0])]
     return [*first, *(_without_root(word) for word in sys.argv[1:])]
 
 

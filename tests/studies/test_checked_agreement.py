@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 import soundfile as sf
 
-ROOT = Path(__file__).parents[2]
 BOX = ["start_s", "end_s", "low_hz", "high_hz"]
 
 
@@ -35,8 +34,10 @@ def test_pieces_are_compared_with_what_the_expert_drew_in_them(tmp_path: Path) -
     table = pd.DataFrame(drawn, columns=["file", "from_s", "to_s", *BOX])
     table.to_csv(tmp_path / "drawn_birds.csv", index=False)
     words = ["--data", str(data), "--drawn", str(tmp_path), "--out", str(tmp_path / "out.json")]
-    script = ROOT / "experiments" / "checked_agreement.py"
-    subprocess.run([sys.executable, str(script), *words], check=True, capture_output=True)
-    figures = json.loads((tmp_path / "out.json").read_text())["figures"]["birds"]
+    program = [sys.executable, "-m", "mast_studies.checked_agreement"]
+    subprocess.run([*program, *words], check=True, capture_output=True)
+    written = json.loads((tmp_path / "out.json").read_text())
+    assert written["command"].startswith("python -m mast_studies.checked_agreement --data ")
+    figures = written["figures"]["birds"]
     assert (figures["pieces"], figures["boxes_of_the_expert"], figures["boxes_drawn"]) == (2, 3, 3)
     assert figures["precision"] == figures["recall"] == pytest.approx(2 / 3, abs=1e-3)

@@ -15,13 +15,10 @@ from mast.data.recordings import load_dataset
 from mast.errors import ConfigError
 from mast.models.checkpoint import ModelCard, NormalisationStatistics, save_checkpoint
 from mast.models.detector import DetectorConfig, MastDetector
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
-
-import few_boxes
-from few_boxes import boxes_of_pieces, divide, nested, pieces, recipe_of
-from few_boxes_table import summarise, write_figure
-from zero_shot_sets import load_set
+from mast_studies import few_boxes
+from mast_studies.few_boxes import boxes_of_pieces, divide, nested, pieces, recipe_of
+from mast_studies.few_boxes_table import summarise, write_figure
+from mast_studies.zero_shot_sets import load_set
 
 
 def test_chunks_lie_end_to_end_and_lose_no_box(tones: Path) -> None:

@@ -15,11 +15,8 @@ from toy_recipe import FRONT_END, small_recipe
 from mast.events import BOX_COLUMNS, as_events
 from mast.models.checkpoint import ModelCard, NormalisationStatistics, save_checkpoint
 from mast.models.detector import DetectorConfig, MastDetector
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
-
-import nested_boxes
-from zero_shot_sets import load_set
+from mast_studies import nested_boxes
+from mast_studies.zero_shot_sets import load_set
 
 
 def events(*rows: tuple[str, float, float, float, float]) -> pd.DataFrame:

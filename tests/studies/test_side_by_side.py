@@ -6,31 +6,18 @@ import argparse
 import subprocess
 import sys
 import tarfile
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-SCRIPT = Path(__file__).parents[2] / "experiments" / "side_by_side.py"
-
-
-@pytest.fixture(scope="module")
-def script() -> Any:
-    spec = spec_from_file_location("side_by_side", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules["side_by_side"] = module
-    spec.loader.exec_module(module)
-    return module
+from mast_studies import side_by_side as script
+from mast_studies.side_by_side import Job, Report
 
 
-def job(script: Any, name: str, code: str, **settings: Any) -> Any:
-    return script.Job(name, (sys.executable, "-c", code), **{"rank": 0.0, "gpu_gb": 1.0} | settings)
+def job(name: str, code: str, **settings: Any) -> Job:
+    return Job(name, (sys.executable, "-c", code), **{"rank": 0.0, "gpu_gb": 1.0} | settings)
 
 
-def run(script: Any, jobs: list[Any], folder: Path, **settings: Any) -> Any:
+def run(jobs: list[Job], folder: Path, **settings: Any) -> Report:
     options = {"gpu_gb": 10.0, "at_once": 4, "seconds": 60.0} | settings
     return script.run_jobs(jobs, logs=folder / "logs", say=lambda text: None, **options)
 
@@ -40,77 +27,75 @@ def write(path: Path, after: float = 0.0) -> str:
     return f"import time; time.sleep({after}); open({str(path)!r}, 'a').write('x')"
 
 
-def test_jobs_run_by_rank_and_wait_for_what_they_need(script: Any, tmp_path: Path) -> None:
+def test_jobs_run_by_rank_and_wait_for_what_they_need(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     jobs = [
-        job(
-            script, "d/second", write(second) + f"; assert open({str(first)!r}).read() == 'x'", needs=(first,)
-        ),
-        job(script, "d/first", write(first, after=0.3), rank=1.0),
+        job("d/second", write(second) + f"; assert open({str(first)!r}).read() == 'x'", needs=(first,)),
+        job("d/first", write(first, after=0.3), rank=1.0),
     ]
-    report = run(script, jobs, tmp_path)
+    report = run(jobs, tmp_path)
     assert list(report.done) == ["d/first", "d/second"]
     assert second.exists()
     assert not report.failed
     assert not report.not_done
 
 
-def test_a_large_job_is_not_overtaken_for_ever(script: Any, tmp_path: Path) -> None:
+def test_a_large_job_is_not_overtaken_for_ever(tmp_path: Path) -> None:
     order = tmp_path / "order"
 
     def note(letter: str, after: float = 0.0) -> str:
         return f"import time; open({str(order)!r}, 'a').write('{letter}'); time.sleep({after})"
 
     jobs = [
-        job(script, "d/small", note("s", 0.5), rank=0.0, gpu_gb=6),
-        job(script, "d/large", note("L"), rank=1.0, gpu_gb=9),
-        job(script, "d/late", note("t"), rank=2.0, gpu_gb=2),  # would fit beside the first, not the second
+        job("d/small", note("s", 0.5), rank=0.0, gpu_gb=6),
+        job("d/large", note("L"), rank=1.0, gpu_gb=9),
+        job("d/late", note("t"), rank=2.0, gpu_gb=2),  # would fit beside the first, not the second
     ]
-    run(script, jobs, tmp_path)
+    run(jobs, tmp_path)
     assert order.read_text()[:2] == "sL"
 
 
-def test_a_failure_is_told_and_keeps_nobody_waiting(script: Any, tmp_path: Path) -> None:
+def test_a_failure_is_told_and_keeps_nobody_waiting(tmp_path: Path) -> None:
     jobs = [
-        job(script, "d/bad", "raise SystemExit('no such sound')"),
-        job(script, "d/orphan", "pass", needs=(tmp_path / "never",)),
+        job("d/bad", "raise SystemExit('no such sound')"),
+        job("d/orphan", "pass", needs=(tmp_path / "never",)),
     ]
-    report = run(script, jobs, tmp_path)
+    report = run(jobs, tmp_path)
     assert report.failed == {"d/bad": "no such sound", "d/orphan": "what it builds on was not made"}
 
 
-def test_a_job_without_memory_has_a_second_chance(script: Any, tmp_path: Path) -> None:
+def test_a_job_without_memory_has_a_second_chance(tmp_path: Path) -> None:
     flag = tmp_path / "flag"
     code = (
         f"import pathlib, sys; p = pathlib.Path({str(flag)!r})\n"
         "if not p.exists():\n    p.touch(); sys.exit('CUDA out of memory')"
     )
-    report = run(script, [job(script, "d/big", code)], tmp_path)
+    report = run([job("d/big", code)], tmp_path)
     assert list(report.done) == ["d/big"]
     assert not report.failed
     flag.unlink()
-    always = job(script, "d/huge", "raise SystemExit('CUDA out of memory')")
-    assert list(run(script, [always], tmp_path).failed) == ["d/huge"]
+    always = job("d/huge", "raise SystemExit('CUDA out of memory')")
+    assert list(run([always], tmp_path).failed) == ["d/huge"]
 
 
-def test_what_is_not_done_in_time_is_stopped_and_named(script: Any, tmp_path: Path) -> None:
+def test_what_is_not_done_in_time_is_stopped_and_named(tmp_path: Path) -> None:
     jobs = [
-        job(script, "d/long", "import time; time.sleep(60)"),
-        job(script, "d/later", "pass", rank=1.0, gpu_gb=10),
+        job("d/long", "import time; time.sleep(60)"),
+        job("d/later", "pass", rank=1.0, gpu_gb=10),
     ]
-    report = run(script, jobs, tmp_path, seconds=1.0)
+    report = run(jobs, tmp_path, seconds=1.0)
     assert report.not_done == ["d/long", "d/later"]
 
 
-def test_what_a_job_leaves_is_kept_at_once(script: Any, tmp_path: Path) -> None:
+def test_what_a_job_leaves_is_kept_at_once(tmp_path: Path) -> None:
     leaves = tmp_path / "work" / "d-0" / "found" / "fcos"
     code = f"import pathlib; p = pathlib.Path({str(leaves)!r}); p.mkdir(parents=True); (p / 'about.json').touch()"
-    run(script, [job(script, "d-0/fcos", code, leaves=leaves)], tmp_path, keep=tmp_path / "kept")
+    run([job("d-0/fcos", code, leaves=leaves)], tmp_path, keep=tmp_path / "kept")
     with tarfile.open(tmp_path / "kept" / "d-0_fcos.tar") as archive:
         assert "d-0/found/fcos/about.json" in archive.getnames()
 
 
-def test_the_plan_has_every_system_once_and_builds_on_what_comes_before(script: Any, tmp_path: Path) -> None:
+def test_the_plan_has_every_system_once_and_builds_on_what_comes_before(tmp_path: Path) -> None:
     options = argparse.Namespace(
         bench="bench-{seed}", seeds="0,1", elsewhere=Path("away"), generic=Path("clips"), work=tmp_path / "work",
         preset="p.toml", real=["birds", "fish=2000"], real_unlabelled=None, real_preset="r.toml",
@@ -131,5 +116,7 @@ def test_the_plan_has_every_system_once_and_builds_on_what_comes_before(script: 
 
 
 def test_the_command_explains_itself() -> None:
-    told = subprocess.run([sys.executable, SCRIPT, "--help"], capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        [sys.executable, "-m", script.__name__, "--help"], capture_output=True, text=True, check=True
+    )
     assert "--keep" in told.stdout

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from made_up_found import write_found
 
-SCRIPT = Path(__file__).parents[2] / "experiments" / "stop_rule.py"
-
 
 def test_the_rule_keeps_what_validation_says_and_is_measured_on_the_tests(tmp_path: Path) -> None:
     truths = {"a.wav": 10, "b.wav": 10}
@@ -18,7 +16,10 @@ def test_the_rule_keeps_what_validation_says_and_is_measured_on_the_tests(tmp_pa
         for part, hits in (("val", on_validation), ("site_ood", on_test)):
             write_found(tmp_path / "work", system, part=part, hits=dict.fromkeys(truths, hits), truths=truths)
     out = tmp_path / "rule.json"
-    subprocess.run([sys.executable, SCRIPT, "--work", tmp_path / "work", "--out", out], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "mast_studies.stop_rule", "--work", tmp_path / "work", "--out", out],
+        check=True,
+    )
     found = json.loads(out.read_text(encoding="utf-8"))["figures"]["made_up"]
     assert found["kept"] == [1]
     f1 = found["f1"]["site_ood"]

@@ -15,14 +15,11 @@ from mast.events import BOX_COLUMNS, as_events
 from mast.grid import FrontEnd
 from mast.models.checkpoint import ModelCard, NormalisationStatistics, load_card, save_checkpoint
 from mast.models.detector import DetectorConfig, MastDetector
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
-
-import zero_shot
-from zero_shot import _busiest, boxes_of_tool, detect_with_model, measure_tool, table_of
-from zero_shot_measure import Found, diagnose, difference, own_and_best
-from zero_shot_sets import LabelledSet, half_of, load_set, pairs, variant
-from zero_shot_tools import TOOLS, Tool, find_boxes
+from mast_studies import zero_shot
+from mast_studies.zero_shot import _busiest, boxes_of_tool, detect_with_model, measure_tool, table_of
+from mast_studies.zero_shot_measure import Found, diagnose, difference, own_and_best
+from mast_studies.zero_shot_sets import LabelledSet, half_of, load_set, pairs, variant
+from mast_studies.zero_shot_tools import TOOLS, Tool, find_boxes
 
 NAMES = [f"{letter}.wav" for letter in "abcdefg"]
 

@@ -124,9 +124,9 @@ except ModuleNotFoundError as missing:
     if missing.name != "mast_studies":
         raise
     _anything = {"ignore_unknown_options": True, "allow_extra_args": True}
-    app.command("experiment", context_settings=_anything)(_without_studies)
+    app.command("experiment", context_settings=_anything)(with_debug(_without_studies))
 else:
-    app.command()(experiment)
+    app.command()(with_debug(experiment))
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """How long training takes on this machine, measured on a few chunks, and how long it should be.
 
-A start from a detector needs little: experiments/few_boxes.py found 480 looks at a chunk enough for ten to three
+A start from a detector needs little: src/mast_studies/few_boxes.py found 480 looks at a chunk enough for ten to three
 hundred boxes. More labelled chunks are each looked at a dozen times, as far as an hour goes.
 """
 

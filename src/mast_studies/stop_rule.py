@@ -1,6 +1,6 @@
 """What `selftrain.stop_when_no_gain` would have kept, and what that costs, from rounds that were all trained.
 
-    python experiments/stop_rule.py --work runs/exp --out results/stop_rule.json
+    python -m mast_studies.stop_rule --work runs/exp --out results/stop_rule.json
 
 The rule looks at in-domain validation alone: a round whose F1 is not above the best so far is the last, and the best
 model is kept. Here every round was trained, so what the rule would have kept can be measured beside what it would have

@@ -93,7 +93,8 @@ def find_boxes(tool: Tool, sound: Samples, rate: int, settings: Settings) -> Flo
         boxes = np.asarray(tool.find(sound, round(rate * speed), settings), dtype=np.float64).reshape(-1, 4)
     boxes = boxes[np.isfinite(boxes).all(axis=1)]
     boxes = boxes * np.array([speed, 1 / speed, speed, 1 / speed])
-    return boxes[(boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])]
+    whole: FloatArray = boxes[(boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])]
+    return whole
 
 
 # scikit-maad

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from zero_shot_measure import scoring_of
-from zero_shot_sets import LabelledSet
 
 from mast.evaluation import build_scene, match_scene
 from mast.evaluation.bootstrap import draw_weights, interval
 from mast.evaluation.metrics import metrics_of
 from mast.events import FloatArray
+from mast_studies.zero_shot_measure import scoring_of
+from mast_studies.zero_shot_sets import LabelledSet
 
 NAMES = {"model": "on top of the model", "scratch": "from scratch"}
 COLOURS = {"model": "#1558d6", "scratch": "#b3541e"}
 RESAMPLES = 1_000
 
 
-class AnyCell(Protocol):
-    """What a cell is known by."""
+@dataclass(frozen=True)
+class Cell:
+    """One training run."""
 
     start: str
     boxes: int
@@ -32,9 +34,10 @@ class AnyCell(Protocol):
     @property
     def name(self) -> str:
         """Of its files."""
+        return f"{self.start}-{self.boxes:04d}-{self.seed}"
 
 
-def summarise(folder: Path, test: LabelledSet, cells: Sequence[AnyCell]) -> dict[str, Any]:
+def summarise(folder: Path, test: LabelledSet, cells: Sequence[Cell]) -> dict[str, Any]:
     """Means over seeds, with intervals over the test recordings and over the seeds' choice of boxes' spread.
 
     Every seed meets the same draws of recordings, so that training twice does not narrow an interval.
@@ -49,7 +52,7 @@ def summarise(folder: Path, test: LabelledSet, cells: Sequence[AnyCell]) -> dict
     return figures
 
 
-def _point(folder: Path, test: LabelledSet, cells: Sequence[AnyCell]) -> dict[str, Any]:
+def _point(folder: Path, test: LabelledSet, cells: Sequence[Cell]) -> dict[str, Any]:
     drawn: list[FloatArray] = []
     values = []
     rows = [json.loads((folder / f"{cell.name}.json").read_text(encoding="utf-8")) for cell in cells]

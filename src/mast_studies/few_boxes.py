@@ -1,6 +1,6 @@
 """How few boxes a user needs on top of a model that is there already, against training from scratch.
 
-    python experiments/few_boxes.py --model runs/default --data data/tagus_fish --band tagus_fish=2000 \\
+    python -m mast_studies.few_boxes --model runs/default --data data/tagus_fish --band tagus_fish=2000 \\
         --boxes 10 30 100 300 --seeds 2 --work runs/few_boxes --out results/few_boxes.json --figure runs/few_boxes.png
 
 Recordings are halved by their names: boxes come from the first half, the second is the test. A budget of N boxes is
@@ -17,17 +17,12 @@ import math
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from few_boxes_table import summarise, write_figure
 from torch.utils.data import ConcatDataset
-from zero_shot import detect_with_model
-from zero_shot_measure import Found, own_and_best
-from zero_shot_sets import HALVED, PAPER_BAND_HZ, LabelledSet, half_of, model_folder, pairs, variant
 
 from mast.data.chunk_dataset import ChunkDataset
 from mast.data.recordings import Dataset, load_dataset
@@ -41,7 +36,19 @@ from mast.training.machine import prepare_machine
 from mast.training.recipe import Recipe, load_recipe
 from mast.training.sources import Chunks
 from mast.version import commit
+from mast_studies.few_boxes_table import Cell, summarise, write_figure
 from mast_studies.record import Training, write_result
+from mast_studies.zero_shot import detect_with_model
+from mast_studies.zero_shot_measure import Found, own_and_best
+from mast_studies.zero_shot_sets import (
+    HALVED,
+    PAPER_BAND_HZ,
+    LabelledSet,
+    half_of,
+    model_folder,
+    pairs,
+    variant,
+)
 
 STARTS = ("model", "scratch")
 LEAST_PIECE_S = 0.1  # of a chunk: a remainder shorter than this is no chunk of its own
@@ -49,20 +56,6 @@ HELD = 4  # every fourth chunk chooses epoch and threshold, from so many chunks 
 # our choice: from scratch the tiny preset's rate; on top of a model a twentieth of it, for larger steps undo what it
 # knows (at a quarter, ten boxes took a model from F1 0.72 to 0.32)
 RATES = {"model": {"lr": 1e-4, "backbone": 0.3}, "scratch": {"lr": 2e-3, "backbone": 1.0}}
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One training run."""
-
-    start: str
-    boxes: int
-    seed: int
-
-    @property
-    def name(self) -> str:
-        """Of its files."""
-        return f"{self.start}-{self.boxes:04d}-{self.seed}"
 
 
 def main() -> None:
@@ -258,7 +251,8 @@ def pieces(dataset: Dataset, chunk_s: float) -> pd.DataFrame:
             if valid >= LEAST_PIECE_S * chunk_s or start == 0:
                 rows.append((str(name), float(start), valid, str(site)))
     found = pd.DataFrame(rows, columns=["recording", "start_s", "valid_s", "site"])
-    return found.assign(datetime="", hour=pd.NA, labelled=True, root=str(dataset.root))
+    no_hour = pd.Series(pd.NA, index=found.index, dtype="Int64")
+    return found.assign(datetime="", hour=no_hour, labelled=True, root=str(dataset.root))
 
 
 def boxes_of_pieces(dataset: Dataset, table: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

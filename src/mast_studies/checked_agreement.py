@@ -1,6 +1,6 @@
 """How far boxes drawn by eye on pictures agree with an expert's: as those that the embedded model learnt from.
 
-    python experiments/checked_agreement.py --data data/birdeep_am1 data/nbm_xc --out results/checked.json
+    python -m mast_studies.checked_agreement --data data/birdeep_am1 data/nbm_xc --out results/checked.json
 
 ``drawn_NAME.csv`` holds pieces of a dataset that were boxed as the pool was (``scripts/default_model_checked.csv``), by
 eyes that had not seen the expert's boxes: of ``birdeep_am1`` pieces of its training days, of ``nbm_xc`` its first half.
@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from zero_shot_measure import as_row
 
 from mast.data.recordings import load_dataset
 from mast.evaluation import Scoring, evaluate
 from mast.events import as_events
 from mast_studies.record import write_result
+from mast_studies.zero_shot_measure import as_row
 
 DRAWN = Path(__file__).resolve().parent
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mast.errors import ConfigError
-from mast.retrieval.scores import Labelled, paired_difference, rank_queries
+from mast_studies.ranks import Labelled, paired_difference, rank_queries
 
 
 def slow_ranks(
@@ -49,7 +49,7 @@ def made_up(n: int, seed: int, *, labels: int = 5, recordings: int = 6, signal: 
 def test_ranks_are_those_of_a_sort(
     other_recordings: bool, with_gallery: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mast.retrieval.scores._BLOCK_VALUES", 200)  # several blocks
+    monkeypatch.setattr("mast_studies.ranks._BLOCK_VALUES", 200)  # several blocks
     queries = made_up(40, 0)
     queries.labels[7] = "heard once"
     gallery = made_up(70, 1) if with_gallery else None

@@ -1,6 +1,6 @@
 """Every system of the paper's tables, several at once on one GPU, the most important first, until time is up.
 
-    python experiments/side_by_side.py --bench 'data/bench-{seed}' --seeds 0,1 --elsewhere data/nbm_xc \\
+    python -m mast_studies.side_by_side --bench 'data/bench-{seed}' --seeds 0,1 --elsewhere data/nbm_xc \\
         --generic data/generic --real data/birdeep_am1 --real data/tagus_fish=2000 --work runs/exp \\
         --budget-work runs/budget --minutes 25 --keep kept/
 
@@ -101,9 +101,9 @@ def main() -> None:
     parser.add_argument(
         "--budget-work", type=Path, help="work folder of label budgets; left out, none are run"
     )
-    parser.add_argument("--preset", default="experiments/half_hour.toml")
-    parser.add_argument("--real-preset", default="experiments/real_sets.toml")
-    parser.add_argument("--budget-preset", default="experiments/label_budget.toml")
+    parser.add_argument("--preset", default="half_hour")
+    parser.add_argument("--real-preset", default="real_sets")
+    parser.add_argument("--budget-preset", default="label_budget")
     parser.add_argument("--only", default="", help="systems, as in fcos,yolo26")
     parser.add_argument("--minutes", type=float, default=25.0)
     parser.add_argument("--gpu-gb", type=float, default=130.0)

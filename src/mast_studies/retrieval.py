@@ -1,6 +1,6 @@
 """How well box embeddings name sounds: Top-1, Top-5, mean rank, for annotated and for detected boxes.
 
-    python experiments/retrieval.py --data data/nbm_xc data/tagus_fish --model runs/birds --out results/retrieval.json
+    python -m mast_studies.retrieval --data data/nbm_xc data/tagus_fish --model runs/birds --out results/retrieval.json
 
 As in the paper's retrieval table. *Oracle*: each annotated box looks for its nearest neighbours among the annotated
 boxes. *Detected*: each detection that matches an annotated box (IoU ≥ 0.5 on the model's grid) takes that box's label,
@@ -40,8 +40,8 @@ from mast.events import boxes_of
 from mast.inference import Detector, Source
 from mast.models.checkpoint import WEIGHTS, load_card, update_card
 from mast.retrieval.embedding import BoxEmbedder
-from mast.retrieval.mel_statistics import box_statistics, standardised
-from mast.retrieval.scores import Labelled, Ranks, paired_difference, rank_queries
+from mast_studies.mel_statistics import box_statistics, standardised
+from mast_studies.ranks import Labelled, Ranks, paired_difference, rank_queries
 from mast_studies.record import write_result
 
 BASELINE = "mel statistics"

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from zero_shot_sets import LabelledSet
 
 from mast.evaluation import Evaluation, Scoring, best_threshold, build_scene, compare, evaluate
 from mast.events import FloatArray, pairwise_iom, pairwise_iou
+from mast_studies.zero_shot_sets import LabelledSet
 
 SHOWN = ("precision", "recall", "f1", "ap50", "miou", "f1_time", "f1_iom")
 TOUCHING = 0.1  # IoU from which a box says anything about another

@@ -1,6 +1,6 @@
 """How well a model does on recordings from places it never saw, next to what people without labels use today.
 
-    python experiments/zero_shot.py --model runs/default --out results/zero_shot.json --work runs/zero_shot \\
+    python -m mast_studies.zero_shot --model runs/default --out results/zero_shot.json --work runs/zero_shot \\
         --data data/birdeep_am1 data/nbm_xc data/tagus_fish --band tagus_fish=2000 --half nbm_xc=first --simulated
 
 Nothing is trained. Boxes count as found at an IoU of 0.5 in seconds × mel. Each system is measured as it comes (the
@@ -21,9 +21,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from zero_shot_measure import Found, as_row, difference, measure, own_and_best
-from zero_shot_sets import PAPER_BAND_HZ, LabelledSet, load_set, model_folder, pairs, unseen_world, variant
-from zero_shot_tools import TOOLS, Tool, find_boxes
 
 from mast.audio import probe, read
 from mast.events import BOX_COLUMNS, FloatArray, as_events
@@ -33,7 +30,20 @@ from mast.inference.pieces import Source
 from mast.models.checkpoint import load_card
 from mast.reports.spectrogram import draw_spectrogram
 from mast_studies.record import write_result
+from mast_studies.tables import markdown
+from mast_studies.zero_shot_measure import Found, as_row, difference, measure, own_and_best
+from mast_studies.zero_shot_sets import (
+    PAPER_BAND_HZ,
+    LabelledSet,
+    load_set,
+    model_folder,
+    pairs,
+    unseen_world,
+    variant,
+)
+from mast_studies.zero_shot_tools import TOOLS, Tool, find_boxes
 
+METRICS = {"precision": "P", "recall": "R", "f1": "F1", "ap50": "AP50", "miou": "mIoU"}
 FLOOR = 0.02  # raw score down to which detections are kept for average precision and the best threshold
 MODEL = "mast"
 PICTURES = 3  # of each set
@@ -85,7 +95,7 @@ def main() -> None:
     figures |= {"left_out": missing, "iou": 0.5, "space": "grid (seconds × mel)", "sets": {}}
     for own in sets:
         figures["sets"][own.name] = measure_set(own, options)
-        print(markdown(own, figures["sets"][own.name]), flush=True)
+        print(shown(own, figures["sets"][own.name]), flush=True)
         # after every set: a long run that is stopped has something to show
         data = {one.name: one.about() for one in sets if one.name in figures["sets"]}
         write_result(options.out, figures, seed=0, data=data)
@@ -219,30 +229,26 @@ def _busiest(starts_s: FloatArray, span_s: float) -> float:
     if not len(starts_s):
         return 0.0
     inside = [(int(((starts_s >= s) & (starts_s < s + span_s)).sum()), -s) for s in starts_s]
-    return max(0.0, -max(inside)[1] - 0.02 * span_s)
+    return max(0.0, float(-max(inside)[1]) - 0.02 * span_s)
 
 
-def markdown(own: LabelledSet, result: Mapping[str, Any]) -> str:
-    """One set as a table."""
+def shown(own: LabelledSet, result: Mapping[str, Any]) -> str:
+    """One set as a table, and how each system's boxes are wrong."""
     about = own.about()
-    lines = [
-        f"\n{own.name} ({about['part']}): {about['recordings']} recordings, {about['minutes']} min, {about['boxes']} "
-        f"boxes, band to {own.band_hz:g} Hz\n",
-        "| system | as | P | R | F1 | AP50 | mIoU | boxes |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for name, rows in result["systems"].items():
+    header = ["system", "as", *METRICS.values(), "boxes"]
+    rows, diagnoses = [], []
+    for name, ways in result["systems"].items():
         for way in ("own threshold", "published settings", "best on this set"):
-            if way in rows:
-                row = rows[way]
-                cells = [_cell(row, metric) for metric in ("precision", "recall", "f1", "ap50", "miou")]
-                lines.append(f"| {name} | {way} | {' | '.join(cells)} | {row['n_predictions']} |")
-        if "diagnosis" in rows:
-            lines.append(
-                "\n" + ", ".join(f"{key} {value}" for key, value in rows["diagnosis"].items()) + "\n"
-            )
-            lines += lines[1:3] if len(result["systems"]) > 1 else []
-    return "\n".join(lines)
+            if way in ways:
+                cells = [_cell(ways[way], metric) for metric in METRICS]
+                rows.append([name, way, *cells, str(ways[way]["n_predictions"])])
+        if "diagnosis" in ways:
+            diagnoses.append(f"{name}: " + ", ".join(f"{key} {n}" for key, n in ways["diagnosis"].items()))
+    title = (
+        f"{own.name} ({about['part']}): {about['recordings']} recordings, {about['minutes']} min, "
+        f"{about['boxes']} boxes, band to {own.band_hz:g} Hz"
+    )
+    return "\n\n".join(["", title, markdown(header, rows), *diagnoses])
 
 
 def _cell(row: Mapping[str, Any], metric: str) -> str:

@@ -1,6 +1,6 @@
 """How often people draw a box inside another, how often a model does, and what deciding between the two is worth.
 
-    python experiments/nested_boxes.py --model MODEL --work runs/nested --out results/nested.json \\
+    python -m mast_studies.nested_boxes --model MODEL --work runs/nested --out results/nested.json \\
         --data data/birdeep_am1 data/nbm_xc data/tagus_fish data/cr_bats --band tagus_fish=2000 --band cr_bats=128000 \\
         --half nbm_xc=first --simulated
 
@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from zero_shot_measure import as_row, difference, measure
-from zero_shot_sets import LabelledSet, load_set, model_folder, pairs, unseen_world, variant
 
 from mast.events import FloatArray, as_events, boxes_of, pairwise_iom
 from mast.inference import Detector, Source
 from mast.models.checkpoint import load_checkpoint, save_checkpoint
 from mast.models.detector import MastDetector
 from mast_studies.record import write_result
+from mast_studies.zero_shot_measure import as_row, difference, measure
+from mast_studies.zero_shot_sets import LabelledSet, load_set, model_folder, pairs, unseen_world, variant
 
 SHARE = 0.8
 

@@ -1,7 +1,7 @@
 """F1 against the number of annotated clips, by the strategy of ``mast plan`` that chose them.
 
-    python experiments/label_planning.py run --seed 0 --seed 1 --work runs/planning
-    python experiments/label_planning.py collect --work runs/planning --out results/label_planning.json
+    python -m mast_studies.label_planning run --seed 0 --seed 1 --work runs/planning
+    python -m mast_studies.label_planning collect --work runs/planning --out results/label_planning.json
 
 Simulated sound at four sites over three days, around the clock. A third of the recordings test, some tune thresholds
 (the same for every strategy), all others are the archive to plan in. One encoder is pretrained on that archive for each
@@ -248,7 +248,8 @@ def chosen(trials: Trials, strategy: str, budget: int, encoder: Path) -> pd.Data
     file = trials.trial.folder / "chosen" / f"{strategy}_{budget}.json"
     candidates = trials.candidates()
     if file.is_file():
-        return candidates.iloc[json.loads(file.read_text(encoding="utf-8"))]
+        rows: list[int] = json.loads(file.read_text(encoding="utf-8"))
+        return candidates.iloc[rows]
     if strategy in ("time-balanced", "random", "sequential"):
         rows = choose_clips(candidates, budget, strategy, seed=trials.seed).index.tolist()  # type: ignore[arg-type]
     else:
