@@ -32,7 +32,6 @@ def render(text: str) -> str:
     """The README with every table made anew."""
     tables = {
         "ground": ground_table(),
-        "training": training_table(),
         "zero_shot": zero_shot_table(),
         "speed": speed_table(),
         "steps": steps_table(),
@@ -236,24 +235,6 @@ def _f1(row: dict[str, Any] | None) -> str:
         return ""
     low, high = row["f1_interval"]
     return f"{row['f1']:.2f} ({low:.2f}–{high:.2f})"
-
-
-def training_table() -> str:
-    """The training loop against the bare model step."""
-    found = result("training_speed")
-    rows = [
-        [
-            f"{run['kind']}, ViT-B, batch {run['batch']}",
-            f"{run['bare_chunks_per_s']:,.0f}",
-            f"{run['loop_chunks_per_s']:,.0f}",
-            f"{run['loop_share']:.0%}",
-            f"{run['matmul_share']:.0%}",
-        ]
-        for run in found["figures"]["runs"]
-    ]
-    header = ["", "bare step, chunks/s", "whole loop, chunks/s", "loop / bare", "of the matmul ceiling"]
-    measured = f"{found['hardware']['gpu']}, bf16, compiled, commit {short_commit(found)}"
-    return f"{table(header, rows)}\n\n{measured}; `results/training_speed.json`."
 
 
 if __name__ == "__main__":
