@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torchvision.ops import box_convert
 
 from mast.errors import ConfigError, MastError
-from mast.models.baselines.config import BaselineConfig
-from mast.models.baselines.detr import DetrDetector, DetrOptions, match_slots, set_loss
+from mast.models.baselines.config import BaselineConfig, DetrOptions
+from mast.models.baselines.detr import DetrDetector, match_slots, set_loss
 from mast.models.baselines.detr_guided import SlotPredictions
 from mast.models.baselines.resnet import as_picture
 from mast.models.boxes import PaddedBoxes, iou

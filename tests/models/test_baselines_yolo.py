@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from mast.errors import ConfigError, MastError
-from mast.models.baselines.config import BaselineConfig
-from mast.models.baselines.yolo import YoloDetector, YoloOptions, _kept_quiet
+from mast.models.baselines.config import BaselineConfig, YoloOptions
+from mast.models.baselines.yolo import YoloDetector, _kept_quiet
 from mast.models.boxes import iou
 
 CHUNK = (128, 32)

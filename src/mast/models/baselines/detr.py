@@ -34,11 +34,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -46,7 +45,7 @@ from torchvision.ops import box_convert
 
 from mast.device import send
 from mast.errors import ConfigError, MastError
-from mast.models.baselines.config import BaselineConfig, parse_options
+from mast.models.baselines.config import BaselineConfig, DetrOptions, parse_options
 from mast.models.baselines.detr_guided import Guide, SlotPredictions
 from mast.models.baselines.resnet import as_picture
 from mast.models.boxes import PaddedBoxes, pad_boxes
@@ -55,47 +54,6 @@ from mast.models.interface import BoxDetector
 from mast.models.losses import focal_loss, giou_loss, mean_over_processes
 
 _PRIOR = 0.01  # of a slot to hold a box, before anything is learnt (Lin et al. 2017)
-
-
-class DetrOptions(BaseModel):
-    """Architecture and loss of DETR; defaults are the paper's for ResNet-50 unless they say otherwise."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    variant: Literal["guided", "plain"] = Field(
-        default="guided", description="slots that start as boxes (detr_guided.py), or the DETR of 2020"
-    )
-    groups: int = Field(
-        default=3, gt=0, le=1_000, description="sets of slots in training; only of the guided variant"
-    )
-    backbone: Literal["resnet18", "resnet34", "resnet50", "resnet101"] = "resnet50"
-    output_stride: Literal[16, 32] = Field(default=16, description="pixels per token; 16 is the paper's DC5")
-    frequency_stretch: int = Field(default=2, ge=1, le=8, description="pixels per mel bin, our choice")
-    queries: int = Field(default=100, gt=0, le=65_536, description="slots: no chunk can have more boxes")
-    width: int = Field(default=256, gt=0, le=65_536, multiple_of=8, description="of the transformer")
-    feed_forward: int = Field(default=2_048, gt=0, le=65_536)
-    heads: int = Field(default=8, gt=0, le=1_000)
-    encoder_layers: int = Field(default=6, gt=0, le=1_000)
-    decoder_layers: int = Field(default=6, gt=0, le=1_000)
-    dropout: float = Field(default=0.0, ge=0, lt=1, description="0.1 in the paper; 0 is our choice")
-    auxiliary_loss: bool = Field(
-        default=True, description="a loss after each decoder layer, not the last only"
-    )
-    empty_weight: float = Field(
-        default=0.1, gt=0, description="of the empty class in the plain cross-entropy"
-    )
-    class_weight: float | None = Field(
-        default=None,
-        ge=0,
-        description="in the loss and in the cost of a match; so the others. By default 1, with focal loss 2",
-    )
-    corner_weight: float = Field(
-        default=5.0, ge=0, description="of ℓ1 on centre and size, as shares of the chunk"
-    )
-    giou_weight: float = Field(default=2.0, ge=0)
-    nms: bool = Field(
-        default=True, description="suppress overlaps as for every detector; DETR itself does not"
-    )
 
 
 class DetrDetector(BoxDetector):

@@ -27,18 +27,17 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 from torch.nn import functional as F
 from torchvision.ops import box_convert
 
 from mast.device import send
 from mast.errors import ConfigError, MastError
-from mast.models.baselines.config import BaselineConfig, parse_options
+from mast.models.baselines.config import BaselineConfig, YoloOptions, parse_options
 from mast.models.baselines.resnet import as_picture
 from mast.models.decode import Detections, select_boxes
 from mast.models.interface import BoxDetector
@@ -50,23 +49,6 @@ _QUIET = {
     "YOLO_VERBOSE": "0",
     "YOLO_AUTOINSTALL": "0",
 }  # read once, while it is imported
-
-
-class YoloOptions(BaseModel):
-    """Size of the network, shape of its picture, and which head answers."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    scale: Literal["n", "s", "m", "l", "x"] = Field(
-        default="x", description="x is the paper's: 59 M parameters"
-    )
-    frequency_stretch: int = Field(
-        default=4, ge=1, le=8, description="pixels per mel bin, as for the other baselines; our choice"
-    )
-    end_to_end: bool = Field(
-        default=False, description="boxes of the one-to-one head instead of the one-to-many"
-    )
-    nms: bool = Field(default=True, description="suppress overlaps; false only together with end_to_end")
 
 
 class YoloDetector(BoxDetector):
