@@ -40,7 +40,7 @@ from mast.models.checkpoint import load_checkpoint
 from mast.models.detector import DenseOutput, MastDetector
 from mast.models.find import find_model
 from mast.models.interface import BoxDetector
-from mast.models.packed import arrange_convolutions
+from mast.models.packed import arrange_convolutions, pack_encoder
 from mast.training.normalisation import normalisation_of_card
 
 # of a window. The paper's chunks overlap by half; 0.75 saves a third of the windows and hardly changes F1 on simulated
@@ -173,7 +173,7 @@ class Detector:
         if self.precision == "bfloat16" and isinstance(model, MastDetector):
             _cast_products(model)
             if self.device.type == "cpu":
-                model.encoder.pack(self.batch_size)
+                pack_encoder(model.encoder, self.batch_size)
                 arrange_convolutions(model)
             else:  # a GPU's units for bfloat16 want channels last, too
                 model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

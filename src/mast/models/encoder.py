@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -10,7 +11,6 @@ from torch import Tensor, nn
 
 from mast.errors import ConfigError
 from mast.grid import MOST_BINS, MOST_FRAMES
-from mast.models.packed import PackedEncoder, pack_encoder
 from mast.models.transformer import NORM_EPSILON, Block, PatchEmbed
 
 Size = Literal["tiny", "light", "small", "base"]
@@ -113,19 +113,8 @@ class Encoder(nn.Module):
         self.apply(initialise_transformer)
         nn.init.xavier_uniform_(self.patch_embed.proj.weight.view(config.width, -1))
         nn.init.normal_(self.cls_token, std=0.02)
-        self._packed: PackedEncoder | None = None
-
-    def pack(self, batch: int) -> bool:
-        """From now on run as this CPU does it fastest, in bfloat16 and without gradients; weights are final.
-
-        Args:
-            batch: spectrograms that are mostly given at once.
-
-        Returns:
-            Whether it can; if not, nothing has changed.
-        """
-        self._packed = pack_encoder(self, batch)
-        return self._packed is not None
+        # how a CPU runs it fastest, where mast.models.packed has arranged that: all patches, no gradient
+        self.packed: Callable[[Tensor], Tensor] | None = None
 
     def forward(self, spectrograms: Tensor, visible: Tensor | None = None) -> Tensor:
         """Encode all patches, or only those named.
@@ -138,8 +127,8 @@ class Encoder(nn.Module):
             (B, 1 + V, D): class token, then the tokens in the order given.
         """
         check_spectrograms(spectrograms, self.config)
-        if self._packed is not None and visible is None:
-            return self._packed(spectrograms)
+        if self.packed is not None and visible is None:
+            return self.packed(spectrograms)
         tokens: Tensor = self.patch_embed(spectrograms) + self.pos_embed[:, 1:]  # (B, L, D)
         if visible is not None:
             tokens = tokens.gather(1, visible[:, :, None].expand(-1, -1, tokens.shape[2]))  # (B, V, D)

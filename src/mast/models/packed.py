@@ -10,16 +10,12 @@ otherwise than the plain layer, :func:`pack_encoder` leaves the encoder as it wa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from mast.models.encoder import Encoder
 from mast.models.transformer import Block
-
-if TYPE_CHECKING:
-    from mast.models.encoder import Encoder
 
 _TRIAL_ROWS = 8
 _SMALL_MAP = 1_024  # cells; as in torch's kernel
@@ -111,13 +107,21 @@ class PackedEncoder:
         return encoded
 
 
-def pack_encoder(encoder: Encoder, batch: int) -> PackedEncoder | None:
-    """The encoder packed, or nothing where this torch or this CPU cannot, or answers otherwise.
+def pack_encoder(encoder: Encoder, batch: int) -> bool:
+    """Let an encoder run packed from now on, in bfloat16 and without gradients; its weights are final.
 
     Args:
         encoder: on a CPU.
         batch: spectrograms that are mostly given at once.
+
+    Returns:
+        Whether it does; nothing has changed where this torch or this CPU cannot, or answers otherwise.
     """
+    encoder.packed = _packed(encoder, batch)
+    return encoder.packed is not None
+
+
+def _packed(encoder: Encoder, batch: int) -> PackedEncoder | None:
     if not _works():
         return None
     try:
