@@ -13,6 +13,7 @@ import typer
 
 from mast import __version__
 from mast.cli.classify import classify
+from mast.cli.clips import clips
 from mast.cli.cluster import cluster
 from mast.cli.convert import convert
 from mast.cli.detect import detect
@@ -91,6 +92,7 @@ def with_debug(command: Callable[..., None]) -> Callable[..., None]:
 for _command in (
     detect,
     review,
+    clips,
     fit,
     scan,
     plan,

@@ -172,9 +172,10 @@ def tile_span_s(events: pd.DataFrame, front_end: FrontEnd) -> float:
 
 
 def caption_of(row: Mapping[Any, Any]) -> str:
-    """Label and score; then recording and time."""
-    score, label = float(row.get("score", 1.0)), str(row.get("label", "") or "no label")
-    first = label if score >= 1.0 or np.isnan(score) else f"{label} · {score:.2f}"
+    """Label and score, where it has them; then recording and time."""
+    score, label = float(row.get("score", 1.0)), str(row.get("label", "") or "")
+    scored = score < 1.0  # neither a person's box nor without a score
+    first = " · ".join(part for part in (label, f"{score:.2f}" if scored else "") if part) or "no label"
     return f"{first}\n{Path(str(row['recording'])).name} · {float(row['start_s']):.1f} s"
 
 

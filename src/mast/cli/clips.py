@@ -1,0 +1,172 @@
+"""`mast clips`: detections as sound files with a picture each."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mast.cli.options import EXIT_SOME_FAILED, Quiet, Seed, count, number, progress, score, write_alone
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mast.reports.contact_sheet import Locate
+
+NOTE = "clips.json"  # what a folder of clips was made from
+
+
+class ChoiceName(StrEnum):
+    """Which events come first."""
+
+    best = "best"
+    random = "random"
+
+
+class PerName(StrEnum):
+    """What makes a group."""
+
+    label = "label"
+    site = "site"
+    day = "day"
+    hour = "hour"
+    recording = "recording"
+
+
+class FormatName(StrEnum):
+    """Of the sound."""
+
+    wav = "wav"
+    flac = "flac"
+
+
+def clips(
+    detections: Annotated[
+        Path, typer.Argument(help="Folder of mast detect, or boxes in any format that mast reads.")
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder for the clips; a stopped run there resumes.")
+    ],
+    most: Annotated[int, count("-n", "--most", help="How many clips; with --per, of each group.")] = 100,
+    choose: Annotated[
+        ChoiceName, typer.Option(help="The best by score, or a random draw.")
+    ] = ChoiceName.best,
+    per: Annotated[
+        PerName | None,
+        typer.Option(help="Choose within each label, site, day, hour of the day or recording."),
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(help="Only this label; may be given several times.")
+    ] = None,
+    min_score: Annotated[float | None, score("--min-score", help="Minimum score of an event.")] = None,
+    pad: Annotated[
+        float, number("--pad", low=0.0, high=60.0, help="Seconds of sound before and after each event.")
+    ] = 0.5,
+    format: Annotated[FormatName, typer.Option(help="Of the sound: wav or flac, 16 bit.")] = FormatName.wav,
+    pictures: Annotated[bool, typer.Option(help="Draw a spectrogram with its box beside each clip.")] = True,
+    audio: Annotated[
+        Path | None, typer.Option(help="Folder of the recordings; by default where detect found them.")
+    ] = None,
+    quiet: Quiet = False,
+    seed: Seed = 0,
+) -> None:
+    """Cut detections out of their recordings, to listen to, send or publish.
+
+    Writes a sound file and a picture for each, clips.csv with one row a clip, and index.html, which shows and plays
+    them all. File names begin with a number, so they sort best first; with --per each group has a folder of its own.
+    Sound keeps its sample rate. Only the sound around each event is read.
+
+    Run the same command again after a stop: clips that are there are not cut again. Events whose recording is missing
+    or cannot be read are listed in failures.csv.
+
+    Exit code: 0 when all were cut, 4 when some could not be, 2 when none could.
+
+    \b
+    Examples:
+      mast clips detections/ --out best
+      mast clips detections/ --out sample --choose random --most 60 --seed 1
+      mast clips detections/ --out by_hour --per hour --most 5 --min-score 0.8
+    """
+    from mast.annotations import read_annotations
+    from mast.errors import AudioError
+    from mast.reports.clips import choose_events, cut_clips
+
+    events = _chosen_from(read_annotations(detections).events, detections, label, min_score)
+    chosen = choose_events(
+        events, most, choice=choose.value, per=None if per is None else per.value, seed=seed
+    )
+    inputs = {
+        "detections": str(detections.absolute()),
+        "most": most,
+        "choose": choose.value,
+        "per": per and per.value,
+    }
+    inputs |= {"label": label or [], "min_score": min_score, "pad": pad, "format": format.value, "seed": seed}
+    _remember(out, inputs)
+    with write_alone(out), progress(quiet, unit="clips") as bar:
+        task = bar.add_task("clips", total=len(chosen))
+        cut = cut_clips(
+            chosen,
+            _locate(detections, audio),
+            out,
+            pad_s=pad,
+            format=format.value,
+            pictures=pictures,
+            progress=lambda: bar.advance(task),
+        )
+    if not cut.clips:
+        raise AudioError(f"none of the {len(chosen):,} events could be cut; the first: {cut.failures[0][1]}")
+    failed = f"; {len(cut.failures):,} could not be cut (see {out / 'failures.csv'})" if cut.failures else ""
+    typer.echo(f"{len(cut.clips):,} clips of {len(events):,} events → {out / 'index.html'}{failed}.")
+    if cut.failures:
+        raise typer.Exit(EXIT_SOME_FAILED)
+
+
+def _chosen_from(
+    events: pd.DataFrame, detections: Path, labels: list[str] | None, min_score: float | None
+) -> pd.DataFrame:
+    from mast.errors import AnnotationError
+
+    wanted = events
+    if labels:
+        wanted = wanted[wanted["label"].isin(labels)]
+    if min_score is not None:
+        wanted = wanted[wanted["score"] >= min_score]
+    if wanted.empty:
+        why = (
+            "holds no events" if events.empty else f"none of its {len(events):,} events meets the conditions"
+        )
+        raise AnnotationError(f"{detections}: {why}; there is nothing to cut")
+    return wanted
+
+
+def _remember(out: Path, inputs: dict[str, object]) -> None:
+    """Clips of other choices, or somebody's files, are not mixed with these."""
+    from mast.errors import ConfigError
+    from mast.runs import refuse_others, remember, remembered
+
+    note = out / NOTE
+    before = remembered(note)
+    if before is not None:
+        refuse_others(out, before, inputs, instead="choose a new --out")
+    elif out.is_file() or (out.is_dir() and any(path.name[0] != "." for path in out.iterdir())):
+        raise ConfigError(f"--out {out}: exists and holds no clips ({NOTE} is missing); choose a new --out")
+    else:
+        remember(note, inputs)
+
+
+def _locate(detections: Path, audio: Path | None) -> Locate:
+    from mast.annotations.detections import read_run
+    from mast.errors import ConfigError
+    from mast.reports.contact_sheet import find_in
+
+    if audio is None:
+        run = read_run(detections) if detections.is_dir() else None
+        audio = (
+            Path(run.root) if run is not None else detections if detections.is_dir() else detections.parent
+        )
+    if not audio.is_dir():
+        raise ConfigError(f"{audio}: no such folder of recordings; say where they are with --audio")
+    return find_in([audio])

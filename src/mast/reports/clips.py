@@ -1,0 +1,232 @@
+"""Detections as files to send: a clip of sound and a picture each, a table, and a page that shows them all.
+
+Only the sound around each event is read, so an archive of any length will do. A clip that is there is not cut again:
+after a stop the same call does what is left.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from urllib.parse import quote
+
+import numpy as np
+import pandas as pd
+import soundfile as sf
+
+from mast.audio import probe, read
+from mast.errors import AudioError
+from mast.files import whole_file, write_whole
+from mast.reports.contact_sheet import Locate, Tile, caption_of, make_tiles, sheet_front_end
+from mast.reports.html_page import Section, page, paragraph
+
+Choice = Literal["best", "random"]
+Per = Literal["label", "site", "day", "hour", "recording"]
+Format = Literal["wav", "flac"]
+
+TABLE, FAILURES, PAGE = "clips.csv", "failures.csv", "index.html"
+_MOST_SHOWN = 2_000  # clips on the page; a browser shows no more in comfort
+_LONGEST_NAME = 80  # letters taken from a recording's name or a label
+_STYLE = """
+<style>
+.clips { display: grid; grid-template-columns: repeat(auto-fill, minmax(14rem, 1fr)); gap: .9rem; margin: .8rem 0; }
+.clip { border: 1px solid var(--line); border-radius: .4rem; padding: .4rem; overflow-wrap: anywhere; }
+.clip img { width: 100%; } .clip audio { width: 100%; height: 2.2rem; margin-top: .3rem; }
+.clip span { display: block; font-size: .8rem; line-height: 1.3; margin-top: .3rem; }
+</style>
+"""
+
+
+class Clip(NamedTuple):
+    """One event and the names of its files, relative to the folder."""
+
+    group: str
+    sound: str
+    picture: str  # empty where none is wanted
+    event: dict[str, Any]
+
+
+@dataclass
+class Cut:
+    """What came of it."""
+
+    clips: list[Clip] = field(default_factory=list)
+    failures: list[tuple[str, str]] = field(default_factory=list)  # recording, why
+
+
+def choose_events(
+    events: pd.DataFrame, most: int, *, choice: Choice = "best", per: Per | None = None, seed: int = 0
+) -> pd.DataFrame:
+    """The events to cut, the best or a random draw, with a column ``group`` in front.
+
+    Args:
+        events: in the event schema.
+        most: how many; of each group where there are groups.
+        choice: ``"best"`` by score, ``"random"`` each with the same chance.
+        per: what makes a group; everything is one by default.
+        seed: of the draw.
+
+    Returns:
+        Group by group; the best first, a random draw in the order it was drawn.
+    """
+    order = events.sample(frac=1.0, random_state=seed)
+    if choice == "best":
+        order = order.sort_values("score", ascending=False, kind="stable")
+    grouped = order.assign(group=_groups(order, per))
+    chosen = grouped.groupby("group", sort=False).head(most)
+    chosen = chosen.sort_values("group", kind="stable")
+    return chosen[["group", *events.columns]].reset_index(drop=True)
+
+
+def _groups(events: pd.DataFrame, per: Per | None) -> pd.Series[str]:
+    if per is None:
+        return pd.Series("", index=events.index)
+    if per in ("day", "hour"):
+        when = events["datetime"].astype(str)
+        part = when.str[:10] if per == "day" else when.str[11:13] + "h"
+        return part.where(when.str.len() >= 13, "no time")
+    names = events[per].astype(str)
+    return names.where(names != "", f"no {per}")
+
+
+def cut_clips(
+    chosen: pd.DataFrame,
+    locate: Locate,
+    out: Path,
+    *,
+    pad_s: float = 0.5,
+    format: Format = "wav",
+    pictures: bool = True,
+    progress: Callable[[], None] = lambda: None,
+) -> Cut:
+    """Cut a clip for each event, and write the table and the page.
+
+    Args:
+        chosen: of :func:`choose_events`.
+        locate: where a recording lies; :func:`mast.reports.contact_sheet.find_in` makes one.
+        out: the folder, which may hold clips of an earlier call.
+        pad_s: sound before and after each event.
+        format: of the sound.
+        pictures: draw a spectrogram with the box beside each clip.
+        progress: called once an event.
+
+    Raises:
+        OSError: the disk refuses; every clip that is there is whole.
+    """
+    cut = Cut()
+    for clip in _named(chosen, format, pictures):
+        recording = str(clip.event["recording"])
+        path = locate(recording)
+        try:
+            if path is None:
+                raise AudioError(f"{recording}: no such recording here")
+            if not (out / clip.sound).is_file():
+                _cut(path, clip.event, out / clip.sound, pad_s, format)
+            if clip.picture and not (out / clip.picture).is_file():
+                _draw(path, clip.event, out / clip.picture)
+            cut.clips.append(clip)
+        except AudioError as error:
+            cut.failures.append((recording, str(error)))
+        progress()
+    _write_table(cut, out)
+    write_whole(out / PAGE, clips_page(cut, out.name).encode())
+    return cut
+
+
+def _named(chosen: pd.DataFrame, format: Format, pictures: bool) -> Iterator[Clip]:
+    """Names that sort as the events do: number, score, recording, second, label."""
+    group, number = None, 0
+    digits = max(3, len(str(len(chosen))))
+    for event in chosen.to_dict("records"):
+        own = str(event.pop("group"))
+        number = number + 1 if own == group else 1
+        group = own
+        score = float(event["score"])
+        parts = [
+            f"{number:0{digits}}",
+            *([f"{score:.2f}"] if np.isfinite(score) else []),
+            _plain(Path(str(event["recording"])).stem),
+            f"{float(event['start_s']):09.3f}s",
+            *([_plain(str(event["label"]))] if event.get("label") else []),
+        ]
+        stem = f"{_plain(own)}/{'_'.join(parts)}" if own else "_".join(parts)
+        yield Clip(
+            own, f"{stem}.{format}", f"{stem}.png" if pictures else "", {str(k): v for k, v in event.items()}
+        )
+
+
+def _plain(text: str) -> str:
+    """A text as a part of a file name that every system takes."""
+    plain = re.sub(r"[^\w\-. ]+", "-", text).strip(" .-")
+    return plain[:_LONGEST_NAME] or "unnamed"
+
+
+def _cut(path: Path, event: dict[str, Any], target: Path, pad_s: float, format: Format) -> None:
+    info = probe(path)
+    start_s = max(0.0, float(event["start_s"]) - pad_s)
+    if not start_s < info.duration_s:
+        raise AudioError(
+            f"{path}: the event begins at {start_s:.1f} s, the recording ends at {info.duration_s:.1f} s"
+        )
+    sound = read(path, start_s=start_s, end_s=min(info.duration_s, float(event["end_s"]) + pad_s))
+    with whole_file(target) as part:
+        sf.write(part, sound, info.sample_rate, format=format.upper(), subtype="PCM_16")
+
+
+def _draw(path: Path, event: dict[str, Any], target: Path) -> None:
+    tile = _tile(path, event)
+    if tile.problem:
+        raise AudioError(f"{path}: {tile.problem}")
+    buffer = io.BytesIO()
+    tile.picture.save(buffer, format="png", optimize=True)
+    write_whole(target, buffer.getvalue())
+
+
+def _tile(path: Path, event: dict[str, Any]) -> Tile:
+    table = pd.DataFrame([event])
+    (tile,) = make_tiles(table, lambda _: path, front_end=sheet_front_end(table), sound=False)
+    return tile
+
+
+def _write_table(cut: Cut, out: Path) -> None:
+    rows = [{"clip": clip.sound, "picture": clip.picture, **clip.event} for clip in cut.clips]
+    with whole_file(out / TABLE) as part:
+        pd.DataFrame(rows, columns=None if rows else ["clip", "picture"]).to_csv(
+            part, index=False, lineterminator="\n"
+        )
+    if cut.failures or (out / FAILURES).exists():
+        with whole_file(out / FAILURES) as part:
+            failures = pd.DataFrame(cut.failures, columns=["recording", "reason"])
+            failures.to_csv(part, index=False, lineterminator="\n")
+
+
+def clips_page(cut: Cut, title: str) -> str:
+    """All clips with their pictures; the browser loads those in view from the files beside the page."""
+    shown: dict[str, list[Clip]] = {}
+    for clip in cut.clips[:_MOST_SHOWN]:
+        shown.setdefault(clip.group, []).append(clip)
+    lead = paragraph(f"{len(cut.clips):,} clips; the table of them is {TABLE}.")
+    if len(cut.clips) > _MOST_SHOWN:
+        lead += paragraph(f"This page shows the first {_MOST_SHOWN:,}.", soft=True)
+    if cut.failures:
+        lead += paragraph(f"{len(cut.failures):,} could not be cut; {FAILURES} says why.", soft=True)
+    sections = [
+        Section(group or "Clips", f"group-{number}", _cards(clips))
+        for number, (group, clips) in enumerate(shown.items())
+    ]
+    return page(title, _STYLE + lead, sections)
+
+
+def _cards(clips: Sequence[Clip]) -> str:
+    cards = []
+    for clip in clips:
+        words = escape(caption_of(clip.event)).replace("\n", "<br>")
+        image = f'<img loading="lazy" alt="" src="{quote(clip.picture)}">' if clip.picture else ""
+        sound = f'<audio controls preload="none" src="{quote(clip.sound)}"></audio>'
+        cards.append(f'<div class="clip">{image}<span>{words}</span>{sound}</div>')
+    return f'<div class="clips">{"".join(cards)}</div>'

@@ -1,0 +1,109 @@
+"""`mast clips`: from a folder of detections to files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import soundfile as sf
+import typer
+from typer.testing import CliRunner, Result
+
+from mast.annotations.detections import DetectionRun, write_run
+from mast.cli.clips import clips
+from mast.errors import AnnotationError, AudioError, ConfigError
+
+app = typer.Typer()
+app.command()(clips)
+RATE = 16_000
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Path:
+    """A folder of detections in two recordings, as `mast detect` leaves it."""
+    audio, folder = tmp_path / "audio", tmp_path / "found"
+    audio.mkdir()
+    folder.mkdir()
+    for name in ("a.wav", "b.wav"):
+        sf.write(audio / name, 0.1 * np.random.default_rng(0).standard_normal(6 * RATE), RATE)
+    write_run(folder, DetectionRun(root=str(audio), made_with={"root": str(audio)}))
+    rows = [
+        (name, n, n + 0.5, 1_000, 2_000, 0.9 - 0.1 * n, ("wren", "")[n % 2])
+        for name in ("a.wav", "b.wav")
+        for n in range(4)
+    ]
+    columns = ["recording", "start_s", "end_s", "low_hz", "high_hz", "score", "label"]
+    pd.DataFrame(rows, columns=columns).to_csv(folder / "detections.csv", index=False)
+    return folder
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, arguments), "--quiet"])
+
+
+def cut(out: Path) -> list[str]:
+    return pd.read_csv(out / "clips.csv")["clip"].tolist()
+
+
+def test_the_recordings_are_found_where_detect_found_them(found: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = run(found, "--out", out, "-n", 3, "--format", "flac")
+    assert result.exit_code == 0, result.exception
+    assert result.stdout == f"3 clips of 8 events → {out / 'index.html'}.\n"
+    assert [name[:8] for name in cut(out)] == ["001_0.90", "002_0.90", "003_0.80"]
+    assert all((out / name).is_file() and name.endswith(".flac") for name in cut(out))
+
+
+def test_conditions_and_groups(found: Path, tmp_path: Path) -> None:
+    run(found, "--out", tmp_path / "wrens", "--label", "wren", "--min-score", 0.75, "--no-pictures")
+    assert [name.rpartition("_")[2] for name in cut(tmp_path / "wrens")] == ["wren.wav"] * 2
+    run(found, "--out", tmp_path / "groups", "--per", "recording", "--most", 2, "--no-pictures")
+    assert [name.partition("/")[0] for name in cut(tmp_path / "groups")] == ["a.wav"] * 2 + ["b.wav"] * 2
+
+
+def test_the_same_again_resumes_and_other_choices_are_refused(found: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(found, "--out", out, "-n", 2, "--no-pictures")
+    first = {name: (out / name).stat().st_mtime_ns for name in cut(out)}
+    assert run(found, "--out", out, "-n", 2, "--no-pictures").exit_code == 0
+    assert {name: (out / name).stat().st_mtime_ns for name in cut(out)} == first
+    other = run(found, "--out", out, "-n", 3, "--no-pictures")
+    assert isinstance(other.exception, ConfigError)
+    assert "most was 2, now 3" in str(other.exception)
+
+
+def test_bad_input_is_one_sentence_and_nothing_is_touched(found: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.docx").write_text("years")
+    kinds: list[tuple[type[Exception], str, tuple[object, ...]]] = [
+        (ConfigError, "holds no clips", (found, "--out", mine)),
+        (
+            AnnotationError,
+            "none of its 8 events meets",
+            (found, "--out", tmp_path / "x", "--min-score", 0.99),
+        ),
+        (
+            ConfigError,
+            "say where they are with --audio",
+            (found, "--out", tmp_path / "y", "--audio", tmp_path / "no"),
+        ),
+        (AudioError, "none of the 8 events could be cut", (found, "--out", tmp_path / "z", "--audio", mine)),
+    ]
+    for kind, says, arguments in kinds:
+        result = run(*arguments)
+        assert isinstance(result.exception, kind), result.exception
+        assert says in str(result.exception)
+    assert [path.name for path in mine.iterdir()] == ["thesis.docx"]
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_missing_recording_is_listed(found: Path, tmp_path: Path) -> None:
+    (tmp_path / "audio" / "b.wav").unlink()
+    out = tmp_path / "out"
+    result = run(found, "--out", out, "--no-pictures")
+    assert result.exit_code == 4
+    assert f"4 could not be cut (see {out / 'failures.csv'})" in result.stdout
+    assert set(pd.read_csv(out / "failures.csv")["recording"]) == {"b.wav"}
