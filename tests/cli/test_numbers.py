@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, get_args, get_type_hints
 
@@ -37,7 +38,7 @@ def test_numbers_that_no_option_takes(command: str, option: str, kind: type) -> 
     for value in [*values, "9" * 5_000]:
         shown = CliRunner().invoke(app, [command, f"{option}={value}" if len(option) > 2 else option + value])
         assert shown.exit_code == 2, (value, shown.output, shown.exception)
-        assert f"Invalid value for '{option}" in shown.output
+        assert re.search(rf"Invalid value for [^:]*'{option}'", shown.output)
 
 
 def test_nan_is_refused_also_where_typer_would_let_it_pass() -> None:
