@@ -83,7 +83,7 @@ def test_what_the_machine_refuses_is_one_sentence_with_the_file(number: int, wor
 def test_libraries_that_tell_of_it_in_words() -> None:
     full = "No space left on device"
     for error in (
-        RuntimeError(f"lance error: LanceError(IO): {full} (os error 28), /cargo/lance/writer.rs:191:9"),
+        RuntimeError(f"IoError: {full} (os error 28), /cargo/writer.rs:191:9"),
         RuntimeError(f"[enforce fail at inline_container.cc:747] . open file failed with strerror: {full}"),
         OSError(f"Error writing bytes to file. Detail: [errno 28] {full}"),
     ):

@@ -90,7 +90,7 @@ def test_an_error_of_the_disk_names_the_file_that_was_to_be_written(tmp_path: Pa
 
     words = os.strerror(number)
     nameless, of_part = OSError(number, words), OSError(number, words, f"{tmp_path}/.a.json.1-2.part")
-    library = RuntimeError(f"lance error: LanceError(IO): {words} (os error {number}), src/writer.rs:191:9")
+    library = RuntimeError(f"IoError: {words} (os error {number}), src/writer.rs:191:9")
     for error in (nameless, of_part, library):
         told = fails(error)
         assert (told.errno, told.filename) == (number, str(path))

@@ -157,7 +157,7 @@ class Runner:
         return folder
 
     def _embed(self, system: System, folder: Path) -> None:
-        from mast_studies.embedded import Models, embed_parts  # LanceDB and scikit-learn come with it
+        from mast_studies.embedded import Models, embed_parts  # scikit-learn comes with it
 
         found, detector = self.trial.system(system.name), self.model(system)
         pretrained = self._encoder(system)

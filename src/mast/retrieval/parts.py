@@ -26,7 +26,7 @@ from mast.files import remove_orphans, sole_writer, whole_file, write_whole
 from mast.uris import is_uri, open_uri
 
 FACTS = "event_store.json"
-OLD_TABLE = "events.lance"  # in stores of mast before this one
+OLD_TABLE = "events.lance"  # in stores of earlier versions, which were LanceDB tables
 _PART = re.compile(r"^events-(\d+)-[0-9a-f]{8}\.arrow$")
 _KEY = b"mast"  # of what a part says about itself, in its schema
 _FEW = 1_000  # rows that are checked one by one instead of the whole part
