@@ -48,7 +48,6 @@ _SLOW = (
     "sklearn",
     "soundfile",
     "timm",
-    "torch.utils.tensorboard",
     "torchvision",
 )
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)

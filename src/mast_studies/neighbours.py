@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from mast.errors import MastError
 from mast.events import BOX_COLUMNS, FloatArray, IntArray
 from mast.grid import FrontEnd, grid_to_events
-from mast.retrieval.clusters import LEAST_EVENTS, centred
+from mast.retrieval.clusters import LEAST_EVENTS, centred, principal
 from mast.retrieval.nearest import nearest
 from mast_studies.embedding_tables import NEIGHBOURS, Way
 from mast_studies.found import NOT_TESTS
@@ -53,13 +54,13 @@ def plane(vectors: Vectors, *, seed: int) -> Vectors:
     """(N, D) embeddings → (N, 2) by UMAP; of fewer than 30, along the two directions in which they differ most."""
     around = centred(vectors, vectors.mean(axis=0) if len(vectors) else np.zeros(vectors.shape[1]))
     if len(around) < LEAST_EVENTS:
-        place = np.zeros((len(around), 2), dtype=np.float32)
-        if len(around) > 1:
-            _, _, directions = np.linalg.svd(around - around.mean(axis=0), full_matrices=False)
-            main = around @ directions[:2].T
-            place[:, : main.shape[1]] = main
-        return place
-    from umap import UMAP
+        return principal(around, 2)
+    try:
+        from umap import UMAP
+    except ImportError:
+        raise MastError(
+            "the planes of embeddings need UMAP: run `pip install -e .[studies]` in the clone"
+        ) from None
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a seed means one thread

@@ -1,4 +1,4 @@
-"""`mast cluster`, with the real UMAP and HDBSCAN: from a store to tables, a map and contact sheets."""
+"""`mast cluster`, from a store to tables, a map and contact sheets."""
 
 from __future__ import annotations
 

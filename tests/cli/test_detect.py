@@ -541,12 +541,10 @@ def test_only_what_detecting_needs_is_imported(options: list[str], model: Path, 
     # each of these takes from a third of a second to several, before the first event
     unwanted = {
         "torchvision",
-        "timm",
         "torch._dynamo",
         "accelerate",
         "sklearn",
         "transformers",
-        "tensorboard",
     }
     unwanted |= {"matplotlib", "scipy.optimize", "scipy.signal", "huggingface_hub"}
     code = (

@@ -1,4 +1,4 @@
-"""Groups, places and novelty of embeddings. UMAP itself takes long to start: `mast cluster`'s test runs it."""
+"""Groups, places and novelty of embeddings."""
 
 from __future__ import annotations
 
@@ -9,17 +9,6 @@ import pytest
 from mast.errors import ConfigError
 from mast.retrieval import clusters
 from mast.retrieval.clusters import NOISE, ClusterModel, Known, centred, fit_clusters, nearest, summarise
-
-
-@pytest.fixture(autouse=True)
-def _plane_instead_of_umap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The directions in which vectors differ most: linear, but groups far apart stay apart."""
-
-    def reduce(vectors: np.ndarray, width: int, min_dist: float, seed: int) -> np.ndarray:
-        _, _, directions = np.linalg.svd(vectors - vectors.mean(axis=0), full_matrices=False)
-        return (vectors @ directions[:width].T).astype(np.float32)
-
-    monkeypatch.setattr(clusters, "_umap", reduce)
 
 
 def groups(
@@ -88,8 +77,8 @@ def test_votes_agree_with_counting_them_one_by_one(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 12])
-def test_few_events_need_no_umap(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clusters, "_umap", None)
+def test_few_events_need_no_t_sne(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clusters, "_neighbour_plane", None)
     vectors = np.random.default_rng(0).normal(size=(n, 4)).astype(np.float32)
     model = fit_clusters(vectors)
     assert model.grouping.cluster.shape == (n,)

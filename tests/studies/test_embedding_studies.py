@@ -177,7 +177,7 @@ def test_a_plane_of_few_points_needs_no_umap() -> None:
 
 
 def test_a_plane_of_many_points_is_umaps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """UMAP itself takes long to compile, and is tested with the clusters."""
+    """UMAP itself takes long to compile."""
     told: dict[str, object] = {}
 
     class Umap:

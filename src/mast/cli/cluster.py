@@ -49,7 +49,7 @@ def cluster(
 ) -> None:
     """Find groups of events that sound alike, and rank them by how unlike they are to everything annotated.
 
-    UMAP and HDBSCAN on the embeddings of the store; the seed is constant, so the same store gives the same groups.
+    t-SNE and HDBSCAN on the embeddings of the store; the seed is constant, so the same store gives the same groups.
     Novelty is the distance (1 − cosine) to the nearest event with a label, in STORE or in --annotated; beyond is the
     share of annotated events that have a nearer annotated neighbour than that: 0.99 is something else.
 

@@ -1,15 +1,14 @@
 """Groups of events that sound alike, and how new each is against everything annotated.
 
-UMAP brings embeddings into a few dimensions in which neighbours stay neighbours, HDBSCAN finds dense groups there, and
-a second UMAP draws them on a plane. Both are fitted on a sample of a large store; the other events take the group and
-the place of their nearest neighbours in the sample. The seed is constant: the same events give the same groups.
+t-SNE lays the events on a plane on which neighbours stay neighbours, and HDBSCAN finds dense groups there. Both see a
+sample of a large store; the other events take the group and the place of their nearest neighbours in the sample. The
+seed is constant: the same events give the same groups.
 
 Embeddings are taken around their common mean: what all sounds share says nothing, and would hide what they do not.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -25,9 +24,11 @@ Vectors = NDArray[np.float32]
 
 NOISE = -1  # the group of events that belong to none
 MIN_CLUSTER = 10  # events; our choice: fewer are no group that a person would name
-LEAST_EVENTS = 30  # below, UMAP has no neighbourhoods to keep; plain distances do
-_NEIGHBOURS = 15  # UMAP's default
-_GROUPING_WIDTH = 5  # dimensions in which groups are found; HDBSCAN fails in many
+LEAST_EVENTS = 30  # below, t-SNE has no neighbourhoods to keep; plain distances do
+# scikit-learn's default. Groups agree with labels as well as with UMAP to 5 dimensions in its place: adjusted mutual
+# information 0.58 against 0.56 on the boxes of nbm_xc, 0.39 against 0.36 on those of tagus_fish
+_PERPLEXITY = 30.0
+_COMPONENTS = 50  # principal ones that t-SNE sees: as many as its authors took
 _VOTERS = 5  # neighbours in the sample that place an event outside it
 _BLOCK = 512  # vectors compared with a sample at once
 
@@ -84,7 +85,7 @@ def fit_clusters(sample: ArrayLike, *, min_cluster: int = MIN_CLUSTER, seed: int
     Args:
         sample: (S, D) embeddings of any length.
         min_cluster: events that make a group.
-        seed: of UMAP's start.
+        seed: of t-SNE.
 
     Returns:
         The groups. Of fewer than 30 events distances are used as they are, and the plane is that of the two directions
@@ -98,10 +99,9 @@ def fit_clusters(sample: ArrayLike, *, min_cluster: int = MIN_CLUSTER, seed: int
     middle = given.mean(axis=0) if len(given) else np.zeros(given.shape[1], dtype=np.float32)
     around = centred(given, middle)
     if len(around) < LEAST_EVENTS:
-        grouped, place = around, _principal_plane(around)
+        grouped, place = around, principal(around, 2)
     else:
-        grouped = _umap(around, _GROUPING_WIDTH, 0.0, seed)
-        place = _umap(around, 2, 0.1, seed)
+        grouped = place = _neighbour_plane(around, seed)
     cluster = _by_size(_hdbscan(grouped, min_cluster))
     return ClusterModel(
         middle, around, Grouping(cluster, place.astype(np.float32)), int(cluster.max(initial=NOISE)) + 1
@@ -233,19 +233,15 @@ def summarise(events: pd.DataFrame) -> pd.DataFrame:
     return table.iloc[order].reset_index(drop=True)
 
 
-def _umap(vectors: Vectors, width: int, min_dist: float, seed: int) -> Vectors:
-    from umap import UMAP
+def _neighbour_plane(vectors: Vectors, seed: int) -> Vectors:
+    """(N, 2) by t-SNE: neighbours stay neighbours."""
+    from sklearn.manifold import TSNE
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a seed means one thread; that equal vectors are equal
-        model = UMAP(
-            n_components=width,
-            n_neighbors=min(_NEIGHBOURS, len(vectors) - 1),
-            min_dist=min_dist,
-            metric="cosine",
-            random_state=seed,
-        )
-        return np.asarray(model.fit_transform(vectors), dtype=np.float32)
+    given = principal(vectors, _COMPONENTS)
+    start = given[:, :2] * (1e-4 / max(float(given[:, 0].std()), 1e-12))  # as small as scikit-learn's own
+    perplexity = min(_PERPLEXITY, (len(vectors) - 1) / 3)
+    model = TSNE(perplexity=perplexity, init=start, random_state=seed)
+    return np.asarray(model.fit_transform(given), dtype=np.float32)
 
 
 def _hdbscan(points: Vectors, min_cluster: int) -> IntArray:
@@ -269,12 +265,12 @@ def _by_size(cluster: IntArray) -> IntArray:
     return renamed
 
 
-def _principal_plane(vectors: Vectors) -> Vectors:
-    """(N, 2) along the two directions in which vectors differ most."""
-    place = np.zeros((len(vectors), 2), dtype=np.float32)
+def principal(vectors: Vectors, width: int) -> Vectors:
+    """(N, width) along the directions in which vectors differ most; zeros where there are fewer."""
+    place = np.zeros((len(vectors), width), dtype=np.float32)
     if len(vectors) > 1:
         _, _, directions = np.linalg.svd(vectors - vectors.mean(axis=0), full_matrices=False)
         signs = np.sign(directions[np.arange(len(directions)), np.abs(directions).argmax(axis=1)])
-        plane = vectors @ (directions * signs[:, None])[:2].T
-        place[:, : plane.shape[1]] = plane
+        main = vectors @ (directions * signs[:, None])[:width].T
+        place[:, : main.shape[1]] = main
     return place

@@ -246,7 +246,6 @@ def fit_detector(
         validate=validate,
         save=save,
         better="f1",
-        name="detector",
         describe=batch_names(learn, plan.batch_size, seed),
     )
     result = train(job, machine.accelerator, out, progress=progress, stop_after=stop_after)

@@ -17,7 +17,6 @@ import torch
 from accelerate import Accelerator
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
-from torch.utils.tensorboard import SummaryWriter
 
 from mast.errors import MastError
 from mast.files import naming, write_whole
@@ -62,7 +61,6 @@ class Job(Generic[B]):
     validate: Callable[[nn.Module], dict[str, float]]  # metrics of a model; must hold `better`
     save: Callable[[nn.Module, Path, dict[str, Any]], None]  # model, folder, what is known about it
     better: str = "f1"  # the metric that chooses "best": larger is better, negate an error
-    name: str = "train"
     describe: Callable[[int], str] = field(default=lambda step: "")  # the recordings behind a step's batch
 
 
@@ -114,7 +112,7 @@ def train(
         if ema:
             ema.model.load_state_dict(snapshot["ema"])
             ema.updates = snapshot["ema_updates"]
-    log = _Log(out, job.name, step) if main else None
+    log = _Log(out, step) if main else None
 
     pending: list[tuple[int, dict[str, Tensor]]] = []
 
@@ -259,14 +257,13 @@ def _drain(
 
 
 class _Log:
-    """Curves for TensorBoard and the same numbers as JSON lines; a resumed run overwrites what it repeats."""
+    """Curves as JSON lines; a resumed run overwrites what it repeats."""
 
-    def __init__(self, out: Path, name: str, step: int) -> None:
+    def __init__(self, out: Path, step: int) -> None:
         self._path = out / "curves.jsonl"
         kept = [json.dumps(row) + "\n" for row in self._rows() if row["step"] < step]
         write_whole(self._path, "".join(kept).encode())  # a kill just here keeps the curves too
         self._file = self._path.open("a")
-        self._board = SummaryWriter(str(out / "tensorboard" / name), purge_step=step)
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         if self._path.exists():
@@ -280,10 +277,7 @@ class _Log:
         with naming(self._path):
             self._file.write(json.dumps({"step": step} | values) + "\n")
             self._file.flush()
-            for name, value in values.items():
-                self._board.add_scalar(name, value, step)
 
     def close(self) -> None:
         with naming(self._path):
             self._file.close()
-            self._board.close()

@@ -211,7 +211,6 @@ def pretrain(
         validate=validate,
         save=save,
         better="negative_error",
-        name="pretrain",
         describe=batch_names(learn, plan.batch_size, seed),
     )
     return train(job, machine.accelerator, out, progress=progress, stop_after=stop_after)
