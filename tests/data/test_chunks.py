@@ -265,15 +265,6 @@ def test_noise_bank_from_empty_chunks(sounds: Path) -> None:
     assert torch.equal(drawn, bank.draw(5, generator=torch.Generator().manual_seed(0)))
 
 
-def test_noise_bank_from_a_folder_repeats_short_clips(tmp_path: Path) -> None:
-    sf.write(tmp_path / "rain.wav", np.random.default_rng(0).normal(0, 0.1, 3_000), 8_000)
-    sf.write(tmp_path / "wind.wav", np.random.default_rng(0).normal(0, 0.1, 25_000), 8_000)
-    bank = NoiseBank.from_folder(tmp_path, FRONT_END)
-    assert len(bank) == 1 + 3
-    assert bank.spectrograms.float().amin(dim=(1, 2, 3)).min() > -15  # nowhere the floor of digital silence
-    assert len(NoiseBank.from_folder(tmp_path, FRONT_END, most=2)) == 2
-
-
 def test_an_empty_noise_bank_is_refused() -> None:
     with pytest.raises(ConfigError, match="noise bank"):
         NoiseBank(torch.empty(0, 1, 4, 4))

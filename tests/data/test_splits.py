@@ -199,9 +199,3 @@ def test_mistakes() -> None:
 
 def test_no_recordings() -> None:
     assert split_recordings(recordings(0)).spans == ()
-
-
-def test_table_of_spans() -> None:
-    table = split_recordings(recordings(3)).to_table()
-    assert list(table.columns) == ["recording", "start_s", "end_s", "split"]
-    assert len(table) == 3

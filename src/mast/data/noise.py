@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from mast.audio import find_recordings, windows
 from mast.device import send
 from mast.errors import ConfigError
 from mast.features import LogMel
@@ -64,34 +62,6 @@ class NoiseBank:
         order = torch.randperm(len(empty), generator=torch.Generator().manual_seed(seed))[:most]
         chosen = empty[order].sort().values.tolist()  # in order of the recordings: kinder to the disk
         return cls(_features((chunks[i].waveform for i in chosen), chunks.front_end))
-
-    @classmethod
-    def from_folder(
-        cls, folder: str | Path, front_end: FrontEnd, *, most: int = 1_000, seed: int = 0
-    ) -> NoiseBank:
-        """Backgrounds from a folder of noise recordings, of which the user says that no animal calls.
-
-        Clips shorter than a chunk are repeated until they fill it.
-        """
-        recordings = find_recordings(folder)
-        order = torch.randperm(len(recordings), generator=torch.Generator().manual_seed(seed)).tolist()
-
-        def waveforms() -> Iterable[Tensor]:
-            count = 0
-            for i in order:
-                for window in windows(recordings[i], front_end, hop_s=front_end.chunk_s, keep_short=True):
-                    if count == most:
-                        return
-                    valid = max(1, round(window.valid_s * front_end.sample_rate))
-                    yield _repeated(torch.from_numpy(window.samples)[:valid], front_end.chunk_samples)
-                    count += 1
-
-        return cls(_features(waveforms(), front_end))
-
-
-def _repeated(sound: Tensor, length: int) -> Tensor:
-    """``sound`` again and again, ``length`` samples of it."""
-    return sound.repeat(-(-length // len(sound)))[:length]
 
 
 def _features(waveforms: Iterable[Tensor], front_end: FrontEnd) -> Tensor:

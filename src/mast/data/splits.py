@@ -131,10 +131,6 @@ class Split:
             found.append(own[k].split if k >= 0 and own[k].end_s >= end - _EDGE_S else "")
         return found
 
-    def to_table(self) -> pd.DataFrame:
-        """Columns recording, start_s, end_s, split."""
-        return pd.DataFrame(self.spans, columns=list(Span._fields))
-
 
 def split_recordings(
     recordings: pd.DataFrame,

@@ -17,7 +17,6 @@ from mast.data.recordings import Dataset, parse_clock
 from mast.errors import ConfigError
 from mast.grid import FrontEnd
 
-CLIP_COLUMNS = ("recording", "start_s", "end_s", "site", "datetime", "hour")
 UNKNOWN_HOUR = -1  # of recordings without a clock: an hour of its own
 CHUNKS_A_CLIP = 3  # default length, our choice: half a minute is enough context and five training chunks
 _SLACK_S = 0.01  # durations in tables are rounded

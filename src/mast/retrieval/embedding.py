@@ -8,7 +8,7 @@ Only windows that are needed are read, so a few boxes in a day-long recording co
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from mast.audio import Window, centre_and_pad, probe, read
+from mast.audio import centre_and_pad, probe, read
 from mast.device import send
 from mast.errors import MastError
 from mast.events import FloatArray, IntArray
@@ -242,14 +242,3 @@ def _unpadded(values: Tensor, counts: list[int]) -> Vectors:
     """(B, M, C) → the rows of real boxes, one window after the other."""
     rows = torch.cat([row[:count] for row, count in zip(values, counts, strict=True)])
     return np.asarray(rows.cpu().numpy(), dtype=np.float32)
-
-
-def _batched(items: Iterable[Window], size: int) -> Iterator[list[Window]]:
-    held: list[Window] = []
-    for item in items:
-        held.append(item)
-        if len(held) == size:
-            yield held
-            held = []
-    if held:
-        yield held
