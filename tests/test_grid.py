@@ -281,6 +281,8 @@ def test_a_front_end_at_another_band_is_the_tape_at_another_speed() -> None:
     own = FrontEnd(hop_samples=80, chunk_frames=64, mel_corner_hz=500.0)
     assert own.at_band(96_000).at_band(8_000) == own
     assert own.at_band(96_000).hop_samples == 80
+    for band_hz in range(2_000, 2_100):  # half the rate stays just that, whatever the rounding
+        assert FrontEnd().at_band(band_hz).high_hz == band_hz
     for wrong in (0.0, -1.0, float("nan"), 1e-9):
         with pytest.raises(ConfigError):
             own.at_band(wrong)

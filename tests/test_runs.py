@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -146,12 +147,23 @@ def test_time_is_added_up_over_kills(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_other_inputs_are_refused_where_nothing_may_start_over(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path, lambda text: None, instead="choose another --work")
-    ledger.do(Stage("train", {"epochs": 5}, ()), dict)
+    ledger = Ledger(tmp_path, lambda text: None, instead="choose another --work, or delete it")
+    folder = tmp_path / "train"
+    folder.mkdir()
+    (folder / "best").touch()  # of before there was a ledger
+
+    def stage(epochs: int) -> Stage:
+        return Stage("train", {"epochs": epochs}, (folder,), folder)
+
+    assert not ledger.is_done("train")
+    ledger.do(stage(5), dict)
+    assert ledger.is_done("train")
     told = r"train: was made with other settings \(epochs was 5, now 6\); choose another --work"
     with pytest.raises(ConfigError, match=told):
-        ledger.do(Stage("train", {"epochs": 6}, ()), lambda: pytest.fail("done all the same"))
-    ledger.do(Stage("train", {"epochs": 5}, ()), lambda: pytest.fail("done twice"))
+        ledger.do(stage(6), lambda: pytest.fail("done all the same"))
+    ledger.do(stage(5), lambda: pytest.fail("done twice"))
+    shutil.rmtree(folder)  # as advised
+    ledger.do(stage(6), dict)
 
 
 def test_differences_are_named_by_their_whole_names() -> None:

@@ -67,15 +67,7 @@ class FrontEnd(BaseModel):
         >>> fish.sample_rate, fish.hop_s, fish.chunk_s
         (4000, 0.04, 40.96)
         """
-        paper = cls()
-        rate = _rate(paper, high_hz)
-        scale = high_hz / paper.high_hz
-        return cls(
-            sample_rate=rate,
-            low_hz=paper.low_hz * scale,
-            high_hz=rate / 2,
-            mel_corner_hz=paper.mel_corner_hz * scale,
-        )
+        return cls().at_band(high_hz)
 
     def at_band(self, high_hz: float) -> FrontEnd:
         """The same front end played faster or slower, so that its band ends at ``high_hz``.
@@ -90,7 +82,10 @@ class FrontEnd(BaseModel):
             return self
         rate = _rate(self, high_hz)
         scale = rate / self.sample_rate  # whole samples: the band may end a fraction of a hertz aside
-        edges = {name: getattr(self, name) * scale for name in ("low_hz", "high_hz", "mel_corner_hz")}
+        edges = {name: getattr(self, name) * scale for name in ("low_hz", "mel_corner_hz")}
+        edges["high_hz"] = (
+            self.high_hz * rate / self.sample_rate
+        )  # in this order half the rate stays just that
         return FrontEnd.model_validate(self.model_dump() | {"sample_rate": rate, **edges})
 
     @property

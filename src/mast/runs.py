@@ -15,6 +15,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,24 @@ Say = Callable[[str], None]
 Progress = Callable[[int, int, str], None]
 """Called with how many are done, how many there are in all (0: not known), and what they are, in words that may go on
 behind a comma: 12, 400, "steps, loss 0.31"."""
+Bar = Callable[[str], AbstractContextManager[Progress]]
 EARLIER = "earlier"  # below a folder: what steps with other inputs had made
 UPSTREAM = "upstream."  # before the name of a step: an input that is another step's fingerprint
 _TOLD = 3  # differing inputs, at most
 _SAVE_SECONDS = 10.0  # how often the time spent so far is written down
+
+
+@dataclass(frozen=True)
+class Show:
+    """How a run tells of itself.
+
+    Attributes:
+        say: a line.
+        bar: a progress bar for the step of that name.
+    """
+
+    say: Say
+    bar: Bar
 
 
 def digest(value: Any) -> str:
@@ -178,7 +193,7 @@ class Ledger:
         say: told of what is skipped and what starts over.
         main: whether this process writes; in a run of several processes one does.
         wait: until all processes are here.
-        instead: refuse a step with other inputs than it was begun with, and advise this; it starts over by default.
+        instead: refuse a step whose folder holds what other inputs made, and advise this; it starts over by default.
     """
 
     def __init__(
@@ -237,16 +252,23 @@ class Ledger:
 
         return show
 
+    def is_done(self, name: str) -> bool:
+        """Whether a step was done, from whatever inputs."""
+        return bool((self._read(name) or {}).get("done"))
+
     def seconds(self, name: str) -> float:
         """How long a step has taken so far, over kills; 0 where nothing is known."""
         return float((self._read(name) or {}).get("seconds", 0.0))
 
     def _clear(self, stage: Stage, before: dict[str, Any] | None) -> None:
         """Move aside what was made from other inputs, or refuse; refuse what this command has not made."""
-        if before is not None and self.instead:
-            refuse_others(self.run / stage.name, before["inputs"], stage.inputs, instead=self.instead)
+        filled = stage.folder is not None and _filled(stage.folder)
+        if self.instead:
+            if before is not None and stage.folder is not None and filled:
+                refuse_others(stage.folder, before["inputs"], stage.inputs, instead=self.instead)
+            return
         changed = in_words(differences(before["inputs"], stage.inputs)) if before is not None else ""
-        if stage.folder is None or not _filled(stage.folder):
+        if stage.folder is None or not filled:
             if changed:
                 self.say(f"{stage.name}: {changed}; made again")
             return

@@ -146,8 +146,8 @@ def _run(
     quiet: bool,
 ) -> list[str]:
     """Train, measure and embed; gives back a sentence for each failure."""
-    from mast.fit.pipeline import Show
     from mast.grid import FrontEnd
+    from mast.runs import Show
     from mast.training.recipe import parse_override
     from mast_studies.presets import load_preset
     from mast_studies.runner import Runner

@@ -31,10 +31,11 @@ from mast.errors import ConfigError
 from mast.files import whole_file, write_whole
 from mast.models.checkpoint import load_card
 from mast.models.detector import DetectorConfig
-from mast.training.detector import DetectorRun, fit_detector, kept_threshold
+from mast.training.detector import DetectorRun, fit_detector
 from mast.training.machine import prepare_machine
 from mast.training.recipe import Recipe, load_recipe
 from mast.training.sources import Chunks
+from mast.training.start import Start
 from mast.version import commit
 from mast_studies.few_boxes_table import Cell, summarise, write_figure
 from mast_studies.record import Training, write_result
@@ -197,12 +198,10 @@ class Study:
         self, cell: Cell, recipe: Recipe, learn: Sequence[int], held: Sequence[int], run: Path
     ) -> Path:
         about = {"kind": "detector", "data": self.test.name, "seed": cell.seed, "boxes": cell.boxes}
-        init = self.model if cell.start == "model" else None
+        start = Start.find(self.model if cell.start == "model" else None)
         learnt, tuned = (self._chunks(rows, recipe) for rows in (learn, held))
-        threshold = kept_threshold(init, tuned)
-        job = DetectorRun(
-            recipe, recipe.train, prepare_machine(recipe), run, about, init, cell.seed, threshold
-        )
+        machine, threshold = prepare_machine(recipe), start.threshold(tuned)
+        job = DetectorRun(recipe, recipe.train, machine, run, about, start, cell.seed, threshold)
         fit_detector(learnt, tuned, job)
         return run / "best"
 

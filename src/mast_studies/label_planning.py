@@ -37,13 +37,15 @@ from mast.models.checkpoint import load_checkpoint
 from mast.planning.candidates import candidate_clips
 from mast.planning.choose import choose_clips
 from mast.planning.survey import Surveyor
+from mast.runs import refuse_others
 from mast.training.detector import DetectorRun, fit_detector
 from mast.training.machine import prepare_machine
 from mast.training.measure import detect_chunks
 from mast.training.pretrain import pretrain
-from mast.training.recipe import Recipe, load_recipe, parse_override, remember_recipe
+from mast.training.recipe import BOOKKEEPING, Recipe, load_recipe, parse_override, remember_recipe
 from mast.training.sources import Chunks
 from mast.training.spectrograms import FrontEndPipeline
+from mast.training.start import Start
 from mast.version import commit
 from mast_studies.collect import trainings
 from mast_studies.figures import lines
@@ -202,8 +204,8 @@ def measure(trials: Trials, strategy: str, budget: int, encoder: Path) -> bool:
     folder = trials.trial.system(system)
     settings = trials.recipe.model_dump(mode="json")
     before = load_about(folder)
-    if before and before["recipe"] != settings:
-        raise SystemExit(f"{folder}: was made with another recipe; choose another --work")
+    if before:
+        refuse_others(folder, before["recipe"], settings, instead="choose another --work", ignore=BOOKKEEPING)
     if has_part(folder, "test") and before:
         return False
     clips = chosen(trials, strategy, budget, encoder)
@@ -215,7 +217,7 @@ def measure(trials: Trials, strategy: str, budget: int, encoder: Path) -> bool:
     about = {"kind": "detector", "data": NAME, "seed": trials.seed, "strategy": strategy, "chunks": budget}
     remember_recipe(recipe, run, about=about)  # refuses a half-finished run with other settings
     began = time.perf_counter()
-    job = DetectorRun(recipe, recipe.train, machine, run, about, encoder, trials.seed)
+    job = DetectorRun(recipe, recipe.train, machine, run, about, Start.find(encoder), trials.seed)
     fit_detector(learn, trials.chunks("val"), job)
     spent = time.perf_counter() - began
     model, card = load_checkpoint(run / "best")

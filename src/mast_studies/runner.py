@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,20 +27,20 @@ from mast.data.chunks import chunk_table
 from mast.data.recordings import Dataset, load_dataset
 from mast.data.splits import SplitConfig
 from mast.errors import MastError
-from mast.files import write_whole
-from mast.fit.pipeline import Show
+from mast.files import locked, write_whole
 from mast.models.checkpoint import WEIGHTS, load_card, load_checkpoint
 from mast.models.find import find_model, names_model
 from mast.models.interface import BoxDetector
-from mast.runs import Progress
+from mast.runs import Ledger, Progress, Say, Show, Stage, flat, refuse_others
 from mast.selftrain.rounds import self_train
 from mast.training.detector import DetectorRun, fit_detector
 from mast.training.machine import prepare_machine
 from mast.training.measure import detect_chunks
 from mast.training.pretrain import pretrain
-from mast.training.recipe import Recipe, SelfTrainRecipe, TrainRecipe, remember_recipe
+from mast.training.recipe import BOOKKEEPING, Recipe, SelfTrainRecipe, TrainRecipe, remember_recipe
 from mast.training.sources import Chunks, decode_once, labelled_chunks
 from mast.training.spectrograms import FrontEndPipeline
+from mast.training.start import Start
 from mast.version import commit
 from mast_studies.embedding_tables import about_embedded, folder_of, save_embedded
 from mast_studies.found import (
@@ -53,9 +54,10 @@ from mast_studies.found import (
     save_part,
     save_threshold,
 )
-from mast_studies.once import alone, once, refuse_other, seconds_spent
 from mast_studies.presets import Preset
 from mast_studies.systems import LAST_STAGE, System
+
+_INSTEAD = "choose another --work, or delete it to make it again"
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ class Runner:
         self.source, self.preset, self.known, self.seed, self.show = source, preset, known, seed, show
         self.trial = Trial.at(work, source.name, seed)
         self.runs = self.trial.folder / "runs"
+        self.ledger = Ledger(self.runs, show.say, instead=_INSTEAD)
 
     def run(self, systems: Sequence[System], *, embed: Collection[str] = ()) -> dict[str, str]:
         """Train and measure each; gives back what went wrong with those that failed, by name.
@@ -133,7 +136,8 @@ class Runner:
         """The folder of what a system found, trained and measured now if it was not before."""
         folder = self.trial.system(system.name)
         if before := load_about(folder).get("recipe"):
-            refuse_other(before, self._recipe(system).model_dump(mode="json"), folder)
+            now = self._recipe(system).model_dump(mode="json")
+            refuse_others(folder, before, now, instead=_INSTEAD, ignore=BOOKKEEPING)
         if self._missing(system):
             with alone(self.runs / f".found-{system.name}.lock", self._say):
                 if missing := self._missing(system):
@@ -199,7 +203,7 @@ class Runner:
         recipe = self._recipe(system)
         if system.self_training is None:
             run = self.runs / system.name
-            if not (run / "done").exists():
+            if not self._is_done(run):
                 init = self._encoder(system)  # before the clock of this run starts
                 learn = self._labelled(system)
                 if system.budget is not None:
@@ -213,7 +217,7 @@ class Runner:
         plan = system.self_training
         run = self.runs / plan.run
         taken = run / f"round-{plan.taken}" / LAST_STAGE[plan.curriculum] / "best"
-        if (run / "done").exists():
+        if self._is_done(run):
             return taken
         if not self.source.unlabelled:
             raise MastError(
@@ -246,7 +250,7 @@ class Runner:
             share = system.self_training.taken / system.self_training.rounds
             runs = [system.self_training.start, *runs]
         needs = {"pretrained": [self._pretraining(system)], "generic": ["generic"], "none": []}[system.init]
-        spent = {name: seconds_spent(self.runs / name) for name in (*needs, *runs)}
+        spent = {name: self.ledger.seconds(name) for name in (*needs, *runs)}
         spent[runs[-1]] *= share
         return {name: round(value, 1) for name, value in spent.items() if value}
 
@@ -299,7 +303,7 @@ class Runner:
             "chunks": len(learn),
         }
         remember_recipe(recipe, run, about=about)
-        job = DetectorRun(recipe, recipe.train, machine, run, about, init, self.seed)
+        job = DetectorRun(recipe, recipe.train, machine, run, about, Start.find(init), self.seed)
         fit_detector(learn, self.chunks["val"], job, progress=progress)
 
     def _labelled(self, system: System) -> Chunks:
@@ -417,10 +421,31 @@ class Runner:
 
     def _once(self, run: Path, recipe: Recipe, work: Callable[[Progress], None]) -> None:
         """Do a training run unless it is done; the time it takes is added up over kills."""
-        once(run, recipe, work, show=self.show, of=self.trial.folder.name)
+
+        def train() -> dict[str, Any]:
+            self._say(f"{self.trial.folder.name}: training {run.name}")
+            with self.show.bar(run.name) as progress:
+                work(self.ledger.timed(progress))
+            return {}
+
+        settings = flat(recipe.model_dump(mode="json"))
+        decides = {
+            name: value for name, value in settings.items() if name.rpartition(".")[2] not in BOOKKEEPING
+        }
+        with alone(run.with_name(f".{run.name}.lock"), self._say):
+            self.ledger.do(Stage(run.name, decides, (run / "best" / WEIGHTS,), run), train)
+
+    def _is_done(self, run: Path) -> bool:
+        return self.ledger.is_done(run.name) and (run / "best" / WEIGHTS).exists()
 
     def _say(self, text: str) -> None:
         self.show.say(text)
+
+
+def alone(path: Path, say: Say) -> AbstractContextManager[None]:
+    """One process at a time; those who wait say so."""
+    what = path.name.removeprefix(".").removesuffix(".lock")
+    return locked(path, busy=lambda: say(f"{what}: another process is at it, waiting"))
 
 
 def same_steps(recipe: Recipe, *, all_chunks: int, chunks: int) -> Recipe:

@@ -16,10 +16,15 @@ from toy_archive import SETTINGS, run_fit, toy_recipe, write_archive, write_both
 from typer.testing import CliRunner
 
 import mast
-import mast.fit.pipeline as pipeline
 from mast.cli.main import app
 from mast.errors import MastError
 from mast.events import EVENT_COLUMNS
+from mast.features import Normalisation
+from mast.fit import judge, learn
+from mast.selftrain.rounds import RoundsRun
+from mast.training.detector import DetectorRun
+from mast.training.effort import Rates
+from mast.training.pretrain import EncoderRun
 
 KILLS = int(os.environ.get("MAST_FIT_KILLS", "3"))
 STAGES = ("scan", "plan", "statistics", "pretrain", "train", "self-train", "calibrate", "evaluate", "report")
@@ -49,18 +54,18 @@ class Reached(Exception):
 @pytest.fixture
 def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures take seconds."""
-    monkeypatch.setattr(pipeline, "write_fit_report", lambda run, out, *_, **__: out.write_text("report"))
+    monkeypatch.setattr(judge, "write_fit_report", lambda run, out, *_, **__: out.write_text("report"))
 
 
 @pytest.fixture
 def no_training(monkeypatch: pytest.MonkeyPatch, no_report: None) -> None:
     """Training stages tell that they were reached, and stop there."""
-    for name in ("pretrain", "train_detector", "self_train"):
+    for name in ("fit_encoder", "fit_detector", "fit_rounds"):
 
         def reached(*_: object, name: str = name, **__: object) -> None:
             raise Reached(name)
 
-        monkeypatch.setattr(pipeline, name, reached)
+        monkeypatch.setattr(learn, name, reached)
 
 
 def test_a_run_ends_in_a_model_metrics_and_a_report(whole: Path) -> None:
@@ -126,9 +131,9 @@ def test_a_run_may_move_with_its_data(copied: Path, no_training: None) -> None:
 @pytest.mark.parametrize(
     ("change", "first"),
     [
-        ({"selftrain__stage2__lr": 1e-5}, "self_train"),
-        ({"train__lr": 1e-5}, "train_detector"),
-        ({"pretrain__lr": 1e-5}, "pretrain"),
+        ({"selftrain__stage2__lr": 1e-5}, "fit_rounds"),
+        ({"train__lr": 1e-5}, "fit_detector"),
+        ({"pretrain__lr": 1e-5}, "fit_encoder"),
         ({"workers": 0, "train__save_every_s": 100.0, "pretrain__log_every_steps": 3}, None),
     ],
 )
@@ -139,7 +144,7 @@ def test_another_setting_starts_anew_from_there(
     if first is None:
         run_fit(*data)
         return
-    folder = {"self_train": "selftrain", "train_detector": "train"}.get(first, first)
+    folder = {"fit_rounds": "selftrain", "fit_detector": "train", "fit_encoder": "pretrain"}[first]
     weights = (copied / folder / "best" / "model.safetensors").read_bytes()
     with pytest.raises(Reached, match=first):
         run_fit(*data)
@@ -156,7 +161,7 @@ def test_other_boxes_train_anew_but_the_encoder_is_kept(copied: Path, no_trainin
     run_fit(boxes.parent, [copied.parent / "archive"], copied, told=told)
     assert "train: nothing has changed, skipped" in told
     table.iloc[:-1].to_csv(boxes, index=False)
-    with pytest.raises(Reached, match="train_detector"):
+    with pytest.raises(Reached, match="fit_detector"):
         run_fit(boxes.parent, [copied.parent / "archive"], copied, told=told)
     assert told.count("pretrain: nothing has changed, skipped") == 2
     assert (copied / "report.html").read_text() == "report"  # the species stand there
@@ -167,7 +172,7 @@ def test_other_sound_pretrains_anew(copied: Path, no_training: None) -> None:
     audio = copied.parent / "archive" / "audio"
     first = sorted(audio.iterdir())[0]
     first.rename(audio / "S3_20240601_000000.wav")
-    with pytest.raises(Reached, match="pretrain"):
+    with pytest.raises(Reached, match="fit_encoder"):
         run_fit(copied.parent / "labelled", [copied.parent / "archive"], copied)
 
 
@@ -201,12 +206,12 @@ def test_the_command_tells_what_came_of_it_and_what_to_do_next(copied: Path, no_
 def test_a_detector_that_finds_nothing_in_the_archive_is_still_a_detector(
     copied: Path, monkeypatch: pytest.MonkeyPatch, no_report: None
 ) -> None:
-    def nothing(data: object, unlabelled: object, init: object, out: Path, *_: object, **__: object) -> None:
-        (out / "round-1").mkdir(parents=True)
-        pd.DataFrame({"chunk": []}).to_parquet(out / "round-1" / "pseudo.parquet")
+    def nothing(data: object, parts: object, sources: object, run: RoundsRun, **_: object) -> None:
+        (run.out / "round-1").mkdir(parents=True)
+        pd.DataFrame({"chunk": []}).to_parquet(run.out / "round-1" / "pseudo.parquet")
         raise MastError("the detector finds nothing in the unlabelled sound")
 
-    monkeypatch.setattr(pipeline, "self_train", nothing)
+    monkeypatch.setattr(learn, "fit_rounds", nothing)
     told: list[str] = []
     recipe = toy_recipe(selftrain__threshold=0.9)
     fitted = run_fit(copied.parent / "labelled", [copied.parent / "archive"], copied, recipe, told=told)
@@ -238,3 +243,43 @@ def test_killed_and_continued_it_ends_the_same(whole: Path) -> None:
         result["landed"] >= 1
     )  # a machine that is busy one moment and quiet the next may be done before a kill
     assert result["differences"] == []
+
+
+@pytest.mark.parametrize("levelled", [False, True])
+@pytest.mark.parametrize("from_others", [False, True])
+def test_what_trains_first_gets_the_statistics_of_all_sound(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, levelled: bool, from_others: bool
+) -> None:
+    given: list[Normalisation | None] = []
+
+    def reached(learn: object, held: object, run: EncoderRun | DetectorRun, **_: object) -> None:
+        given.append(run.normalisation)
+        raise Reached
+
+    monkeypatch.setattr(learn, "fit_detector" if from_others else "fit_encoder", reached)
+    monkeypatch.setattr(learn, "measure_rates", lambda *_, **__: Rates(1.0, 1.0, 1.0))
+    (tmp_path / "weights.pth").write_bytes(b"")
+    data, recipe = whole.parent, toy_recipe(levelled=levelled)
+    init = tmp_path / "weights.pth" if from_others else None
+    with pytest.raises(Reached):
+        run_fit(data / "labelled", [data / "archive"], tmp_path / "run", recipe, init=init)
+    kept = (tmp_path / "run" / "statistics" / "normalisation.json").read_text()
+    assert given == [Normalisation.model_validate_json(kept)]
+    assert given[0] is not None
+    assert given[0].levelled == levelled
+    assert not list((tmp_path / "run").glob("*train/normalisation.json"))
+
+
+def test_a_stopped_stage_resumes_with_other_workers(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder keeps all settings, for people and for the report; the ledger alone decides whether it is resumed."""
+    monkeypatch.setattr(learn, "measure_rates", lambda *_, **__: Rates(1.0, 1.0, 1.0))
+    monkeypatch.setattr(learn, "fit_encoder", lambda *_, **__: (_ for _ in ()).throw(Reached))
+    told: list[str] = []
+    for workers in (None, 0):
+        with pytest.raises(Reached):
+            run_fit(whole.parent / "labelled", [], tmp_path, toy_recipe(workers=workers), told=told)
+        kept = json.loads((tmp_path / "pretrain" / "recipe.json").read_text())
+        assert kept["recipe"]["workers"] == workers
+    assert "pretrain: was stopped, resuming" in told

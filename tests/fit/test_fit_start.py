@@ -13,12 +13,14 @@ from toy_archive import run_fit, toy_recipe, write_both
 from typer.testing import CliRunner
 
 import mast
-import mast.fit.pipeline as pipeline
 from mast.cli.main import app
+from mast.fit import fit_run, judge, learn, pipeline
 from mast.grid import FrontEnd
 from mast.models.checkpoint import ModelCard, NormalisationStatistics, load_card, save_checkpoint
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.reports.fit_verdict import f1_table, recommended, verdict
+from mast.selftrain.rounds import RoundsRun
+from mast.training.detector import DetectorRun
 from mast.training.effort import Rates
 from mast.training.loop import Result
 from mast.training.recipe import Recipe
@@ -57,7 +59,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "write_fit_report", lambda run, out, *_, **__: out.write_text("report"))
+    monkeypatch.setattr(judge, "write_fit_report", lambda run, out, *_, **__: out.write_text("report"))
 
 
 def validation_says(monkeypatch: pytest.MonkeyPatch, **f1: float) -> None:
@@ -67,7 +69,7 @@ def validation_says(monkeypatch: pytest.MonkeyPatch, **f1: float) -> None:
     def told(folder: Path, *_: object, **__: object) -> float | None:
         return by_folder[folder.parent.name if folder.name == "best" else folder.name]
 
-    monkeypatch.setattr(pipeline, "validation_f1", told)
+    monkeypatch.setattr(fit_run, "validation_f1", told)
 
 
 def measured_anew(run: Path) -> None:
@@ -114,8 +116,8 @@ def test_a_start_that_training_does_not_beat_is_kept(
     events = mast.load(tmp_path / "run", device="cpu").detect(next((data / "archive" / "audio").iterdir()))
     assert (events["model"] == f"mast-{start.weights_sha256[:12]}").all()
     # nothing is done twice, and the recommendation is remembered
-    monkeypatch.setattr(pipeline, "validation_f1", lambda *_, **__: pytest.fail("measured again"))
-    monkeypatch.setattr(pipeline, "train_detector", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr(fit_run, "validation_f1", lambda *_, **__: pytest.fail("measured again"))
+    monkeypatch.setattr(learn, "fit_detector", lambda *_, **__: pytest.fail("trained again"))
     again = run_fit(*arguments, init=data / "start", told=told)
     assert again.metrics["recommended"] == "start"
     assert "train: nothing has changed, skipped" in told
@@ -133,10 +135,11 @@ def test_self_training_goes_on_from_the_better_one(
     class Reached(Exception):
         pass
 
-    def reached(data: object, unlabelled: object, init: Path, *_: object, **__: object) -> None:
-        raise Reached(init.relative_to(tmp_path / "run").as_posix())
+    def reached(data: object, parts: object, sources: object, run: RoundsRun, **_: object) -> None:
+        assert run.start.path is not None
+        raise Reached(run.start.path.relative_to(tmp_path / "run").as_posix())
 
-    monkeypatch.setattr(pipeline, "self_train", reached)
+    monkeypatch.setattr(learn, "fit_rounds", reached)
     arguments = (data / "labelled", [data / "archive"], tmp_path / "run", toy_recipe(train__epochs=1))
     for trained, teacher in ((0.1, "start"), (0.4, "train/best")):
         validation_says(monkeypatch, start=0.26, trained=trained)
@@ -178,8 +181,8 @@ def test_in_another_band_the_start_hears_what_the_fitted_one_hears(
     def train(*_: object, **__: object) -> Result:
         raise KeyboardInterrupt  # far enough
 
-    monkeypatch.setattr(pipeline, "validation_f1", look)
-    monkeypatch.setattr(pipeline, "train_detector", train)
+    monkeypatch.setattr(fit_run, "validation_f1", look)
+    monkeypatch.setattr(learn, "fit_detector", train)
     slow = toy_recipe(front_end=toy_recipe().front_end.at_band(4_000).model_dump())
     with pytest.raises(KeyboardInterrupt):
         run_fit(data / "labelled", [], tmp_path / "run", slow, init=data / "start")
@@ -193,15 +196,15 @@ def test_the_machine_chooses_the_epochs_once(
     """A resumed run keeps its plan, however fast the machine is by then."""
     trained: list[int] = []
 
-    def train(data: object, out: Path, recipe: Recipe, **_: object) -> Result:
-        trained.append(recipe.train.epochs)
+    def train(learn: object, held: object, run: DetectorRun, **_: object) -> Result:
+        trained.append(run.plan.epochs)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pipeline, "train_detector", train)
+    monkeypatch.setattr(learn, "fit_detector", train)
     told: list[str] = []
     arguments: dict[str, Any] = {"init": data / "start", "fixed": ["train.batch_size"], "told": told}
     for seconds in (1e-6, 1e6):
-        monkeypatch.setattr(pipeline, "measure_rates", lambda *_, s=seconds, **__: Rates(s, s))
+        monkeypatch.setattr(learn, "measure_rates", lambda *_, s=seconds, **__: Rates(s, s))
         with pytest.raises(KeyboardInterrupt):
             run_fit(data / "labelled", [], tmp_path / "run", **arguments)
     assert trained[0] == trained[1] > 12  # few chunks: more epochs than the recipe has

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import soundfile as sf
 
-from mast.fit.pipeline import Fitted, Show, fit
-from mast.runs import Progress
+from mast.fit.pipeline import Fitted, fit
+from mast.runs import Progress, Show
 from mast.training.recipe import Recipe, load_recipe
 
 # whole seconds of sound each; 1.28 s chunks of 128 frames × 32 bins

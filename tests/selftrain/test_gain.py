@@ -51,8 +51,8 @@ def fit_that_scores(f1_by_round: dict[int, float], *, killed_in: int = 0) -> Fit
         number = run.about["round"]
         if number == killed_in and run.about["stage"] == "stage2":
             raise KeyboardInterrupt
-        assert run.init is not None
-        model, card = load_checkpoint(run.init)
+        assert run.start.path is not None
+        model, card = load_checkpoint(run.start.path)
         save_checkpoint(run.out / "best", model, card.model_copy(update={"provenance": run.about}))
         # Stage 1 may look splendid: the round is judged by where it ends
         f1 = f1_by_round[number] if run.about["stage"] == "stage2" else 0.99

@@ -9,10 +9,13 @@ from toy_recipe import small_recipe
 
 from mast.errors import MastError
 from mast.models.checkpoint import load_card, load_checkpoint
-from mast.selftrain.rounds import self_train
+from mast.models.detector import DetectorConfig
+from mast.selftrain import rounds as rounds_module
+from mast.selftrain.rounds import RoundsRun, self_train
 from mast.training.detector import train_detector
 from mast.training.pretrain import pretrain
-from mast.training.recipe import Recipe
+from mast.training.recipe import Recipe, load_recipe
+from mast.training.start import same_fields
 
 
 def rounds_recipe(curriculum: str = "full", rounds: int = 1) -> Recipe:
@@ -92,3 +95,23 @@ def test_mistakes(tones: Path, detector: Path, tmp_path: Path) -> None:
     silent = recipe.model_copy(update={"selftrain": recipe.selftrain.model_copy(update={"threshold": 0.999})})
     with pytest.raises(MastError, match="finds nothing in the unlabelled sound"):
         self_train(tones, [tones], detector, tmp_path / "c", silent)
+
+
+def test_the_shape_of_the_start_is_that_of_the_rounds(
+    tones: Path, detector: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in training: a preset decides how, not what."""
+    runs: list[RoundsRun] = []
+
+    def begin(data: object, parts: object, sources: object, run: RoundsRun, **_: object) -> pd.DataFrame:
+        runs.append(run)
+        return pd.DataFrame()
+
+    monkeypatch.setattr(rounds_module, "fit_rounds", begin)
+    self_train(tones, [tones], detector, tmp_path, load_recipe("small"))
+    card = load_checkpoint(detector).card
+    assert runs[0].recipe.front_end == card.front_end
+    wanted = runs[0].recipe.detector_for(runs[0].recipe.selftrain.stage1)
+    assert isinstance(wanted, DetectorConfig)
+    assert isinstance(card.architecture, DetectorConfig)
+    assert same_fields(wanted, card.architecture)

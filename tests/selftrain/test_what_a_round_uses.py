@@ -93,7 +93,7 @@ def test_a_round_is_labelled_by_the_model_that_the_last_one_ended_in(seen: Seen)
 
 def test_a_stage_starts_where_the_stage_before_it_ended(seen: Seen) -> None:
     ends = [seen.out / f"round-{n}" / stage / "best" for n, stage in STAGES]
-    assert [stage.run.init for stage in seen.stages] == [seen.init, *ends[:-1]]
+    assert [stage.run.start.path for stage in seen.stages] == [seen.init, *ends[:-1]]
     assert [stage.run.about["init"] for stage in seen.stages] == [str(p) for p in [seen.init, *ends[:-1]]]
     assert len({stage.run.seed for stage in seen.stages}) == 2  # another order of chunks in each round
 
@@ -138,7 +138,7 @@ def test_confidence_reaches_the_loss(seen: Seen, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(MastDetector, "loss", noted)
     unchanged = run.plan.model_copy(update={"augmentation": None})
     again = DetectorRun(
-        run.recipe, unchanged, prepare_machine(run.recipe), tmp_path, run.about, run.init, run.seed
+        run.recipe, unchanged, prepare_machine(run.recipe), tmp_path, run.about, run.start, run.seed
     )
     fit_detector(learn, held, again, stop_after=1)
     (boxes, weights), *rest = given

@@ -15,10 +15,9 @@ from typer.testing import CliRunner
 from mast.cli.main import app
 from mast.data.recordings import load_dataset
 from mast.errors import MastError
-from mast.fit.pipeline import Show
 from mast.grid import FrontEnd
+from mast.runs import Show
 from mast.training.sources import labelled_chunks
-from mast_studies import once
 from mast_studies import runner as module
 from mast_studies.command import _split_of
 from mast_studies.presets import load_preset
@@ -202,7 +201,7 @@ def test_two_processes_that_need_one_run_take_turns(tmp_path: Path) -> None:
     held, waiting = threading.Event(), threading.Event()
 
     def first() -> None:
-        with once.alone(path, told.append):
+        with module.alone(path, told.append):
             held.set()
             assert waiting.wait(20)  # until the other has found it taken
             order.append("first")
@@ -214,7 +213,7 @@ def test_two_processes_that_need_one_run_take_turns(tmp_path: Path) -> None:
     thread = threading.Thread(target=first)
     thread.start()
     assert held.wait(20)
-    with once.alone(path, noticed):
+    with module.alone(path, noticed):
         order.append("second")
     thread.join()
     assert order == ["first", "second"]

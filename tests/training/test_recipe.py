@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from mast.errors import ConfigError
-from mast.training.recipe import PRESETS, load_recipe, parse_override, remember_recipe
+from mast.grid import FrontEnd
+from mast.training.recipe import PRESETS, Recipe, load_recipe, parse_override, remember_recipe
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -123,3 +124,24 @@ def test_a_run_resumes_with_other_workers(tmp_path: Path) -> None:
     remember_recipe(load_recipe("tiny"), tmp_path, about={})
     changed = load_recipe("tiny", {"workers": 3, "compile": False, "train.save_every_s": 9.0})
     remember_recipe(changed, tmp_path, about={})
+
+
+def test_a_recipe_keeps_the_band_that_was_asked_for() -> None:
+    fish = load_recipe("tiny", {"band_hz": 2_000})
+    assert (fish.band_hz, fish.front_end) == (2_000, FrontEnd.for_band(2_000))
+    short = load_recipe("tiny", {"band_hz": 2_000, "front_end.chunk_frames": 256})
+    assert short.front_end == FrontEnd(chunk_frames=256).at_band(2_000)
+    again = Recipe.model_validate(short.model_dump(mode="json"))
+    assert again == short
+    assert load_recipe("tiny").band_hz is None
+    with pytest.raises(ConfigError, match="band_hz is -1"):
+        load_recipe("tiny", {"band_hz": -1})
+
+
+def test_a_run_of_before_recipes_kept_their_band_is_continued(tmp_path: Path) -> None:
+    fish = load_recipe("tiny", {"band_hz": 2_000})
+    older = {"recipe": fish.model_dump(mode="json", exclude={"band_hz"})}
+    (tmp_path / "recipe.json").write_text(json.dumps(older))
+    remember_recipe(fish, tmp_path, about={})
+    with pytest.raises(ConfigError, match=r"high_hz was 2000\.0, now 8000\.0"):
+        remember_recipe(load_recipe("tiny"), tmp_path, about={})

@@ -61,12 +61,12 @@ def fit(
       mast fit labelled/ --init default --out runs/birds
       mast fit labelled/ --unlabeled archive/ --out runs/birds --preset tiny
     """
-    from mast.fit.pipeline import Show
     from mast.fit.pipeline import fit as run
-    from mast.models.find import find_model
     from mast.reports.fit_verdict import START
+    from mast.runs import Show
+    from mast.training.start import Start
 
-    start = None if init is None else find_model(init, or_file=True)
+    start = Start.find(init)
     recipe = recipe_from(preset or preset_for_machine(start), band, settings)
     show = Show(say=lambda text: say(text, quiet=quiet), bar=lambda what: steps(quiet, what))
     try:
@@ -78,7 +78,7 @@ def fit(
                 recipe,
                 show=show,
                 annotations=annotations,
-                init=start,
+                init=start.path,
                 fixed=None if preset else chosen_settings(settings).keys(),
                 seed=seed,
             )

@@ -11,6 +11,7 @@ from mast.cli.options import upper_edge
 
 if TYPE_CHECKING:
     from mast.training.recipe import Recipe
+    from mast.training.start import Start
 
 RunFolder = Annotated[
     Path, typer.Option("--out", "-o", help="The run's folder; a killed run there is continued.")
@@ -34,18 +35,17 @@ SuitedPreset = Annotated[
 ]
 Band = Annotated[
     float | None,
-    upper_edge(help="Upper edge of the band; 8000 by default."),
+    upper_edge(help="Upper edge of the band; by default that of the detector to start from, or 8000."),
 ]
 
 
 def recipe_from(preset: str, band: float | None, settings: list[str] | None) -> Recipe:
     """The recipe that a command's options describe."""
-    from mast.grid import FrontEnd
     from mast.training.recipe import load_recipe
 
     overrides = chosen_settings(settings)
     if band is not None:
-        overrides["front_end"] = FrontEnd.for_band(band).model_dump()
+        overrides["band_hz"] = band
     return load_recipe(preset, overrides)
 
 
@@ -56,10 +56,8 @@ def chosen_settings(settings: list[str] | None) -> dict[str, Any]:
     return dict(parse_override(text) for text in settings or [])
 
 
-def preset_for_machine(init: Path | None) -> str:
+def preset_for_machine(start: Start) -> str:
     """The preset where none is given: small steps from a detector, and what a CPU can do without a GPU."""
     import torch
 
-    from mast.training.start import is_detector
-
-    return "tiny" if is_detector(init) or not torch.cuda.is_available() else "base"
+    return "tiny" if start.is_detector or not torch.cuda.is_available() else "base"

@@ -57,22 +57,22 @@ def train(
       mast train labelled/ --detector fcos --out runs/fcos --preset small
     """
     from mast.data import load_dataset
-    from mast.models.find import find_model
-    from mast.training.detector import adopt, train_detector
+    from mast.training.detector import train_detector
     from mast.training.effort import suited
+    from mast.training.helped import against_start, beats
     from mast.training.sources import labelled_chunks
-    from mast.training.start import against_start, beats, is_detector
+    from mast.training.start import Start
 
     chosen = [f"model={detector}"] if detector else []
-    start = None if init is None else find_model(init, or_file=True)
+    start = Start.find(init)
     recipe = recipe_from(preset or preset_for_machine(start), band, [*(settings or []), *chosen])
     dataset = load_dataset(data, annotations=annotations)
-    if preset is None and is_detector(start):
-        recipe = adopt(recipe, start)
+    if preset is None and start.is_detector:
+        recipe = start.adopted(recipe)
         n_chunks = len(labelled_chunks(dataset, recipe.front_end, seed=seed)["train"])
         recipe = suited(recipe, n_chunks, fixed=chosen_settings(settings).keys())
     with write_alone(out), steps(quiet, "train") as progress:
-        result = train_detector(dataset, out, recipe, init=start, seed=seed, progress=progress)
+        result = train_detector(dataset, out, recipe, init=start.path, seed=seed, progress=progress)
     best = result.best
     say(
         f"Done: validation F1 {best['f1']:.3f} (precision {best['precision']:.3f}, recall {best['recall']:.3f}, "
@@ -80,7 +80,7 @@ def train(
         f"{result.chunks_per_s:.0f} chunks/s. Detector in {out / 'best'}.",
         quiet=quiet,
     )
-    if start is not None and is_detector(start):
+    if start.is_detector:
         before, after = against_start(dataset, out / "best", start, recipe, seed=seed)
         if not beats(after, before):
             as_it_comes, trained = ("undefined" if f1 is None else f"{f1:.3f}" for f1 in (before, after))

@@ -6,7 +6,7 @@ import hashlib
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -15,9 +15,8 @@ from mast.data.recordings import Dataset, load_dataset
 from mast.errors import MastError
 from mast.events import BOX_COLUMNS
 from mast.files import write_whole
-from mast.models.checkpoint import load_card
-from mast.models.find import find_model
 from mast.runs import Say, digest
+from mast.training.start import Start
 
 _TOLD_ONCE = ".*(cannot be read and are left out|after their recording has ended)"  # warnings of load_dataset
 
@@ -29,12 +28,12 @@ class Sources:
     Attributes:
         labelled: the dataset with boxes.
         unlabelled: folders of further sound, and what is in each.
-        init: a model folder or AudioMAE's file to start from.
+        start: what training starts from instead of pretraining, if anything.
     """
 
     labelled: Dataset
     unlabelled: tuple[Dataset, ...]
-    init: Path | None
+    start: Start
 
     @property
     def folders(self) -> list[Path]:
@@ -77,7 +76,10 @@ def load_sources(
             f"{data}: holds no boxes to learn from; expected {data / 'boxes.csv'}, or boxes in any format with "
             "--annotations (for sound without any, use `mast pretrain`)"
         )
-    return Sources(labelled, others, find_model(init, or_file=True).absolute() if init else None)
+    start = Start.find(init)
+    if start.path is not None:
+        start = replace(start, path=start.path.absolute())
+    return Sources(labelled, others, start)
 
 
 def quiet_about_sources() -> None:
@@ -113,11 +115,12 @@ def facts_of(dataset: Dataset) -> str:
     return _table_digest((dataset.recordings, dataset.annotations.events, dataset.annotations.reviewed))
 
 
-def start_of(init: Path) -> str:
+def start_of(start: Start) -> str:
     """The fingerprint of weights to start from."""
-    if init.is_dir():
-        return load_card(init).weights_sha256[:16]
-    with init.open("rb") as file:
+    if start.card is not None:
+        return start.card.weights_sha256[:16]
+    assert start.path is not None
+    with start.path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 

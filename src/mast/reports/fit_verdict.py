@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mast.training.start import beats
+from mast.training.helped import beats
 
 START, TRAINED, SELF_TRAINED = "start", "trained", "self-trained"  # the detectors of a run, in this order
 NAMES = {START: "as it comes", TRAINED: "trained", SELF_TRAINED: "self-trained"}

@@ -40,8 +40,21 @@ from mast.training.machine import Machine, prepare_machine
 from mast.training.measure import chunk_metrics
 from mast.training.recipe import Recipe, TrainRecipe, remember_recipe
 from mast.training.sources import Chunks, decode_once, labelled_chunks, unlabelled_chunks
+from mast.training.start import Start
 
 Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class RoundsRun:
+    """What decides self-training, next to the sound it hears."""
+
+    recipe: Recipe
+    machine: Machine
+    out: Path
+    about: dict[str, Any]  # for the checkpoints: data, seed, where they came from
+    start: Start
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -101,41 +114,62 @@ def self_train(
         validation, ``test_f1``, ``site_ood_f1`` and the like (with ``precision``, ``recall``, ``ap50``) at that
         threshold, and ``kept``, true for the model in ``out/best``; also in ``out/rounds.csv``.
     """
-    start = find_model(init)
+    start = Start.find(find_model(init))
+    recipe = start.adopted(recipe)
     machine = prepare_machine(recipe, accelerator)
-    plan = recipe.selftrain
     dataset = data if isinstance(data, Dataset) else load_dataset(data)
-    about = {
-        "kind": "selftrain",
-        "data": str(dataset.root),
-        "unlabelled": [str(p) for p in unlabelled],
-        "init": str(start),
-        "seed": seed,
-        "split": (split or SplitConfig()).model_dump(mode="json"),
-    }
+    about = about_self_training(dataset, unlabelled, start, split=split, seed=seed)
     if machine.main:
         remember_recipe(recipe, out, about=about)
     parts = labelled_chunks(dataset, recipe.front_end, split=split, seed=seed)
     sources = unlabelled_chunks(unlabelled, recipe.front_end)
-    pool = _sample(sources, plan.max_chunks, seed)
-    others = _other_parts(parts) if plan.measure_other_parts else {}
+    run = RoundsRun(recipe, machine, out, about, start, seed)
+    return fit_rounds(dataset, parts, sources, run, watch=watch, progress=progress, say=say)
 
-    def once(chunks: Chunks) -> Chunks:  # every round looks at the same sound
-        return decode_once(chunks, machine.device, workers=machine.workers, progress=progress)
 
-    setting = _Setting(
-        recipe=recipe,
-        machine=machine,
-        out=out,
-        about=about,
-        seed=seed,
-        learn=once(parts["train"]),
-        held=once(parts["val"]),
-        watched={name: once(chunks) for name, chunks in {**others, **(watch or {})}.items()},
-        unlabelled=once(_plain(pool, recipe)),
-        sources=pool,
-        progress=progress,
-    )
+def about_self_training(
+    dataset: Dataset,
+    unlabelled: Sequence[Path],
+    start: Start,
+    *,
+    split: SplitConfig | None = None,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """What a run of self-training keeps beside its recipe: what else decides its result."""
+    return {
+        "kind": "selftrain",
+        "data": str(dataset.root),
+        "unlabelled": [str(p) for p in unlabelled],
+        "init": str(start.path),
+        "seed": seed,
+        "split": (split or SplitConfig()).model_dump(mode="json"),
+    }
+
+
+def fit_rounds(
+    dataset: Dataset,
+    parts: Mapping[str, Chunks],
+    sources: list[tuple[Dataset, pd.DataFrame]],
+    run: RoundsRun,
+    *,
+    watch: Mapping[str, Chunks] | None = None,
+    progress: Progress | None = None,
+    say: Say = lambda text: None,
+) -> pd.DataFrame:
+    """All rounds of :func:`self_train`, which says what comes of them.
+
+    Args:
+        dataset: the labelled one.
+        parts: its labelled chunks.
+        sources: the unlabelled datasets with their chunks.
+        run: everything else.
+        watch: as in :func:`self_train`.
+        progress: as in :func:`self_train`.
+        say: as in :func:`self_train`.
+    """
+    start, plan, machine, out = run.start.path, run.recipe.selftrain, run.machine, run.out
+    assert start is not None
+    setting = _setting(parts, sources, run, watch or {}, progress)
     if machine.main and not (out / "expert.parquet").exists():
         save_events(_events_in(dataset, setting.learn), out / "expert.parquet")
     rows = [_initial(setting, start)]
@@ -157,6 +191,35 @@ def self_train(
         _keep(kept, out / "best")
     machine.accelerator.wait_for_everyone()  # nobody reads the folder before it is complete
     return table
+
+
+def _setting(
+    parts: Mapping[str, Chunks],
+    sources: list[tuple[Dataset, pd.DataFrame]],
+    run: RoundsRun,
+    watch: Mapping[str, Chunks],
+    progress: Progress | None,
+) -> _Setting:
+    recipe, machine, plan = run.recipe, run.machine, run.recipe.selftrain
+    pool = _sample(sources, plan.max_chunks, run.seed)
+    others = _other_parts(parts) if plan.measure_other_parts else {}
+
+    def once(chunks: Chunks) -> Chunks:  # every round looks at the same sound
+        return decode_once(chunks, machine.device, workers=machine.workers, progress=progress)
+
+    return _Setting(
+        recipe=recipe,
+        machine=machine,
+        out=run.out,
+        about=run.about,
+        seed=run.seed,
+        learn=once(parts["train"]),
+        held=once(parts["val"]),
+        watched={name: once(chunks) for name, chunks in {**others, **watch}.items()},
+        unlabelled=once(_plain(pool, recipe)),
+        sources=pool,
+        progress=progress,
+    )
 
 
 def _other_parts(parts: Mapping[str, Chunks]) -> dict[str, Chunks]:
@@ -259,7 +322,13 @@ def _round(setting: _Setting, number: int, current: Path, rows: list[dict[str, A
     for name, chunks, stage in stages:
         about = {**setting.about, "kind": "detector", "round": number, "stage": name, "init": str(current)}
         run = DetectorRun(
-            setting.recipe, stage, setting.machine, folder / name, about, current, setting.seed + number
+            setting.recipe,
+            stage,
+            setting.machine,
+            folder / name,
+            about,
+            start=Start.find(current),
+            seed=setting.seed + number,
         )
         result = fit_detector(chunks, setting.held, run, progress=setting.progress)
         current = folder / name / "best"

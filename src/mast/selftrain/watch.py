@@ -13,12 +13,12 @@ from mast.files import write_whole
 from mast.models.checkpoint import ModelCard, load_checkpoint
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.interface import BoxDetector
-from mast.training.detector import same_fields
 from mast.training.machine import Machine
 from mast.training.measure import Measured, detect_chunks
 from mast.training.recipe import Recipe, TrainRecipe
 from mast.training.sources import Chunks
 from mast.training.spectrograms import FrontEndPipeline
+from mast.training.start import same_fields
 
 PART_METRICS = ("f1", "precision", "recall", "ap50")
 

@@ -15,11 +15,9 @@ import torch
 
 from mast.data.chunk_dataset import Batch, collate
 from mast.features import Normalisation
-from mast.models.baselines import build_baseline
-from mast.models.detector import DetectorConfig, MastDetector
-from mast.models.interface import BoxDetector
+from mast.models.detector import MastDetector
 from mast.models.mae import MaskedAutoencoder
-from mast.training.detector import thaw
+from mast.training.detector import build_detector, thaw
 from mast.training.loop import Optimisation
 from mast.training.machine import Machine
 from mast.training.recipe import Recipe, TrainRecipe
@@ -96,9 +94,7 @@ def measure_rates(chunks: Chunks, recipe: Recipe, machine: Machine, *, pretrain:
 
 def _detector_rates(chunks: Chunks, recipe: Recipe, machine: Machine) -> Rates:
     plan, config = recipe.train, recipe.detector
-    model: BoxDetector = (
-        MastDetector(config) if isinstance(config, DetectorConfig) else build_baseline(config)
-    )
+    model = build_detector(config)
     model.to(machine.device)
     if isinstance(model, MastDetector):
         thaw(

@@ -90,122 +90,164 @@ def train(
 
     ``stop_after`` ends the call after that many steps in all, as a kill would (for tests).
     """
-    plan, main = job.optimisation, accelerator.is_main_process
-    steps_per_epoch = job.batches.steps_per_epoch
-    total = plan.epochs * steps_per_epoch
-    warmup = round(plan.warmup_epochs * steps_per_epoch)
+    plan, learner = job.optimisation, _Learner(job, accelerator, out)
+    screen = _Screen(progress, learner.total)
+    first_step, started_at = learner.step, time.monotonic()
+    saved_at = started_at
+    if learner.step < learner.total:
+        screen.show(learner.step, "reading the first batch")
+    for batch in job.batches.steps(learner.step, learner.total):
+        learner.take_step(batch)
+        step, (epoch, in_epoch) = learner.step, divmod(learner.step, job.batches.steps_per_epoch)
+        if len(learner.pending) >= plan.log_every_steps or in_epoch == 0:
+            screen.loss = f"loss {learner.read_numbers()['loss']:.4f}"
+            screen.show(step, screen.loss)
+        elif time.monotonic() - screen.shown_at > _SHOW_S:
+            screen.show(step, screen.loss)
+        if stop_after is not None and step >= stop_after:
+            return learner.result(0.0)
 
-    job.objective.to(accelerator.device)
-    optimizer = accelerator.prepare_optimizer(
-        torch.optim.AdamW(job.groups(), lr=plan.lr, betas=plan.betas, fused=True)
-    )
-    weights = list(job.model.parameters())
-    ema = Ema(job.model, plan.ema_decay) if plan.ema_decay else None
-    shown = ema.model if ema else job.model
+        is_last = step == learner.total
+        if in_epoch == 0 and (epoch % plan.validate_every_epochs == 0 or is_last):
+            screen.show(step, f"{screen.loss}, validating")
+            learner.validate(epoch)
+            screen.show(step, screen.loss)
+        if time.monotonic() - saved_at > plan.save_every_s or is_last:
+            learner.save_state()
+            saved_at = time.monotonic()
+    accelerator.wait_for_everyone()
+    learner.close()
+    seconds, n_steps = time.monotonic() - started_at, learner.step - first_step
+    return learner.result(n_steps * plan.batch_size / seconds if n_steps else 0.0)
 
-    step, best, last, best_epoch = 0, {}, {}, -1
-    snapshot = latest_state(out / "state")
-    if snapshot is not None:
-        step, best, last, best_epoch = (snapshot[k] for k in ("step", "best", "last", "best_epoch"))
-        job.model.load_state_dict(snapshot["model"])
-        optimizer.load_state_dict(snapshot["optimizer"])
-        if ema:
-            ema.model.load_state_dict(snapshot["ema"])
-            ema.updates = snapshot["ema_updates"]
-    log = _Log(out, step) if main else None
 
-    pending: list[tuple[int, dict[str, Tensor]]] = []
+class _Learner(Generic[B]):
+    """A model on its way: its average, its optimiser, and how far it is. What :meth:`save_state` keeps, it begins with.
 
-    def read_numbers() -> dict[str, float]:
-        return _drain(pending, log, job.describe)
+    Args:
+        job: what is learnt.
+        accelerator: device, precision and processes.
+        out: the run's folder.
+    """
 
-    def snapshot_now() -> None:
-        read_numbers()  # what is not finite must not be saved, and what is logged must not be missing
-        if main:
-            state = {
-                "step": step,
-                "best": best,
-                "last": last,
-                "best_epoch": best_epoch,
-                "model": job.model.state_dict(),
-                "optimizer": optimizer.state_dict(),
-                "ema": ema.model.state_dict() if ema else {},
-                "ema_updates": ema.updates if ema else 0,
-            }
-            save_state(out / "state", step, state)
+    def __init__(self, job: Job[B], accelerator: Accelerator, out: Path) -> None:
+        plan, steps_per_epoch = job.optimisation, job.batches.steps_per_epoch
+        self.job, self.accelerator, self.out = job, accelerator, out
+        self.total = plan.epochs * steps_per_epoch
+        self.warmup = round(plan.warmup_epochs * steps_per_epoch)
+        job.objective.to(accelerator.device)
+        self.optimizer = accelerator.prepare_optimizer(
+            torch.optim.AdamW(job.groups(), lr=plan.lr, betas=plan.betas, fused=True)
+        )
+        self.weights = list(job.model.parameters())
+        self.ema = Ema(job.model, plan.ema_decay) if plan.ema_decay else None
+        self.shown = self.ema.model if self.ema else job.model  # what is validated and saved
+        self.step, self.best_epoch = 0, -1
+        self.best: dict[str, float] = {}
+        self.last: dict[str, float] = {}
+        self._resume()
+        self.log = _Log(out, self.step) if accelerator.is_main_process else None
+        self.pending: list[tuple[int, dict[str, Tensor]]] = []  # numbers of steps, not read yet
+        self._wrapped: nn.Module | None = None
 
-    shown_at = time.monotonic()
+    def _resume(self) -> None:
+        snapshot = latest_state(self.out / "state")
+        if snapshot is not None:
+            self.step, self.best_epoch = snapshot["step"], snapshot["best_epoch"]
+            self.best, self.last = snapshot["best"], snapshot["last"]
+            self.job.model.load_state_dict(snapshot["model"])
+            self.optimizer.load_state_dict(snapshot["optimizer"])
+            if self.ema:
+                self.ema.model.load_state_dict(snapshot["ema"])
+                self.ema.updates = snapshot["ema_updates"]
 
-    def show(words: str) -> None:
-        nonlocal shown_at
-        shown_at = time.monotonic()
-        if progress:
-            progress(step, total, f"steps, {words}" if words else "steps")
-
-    wrapped: nn.Module | None = None
-    saved_at = started_at = time.monotonic()
-    first_step = step
-    loss = ""
-    if step < total:
-        show("reading the first batch")
-    for batch in job.batches.steps(step, total):
-        epoch = step // steps_per_epoch
-        if step % steps_per_epoch == 0 or wrapped is None:
+    def take_step(self, batch: B) -> None:
+        """Learn from one batch."""
+        job, plan, accelerator = self.job, self.job.optimisation, self.accelerator
+        epoch, in_epoch = divmod(self.step, job.batches.steps_per_epoch)
+        if in_epoch == 0 or self._wrapped is None:
             job.objective.train()
-            if job.set_trainable(epoch) or wrapped is None:
-                wrapped = _for_processes(job.objective, accelerator)
-        factor = warmup_cosine(step, total_steps=total, warmup_steps=warmup, floor=plan.min_lr / plan.lr)
-        for group in optimizer.param_groups:
+            if job.set_trainable(epoch) or self._wrapped is None:
+                self._wrapped = _for_processes(job.objective, accelerator)
+        floor = plan.min_lr / plan.lr
+        factor = warmup_cosine(self.step, total_steps=self.total, warmup_steps=self.warmup, floor=floor)
+        for group in self.optimizer.param_groups:
             group["lr"] = group["base_lr"] * factor
 
         with accelerator.autocast():
-            terms = wrapped(batch, step)
+            terms = self._wrapped(batch, self.step)
         accelerator.backward(terms["loss"])
         accelerator.unscale_gradients()
-        norm = clip_gradients(weights, plan.clip)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        if ema:
-            ema.update()
+        norm = clip_gradients(self.weights, plan.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.ema:
+            self.ema.update()
 
         # reading a number waits for the GPU, so numbers are read a few steps at a time
         seen = accelerator.reduce({k: v.detach() for k, v in terms.items()}, "mean")
-        pending.append((step, {**seen, "gradient": norm, "lr_factor": torch.tensor(factor)}))
-        step += 1
-        ends_epoch = step % steps_per_epoch == 0
-        if len(pending) >= plan.log_every_steps or ends_epoch:
-            loss = f"loss {read_numbers()['loss']:.4f}"
-            show(loss)
-        elif time.monotonic() - shown_at > _SHOW_S:
-            show(loss)
-        if stop_after is not None and step >= stop_after:
-            return Result(step, best, last, best_epoch, 0.0)
+        self.pending.append((self.step, {**seen, "gradient": norm, "lr_factor": torch.tensor(factor)}))
+        self.step += 1
 
-        if ends_epoch and ((epoch + 1) % plan.validate_every_epochs == 0 or step == total):
-            show(f"{loss}, validating")
-            shown.eval()
-            # other shapes than in training: not worth compiling
-            with torch.compiler.set_stance("force_eager"):
-                last = job.validate(shown)
-            about = {"epoch": epoch + 1, "step": step, "metrics": last}
-            if log:
-                log.write(step - 1, {f"validation/{k}": v for k, v in last.items()})
-            if not best or last[job.better] > best[job.better]:
-                best, best_epoch = last, epoch + 1
-                if main:
-                    job.save(shown, out / "best", about)
+    def validate(self, epochs: int) -> None:
+        """Measure the model after so many epochs; keep it, and if it is the best so far, as that."""
+        job, main = self.job, self.accelerator.is_main_process
+        self.shown.eval()
+        # other shapes than in training: not worth compiling
+        with torch.compiler.set_stance("force_eager"):
+            self.last = job.validate(self.shown)
+        about = {"epoch": epochs, "step": self.step, "metrics": self.last}
+        if self.log:
+            self.log.write(self.step - 1, {f"validation/{k}": v for k, v in self.last.items()})
+        if not self.best or self.last[job.better] > self.best[job.better]:
+            self.best, self.best_epoch = self.last, epochs
             if main:
-                job.save(shown, out / "last", about)
-            show(loss)
-        if time.monotonic() - saved_at > plan.save_every_s or step == total:
-            snapshot_now()
-            saved_at = time.monotonic()
-    accelerator.wait_for_everyone()
-    if log:
-        log.close()
-    seconds = time.monotonic() - started_at
-    rate = (step - first_step) * plan.batch_size / seconds if step > first_step else 0.0
-    return Result(step, best, last, best_epoch, rate)
+                job.save(self.shown, self.out / "best", about)
+        if main:
+            job.save(self.shown, self.out / "last", about)
+
+    def save_state(self) -> None:
+        """A snapshot to resume from."""
+        self.read_numbers()  # what is not finite must not be saved, and what is logged must not be missing
+        if self.accelerator.is_main_process:
+            state = {
+                "step": self.step,
+                "best": self.best,
+                "last": self.last,
+                "best_epoch": self.best_epoch,
+                "model": self.job.model.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "ema": self.ema.model.state_dict() if self.ema else {},
+                "ema_updates": self.ema.updates if self.ema else 0,
+            }
+            save_state(self.out / "state", self.step, state)
+
+    def read_numbers(self) -> dict[str, float]:
+        """The numbers of the last steps, written down; those of the very last."""
+        return _drain(self.pending, self.log, self.job.describe)
+
+    def result(self, chunks_per_s: float) -> Result:
+        """How far it is."""
+        return Result(self.step, self.best, self.last, self.best_epoch, chunks_per_s)
+
+    def close(self) -> None:
+        """Nothing is logged any more."""
+        if self.log:
+            self.log.close()
+
+
+class _Screen:
+    """What a user sees of a training."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress, self._total = progress, total
+        self.loss, self.shown_at = "", time.monotonic()
+
+    def show(self, step: int, words: str) -> None:
+        """How many steps are done, and what else there is to say."""
+        self.shown_at = time.monotonic()
+        if self._progress:
+            self._progress(step, self._total, f"steps, {words}" if words else "steps")
 
 
 @torch.no_grad()
@@ -224,7 +266,7 @@ def clip_gradients(weights: list[nn.Parameter], most: float) -> Tensor:
 def _for_processes(objective: nn.Module, accelerator: Accelerator) -> nn.Module:
     """The objective itself, or its share in a run of several processes.
 
-    Made anew when the set of trainable parameters changes: gradients are averaged over processes for those
+    Made again when the set of trainable parameters changes: gradients are averaged over processes for those
     that trained when it was made.
     """
     if accelerator.num_processes == 1:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,28 +11,29 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from mast.data.chunk_dataset import Batch, collate
+from mast.data.chunk_dataset import Batch
 from mast.features import Normalisation
-from mast.models.checkpoint import (
-    ModelCard,
-    NormalisationStatistics,
-    load_audiomae,
-    load_card,
-    load_encoder,
-    load_weights,
-    save_checkpoint,
-)
-from mast.models.find import find_model
+from mast.models.checkpoint import ModelCard, NormalisationStatistics, save_checkpoint
 from mast.models.mae import MaskedAutoencoder, reconstruction_targets
 from mast.models.masking import PatchMask
 from mast.runs import Progress
-from mast.training.batches import Batches, epoch_order, step_generator
+from mast.training.batches import step_generator
 from mast.training.groups import parameter_groups
 from mast.training.loop import Job, Result, train
-from mast.training.machine import prepare_machine
+from mast.training.machine import Machine, prepare_machine
 from mast.training.recipe import Recipe, remember_recipe
-from mast.training.sources import Chunks, decode_once, hold_out, in_order, normalisation_of, unlabelled_chunks
+from mast.training.sources import (
+    Chunks,
+    batch_names,
+    decode_once,
+    hold_out,
+    in_order,
+    normalisation_of,
+    shuffled,
+    unlabelled_chunks,
+)
 from mast.training.spectrograms import FrontEndPipeline
+from mast.training.start import Start
 from mast.version import provenance_of_code
 
 
@@ -130,55 +131,118 @@ def pretrain(
         progress: called with steps done, steps in all, and a short text.
         stop_after: end after this many steps, as a kill would (for tests).
     """
-    start = None if init is None else find_model(init, or_file=True)
+    start = Start.find(init)
     machine = prepare_machine(recipe, accelerator)
-    plan = recipe.pretrain
-    about = {"kind": "pretrain", "data": [str(p) for p in data], "seed": seed, "init": str(start or "")}
+    about = about_pretraining(data, start, seed=seed)
     if machine.main:
         remember_recipe(recipe, out, about=about)
-    sources = unlabelled_chunks(data, recipe.front_end)
+    plan, front_end = recipe.pretrain, recipe.front_end
+    sources = unlabelled_chunks(data, front_end)
+    learn, held = hold_out(sources, front_end, share=plan.held_out, seed=seed, most=plan.max_chunks)
+    run = EncoderRun(recipe, machine, out, about, start, seed)
+    return fit_encoder(learn, held, run, progress=progress, stop_after=stop_after)
+
+
+def about_pretraining(data: Sequence[Path], start: Start, *, seed: int) -> dict[str, Any]:
+    """What a run of pretraining keeps beside its recipe: what else decides its result."""
+    return {"kind": "pretrain", "data": [str(p) for p in data], "seed": seed, "init": str(start.path or "")}
+
+
+@dataclass(frozen=True)
+class EncoderRun:
+    """What decides pretraining, next to the chunks it hears."""
+
+    recipe: Recipe
+    machine: Machine
+    out: Path
+    about: dict[str, Any]  # for the checkpoint: data, seed, where it came from
+    start: Start
+    seed: int
+    normalisation: Normalisation | None = None  # of all chunks; measured by default
+
+
+def fit_encoder(
+    learn: Chunks,
+    held: Chunks,
+    run: EncoderRun,
+    *,
+    progress: Progress | None = None,
+    stop_after: int | None = None,
+) -> Result:
+    """Pretrain on some chunks, measure reconstruction on others.
+
+    Args:
+        learn: chunks to learn from.
+        held: chunks that are only measured.
+        run: everything else.
+        progress: as in :func:`pretrain`.
+        stop_after: as in :func:`pretrain`.
+    """
+    recipe, machine, seed, plan = run.recipe, run.machine, run.seed, run.recipe.pretrain
     learn, held = (
-        decode_once(chunks, machine.device, workers=machine.workers, progress=progress)
-        for chunks in hold_out(
-            sources, recipe.front_end, share=plan.held_out, seed=seed, most=plan.max_chunks
-        )
+        decode_once(c, machine.device, workers=machine.workers, progress=progress) for c in (learn, held)
     )
-    normalisation = normalisation_of(
-        [learn, held],
-        recipe.front_end,
-        out / "normalisation.json",
-        seed=seed,
-        device=machine.device,
-        workers=machine.workers,
-        levelled=recipe.levelled,
+    normalisation = run.normalisation or _normalisation(run, [learn, held], progress)
+    torch.manual_seed(seed)
+    model = MaskedAutoencoder(recipe.autoencoder)
+    note = run.start.fill_autoencoder(model)
+    pipeline = FrontEndPipeline(recipe.front_end, normalisation)
+    rank, world = machine.accelerator.process_index, machine.accelerator.num_processes
+    fitting = _EncoderInTraining(run, pipeline, held, len(learn), note)
+    machine.compile(model, graphs=True)
+    job = Job(
+        objective=PretrainObjective(model, pipeline, seed=seed, rank=rank, world=world),
+        model=model,
+        batches=shuffled(learn, plan.batch_size, machine, seed=seed),
+        optimisation=plan,
+        groups=lambda: parameter_groups(
+            model.named_parameters(), lr=plan.lr, weight_decay=plan.weight_decay, multipliers={"": 1.0}
+        ),
+        set_trainable=lambda epoch: False,
+        validate=fitting.validate,
+        save=fitting.save,
+        better="negative_error",
+        describe=batch_names(learn, plan.batch_size, seed),
+    )
+    return train(job, machine.accelerator, run.out, progress=progress, stop_after=stop_after)
+
+
+def _normalisation(run: EncoderRun, chunks: list[Chunks], progress: Progress | None) -> Normalisation:
+    """The statistics of a run that was given none."""
+    return normalisation_of(
+        chunks,
+        run.recipe.front_end,
+        run.out / "normalisation.json",
+        seed=run.seed,
+        device=run.machine.device,
+        workers=run.machine.workers,
+        levelled=run.recipe.levelled,
         progress=progress,
     )
 
-    torch.manual_seed(seed)
-    model = MaskedAutoencoder(recipe.autoencoder)
-    notes = [_start_from(model, start)] if start else []
-    pipeline = FrontEndPipeline(recipe.front_end, normalisation)
-    rank, world = machine.accelerator.process_index, machine.accelerator.num_processes
-    objective = PretrainObjective(model, pipeline, seed=seed, rank=rank, world=world)
 
-    code = provenance_of_code()
+@dataclass(frozen=True)
+class _EncoderInTraining:
+    """How the autoencoder of a run is validated and saved."""
 
-    def save(shown: nn.Module, folder: Path, state: dict[str, Any]) -> None:
-        provenance = {
-            **about,
-            **state,
-            "notes": notes,
-            "chunks": len(learn),
-            "recipe": recipe.model_dump(mode="json"),
-            **code,
-        }
-        save_checkpoint(folder, shown, _card(recipe, normalisation, provenance))
+    run: EncoderRun
+    pipeline: FrontEndPipeline
+    held: Chunks
+    n_chunks: int  # that it learns from
+    note: str  # on the weights it started from
+    code: Mapping[str, str] = field(default_factory=provenance_of_code)  # as it is when training starts
 
-    def validate(shown: nn.Module) -> dict[str, float]:
+    def validate(self, shown: nn.Module) -> dict[str, float]:
+        """Errors on the chunks that are held out."""
         assert isinstance(shown, MaskedAutoencoder)
+        machine, batch_size = self.run.machine, self.run.recipe.pretrain.batch_size
         with machine.accelerator.autocast():
             found = measure_reconstruction(
-                shown, held, pipeline, batch_size=machine.eval_batch(plan.batch_size), seed=seed
+                shown,
+                self.held,
+                self.pipeline,
+                batch_size=machine.eval_batch(batch_size),
+                seed=self.run.seed,
             )
         return {
             "negative_error": -found.error,
@@ -187,64 +251,24 @@ def pretrain(
             "mean_row_error": found.mean_row_error,
         }
 
-    batches = Batches(
-        learn.examples,
-        collate,
-        batch_size=plan.batch_size,
-        seed=seed,
-        workers=machine.workers,
-        rank=rank,
-        world=world,
-        pin=machine.device.type == "cuda",
-        take=learn.take if learn.sound is not None else None,
-    )
-    machine.compile(model, graphs=True)
-    job = Job(
-        objective=objective,
-        model=model,
-        batches=batches,
-        optimisation=plan,
-        groups=lambda: parameter_groups(
-            model.named_parameters(), lr=plan.lr, weight_decay=plan.weight_decay, multipliers={"": 1.0}
-        ),
-        set_trainable=lambda epoch: False,
-        validate=validate,
-        save=save,
-        better="negative_error",
-        describe=batch_names(learn, plan.batch_size, seed),
-    )
-    return train(job, machine.accelerator, out, progress=progress, stop_after=stop_after)
-
-
-def batch_names(chunks: Chunks, batch_size: int, seed: int) -> Any:
-    """A function from a step to the recordings of its batch."""
-
-    def names(step: int) -> str:
-        epoch, row = divmod(step, max(1, len(chunks) // batch_size))
-        return chunks.names(epoch_order(len(chunks), batch_size, seed=seed, epoch=epoch)[row].tolist())
-
-    return names
-
-
-def _start_from(model: MaskedAutoencoder, init: Path) -> str:
-    """Load weights to continue from; says what was used."""
-    if init.is_file():
-        return load_audiomae(model, init).note
-    if load_card(init).kind == "mae":
-        load_weights(model, init)
-        return f"continued from {init}"
-    load_encoder(model, init)
-    return f"encoder of the detector in {init}; a fresh decoder"
-
-
-def _card(recipe: Recipe, normalisation: Normalisation, provenance: dict[str, Any]) -> ModelCard:
-    return ModelCard(
-        kind="mae",
-        architecture=recipe.autoencoder,
-        front_end=recipe.front_end,
-        normalisation=statistics_of(normalisation),
-        provenance=provenance,
-    )
+    def save(self, shown: nn.Module, folder: Path, state: dict[str, Any]) -> None:
+        """Write a model folder."""
+        recipe = self.run.recipe
+        card = ModelCard(
+            kind="mae",
+            architecture=recipe.autoencoder,
+            front_end=recipe.front_end,
+            normalisation=statistics_of(self.pipeline.normalisation),
+            provenance={
+                **self.run.about,
+                **state,
+                "notes": [self.note] if self.note else [],
+                "chunks": self.n_chunks,
+                "recipe": recipe.model_dump(mode="json"),
+                **self.code,
+            },
+        )
+        save_checkpoint(folder, shown, card)
 
 
 def statistics_of(normalisation: Normalisation) -> NormalisationStatistics:

@@ -26,7 +26,7 @@ ConfigT = TypeVar("ConfigT", bound=BaseModel)
 PRESETS = ("tiny", "small", "base", "paper")
 RECIPE = "recipe.json"  # in a run's folder: the resolved recipe, data and seed
 # settings that do not change what is learnt, wherever they stand
-BOOKKEEPING = ("workers", "compile", "save_every_s", "log_every_steps")
+BOOKKEEPING = ("workers", "compile", "save_every_s", "log_every_steps", "band_hz")  # the front end says it
 
 
 class PretrainRecipe(Optimisation):
@@ -165,7 +165,12 @@ class Recipe(BaseModel):
 
     model: Literal["mast", BaselineName] = Field("mast", description="which detector mast train trains")
     size: Size = Field("base", description="of MAST; a baseline has one size and its own options")
-    front_end: FrontEnd = FrontEnd()
+    band_hz: float | None = Field(
+        None,
+        gt=0,
+        description="upper edge of the band that was asked for; without it a start's own, or the front end's",
+    )
+    front_end: FrontEnd = Field(FrontEnd(), description="as it is used: played at the speed of the band")
     levelled: bool = Field(
         False,
         description="beyond the paper: take each bin's quiet level off every chunk before normalising, so that "
@@ -224,6 +229,9 @@ def load_recipe(source: str | Path, overrides: Mapping[str, Any] | None = None) 
     for dotted, value in (overrides or {}).items():
         _put(values, dotted.split("."), value)
     recipe = parse(Recipe, values, where=name)
+    if recipe.band_hz is not None:
+        front_end = recipe.front_end.at_band(recipe.band_hz)
+        recipe = recipe.model_copy(update={"front_end": front_end})
     _ = recipe.detector  # its fields are checked here, not an hour into the run
     return recipe
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,8 @@ from mast.features import LogMel, Normalisation, quiet_level, running_stats
 from mast.files import write_whole
 from mast.grid import FrontEnd
 from mast.runs import Progress
+from mast.training.batches import Batches, epoch_order
+from mast.training.machine import Machine
 
 DECODED_SHARE = 0.2  # of a GPU's memory, at most, for decoded sound; our choice: the model needs the rest
 STATISTICS_CHUNKS = 4_000  # our choice: μ and σ of 11 hours; more sound moves neither in the third digit
@@ -230,17 +232,35 @@ def normalisation_of(
     seed: int = 0,
     workers: int = 0,
     device: torch.device | None = None,
+    levelled: bool = False,
+    progress: Progress | None = None,
+) -> Normalisation:
+    """:func:`measured_normalisation`, kept in ``path`` and read from there the next time."""
+    if path.exists():
+        return Normalisation.model_validate_json(path.read_text(encoding="utf-8"))
+    found = measured_normalisation(
+        chunks, front_end, seed=seed, workers=workers, device=device, levelled=levelled, progress=progress
+    )
+    write_whole(path, found.model_dump_json().encode())
+    return found
+
+
+def measured_normalisation(
+    chunks: Sequence[Chunks],
+    front_end: FrontEnd,
+    *,
+    seed: int = 0,
+    workers: int = 0,
+    device: torch.device | None = None,
     most: int = STATISTICS_CHUNKS,
     levelled: bool = False,
     progress: Progress | None = None,
 ) -> Normalisation:
-    """μ and σ over (a random sample of) the chunks; kept in ``path`` and read from there the next time.
+    """μ and σ over (a random sample of) the chunks.
 
     ``levelled``: of chunks whose own quiet level is taken off, as :class:`mast.features.Normalisation` then does.
     ``progress`` counts chunks.
     """
-    if path.exists():
-        return Normalisation.model_validate_json(path.read_text(encoding="utf-8"))
     everything: ConcatDataset[Example] = ConcatDataset([c.examples for c in chunks])
     valid_s = np.concatenate([c.table["valid_s"].to_numpy(dtype=np.float64) for c in chunks])
     rows = np.random.default_rng([seed, 12]).permutation(len(everything))[:most].tolist()
@@ -257,9 +277,7 @@ def normalisation_of(
             if progress:
                 progress(done, len(rows), "chunks, for their mean and spread")
 
-    found = running_stats(features()).normalisation(levelled=levelled)
-    write_whole(path, found.model_dump_json().encode())
-    return found
+    return running_stats(features()).normalisation(levelled=levelled)
 
 
 def decode_once(
@@ -303,3 +321,28 @@ def in_order(chunks: Chunks, *, batch_size: int, workers: int = 0) -> Iterator[B
             yield chunks.take(range(start, min(start + batch_size, len(chunks))))
         return
     yield from DataLoader(chunks.examples, batch_size=batch_size, collate_fn=collate, num_workers=workers)
+
+
+def shuffled(chunks: Chunks, batch_size: int, machine: Machine, *, seed: int) -> Batches[Batch]:
+    """The chunks in batches of a training, epoch after epoch in another order; this process's share."""
+    return Batches(
+        chunks.examples,
+        collate,
+        batch_size=batch_size,
+        seed=seed,
+        workers=machine.workers,
+        rank=machine.accelerator.process_index,
+        world=machine.accelerator.num_processes,
+        pin=machine.device.type == "cuda",
+        take=chunks.take if chunks.sound is not None else None,
+    )
+
+
+def batch_names(chunks: Chunks, batch_size: int, seed: int) -> Callable[[int], str]:
+    """A function from a step to the recordings of its batch."""
+
+    def names(step: int) -> str:
+        epoch, row = divmod(step, max(1, len(chunks) // batch_size))
+        return chunks.names(epoch_order(len(chunks), batch_size, seed=seed, epoch=epoch)[row].tolist())
+
+    return names

@@ -22,14 +22,16 @@ from mast.models.checkpoint import (
     save_checkpoint,
 )
 from mast.models.detector import DetectorConfig, MastDetector
+from mast.models.find import find_model
 from mast.models.mae import MaskedAutoencoder
-from mast.training.detector import _gentle, _start_from, adopt, kept_threshold, train_detector
+from mast.training.detector import train_detector
+from mast.training.helped import against_start, beats
 from mast.training.loop import Result
 from mast.training.measure import Measured, detect_chunks
 from mast.training.recipe import Recipe, load_recipe
 from mast.training.sources import labelled_chunks
 from mast.training.spectrograms import FrontEndPipeline
-from mast.training.start import against_start, beats
+from mast.training.start import Start
 
 STATISTICS = NormalisationStatistics(mean=-7.0, std=3.0)
 
@@ -77,8 +79,8 @@ def test_a_start_is_measured_in_the_band_of_the_run(
         heard.append(pipeline.log_mel.front_end)
         return detect_chunks(model, chunks, pipeline)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("mast.training.start.detect_chunks", listen)
-    before, after = against_start(load_dataset(tones), trained, start, slow)
+    monkeypatch.setattr("mast.training.helped.detect_chunks", listen)
+    before, after = against_start(load_dataset(tones), trained, Start.find(start), slow)
     assert heard == [slow.front_end, slow.front_end]
     assert before == after  # the same weights
     assert not beats(after, before)
@@ -94,7 +96,7 @@ def test_the_command_says_that_training_did_not_help(
     )
     arguments = ["train", str(tones), "--init", str(start), "--out", str(tmp_path / "run")]
     for trained, helps in ((0.1, False), (0.3, True)):
-        monkeypatch.setattr("mast.training.start.against_start", lambda *_, f1=trained, **__: (0.26, f1))
+        monkeypatch.setattr("mast.training.helped.against_start", lambda *_, f1=trained, **__: (0.26, f1))
         shown = CliRunner().invoke(app, arguments, catch_exceptions=False).output
         assert (f"(F1 0.260 as it comes, {trained:.3f} trained" in shown) != helps
         assert (f"use --model {start}" in shown) != helps
@@ -103,11 +105,11 @@ def test_the_command_says_that_training_did_not_help(
 def test_steps_are_small_on_top_of_a_detector_alone(tmp_path: Path) -> None:
     recipe = small_recipe(train__lr=2e-3, train__min_lr=1e-4, train__start_lr_multiplier=0.05)
     start = saved(tmp_path / "start", detector_of(recipe))
-    gentle = _gentle(recipe, start)
+    gentle = Start.find(start).gentle(recipe)
     assert (gentle.lr, gentle.min_lr) == (pytest.approx(1e-4), pytest.approx(5e-6))
-    assert _gentle(recipe, None) == recipe.train
+    assert Start().gentle(recipe) == recipe.train
     other = saved(tmp_path / "other", detector_of(small_recipe(train__detector__head_convs=2)))
-    assert _gentle(recipe, other) == recipe.train  # only the encoder of it is taken
+    assert Start.find(other).gentle(recipe) == recipe.train  # only the encoder of it is taken
 
 
 def test_few_boxes_do_not_choose_a_threshold(
@@ -115,13 +117,13 @@ def test_few_boxes_do_not_choose_a_threshold(
 ) -> None:
     recipe = small_recipe(train__epochs=1)
     start = saved(tmp_path / "start", detector_of(recipe))
-    monkeypatch.setattr("mast.training.detector.FEW_BOXES", 10_000)
+    monkeypatch.setattr("mast.training.start.FEW_BOXES", 10_000)
     train_detector(tones, tmp_path / "few", recipe, init=start)
     assert load_card(tmp_path / "few" / "best").thresholds["score"] == 0.3
-    monkeypatch.setattr("mast.training.detector.FEW_BOXES", 1)
+    monkeypatch.setattr("mast.training.start.FEW_BOXES", 1)
     train_detector(tones, tmp_path / "many", recipe, init=start)
     assert load_card(tmp_path / "many" / "best").thresholds["score"] != 0.3
-    assert kept_threshold(None, labelled_chunks(load_dataset(tones), FRONT_END)["val"]) is None
+    assert Start().threshold(labelled_chunks(load_dataset(tones), FRONT_END)["val"]) is None
 
 
 def test_without_the_contrastive_loss_all_that_detects_is_kept(tmp_path: Path) -> None:
@@ -130,7 +132,7 @@ def test_without_the_contrastive_loss_all_that_detects_is_kept(tmp_path: Path) -
     without = small_recipe(train__detector__contrastive_weight=0.0)
     torch.manual_seed(8)
     model = MastDetector(detector_of(without))
-    normalisation, note = _start_from(model, start, without)
+    note, normalisation = Start.find(start).fill(model, without), Start.find(start).normalisation
     expected = load_checkpoint(start).model.state_dict()
     assert dict.fromkeys(model.state_dict(), True) == {
         name: bool(torch.equal(tensor, expected[name])) for name, tensor in model.state_dict().items()
@@ -145,13 +147,13 @@ def test_a_detail_path_is_put_beside_a_trained_detector(tmp_path: Path) -> None:
     plain, with_detail = small_recipe(), small_recipe(train__detector__detail=8)
     start = saved(tmp_path / "start", detector_of(plain))
     model = MastDetector(detector_of(with_detail)).eval()
-    _, note = _start_from(model, start, with_detail)
+    note = Start.find(start).fill(model, with_detail)
     assert "new detail path" in note
     old = load_checkpoint(start).model.eval()
     sound = torch.randn(2, 1, *model.chunk)
     torch.testing.assert_close(model(sound).logits, old(sound).logits)
     back = saved(tmp_path / "back", detector_of(with_detail))
-    _, note = _start_from(MastDetector(detector_of(plain)), back, plain)
+    note = Start.find(back).fill(MastDetector(detector_of(plain)), plain)
     assert note.startswith("encoder of")  # a detector that leant on its path is none without it
 
 
@@ -159,24 +161,24 @@ def test_shape_and_front_end_come_from_the_detector(tmp_path: Path) -> None:
     own = detector_of(small_recipe())
     start = saved(tmp_path / "start", own)
     preset = load_recipe("small")  # another size, 128 bins, longer chunks
-    adopted = adopt(preset, start)
+    adopted = Start.find(start).adopted(preset)
     assert adopted.front_end == FRONT_END
     found = detector_of(adopted)
     for field in ("encoder", "adapter", "channels", "levels", "head_convs"):
         assert getattr(found, field) == getattr(own, field), field
     assert adopted.train.lr == preset.train.lr  # how it is trained is the preset's
     model = MastDetector(found)
-    assert "all weights" in _start_from(model, start, adopted)[1]
+    assert "all weights" in Start.find(start).fill(model, adopted)
 
 
 def test_another_band_plays_the_sound_at_another_speed(tmp_path: Path) -> None:
     start = saved(tmp_path / "start", detector_of(small_recipe()))
-    fish = load_recipe("tiny", {"front_end": FrontEnd.for_band(2_000).model_dump()})
-    adopted = adopt(fish, start)
+    fish = load_recipe("tiny", {"band_hz": 2_000})
+    adopted = Start.find(start).adopted(fish)
     assert adopted.front_end.sample_rate == 4_000
     assert adopted.front_end.chunk_s == pytest.approx(4 * FRONT_END.chunk_s)
     assert adopted.front_end.n_bins == FRONT_END.n_bins
-    _, note = _start_from(MastDetector(detector_of(adopted)), start, adopted)
+    note = Start.find(start).fill(MastDetector(detector_of(adopted)), adopted)
     assert note.startswith("all weights")
 
 
@@ -188,45 +190,99 @@ def test_another_band_is_refused_for_what_was_pretrained(tmp_path: Path) -> None
     )
     save_checkpoint(tmp_path / "mae", MaskedAutoencoder(recipe.autoencoder), card)
     slow = small_recipe(front_end=FRONT_END.at_band(2_000).model_dump())
-    assert adopt(slow, tmp_path / "mae") is slow
+    assert Start.find(tmp_path / "mae").adopted(slow) is slow
     with pytest.raises(ConfigError, match="was trained on a front end for 20–8000 Hz"):
-        _start_from(MastDetector(detector_of(slow)), tmp_path / "mae", slow)
+        Start.find(tmp_path / "mae").fill(MastDetector(detector_of(slow)), slow)
 
 
 def test_a_front_end_set_by_hand_is_kept_and_must_fit(tmp_path: Path) -> None:
     start = saved(tmp_path / "start", detector_of(small_recipe()))
     other = small_recipe(front_end={**FRONT_END.model_dump(), "hop_samples": 80})
-    assert adopt(other, start).front_end == other.front_end
+    assert Start.find(start).adopted(other).front_end == other.front_end
     with pytest.raises(ConfigError, match="use the same front end"):
-        _start_from(MastDetector(detector_of(other)), start, other)
+        Start.find(start).fill(MastDetector(detector_of(other)), other)
 
 
 def test_a_shape_set_by_hand_takes_the_encoder_alone(tmp_path: Path) -> None:
     start = saved(tmp_path / "start", detector_of(small_recipe()))
     other = small_recipe(train__detector__channels=64)
-    assert adopt(other, start) == other
-    assert _start_from(MastDetector(detector_of(other)), start, other)[1] == f"encoder of {start}"
+    assert Start.find(start).adopted(other) == other
+    assert Start.find(start).fill(MastDetector(detector_of(other)), other) == f"encoder of {start}"
 
 
 def test_whether_boxes_may_nest_comes_from_the_detector_unless_set(tmp_path: Path) -> None:
     plain = small_recipe()
     start = saved(tmp_path / "start", detector_of(small_recipe(train__detector__nested=0.8)))
-    assert detector_of(adopt(plain, start)).nested == 0.8
-    assert "all weights" in _start_from(MastDetector(detector_of(plain)), start, plain)[1]
+    assert detector_of(Start.find(start).adopted(plain)).nested == 0.8
+    assert "all weights" in Start.find(start).fill(MastDetector(detector_of(plain)), plain)
     told = small_recipe(train__detector__nested=1.0)
-    assert detector_of(adopt(told, start)).nested == 1.0
+    assert detector_of(Start.find(start).adopted(told)).nested == 1.0
     back = saved(tmp_path / "back", detector_of(plain))
-    assert detector_of(adopt(plain, back)).nested == 1.0
+    assert detector_of(Start.find(back).adopted(plain)).nested == 1.0
 
 
 def test_recipes_stay_as_they_are_without_a_detector_to_start_from(tmp_path: Path) -> None:
     recipe = small_recipe()
-    assert adopt(recipe, None) is recipe
+    assert Start().adopted(recipe) is recipe
     (tmp_path / "weights.pth").write_bytes(b"")
-    assert adopt(recipe, tmp_path / "weights.pth") is recipe
-    with pytest.raises(MastError, match="expected a model folder"):
-        adopt(recipe, tmp_path)
+    assert Start.find(tmp_path / "weights.pth").adopted(recipe) is recipe
+    with pytest.raises(MastError, match="holds no model"):
+        Start.find(tmp_path)
     start = saved(tmp_path / "start", detector_of(recipe))
     baseline = load_recipe("small", {"model": "fcos"})
-    assert adopt(baseline, start) is baseline
-    assert adopt(recipe, start) == recipe  # fits already
+    assert Start.find(start).adopted(baseline) is baseline
+    assert Start.find(start).adopted(recipe) == recipe  # fits already
+
+
+def test_without_a_band_the_start_keeps_its_own(tmp_path: Path) -> None:
+    """Whoever starts from a detector of bats means bats."""
+    bats = saved(tmp_path / "bats", detector_of(small_recipe()), FRONT_END.at_band(96_000))
+    assert Start.find(bats).adopted(load_recipe("tiny")).front_end == FRONT_END.at_band(96_000)
+    birds = Start.find(bats).adopted(load_recipe("tiny", {"band_hz": 8_000}))
+    assert birds.front_end == FRONT_END
+    assert birds.band_hz == 8_000
+
+
+@pytest.mark.parametrize("band_hz", [2_007, 1_234.4, 192_000])
+def test_any_band_that_is_asked_for_fits_its_start(tmp_path: Path, band_hz: float) -> None:
+    start = Start.find(saved(tmp_path / "start", detector_of(small_recipe())))
+    adopted = start.adopted(load_recipe("tiny", {"band_hz": band_hz}))
+    assert adopted.front_end.high_hz == pytest.approx(band_hz, rel=1e-3)
+    assert start.fill(MastDetector(detector_of(adopted)), adopted).startswith("all weights")
+
+
+def test_a_front_end_in_a_band_that_an_older_recipe_spelt_out_fits(tmp_path: Path) -> None:
+    recipe = small_recipe(train__detector__levels=4)
+    wide = DetectorConfig.named("tiny")
+    start = Start.find(saved(tmp_path / "start", wide, FrontEnd()))
+    spelt_out = recipe.model_copy(update={"front_end": FrontEnd.for_band(2_000)})
+    assert spelt_out.band_hz is None
+    assert start.adopted(spelt_out).front_end == FrontEnd.for_band(2_000)
+    start.check_front_end(FrontEnd.for_band(2_000))
+
+
+@pytest.mark.parametrize("command", ["train", "fit"])
+@pytest.mark.parametrize("name", ["run", "run/best", "default", "hf://owner/name", "weights.pth"])
+def test_both_commands_start_from_whatever_names_a_model(
+    tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, name: str
+) -> None:
+    model = saved(tmp_path / "run" / "best", detector_of(small_recipe()))
+    (tmp_path / "weights.pth").write_bytes(b"")
+    monkeypatch.setattr("mast.models.find._downloaded", lambda repository, revision: model)
+    monkeypatch.chdir(tmp_path)
+    taken: list[Path | None] = []
+
+    def begin(*_: object, init: Path | None, **__: object) -> None:
+        taken.append(init)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mast.training.detector.train_detector", begin)
+    monkeypatch.setattr("mast.fit.pipeline.fit", begin)
+    arguments = [command, str(tones), "--init", name, "--out", "out", "--preset", "tiny"]
+    CliRunner().invoke(app, arguments)
+    expected = {
+        "default": find_model("default"),
+        "weights.pth": Path("weights.pth"),
+        "hf://owner/name": model,
+    }
+    assert taken == [expected.get(name, Path("run/best"))]

@@ -1,0 +1,126 @@
+"""What the stages of one run share: data, recipe, machine, the detectors so far, and how a stage is done once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from accelerate.utils import broadcast_object_list
+
+from mast.features import Normalisation
+from mast.fit.sources import Sources, labels_of, sound_of
+from mast.reports.fit_verdict import SELF_TRAINED, START, TRAINED, recommended
+from mast.runs import UPSTREAM, Ledger, Progress, Show, Stage, flat
+from mast.training.helped import validation_f1
+from mast.training.machine import Machine
+from mast.training.recipe import BOOKKEEPING, Recipe
+from mast.training.sources import Chunks, hold_out, labelled_chunks, unlabelled_chunks
+
+STAGES = {START: "start", TRAINED: "train", SELF_TRAINED: "self-train"}  # that made each detector
+
+
+class FitRun:
+    """One run. Its stages are functions that name their inputs, then do their work: ``learn.py`` and ``judge.py``."""
+
+    def __init__(
+        self, sources: Sources, out: Path, recipe: Recipe, seed: int, machine: Machine, show: Show
+    ) -> None:
+        self.sources, self.out, self.recipe, self.seed, self.machine = sources, out, recipe, seed, machine
+        self.say, self.show = show.say, show
+        self.ledger = Ledger(out, show.say, main=machine.main, wait=machine.accelerator.wait_for_everyone)
+        self.prints: dict[str, str] = {}  # fingerprints of the stages so far
+        self.normalisation: Normalisation | None = None  # of the sound, where the start has none
+        self.detectors: dict[str, Path] = {}  # made so far, by name
+        self.f1: dict[str, float | None] = {}  # of each on validation, where there is a start to beat
+        self.teacher = TRAINED  # the detector that self-training begins with
+        self.common = {
+            "seed": seed,
+            "size": recipe.size,
+            "precision": recipe.precision,
+            **flat({"front_end": recipe.front_end.model_dump(mode="json")}),
+            **({"levelled": True} if recipe.levelled else {}),
+        }
+
+    @contextmanager
+    def bar(self, what: str) -> Iterator[Progress]:
+        """A progress bar; what it shows is also how long the stage has taken."""
+        with self.show.bar(what) as progress:
+            yield self.ledger.timed(progress)
+
+    @cached_property
+    def parts(self) -> dict[str, Chunks]:
+        """Labelled chunks by part."""
+        return labelled_chunks(self.sources.labelled, self.recipe.front_end, seed=self.seed)
+
+    @cached_property
+    def heard(self) -> tuple[Chunks, Chunks]:
+        """All chunks, labelled or not: to learn from, and to measure reconstruction on."""
+        plan = self.recipe.pretrain
+        everything = unlabelled_chunks(self.sources.folders, self.recipe.front_end)
+        return hold_out(
+            everything, self.recipe.front_end, share=plan.held_out, seed=self.seed, most=plan.max_chunks
+        )
+
+    @cached_property
+    def sound(self) -> dict[str, Any]:
+        """Fingerprints of all recordings."""
+        found = {"labelled sound": sound_of(self.sources.labelled)}
+        for number, dataset in enumerate(self.sources.unlabelled, start=1):
+            found[f"unlabelled sound {number}"] = sound_of(dataset)
+        return found
+
+    @cached_property
+    def labels(self) -> dict[str, Any]:
+        """Fingerprints of what a detector learns from."""
+        return {
+            "labelled sound": self.sound["labelled sound"],
+            "labels": labels_of(self.sources.labelled),
+        }
+
+    @property
+    def recommended(self) -> str:
+        """The best detector so far."""
+        return recommended(self.f1) if self.f1 else list(self.detectors)[-1]
+
+    def made(self, name: str, folder: Path) -> None:
+        """A detector is made; where there is a start to beat, it is measured on validation."""
+        self.detectors[name] = folder
+        if START not in self.detectors:
+            return
+
+        def work() -> dict[str, Any]:
+            mine = validation_f1(folder, self.parts["val"], self.recipe.train, self.machine)
+            return {"f1": broadcast_object_list([mine])[0]}  # processes that disagree must not part ways
+
+        self.f1[name] = self.do(
+            f"validate-{name}", {**self.common, **self.labels, **self.after(STAGES[name])}, (), work
+        )["f1"]
+
+    def do(
+        self,
+        name: str,
+        inputs: dict[str, Any],
+        products: tuple[Path, ...],
+        work: Callable[[], dict[str, Any]],
+        folder: Path | None = None,
+    ) -> dict[str, Any]:
+        """A stage, unless it is done; see :class:`mast.runs.Stage`."""
+        stage = Stage(name, inputs, products, folder)
+        self.prints[name] = stage.fingerprint
+        return self.ledger.do(stage, work)
+
+    def after(self, name: str) -> dict[str, str]:
+        """The input of a stage that builds on another one."""
+        return {f"{UPSTREAM}{name}": self.prints[name]}
+
+    def section(self, name: str, only: Sequence[str] = ()) -> dict[str, Any]:
+        """A section of the recipe, less what changes nothing that is learnt."""
+        values = flat({name: getattr(self.recipe, name).model_dump(mode="json")})
+        return {
+            key: value
+            for key, value in values.items()
+            if key.rpartition(".")[2] not in BOOKKEEPING and (not only or key.rpartition(".")[2] in only)
+        }

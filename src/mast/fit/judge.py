@@ -1,0 +1,136 @@
+"""The stages that look: scan at the beginning, then calibrate → evaluate → report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from mast.evaluation.operating import StoredCalibration
+from mast.files import replace_folder, write_whole
+from mast.fit.fit_run import STAGES, FitRun
+from mast.fit.forecast import in_words
+from mast.fit.measure import measure_detectors
+from mast.fit.sources import facts_of, write_listing
+from mast.models.checkpoint import load_card
+from mast.reports.fit_report import write_fit_report
+from mast.reports.fit_verdict import NAMES, SELF_TRAINED, START, TRAINED
+from mast.training.calibrate import calibrate_checkpoint
+from mast.version import __version__
+
+
+def scan(run: FitRun) -> None:
+    """What there is to learn from."""
+    labelled = run.sources.labelled
+    spans = labelled.annotations.reviewed
+    heard_s = float((spans["end_s"] - spans["start_s"]).sum())
+    run.say(
+        f"scan: {len(labelled):,} recordings, {in_words(heard_s)} of them listened to, with "
+        f"{len(labelled.annotations.events):,} boxes"
+    )
+    if run.sources.unlabelled:
+        n_unlabelled = sum(map(len, run.sources.unlabelled))
+        sound_s = sum(float(d.recordings["duration_s"].sum()) for d in run.sources.unlabelled)
+        run.say(f"scan: {n_unlabelled:,} unlabelled recordings, {in_words(sound_s)}")
+    parts = ", ".join(f"{name} {len(chunks):,}" for name, chunks in run.parts.items())
+    run.say(f"scan: labelled chunks of {run.recipe.front_end.chunk_s:g} s by part: {parts}")
+    inputs = {f"dataset {i}": facts_of(d) for i, (_, d) in enumerate(run.sources.everything)}
+
+    def work() -> dict[str, Any]:
+        if run.machine.main:
+            write_listing(run.sources, run.out / "scan")
+        return {}
+
+    run.do("scan", {**inputs, **run.sound}, (run.out / "scan" / "recordings.csv",), work)
+
+
+def calibrate(run: FitRun) -> None:
+    """The model to use: the recommended detector, whose scores mean something."""
+    chosen, model = run.recommended, run.out / "best"
+    as_it_comes = chosen == START and bool(load_card(run.detectors[START]).calibration)
+
+    def work() -> dict[str, Any]:
+        if run.machine.main:
+            replace_folder(run.detectors[chosen], model)
+            if not load_card(model).calibration:  # a finished run has calibrated its own
+                calibrate_checkpoint(
+                    model,
+                    run.parts["val"],
+                    run.machine,
+                    batch_size=run.machine.eval_batch(run.recipe.train.batch_size),
+                    least_score=run.recipe.train.score_threshold,
+                    seed=run.seed,
+                )
+        run.machine.accelerator.wait_for_everyone()
+        card = load_card(model)
+        stored = StoredCalibration.of_card(card.calibration, model)
+        assert stored is not None
+        seen = float(stored.calibration.apply(card.thresholds["score"]))
+        heard = f"{stored.n_recordings} validation recording{'s' if stored.n_recordings != 1 else ''}"
+        origin = "as it comes with the start" if as_it_comes else f"from {heard}"
+        run.say(f"calibrate: method {stored.calibration.method}, {origin}; threshold {seen:.2f}")
+        return {"method": stored.calibration.method, "threshold": seen}
+
+    products = (model / "model.safetensors", model / "model.json")
+    run.do("calibrate", run.after(STAGES[chosen]), products, work)
+
+
+def evaluate(run: FitRun, resamples: int) -> dict[str, Any]:
+    """How good every detector is on every part but train; gives back ``metrics.json``."""
+    path, detectors = run.out / "metrics.json", run.detectors
+    names = list(detectors)
+    before = {TRAINED: START, SELF_TRAINED: run.teacher}
+    pairs = [(before[name], name) for name in names if before.get(name) in detectors]
+
+    def work() -> dict[str, Any]:
+        if not run.machine.main:
+            return {}
+        parts = {name: chunks for name, chunks in run.parts.items() if name != "train"}
+        run.say(f"evaluate: {', '.join(NAMES[name] for name in names)} on {', '.join(parts)}")
+        with run.bar("evaluate") as progress:
+            found = measure_detectors(
+                detectors,
+                parts,
+                run.out / "evaluate",
+                run.recipe,
+                run.machine,
+                resamples=resamples,
+                seed=run.seed,
+                pairs=pairs,
+                progress=progress,
+            )
+        val = {name: found["detectors"][name]["parts"]["val"]["f1"] for name in names}
+        found |= {"validation_f1": run.f1 or val, "recommended": run.recommended}
+        write_whole(path, json.dumps(found, indent=2).encode())
+        return {}
+
+    inputs = {**run.after("calibrate"), **run.labels, "resamples": resamples}
+    for name in names:
+        inputs |= run.after(STAGES[name])
+    run.do("evaluate", inputs, (path, run.out / "evaluate"), work)
+    metrics: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return metrics
+
+
+def report(run: FitRun, examples: int) -> Path:
+    """The page about all of it."""
+    path = run.out / "report.html"
+    facts = {f"dataset {i}": facts_of(d) for i, (_, d) in enumerate(run.sources.everything)}
+    inputs = {**run.after("evaluate"), **facts, **run.sound, "mast": __version__, "examples": examples}
+
+    def work() -> dict[str, Any]:
+        if run.machine.main:
+            write_fit_report(
+                run.out,
+                path,
+                run.sources.labelled,
+                run.sources.unlabelled,
+                run.recipe,
+                seed=run.seed,
+                examples=examples,
+            )
+            run.say(f"report: {path}")
+        return {}
+
+    run.do("report", inputs, (path,), work)
+    return path

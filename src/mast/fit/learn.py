@@ -1,0 +1,268 @@
+"""The stages that make detectors: plan → statistics → pretrain → start → train → self-train."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from accelerate.utils import broadcast_object_list
+
+from mast.errors import MastError
+from mast.features import Normalisation
+from mast.files import replace_folder, write_whole
+from mast.fit.fit_run import STAGES, FitRun
+from mast.fit.forecast import Amounts, forecast
+from mast.fit.sources import start_of
+from mast.models.checkpoint import update_card
+from mast.models.detector import DetectorConfig
+from mast.reports.fit_verdict import NAMES, SELF_TRAINED, START, TRAINED, recommended
+from mast.reports.reconstruction import draw_reconstructions
+from mast.runs import Progress, flat
+from mast.selftrain.rounds import RoundsRun, about_self_training, fit_rounds
+from mast.training.detector import DetectorRun, about_detector, fit_detector
+from mast.training.effort import Rates, measure_rates, suited
+from mast.training.pretrain import EncoderRun, about_pretraining, fit_encoder
+from mast.training.recipe import keep_recipe
+from mast.training.sources import STATISTICS_CHUNKS, measured_normalisation, unlabelled_chunks
+from mast.training.start import Start, same_fields
+
+
+def plan(run: FitRun, fixed: Collection[str] | None) -> None:
+    """How long this run trains, and how long that takes here, measured; a resumed run keeps its plan."""
+    start, learn = run.sources.start, run.parts["train"]
+    free = fixed is not None and start.is_detector
+    inputs = {**run.common, **run.section("train"), **run.labels}
+    if start.path is not None:
+        inputs["init"] = start_of(start)
+    if free:
+        inputs["chosen"] = sorted(name for name in fixed or () if name.startswith("train."))
+
+    def work() -> dict[str, Any]:
+        run.say("plan: measuring a few steps")
+        rates = measure_rates(learn, run.recipe, run.machine, pretrain=start.path is None)
+        rates = Rates(*broadcast_object_list(list(rates)))
+        recipe = suited(run.recipe, len(learn), fixed=fixed or (), rates=rates) if free else run.recipe
+        device = "this GPU" if run.machine.device.type == "cuda" else "this machine without a GPU"
+        run.say(f"plan: {forecast(recipe, _amounts(run), rates, device=device)}")
+        return dict(rates._asdict())
+
+    found = run.do("plan", inputs, (), work)
+    if free:
+        run.recipe = suited(run.recipe, len(learn), fixed=fixed or (), rates=Rates(**found))
+
+
+def _amounts(run: FitRun) -> Amounts:
+    others = sum(len(chunks) for name, chunks in run.parts.items() if name not in ("train", "val"))
+    sound_s = sum(float(d.recordings["duration_s"].sum()) for d in run.sources.unlabelled)
+    unlabelled = round(2 * sound_s / run.recipe.front_end.chunk_s)  # chunks overlap by half
+    heard = len(run.heard[0]) if run.sources.start.path is None else 0
+    return Amounts(len(run.parts["train"]), len(run.parts["val"]), others, unlabelled, heard)
+
+
+def statistics(run: FitRun) -> None:
+    """μ and σ of the sound, for the first stage that trains."""
+    if run.sources.start.card is not None:
+        run.say(f"statistics: those of {run.sources.start.path} are kept")
+        return
+    path = run.out / "statistics" / "normalisation.json"
+    inputs = {
+        **run.common,
+        **run.section("pretrain", only=("held_out", "max_chunks")),
+        **run.sound,
+    }
+
+    def work() -> dict[str, Any]:
+        n_chunks = min(sum(map(len, run.heard)), STATISTICS_CHUNKS)
+        run.say(f"statistics: mean and spread of {n_chunks:,} chunks")
+        with run.bar("statistics") as progress:
+            found = measured_normalisation(
+                run.heard,
+                run.recipe.front_end,
+                seed=run.seed,
+                device=run.machine.device,
+                workers=run.machine.workers,
+                levelled=run.recipe.levelled,
+                progress=progress,
+            )
+        if run.machine.main:
+            write_whole(path, found.model_dump_json().encode())
+        run.say(f"statistics: mean {found.mean:.3f}, standard deviation {found.std:.3f}")
+        return {"mean": found.mean, "std": found.std}
+
+    run.do("statistics", inputs, (path,), work)
+    run.normalisation = Normalisation.model_validate_json(path.read_text(encoding="utf-8"))
+
+
+def pretrain(run: FitRun) -> None:
+    """The encoder, where there is nothing to start from."""
+    if run.sources.start.path is not None:
+        run.say(f"pretrain: skipped, starting from {run.sources.start.path}")
+        return
+    folder = run.out / "pretrain"
+    inputs = {**run.common, **run.section("pretrain"), **run.sound, **run.after("statistics")}
+
+    def work() -> dict[str, Any]:
+        learn, held = run.heard
+        if not run.sources.unlabelled:
+            run.say(
+                "pretrain: no --unlabeled sound, so the labelled recordings are all there is to listen to"
+            )
+        run.say(
+            f"pretrain: {len(learn):,} chunks of {run.recipe.front_end.chunk_s:g} s, {len(held):,} held out, "
+            f"{run.recipe.pretrain.epochs:,} epochs"
+        )
+        about = about_pretraining(run.sources.folders, Start(), seed=run.seed)
+        _keep_recipe(run, folder, about)
+        job = EncoderRun(run.recipe, run.machine, folder, about, Start(), run.seed, run.normalisation)
+        with run.bar("pretrain") as progress:
+            result = fit_encoder(learn, held, job, progress=progress)
+        if run.machine.main:
+            picture = folder / "reconstruction.png"
+            draw_reconstructions(folder / "best", run.sources.labelled.root, picture, seed=run.seed)
+        run.say(
+            f"pretrain: held-out error {result.best['error']:.3f} (guessing the mean: "
+            f"{result.best['mean_patch_error']:.3f}), best after epoch {result.best_epoch}"
+        )
+        return {**result.best, "epoch": result.best_epoch}
+
+    run.do("pretrain", inputs, (folder / "best" / "model.safetensors",), work, folder)
+
+
+def start(run: FitRun) -> None:
+    """The detector to start from as it comes: training has to beat it."""
+    start, folder = run.sources.start, run.out / "start"
+    if not start.is_detector:
+        return
+    init, card = start.path, start.card
+    assert init is not None
+    assert card is not None
+    start.check_front_end(run.recipe.front_end)
+
+    def work() -> dict[str, Any]:
+        if run.machine.main:
+            replace_folder(init, folder)
+            update_card(folder, card.model_copy(update={"front_end": run.recipe.front_end}))
+        return {}
+
+    run.do("start", {**run.common, "init": start_of(start)}, (folder / "model.json",), work)
+    run.made(START, folder)
+    run.say(f"start: {init}, as it comes: validation F1 {_f1(run.f1[START])}")
+
+
+def train(run: FitRun) -> None:
+    """The detector on the expert's boxes."""
+    folder, given = run.out / "train", run.sources.start
+    begins = run.after("pretrain") if given.path is None else {"init": start_of(given)}
+    if (
+        given.path is not None and given.card is None
+    ):  # weights of others, without the statistics of our sound
+        begins |= run.after("statistics")
+    inputs = {**run.common, **run.section("train"), **run.labels, **begins}
+
+    def work() -> dict[str, Any]:
+        run.say(
+            f"train: {len(run.parts['train']):,} chunks, {len(run.parts['val']):,} to validate on, "
+            f"{run.recipe.train.epochs:,} epochs"
+        )
+        start = given if given.path is not None else Start.find(run.out / "pretrain" / "best")
+        learn, held = run.parts["train"], run.parts["val"]
+        about = about_detector(run.sources.labelled, start, seed=run.seed)
+        _keep_recipe(run, folder, about)
+        job = DetectorRun(
+            run.recipe,
+            start.gentle(run.recipe),
+            run.machine,
+            folder,
+            about,
+            start,
+            run.seed,
+            start.threshold(held),
+            run.normalisation,
+        )
+        with run.bar("train") as progress:
+            result = fit_detector(learn, held, job, progress=progress)
+        run.say(f"train: validation F1 {result.best['f1']:.3f} after epoch {result.best_epoch}")
+        return {**result.best, "epoch": result.best_epoch}
+
+    run.do("train", inputs, (folder / "best" / "model.safetensors",), work, folder)
+    run.made(TRAINED, folder / "best")
+
+
+def self_train(run: FitRun) -> None:
+    """The detector on unlabelled sound."""
+    if not run.sources.unlabelled:
+        run.say("self-train: skipped, it needs sound without labels (--unlabeled FOLDER)")
+        return
+    folder = run.out / "selftrain"
+    teacher = run.teacher = recommended(run.f1) if run.f1 and _start_fits(run) else TRAINED
+    inputs = {
+        **run.common,
+        **run.section("selftrain"),
+        **flat({"train.detector": run.recipe.train.detector}),
+        **run.labels,
+        **{name: value for name, value in run.sound.items() if name.startswith("unlabelled")},
+        **run.after(STAGES[teacher]),
+    }
+
+    def work() -> dict[str, Any]:
+        n_rounds = run.recipe.selftrain.rounds
+        run.say(
+            f"self-train: {n_rounds} round{'s' if n_rounds > 1 else ''} at most"
+            f"{', from the start, which training did not beat' if teacher == START else ''}"
+        )
+        try:
+            with run.bar("self-train") as progress:
+                rows = _rounds(run, run.detectors[teacher], folder, progress)
+        except MastError as error:
+            if not _found_nothing(folder):
+                raise
+            # after hours of training a detector and a report are worth more than a refusal
+            if run.machine.main:
+                replace_folder(run.detectors[teacher], folder / "best")
+            run.say(f"self-train: left out, {error}. Continuing with the detector as {NAMES[teacher]}")
+            return {"left_out": str(error)}
+        kept = rows[rows["kept"]].iloc[0]
+        run.say(f"self-train: validation F1 {kept['f1']:.3f}, {rows['f1'].iloc[0]:.3f} before")
+        return {"f1": float(kept["f1"]), "before": float(rows["f1"].iloc[0])}
+
+    result = run.do("self-train", inputs, (folder / "best" / "model.safetensors",), work, folder)
+    if "left_out" not in result:
+        run.made(SELF_TRAINED, folder / "best")
+
+
+def _rounds(run: FitRun, initial: Path, folder: Path, progress: Progress) -> pd.DataFrame:
+    """All rounds of self-training, from a detector on."""
+    labelled, others = run.sources.labelled, [dataset.root for dataset in run.sources.unlabelled]
+    start = Start.find(initial)
+    about = about_self_training(labelled, others, start, seed=run.seed)
+    _keep_recipe(run, folder, about)
+    job = RoundsRun(run.recipe, run.machine, folder, about, start, run.seed)
+    sources = unlabelled_chunks(others, run.recipe.front_end)
+    return fit_rounds(
+        labelled, run.parts, sources, job, progress=progress, say=lambda text: run.say(f"self-train: {text}")
+    )
+
+
+def _keep_recipe(run: FitRun, folder: Path, about: dict[str, Any]) -> None:
+    """Write down all settings beside what is made; the ledger has decided already that it may be continued."""
+    if run.machine.main:
+        keep_recipe(run.recipe, folder, about=about)
+
+
+def _start_fits(run: FitRun) -> bool:
+    """Whether self-training can continue from the start: it has the architecture of this run."""
+    own, wanted = run.sources.start.detector, run.recipe.detector
+    return own is not None and isinstance(wanted, DetectorConfig) and same_fields(own, wanted)
+
+
+def _found_nothing(folder: Path) -> bool:
+    """Whether a round of self-training had no pseudo-box to learn from."""
+    return any(
+        pd.read_parquet(path, columns=["chunk"]).empty for path in folder.glob("round-*/pseudo.parquet")
+    )
+
+
+def _f1(value: float | None) -> str:
+    return "not defined" if value is None else f"{value:.3f}"

@@ -1,0 +1,84 @@
+"""Whether training helped: the detector that it started from, as it comes, is what it has to beat."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from mast.data.recordings import Dataset
+from mast.errors import MastError
+from mast.evaluation import Scoring, evaluate
+from mast.grid import FrontEnd
+from mast.models.checkpoint import load_checkpoint
+from mast.models.interface import BoxDetector
+from mast.training.machine import Machine, prepare_machine
+from mast.training.measure import detect_chunks
+from mast.training.recipe import Recipe, TrainRecipe
+from mast.training.sources import Chunks, labelled_chunks
+from mast.training.spectrograms import FrontEndPipeline
+from mast.training.start import Start
+
+
+def validation_f1(
+    folder: Path, held: Chunks, plan: TrainRecipe, machine: Machine, *, front_end: FrontEnd | None = None
+) -> float | None:
+    """F1 of a detector on validation chunks, at the threshold that it carries: what its user would get.
+
+    Args:
+        folder: a detector's model folder.
+        held: labelled chunks that do not overlap.
+        plan: lowest score, batch size.
+        machine: where.
+        front_end: of the chunks, where it is not the model's own but that one played at another speed.
+
+    Returns:
+        None where there is neither a box nor a detection.
+    """
+    model, card = load_checkpoint(folder)
+    if not isinstance(model, BoxDetector):
+        raise MastError(f"{folder}: holds a pretrained encoder, which finds no boxes; give a detector")
+    if front_end is not None:
+        card = card.model_copy(update={"front_end": front_end})
+    with machine.accelerator.autocast():
+        measured = detect_chunks(
+            model.to(machine.device),
+            held,
+            FrontEndPipeline.of(card).to(machine.device),
+            batch_size=machine.eval_batch(plan.batch_size),
+            workers=machine.workers,
+            score_threshold=plan.score_threshold,
+            nms_iou=card.thresholds.get("nms_iou", plan.nms_iou),
+        )
+    found = evaluate(
+        measured.truth,
+        measured.predictions,
+        reviewed=measured.reviewed,
+        scoring=Scoring(space="hz"),
+        threshold=card.thresholds["score"],
+        resamples=0,
+    ).metrics["f1"]
+    return found if math.isfinite(found) else None
+
+
+def against_start(
+    dataset: Dataset, best: Path, start: Start, recipe: Recipe, *, seed: int = 0
+) -> tuple[float | None, float | None]:
+    """Validation F1 of the detector that a training started from, and of the one that it ended in.
+
+    Args:
+        dataset: as it was trained on.
+        best: the trained detector's model folder.
+        start: a detector.
+        recipe: as it was trained with.
+        seed: of the division into parts.
+    """
+    assert start.path is not None
+    recipe = start.adopted(recipe)
+    machine, held = prepare_machine(recipe), labelled_chunks(dataset, recipe.front_end, seed=seed)["val"]
+    as_it_comes = validation_f1(start.path, held, recipe.train, machine, front_end=recipe.front_end)
+    return as_it_comes, validation_f1(best, held, recipe.train, machine)
+
+
+def beats(f1: float | None, start: float | None) -> bool:
+    """Whether training helped on validation; where nothing could be measured it is not known to have."""
+    return f1 is not None and start is not None and f1 > start
