@@ -36,9 +36,10 @@ def save_random_detector(folder: Path, size: str, seed: int) -> None:
     import torch
 
     from mast.grid import FrontEnd
-    from mast.models.checkpoint import ModelCard, NormalisationStatistics, save_checkpoint
+    from mast.models.checkpoint import ModelCard, save_checkpoint
     from mast.models.detector import DetectorConfig, MastDetector
     from mast.models.encoder import EncoderConfig
+    from mast.normalisation import Normalisation
 
     torch.manual_seed(seed)
     if size == "smallest":
@@ -57,7 +58,7 @@ def save_random_detector(folder: Path, size: str, seed: int) -> None:
         kind="detector",
         architecture=config,
         front_end=front_end,
-        normalisation=NormalisationStatistics(mean=-8.0, std=4.0),
+        normalisation=Normalisation(mean=-8.0, std=4.0),
         thresholds={"score": _THRESHOLD, "nms_iou": 0.5},
     )
     save_checkpoint(folder, model, card)
@@ -146,9 +147,9 @@ def stages(size: str, minutes: float, device: str | None, seed: int) -> dict[str
                 ),
             ):
                 marks = [now()]
-                raw = detector._log_mel.chunk_features(sound.to(detector.device))
+                raw = detector.hearing._log_mel.chunk_features(sound.to(detector.device))
                 marks.append(now())
-                output = detector._model(detector._normalisation.apply(raw))
+                output = detector._model(detector.card.normalisation.apply(raw))
                 marks.append(now())
                 found = detector._model.select(
                     output, score_threshold=detector.scores.raw_threshold, nms_iou=detector.nms_iou

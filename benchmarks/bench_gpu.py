@@ -180,7 +180,7 @@ def make_model(folder: Path, recording: Path, size: str, device: str, seed: int)
     with as_searched(detector):
         sound = sound_of(windows_in(recording, detector), n).to(detector.device)
         model: Any = detector._model
-        best = model.scores(model(detector._spectrograms(sound))).amax(dim=1)
+        best = model.scores(model(detector.hearing.spectrograms(sound))).amax(dim=1)
     threshold = float(best.double().median())
     card = folder / "model.json"
     content = json.loads(card.read_text(encoding="utf-8"))
@@ -213,7 +213,7 @@ def network(timer: Timer, detector: Detector, recording: Path, batch: int) -> di
     model: Any = detector._model
     with as_searched(detector):
         sound = sound_of(windows_in(recording, detector), batch).to(detector.device)
-        spectrograms = detector._spectrograms(sound)
+        spectrograms = detector.hearing.spectrograms(sound)
         threshold, nms_iou = detector.scores.raw_threshold, detector.nms_iou
         return {
             "batch": batch,
@@ -255,8 +255,8 @@ def stages(timer: Timer, detector: Detector, recording: Path, folder: Path) -> d
         keep("stack", lambda: sound_of(heard, batch), batch)
         keep("transfer", lambda: send(sound, detector.device), batch)
         there = sound.to(detector.device)
-        keep("features", lambda: detector._spectrograms(there), batch)
-        spectrograms = detector._spectrograms(there)
+        keep("features", lambda: detector.hearing.spectrograms(there), batch)
+        spectrograms = detector.hearing.spectrograms(there)
         keep("network", lambda: model(spectrograms), batch)
         output = model(spectrograms)
         raised = detector.scores.raw_threshold

@@ -237,9 +237,9 @@ def stages(model: str, folder: Path, threshold: float | None, minutes: int) -> d
                 low = torch.autocast("cpu", dtype=torch.bfloat16, enabled=detector.precision == "bfloat16")
                 with torch.inference_mode(), low:
                     at = time.process_time()
-                    raw = detector._log_mel.chunk_features(sound)
+                    raw = detector.hearing._log_mel.chunk_features(sound)
                     at = clock("features", at)
-                    normalised = detector._normalisation.apply(raw)
+                    normalised = detector.card.normalisation.apply(raw)
                     at = clock("normalise", at)
                     tokens = detector._model.encoder.feature_map(normalised)
                     at = clock("network: encoder", at)

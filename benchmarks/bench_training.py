@@ -20,9 +20,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.record import write_result
 from mast.data.chunk_dataset import collate
 from mast.data.simulate import Simulation, simulate_dataset
-from mast.features import Normalisation
 from mast.models.detector import MastDetector
 from mast.models.mae import MaskedAutoencoder
+from mast.normalisation import Normalisation
 from mast.training.batches import Batches
 from mast.training.detector import train_detector
 from mast.training.machine import prepare_machine

@@ -38,6 +38,7 @@ from mast.data.recordings import load_dataset
 from mast.data.simulate import BoxStyle, Simulation, simulate_dataset
 from mast.data.soundscape_bench import BACKGROUND_LABELS, CALL_LABELS
 from mast.export.words import hub_readme
+from mast.hearing import HearingModel
 from mast.models.checkpoint import load_checkpoint, save_checkpoint
 from mast.models.detector import MastDetector
 from mast.runs import Progress
@@ -49,7 +50,6 @@ from mast.training.measure import chunk_metrics, detect_chunks
 from mast.training.pretrain import pretrain
 from mast.training.recipe import load_recipe, parse_override
 from mast.training.sources import decode_once, labelled_chunks
-from mast.training.spectrograms import FrontEndPipeline
 
 RECIPE = Path(__file__).with_suffix(".toml")
 REFINEMENT = RECIPE.with_stem("default_model_refine")
@@ -164,22 +164,20 @@ def settle(folder: Path, data: Path) -> None:
     held = decode_once(chunks, machine.device, workers=machine.workers)
     size = machine.eval_batch(recipe.train.batch_size)
     least, nms_iou = recipe.train.score_threshold, recipe.train.nms_iou
-    with machine.accelerator.autocast():
-        found = detect_chunks(
-            model.to(machine.device).eval(),
-            held,
-            FrontEndPipeline.of(card).to(machine.device),
-            batch_size=size,
-            workers=machine.workers,
-            score_threshold=least,
-            nms_iou=nms_iou,
-        )
+    found = detect_chunks(
+        HearingModel(model, card, device=machine.device, precision=machine.precision),
+        held,
+        batch_size=size,
+        workers=machine.workers,
+        score_threshold=least,
+        nms_iou=nms_iou,
+    )
     metrics = chunk_metrics(found)
     told = {
         "architecture": model.config,
         "thresholds": card.thresholds | {"score": metrics["threshold"]},
         "provenance": card.provenance | {"metrics": metrics},
-        "calibration": {},
+        "calibration": None,
     }
     save_checkpoint(folder, model, card.model_copy(update=told))
     calibrate_checkpoint(folder, held, machine, batch_size=size, least_score=least, data=VALIDATION, seed=0)

@@ -13,7 +13,7 @@ from torchaudio.compliance import kaldi
 
 from mast.errors import ConfigError
 from mast.features import LogMel
-from mast.grid import FrontEnd, events_to_grid, grid_to_events
+from mast.grid import FrontEnd, events_to_cells, events_to_grid, grid_to_events
 
 PAPER = FrontEnd()
 BANDS = st.sampled_from([2_000.0, 8_000.0, 24_000.0, 96_000.0, 192_000.0])
@@ -129,11 +129,28 @@ def test_no_events() -> None:
     assert found.boxes.shape == (0, 4)
     assert found.index.shape == (0,)
     assert grid_to_events([], PAPER).shape == (0, 4)
+    assert events_to_cells([], PAPER).shape == (0, 4)
 
 
 def test_index_names_the_event_each_box_came_from() -> None:
     given_events = [(-1, 500, 0.01, 900), (1, 500, 2, 900), (1, 9_000, 2, 9_500), (3, 500, 4, 900)]
     assert events_to_grid(given_events, PAPER).index.tolist() == [1, 3]
+
+
+@given(
+    st.lists(st.tuples(*[st.integers(0, 1_000_000)] * 2, *[st.integers(0, 128_000)] * 2), max_size=5),
+    BANDS,
+    st.integers(0, 10_000),
+)
+def test_events_and_cells_there_and_back(
+    thousandths: list[tuple[int, ...]], band: float, number: int
+) -> None:
+    front_end = FrontEnd.for_band(band)
+    boxes = np.array([(t1, f1, t2, f2) for t1, t2, f1, f2 in thousandths], dtype=float).reshape(-1, 4) / 1_000
+    starts = np.full(len(boxes), number * front_end.chunk_s)
+    there = grid_to_events(boxes, front_end, chunk_start_s=starts)
+    expected = boxes + number * front_end.chunk_frames * np.array([1, 0, 1, 0])
+    np.testing.assert_array_equal(events_to_cells(there, front_end), expected.round(6))
 
 
 def test_cells_back_by_hand() -> None:

@@ -1,9 +1,28 @@
-"""What a device can do, and moving small tensors to a GPU without making the CPU wait for it."""
+"""Which device, what it can do, and moving small tensors to a GPU without making the CPU wait for it."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+from mast.errors import ConfigError
+
+
+def find_device(name: str | torch.device | None = None) -> torch.device:
+    """The device of that name, if it can be used here; without a name the GPU where there is one.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise ConfigError(f"device {name}: cannot be used here ({reason}); try cpu or cuda") from None
+    return device
 
 
 def send(tensor: Tensor, device: torch.device | str) -> Tensor:

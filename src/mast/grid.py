@@ -25,6 +25,7 @@ MIN_EVENT_FRAMES = 10  # App. "Bounding box coordinate conversion": under 100 ms
 # of a chunk, our choice: more than a computer can look at at once, so that a mistake does not fill its memory
 MOST_FRAMES, MOST_BINS = 16_384, 1_024
 MOST_RATE = 10_000_000  # Hz, of any recorder
+_CELL_DIGITS = 6  # behind the point, of fractional cells: what seconds and hertz there and back leave intact
 _EDGE = 1e-6  # a boundary this close below a frame edge (in frames) lies on it: 0.29 / 0.01 = 28.999…
 
 # where the band ends for animals that mast is asked about most; hardly a bat calls above 128 kHz
@@ -197,7 +198,9 @@ def events_to_grid(
     return GridBoxes(np.stack([t1, f1, t2, f2], axis=1), index)
 
 
-def grid_to_events(boxes: ArrayLike, front_end: FrontEnd, *, chunk_start_s: float = 0.0) -> FloatArray:
+def grid_to_events(
+    boxes: ArrayLike, front_end: FrontEnd, *, chunk_start_s: float | FloatArray = 0.0
+) -> FloatArray:
     """Inverse of :func:`events_to_grid`: cells (whole or fractional) → seconds and hertz.
 
     Frequencies are kept inside the front end's band.
@@ -205,7 +208,7 @@ def grid_to_events(boxes: ArrayLike, front_end: FrontEnd, *, chunk_start_s: floa
     Args:
         boxes: (M, 4) rows ``t1, f1, t2, f2`` in cells.
         front_end: the grid.
-        chunk_start_s: where the chunk begins in the recording.
+        chunk_start_s: where the chunk begins in the recording; (M,) where boxes are of several chunks.
 
     Returns:
         (M, 4) rows ``start_s, low_hz, end_s, high_hz``.
@@ -221,3 +224,21 @@ def grid_to_events(boxes: ArrayLike, front_end: FrontEnd, *, chunk_start_s: floa
         ],
         axis=1,
     )
+
+
+def events_to_cells(boxes: ArrayLike, front_end: FrontEnd) -> FloatArray:
+    """Seconds and hertz → fractional cells counted from the recording's start; nothing is clipped or left out.
+
+    Undoes :func:`grid_to_events` to a millionth of a cell. To that they are rounded: an overlap of exactly one half
+    on the grid stays one.
+
+    Args:
+        boxes: (N, 4) rows ``start_s, low_hz, end_s, high_hz``.
+        front_end: the grid.
+
+    Returns:
+        (N, 4) rows ``t1, f1, t2, f2``.
+    """
+    events = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
+    frames, bins = events[:, ::2] / front_end.hop_s, front_end.hz_to_bins(events[:, 1::2])
+    return np.stack([frames[:, 0], bins[:, 0], frames[:, 1], bins[:, 1]], axis=1).round(_CELL_DIGITS)

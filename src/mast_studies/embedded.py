@@ -20,22 +20,17 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional as F
 from torch.utils.data import ConcatDataset
 
 from mast.data.chunk_dataset import Batch, ChunkDataset
 from mast.data.recordings import Dataset
 from mast.errors import MastError
 from mast.events import BOX_COLUMNS, FloatArray, IntArray, boxes_of
-from mast.grid import FrontEnd, events_to_grid
+from mast.grid import FrontEnd, events_to_cells, events_to_grid
+from mast.hearing import HearingModel
 from mast.models.boxes import iou, pad_boxes, pool_boxes
-from mast.models.checkpoint import load_checkpoint
-from mast.models.detector import MastDetector
-from mast.models.encoder import Encoder
-from mast.models.mae import MaskedAutoencoder
 from mast.training.machine import Machine
 from mast.training.sources import Chunks, in_order
-from mast.training.spectrograms import FrontEndPipeline
 from mast_studies.embedding_tables import EmbeddedTables, Way
 from mast_studies.mel_statistics import mel_statistics
 from mast_studies.neighbours import Part, box_neighbours, chunk_neighbours
@@ -52,7 +47,6 @@ class Models(NamedTuple):
 
     pretrained: Path  # a masked autoencoder
     detector: Path  # MAST, trained from it
-    threshold: float  # of the detections
 
 
 def embed_parts(
@@ -70,7 +64,7 @@ def embed_parts(
     Args:
         dataset: labels come from its annotations.
         parts: its labelled chunks; of those that overlap (``train``) every other one is used.
-        detections: of the test parts, in cells counted from the recording's start, with scores.
+        detections: of the test parts, those that count.
         models: the encoders.
         machine: where they run.
         batch_size: chunks at a time.
@@ -80,10 +74,7 @@ def embed_parts(
     seen: dict[str, Part] = {}
     for name, chunks in parts.items():
         own = end_to_end(dataset, chunks, encoders.front_end)
-        found = detections.get(name)
-        if found is not None:
-            found = found[found["score"] >= models.threshold]
-        boxes = labelled_boxes(dataset, own.table, found, encoders.front_end)
+        boxes = labelled_boxes(dataset, own.table, detections.get(name), encoders.front_end)
         seen[name] = encoders.look(own, boxes, batch_size=batch_size)
     return EmbeddedTables(
         chunk_neighbours(seen, seed=seed), box_neighbours(seen, encoders.front_end, seed=seed)
@@ -94,21 +85,14 @@ class Encoders:
     """The pretrained encoder and the detector, on one device."""
 
     def __init__(self, models: Models, machine: Machine) -> None:
-        pretrained, pretrained_card = load_checkpoint(models.pretrained)
-        detector, detector_card = load_checkpoint(models.detector)
-        if not isinstance(pretrained, MaskedAutoencoder | MastDetector) or not isinstance(
-            detector, MastDetector
-        ):
-            raise MastError(
-                f"{models.detector}: embeddings come from MAST's encoder, and this is {type(detector).__name__}"
-            )
-        self._machine = machine
-        self._pretrained: Encoder = pretrained.encoder.to(machine.device).eval()
-        self._detector = detector.to(machine.device).eval()
-        self._as_pretrained = FrontEndPipeline.of(pretrained_card).to(machine.device)
-        self._as_detector = FrontEndPipeline.of(detector_card).to(machine.device)
-        self.front_end: FrontEnd = detector_card.front_end
-        if pretrained_card.front_end != self.front_end:
+        loaded = (
+            HearingModel.load(folder, device=machine.device, precision=machine.precision)
+            for folder in (models.pretrained, models.detector)
+        )
+        self._pretrained, self._detector = loaded
+        self._workers = machine.workers
+        self.front_end: FrontEnd = self._detector.front_end
+        if self._pretrained.front_end != self.front_end:
             raise MastError(
                 f"{models.pretrained}: has another front end than {models.detector}, so their embeddings are not of "
                 "the same boxes; train the detector from it"
@@ -124,7 +108,7 @@ class Encoders:
         of_chunks: dict[Way, list[Vectors]] = {}
         of_boxes: dict[Way, list[Vectors]] = {}
         done = 0
-        for batch in in_order(chunks, batch_size=batch_size, workers=self._machine.workers):
+        for batch in in_order(chunks, batch_size=batch_size, workers=self._workers):
             rows = slice(done, done + len(batch.waveforms))
             done = rows.stop
             whole, inside = self._embed(batch, by_chunk[rows], frames[rows])
@@ -143,15 +127,13 @@ class Encoders:
         self, batch: Batch, cells: Sequence[Vectors], frames: IntArray
     ) -> tuple[dict[Way, Vectors], dict[Way, Vectors]]:
         """By way: of each chunk, and of each box, of some chunks."""
-        model, config = self._detector, self._detector.config
         boxes = [torch.tensor(some) for some in cells]
-        padded = pad_boxes(boxes, self._machine.device).boxes
+        padded = pad_boxes(boxes, self._detector.device).boxes
         counts = [len(some) for some in boxes]
-        shown = self._as_detector(batch).spectrograms  # (B, 1, T, F)
-        with self._machine.accelerator.autocast():
-            tokens = model.encoder.feature_map(shown)  # (B, D, T/16, F/16)
-            before = self._pretrained.feature_map(self._as_pretrained(batch).spectrograms)
-        patch = config.encoder.patch
+        shown = self._detector.spectrograms(batch.waveforms)  # (B, 1, T, F)
+        tokens = self._detector.tokens(shown)  # (B, D, T/16, F/16)
+        before = self._pretrained.tokens(self._pretrained.spectrograms(batch.waveforms))
+        patch = self._detector.encoder.config.patch
         columns = [math.ceil(n / patch) for n in frames.tolist()]  # with sound in them
         size = (float(patch), float(patch))
         pictures = [picture[0].float().cpu().numpy() for picture in shown]
@@ -166,12 +148,9 @@ class Encoders:
             "pretrained": _unpadded(pool_boxes(before, padded, size, cells=(4, 4), samples=2), counts),
             "encoder": _unpadded(pool_boxes(tokens, padded, size, cells=(4, 4), samples=2), counts),
         }
-        if config.contrastive_weight > 0:
-            with self._machine.accelerator.autocast():  # as in the contrastive loss
-                finest = model.pyramid(model.adapted(tokens, shown))[0]  # (B, C, T', F')
-                pooled = pool_boxes(finest, padded, config.strides, cells=(4, 4))
-                projected = F.normalize(model.projection(pooled).float(), dim=-1)  # (B, M, P)
-            inside["projection"] = _unpadded(projected, counts)
+        projected = self._detector.project(tokens, shown, boxes)
+        if projected is not None:
+            inside["projection"] = torch.cat(projected).float().cpu().numpy()
         return whole, inside
 
 
@@ -203,7 +182,7 @@ def labelled_boxes(
     Args:
         dataset: with labels.
         chunks: that do not overlap.
-        detections: in cells counted from the recording's start; none by default.
+        detections: of the same recordings; none by default.
         front_end: the grid.
     """
     events = {str(name): own for name, own in dataset.annotations.events.groupby("recording")}
@@ -254,16 +233,16 @@ def best_matches(detected: FloatArray, truth: IntArray) -> tuple[IntArray, Float
 
 
 def _by_chunk(detections: pd.DataFrame, chunks: pd.DataFrame, front_end: FrontEnd) -> dict[int, FloatArray]:
-    """Detections in cells of the recording → by row of the chunk that their middle lies in, in cells of the chunk."""
+    """Detections → by row of the chunk that their middle lies in, in cells of the chunk."""
     found: dict[int, FloatArray] = {}
-    first = np.rint(chunks["start_s"].to_numpy(dtype=np.float64) / front_end.hop_s)
+    first = chunks["start_s"].to_numpy(dtype=np.float64) / front_end.hop_s
     own_rows = {str(name): np.asarray(rows) for name, rows in chunks.groupby("recording").indices.items()}
     for name, own in detections.groupby("recording"):
         rows = own_rows.get(str(name))
         if rows is None:
             continue
         rows = rows[np.argsort(first[rows], kind="stable")]
-        boxes = own[list(BOX_COLUMNS)].to_numpy(dtype=np.float64)
+        boxes = events_to_cells(boxes_of(own), front_end)
         at = np.searchsorted(first[rows], boxes[:, [0, 2]].mean(axis=1), side="right") - 1
         for k in np.unique(at[at >= 0]).tolist():
             mine = boxes[at == k]

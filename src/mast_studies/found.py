@@ -1,10 +1,8 @@
 """What a system found in each part of a dataset, on disk: all that tables and figures are made from.
 
-    WORK/<dataset>-<seed>/found/<system>/<part>.truth.parquet, .predictions.parquet, .reviewed.parquet
-                                        threshold.json     the score that validation chose
-                                        about.json         what it is, what it cost; written last
+    WORK/<dataset>-<seed>/found/<system>/<part>.*      tables of each part, as mast.evaluation.PartTables keeps them
+                                        about.json     what it is, what it cost; written last
 
-Boxes are in cells of the front end (frames and mel bins), as :func:`mast.training.measure.detect_chunks` gives them.
 Models are not needed any more once this is there, so it is what has to come home from a borrowed GPU.
 """
 
@@ -16,13 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
+from mast.evaluation.part_tables import parts_in
+from mast.files import write_whole
 
-from mast.errors import MastError
-from mast.files import whole_file, write_whole
-from mast.training.measure import Measured
-
-KINDS = Measured._fields
 FOUND = "found"
 NOT_TESTS = frozenset({"train", "val"})
 
@@ -46,13 +40,12 @@ class Trial:
 
     def systems(self) -> list[str]:
         """Those with tables of at least one part."""
-        tables = sorted(self.folder.glob(f"{FOUND}/*/*.{KINDS[0]}.parquet"))
-        return list(dict.fromkeys(path.parent.name for path in tables))
+        folders = sorted(path for path in self.folder.glob(f"{FOUND}/*") if path.is_dir())
+        return [folder.name for folder in folders if parts_in(folder)]
 
     def parts(self, system: str) -> list[str]:
         """The parts it was measured on, by name."""
-        suffix = f".{KINDS[0]}.parquet"
-        return sorted(path.name.removesuffix(suffix) for path in self.system(system).glob(f"*{suffix}"))
+        return parts_in(self.system(system))
 
 
 def trials(work: Path) -> list[Trial]:
@@ -65,41 +58,9 @@ def trials(work: Path) -> list[Trial]:
     return sorted(found, key=lambda trial: (trial.dataset, trial.seed))
 
 
-def save_part(folder: Path, part: str, measured: Measured) -> None:
-    """Keep the tables of one part; the truth last, as it says that the others are there."""
-    for kind in sorted(KINDS, key=lambda kind: kind == KINDS[0]):
-        with whole_file(folder / f"{part}.{kind}.parquet") as path:
-            getattr(measured, kind).to_parquet(path, index=False, compression="zstd")
-
-
-def load_part(folder: Path, part: str) -> Measured:
-    """The tables of one part."""
-    return Measured(*(pd.read_parquet(folder / f"{part}.{kind}.parquet") for kind in KINDS))
-
-
-def has_part(folder: Path, part: str) -> bool:
-    """Whether the tables of a part are there."""
-    return (folder / f"{part}.{KINDS[0]}.parquet").is_file()
-
-
-def save_threshold(folder: Path, threshold: float) -> None:
-    """Keep the threshold; before any part, so that a part that is there can be measured."""
-    write_whole(folder / "threshold.json", json.dumps({"score": threshold}).encode())
-
-
 def save_about(folder: Path, about: Mapping[str, Any]) -> None:
     """Keep what else is known of the system; after all parts."""
     write_whole(folder / "about.json", json.dumps(dict(about), indent=2).encode())
-
-
-def load_threshold(folder: Path) -> float:
-    """The score from which a box counts; chosen on validation."""
-    try:
-        return float(json.loads((folder / "threshold.json").read_text(encoding="utf-8"))["score"])
-    except (OSError, ValueError, KeyError, TypeError):
-        raise MastError(
-            f"{folder / 'threshold.json'}: is not there or holds no score; delete {folder} and run the system again"
-        ) from None
 
 
 def load_about(folder: Path) -> dict[str, Any]:

@@ -32,8 +32,9 @@ from mast.data import chunk_table, load_dataset
 from mast.data.chunk_dataset import ChunkDataset
 from mast.data.recordings import Dataset
 from mast.data.simulate import Simulation, simulate_dataset
+from mast.evaluation.part_tables import has_part
 from mast.grid import FrontEnd
-from mast.models.checkpoint import load_checkpoint
+from mast.hearing import HearingModel
 from mast.planning.candidates import candidate_clips
 from mast.planning.choose import choose_clips
 from mast.planning.survey import Surveyor
@@ -44,12 +45,11 @@ from mast.training.measure import detect_chunks
 from mast.training.pretrain import pretrain
 from mast.training.recipe import BOOKKEEPING, Recipe, load_recipe, parse_override, remember_recipe
 from mast.training.sources import Chunks
-from mast.training.spectrograms import FrontEndPipeline
 from mast.training.start import Start
 from mast.version import commit
 from mast_studies.collect import trainings
 from mast_studies.figures import lines
-from mast_studies.found import Trial, has_part, load_about, save_about, save_part, save_threshold
+from mast_studies.found import Trial, load_about, save_about
 from mast_studies.record import write_result
 from mast_studies.runner import same_steps
 from mast_studies.tables import Archive, Line, Row, as_cells, as_json, markdown
@@ -220,18 +220,16 @@ def measure(trials: Trials, strategy: str, budget: int, encoder: Path) -> bool:
     job = DetectorRun(recipe, recipe.train, machine, run, about, Start.find(encoder), trials.seed)
     fit_detector(learn, trials.chunks("val"), job)
     spent = time.perf_counter() - began
-    model, card = load_checkpoint(run / "best")
-    save_threshold(folder, card.thresholds["score"])
+    model = HearingModel.load(run / "best", device=machine.device)
     found = detect_chunks(
-        model.to(machine.device).eval(),
+        model,
         trials.chunks("test"),
-        FrontEndPipeline.of(card).to(machine.device),
         batch_size=machine.eval_batch(recipe.train.batch_size),
         workers=machine.workers,
         score_threshold=recipe.train.score_threshold,
         nms_iou=recipe.train.nms_iou,
     )
-    save_part(folder, "test", found)
+    replace(found, threshold=model.card.thresholds["score"]).save(folder, "test")
     truth = trials.dataset.annotations.events
     labels, boxes = set[str](), 0
     for name, start, end in clips[["recording", "start_s", "end_s"]].itertuples(index=False):

@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from mast.data.recordings import load_dataset
+from mast.evaluation.part_tables import PartTables, has_part
 from mast.events import BOX_COLUMNS
-from mast.grid import FrontEnd, grid_to_events
+from mast.grid import FrontEnd
 from mast.reports.spectrogram import (
     PREDICTION_COLOUR,
     TRUTH_COLOUR,
@@ -21,7 +22,7 @@ from mast.reports.spectrogram import (
     frequency_ticks,
     literal,
 )
-from mast_studies.found import Trial, has_part, load_about, load_part, load_threshold
+from mast_studies.found import Trial, load_about
 from mast_studies.tables import Line
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def compare_systems(
     if "recipe" not in about or not (root / "boxes.csv").exists():
         return None
     front_end = FrontEnd.model_validate(about["recipe"]["front_end"])
-    views = [load_view(trial, part, line, front_end) for line in there]
+    views = [load_view(trial, part, line) for line in there]
     places = choose_places(views[0].truth, front_end, chunks, seed=seed)
     dataset = load_dataset(root)
     sounds = [
@@ -89,19 +90,12 @@ def compare_systems(
     return draw_views(views, places, sounds) if sounds and len(sounds) == len(places) else None
 
 
-def load_view(trial: Trial, part: str, line: Line, front_end: FrontEnd) -> View:
-    """A system's tables in seconds and hertz."""
+def load_view(trial: Trial, part: str, line: Line) -> View:
+    """A system's tables."""
     folder = trial.system(line.system)
-    measured = load_part(folder, part)
-    kept = measured.predictions[measured.predictions["score"] >= load_threshold(folder)]
+    tables = PartTables.load(folder, part)
     label = line.label or str(load_about(folder).get("title", line.system))
-    return View(label, in_hertz(measured.truth, front_end), in_hertz(kept, front_end))
-
-
-def in_hertz(cells: pd.DataFrame, front_end: FrontEnd) -> pd.DataFrame:
-    """Boxes in cells, counted from the recording's start → seconds and hertz."""
-    boxes = grid_to_events(cells[list(BOX_COLUMNS)].to_numpy(dtype=np.float64), front_end)
-    return cells.assign(**dict(zip(BOX_COLUMNS, boxes.T, strict=True)))
+    return View(label, tables.truth, tables.counted)
 
 
 def choose_places(truth: pd.DataFrame, front_end: FrontEnd, count: int, *, seed: int) -> list[Place]:

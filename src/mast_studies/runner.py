@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,11 @@ from mast.data.chunks import chunk_table
 from mast.data.recordings import Dataset, load_dataset
 from mast.data.splits import SplitConfig
 from mast.errors import MastError
+from mast.evaluation.part_tables import PartTables, has_part
 from mast.files import locked, write_whole
-from mast.models.checkpoint import WEIGHTS, load_card, load_checkpoint
+from mast.hearing import HearingModel
+from mast.models.checkpoint import WEIGHTS, load_card
 from mast.models.find import find_model, names_model
-from mast.models.interface import BoxDetector
 from mast.runs import Ledger, Progress, Say, Show, Stage, flat, refuse_others
 from mast.selftrain.rounds import self_train
 from mast.training.detector import DetectorRun, fit_detector
@@ -39,21 +40,10 @@ from mast.training.measure import detect_chunks
 from mast.training.pretrain import pretrain
 from mast.training.recipe import BOOKKEEPING, Recipe, SelfTrainRecipe, TrainRecipe, remember_recipe
 from mast.training.sources import Chunks, decode_once, labelled_chunks
-from mast.training.spectrograms import FrontEndPipeline
 from mast.training.start import Start
 from mast.version import commit
 from mast_studies.embedding_tables import about_embedded, folder_of, save_embedded
-from mast_studies.found import (
-    NOT_TESTS,
-    Trial,
-    has_part,
-    load_about,
-    load_part,
-    load_threshold,
-    save_about,
-    save_part,
-    save_threshold,
-)
+from mast_studies.found import NOT_TESTS, Trial, load_about, save_about
 from mast_studies.presets import Preset
 from mast_studies.systems import LAST_STAGE, System
 
@@ -173,11 +163,12 @@ class Runner:
         parts = {name: own for name, own in self.chunks.items() if name not in away}
         recipe = self._recipe(system)
         machine = prepare_machine(recipe)
+        tests = {name: PartTables.load(found, name) for name in parts if name not in NOT_TESTS}
         tables = embed_parts(
             self.dataset,
             parts,
-            {name: load_part(found, name).predictions for name in parts if name not in NOT_TESTS},
-            Models(pretrained, detector, load_threshold(found)),
+            {name: own.counted for name, own in tests.items()},
+            Models(pretrained, detector),
             machine,
             batch_size=machine.eval_batch(recipe.train.batch_size),
             seed=self.seed,
@@ -195,7 +186,7 @@ class Runner:
         if not all((folder / WEIGHTS).is_file() for folder in folders):
             return None
         pretrained, detector = (load_card(folder).weights_sha256 for folder in folders)
-        threshold = load_threshold(self.trial.system(system.name))
+        threshold = PartTables.load(self.trial.system(system.name), "val").threshold
         return {"system": system.name, "pretrained": pretrained, "detector": detector, "threshold": threshold}
 
     def model(self, system: System) -> Path:
@@ -369,25 +360,20 @@ class Runner:
         return folder
 
     def _measure(self, system: System, model_folder: Path, parts: Collection[str]) -> None:
-        model, card = load_checkpoint(model_folder)
-        assert isinstance(model, BoxDetector)
         recipe = self._recipe(system)
         machine = prepare_machine(recipe)
-        pipeline = FrontEndPipeline.of(card).to(machine.device)
+        model = HearingModel.load(model_folder, device=machine.device, precision=machine.precision)
         folder = self.trial.system(system.name)
-        save_threshold(folder, card.thresholds["score"])
         for part in parts:
-            with machine.accelerator.autocast():
-                measured = detect_chunks(
-                    model.to(machine.device).eval(),
-                    self.chunks[part],
-                    pipeline,
-                    batch_size=machine.eval_batch(recipe.train.batch_size),
-                    workers=machine.workers,
-                    score_threshold=recipe.train.score_threshold,
-                    nms_iou=recipe.train.nms_iou,
-                )
-            save_part(folder, part, measured)
+            measured = detect_chunks(
+                model,
+                self.chunks[part],
+                batch_size=machine.eval_batch(recipe.train.batch_size),
+                workers=machine.workers,
+                score_threshold=recipe.train.score_threshold,
+                nms_iou=recipe.train.nms_iou,
+            )
+            replace(measured, threshold=model.card.thresholds["score"]).save(folder, part)
         about = {
             "system": system.name,
             "title": self._title(system),
@@ -398,9 +384,9 @@ class Runner:
             "seed": self.seed,
             "seconds": self.seconds(system),
             "train_chunks": len(self._labelled(system)),
-            "parameters": sum(p.numel() for p in model.parameters()),
+            "parameters": sum(p.numel() for p in model.model.parameters()),
             "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
-            "commit": card.provenance.get("commit") or commit(),  # of the training, or of now
+            "commit": model.card.provenance.get("commit") or commit(),  # of the training, or of now
             "recipe": recipe.model_dump(mode="json"),
         }
         save_about(folder, about)

@@ -20,12 +20,12 @@ import pandas as pd
 
 from mast.data.splits import SITE_OOD, TEMPORAL_OOD
 from mast.errors import MastError
-from mast.evaluation import Outcome, Scoring, build_scene, match_scene
+from mast.evaluation import Outcome, PartTables
 from mast.evaluation.bootstrap import draw_weights, interval
 from mast.evaluation.metrics import metrics_of
+from mast.evaluation.part_tables import has_part
 from mast.events import BOX_COLUMNS, FloatArray
-from mast.training.measure import Measured
-from mast_studies.found import NOT_TESTS, Trial, has_part, load_about, load_part, load_threshold, trials
+from mast_studies.found import NOT_TESTS, Trial, load_about, trials
 
 METRICS = {
     "precision": "P",
@@ -176,8 +176,8 @@ class Archive:
         key = (trial.folder, part, system)
         if key not in self._values:
             folder = trial.system(system)
-            outcome = match(load_part(folder, part))
-            threshold = load_threshold(folder)
+            tables = PartTables.load(folder, part)
+            outcome, threshold = match(tables), tables.threshold
             times = self._weights(trial.dataset, part)[trial.seed]
             unknown = [name for name in outcome.scene.recordings if name not in times]
             if unknown:
@@ -205,7 +205,7 @@ class Archive:
                 folders = [trial.system(name) for name in trial.systems()]
                 known = next((folder for folder in folders if has_part(folder, part)), None)
                 if known is not None:
-                    marks[trial.seed] = _fingerprints(load_part(known, part))
+                    marks[trial.seed] = _fingerprints(PartTables.load(known, part))
             self._draws[key] = draw_recordings(marks, self.resamples)
         return self._draws[key]
 
@@ -262,28 +262,23 @@ def draw_recordings(
     return {seed: {name: weights[:, unit] for name, unit in own.items()} for seed, own in places.items()}
 
 
-def match(measured: Measured) -> Outcome:
-    """Which detections are right, in cells at IoU 0.5.
+def match(part: PartTables) -> Outcome:
+    """Which detections are right, at IoU 0.5.
 
     Only that overlap is in the tables, so the nine stricter ones of ``ap50_95`` are left out: the bootstrap would spend
     most of its time on them.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # detections in the padding of a recording's last chunk
-        scene = build_scene(
-            measured.truth, measured.predictions, reviewed=measured.reviewed, scoring=Scoring(space="hz")
-        )
-    outcome = match_scene(scene)
+    outcome = part.match()
     return replace(outcome, hit_at=outcome.hit_at[:1])
 
 
-def _fingerprints(measured: Measured) -> dict[str, bytes]:
+def _fingerprints(part: PartTables) -> dict[str, bytes]:
     """Each recording's true boxes: the same name with the same boxes is the same recording, also in another seed."""
     boxes = {
         str(name): own[list(BOX_COLUMNS)].to_numpy(dtype=np.float64).round(3).tobytes()
-        for name, own in measured.truth.groupby("recording")
+        for name, own in part.truth.groupby("recording")
     }
-    return {str(name): boxes.get(str(name), b"") for name in sorted(measured.reviewed["recording"].unique())}
+    return {name: boxes.get(name, b"") for name in part.recordings}
 
 
 def mean_over_seeds(seeds: Sequence[tuple[float, FloatArray]]) -> Score:

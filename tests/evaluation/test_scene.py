@@ -96,6 +96,14 @@ def test_grid_space_is_whole_cells_of_the_recording(make_table):
     assert match_scene(build_scene(truth, predictions, scoring=Scoring(space="hz"))).iou[0] < 0.95
 
 
+def test_cells_are_fractions_of_the_grid(make_table):
+    front_end = FrontEnd()
+    truth = make_table([("a", 100.0, 101.0, *front_end.bins_to_hz([10.25, 20.5]))])
+    scene = build_scene(truth, truth.assign(score=0.9), scoring=Scoring(space="cells", front_end=front_end))
+    assert scene.truth.boxes.tolist() == [[10_000, 10.25, 10_100, 20.5]]
+    assert scene.truth.chunk.tolist() == [9]  # of seconds: 100.5 / 10.24
+
+
 def test_boxes_outside_the_band_are_left_out_of_grid_space_on_both_sides(make_table):
     truth = make_table([("a", 1, 2, 1000, 2000), ("a", 1, 2, 9000, 12000)])
     predictions = make_table([("a", 1, 2, 1000, 2000, 0.9), ("a", 5, 6, 8500, 9000, 0.8)])
@@ -127,7 +135,7 @@ def test_rows_that_are_no_boxes_are_named(make_table):
 
 
 def test_nonsense_settings_are_refused():
-    with pytest.raises(ConfigError, match="space is 'mel'; expected one of grid, hz"):
+    with pytest.raises(ConfigError, match="space is 'mel'; expected one of grid, cells, hz"):
         Scoring(space="mel")
     with pytest.raises(ConfigError, match="IoU threshold is 0"):
         Scoring(iou_threshold=0.0)

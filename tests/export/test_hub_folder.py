@@ -16,13 +16,13 @@ from mast.export import write_hub_folder
 from mast.grid import FrontEnd
 from mast.models.checkpoint import (
     ModelCard,
-    NormalisationStatistics,
     load_card,
     load_checkpoint,
     save_checkpoint,
 )
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.encoder import EncoderConfig
+from mast.normalisation import Normalisation
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def run(tmp_path: Path) -> Path:
         kind="detector",
         architecture=config,
         front_end=FrontEnd(chunk_frames=64, n_bins=32),
-        normalisation=NormalisationStatistics(mean=-5.0, std=3.0),
+        normalisation=Normalisation(mean=-5.0, std=3.0),
         thresholds={"score": 0.25, "nms_iou": 0.5},
         provenance={
             "data": "/home/anna/secret project/dawn",

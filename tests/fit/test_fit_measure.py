@@ -9,8 +9,9 @@ from toy_recipe import small_recipe
 
 from mast.data import load_dataset
 from mast.fit.measure import measure_detectors
-from mast.models.checkpoint import ModelCard, NormalisationStatistics, load_card, save_checkpoint
+from mast.models.checkpoint import ModelCard, load_card, save_checkpoint
 from mast.models.detector import DetectorConfig, MastDetector
+from mast.normalisation import Normalisation
 from mast.training.machine import prepare_machine
 from mast.training.sources import labelled_chunks
 
@@ -31,7 +32,7 @@ def test_each_detector_is_measured_at_its_own_threshold(tones: Path, tmp_path: P
             kind="detector",
             architecture=config,
             front_end=recipe.front_end,
-            normalisation=NormalisationStatistics(mean=-8.0, std=4.0),
+            normalisation=Normalisation(mean=-8.0, std=4.0),
             thresholds={"score": threshold, "nms_iou": 0.5},
         )
         save_checkpoint(tmp_path / name, model, card)

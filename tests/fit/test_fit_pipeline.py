@@ -19,8 +19,8 @@ import mast
 from mast.cli.main import app
 from mast.errors import MastError
 from mast.events import EVENT_COLUMNS
-from mast.features import Normalisation
 from mast.fit import judge, learn
+from mast.normalisation import Normalisation
 from mast.selftrain.rounds import RoundsRun
 from mast.training.detector import DetectorRun
 from mast.training.effort import Rates

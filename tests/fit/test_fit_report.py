@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -11,9 +12,9 @@ import pytest
 
 from mast.annotations import AnnotationSet
 from mast.data.recordings import Dataset
-from mast.evaluation import Calibration
-from mast.events import as_events
-from mast.grid import FrontEnd
+from mast.evaluation import Calibration, PartTables
+from mast.events import BOX_COLUMNS, as_events
+from mast.grid import FrontEnd, grid_to_events
 from mast.reports.fit_data import (
     boxes_by_hour,
     hours_figure,
@@ -32,8 +33,6 @@ from mast.reports.fit_figures import (
     reliability_figure,
 )
 from mast.reports.html_page import Section, page, picture, table
-from mast.reports.measured_tables import in_hertz, load_part, match_part, save_part
-from mast.training.measure import Measured, match_chunks
 
 FRONT_END = FrontEnd(n_bins=64, chunk_frames=256)
 
@@ -96,57 +95,43 @@ def test_sites_are_counted_apart_and_unlabelled_sound_has_no_boxes() -> None:
     assert hours_figure([("labelled", unknown)]) is None
 
 
-def measured() -> Measured:
+def measured(threshold: float = 0.4) -> PartTables:
     """In cells: a hit, a false alarm that scores higher, a miss; and a hit under the threshold of 0.4."""
     truth = [("r", 10, 5, 50, 20), ("r", 100, 5, 150, 20), ("s", 10, 30, 60, 40)]
     found = [("r", 11, 5, 50, 21, 0.6), ("s", 200, 5, 240, 9, 0.8), ("s", 10, 30.5, 60, 40, 0.2)]
-    columns = ["recording", "start_s", "low_hz", "end_s", "high_hz"]
-    reviewed = pd.DataFrame({"recording": ["r", "s"], "start_s": 0.0, "end_s": np.inf})
-    return Measured(
-        as_events(pd.DataFrame(truth, columns=columns)),
-        as_events(pd.DataFrame(found, columns=[*columns, "score"])),
-        reviewed,
-    )
-
-
-def test_tables_in_hertz_are_matched_as_the_cells_were(tmp_path: Path) -> None:
-    calibration = Calibration(method="platt", slope=2.0, intercept=-1.0)
-    save_part(in_hertz(measured(), FRONT_END, calibration), tmp_path, part="val", detector="d")
-    tables = load_part(tmp_path, part="val", detector="d")
-    assert tables.truth["end_s"].tolist() == pytest.approx([0.5, 1.5, 0.6])
-    assert tables.truth["low_hz"].iloc[0] == pytest.approx(float(FRONT_END.bins_to_hz(5)))
-    assert tables.predictions["score"].tolist() == pytest.approx(calibration.apply([0.6, 0.8, 0.2]).tolist())
-    ours, theirs = match_part(tables, FRONT_END), match_chunks(measured())
-    np.testing.assert_array_equal(ours.truth, theirs.truth)
-    np.testing.assert_allclose(ours.iou, theirs.iou)
-    np.testing.assert_array_equal(ours.scores, theirs.scores)
+    columns = ["recording", *BOX_COLUMNS]
+    heard = pd.DataFrame({"recording": ["r", "s"], "start_s": 0.0, "end_s": np.inf})
+    tables = (pd.DataFrame(truth, columns=columns), pd.DataFrame(found, columns=[*columns, "score"]))
+    for own in tables:
+        own[BOX_COLUMNS] = grid_to_events(own[BOX_COLUMNS], FRONT_END)
+    platt = Calibration(method="platt", slope=2.0, intercept=-1.0)
+    return PartTables(as_events(tables[0]), as_events(tables[1]), heard, FRONT_END, threshold, platt)
 
 
 def test_examples_are_what_they_are_called() -> None:
-    tables = in_hertz(measured(), FRONT_END, Calibration())
-    outcome = match_part(tables, FRONT_END)
-    found = choose_examples(outcome, tables, 0.4, each=5, seed=0)
+    found = choose_examples(measured(), each=5, seed=0)
     seen = {(e.kind, e.recording, round(float(e.box[0]), 2)) for e in found}
     assert seen == {("hit", "r", 0.11), ("false alarm", "s", 2.0), ("miss", "r", 1.0), ("miss", "s", 0.1)}
-    lower = choose_examples(outcome, tables, 0.1, each=5, seed=0)
+    hit = next(e for e in found if e.kind == "hit")
+    assert hit.score == pytest.approx(float(measured().calibration.apply(0.6)))  # as users see it
+    lower = choose_examples(measured(0.1), each=5, seed=0)
     assert sorted(e.kind for e in lower) == ["false alarm", "hit", "hit", "miss"]
-    few = choose_examples(outcome, tables, 0.1, each=1, seed=0)
+    few = choose_examples(measured(0.1), each=1, seed=0)
     assert sorted(e.kind for e in few) == ["false alarm", "hit", "miss"]
 
 
 def test_precision_and_recall_prediction_by_prediction() -> None:
-    outcome = match_chunks(measured())
-    recall, precision = precision_recall(outcome)
+    recall, precision = precision_recall(measured().match())
     np.testing.assert_allclose(recall, [0, 1 / 3, 2 / 3])
     np.testing.assert_allclose(precision, [0, 1 / 2, 2 / 3])
 
 
 def test_figures_can_be_drawn_of_nothing() -> None:
-    nothing = match_chunks(Measured(measured().truth, measured().predictions.iloc[:0], measured().reviewed))
-    for outcome in (nothing, match_chunks(measured())):
-        assert "data:image/png" in picture(precision_recall_figure({"d": (outcome, 0.5)}, "test"), dpi=30)
+    nothing = replace(measured(), found=measured().found.iloc[:0])
+    for part in (nothing, measured()):
+        assert "data:image/png" in picture(precision_recall_figure({"d": part}, "test"), dpi=30)
         platt = Calibration(method="platt", slope=2.0)
-        assert "data:image/png" in picture(reliability_figure(outcome, platt, "test"), dpi=30)
+        assert "data:image/png" in picture(reliability_figure(part.match(), platt, "test"), dpi=30)
     result = {"f1": None, "intervals": {"f1": [None, None]}}
     metrics = {"parts": {"val": {}}, "detectors": {"trained": {"parts": {"val": result}}}}
     assert "data:image/png" in picture(

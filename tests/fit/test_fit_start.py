@@ -16,8 +16,10 @@ import mast
 from mast.cli.main import app
 from mast.fit import fit_run, judge, learn, pipeline
 from mast.grid import FrontEnd
-from mast.models.checkpoint import ModelCard, NormalisationStatistics, load_card, save_checkpoint
+from mast.models.checkpoint import ModelCard, load_card, save_checkpoint
 from mast.models.detector import DetectorConfig, MastDetector
+from mast.normalisation import Normalisation
+from mast.probability import StoredCalibration
 from mast.reports.fit_verdict import f1_table, recommended, verdict
 from mast.selftrain.rounds import RoundsRun
 from mast.training.detector import DetectorRun
@@ -25,16 +27,17 @@ from mast.training.effort import Rates
 from mast.training.loop import Result
 from mast.training.recipe import Recipe
 
-CALIBRATION: dict[str, Any] = {
-    "calibration": {"method": "platt", "slope": 2.0, "intercept": 0.5},
-    "n_recordings": 24,
-    "n_truth": 100,
-    "least_score": 0.05,
-    "iou_threshold": 0.5,
-    "log_loss_before": 0.5,
-    "log_loss_after": 0.4,
-    "curve": [],
-}
+CALIBRATION = StoredCalibration.model_validate(
+    {
+        "calibration": {"method": "platt", "slope": 2.0, "intercept": 0.5},
+        "n_recordings": 24,
+        "n_truth": 100,
+        "least_score": 0.05,
+        "iou_threshold": 0.5,
+        "log_loss_before": 0.5,
+        "log_loss_after": 0.4,
+    }
+)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +52,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         kind="detector",
         architecture=recipe.detector,
         front_end=recipe.front_end,
-        normalisation=NormalisationStatistics(mean=-7.0, std=3.0),
+        normalisation=Normalisation(mean=-7.0, std=3.0),
         thresholds={"score": 0.0123, "nms_iou": 0.5},
         calibration=CALIBRATION,
     )

@@ -10,9 +10,10 @@ import torch
 from spread_scores import spread_scores
 
 from mast.grid import FrontEnd
-from mast.models.checkpoint import ModelCard, NormalisationStatistics, save_checkpoint
+from mast.models.checkpoint import ModelCard, save_checkpoint
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.encoder import EncoderConfig
+from mast.normalisation import Normalisation
 
 FRONT_END = FrontEnd(n_bins=64, chunk_frames=256)  # 2.56 s
 
@@ -28,7 +29,7 @@ def save_detector(folder: Path, *, seed: int = 0, threshold: float = 0.3) -> Pat
         kind="detector",
         architecture=config,
         front_end=FRONT_END,
-        normalisation=NormalisationStatistics(mean=-8.0, std=4.0),
+        normalisation=Normalisation(mean=-8.0, std=4.0),
         thresholds={"score": threshold, "nms_iou": 0.5},
     )
     save_checkpoint(folder, model, card)

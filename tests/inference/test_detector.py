@@ -22,10 +22,11 @@ from mast.events import EVENT_COLUMNS, boxes_of, pairwise_iom, pairwise_iou
 from mast.grid import FrontEnd
 from mast.inference import Boxes, Detector, Source
 from mast.inference.detector import _cast_products
-from mast.models.checkpoint import ModelCard, NormalisationStatistics, load_checkpoint, save_checkpoint
+from mast.models.checkpoint import ModelCard, load_checkpoint, save_checkpoint
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.encoder import EncoderConfig
 from mast.models.mae import MaeConfig, MaskedAutoencoder
+from mast.normalisation import Normalisation
 
 RATE = FRONT_END.sample_rate
 
@@ -270,7 +271,7 @@ def test_mistakes_are_one_sentence(model: Path, tmp_path: Path) -> None:
         kind="mae",
         architecture=encoder,
         front_end=FrontEnd(chunk_frames=64, n_bins=32),
-        normalisation=NormalisationStatistics(mean=0, std=1),
+        normalisation=Normalisation(mean=0, std=1),
     )
     save_checkpoint(tmp_path / "mae", MaskedAutoencoder(encoder), card)
     with pytest.raises(MastError, match="not a detector"):
@@ -328,7 +329,7 @@ def test_embeddings_are_the_models_own_in_the_order_of_the_events(model: Path, t
     sound = torch.from_numpy(sf.read(path, dtype="float32")[0])[None]
     low = torch.autocast("cpu", dtype=torch.bfloat16, enabled=detector.precision == "bfloat16")
     with torch.inference_mode(), low:
-        spectrogram = detector._normalisation.apply(detector._log_mel.chunk_features(sound))
+        spectrogram = detector.card.normalisation.apply(detector.hearing._log_mel.chunk_features(sound))
         frames = events[["start_s", "end_s"]].to_numpy() / FRONT_END.hop_s
         bins = FRONT_END.hz_to_bins(events[["low_hz", "high_hz"]].to_numpy())
         boxes = np.stack([frames[:, 0], bins[:, 0], frames[:, 1], bins[:, 1]], axis=1)

@@ -17,8 +17,9 @@ from mast.models.baselines import BaselineConfig, BaselineName, build_baseline
 from mast.models.baselines.resnet import as_picture
 from mast.models.baselines.torchvision_detectors import FasterRcnnDetector, FcosDetector
 from mast.models.boxes import iou
-from mast.models.checkpoint import ModelCard, NormalisationStatistics, load_checkpoint, save_checkpoint
+from mast.models.checkpoint import ModelCard, load_checkpoint, save_checkpoint
 from mast.models.interface import BoxDetector
+from mast.normalisation import Normalisation
 
 SMALL = {"backbone": "resnet18", "width": 16, "channels": 32, "frequency_stretch": 2}
 CHUNK = (128, 32)
@@ -136,7 +137,7 @@ def test_a_checkpoint_says_the_same(name: BaselineName, tmp_path: Path) -> None:
         kind="detector",
         architecture=config(name),
         front_end=FrontEnd(n_bins=CHUNK[1], chunk_frames=CHUNK[0]),
-        normalisation=NormalisationStatistics(mean=0, std=1),
+        normalisation=Normalisation(mean=0, std=1),
     )
     save_checkpoint(tmp_path, model, card)
     loaded, read = load_checkpoint(tmp_path)

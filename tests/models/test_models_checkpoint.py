@@ -12,7 +12,6 @@ from mast.errors import MastError
 from mast.grid import FrontEnd
 from mast.models.checkpoint import (
     ModelCard,
-    NormalisationStatistics,
     StoredType,
     load_audiomae,
     load_card,
@@ -25,12 +24,14 @@ from mast.models.checkpoint import (
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.encoder import EncoderConfig
 from mast.models.mae import MaeConfig, MaskedAutoencoder
+from mast.normalisation import Normalisation
+from mast.probability import Calibration, StoredCalibration
 
 ENCODER = EncoderConfig(chunk_frames=64, n_bins=32, width=32, depth=2, heads=2)
 DETECTOR = DetectorConfig(encoder=ENCODER, channels=32, levels=2, head_convs=1)
 MAE = MaeConfig(encoder=ENCODER, decoder_width=16, decoder_depth=1, decoder_heads=2)
 FRONT_END = FrontEnd(chunk_frames=64, n_bins=32).at_band(2_000)
-STATISTICS = NormalisationStatistics(mean=-5.0, std=3.0)
+STATISTICS = Normalisation(mean=-5.0, std=3.0)
 CARD = ModelCard(
     kind="detector",
     architecture=DETECTOR,
@@ -171,10 +172,36 @@ def test_a_kill_during_the_write_loses_nothing(
     assert sorted(os.listdir(tmp_path)) == ["model.json", "model.safetensors"]
 
 
+def test_a_card_may_hold_no_calibration_and_no_strange_one(tmp_path: Path) -> None:
+    stored = StoredCalibration(
+        calibration=Calibration(method="platt", slope=2.0),
+        n_recordings=3,
+        n_truth=9,
+        least_score=0.05,
+        iou_threshold=0.5,
+    )
+    plain = save_checkpoint(tmp_path, MastDetector(DETECTOR), CARD)
+    assert plain.probabilities.apply(0.3) == 0.3
+    update_card(tmp_path, plain.model_copy(update={"calibration": stored}))
+    assert load_card(tmp_path).calibration == stored
+    assert load_card(tmp_path).probabilities == stored.calibration
+    card, text = tmp_path / "model.json", json.loads((tmp_path / "model.json").read_text())
+    card.write_text(json.dumps(text | {"calibration": {}}))  # as earlier versions wrote it
+    assert load_card(tmp_path) == plain
+    knots = {"method": "isotonic", "knot_scores": [0.1], "knot_probabilities": []}
+    for broken, words in (
+        ({"method": "platt"}, "field calibration.calibration"),
+        (text["calibration"] | {"calibration": knots}, "calibration: method isotonic with 1 knot scores"),
+    ):
+        card.write_text(json.dumps(text | {"calibration": broken}))
+        with pytest.raises(MastError, match=f"model.json: {words}"):
+            load_card(tmp_path)
+
+
 def test_a_card_is_updated_in_both_places(tmp_path: Path) -> None:
     model = MastDetector(DETECTOR)
     written = save_checkpoint(tmp_path, model, CARD)
-    changed = written.model_copy(update={"calibration": {"method": "platt"}})
+    changed = written.model_copy(update={"licence": "CC0-1.0"})
     update_card(tmp_path, changed)
     assert load_card(tmp_path) == changed
     assert same(load_checkpoint(tmp_path).model, model)
@@ -190,7 +217,7 @@ def test_a_kill_during_an_update_leaves_the_old_card_and_the_weights(
 ) -> None:
     model = MastDetector(DETECTOR)
     written = save_checkpoint(tmp_path, model, CARD)
-    changed = written.model_copy(update={"calibration": {"method": "platt"}})
+    changed = written.model_copy(update={"licence": "CC0-1.0"})
     with monkeypatch.context() as patch:
         kill_after(patch, moves_before_the_kill)
         with pytest.raises(KeyboardInterrupt):

@@ -18,7 +18,6 @@ from mast.grid import FrontEnd
 from mast.models.baselines import BaselineConfig, build_baseline
 from mast.models.checkpoint import (
     ModelCard,
-    NormalisationStatistics,
     load_audiomae,
     load_card,
     load_checkpoint,
@@ -31,12 +30,13 @@ from mast.models.damage import Bounded, fingerprint, refuse_senseless
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.encoder import EncoderConfig
 from mast.models.mae import MaeConfig, MaskedAutoencoder
+from mast.normalisation import Normalisation
 
 ENCODER = EncoderConfig(chunk_frames=64, n_bins=32, width=32, depth=2, heads=2)
 DETECTOR = DetectorConfig(encoder=ENCODER, channels=32, levels=2, head_convs=1)
 MAE = MaeConfig(encoder=ENCODER, decoder_width=16, decoder_depth=1, decoder_heads=2)
 FRONT_END = FrontEnd(chunk_frames=64, n_bins=32)
-STATISTICS = NormalisationStatistics(mean=-5.0, std=3.0)
+STATISTICS = Normalisation(mean=-5.0, std=3.0)
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from mast.models.checkpoint import load_checkpoint
 from mast.planning.candidates import candidate_clips
 from mast.planning.cover import cover_order
 from mast.planning.survey import Surveyor, chunk_grid, doubt, doubt_in_clips, front_end_of
-from mast.training.normalisation import normalisation_of_card
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +42,7 @@ def test_each_chunk_is_embedded_by_the_models_own_encoder(model: Path, dataset: 
     raw = LogMel(FRONT_END).chunk_features(
         torch.from_numpy(centre_and_pad(sound, FRONT_END.chunk_samples))[None]
     )
-    seen = normalisation_of_card(card).apply(raw)
+    seen = card.normalisation.apply(raw)
     with torch.no_grad():
         expected = net.encoder.feature_map(seen).mean(dim=(2, 3))[0].numpy()  # type: ignore[union-attr]
         scores = net.detect(seen, score_threshold=0.05, nms_iou=0.5)[0].scores.double().numpy()  # type: ignore[operator]

@@ -10,10 +10,11 @@ import torch
 from spread_scores import spread_scores
 
 from mast.grid import FrontEnd
-from mast.models.checkpoint import ModelCard, NormalisationStatistics, save_checkpoint
+from mast.models.checkpoint import ModelCard, save_checkpoint
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.encoder import EncoderConfig
 from mast.models.mae import MaeConfig, MaskedAutoencoder
+from mast.normalisation import Normalisation
 
 FRONT_END = FrontEnd(n_bins=64, chunk_frames=256)  # 2.56 s
 ENCODER = EncoderConfig(chunk_frames=256, n_bins=64, width=32, depth=1, heads=2)
@@ -31,7 +32,7 @@ def save_untrained(folder: Path, *, detects: bool = True) -> Path:
         kind="detector" if detects else "mae",
         architecture=config if detects else mae,
         front_end=FRONT_END,
-        normalisation=NormalisationStatistics(mean=-8.0, std=4.0),
+        normalisation=Normalisation(mean=-8.0, std=4.0),
         thresholds={"score": 0.3, "nms_iou": 0.5} if detects else {},
     )
     save_checkpoint(folder, model, card)

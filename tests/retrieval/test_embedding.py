@@ -19,10 +19,8 @@ from mast.features import LogMel
 from mast.inference import Detector
 from mast.models.box_vectors import LOOK_WIDTH
 from mast.models.boxes import pool_boxes
-from mast.models.detector import MastDetector
 from mast.retrieval.embedding import BoxEmbedder, plan_windows
 from mast.retrieval.sources import labelled_batches
-from mast.training.normalisation import normalisation_of_card
 from mast_studies.mel_statistics import box_statistics, mel_statistics
 
 
@@ -77,15 +75,14 @@ def spectrogram(detector: Detector, path: Path, start_s: float) -> torch.Tensor:
         FRONT_END.chunk_samples,
     )
     raw = LogMel(FRONT_END).chunk_features(torch.from_numpy(sound)[None])
-    return normalisation_of_card(detector.card).apply(raw)
+    return detector.card.normalisation.apply(raw)
 
 
 def test_vectors_and_projections_are_the_models_own(detector: Detector, species: Path) -> None:
     path = sorted((species / "audio").iterdir())[0]
     box = np.array([1.0, 600.0, 1.6, 1_000.0])  # only the first window sees it whole
     made = BoxEmbedder(detector).embed_boxes(path, box[None])
-    model = detector._model
-    assert isinstance(model, MastDetector)
+    model = detector.hearing.mast_detector
     picture = spectrogram(detector, path, 0.0)
     low, high = FRONT_END.hz_to_bins([600.0, 1_000.0])
     cells = torch.tensor([[100.0, low, 160.0, high]], dtype=torch.float32)

@@ -13,16 +13,15 @@ import soundfile as sf
 import torch
 
 from mast.data.simulate import Simulation, simulate_dataset
-from mast.evaluation.operating import StoredCalibration
 from mast.grid import FrontEnd
 from mast.models.checkpoint import (
     ModelCard,
-    NormalisationStatistics,
     load_card,
     load_checkpoint,
     save_checkpoint,
 )
 from mast.models.detector import DetectorConfig, MastDetector
+from mast.normalisation import Normalisation
 from mast.training.recipe import load_recipe
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
@@ -72,7 +71,7 @@ def test_averages_weigh_alike_and_leave_a_detail_path_out(tmp_path: Path) -> Non
             kind="detector",
             architecture=config,
             front_end=front_end,
-            normalisation=NormalisationStatistics(mean=-7.0, std=3.0),
+            normalisation=Normalisation(mean=-7.0, std=3.0),
             thresholds={"score": 0.1 * seed, "nms_iou": 0.5},
         )
         folders.append(tmp_path / str(seed))
@@ -154,7 +153,7 @@ def test_an_average_is_settled_on_worlds_held_back(tmp_path: Path, monkeypatch: 
         kind="detector",
         architecture=config,
         front_end=FrontEnd(n_bins=32, chunk_frames=128),
-        normalisation=NormalisationStatistics(mean=-7.0, std=3.0),
+        normalisation=Normalisation(mean=-7.0, std=3.0),
         thresholds={"score": 0.987, "nms_iou": 0.5},
     )
     torch.manual_seed(0)
@@ -168,7 +167,7 @@ def test_an_average_is_settled_on_worlds_held_back(tmp_path: Path, monkeypatch: 
 
 def test_the_shipped_card_says_who_boxed_its_validation_recordings() -> None:
     folder = Path(default_model.__file__).parents[1] / "src" / "mast" / "pretrained" / "default"
-    stored = StoredCalibration.of_card(load_card(folder).calibration, folder)
+    stored = load_card(folder).calibration
     assert stored is not None
     assert stored.data == default_model.VALIDATION
     point = stored.threshold_for(0.9)

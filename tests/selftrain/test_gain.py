@@ -15,15 +15,17 @@ from untrained_detector import gain_recipe, save_untrained
 from mast.annotations import AnnotationSet
 from mast.data import load_dataset
 from mast.data.recordings import Dataset
+from mast.evaluation import PartTables
 from mast.events import as_events
+from mast.grid import FrontEnd
+from mast.hearing import HearingModel
 from mast.models.checkpoint import load_card, load_checkpoint, save_checkpoint
 from mast.selftrain import rounds
 from mast.selftrain.watch import part_metrics
 from mast.training.detector import DetectorRun
 from mast.training.loop import Result
-from mast.training.measure import Measured, chunk_metrics, detect_chunks
+from mast.training.measure import chunk_metrics, detect_chunks
 from mast.training.sources import Chunks, labelled_chunks
-from mast.training.spectrograms import FrontEndPipeline
 
 OOD = ("S1_20240501_100000.wav", "S1_20240501_110000.wav")
 
@@ -129,9 +131,8 @@ def test_initial_row_is_the_initial_model(
     monkeypatch.setattr(rounds, "fit_detector", fit_that_scores({1: 0.8}))
     recipe = gain_recipe(selftrain__rounds=1, selftrain__measure_other_parts=False)
     row = rounds.self_train(dataset, [tones / "audio"], detector, tmp_path, recipe).iloc[0]
-    model, card = load_checkpoint(detector)
     held = labelled_chunks(dataset, recipe.front_end)["val"]
-    expected = chunk_metrics(detect_chunks(model, held, FrontEndPipeline.of(card)))
+    expected = chunk_metrics(detect_chunks(HearingModel.load(detector, device="cpu"), held))
     assert {key: row[key] for key in expected} == pytest.approx(expected, abs=1e-6)
     assert 0.5 < row["threshold"] < 1  # of its own, not what stands in for none
     assert not [name for name in row.index if name.startswith(("test_", "site_ood_"))]
@@ -168,12 +169,13 @@ def test_labels_out_of_domain_change_no_choice(
 
 def test_part_metrics_use_the_given_threshold() -> None:
     table = pd.DataFrame(
-        {"recording": "a", "start_s": [0.0, 20], "low_hz": 0.0, "end_s": [9.0, 29], "high_hz": 9.0}
+        {"recording": "a", "start_s": [0.0, 2], "low_hz": 500.0, "end_s": [1.0, 3], "high_hz": 900.0}
     )
     truth, heard = as_events(table), pd.DataFrame({"recording": ["a"], "start_s": 0.0, "end_s": np.inf})
     found = as_events(table.assign(score=[0.9, 0.3]))
-    low, high = (part_metrics(Measured(truth, found, heard), threshold=t) for t in (0.2, 0.5))
+    part = PartTables(truth, found, heard, FrontEnd())
+    low, high = (part_metrics(part, threshold=t) for t in (0.2, 0.5))
     assert (low["recall"], high["recall"]) == (1.0, 0.5)
     assert low["ap50"] == high["ap50"] == 1.0
-    nothing = part_metrics(Measured(truth.iloc[:0], found.iloc[:0], heard), threshold=0.5)
+    nothing = part_metrics(replace(part, truth=truth.iloc[:0], found=found.iloc[:0]), threshold=0.5)
     assert all(np.isnan(value) for value in nothing.values())

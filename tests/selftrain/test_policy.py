@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,12 +11,12 @@ import torch
 from toy_recipe import FRONT_END
 
 from mast.errors import ConfigError
-from mast.evaluation import Calibration
+from mast.evaluation import Calibration, PartTables
 from mast.events import FloatArray, as_events, pairwise_iou
+from mast.grid import FrontEnd
 from mast.models.decode import Detections, select_boxes
 from mast.selftrain import pseudo
 from mast.selftrain.policy import Trust, recording_thresholds, trust_in
-from mast.training.measure import Measured
 from mast.training.recipe import SelfTrainRecipe, load_recipe
 
 
@@ -69,22 +70,23 @@ def test_doubtful_recordings_lose_their_doubtful_boxes() -> None:
 
 
 def boxes_at(starts: list[float], **columns: Any) -> pd.DataFrame:
-    table = pd.DataFrame({"recording": "a", "start_s": starts, "low_hz": 0.0, "high_hz": 10.0})
-    return as_events(table.assign(end_s=table["start_s"] + 10, **columns))
+    table = pd.DataFrame({"recording": "a", "start_s": starts, "low_hz": 500.0, "high_hz": 900.0})
+    return as_events(table.assign(end_s=table["start_s"] + 1, **columns))
 
 
 def test_trust_is_learnt_on_validation() -> None:
     rng = np.random.default_rng(1)
-    starts = (np.arange(200) * 20.0).tolist()
+    starts = (np.arange(200) * 2.0).tolist()
     score = rng.uniform(0.1, 1, 200)
     right = rng.uniform(size=200) < score
     reviewed = pd.DataFrame({"recording": ["a"], "start_s": 0.0, "end_s": np.inf})
     truth = boxes_at([s for s, r in zip(starts, right, strict=True) if r])
-    trust = trust_in(Measured(truth, boxes_at(starts, score=score), reviewed))
+    held = PartTables(truth, boxes_at(starts, score=score), reviewed, FrontEnd())
+    trust = trust_in(held)
     assert trust is not None
     assert trust.precision == pytest.approx(right.mean())
     assert trust.calibration.apply(score).mean() == pytest.approx(right.mean(), abs=0.01)
-    assert trust_in(Measured(truth, boxes_at([]), reviewed)) is None
+    assert trust_in(replace(held, found=boxes_at([]))) is None
 
 
 def naive_operator(boxes: FloatArray, scores: FloatArray, q: float, recipe: SelfTrainRecipe) -> list[int]:
@@ -106,6 +108,8 @@ def naive_operator(boxes: FloatArray, scores: FloatArray, q: float, recipe: Self
 
 class AnyDetector:
     """Random boxes for each chunk, thresholded and suppressed as the real one's."""
+
+    front_end = FRONT_END
 
     def __init__(self, n_chunks: int) -> None:
         rng = np.random.default_rng(2)
@@ -135,15 +139,9 @@ def test_operator_with_adaptive_thresholds_against_box_by_box(monkeypatch: pytes
     roots = ["x"] * 4 + ["y"] * 4
     names[4:] = names[:4]  # the same names in the other folder are other recordings
     table = pd.DataFrame({"recording": names, "start_s": 0.0, "site": "", "root": roots})
-    monkeypatch.setattr(pseudo, "in_order", lambda *a, **k: torch.arange(n_chunks).split(3))
-
-    class Pipeline:
-        log_mel = SimpleNamespace(front_end=FRONT_END)
-
-        def __call__(self, rows: torch.Tensor) -> Any:
-            return SimpleNamespace(spectrograms=rows)
-
-    fixed: Any = (detector, SimpleNamespace(table=table, __len__=lambda: n_chunks), Pipeline())
+    batches = [SimpleNamespace(waveforms=rows) for rows in torch.arange(n_chunks).split(3)]
+    monkeypatch.setattr(pseudo, "in_order", lambda *a, **k: batches)
+    fixed: Any = (detector, SimpleNamespace(table=table, __len__=lambda: n_chunks))
     events = pseudo.pseudo_label(*fixed, recipe, threshold=0.1, source="pseudo-1")
     trust = Trust(Calibration(), precision=0.55)  # a score is its own probability
     found = pseudo.keep_trusted(events, trust, most=0.6)

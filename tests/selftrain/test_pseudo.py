@@ -10,12 +10,10 @@ import torch
 from toy_recipe import FRONT_END
 
 from mast.data import load_dataset
-from mast.features import Normalisation
 from mast.models.decode import Detections
 from mast.selftrain.pseudo import CELLS, is_valid, labels_by_chunk, pseudo_label
 from mast.training.recipe import SelfTrainRecipe, load_recipe
 from mast.training.sources import labelled_chunks
-from mast.training.spectrograms import FrontEndPipeline
 
 
 def test_validity() -> None:
@@ -39,20 +37,20 @@ def test_validity() -> None:
 class Finds:
     """A detector that finds the same three boxes in every chunk."""
 
+    front_end = FRONT_END
     asked: ClassVar[list[dict[str, float]]] = []
 
-    def detect(self, spectrograms: torch.Tensor, **options: float) -> list[Detections]:
+    def detect(self, sound: torch.Tensor, **options: float) -> list[Detections]:
         self.asked.append(options)
         boxes = torch.tensor([[100.0, 10, 130, 20], [100.0, 10, 103, 20], [0.0, 10, 5, 20]])
-        return [Detections(boxes, torch.tensor([0.9, 0.8, 0.7]))] * len(spectrograms)
+        return [Detections(boxes, torch.tensor([0.9, 0.8, 0.7]))] * len(sound)
 
 
 def test_pseudo_labels_are_valid_boxes_in_the_seconds_of_their_recording(tones: Path) -> None:
     chunks = labelled_chunks(load_dataset(tones), FRONT_END)["val"]
     recipe = SelfTrainRecipe(min_frames=10, min_bins=2, border_frames=16, nms_iou=0.4)
-    pipeline = FrontEndPipeline(FRONT_END, Normalisation(mean=-8.0, std=4.0))
     model = Finds()
-    events = pseudo_label(model, chunks, pipeline, recipe, threshold=0.3, source="pseudo-1")  # type: ignore[arg-type]
+    events = pseudo_label(model, chunks, recipe, threshold=0.3, source="pseudo-1")  # type: ignore[arg-type]
     assert {(some["score_threshold"], some["nms_iou"]) for some in model.asked} == {(0.3, 0.4)}
     assert events["chunk"].tolist() == list(
         range(len(chunks))

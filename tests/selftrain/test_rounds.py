@@ -87,7 +87,7 @@ def test_ablations(tones: Path, detector: Path, tmp_path: Path, curriculum: str,
 def test_mistakes(tones: Path, detector: Path, tmp_path: Path) -> None:
     recipe = rounds_recipe()
     pretrain([tones], tmp_path / "mae", recipe)
-    with pytest.raises(MastError, match="holds no detector"):
+    with pytest.raises(MastError, match="holds a pretrained encoder, not a detector"):
         self_train(tones, [tones], tmp_path / "mae" / "best", tmp_path / "a", recipe)
     other = recipe.model_copy(update={"size": "small"})
     with pytest.raises(MastError, match="not the one this recipe describes"):

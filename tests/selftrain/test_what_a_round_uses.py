@@ -16,6 +16,7 @@ from torch import Tensor
 from untrained_detector import gain_recipe, save_untrained
 
 from mast.data import load_dataset
+from mast.hearing import HearingModel
 from mast.models.checkpoint import load_checkpoint
 from mast.models.detector import MastDetector
 from mast.selftrain import rounds
@@ -65,8 +66,8 @@ def seen(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> Seen:
         metrics = dict.fromkeys(("f1", "precision", "recall", "threshold", "ap50", "miou"), 0.5)
         return Result(1, metrics, metrics, 1, 0.0)
 
-    def label(model: MastDetector, *args: Any, **options: Any) -> pd.DataFrame:
-        teachers.append(Teacher(model.state_dict(), options["threshold"]))
+    def label(model: HearingModel, *args: Any, **options: Any) -> pd.DataFrame:
+        teachers.append(Teacher(model.model.state_dict(), options["threshold"]))
         return pseudo_label(model, *args, **options)
 
     pseudo_label = rounds.pseudo_label

@@ -8,8 +8,9 @@ import torch
 from spread_scores import spread_scores
 from toy_recipe import small_recipe
 
-from mast.models.checkpoint import ModelCard, NormalisationStatistics, save_checkpoint
+from mast.models.checkpoint import ModelCard, save_checkpoint
 from mast.models.detector import MastDetector
+from mast.normalisation import Normalisation
 from mast.training.recipe import Recipe
 
 
@@ -29,7 +30,7 @@ def save_untrained(folder: Path, *, seed: int = 0, threshold: float = 0.5) -> Pa
         kind="detector",
         architecture=model.config,
         front_end=recipe.front_end,
-        normalisation=NormalisationStatistics(mean=-8.0, std=4.0),
+        normalisation=Normalisation(mean=-8.0, std=4.0),
         thresholds={"score": threshold, "nms_iou": 0.5},
     )
     save_checkpoint(folder, model, card)

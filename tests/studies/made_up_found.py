@@ -7,31 +7,31 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from mast.evaluation import PartTables
 from mast.events import as_events
 from mast.grid import FrontEnd
-from mast.training.measure import Measured
-from mast_studies.found import Trial, save_about, save_part, save_threshold
+from mast_studies.found import Trial, save_about
 
 THRESHOLD = 0.5
 
 
 def boxes(recording: str, count: int, *, shift: float = 0.0) -> pd.DataFrame:
-    """Boxes of 50 frames × 10 bins, one after the other."""
-    start = 100.0 * np.arange(count) + shift
+    """Boxes of half a second × 200 Hz, one a second."""
+    start = np.arange(count) + shift
     return pd.DataFrame(
-        {"recording": recording, "start_s": start, "end_s": start + 50, "low_hz": 20.0, "high_hz": 30.0}
+        {"recording": recording, "start_s": start, "end_s": start + 0.5, "low_hz": 800.0, "high_hz": 1_000.0}
     )
 
 
-def measured(hits: dict[str, int], truths: dict[str, int], false_alarms: dict[str, int]) -> Measured:
+def measured(hits: dict[str, int], truths: dict[str, int], false_alarms: dict[str, int]) -> PartTables:
     """By recording: how many truths, how many of them found exactly, how many boxes where nothing is."""
     truth = pd.concat([boxes(name, count) for name, count in truths.items()])
     found = [boxes(name, count).assign(score=0.9) for name, count in hits.items()]
-    found += [boxes(name, n, shift=5_000.0).assign(score=0.7) for name, n in false_alarms.items()]
+    found += [boxes(name, n, shift=50.0).assign(score=0.7) for name, n in false_alarms.items()]
     # below the threshold: right, but not counted
     found += [boxes(name, truths[name]).iloc[hits.get(name, 0) :].assign(score=0.2) for name in truths]
     reviewed = pd.DataFrame({"recording": sorted(truths), "start_s": 0.0, "end_s": np.inf})
-    return Measured(as_events(truth), as_events(pd.concat(found)), reviewed)
+    return PartTables(as_events(truth), as_events(pd.concat(found)), reviewed, FrontEnd(), THRESHOLD)
 
 
 def write_found(
@@ -48,9 +48,8 @@ def write_found(
 ) -> Path:
     """The tables of one system and part; gives back their folder."""
     folder = Trial.at(work, dataset, seed).system(system)
-    save_part(folder, part, measured(hits, truths, false_alarms or {}))
+    measured(hits, truths, false_alarms or {}).save(folder, part)
     facts = {"recipe": {"front_end": FrontEnd().model_dump()}, "seconds": {"own": 60.0}, **about}
-    save_threshold(folder, THRESHOLD)
     save_about(folder, {"system": system, "title": system, "parameters": 1_000, **facts})
     return folder
 

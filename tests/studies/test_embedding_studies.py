@@ -18,7 +18,7 @@ from mast.data.chunk_dataset import ChunkDataset
 from mast.data.recordings import load_dataset
 from mast.errors import MastError
 from mast.evaluation.bootstrap import draw_weights
-from mast.grid import FrontEnd
+from mast.grid import FrontEnd, grid_to_events
 from mast.training.sources import labelled_chunks
 from mast_studies import neighbours
 from mast_studies.collect import collect
@@ -136,10 +136,10 @@ def test_a_detection_has_the_label_of_the_box_it_overlaps_most(tones: Path) -> N
     assert set(alone["label"]) == {"tone"}
     width = alone["end_s"] - alone["start_s"]
     first = alone[alone["end_s"] + width < front_end.chunk_frames].iloc[0]  # room for a shifted one
-    shift, wide = round(chunks.table["start_s"][first["chunk"]] / front_end.hop_s), width[first.name]
-    shifts = np.array([[0.0], [0.3], [1.0]]) * wide + shift
+    shifts = np.array([[0.0], [0.3], [1.0]]) * width[first.name]
     boxes = first[columns].to_numpy(dtype=float) + shifts * np.array([1, 0, 1, 0])
-    found = pd.DataFrame(boxes, columns=columns)
+    start_s = float(chunks.table["start_s"][first["chunk"]])
+    found = pd.DataFrame(grid_to_events(boxes, front_end, chunk_start_s=start_s), columns=columns)
     both = labelled_boxes(dataset, chunks.table, found.assign(recording=first["recording"]), front_end)
     detected = both[both["kind"] == "detected"]
     assert list(detected["label"])[:2] == ["tone", "tone"]

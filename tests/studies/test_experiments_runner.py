@@ -94,7 +94,7 @@ def test_a_study_from_sound_to_files(work: Path) -> None:
 
 def test_what_tests_is_not_heard_in_pretraining(work: Path) -> None:
     found = work / "work" / "tones-0" / "found" / "mast"
-    tested = set(pd.read_parquet(found / "test.reviewed.parquet")["recording"])
+    tested = set(pd.read_parquet(found / "test.heard.parquet")["recording"])
     heard = {Path(name).name for name in pd.read_csv(work / "work/tones-0/runs/sound/recordings.csv")["file"]}
     assert tested
     assert not tested & heard
@@ -111,10 +111,10 @@ def test_another_study_does_not_train_what_is_there(work: Path, tones: Path) -> 
 @pytest.mark.usefixtures("no_training")
 def test_a_run_killed_before_measuring_only_measures(work: Path, tones: Path) -> None:
     found = work / "work" / "tones-0" / "found" / "scratch"
-    before = pd.read_parquet(found / "test.predictions.parquet")
+    before = pd.read_parquet(found / "test.found.parquet")
     shutil.rmtree(found)
     assert run(work, "pipeline", tones, "scratch").exit_code == 0
-    pd.testing.assert_frame_equal(pd.read_parquet(found / "test.predictions.parquet"), before)
+    pd.testing.assert_frame_equal(pd.read_parquet(found / "test.found.parquet"), before)
 
 
 def test_self_training_starts_from_the_system_that_is_there(

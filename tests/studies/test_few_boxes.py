@@ -13,8 +13,9 @@ from toy_recipe import FRONT_END, small_recipe
 
 from mast.data.recordings import load_dataset
 from mast.errors import ConfigError
-from mast.models.checkpoint import ModelCard, NormalisationStatistics, save_checkpoint
+from mast.models.checkpoint import ModelCard, save_checkpoint
 from mast.models.detector import DetectorConfig, MastDetector
+from mast.normalisation import Normalisation
 from mast_studies import few_boxes
 from mast_studies.few_boxes import boxes_of_pieces, divide, nested, pieces, recipe_of
 from mast_studies.few_boxes_table import summarise, write_figure
@@ -122,7 +123,7 @@ def test_the_whole_command_goes_on_where_it_stopped(
         kind="detector",
         architecture=config,
         front_end=FRONT_END,
-        normalisation=NormalisationStatistics(mean=-7.0, std=3.0),
+        normalisation=Normalisation(mean=-7.0, std=3.0),
         thresholds={"score": 0.3, "nms_iou": 0.5},
     )
     torch.manual_seed(0)

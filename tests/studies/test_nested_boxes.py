@@ -13,8 +13,9 @@ import torch
 from toy_recipe import FRONT_END, small_recipe
 
 from mast.events import BOX_COLUMNS, as_events
-from mast.models.checkpoint import ModelCard, NormalisationStatistics, save_checkpoint
+from mast.models.checkpoint import ModelCard, save_checkpoint
 from mast.models.detector import DetectorConfig, MastDetector
+from mast.normalisation import Normalisation
 from mast_studies import nested_boxes
 from mast_studies.zero_shot_sets import load_set
 
@@ -46,7 +47,7 @@ def test_the_model_decides_or_gives_both(
         kind="detector",
         architecture=config,
         front_end=FRONT_END,
-        normalisation=NormalisationStatistics(mean=-7.0, std=3.0),
+        normalisation=Normalisation(mean=-7.0, std=3.0),
         thresholds={"score": 1e-4, "nms_iou": 0.5},
     )
     torch.manual_seed(0)

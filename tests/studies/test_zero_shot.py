@@ -13,8 +13,9 @@ from toy_recipe import FRONT_END, small_recipe
 from mast.errors import ConfigError
 from mast.events import BOX_COLUMNS, as_events
 from mast.grid import FrontEnd
-from mast.models.checkpoint import ModelCard, NormalisationStatistics, load_card, save_checkpoint
+from mast.models.checkpoint import ModelCard, load_card, save_checkpoint
 from mast.models.detector import DetectorConfig, MastDetector
+from mast.normalisation import Normalisation
 from mast_studies import zero_shot
 from mast_studies.zero_shot import _busiest, boxes_of_tool, detect_with_model, measure_tool, table_of
 from mast_studies.zero_shot_measure import Found, diagnose, difference, own_and_best
@@ -43,7 +44,7 @@ def model(tmp_path: Path) -> Path:
         kind="detector",
         architecture=config,
         front_end=FRONT_END,
-        normalisation=NormalisationStatistics(mean=-7.0, std=3.0),
+        normalisation=Normalisation(mean=-7.0, std=3.0),
         thresholds={"score": 0.4, "nms_iou": 0.5},
     )
     torch.manual_seed(0)

@@ -14,28 +14,29 @@ from toy_recipe import FRONT_END, small_recipe
 
 from mast.data.recordings import load_dataset
 from mast.errors import MastError
-from mast.evaluation import fit_best
-from mast.evaluation.operating import StoredCalibration, operating_curve
+from mast.evaluation import PartTables, fit_best
+from mast.evaluation.operating import operating_curve
 from mast.events import as_events
+from mast.hearing import HearingModel
 from mast.models.checkpoint import (
     ModelCard,
-    NormalisationStatistics,
     load_card,
     load_checkpoint,
     save_checkpoint,
 )
 from mast.models.detector import MastDetector
 from mast.models.mae import MaeConfig, MaskedAutoencoder
+from mast.normalisation import Normalisation
+from mast.probability import StoredCalibration
 from mast.training import calibrate, detector
 from mast.training.calibrate import calibrate_checkpoint
 from mast.training.detector import train_detector
 from mast.training.machine import Machine, prepare_machine
-from mast.training.measure import Measured, detect_chunks, match_chunks
+from mast.training.measure import detect_chunks
 from mast.training.recipe import Recipe
 from mast.training.sources import Chunks, labelled_chunks
-from mast.training.spectrograms import FrontEndPipeline
 
-STATISTICS = NormalisationStatistics(mean=-8.0, std=4.0)
+STATISTICS = Normalisation(mean=-8.0, std=4.0)
 
 
 @pytest.fixture(scope="module")
@@ -69,26 +70,26 @@ def model(tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
-def boastful(*_: object, **__: object) -> Measured:
+def boastful(*_: object, **__: object) -> PartTables:
     """What a detector finds that is too sure of itself: right as often as a quarter of the logit would say."""
     rng = np.random.default_rng(2)
     n = 1_500
     score = rng.uniform(0.05, 0.99, n)
-    start = 20.0 * np.arange(n)
+    start = 0.2 * np.arange(n)
     table = pd.DataFrame(
         {
             "recording": [f"r{i % 12:02d}" for i in range(n)],
             "start_s": start,
-            "end_s": start + 9,
-            "low_hz": 5.0,
-            "high_hz": 30.0,
+            "end_s": start + 0.09,
+            "low_hz": 500.0,
+            "high_hz": 3_000.0,
             "score": score,
         }
     )
     found = as_events(table)
     right = rng.random(n) < expit(0.25 * logit(score))
     reviewed = pd.DataFrame({"recording": sorted(set(table["recording"])), "start_s": 0.0, "end_s": np.inf})
-    return Measured(found[right].reset_index(drop=True), found, reviewed)
+    return PartTables(found[right].reset_index(drop=True), found, reviewed, FRONT_END)
 
 
 def test_the_card_holds_what_validation_says(
@@ -98,13 +99,13 @@ def test_the_card_holds_what_validation_says(
     before = load_checkpoint(model)
     found = calibrate_checkpoint(model, held, machine, seed=4)
     after = load_checkpoint(model)
-    assert StoredCalibration.of_card(after.card.calibration, model) == found
+    assert after.card.calibration == found
     assert (
-        after.card.model_copy(update={"calibration": {}}) == before.card
+        after.card.model_copy(update={"calibration": None}) == before.card
     )  # the tuned threshold stays a raw score
     assert all(torch.equal(t, after.model.state_dict()[n]) for n, t in before.model.state_dict().items())
 
-    outcome = match_chunks(boastful())
+    outcome = boastful().match()
     best = fit_best(outcome, 4)
     assert found.calibration == best.calibration
     assert found.calibration.method != "none"
@@ -124,20 +125,16 @@ def test_the_card_holds_what_validation_says(
 
 def test_the_saved_detector_is_asked_as_in_validation(model: Path, tones: Path, machine: Machine) -> None:
     parts = labelled_chunks(load_dataset(tones), FRONT_END, seed=3)
-    shown, card = load_checkpoint(model)
-    measured = detect_chunks(
-        shown,
-        parts["val"],
-        FrontEndPipeline.of(card),
-        score_threshold=0.5,
-        nms_iou=card.thresholds["nms_iou"],
-    )
-    assert len(measured.predictions)
+    shown = HearingModel.load(model, device="cpu")
+    assert shown.nms_iou == 0.4
+    measured = detect_chunks(shown, parts["val"], score_threshold=0.5, nms_iou=0.4)
+    assert len(measured.found)
     found = calibrate_checkpoint(model, parts["val"], machine, seed=3, least_score=0.5)
-    assert found.calibration.n_predictions == len(measured.predictions)
+    assert found.calibration.n_predictions == len(measured.found)
     assert found.n_truth == len(measured.truth)
     assert found.n_recordings == parts["val"].table["recording"].nunique()
-    assert load_card(model).calibration["least_score"] == 0.5
+    assert load_card(model).calibration == found
+    assert found.least_score == 0.5
 
 
 def test_a_kill_between_the_two_files_leaves_a_model_to_calibrate_again(
@@ -156,10 +153,10 @@ def test_a_kill_between_the_two_files_leaves_a_model_to_calibrate_again(
         with pytest.raises(KeyboardInterrupt):
             calibrate_checkpoint(model, held, machine)
     left = load_checkpoint(model)
-    assert left.card.calibration == {}
+    assert left.card.calibration is None
     assert all(torch.equal(tensor, left.model.state_dict()[name]) for name, tensor in weights.items())
     found = calibrate_checkpoint(model, held, machine)
-    assert load_card(model).calibration == found.as_card()
+    assert load_card(model).calibration == found
 
 
 def test_only_detectors(tmp_path: Path, held: Chunks, machine: Machine) -> None:
@@ -167,7 +164,7 @@ def test_only_detectors(tmp_path: Path, held: Chunks, machine: Machine) -> None:
     config = MaeConfig(encoder=encoder, decoder_width=16, decoder_depth=1, decoder_heads=2)
     card = ModelCard(kind="mae", architecture=config, front_end=FRONT_END, normalisation=STATISTICS)
     save_checkpoint(tmp_path, MaskedAutoencoder(config), card)
-    with pytest.raises(MastError, match="gives no scores to calibrate"):
+    with pytest.raises(MastError, match="holds a pretrained encoder, not a detector"):
         calibrate_checkpoint(tmp_path, held, machine)
 
 
@@ -186,7 +183,7 @@ def test_a_finished_run_is_calibrated_once(
     train_detector(tones, tmp_path, recipe)
     assert calls == [tmp_path / "best"]
     card = load_card(tmp_path / "best")
-    stored = StoredCalibration.of_card(card.calibration, tmp_path)
+    stored = card.calibration
     assert stored is not None
     assert stored.least_score == recipe.train.score_threshold
     train_detector(tones, tmp_path, recipe)  # a finished run is read, not repeated

@@ -16,11 +16,12 @@ from toy_recipe import FRONT_END, small_recipe
 from mast.data.chunk_dataset import Batch
 from mast.data.recordings import load_dataset
 from mast.errors import ConfigError
+from mast.evaluation import PartTables
+from mast.hearing import HearingModel
 from mast.models.checkpoint import load_checkpoint
 from mast.models.detector import MastDetector
 from mast.training import calibrate, detector, measure
 from mast.training.detector import DetectorObjective, train_detector
-from mast.training.measure import Measured
 from mast.training.pretrain import pretrain
 from mast.training.recipe import Recipe
 from mast.training.sources import Chunks, labelled_chunks
@@ -35,9 +36,10 @@ def test_learns_and_leaves_a_model(tones: Path, tmp_path: Path, monkeypatch: pyt
     model, card = load_checkpoint(tmp_path / "best")
     assert isinstance(model, MastDetector)
     assert card.thresholds["score"] == result.best["threshold"]
-    assert card.calibration["n_recordings"] == 1
     assert (card.provenance["commit"], card.provenance["mast"]) == ("c0ffee", __version__)
-    assert card.calibration["calibration"]["n_predictions"] > 0
+    assert card.calibration is not None
+    assert card.calibration.n_recordings == 1
+    assert card.probabilities.n_predictions > 0
     rows = [json.loads(line) for line in (tmp_path / "curves.jsonl").read_text().splitlines()]
     steps = [row for row in rows if "train/loss" in row]
     terms = ("classification", "corners", "giou", "centreness", "contrastive", "positives_per_image")
@@ -135,7 +137,7 @@ def test_epoch_threshold_and_calibration_are_chosen_on_validation_chunks(
     def places(chunks: Chunks) -> list[tuple[str, float]]:
         return list(zip(chunks.table["recording"], chunks.table["start_s"], strict=True))
 
-    def detect(model: nn.Module, chunks: Chunks, *args: Any, **options: Any) -> Measured:
+    def detect(model: HearingModel, chunks: Chunks, *args: Any, **options: Any) -> PartTables:
         looked_at.append(places(chunks))
         return measure.detect_chunks(model, chunks, *args, **options)
 

@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 from mast.cli.main import app
 from mast.data.recordings import load_dataset
 from mast.errors import ConfigError, MastError
-from mast.features import Normalisation
+from mast.evaluation import PartTables
 from mast.grid import FrontEnd
+from mast.hearing import HearingModel
 from mast.models.checkpoint import (
     ModelCard,
-    NormalisationStatistics,
     load_card,
     load_checkpoint,
     save_checkpoint,
@@ -24,16 +24,16 @@ from mast.models.checkpoint import (
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.find import find_model
 from mast.models.mae import MaskedAutoencoder
+from mast.normalisation import Normalisation
 from mast.training.detector import train_detector
 from mast.training.helped import against_start, beats
 from mast.training.loop import Result
-from mast.training.measure import Measured, detect_chunks
+from mast.training.measure import detect_chunks
 from mast.training.recipe import Recipe, load_recipe
-from mast.training.sources import labelled_chunks
-from mast.training.spectrograms import FrontEndPipeline
+from mast.training.sources import Chunks, labelled_chunks
 from mast.training.start import Start
 
-STATISTICS = NormalisationStatistics(mean=-7.0, std=3.0)
+STATISTICS = Normalisation(mean=-7.0, std=3.0)
 
 
 def saved(folder: Path, config: DetectorConfig, front_end: FrontEnd = FRONT_END) -> Path:
@@ -75,9 +75,9 @@ def test_a_start_is_measured_in_the_band_of_the_run(
     trained = saved(tmp_path / "trained", detector_of(small_recipe()), slow.front_end)
     heard: list[FrontEnd] = []
 
-    def listen(model: object, chunks: object, pipeline: FrontEndPipeline, **_: object) -> Measured:
-        heard.append(pipeline.log_mel.front_end)
-        return detect_chunks(model, chunks, pipeline)  # type: ignore[arg-type]
+    def listen(model: HearingModel, chunks: Chunks, **_: object) -> PartTables:
+        heard.append(model.front_end)
+        return detect_chunks(model, chunks)
 
     monkeypatch.setattr("mast.training.helped.detect_chunks", listen)
     before, after = against_start(load_dataset(tones), trained, Start.find(start), slow)

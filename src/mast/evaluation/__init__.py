@@ -6,16 +6,17 @@ Every result says in which space boxes were compared and at which overlap and sc
 from mast.evaluation.bootstrap import Difference
 from mast.evaluation.calibration import (
     BestCalibration,
-    Calibration,
     calibrate,
     calibrated,
     fit_best,
     fit_calibration,
 )
 from mast.evaluation.outcome import AP_IOUS, Outcome, match_scene
+from mast.evaluation.part_tables import PartTables
 from mast.evaluation.report import Comparison, Evaluation, compare, evaluate
 from mast.evaluation.scene import Scene, Scoring, align_recordings, build_scene
 from mast.evaluation.threshold import Threshold, best_threshold
+from mast.probability import Calibration
 
 __all__ = [
     "AP_IOUS",
@@ -25,6 +26,7 @@ __all__ = [
     "Difference",
     "Evaluation",
     "Outcome",
+    "PartTables",
     "Scene",
     "Scoring",
     "Threshold",

@@ -13,93 +13,23 @@ better than low ones, probabilities are as good as equal; and no predictions at 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal, NamedTuple, Self, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mast.errors import ConfigError
 from mast.evaluation.metrics import ratio
 from mast.evaluation.outcome import Outcome
 from mast.evaluation.scene import BoolArray
 from mast.events import FloatArray, IntArray
-
-Method = Literal["none", "temperature", "platt", "isotonic"]  # from the simplest to the most flexible
+from mast.probability import CLIP, Calibration, Method, checked_scores, expit, logits
 
 FOLDS = 5  # our choice, the usual one
 ISOTONIC_LEAST = 50  # hits, and as many misses: with fewer its steps follow the noise; our choice
-LEAST_KEPT = 10  # our choice: one lucky prediction at the top is no precision of 100 %
 
-_CLIP = 1e-6  # scores this close to 0 and 1 count as this close, so that logits and log-losses are finite
 _SLOPES = (0.01, 100.0)  # above 0: a calibration never turns the ranking round, nor makes all scores equal
 _PRIOR_SD = 2.0  # of slope and intercept; our choice: n hits of n at score 0.5 give about (n + 1) / (n + 2)
-
-
-class Calibration(BaseModel):
-    """How scores become probabilities; ``model_dump(mode="json")`` goes into a model card and comes back.
-
-    ``none`` leaves scores as they are. ``temperature`` and ``platt`` give ``sigmoid(slope · logit(score) +
-    intercept)``, the former without intercept. ``isotonic`` joins its knots by straight lines; beyond the
-    outer knots scores share a probability.
-
-    >>> Calibration(method="temperature", slope=0.5).apply([0.5, 0.8]).round(3).tolist()
-    [0.5, 0.667]
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    method: Method = "none"
-    slope: float = Field(default=1.0, gt=0, description="of the logit; 1 / temperature")
-    intercept: float = Field(default=0.0, description="added to the logit")
-    knot_scores: tuple[float, ...] = Field(default=(), description="ascending")
-    knot_probabilities: tuple[float, ...] = Field(default=(), description="not descending, within 0–1")
-    n_predictions: int = Field(default=0, ge=0, description="that it was fitted on")
-    n_hits: int = Field(default=0, ge=0, description="how many of them matched a truth")
-
-    @model_validator(mode="after")
-    def _knots_rise(self) -> Self:
-        scores, probabilities = np.array(self.knot_scores), np.array(self.knot_probabilities)
-        rising = (
-            len(scores) == len(probabilities)
-            and bool((np.diff(scores) > 0).all() and (np.diff(probabilities) >= 0).all())
-            and bool(((probabilities >= 0) & (probabilities <= 1)).all())
-        )
-        if not rising or (self.method == "isotonic") != (len(scores) > 0):
-            raise ConfigError(
-                f"calibration: method {self.method} with {len(scores)} knot scores and {len(probabilities)} "
-                f"knot probabilities; expected as many of both, rising, within 0–1, for isotonic alone; "
-                f"fit it again"
-            )
-        return self
-
-    @property
-    def temperature(self) -> float:
-        """What logits are divided by: above 1 where the detector is too sure of itself."""
-        return 1 / self.slope
-
-    def apply(self, scores: ArrayLike) -> FloatArray:
-        """Probabilities of scores in 0–1, in the same shape; a higher score never gets a lower probability."""
-        given = _checked_scores(scores)
-        if self.method == "none":
-            return given
-        if self.method == "isotonic":
-            return np.asarray(np.interp(given, self.knot_scores, self.knot_probabilities), dtype=np.float64)
-        return _expit(self.slope * _logits(given) + self.intercept)
-
-    def least_score(self, probability: float) -> float | None:
-        """The lowest score that has at least this probability; None where no score has.
-
-        Found by halving, down to the last bit, so that it agrees with :meth:`apply` whatever the method.
-        """
-        low, high = 0.0, 1.0
-        if self.apply(low) >= probability:
-            return low
-        if not self.apply(high) >= probability:
-            return None
-        while low < (middle := (low + high) / 2) < high:
-            low, high = (low, middle) if self.apply(middle) >= probability else (middle, high)
-        return high
 
 
 class BestCalibration(NamedTuple):
@@ -135,7 +65,7 @@ def fit_calibration(scores: ArrayLike, hits: ArrayLike, method: Method) -> Calib
     """
     if method not in get_args(Method):
         raise ConfigError(f"calibration method is {method!r}; expected one of {', '.join(get_args(Method))}")
-    x, y = _checked_scores(scores), np.asarray(hits, dtype=bool)
+    x, y = checked_scores(scores), np.asarray(hits, dtype=bool)
     if x.ndim != 1 or x.shape != y.shape:
         raise ConfigError(
             f"calibration: scores of shape {x.shape} and hits of shape {y.shape}; expected one hit a score"
@@ -181,44 +111,22 @@ def fit_best(outcome: Outcome, seed: int) -> BestCalibration:
     return BestCalibration(calibrate(outcome, min(methods, key=losses.__getitem__)), losses, n_folds)
 
 
-def _checked_scores(scores: ArrayLike) -> FloatArray:
-    values = np.array(scores, dtype=np.float64)  # a copy: what ``apply`` returns is the caller's to change
-    outside = ~((values >= 0) & (values <= 1))  # NaN is outside
-    if outside.any():
-        raise ConfigError(
-            f"calibration: {int(outside.sum())} of {values.size} scores are no number from 0 to 1 (the first: "
-            f"{values[outside].flat[0]:g}); expected the scores that a detector gives"
-        )
-    return values
-
-
-def _expit(z: FloatArray) -> FloatArray:
-    """1 / (1 + e^−z) without overflow; scipy.special has it too, and takes 0.2 s to import at every detect."""
-    small = np.exp(-np.abs(z))  # at most 1
-    return np.asarray(np.where(z >= 0, 1.0, small) / (1.0 + small), dtype=np.float64)
-
-
-def _logits(scores: FloatArray) -> FloatArray:
-    p = np.clip(scores, _CLIP, 1 - _CLIP)
-    return np.asarray(np.log(p / (1.0 - p)), dtype=np.float64)
-
-
 def _log_loss(probabilities: FloatArray, hits: BoolArray) -> float:
     """Mean of −log of the probability given to what happened."""
-    p = np.clip(probabilities, _CLIP, 1 - _CLIP)
+    p = np.clip(probabilities, CLIP, 1 - CLIP)
     return float(-np.log(np.where(hits, p, 1 - p)).mean())
 
 
 def _fit_logistic(scores: FloatArray, hits: BoolArray, *, with_intercept: bool) -> tuple[float, float]:
     """Slope and intercept on the logit, both with a normal prior about 1 and 0; a convex problem."""
-    x, y = _logits(scores), hits.astype(np.float64)
+    x, y = logits(scores), hits.astype(np.float64)
     centre = np.array([1.0, 0.0])
 
     def loss(theta: FloatArray) -> tuple[float, FloatArray]:
         z = theta[0] * x + theta[1]
         off = (theta - centre) / _PRIOR_SD
         value = (np.logaddexp(0.0, z) - y * z).sum() + (off**2).sum() / 2
-        excess = _expit(z) - y
+        excess = expit(z) - y
         gradient = np.array([(excess * x).sum(), excess.sum()]) + off / _PRIOR_SD
         return float(value / len(x)), gradient / len(x)  # a mean, so that the tolerances suit any P
 

@@ -1,139 +1,21 @@
-"""What a checkpoint remembers of its validation: what its scores mean, and which threshold reached which precision.
-
-Small enough for a model card, and enough to answer for any precision without the data.
-"""
+"""From matched validation data to what a model card holds of it (:class:`mast.probability.StoredCalibration`)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Sequence
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mast.errors import ConfigError, MastError
 from mast.evaluation.bootstrap import draw_weights, interval
-from mast.evaluation.calibration import LEAST_KEPT, Calibration, fit_best, resampled_precision
+from mast.evaluation.calibration import fit_best, resampled_precision
 from mast.evaluation.outcome import Outcome
 from mast.evaluation.report import RESAMPLES
+from mast.probability import LEAST_KEPT, OperatingPoint, StoredCalibration
 
 # Precisions that are answered as exactly as with the data itself: every fifth percent, from one half every percent.
 # Our choice; points for others are as near as these.
 TARGETS = tuple(percent / 100 for percent in [*range(5, 50, 5), *range(50, 101)])
-
-
-class OperatingPoint(BaseModel):
-    """A threshold (predictions at or above are kept) and what it gave on validation."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    threshold: float = Field(ge=0, le=1, description="of the detector's own score, before calibration")
-    precision: float = Field(ge=0, le=1)
-    low: float | None = Field(description="of the 95 % interval of precision over recordings; none from one")
-    high: float | None
-    recall: float = Field(ge=0, le=1)
-    n_kept: int = Field(ge=1, description="predictions at or above")
-
-
-class StoredCalibration(BaseModel):
-    """The field ``calibration`` of a model card; :meth:`as_card` writes it, :meth:`of_card` reads it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    calibration: Calibration
-    n_recordings: int = Field(ge=0, description="of the validation set")
-    data: str = Field(
-        default="", description="what these recordings are, and who boxed them where it was not an expert"
-    )
-    n_truth: int = Field(ge=0, description="expert boxes in them")
-    least_score: float = Field(ge=0, le=1, description="predictions scored lower were not looked at")
-    iou_threshold: float = Field(gt=0, le=1, description="overlap from which a prediction counts as right")
-    log_loss_before: float | None = Field(
-        default=None, description="of the scores, nats a prediction; none where nothing could be held out"
-    )
-    log_loss_after: float | None = Field(
-        default=None, description="of the probabilities, each from a fit without its recording"
-    )
-    curve: tuple[OperatingPoint, ...] = Field(
-        default=(), description="rising in threshold and in precision; see operating_curve"
-    )
-
-    @classmethod
-    def of_card(cls, field: Mapping[str, Any], source: object) -> Self | None:
-        """What a model card holds; None where it was never calibrated.
-
-        Args:
-            field: ``card.calibration``.
-            source: where the card lies, for a message.
-        """
-        if not field:
-            return None
-        try:
-            return cls.model_validate(field)
-        except (ValidationError, ConfigError) as error:
-            first = str(error) if isinstance(error, ConfigError) else error.errors()[0]["msg"]
-            raise MastError(
-                f"{source}: its calibration cannot be read ({first}); was it written by another version? "
-                "Calibrate the model again"
-            ) from None
-
-    def as_card(self) -> dict[str, Any]:
-        """Plain values for ``card.calibration``."""
-        return self.model_dump(mode="json")
-
-    def threshold_for(self, precision: float) -> OperatingPoint | None:
-        """The stored threshold with the highest recall that reached a precision; None where none did.
-
-        For the precisions of :data:`TARGETS` that is the lowest threshold of all that reached it; for one in
-        between, at most the next one's.
-        """
-        if not 0 < precision <= 1:
-            raise ConfigError(f"precision to reach is {precision:g}; expected above 0 and at most 1")
-        return next((point for point in self.curve if point.precision >= precision), None)
-
-    def require(self, precision: float, source: object) -> OperatingPoint:
-        """:meth:`threshold_for`, or a sentence that says what was reached instead.
-
-        Args:
-            precision: the target.
-            source: the model, for the message.
-        """
-        point = self.threshold_for(precision)
-        if point is not None:
-            return point
-        where = f"{source}: precision {precision:g} was not reached on {self.recordings}"
-        if not self.curve:
-            raise MastError(
-                f"{where}: fewer than {LEAST_KEPT} predictions were kept, or none was right; give a threshold instead"
-            )
-        best = self.curve[-1]
-        possible = math.floor(best.precision * 1000) / 1000  # rounded up, it could not be asked for
-        raise MastError(
-            f"{where}; the best was {possible:g} at threshold {self.seen(best):.3g} (recall {best.recall:.2g}; "
-            f"{LEAST_KEPT} predictions at least), so ask for that or less, or give a threshold instead"
-        )
-
-    def seen(self, point: OperatingPoint) -> float:
-        """The point's threshold as a probability, which is what users see."""
-        return float(self.calibration.apply(point.threshold))
-
-    @property
-    def recordings(self) -> str:
-        """The validation recordings in words: how many, and of what."""
-        plural = "" if self.n_recordings == 1 else "s"
-        return f"{self.n_recordings} validation recording{plural}" + (f" of {self.data}" if self.data else "")
-
-    def describe(self, point: OperatingPoint) -> str:
-        """One sentence for the user."""
-        if point.low is None or point.high is None:
-            spread = f"no interval from {self.n_recordings} recording{'s' if self.n_recordings != 1 else ''}"
-        else:
-            spread = f"95 % interval {point.low:.2f}–{point.high:.2f}"
-        return (
-            f"threshold {self.seen(point):.3g} reached precision {point.precision:.2f} ({spread}, "
-            f"recall {point.recall:.2f}) on {self.recordings}; other recordings may give another"
-        )
 
 
 def store_calibration(

@@ -60,7 +60,7 @@ class Evaluation:
         plain: dict[str, Any] = _plain(
             {
                 "space": self.scoring.space,
-                "band_hz": [front_end.low_hz, front_end.high_hz] if self.scoring.space == "grid" else None,
+                "band_hz": [front_end.low_hz, front_end.high_hz] if self.scoring.space != "hz" else None,
                 "iou_threshold": self.scoring.iou_threshold,
                 "threshold": self.threshold,
                 **self.metrics,

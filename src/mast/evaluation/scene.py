@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from mast.errors import AnnotationError, ConfigError
 from mast.events import FloatArray, IntArray, as_events, boxes_of, check_events
-from mast.grid import FrontEnd, events_to_grid
+from mast.grid import FrontEnd, events_to_cells, events_to_grid
 
 BoolArray = NDArray[np.bool_]
-Space = Literal["grid", "hz"]
+Space = Literal["grid", "cells", "hz"]
 
 _ENDLESS_FRAMES = 1 << 40  # one grid as long as any recording
 
@@ -28,7 +28,8 @@ class Scoring:
 
     Attributes:
         space: ``"grid"`` as in the paper: whole cells of the front end's grid, so one cell is one frame by
-            one mel bin and everything outside the band is left out. ``"hz"``: seconds × hertz, unrounded.
+            one mel bin and everything outside the band is left out. ``"cells"``: the same grid, unrounded and
+            uncut, for boxes that were found on it. ``"hz"``: seconds × hertz, unrounded.
         front_end: the grid; its chunk length also cuts recordings for the per-chunk mean.
         iou_threshold: least overlap of a match (paper, App. "Evaluation Details": 0.5).
     """
@@ -214,6 +215,8 @@ def _place(events: pd.DataFrame, spans: pd.DataFrame, recordings: list[str], sco
         inside = np.isin(np.arange(len(boxes)), cells.index)
     else:
         inside = np.ones(len(boxes), dtype=bool)
+        if scoring.space == "cells":
+            boxes = events_to_cells(boxes, scoring.front_end)
     rows = np.flatnonzero(heard & inside)
     rows = rows[np.argsort(recording[rows], kind="stable")]
     return Boxes(

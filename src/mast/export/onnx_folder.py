@@ -19,12 +19,12 @@ from mast.errors import MastError
 from mast.export.onnx_graph import SoundToBoxes
 from mast.export.places import without_places
 from mast.export.words import onnx_readme
-from mast.features import LogMel
 from mast.files import whole_file, write_whole
+from mast.grid import FrontEnd
+from mast.hearing import HearingModel
 from mast.models.boxes import clip_boxes
-from mast.models.checkpoint import CARD, ModelCard, load_checkpoint
+from mast.models.checkpoint import CARD, ModelCard
 from mast.models.detector import DenseOutput, MastDetector
-from mast.training.normalisation import normalisation_of_card
 
 GRAPH = "model.onnx"
 SCRIPT = "detect_onnx.py"
@@ -64,18 +64,19 @@ def write_onnx_folder(model_folder: str | Path, out: str | Path) -> OnnxReport:
         raise MastError(
             f"export to ONNX needs {', '.join(missing)}; install it with `pip install 'mast-audio[export]'`"
         )
-    model, card = load_checkpoint(source)
+    hearing = HearingModel.load(source, device="cpu")
+    model = hearing.model
     if not isinstance(model, MastDetector):
         raise MastError(
             f"{source}: holds a {type(model).__name__}; only MAST's own detector can be exported to ONNX, because the "
             "baselines choose their boxes inside other people's code"
         )
-    card = without_places(card)
+    card = without_places(hearing.card)
     folder.mkdir(parents=True, exist_ok=True)
-    graph = SoundToBoxes(model, card.front_end, normalisation_of_card(card)).eval()
+    graph = SoundToBoxes(model, card.front_end, card.normalisation).eval()
     with whole_file(folder / GRAPH) as part:
         _write_graph(graph, card, part)
-        report = _compare(model, card, part)
+        report = _compare(hearing, part)
         if not (report.score_difference <= _SCORE_TOLERANCE and report.box_difference <= _BOX_TOLERANCE):
             raise MastError(
                 f"{source}: the graph differs from the model by {report.score_difference:.2g} in score and "
@@ -129,7 +130,7 @@ def _silence() -> Iterator[None]:
         logging.disable(before)
 
 
-def _compare(model: MastDetector, card: ModelCard, path: Path) -> OnnxReport:
+def _compare(hearing: HearingModel, path: Path) -> OnnxReport:
     """Graph against model, one chunk and three at once; the model by mast's own features."""
     import onnxruntime
 
@@ -137,10 +138,10 @@ def _compare(model: MastDetector, card: ModelCard, path: Path) -> OnnxReport:
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     score_difference, box_difference, n_boxes = 0.0, 0.0, 0
-    sound = made_up_sound(card)
+    sound = made_up_sound(hearing.front_end)
     for some in (sound[:1], sound[1:]):
         boxes, scores = session.run(None, {"sound": some.numpy()})
-        true_boxes, true_scores = (each.numpy() for each in _by_torch(model, card, some))
+        true_boxes, true_scores = (each.numpy() for each in _by_torch(hearing, some))
         score_difference = max(score_difference, float(np.abs(scores - true_scores).max()))
         seen = true_scores >= _LOOKED_AT
         n_boxes += int(seen.sum())
@@ -149,15 +150,15 @@ def _compare(model: MastDetector, card: ModelCard, path: Path) -> OnnxReport:
 
 
 @torch.inference_mode()
-def _by_torch(model: MastDetector, card: ModelCard, sound: Tensor) -> tuple[Tensor, Tensor]:
-    raw = LogMel(card.front_end).chunk_features(sound)
-    output: DenseOutput = model(normalisation_of_card(card).apply(raw))
+def _by_torch(hearing: HearingModel, sound: Tensor) -> tuple[Tensor, Tensor]:
+    model = hearing.mast_detector
+    output: DenseOutput = model(hearing.spectrograms(sound))
     return clip_boxes(output.boxes, model.chunk), model.scores(output)
 
 
-def made_up_sound(card: ModelCard) -> Tensor:
+def made_up_sound(front_end: FrontEnd) -> Tensor:
     """(4, chunk_samples): noise, noise with calls, loud calls on faint noise, and sound that ends in silence."""
-    front_end, generator = card.front_end, torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     n, rate = front_end.chunk_samples, front_end.sample_rate
     time = torch.arange(n) / rate
     noise = torch.randn(4, n, generator=generator) * torch.tensor([[0.05], [0.02], [0.001], [0.02]])

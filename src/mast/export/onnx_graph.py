@@ -13,12 +13,12 @@ import math
 import torch
 from torch import Tensor, nn
 
-from mast.features import Normalisation
 from mast.features.logmel import FLOOR, PREEMPHASIS, fft_size, mel_bank
 from mast.grid import FrontEnd
 from mast.models.boxes import clip_boxes
 from mast.models.detector import DenseOutput, MastDetector
 from mast.models.encoder import Encoder
+from mast.normalisation import Normalisation
 
 
 class PlainLogMel(nn.Module):

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from mast.evaluation.operating import StoredCalibration
 from mast.models.checkpoint import ModelCard
 from mast.models.detector import DetectorConfig
 from mast.version import __version__
@@ -126,7 +125,7 @@ def _measured(card: ModelCard) -> str:
     if not known:
         return "No figures lie in the checkpoint; measure it on your own recordings with `mast evaluate`."
     head = f"| {' | '.join(known)} |\n|{' --- |' * len(known)}\n| {' | '.join(f'{v:.3f}' for v in known.values())} |"
-    stored = StoredCalibration.of_card(card.calibration, "this model")
+    stored = card.calibration
     where = stored.recordings if stored and stored.data else "validation recordings of the training data"
     return f"On {where}; boxes matched at IoU 0.5:\n\n{head}"
 

@@ -1,13 +1,6 @@
-"""From sound to what the model sees: Kaldi log-mel and its normalisation."""
+"""From sound to what the model sees: Kaldi log-mel, and the statistics it is normalised by."""
 
 from mast.features.logmel import LogMel, mel_bank
-from mast.features.normalisation import Normalisation, RunningStats, quiet_level, running_stats
+from mast.features.statistics import RunningStats, running_stats
 
-__all__ = [
-    "LogMel",
-    "Normalisation",
-    "RunningStats",
-    "mel_bank",
-    "quiet_level",
-    "running_stats",
-]
+__all__ = ["LogMel", "RunningStats", "mel_bank", "running_stats"]

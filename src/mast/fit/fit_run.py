@@ -10,8 +10,8 @@ from typing import Any
 
 from accelerate.utils import broadcast_object_list
 
-from mast.features import Normalisation
 from mast.fit.sources import Sources, labels_of, sound_of
+from mast.normalisation import Normalisation
 from mast.reports.fit_verdict import SELF_TRAINED, START, TRAINED, recommended
 from mast.runs import UPSTREAM, Ledger, Progress, Show, Stage, flat
 from mast.training.helped import validation_f1

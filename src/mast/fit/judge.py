@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mast.evaluation.operating import StoredCalibration
 from mast.files import replace_folder, write_whole
 from mast.fit.fit_run import STAGES, FitRun
 from mast.fit.forecast import in_words
@@ -47,7 +46,7 @@ def scan(run: FitRun) -> None:
 def calibrate(run: FitRun) -> None:
     """The model to use: the recommended detector, whose scores mean something."""
     chosen, model = run.recommended, run.out / "best"
-    as_it_comes = chosen == START and bool(load_card(run.detectors[START]).calibration)
+    as_it_comes = chosen == START and load_card(run.detectors[START]).calibration is not None
 
     def work() -> dict[str, Any]:
         if run.machine.main:
@@ -63,7 +62,7 @@ def calibrate(run: FitRun) -> None:
                 )
         run.machine.accelerator.wait_for_everyone()
         card = load_card(model)
-        stored = StoredCalibration.of_card(card.calibration, model)
+        stored = card.calibration
         assert stored is not None
         seen = float(stored.calibration.apply(card.thresholds["score"]))
         heard = f"{stored.n_recordings} validation recording{'s' if stored.n_recordings != 1 else ''}"

@@ -10,13 +10,13 @@ import pandas as pd
 from accelerate.utils import broadcast_object_list
 
 from mast.errors import MastError
-from mast.features import Normalisation
 from mast.files import replace_folder, write_whole
 from mast.fit.fit_run import STAGES, FitRun
 from mast.fit.forecast import Amounts, forecast
 from mast.fit.sources import start_of
 from mast.models.checkpoint import update_card
 from mast.models.detector import DetectorConfig
+from mast.normalisation import Normalisation
 from mast.reports.fit_verdict import NAMES, SELF_TRAINED, START, TRAINED, recommended
 from mast.reports.reconstruction import draw_reconstructions
 from mast.runs import Progress, flat

@@ -26,22 +26,19 @@ from torch import nn
 
 from mast.annotations.detections import model_id
 from mast.audio import AudioInfo, Metadata, failing_alone
-from mast.device import has_bfloat16, send
+from mast.device import find_device, has_bfloat16, send
 from mast.errors import AudioError, ConfigError, MastError
 from mast.events import FloatArray, IntArray, empty_events
-from mast.features import LogMel
 from mast.grid import grid_to_events
+from mast.hearing import HearingModel, Precision
 from mast.inference.graph import Graph
 from mast.inference.pieces import End, Piece, Reader, Source, full_batches
 from mast.inference.prefetch import concurrently
 from mast.inference.scores import settle_scores
 from mast.inference.stitch import Boxes, Embeddings, Stitcher, without_nested
-from mast.models.checkpoint import load_checkpoint
 from mast.models.detector import DenseOutput, MastDetector
-from mast.models.find import find_model
 from mast.models.interface import BoxDetector
 from mast.models.packed import arrange_convolutions, pack_encoder
-from mast.training.normalisation import normalisation_of_card
 
 # of a window. The paper's chunks overlap by half; 0.75 saves a third of the windows and hardly changes F1 on simulated
 # recordings (results/hop.json); calls of up to 2.5 s are still seen whole
@@ -115,6 +112,7 @@ class Detector:
             faster or slower: one that knows birds up to 8 kHz then finds fish up to 2 kHz, or bats up to 96.
 
     Attributes:
+        hearing: the loaded model, arranged for searching.
         card: what the checkpoint says about itself.
         scores: calibration, and the threshold as users see it and as a raw score; for a precision, what was reached.
         model_id: ``mast-`` and the start of the weights' fingerprint, as in the column ``model``.
@@ -135,24 +133,17 @@ class Detector:
         compile: bool | None = None,
         band_hz: float | None = None,
     ) -> None:
-        path = find_model(folder)
-        self.device = _device(device)
-        model, self.card = load_checkpoint(path)
-        if band_hz is not None:
-            front_end = self.card.front_end.at_band(band_hz)
-            self.card = self.card.model_copy(update={"front_end": front_end})
-        if not isinstance(model, BoxDetector):
-            raise MastError(
-                f"{path}: holds a pretrained encoder, not a detector; train one from it with "
-                f"`mast train DATA --init {path} --out RUN`"
-            )
-        if embed and not isinstance(model, MastDetector):
-            raise MastError(
-                f"{path}: is a baseline ({type(model).__name__}) without the encoder that embeddings come from; use a "
-                "detector of MAST, or leave the embeddings out"
-            )
-        self.scores = settle_scores(self.card, path, threshold=threshold, precision_target=precision_target)
-        self.nms_iou = self.card.thresholds.get("nms_iou", 0.5)
+        self.device = find_device(device)
+        self.precision: Precision = "bfloat16" if has_bfloat16(self.device) else "float32"
+        self.hearing = HearingModel.load(
+            folder, device=self.device, band_hz=band_hz, precision=self.precision
+        )
+        self.card = self.hearing.card
+        model: BoxDetector = self.hearing.mast_detector if embed else self.hearing.box_detector
+        self.scores = settle_scores(
+            self.card, self.hearing.folder, threshold=threshold, precision_target=precision_target
+        )
+        self.nms_iou = self.hearing.nms_iou
         self.hop = hop
         self.batch_size = _BATCH.get(self.device.type, 4) if batch_size is None else batch_size
         if not 0 < self.hop <= 1:
@@ -160,7 +151,6 @@ class Detector:
         if self.batch_size < 1:
             raise ConfigError(f"batch of {self.batch_size} windows: expected at least 1")
         self.model_id = model_id(self.card.weights_sha256)
-        self.precision = "bfloat16" if has_bfloat16(self.device) else "float32"
         self.embed = embed
         self.compiled = _can_compile(self.device) if compile is None else compile
         if self.compiled and self.device.type != "cuda":
@@ -177,7 +167,7 @@ class Detector:
                 arrange_convolutions(model)
             else:  # a GPU's units for bfloat16 want channels last, too
                 model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._model = model.to(self.device)
+        self._model = model
         self._nested = model.config.nested if isinstance(model, MastDetector) else 1.0
         if self.compiled:
             self._model.compile(dynamic=False)  # the dense forward pass; choosing boxes stays as it is
@@ -190,8 +180,6 @@ class Detector:
             batch_size=min(self.batch_size, _PIECE) if self._full else self.batch_size,
             several=1 if self.device.type == "cpu" else min(_MOST_READERS, os.cpu_count() or 1),
         )
-        self._log_mel = LogMel(self.card.front_end).to(self.device)
-        self._normalisation = normalisation_of_card(self.card)
 
     @property
     def settings(self) -> dict[str, str | float]:
@@ -356,14 +344,14 @@ class Detector:
     def _found(self, sound: torch.Tensor, dense: Callable[[torch.Tensor], Seen]) -> list[Boxes]:
         model, features, sound = self._model, None, send(sound, self.device)
         least, nms_iou = self.scores.raw_threshold, self.nms_iou
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16"):
+        with self.hearing.autocast():
             if isinstance(model, MastDetector):
                 spectrograms, output = dense(sound)
                 found = model.select(output, score_threshold=least, nms_iou=nms_iou)
                 if self.embed:
                     features = model.vectors(output.tokens, spectrograms, [some.boxes for some in found])
             else:
-                spectrograms = self._spectrograms(sound)
+                spectrograms = self.hearing.spectrograms(sound)
                 found = model.detect(spectrograms, score_threshold=least, nms_iou=nms_iou)
         boxes = torch.cat([some.boxes for some in found]).double().cpu().numpy()  # one copy from the device
         scores = torch.cat([some.scores for some in found]).double().cpu().numpy()
@@ -378,13 +366,9 @@ class Detector:
     @torch.inference_mode()
     def _dense(self, sound: torch.Tensor) -> Seen:
         """(B, samples) there → the spectrograms and all that the network says of them."""
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16"):
-            spectrograms = self._spectrograms(sound)
+        with self.hearing.autocast():
+            spectrograms = self.hearing.spectrograms(sound)
             return spectrograms, self._model(spectrograms)
-
-    def _spectrograms(self, sound: torch.Tensor) -> torch.Tensor:
-        """(B, samples) → (B, 1, T, F) as the model sees it."""
-        return self._normalisation.apply(self._log_mel.chunk_features(sound))
 
     def _outcome_or_failure(self, end: End, found: list[Boxes], end_s: float) -> Outcome:
         """What became of a recording; whatever goes wrong with it is its own failure."""
@@ -473,18 +457,6 @@ def _source(path: Path, root: str | Path | None) -> Source:
         raise AudioError(
             f"{path}: does not lie in {root}; give the folder that holds all recordings"
         ) from None
-
-
-def _device(name: str | None) -> torch.device:
-    if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = (str(error).splitlines() or [""])[0]
-        raise ConfigError(f"device {name}: cannot be used here ({reason}); try cpu or cuda") from None
-    return device
 
 
 def _cast_products(model: MastDetector) -> None:

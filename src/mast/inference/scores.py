@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from mast.errors import ConfigError, MastError
-from mast.evaluation.calibration import Calibration
-from mast.evaluation.operating import StoredCalibration
 from mast.models.checkpoint import ModelCard
+from mast.probability import Calibration
 
 
 @dataclass(frozen=True)
@@ -58,8 +57,7 @@ def settle_scores(
         ConfigError: both are given, or one that makes no sense.
         MastError: the checkpoint cannot answer, or no threshold reached the precision.
     """
-    stored = StoredCalibration.of_card(card.calibration, folder)
-    calibration = stored.calibration if stored else Calibration()
+    stored, calibration = card.calibration, card.probabilities
     if threshold is not None and precision_target is not None:
         raise ConfigError(
             f"threshold {threshold:g} and precision {precision_target:g}: a precision stands for a threshold; "

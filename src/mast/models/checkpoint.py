@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -37,6 +37,8 @@ from mast.models.damage import Bounded, fingerprint, refuse_changed, refuse_sens
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.interface import BoxDetector
 from mast.models.mae import MaeConfig, MaskedAutoencoder
+from mast.normalisation import Normalisation
+from mast.probability import Calibration, StoredCalibration
 
 WEIGHTS = "model.safetensors"
 CARD = "model.json"
@@ -44,16 +46,6 @@ StoredType = Literal["float32", "float16", "bfloat16"]
 _STORED_TYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 _MOST_TEXT = 16_000_000  # bytes of a card; a real one has some ten thousand
 AUDIOMAE_MEAN, AUDIOMAE_STD = -4.2677393, 4.5689974  # of AudioSet, from AudioMAE's own recipe
-
-
-class NormalisationStatistics(BaseModel):
-    """What spectrograms are normalised by before they reach the model: ``(S − mean) / std``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    mean: float = Field(ge=-1e6, le=1e6)
-    std: float = Field(ge=1e-6, le=1e6)
-    levelled: bool = Field(default=False, description="each bin's quiet level taken off the chunk first")
 
 
 class ModelCard(BaseModel):
@@ -64,14 +56,27 @@ class ModelCard(BaseModel):
     kind: Literal["detector", "mae"]
     architecture: DetectorConfig | BaselineConfig | MaeConfig
     front_end: FrontEnd = FrontEnd()
-    normalisation: NormalisationStatistics
+    normalisation: Normalisation
     thresholds: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(
         default={}, description='operating points, such as {"score": 0.31, "nms_iou": 0.5}'
     )
-    calibration: dict[str, Any] = Field(default={}, description="how scores become probabilities")
+    calibration: StoredCalibration | None = Field(
+        default=None, description="what scores mean; none where it was never calibrated"
+    )
     provenance: dict[str, Any] = Field(default={}, description="recipe, data, seeds, versions, metrics")
     licence: str = Field(default="", description="of the weights, as their training data allow")
     weights_sha256: str = Field(default="", description="fingerprint of the weights; filled in on saving")
+
+    @field_validator("calibration", mode="before")
+    @classmethod
+    def _none_is_empty(cls, field: Any) -> Any:
+        """Earlier cards say ``{}`` where there is none."""
+        return None if field == {} else field
+
+    @property
+    def probabilities(self) -> Calibration:
+        """How scores become probabilities; they stay as they are where the model was never calibrated."""
+        return self.calibration.calibration if self.calibration else Calibration()
 
 
 class Checkpoint(NamedTuple):

@@ -186,6 +186,11 @@ class MastDetector(BoxDetector):
         """Of a box's vector: the encoder's features, and its look."""
         return self.config.encoder.width + LOOK_WIDTH
 
+    @property
+    def projection_width(self) -> int:
+        """Of a box's contrastive projection; 0 where the model has none."""
+        return self.config.contrastive_dimension if self.config.contrastive_weight > 0 else 0
+
     def forward(self, spectrograms: Tensor) -> DenseOutput:
         """(B, 1, T, F) normalised spectrograms → predictions at every point, float32."""
         tokens = self.encoder.feature_map(spectrograms)  # (B, D, T/16, F/16)

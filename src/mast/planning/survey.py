@@ -16,20 +16,14 @@ from torch import Tensor
 
 from mast.audio import centre_and_pad, read
 from mast.data.recordings import Dataset
-from mast.device import send
-from mast.errors import AudioError, MastError
-from mast.evaluation.calibration import Calibration
-from mast.evaluation.operating import StoredCalibration
+from mast.errors import AudioError
 from mast.events import FloatArray
-from mast.features import LogMel
 from mast.grid import FrontEnd
-from mast.models.checkpoint import load_card, load_checkpoint
-from mast.models.decode import select_boxes
+from mast.hearing import HearingModel
+from mast.models.checkpoint import load_card
 from mast.models.detector import MastDetector
 from mast.models.find import find_model
-from mast.models.mae import MaskedAutoencoder
 from mast.planning.cover import Survey, Vectors
-from mast.training.normalisation import normalisation_of_card
 
 LEAST_SCORE = 0.05  # raw; boxes scored lower add doubt about nothing
 _BATCH = {"cuda": 32}  # chunks at once, our choice; elsewhere 4
@@ -54,20 +48,10 @@ class Surveyor:
     """
 
     def __init__(self, folder: str | Path, *, device: str | None = None) -> None:
-        path = find_model(folder)
-        model, self.card = load_checkpoint(path)
-        if not isinstance(model, MastDetector | MaskedAutoencoder):
-            raise MastError(
-                f"{path}: is a baseline ({type(model).__name__}) without the encoder that says what a clip sounds "
-                "like; use a detector of MAST or a pretrained encoder"
-            )
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self.detects = isinstance(model, MastDetector)
-        self._model = model.to(self.device).eval()
-        self._log_mel = LogMel(self.card.front_end).to(self.device)
-        self._normalisation = normalisation_of_card(self.card)
-        stored = StoredCalibration.of_card(self.card.calibration, path)
-        self._calibration = stored.calibration if stored else Calibration()
+        self._hearing = HearingModel.load(folder, device=device)
+        self._width = self._hearing.encoder.config.width
+        self.card, self.device = self._hearing.card, self._hearing.device
+        self.detects = isinstance(self._hearing.model, MastDetector)
 
     @property
     def front_end(self) -> FrontEnd:
@@ -119,8 +103,7 @@ class Surveyor:
             found.append(embeddings)
             rows += [chunk.clip for chunk in batch]
             np.add.at(unsure, [chunk.clip for chunk in batch], doubt)
-        width = self._model.encoder.config.width
-        vectors = np.concatenate(found) if found else np.zeros((0, width), dtype=np.float32)
+        vectors = np.concatenate(found) if found else np.zeros((0, self._width), dtype=np.float32)
         clip = np.array(rows, dtype=np.int64)
         whole = ~np.isin(clip, list(failures))
         return vectors[whole], clip[whole], unsure, failures
@@ -154,19 +137,13 @@ class Surveyor:
     @torch.inference_mode()
     def _see(self, sound: Tensor) -> tuple[Vectors, FloatArray]:
         """(B, samples) → (B, D) embeddings, (B,) doubt."""
-        seen = self._normalisation.apply(self._log_mel.chunk_features(send(sound, self.device)))
-        if not isinstance(self._model, MastDetector):
-            return pool_chunks(self._model.encoder.feature_map(seen)), np.zeros(len(sound))
-        output = self._model(seen)
-        found = select_boxes(
-            output.boxes,
-            self._model.scores(output),
-            chunk=self._model.chunk,
-            score_threshold=LEAST_SCORE,
-            nms_iou=self.card.thresholds.get("nms_iou", 0.5),
-            nested=self._model.config.nested,
-        )
-        scores = [self._calibration.apply(some.scores.double().cpu().numpy()) for some in found]
+        seen = self._hearing.spectrograms(sound)
+        if not self.detects:
+            return pool_chunks(self._hearing.tokens(seen)), np.zeros(len(sound))
+        model = self._hearing.mast_detector
+        output = model(seen)
+        found = model.select(output, score_threshold=LEAST_SCORE, nms_iou=self._hearing.nms_iou)
+        scores = [self.card.probabilities.apply(some.scores.double().cpu().numpy()) for some in found]
         return pool_chunks(output.tokens), np.array([doubt(own) for own in scores])
 
 

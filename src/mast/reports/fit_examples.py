@@ -10,11 +10,10 @@ import numpy as np
 import pandas as pd
 
 from mast.data.recordings import Dataset
-from mast.evaluation import Outcome
+from mast.evaluation import PartTables
 from mast.events import FloatArray
 from mast.grid import FrontEnd
 from mast.reports.html_page import picture
-from mast.reports.measured_tables import PartTables
 from mast.reports.spectrogram import compute_spectrogram, plot_boxes
 
 if TYPE_CHECKING:
@@ -33,30 +32,27 @@ class Example(NamedTuple):
     score: float  # as users see it; NaN for a miss
 
 
-def choose_examples(
-    outcome: Outcome, tables: PartTables, threshold: float, *, each: int, seed: int
-) -> list[Example]:
-    """Hits, misses and false alarms at the threshold, drawn at random, from different recordings where possible.
+def choose_examples(part: PartTables, *, each: int, seed: int) -> list[Example]:
+    """Hits, misses and false alarms at the part's threshold, drawn at random, from different recordings where possible.
 
     Random, so that they look like what a user will meet; the best hits would flatter, the worst misses frighten.
 
     Args:
-        outcome: the part, matched.
-        tables: the same in hertz.
-        threshold: raw score from which a detection counts.
+        part: what a detector found.
         each: how many of each kind at most.
         seed: of the draw.
     """
-    kept = outcome.kept(threshold)
+    outcome = part.match()
+    kept = outcome.kept(part.threshold)
     order = np.argsort(-outcome.scene.scores, kind="stable")  # as match_scene orders predictions
     rows = outcome.scene.predictions.row[order]
     right = outcome.truth[:kept] >= 0
     found = np.zeros(len(outcome.scene.truth), dtype=bool)
     found[outcome.truth[:kept][right]] = True
     pools = {
-        HIT: tables.predictions.iloc[rows[:kept][right]],
-        MISS: tables.truth.iloc[outcome.scene.truth.row[~found]].assign(score=np.nan),
-        FALSE_ALARM: tables.predictions.iloc[rows[:kept][~right]],
+        HIT: part.seen(part.found.iloc[rows[:kept][right]]),
+        MISS: part.truth.iloc[outcome.scene.truth.row[~found]].assign(score=np.nan),
+        FALSE_ALARM: part.seen(part.found.iloc[rows[:kept][~right]]),
     }
     return [
         Example(
@@ -70,20 +66,18 @@ def choose_examples(
     ]
 
 
-def example_pictures(
-    examples: list[Example], tables: PartTables, threshold: float, dataset: Dataset, front_end: FrontEnd
-) -> Iterator[str]:
+def example_pictures(examples: list[Example], part: PartTables, dataset: Dataset) -> Iterator[str]:
     """Each example as HTML: a chunk of sound around it, with all boxes there and a frame around the one meant."""
-    shown = tables.predictions[tables.predictions["raw_score"] >= threshold]
+    shown = part.seen(part.counted)
     for example in examples:
         path = dataset.path(example.recording)
         if path.is_file():
             figure = draw_example(
                 example,
                 path,
-                truth=tables.truth[tables.truth["recording"] == example.recording],
+                truth=part.truth[part.truth["recording"] == example.recording],
                 predictions=shown[shown["recording"] == example.recording],
-                front_end=front_end,
+                front_end=part.front_end,
             )
             yield picture(figure, dpi=85, small=True)
 

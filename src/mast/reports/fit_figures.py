@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mast.evaluation import Calibration, Outcome, calibrated
+from mast.evaluation import Calibration, Outcome, PartTables, calibrated
 from mast.evaluation.breakdown import reliability
 from mast.events import FloatArray
 from mast.reports.spectrogram import literal
@@ -86,11 +86,11 @@ def curves_figure(runs: Sequence[Curves]) -> Figure | None:
     return figure
 
 
-def precision_recall_figure(outcomes: Mapping[str, tuple[Outcome, float]], part: str) -> Figure:
+def precision_recall_figure(tables: Mapping[str, PartTables], part: str) -> Figure:
     """Precision against recall of each detector; the dot is the threshold that was tuned on validation.
 
     Args:
-        outcomes: matched boxes and threshold of each detector, the earlier first.
+        tables: what each detector found in the part, the earlier first.
         part: where it was measured, for the title.
     """
     figure = _figure(5.4, 4.6)
@@ -105,21 +105,22 @@ def precision_recall_figure(outcomes: Mapping[str, tuple[Outcome, float]], part:
             f"F1 {f1:g}", (1.0, f1 / (2 - f1)), xytext=(3, 0), textcoords="offset points",
             fontsize=8, color="0.55", va="center", annotation_clip=False,
         )  # fmt: skip
-    colours = COLOURS[1:] if len(outcomes) == 1 else COLOURS
-    for colour, (name, (outcome, threshold)) in zip(colours, outcomes.items(), strict=False):
+    colours = COLOURS[1:] if len(tables) == 1 else COLOURS
+    for colour, (name, own) in zip(colours, tables.items(), strict=False):
+        outcome = own.match()
         recall, precision = precision_recall(outcome)
         axis.plot(recall, precision, color=colour, linewidth=1.8, label=name)
-        kept = outcome.kept(threshold)
+        kept = outcome.kept(own.threshold)
         if kept:
             axis.plot(recall[kept - 1], precision[kept - 1], "o", color=colour, markersize=7)
     axis.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.02))
     axis.set_xlabel("recall: share of the expert's boxes that were found")
     axis.set_ylabel("precision: share of detections that are right")
     axis.set_title(
-        literal(f"Precision and recall, {part}"), loc="left", fontsize=11, pad=24 if len(outcomes) > 1 else 8
+        literal(f"Precision and recall, {part}"), loc="left", fontsize=11, pad=24 if len(tables) > 1 else 8
     )
     axis.spines[["top", "right"]].set_visible(False)
-    if len(outcomes) > 1:
+    if len(tables) > 1:
         _legend(axis)
     return figure
 

@@ -16,9 +16,8 @@ from typing import Any
 import torch
 
 from mast.data.recordings import Dataset
-from mast.evaluation import Calibration, Outcome
+from mast.evaluation import PartTables
 from mast.evaluation.bootstrap import TRAINING_NOISE
-from mast.evaluation.operating import StoredCalibration
 from mast.files import write_whole
 from mast.models.checkpoint import ModelCard, load_card
 from mast.reports.fit_data import hours_figure, sites_header, sites_table, time_unit
@@ -42,7 +41,6 @@ from mast.reports.html_page import (
     picture,
     table,
 )
-from mast.reports.measured_tables import PartTables, load_part, match_part
 from mast.reports.rounds import rounds_html
 from mast.training.recipe import Recipe
 from mast.version import __version__
@@ -79,9 +77,7 @@ class _Story:
         self.datasets = [("labelled", labelled), *(("unlabelled", dataset) for dataset in unlabelled)]
         self.metrics: dict[str, Any] = json.loads((run / "metrics.json").read_text(encoding="utf-8"))
         self.card: ModelCard = load_card(run / "best")
-        stored = StoredCalibration.of_card(self.card.calibration, run / "best")
-        self.stored = stored
-        self.calibration = stored.calibration if stored else Calibration()
+        self.stored, self.calibration = self.card.calibration, self.card.probabilities
         self.detectors = list(self.metrics["detectors"])
         self.chosen: str = self.metrics["recommended"]
         self.verdict = verdict(self.metrics["validation_f1"])
@@ -91,11 +87,9 @@ class _Story:
         """Of the detectors, in words."""
         return NAMES if len(self.detectors) > 1 else dict.fromkeys(self.detectors, "the detector")
 
-    def part(self, part: str, detector: str) -> tuple[Outcome, PartTables, float]:
-        """Matched boxes, the tables they come from, and the raw threshold."""
-        tables = load_part(self.run / "evaluate", part=part, detector=detector)
-        threshold = float(self.metrics["detectors"][detector]["threshold"])
-        return match_part(tables, self.recipe.front_end), tables, threshold
+    def part(self, part: str, detector: str) -> PartTables:
+        """What a detector found in a part."""
+        return PartTables.load(self.run / "evaluate" / detector, part)
 
 
 def write_fit_report(
@@ -231,8 +225,8 @@ def _accuracy(story: _Story) -> str:
             f"difference may be chance. {TRAINING_NOISE}",
             soft=True,
         )
-    outcomes = {names[d]: story.part(story.main_part, d)[::2] for d in story.detectors}
-    body += picture(precision_recall_figure(outcomes, part_words(story.main_part)))
+    parts = {names[d]: story.part(story.main_part, d) for d in story.detectors}
+    body += picture(precision_recall_figure(parts, part_words(story.main_part)))
     body += paragraph("The dot is the threshold that the model carries.", soft=True)
     return body + _kinds(story)
 
@@ -262,7 +256,7 @@ def _kinds(story: _Story) -> str:
 
 
 def _scores(story: _Story) -> str:
-    outcome, _, _ = story.part(story.main_part, story.chosen)
+    outcome = story.part(story.main_part, story.chosen).match()
     if not len(outcome.scores):
         return paragraph("The detector finds nothing here, so its scores cannot be judged.")
     body = paragraph(
@@ -307,14 +301,14 @@ def _examples(story: _Story) -> str:
         "across a cut is two boxes here; `mast detect` joins such pieces."
     )
     for part in order:
-        outcome, tables, threshold = story.part(part, story.chosen)
+        tables = story.part(part, story.chosen)
         each = story.examples if part == story.main_part else min(1, story.examples)
-        examples = choose_examples(outcome, tables, threshold, each=each, seed=story.seed)
+        examples = choose_examples(tables, each=each, seed=story.seed)
         body += f"<h3>{escape(part_words(part))}</h3>"
         missing = [k for k in ("hit", "miss", "false alarm") if k not in {e.kind for e in examples}]
         if missing:
             body += paragraph(f"There is no {' and no '.join(missing)} here.", soft=True)
-        body += "".join(example_pictures(examples, tables, threshold, story.labelled, story.recipe.front_end))
+        body += "".join(example_pictures(examples, tables, story.labelled))
     return body
 
 

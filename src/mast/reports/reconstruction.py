@@ -13,9 +13,8 @@ from mast.data.chunk_dataset import ChunkDataset, collate
 from mast.data.chunks import chunk_table
 from mast.data.recordings import load_dataset
 from mast.errors import MastError
-from mast.features import LogMel
 from mast.files import whole_file
-from mast.models.checkpoint import load_checkpoint
+from mast.hearing import HearingModel
 from mast.models.mae import MaskedAutoencoder, unpatchify
 from mast.reports.spectrogram import frequency_ticks, literal
 
@@ -33,7 +32,8 @@ def draw_reconstructions(
         n_chunks: rows of the picture, drawn at random.
         seed: of chunks and masks.
     """
-    model, card = load_checkpoint(model_folder)
+    hearing = HearingModel.load(model_folder, device="cpu")
+    model, card = hearing.model, hearing.card
     if not isinstance(model, MaskedAutoencoder):
         raise MastError(f"{model_folder}: holds a detector; a reconstruction needs a pretraining run's model")
     dataset = load_dataset(data)
@@ -44,8 +44,7 @@ def draw_reconstructions(
         dataset, table, card.front_end, boxes=[np.empty((0, 4), dtype=np.int64)] * len(table)
     )
     batch = collate([chunks[i] for i in range(len(chunks))])
-    raw = LogMel(card.front_end).chunk_features(batch.waveforms)
-    shown = (raw - card.normalisation.mean) / card.normalisation.std
+    shown = hearing.spectrograms(batch.waveforms)
     result = model(shown, generator=torch.Generator().manual_seed(seed))
     config = model.config.encoder
     patches = result.patches.float()

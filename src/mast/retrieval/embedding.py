@@ -16,19 +16,11 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
-from torch.nn import functional as F
 
 from mast.audio import centre_and_pad, probe, read
-from mast.device import send
-from mast.errors import MastError
 from mast.events import FloatArray, IntArray
-from mast.features import LogMel
 from mast.grid import FrontEnd
 from mast.inference import Detector
-from mast.models.box_vectors import box_vectors
-from mast.models.boxes import pad_boxes, pool_boxes
-from mast.models.detector import MastDetector
-from mast.training.normalisation import normalisation_of_card
 
 Vectors = NDArray[np.float32]
 BoolArray = NDArray[np.bool_]
@@ -68,16 +60,9 @@ class BoxEmbedder:
     """
 
     def __init__(self, detector: Detector) -> None:
-        model = detector._model  # the weights are the detector's: they are not loaded twice
-        if not isinstance(model, MastDetector):
-            raise MastError(
-                f"the model is a baseline ({type(model).__name__}) without the encoder that embeddings come from; use "
-                "a detector of MAST"
-            )
-        self._model = model
+        self._hearing = detector.hearing  # the weights are the detector's: they are not loaded twice
+        self._model = self._hearing.mast_detector
         self._detector = detector
-        self._log_mel = LogMel(detector.card.front_end).to(detector.device)
-        self._normalisation = normalisation_of_card(detector.card)
 
     @property
     def front_end(self) -> FrontEnd:
@@ -102,8 +87,7 @@ class BoxEmbedder:
     @property
     def projection_width(self) -> int:
         """Of the contrastive projection; 0 where the model has none."""
-        config = self._model.config
-        return config.contrastive_dimension if config.contrastive_weight > 0 else 0
+        return self._model.projection_width
 
     def embed_boxes(self, path: str | Path, boxes: ArrayLike) -> BoxVectors:
         """Embed boxes of one recording.
@@ -154,43 +138,23 @@ class BoxEmbedder:
                 sounds.append(centre_and_pad(sound, front_end.chunk_samples))
                 cells.append(_cells(given[mine], start, front_end))
                 rows.append(mine)
-            yield SeenWindows(self._spectrograms(np.stack(sounds)), cells, rows)
+            yield SeenWindows(self._seen(np.stack(sounds)), cells, rows)
 
     @torch.inference_mode()
-    def _spectrograms(self, sounds: Vectors) -> Tensor:
+    def _seen(self, sounds: Vectors) -> Tensor:
         """(B, samples) → (B, 1, T, F), normalised."""
-        raw = self._log_mel.chunk_features(send(torch.from_numpy(sounds), self._detector.device))
-        return self._normalisation.apply(raw)
-
-    @torch.inference_mode()
-    def _tokens(self, spectrograms: Tensor) -> Tensor:
-        """(B, 1, T, F) → the encoder's map, (B, D, T/16, F/16)."""
-        with self._autocast():
-            return self._model.encoder.feature_map(spectrograms)
+        return self._hearing.spectrograms(torch.from_numpy(sounds))
 
     @torch.inference_mode()
     def _embed(self, batch: SeenWindows) -> tuple[Vectors, Vectors | None]:
         """(M, D) and (M, P) of all boxes of some windows."""
-        model, config = self._model, self._model.config
         boxes = [torch.from_numpy(some).float() for some in batch.cells]
-        counts = [len(some) for some in boxes]
-        padded = pad_boxes(boxes, self._detector.device)
-        tokens = self._tokens(batch.spectrograms)
-        pooled = box_vectors(
-            tokens, batch.spectrograms, padded.boxes, config.encoder.patch
-        )  # as the detector
-        if not self.projection_width:
-            return _unpadded(pooled, counts), None
-        with self._autocast():  # as in the contrastive loss
-            finest = model.pyramid(model.adapted(tokens, batch.spectrograms))[0]  # (B, C, T', F')
-            inside = pool_boxes(finest, padded.boxes, config.strides, cells=(4, 4))
-            projected = F.normalize(model.projection(inside).float(), dim=-1)  # (B, M, P)
-        return _unpadded(pooled, counts), _unpadded(projected, counts)
-
-    def _autocast(self) -> torch.autocast:
-        """The precision that the detector works in."""
-        wanted = self._detector.precision == "bfloat16"
-        return torch.autocast(self._detector.device.type, dtype=torch.bfloat16, enabled=wanted)
+        tokens = self._hearing.tokens(batch.spectrograms)
+        projected = self._hearing.project(tokens, batch.spectrograms, boxes)
+        return (
+            _joined(self._hearing.embed(tokens, batch.spectrograms, boxes)),
+            None if projected is None else _joined(projected),
+        )
 
 
 def plan_windows(spans: ArrayLike, duration_s: float, chunk_s: float, hop_s: float) -> WindowPlan:
@@ -238,7 +202,6 @@ def _cells(boxes: FloatArray, start_s: float, front_end: FrontEnd) -> FloatArray
     return np.stack([time[:, 0], band[:, 0], time[:, 1], band[:, 1]], axis=1)
 
 
-def _unpadded(values: Tensor, counts: list[int]) -> Vectors:
-    """(B, M, C) → the rows of real boxes, one window after the other."""
-    rows = torch.cat([row[:count] for row, count in zip(values, counts, strict=True)])
-    return np.asarray(rows.cpu().numpy(), dtype=np.float32)
+def _joined(values: list[Tensor]) -> Vectors:
+    """B times (M_i, C) → the rows of all boxes, one window after the other."""
+    return np.asarray(torch.cat(values).cpu().numpy(), dtype=np.float32)

@@ -22,9 +22,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mast.evaluation import Calibration, calibrate
+from mast.evaluation import Calibration, PartTables, calibrate
 from mast.events import FloatArray
-from mast.training.measure import Measured, match_chunks
 
 
 class Trust(NamedTuple):
@@ -34,15 +33,15 @@ class Trust(NamedTuple):
     precision: float  # π_q
 
 
-def trust_in(measured: Measured) -> Trust | None:
+def trust_in(held: PartTables) -> Trust | None:
     """Learn from validation what the scores of a detector are worth; None where it found nothing there.
 
     Args:
-        measured: validation chunks, with every box at or above q.
+        held: validation chunks, with every box at or above q.
     """
-    if measured.predictions.empty:
+    if held.found.empty:
         return None
-    outcome = match_chunks(measured)
+    outcome = held.match()
     return Trust(calibrate(outcome, "platt"), float(outcome.hit.mean()))
 
 

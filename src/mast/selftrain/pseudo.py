@@ -14,18 +14,16 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import torch
 from torch import Tensor
 
 from mast.events import BOX_COLUMNS, FloatArray, as_events
 from mast.files import write_whole
 from mast.grid import FrontEnd, grid_to_events
-from mast.models.detector import MastDetector
+from mast.hearing import HearingModel
 from mast.runs import Progress
 from mast.selftrain.policy import Trust, recording_thresholds
 from mast.training.recipe import SelfTrainRecipe
 from mast.training.sources import Chunks, in_order
-from mast.training.spectrograms import FrontEndPipeline
 
 CELLS = ["t1", "f1", "t2", "f2"]
 
@@ -43,11 +41,9 @@ def is_valid(
     return large & ~remnant
 
 
-@torch.no_grad()
 def pseudo_label(
-    model: MastDetector,
+    model: HearingModel,
     chunks: Chunks,
-    pipeline: FrontEndPipeline,
     recipe: SelfTrainRecipe,
     *,
     threshold: float,
@@ -62,7 +58,6 @@ def pseudo_label(
     Args:
         model: the detector of the round before.
         chunks: unlabelled chunks.
-        pipeline: features and statistics of that detector.
         recipe: η and the validity predicate.
         threshold: q.
         source: what the events say of themselves.
@@ -70,12 +65,12 @@ def pseudo_label(
         workers: decoding processes.
         progress: called with chunks done, chunks in all and a short text.
     """
-    front_end = pipeline.log_mel.front_end
+    front_end = model.front_end
     frames = front_end.chunk_frames
     tables: list[pd.DataFrame] = []
     chunk = 0
     for batch in in_order(chunks, batch_size=batch_size, workers=workers):
-        found = model.detect(pipeline(batch).spectrograms, score_threshold=threshold, nms_iou=recipe.nms_iou)
+        found = model.detect(batch.waveforms, score_threshold=threshold, nms_iou=recipe.nms_iou)
         for boxes, scores in found:
             keep = is_valid(
                 boxes,

@@ -345,9 +345,8 @@ def _pseudo_labels(setting: _Setting, number: int, current: Path, q: float, path
     plan, machine = setting.recipe.selftrain, setting.machine
     loaded = load_detector(current, setting.recipe, machine)
     events = pseudo_label(
-        loaded.model,
+        loaded,
         setting.unlabelled,
-        loaded.pipeline,
         plan,
         threshold=q,
         source=f"pseudo-{number}",

@@ -4,84 +4,64 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from mast.errors import MastError
-from mast.evaluation import Scoring, evaluate
+from mast.evaluation import PartTables
 from mast.files import write_whole
-from mast.models.checkpoint import ModelCard, load_checkpoint
+from mast.hearing import HearingModel
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.interface import BoxDetector
 from mast.training.machine import Machine
-from mast.training.measure import Measured, detect_chunks
+from mast.training.measure import detect_chunks
 from mast.training.recipe import Recipe, TrainRecipe
 from mast.training.sources import Chunks
-from mast.training.spectrograms import FrontEndPipeline
 from mast.training.start import same_fields
 
 PART_METRICS = ("f1", "precision", "recall", "ap50")
 
 
-class Loaded(NamedTuple):
-    """A detector ready to look at chunks."""
-
-    model: MastDetector
-    card: ModelCard
-    pipeline: FrontEndPipeline
-
-
-def load_detector(folder: Path, recipe: Recipe, machine: Machine) -> Loaded:
+def load_detector(folder: Path, recipe: Recipe, machine: Machine) -> HearingModel:
     """Load a detector that a recipe's self-training can continue; refuse any other."""
-    model, card = load_checkpoint(folder)
-    if isinstance(model, BoxDetector) and not isinstance(model, MastDetector):
+    loaded = HearingModel.load(folder, device=machine.device, precision=machine.precision)
+    if isinstance(loaded.model, BoxDetector) and not isinstance(loaded.model, MastDetector):
         raise MastError(
-            f"{folder}: holds a baseline ({type(model).__name__}), and self-training thaws the blocks of an encoder it "
-            "does not have; start from a detector of MAST"
+            f"{folder}: holds a baseline ({type(loaded.model).__name__}), and self-training thaws the blocks of an "
+            "encoder it does not have; start from a detector of MAST"
         )
-    if not isinstance(model, MastDetector):
-        raise MastError(f"{folder}: holds no detector; self-training starts from what mast train ended in")
-    if card.front_end != recipe.front_end:
+    if loaded.front_end != recipe.front_end:
         raise MastError(f"{folder}: was trained on another front end than this recipe's; use the same --band")
     wanted = recipe.detector_for(recipe.selftrain.stage1)
-    if not isinstance(wanted, DetectorConfig) or not same_fields(model.config, wanted):
+    if not isinstance(wanted, DetectorConfig) or not same_fields(loaded.mast_detector.config, wanted):
         raise MastError(
             f"{folder}: its detector is not the one this recipe describes; use the preset it came from"
         )
-    return Loaded(model.to(machine.device), card, FrontEndPipeline.of(card).to(machine.device))
+    return loaded
 
 
 def look_at(
-    loaded: Loaded,
+    loaded: HearingModel,
     chunks: Chunks,
     plan: TrainRecipe,
     machine: Machine,
     *,
     score_threshold: float | None = None,
-) -> Measured:
+) -> PartTables:
     """Truth and detections of labelled chunks, as training itself validates."""
-    with machine.accelerator.autocast():
-        return detect_chunks(
-            loaded.model,
-            chunks,
-            loaded.pipeline,
-            batch_size=machine.eval_batch(plan.batch_size),
-            workers=machine.workers,
-            score_threshold=plan.score_threshold if score_threshold is None else score_threshold,
-            nms_iou=plan.nms_iou,
-        )
+    return detect_chunks(
+        loaded,
+        chunks,
+        batch_size=machine.eval_batch(plan.batch_size),
+        workers=machine.workers,
+        score_threshold=plan.score_threshold if score_threshold is None else score_threshold,
+        nms_iou=plan.nms_iou,
+    )
 
 
-def part_metrics(measured: Measured, *, threshold: float) -> dict[str, float]:
+def part_metrics(part: PartTables, *, threshold: float) -> dict[str, float]:
     """F1, precision, recall and AP at a threshold that was chosen elsewhere; NaN where there is nothing to judge."""
-    found = evaluate(
-        measured.truth,
-        measured.predictions,
-        reviewed=measured.reviewed,
-        scoring=Scoring(space="hz"),
-        threshold=threshold,
-        resamples=0,
-    ).metrics
+    found = replace(part, threshold=threshold).evaluate().metrics
     return {name: found[name] for name in PART_METRICS}
 
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mast.errors import MastError
-from mast.evaluation.operating import StoredCalibration, store_calibration
-from mast.models.checkpoint import load_checkpoint, update_card
-from mast.models.interface import BoxDetector
+from mast.evaluation.operating import store_calibration
+from mast.hearing import HearingModel
+from mast.models.checkpoint import update_card
+from mast.probability import StoredCalibration
 from mast.training.machine import Machine
-from mast.training.measure import detect_chunks, match_chunks
+from mast.training.measure import detect_chunks
 from mast.training.sources import Chunks
-from mast.training.spectrograms import FrontEndPipeline
 
 LEAST_SCORE = 0.05  # as in validation: TrainRecipe.score_threshold
 
@@ -34,7 +33,7 @@ def calibrate_checkpoint(
     A kill leaves the old card or the new one. Of several processes, call it in one.
 
     Args:
-        folder: a detector's model folder.
+        folder: a detector's model folder, or its run.
         held: labelled chunks that do not overlap and that the detector was not trained on.
         machine: device, precision and decoding processes.
         batch_size: chunks at a time.
@@ -42,22 +41,11 @@ def calibrate_checkpoint(
         data: what the chunks are and who boxed them, told with every precision; the names of their datasets by default.
         seed: of the folds among which methods are compared, and of the intervals.
     """
-    model, card = load_checkpoint(folder)
-    if not isinstance(model, BoxDetector):
-        raise MastError(
-            f"{folder}: holds a pretrained encoder, which gives no scores to calibrate; give a detector"
-        )
-    with machine.accelerator.autocast():
-        measured = detect_chunks(
-            model.to(machine.device),
-            held,
-            FrontEndPipeline.of(card).to(machine.device),
-            batch_size=batch_size,
-            workers=machine.workers,
-            score_threshold=least_score,
-            nms_iou=card.thresholds.get("nms_iou", 0.5),
-        )
+    model = HearingModel.load(folder, device=machine.device, precision=machine.precision)
+    measured = detect_chunks(
+        model, held, batch_size=batch_size, workers=machine.workers, score_threshold=least_score
+    )
     named = data or ", ".join(sorted({Path(str(root)).name for root in held.table["root"]}))
-    found = store_calibration(match_chunks(measured), least_score=least_score, data=named, seed=seed)
-    update_card(folder, card.model_copy(update={"calibration": found.as_card()}))
+    found = store_calibration(measured.match(), least_score=least_score, data=named, seed=seed)
+    update_card(model.folder, model.card.model_copy(update={"calibration": found}))
     return found

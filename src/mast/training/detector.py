@@ -16,11 +16,12 @@ from mast.data.noise import NoiseBank
 from mast.data.recordings import Dataset, load_dataset
 from mast.data.splits import SplitConfig
 from mast.errors import ConfigError
-from mast.features import Normalisation
+from mast.hearing import HearingModel
 from mast.models.baselines import BaselineConfig, build_baseline
 from mast.models.checkpoint import ModelCard, load_card, save_checkpoint
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.interface import BoxDetector
+from mast.normalisation import Normalisation
 from mast.runs import Progress
 from mast.training.batches import step_generator, step_seed
 from mast.training.calibrate import calibrate_checkpoint
@@ -33,7 +34,6 @@ from mast.training.groups import (
 from mast.training.loop import Job, Result, train
 from mast.training.machine import Machine, prepare_machine
 from mast.training.measure import chunk_metrics, detect_chunks
-from mast.training.pretrain import statistics_of
 from mast.training.recipe import Recipe, TrainRecipe, remember_recipe
 from mast.training.sources import (
     Chunks,
@@ -229,40 +229,40 @@ class _DetectorInTraining:
     def validate(self, shown: nn.Module) -> dict[str, float]:
         """Metrics on the chunks that are held out."""
         plan, machine = self.run.plan, self.run.machine
-        with machine.accelerator.autocast():
-            measured = detect_chunks(
-                shown,
-                self.held,
-                self.pipeline,
-                batch_size=machine.eval_batch(plan.batch_size),
-                workers=machine.workers,
-                score_threshold=plan.score_threshold,
-                nms_iou=plan.nms_iou,
-            )
+        measured = detect_chunks(
+            HearingModel(shown, self._card, device=machine.device, precision=machine.precision),
+            self.held,
+            batch_size=machine.eval_batch(plan.batch_size),
+            workers=machine.workers,
+            score_threshold=plan.score_threshold,
+            nms_iou=plan.nms_iou,
+        )
         return chunk_metrics(measured)
+
+    @property
+    def _card(self) -> ModelCard:
+        """What is known of the model before anything was measured."""
+        return ModelCard(
+            kind="detector",
+            architecture=self.run.recipe.detector_for(self.run.plan),
+            front_end=self.run.recipe.front_end,
+            normalisation=self.pipeline.normalisation,
+        )
 
     def save(self, shown: nn.Module, folder: Path, state: dict[str, Any]) -> None:
         """Write a model folder, with the threshold that validation chose or the start's own."""
         run = self.run
-        card = ModelCard(
-            kind="detector",
-            architecture=run.recipe.detector_for(run.plan),
-            front_end=run.recipe.front_end,
-            normalisation=statistics_of(self.pipeline.normalisation),
-            thresholds={
-                "score": state["metrics"]["threshold"] if run.threshold is None else run.threshold,
-                "nms_iou": run.plan.nms_iou,
-            },
-            provenance={
-                **run.about,
-                **state,
-                "notes": [self.note] if self.note else [],
-                "chunks": self.n_chunks,
-                "recipe": run.recipe.model_dump(mode="json"),
-                **self.code,
-            },
-        )
-        save_checkpoint(folder, shown, card)
+        own = state["metrics"]["threshold"] if run.threshold is None else run.threshold
+        told = {
+            **run.about,
+            **state,
+            "notes": [self.note] if self.note else [],
+            "chunks": self.n_chunks,
+            "recipe": run.recipe.model_dump(mode="json"),
+            **self.code,
+        }
+        known = {"thresholds": {"score": own, "nms_iou": run.plan.nms_iou}, "provenance": told}
+        save_checkpoint(folder, shown, self._card.model_copy(update=known))
 
     def calibrate(self) -> None:
         """What the scores of the best model mean; a run that is finished has done it already."""

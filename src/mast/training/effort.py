@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import torch
 
 from mast.data.chunk_dataset import Batch, collate
-from mast.features import Normalisation
 from mast.models.detector import MastDetector
 from mast.models.mae import MaskedAutoencoder
+from mast.normalisation import Normalisation
 from mast.training.detector import build_detector, thaw
 from mast.training.loop import Optimisation
 from mast.training.machine import Machine

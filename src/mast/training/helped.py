@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 from mast.data.recordings import Dataset
-from mast.errors import MastError
-from mast.evaluation import Scoring, evaluate
 from mast.grid import FrontEnd
-from mast.models.checkpoint import load_checkpoint
-from mast.models.interface import BoxDetector
+from mast.hearing import HearingModel
 from mast.training.machine import Machine, prepare_machine
 from mast.training.measure import detect_chunks
 from mast.training.recipe import Recipe, TrainRecipe
 from mast.training.sources import Chunks, labelled_chunks
-from mast.training.spectrograms import FrontEndPipeline
 from mast.training.start import Start
 
 
@@ -34,29 +31,20 @@ def validation_f1(
     Returns:
         None where there is neither a box nor a detection.
     """
-    model, card = load_checkpoint(folder)
-    if not isinstance(model, BoxDetector):
-        raise MastError(f"{folder}: holds a pretrained encoder, which finds no boxes; give a detector")
-    if front_end is not None:
-        card = card.model_copy(update={"front_end": front_end})
-    with machine.accelerator.autocast():
-        measured = detect_chunks(
-            model.to(machine.device),
-            held,
-            FrontEndPipeline.of(card).to(machine.device),
-            batch_size=machine.eval_batch(plan.batch_size),
-            workers=machine.workers,
-            score_threshold=plan.score_threshold,
-            nms_iou=card.thresholds.get("nms_iou", plan.nms_iou),
-        )
-    found = evaluate(
-        measured.truth,
-        measured.predictions,
-        reviewed=measured.reviewed,
-        scoring=Scoring(space="hz"),
-        threshold=card.thresholds["score"],
-        resamples=0,
-    ).metrics["f1"]
+    model = HearingModel.load(
+        folder,
+        device=machine.device,
+        band_hz=None if front_end is None else front_end.high_hz,
+        precision=machine.precision,
+    )
+    measured = detect_chunks(
+        model,
+        held,
+        batch_size=machine.eval_batch(plan.batch_size),
+        workers=machine.workers,
+        score_threshold=plan.score_threshold,
+    )
+    found = replace(measured, threshold=model.card.thresholds["score"]).evaluate().metrics["f1"]
     return found if math.isfinite(found) else None
 
 

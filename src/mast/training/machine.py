@@ -11,9 +11,15 @@ from torch import nn
 
 from mast.device import has_bfloat16
 from mast.errors import ConfigError
+from mast.hearing import Precision
 from mast.training.recipe import Recipe
 
 _PRECISION = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}
+_COMPUTED: dict[str, Precision] = {
+    "no": "float32",
+    "bf16": "bfloat16",
+    "fp16": "float16",
+}  # as accelerate says it
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,11 @@ class Machine:
         """The device of this process."""
         device: torch.device = self.accelerator.device
         return device
+
+    @property
+    def precision(self) -> Precision:
+        """What products are computed in."""
+        return _COMPUTED[self.accelerator.mixed_precision]
 
     @property
     def main(self) -> bool:

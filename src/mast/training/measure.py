@@ -2,84 +2,72 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-import torch
-from torch import nn
 
-from mast.evaluation import Outcome, Scoring, best_threshold, build_scene, evaluate, match_scene
+from mast.evaluation import PartTables
+from mast.evaluation.threshold import best_threshold_of
 from mast.events import BOX_COLUMNS, FloatArray, as_events
-from mast.models.interface import BoxDetector
+from mast.grid import FrontEnd, grid_to_events
+from mast.hearing import HearingModel
 from mast.training.sources import Chunks, in_order
-from mast.training.spectrograms import FrontEndPipeline
 
 
-class Measured(NamedTuple):
-    """Boxes of some chunks in cells, by recording: truth, what was detected, and what was listened to."""
-
-    truth: pd.DataFrame
-    predictions: pd.DataFrame
-    reviewed: pd.DataFrame
-
-
-@torch.no_grad()
 def detect_chunks(
-    model: nn.Module,
+    model: HearingModel,
     chunks: Chunks,
-    pipeline: FrontEndPipeline,
     *,
     batch_size: int = 8,
     workers: int = 0,
     score_threshold: float = 0.05,
-    nms_iou: float = 0.5,
-) -> Measured:
+    nms_iou: float | None = None,
+) -> PartTables:
     """Truth and detections of labelled chunks that do not overlap.
 
-    Cells stand in the columns for seconds and hertz, counted in frames from the recording's start. Scored in the
-    space ``"hz"``, which takes coordinates as they are, that is the overlap on the grid the detector works on.
+    Args:
+        model: a detector.
+        chunks: labelled, end to end.
+        batch_size: chunks at a time.
+        workers: decoding processes.
+        score_threshold: minimum score, the model's own.
+        nms_iou: the model's by default.
     """
-    assert isinstance(model, BoxDetector)
-    hop_s = pipeline.log_mel.front_end.hop_s
-    first_frame = np.rint(chunks.table["start_s"].to_numpy(dtype=np.float64) / hop_s)
-    recording = chunks.table["recording"].astype(str).tolist()
-    truth: list[pd.DataFrame] = []
-    found: list[pd.DataFrame] = []
+    front_end = model.front_end
+    truth: list[FloatArray] = []  # (M, 4) cells of each chunk
+    found: list[FloatArray] = []
+    scores: list[FloatArray] = []
     for batch in in_order(chunks, batch_size=batch_size, workers=workers):
-        seen = pipeline(batch)
-        detections = model.detect(seen.spectrograms, score_threshold=score_threshold, nms_iou=nms_iou)
-        for boxes, detected in zip(batch.boxes, detections, strict=True):
-            chunk = len(truth)
-            shift = np.array([first_frame[chunk], 0, first_frame[chunk], 0])
-            truth.append(_rows(recording[chunk], boxes.numpy() + shift))
-            rows = _rows(recording[chunk], detected.boxes.float().cpu().numpy() + shift)
-            found.append(rows.assign(score=detected.scores.float().cpu().numpy()))
-    reviewed = pd.DataFrame({"recording": sorted(set(recording)), "start_s": 0.0, "end_s": np.inf})
-    return Measured(as_events(pd.concat(truth)), as_events(pd.concat(found)), reviewed)
+        detections = model.detect(batch.waveforms, score_threshold=score_threshold, nms_iou=nms_iou)
+        truth += [boxes.double().numpy() for boxes in batch.boxes]
+        found += [detected.boxes.double().cpu().numpy() for detected in detections]
+        scores += [detected.scores.double().cpu().numpy() for detected in detections]
+    events = _events(found, chunks, front_end)
+    spans = chunks.table.assign(end_s=chunks.table["start_s"] + front_end.chunk_s).groupby("recording")
+    return PartTables(
+        _events(truth, chunks, front_end),
+        events.assign(score=np.concatenate(scores), source="detector"),
+        spans.agg(start_s=("start_s", "min"), end_s=("end_s", "max")).reset_index(),
+        front_end,
+    )
 
 
-def _rows(name: str, boxes: FloatArray) -> pd.DataFrame:
-    return pd.DataFrame(boxes.reshape(-1, 4), columns=BOX_COLUMNS).assign(recording=name)
+def _events(cells: Sequence[FloatArray], chunks: Chunks, front_end: FrontEnd) -> pd.DataFrame:
+    """Boxes in the cells of each chunk → events of its recording."""
+    rows = np.repeat(np.arange(len(cells)), [len(own) for own in cells])
+    start_s = chunks.table["start_s"].to_numpy(dtype=np.float64)[rows]
+    boxes = grid_to_events(np.concatenate(cells), front_end, chunk_start_s=start_s)
+    recording = chunks.table["recording"].astype(str).to_numpy()[rows]
+    return as_events(pd.DataFrame(boxes, columns=BOX_COLUMNS).assign(recording=recording))
 
 
-def match_chunks(measured: Measured) -> Outcome:
-    """Which detections are right, on the grid the detector works on."""
-    truth, predictions, reviewed = measured
-    return match_scene(build_scene(truth, predictions, reviewed=reviewed, scoring=Scoring(space="hz")))
-
-
-def chunk_metrics(measured: Measured) -> dict[str, float]:
+def chunk_metrics(part: PartTables) -> dict[str, float]:
     """F1 at the threshold that is best on these very chunks (they are the validation set), AP and mIoU."""
-    if measured.truth.empty or measured.predictions.empty:
+    if part.truth.empty or part.found.empty:
         return {"f1": 0.0, "precision": 0.0, "recall": 0.0, "threshold": 0.5, "ap50": 0.0, "miou": 0.0}
-    scoring = Scoring(space="hz")
-    truth, predictions, reviewed = measured
-    threshold = best_threshold(truth, predictions, reviewed=reviewed, scoring=scoring)
-    found = evaluate(
-        truth, predictions, reviewed=reviewed, scoring=scoring, threshold=threshold.value, resamples=0
-    ).metrics
+    threshold = best_threshold_of(part.match()).value
+    found = replace(part, threshold=threshold).evaluate().metrics
     keys = ("f1", "precision", "recall", "ap50", "miou")
-    return {key: found[key] if np.isfinite(found[key]) else 0.0 for key in keys} | {
-        "threshold": threshold.value
-    }
+    return {key: found[key] if np.isfinite(found[key]) else 0.0 for key in keys} | {"threshold": threshold}

@@ -12,10 +12,10 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from mast.data.chunk_dataset import Batch
-from mast.features import Normalisation
-from mast.models.checkpoint import ModelCard, NormalisationStatistics, save_checkpoint
+from mast.models.checkpoint import ModelCard, save_checkpoint
 from mast.models.mae import MaskedAutoencoder, reconstruction_targets
 from mast.models.masking import PatchMask
+from mast.normalisation import Normalisation
 from mast.runs import Progress
 from mast.training.batches import step_generator
 from mast.training.groups import parameter_groups
@@ -258,7 +258,7 @@ class _EncoderInTraining:
             kind="mae",
             architecture=recipe.autoencoder,
             front_end=recipe.front_end,
-            normalisation=statistics_of(self.pipeline.normalisation),
+            normalisation=self.pipeline.normalisation,
             provenance={
                 **self.run.about,
                 **state,
@@ -269,12 +269,3 @@ class _EncoderInTraining:
             },
         )
         save_checkpoint(folder, shown, card)
-
-
-def statistics_of(normalisation: Normalisation) -> NormalisationStatistics:
-    """The dataset's statistics as a checkpoint keeps them."""
-    return NormalisationStatistics(
-        mean=normalisation.mean,
-        std=normalisation.std + normalisation.epsilon,
-        levelled=normalisation.levelled,
-    )

@@ -19,9 +19,10 @@ from mast.data.recordings import Dataset, load_dataset
 from mast.data.splits import SplitConfig, held_out
 from mast.device import send
 from mast.errors import MastError
-from mast.features import LogMel, Normalisation, quiet_level, running_stats
+from mast.features import LogMel, running_stats
 from mast.files import write_whole
 from mast.grid import FrontEnd
+from mast.normalisation import Normalisation, quiet_level
 from mast.runs import Progress
 from mast.training.batches import Batches, epoch_order
 from mast.training.machine import Machine
@@ -258,7 +259,7 @@ def measured_normalisation(
 ) -> Normalisation:
     """μ and σ over (a random sample of) the chunks.
 
-    ``levelled``: of chunks whose own quiet level is taken off, as :class:`mast.features.Normalisation` then does.
+    ``levelled``: of chunks whose own quiet level is taken off, as :class:`mast.normalisation.Normalisation` then does.
     ``progress`` counts chunks.
     """
     everything: ConcatDataset[Example] = ConcatDataset([c.examples for c in chunks])

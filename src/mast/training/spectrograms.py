@@ -11,10 +11,9 @@ from mast.data.augment import AugmentConfig, augment_batch
 from mast.data.chunk_dataset import Batch
 from mast.data.noise import NoiseBank
 from mast.device import send
-from mast.features import LogMel, Normalisation
+from mast.features import LogMel
 from mast.grid import FrontEnd
-from mast.models.checkpoint import ModelCard
-from mast.training.normalisation import normalisation_of_card
+from mast.normalisation import Normalisation
 
 
 class Spectrograms(NamedTuple):
@@ -44,11 +43,6 @@ class FrontEndPipeline(nn.Module):
         self.normalisation = normalisation
         self.augmentation = augmentation
         self.noise = noise
-
-    @classmethod
-    def of(cls, card: ModelCard) -> FrontEndPipeline:
-        """What a checkpoint's model is to be shown, unaugmented."""
-        return cls(card.front_end, normalisation_of_card(card))
 
     def forward(self, batch: Batch, generator: torch.Generator | None = None) -> Spectrograms:
         """A batch of chunks → spectrograms; augmented only when a CPU ``generator`` is given."""

@@ -20,7 +20,6 @@ from pathlib import Path
 from torch import nn
 
 from mast.errors import ConfigError
-from mast.features import Normalisation
 from mast.grid import FrontEnd
 from mast.models.baselines import BaselineConfig
 from mast.models.checkpoint import (
@@ -35,7 +34,7 @@ from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.find import find_model
 from mast.models.interface import BoxDetector
 from mast.models.mae import MaskedAutoencoder
-from mast.training.normalisation import normalisation_of_card
+from mast.normalisation import Normalisation
 from mast.training.recipe import Recipe, TrainRecipe
 from mast.training.sources import Chunks
 
@@ -120,7 +119,7 @@ class Start:
     @property
     def normalisation(self) -> Normalisation | None:
         """The statistics that the model was trained with; a file of others has none."""
-        return None if self.card is None else normalisation_of_card(self.card)
+        return None if self.card is None else self.card.normalisation
 
     def fill(self, model: BoxDetector, recipe: Recipe) -> str:
         """Load the weights that fit into a detector; says which those are.

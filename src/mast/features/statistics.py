@@ -1,8 +1,7 @@
 """One mean and one deviation for a whole dataset, gathered in a single pass.
 
 The paper (App. "Data Processing") normalises ``(S − μ) / (σ + ε)`` with μ and σ over all labelled and
-unlabelled sound, computed once and reused everywhere. Beyond the paper, ``levelled`` takes each bin's own quiet
-level off first, chunk by chunk.
+unlabelled sound, computed once and reused everywhere (:mod:`mast.normalisation`).
 """
 
 from __future__ import annotations
@@ -10,77 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from mast.errors import MastError
+from mast.normalisation import Normalisation
 
-ArrayT = TypeVar("ArrayT", Tensor, NDArray[Any])
-
-_QUIET = 0.25  # our choice: a bin's level in the quietest quarter of a chunk; above it a long song would be taken off
-_QUIET_STRIDE = 4  # frames skipped when looking for it: a quarter of them show it as well
-
-
-class Normalisation(BaseModel):
-    """``(S − mean) / (std + epsilon)``, the same for every cell; part of every checkpoint.
-
-    AudioMAE's published weights were trained with twice the deviation below the fraction: say
-    ``std = 2 × 4.5689974`` (and ``mean = -4.2677393``) to use them.
-
-    >>> Normalisation(mean=-4.0, std=2.0, epsilon=0.0).apply(np.array([0.0, -4.0])).tolist()
-    [2.0, 0.0]
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    mean: float = Field(allow_inf_nan=False, description="μ over the dataset, natural logarithm of power")
-    std: float = Field(ge=0, allow_inf_nan=False, description="σ over the dataset")
-    epsilon: float = Field(
-        1e-6, ge=0, allow_inf_nan=False, description="ε; the paper gives no value, our choice"
-    )
-    levelled: bool = Field(
-        False, description="take each bin's quiet level off first, so that a recorder's gain and hum fall out"
-    )
-
-    def apply(self, features: ArrayT) -> ArrayT:
-        """Normalise a tensor or array of any shape; (…, T, F) chunks where ``levelled``."""
-        if self.levelled:
-            level = quiet_level(torch.as_tensor(features))
-            features = features - (level if isinstance(features, Tensor) else level.numpy())
-        return (features - self.mean) / (self.std + self.epsilon)
-
-
-def quiet_level(features: Tensor) -> Tensor:
-    """What each bin of a chunk falls to a quarter of the time: (…, T, F) raw log-mel → (…, 1, F).
-
-    Frames of padding, where all bins sit at one and the same value, do not count; a chunk of nothing else gives that
-    value.
-    """
-    some = features[..., ::_QUIET_STRIDE, :]
-    sound = some.amax(dim=-1, keepdim=True) > some.amin(dim=-1, keepdim=True)  # (…, T', 1)
-    last = _sorted_frames(some.where(sound, torch.inf))  # padding behind everything
-    place = ((sound.sum(dim=-2, keepdim=True) - 1).clamp(min=0) * _QUIET).long()  # (…, 1, 1)
-    level = last.gather(-2, place.expand(*place.shape[:-1], features.shape[-1]))
-    return level.where(level.isfinite(), some[..., :1, :])
-
-
-def _sorted_frames(features: Tensor) -> Tensor:
-    """(…, T, F) → each bin's values in order, along T."""
-    by_bin = features.transpose(-1, -2)
-    traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
-    if (
-        features.device.type == "cpu"
-        and features.dtype == torch.float32
-        and not (traced or features.requires_grad)
-    ):
-        # NumPy sorts in vectors, more than ten times as fast as torch on a CPU
-        return torch.from_numpy(np.sort(by_bin.contiguous().numpy(), axis=-1)).transpose(-1, -2)
-    return by_bin.sort(dim=-1).values.transpose(-1, -2)
+EPSILON = 1e-6  # added to σ; the paper gives no value, our choice
 
 
 @dataclass
@@ -141,7 +80,7 @@ class RunningStats:
         self.m2 += other.m2 + delta * delta * self.count * other.count / count
         self.count = count
 
-    def normalisation(self, *, epsilon: float = 1e-6, levelled: bool = False) -> Normalisation:
+    def normalisation(self, *, levelled: bool = False) -> Normalisation:
         """What to apply to features like those seen (levelled ones, where ``levelled``).
 
         Raises:
@@ -152,7 +91,7 @@ class RunningStats:
                 "statistics: no sound to normalise by; expected at least one chunk, and a recording gives "
                 "none when it is shorter than half a chunk"
             )
-        return Normalisation(mean=self.mean, std=self.std, epsilon=epsilon, levelled=levelled)
+        return Normalisation(mean=self.mean, std=self.std + EPSILON, levelled=levelled)
 
 
 def running_stats(

@@ -7,17 +7,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from mast.errors import MastError
-from mast.features import Normalisation, RunningStats, quiet_level, running_stats
-
-
-def test_apply_by_hand() -> None:
-    normalisation = Normalisation(mean=-4.0, std=2.0, epsilon=0.5)
-    found = normalisation.apply(torch.tensor([[-4.0, 1.0]]))
-    torch.testing.assert_close(found, torch.tensor([[0.0, 2.0]]))
-    np.testing.assert_allclose(normalisation.apply(np.array([6.0])), [4.0])
+from mast.features import RunningStats, running_stats
 
 
 def test_constant_features_do_not_divide_by_zero() -> None:
@@ -25,20 +17,6 @@ def test_constant_features_do_not_divide_by_zero() -> None:
     stats.update(np.full(10, 3.0))
     assert stats.std == 0.0
     assert np.isfinite(stats.normalisation().apply(np.array([3.0, 4.0]))).all()
-
-
-def test_normalisation_is_frozen_and_checked() -> None:
-    normalisation = Normalisation(mean=0.0, std=1.0)
-    with pytest.raises(ValidationError):
-        normalisation.mean = 1.0  # type: ignore[misc]
-    for wrong in (
-        {"mean": 0.0, "std": -1.0},
-        {"mean": float("nan"), "std": 1.0},
-        {"mean": 0.0, "std": 1.0, "sd": 2},
-    ):
-        with pytest.raises(ValidationError):
-            Normalisation(**wrong)
-    assert Normalisation.model_validate_json(normalisation.model_dump_json()) == normalisation
 
 
 @given(
@@ -106,26 +84,3 @@ def test_padding_is_left_out_unless_asked_for() -> None:
     with_channel = running_stats([(torch.from_numpy(features).unsqueeze(1), torch.tensor([4, 3]))])
     assert (with_channel.count, with_channel.mean) == (stats.count, pytest.approx(stats.mean))
     assert running_stats(batches, include_padding=True).mean == pytest.approx(features.mean())
-
-
-def test_quiet_level_is_the_lower_quartile_of_the_sounding_frames() -> None:
-    raw = torch.randn(3, 1, 64, 8, generator=torch.Generator().manual_seed(0))
-    raw[1, :, 40:] = -15.94  # padding
-    raw[2] = -15.94
-    level = quiet_level(raw)
-    assert level.shape == (3, 1, 1, 8)
-    for chunk, frames in ((0, 64), (1, 40)):
-        for f in range(8):
-            values = sorted(raw[chunk, 0, :frames:4, f].tolist())
-            assert level[chunk, 0, 0, f] == pytest.approx(values[int((len(values) - 1) * 0.25)])
-    assert (level[2] == -15.94).all()
-
-
-def test_levelled_chunks_do_not_know_the_recorders_gain_or_colour() -> None:
-    raw = torch.randn(2, 1, 128, 16, generator=torch.Generator().manual_seed(1))
-    colour = torch.linspace(-3, 5, 16)
-    levelled = Normalisation(mean=1.0, std=2.0, levelled=True)
-    assert torch.allclose(levelled.apply(raw + 7 + colour), levelled.apply(raw), atol=1e-5)
-    assert np.allclose(levelled.apply(raw.numpy()), levelled.apply(raw).numpy())
-    plain = Normalisation(mean=1.0, std=2.0)
-    assert not torch.allclose(plain.apply(raw + 7), plain.apply(raw), atol=1.0)

@@ -1,0 +1,85 @@
+"""How spectrograms are normalised before a model sees them; every model card holds it.
+
+The paper (App. "Data Processing") normalises ``(S − μ) / (σ + ε)`` with one μ and one σ for a whole dataset
+(:mod:`mast.features.statistics` gathers them). Beyond the paper, ``levelled`` takes each bin's own quiet level off
+first, chunk by chunk.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from torch import Tensor
+
+ArrayT = TypeVar("ArrayT", Tensor, NDArray[Any])
+
+_QUIET = 0.25  # our choice: a bin's level in the quietest quarter of a chunk; above it a long song would be taken off
+_QUIET_STRIDE = 4  # frames skipped when looking for it: a quarter of them show it as well
+
+
+class Normalisation(BaseModel):
+    """``(S − mean) / std``, the same for every cell.
+
+    AudioMAE's published weights were trained with twice the deviation below the fraction: say
+    ``std = 2 × 4.5689974`` (and ``mean = -4.2677393``) to use them.
+
+    >>> Normalisation(mean=-4.0, std=2.0).apply(np.array([0.0, -4.0])).tolist()
+    [2.0, 0.0]
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    mean: float = Field(ge=-1e6, le=1e6, description="μ over the dataset, natural logarithm of power")
+    std: float = Field(ge=1e-6, le=1e6, description="σ + ε over the dataset")
+    levelled: bool = Field(
+        default=False,
+        description="take each bin's quiet level off first, so that a recorder's gain and hum fall out",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_epsilon(cls, fields: Any) -> Any:
+        """The statistics of earlier runs hold ε beside σ."""
+        if not isinstance(fields, dict) or "epsilon" not in fields:
+            return fields
+        rest = {name: value for name, value in fields.items() if name != "epsilon"}
+        return rest | {"std": fields["std"] + fields["epsilon"]}
+
+    def apply(self, features: ArrayT) -> ArrayT:
+        """Normalise a tensor or array of any shape; (…, T, F) chunks where ``levelled``."""
+        if self.levelled:
+            level = quiet_level(torch.as_tensor(features))
+            features = features - (level if isinstance(features, Tensor) else level.numpy())
+        return (features - self.mean) / self.std
+
+
+def quiet_level(features: Tensor) -> Tensor:
+    """What each bin of a chunk falls to a quarter of the time: (…, T, F) raw log-mel → (…, 1, F).
+
+    Frames of padding, where all bins sit at one and the same value, do not count; a chunk of nothing else gives that
+    value.
+    """
+    some = features[..., ::_QUIET_STRIDE, :]
+    sound = some.amax(dim=-1, keepdim=True) > some.amin(dim=-1, keepdim=True)  # (…, T', 1)
+    last = _sorted_frames(some.where(sound, torch.inf))  # padding behind everything
+    place = ((sound.sum(dim=-2, keepdim=True) - 1).clamp(min=0) * _QUIET).long()  # (…, 1, 1)
+    level = last.gather(-2, place.expand(*place.shape[:-1], features.shape[-1]))
+    return level.where(level.isfinite(), some[..., :1, :])
+
+
+def _sorted_frames(features: Tensor) -> Tensor:
+    """(…, T, F) → each bin's values in order, along T."""
+    by_bin = features.transpose(-1, -2)
+    traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
+    if (
+        features.device.type == "cpu"
+        and features.dtype == torch.float32
+        and not (traced or features.requires_grad)
+    ):
+        # NumPy sorts in vectors, more than ten times as fast as torch on a CPU
+        return torch.from_numpy(np.sort(by_bin.contiguous().numpy(), axis=-1)).transpose(-1, -2)
+    return by_bin.sort(dim=-1).values.transpose(-1, -2)
