@@ -251,7 +251,6 @@ def test_the_same_seed_gives_the_same_intervals(dataset, predictions):
         (["--threshold", "0.5", "--tune-split", "val"], ConfigError, "give one of them"),
         (["--split", "winter"], MastError, "winter"),
         (["--iou", "0"], ConfigError, "IoU threshold is 0"),
-        (["--band", "0"], ConfigError, "band"),
         (["--compare", "missing.csv"], MastError, "missing.csv: no such file"),
     ],
 )

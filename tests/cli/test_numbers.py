@@ -60,8 +60,9 @@ def test_bands_have_names() -> None:
     assert BANDS_HZ["birds"] == FrontEnd().high_hz
     metavar = upper_edge(help="").metavar
     assert metavar == "|".join(["HZ", *BANDS_HZ])
-    with pytest.raises(typer.BadParameter, match="'bat' is not a band; expected fish"):
-        _band_hz("bat")
+    for wrong in ("bat", "0", "-8000"):
+        with pytest.raises(typer.BadParameter, match=f"'{wrong}' is not a band; expected fish"):
+            _band_hz(wrong)
 
 
 def test_there_are_options_to_look_at() -> None:
