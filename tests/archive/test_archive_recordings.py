@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 
 import fsspec
@@ -18,7 +21,7 @@ from typer.testing import Result
 from mast.archive import Recording, list_recordings
 from mast.archive import recordings as module
 from mast.archive.recordings import Copies
-from mast.errors import AudioError, ConfigError
+from mast.errors import AudioError, ConfigError, MastError, machine_fault
 from mast.uris import open_uri
 
 Run = Callable[..., Result]
@@ -68,6 +71,54 @@ def test_a_store_is_listed_as_a_disk_is(memory: fsspec.AbstractFileSystem, tmp_p
     listing = list_recordings(["memory://survey"])
     assert listing.root == "memory://survey"
     assert {listing.size_of()(recording.source) for recording in listing.recordings} == {4}
+
+
+@pytest.mark.parametrize("given", ["memory://survey", "memory://survey/audio"])
+def test_sites_and_times_of_a_dataset_in_a_store_are_those_of_its_listing(
+    memory: fsspec.AbstractFileSystem, given: str
+) -> None:
+    put(memory, "/survey/audio/a.wav", "/survey/audio/deep/b.wav", "/survey/audio/c.wav")
+    memory.pipe_file(
+        "/survey/recordings.csv", b"file,site,datetime\na.wav,OAK,2023-05-10T06:00:00\ndeep/b.wav,ELM,\n"
+    )
+    stated = {r.name.rpartition("/")[2]: r.stated for r in list_recordings([given]).recordings}
+    assert {name: about.site for name, about in stated.items()} == {
+        "a.wav": "OAK",
+        "b.wav": "ELM",
+        "c.wav": None,
+    }
+    assert stated["a.wav"].datetime == datetime(2023, 5, 10, 6)
+
+
+def test_a_damaged_listing_in_a_store_is_one_sentence(memory: fsspec.AbstractFileSystem) -> None:
+    put(memory, "/survey/a.wav")
+    memory.pipe_file("/survey/recordings.csv", b"file,datetime\na.wav,dawn\n")
+    with pytest.raises(MastError, match=r"survey/recordings\.csv, line 2, datetime: 'dawn' is not"):
+        list_recordings(["memory://survey"])
+
+
+def test_a_full_disk_of_copies_stops_the_run_with_one_sentence(
+    memory: fsspec.AbstractFileSystem,
+    scratch: Path,
+    run: Run,
+    survey: Path,
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory.put(str(survey / "ELM"), "/elm", recursive=True)
+
+    def full(far: object, near: object, length: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shutil, "copyfileobj", full)
+    result = run("memory://elm", "--model", model, "--out", tmp_path / "out")
+    assert result.exception is not None
+    assert machine_fault(result.exception) == (
+        f"{scratch}: the disk is full; free some space, then run the same command again"
+    )
+    assert not list((tmp_path / "out").rglob("*.failed.json"))
+    assert list(scratch.iterdir()) == []
 
 
 def test_several_places_of_a_store_each_recording_once(memory: fsspec.AbstractFileSystem) -> None:

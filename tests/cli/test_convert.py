@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import subprocess
 import sys
@@ -10,12 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import soundfile
 import typer
 from typer.testing import CliRunner
 
 from mast.annotations import FORMATS, AnnotationSet, read_annotations, write_annotations
+from mast.annotations.detections import DONE, FACTS, DetectionRun, mark_path, write_run
 from mast.cli import convert as module
 from mast.cli.convert import convert
 from mast.errors import AnnotationError
@@ -120,6 +124,23 @@ def test_a_folder_that_detect_left_is_read(dataset: Path, tmp_path: Path) -> Non
         assert stdout.startswith("1 recordings, 1 events, 0 recordings heard and empty")
     (left / "detections.parquet").unlink()
     assert run(left, tmp_path / "again.csv", "--to", "csv")[0].startswith("1 recordings, 1 events")
+
+
+@pytest.mark.parametrize("name", ["coco", "yolo", "aoef"])
+def test_a_folder_that_detect_left_knows_its_recordings(name: str, dataset: Path, tmp_path: Path) -> None:
+    """So --audio is not needed where a format asks for durations and sample rates."""
+    left = tmp_path / "detections"
+    write_run(left, DetectionRun(root=str(dataset), made_with={"root": str(dataset)}))
+    read_annotations(dataset / "boxes.csv").events.to_parquet(left / "detections.parquet")
+    facts = {"recording": "a.wav", "duration_s": 2.0, "sample_rate": 16_000, "site": "OAK", "datetime": ""}
+    mark = mark_path(left, "a.wav", DONE)
+    mark.parent.mkdir()
+    table = pa.table({"start_s": [0.5]})
+    pq.write_table(table.replace_schema_metadata({FACTS: json.dumps(facts).encode()}), mark)
+    out = tmp_path / f"out{FORMATS[name].suffix}"
+    stdout, _ = run(left, out, "--to", name)
+    assert stdout.startswith("1 recordings, 1 events, 0 recordings heard and empty")
+    assert read_annotations(out, name).durations() == {"a.wav": 2.0}
 
 
 def test_a_name_that_is_no_text_is_spelt_out(dataset: Path, tmp_path: Path) -> None:

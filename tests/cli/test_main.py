@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,17 @@ def test_no_message_is_longer_than_a_few_lines(
     assert len(shown) < MOST_SHOWN + 60
     assert shown.count("\n") == 1
     assert "expected a number" in shown
+
+
+def test_a_warning_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def app() -> None:  # pytest keeps what is really warned of
+        sys.stderr.write(warnings.formatwarning("2 boxes start after\nthe end", UserWarning, "a.py", 1))
+
+    monkeypatch.setattr(cli, "app", app)
+    monkeypatch.setattr("sys.argv", ["mast", "scan"])
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
+    cli.main()
+    assert capsys.readouterr().err == "mast: warning: 2 boxes start after the end\n"
 
 
 def test_what_the_machine_refuses_is_no_bug_of_ours(

@@ -167,6 +167,20 @@ def test_boxes_after_the_end_are_warned_of(folder: Path) -> None:
         load_dataset(folder)
 
 
+def test_boxes_above_half_the_sample_rate_are_cut_or_left_out_and_told_of(folder: Path) -> None:
+    name = "A_20230510_060000.wav"
+    (folder / "boxes.csv").write_text(
+        f"file,{BOX}\n{name},0.5,1.0,1000,2000,owl\n{name},0.5,1.0,7000,9000,bat\n{name},0.5,1.0,8000,9000,bat\n"
+    )
+    with pytest.warns(UserWarning, match="half the sample rate") as told:
+        events = load_dataset(folder).annotations.events
+    assert events[["low_hz", "high_hz"]].to_numpy().tolist() == [[1000, 2000], [7000, 8000]]
+    assert [str(warning.message) for warning in told] == [
+        f"{folder / 'boxes.csv'}: 1 of 3 boxes reached above half the sample rate and were cut to it; "
+        "1 of 3 boxes lie wholly above half the sample rate and are left out"
+    ]
+
+
 def test_a_broken_recording_is_reported_not_hidden(folder: Path) -> None:
     (folder / "audio" / "broken.wav").write_bytes(b"")
     with pytest.warns(UserWarning, match=r"1 of 4 recordings cannot be read .*broken.wav"):

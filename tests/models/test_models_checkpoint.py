@@ -48,6 +48,28 @@ def same(a: nn.Module, b: nn.Module) -> bool:
     return x.keys() == y.keys() and all(torch.equal(x[k], y[k]) for k in x)
 
 
+@pytest.mark.parametrize("file", ["model.json", "model.safetensors"])
+def test_files_that_must_not_be_read_are_said_to_be_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    """Not that they are damaged; taking the right away would not stop root."""
+    save_checkpoint(tmp_path, MastDetector(DETECTOR), CARD)
+
+    def denied(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(tmp_path / file))
+
+    def missing(path: Path, **_: object) -> None:  # as safetensors puts it
+        raise FileNotFoundError(f"No such file or directory: {path}")
+
+    if file == "model.json":
+        monkeypatch.setattr(Path, "read_bytes", denied)
+    else:
+        monkeypatch.setattr(Path, "open", denied)
+        monkeypatch.setattr("mast.models.checkpoint.safe_open", missing)
+    with pytest.raises(MastError, match=f"{file}: permission denied; change"):
+        load_card(tmp_path)
+
+
 def test_round_trip_of_a_detector(tmp_path: Path) -> None:
     model = MastDetector(DETECTOR)
     written = save_checkpoint(tmp_path / "run" / "best", model, CARD)

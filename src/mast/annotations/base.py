@@ -107,20 +107,25 @@ class AnnotationSet:
         return self.events["recording"].map(self.nyquists()).astype("float64").fillna(np.inf)
 
     def clipped_to_nyquist(self) -> AnnotationSet:
-        """The same set with no frequency above half the sample rate, where that is known."""
+        """No frequency above half the sample rate, where that is known: there is no sound.
+
+        Events that reach above it are cut to it; events that lie wholly above it are left out.
+        """
         top = self._tops()
-        events = self.events.assign(
-            low_hz=np.minimum(self.events["low_hz"], top), high_hz=np.minimum(self.events["high_hz"], top)
-        )
-        return replace(self, events=events)
+        cut = self.events.assign(high_hz=np.minimum(self.events["high_hz"], top))
+        return replace(self, events=cut[cut["low_hz"] < top])
 
-    def above_nyquist(self) -> int:
-        """How many events reach above half the sample rate of their recording."""
-        return int((self.events["high_hz"] > self._tops()).sum())
-
-    def without_the_inaudible(self) -> AnnotationSet:
-        """The same set without events that lie wholly above half the sample rate, which no recording can hold."""
-        return replace(self, events=self.events[self.events["low_hz"] < self._tops()])
+    def told_of_nyquist(self, what: str) -> str:
+        """What :meth:`clipped_to_nyquist` does to these events, in words; empty where it does nothing."""
+        top, n = self._tops(), len(self.events)
+        gone = self.events["low_hz"] >= top
+        cut, left = int((~gone & (self.events["high_hz"] > top)).sum()), int(gone.sum())
+        told = []
+        if cut:
+            told.append(f"{cut:,} of {n:,} {what} reached above half the sample rate and were cut to it")
+        if left:
+            told.append(f"{left:,} of {n:,} {what} lie wholly above half the sample rate and are left out")
+        return "; ".join(told)
 
     def after_the_end(self) -> int:
         """How many events start after their recording has ended, where its duration is known."""

@@ -7,13 +7,14 @@ large the archive. Folders below the common root keep their names, so that site 
 
 from __future__ import annotations
 
+import errno
 import os
 import posixpath
 import queue
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -24,8 +25,8 @@ from pyarrow import fs as arrow_fs
 from pyarrow.lib import ArrowException
 
 from mast.audio import AUDIO_SUFFIXES, Metadata, Unlisted, find_recordings, text_names
-from mast.data.recordings import listed_places
-from mast.errors import AudioError, ConfigError, first_line
+from mast.data.recordings import listed_places, stated_places
+from mast.errors import AudioError, ConfigError, MastError, first_line
 from mast.events import empty_events
 from mast.files import sole_writer
 from mast.inference import Detector, Outcome, Source
@@ -33,6 +34,7 @@ from mast.uris import is_uri, open_uri
 
 _TRIES, _PAUSE_S = 3, 1.0  # of a copy; the pause doubles. Our choice: networks hiccup for seconds
 _COPIES, _ALIVE = "mast-copies-", ".alive"  # folders of copies, and the lock in each that its owner holds
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class Recording(NamedTuple):
@@ -161,12 +163,47 @@ def _list_store(uris: list[str]) -> Listing:
                 f"{uri}: cannot be listed ({first_line(error)}); check name, access rights and network"
             ) from error
     root = posixpath.commonpath(folders) if len(folders) > 1 else folders[0]
+    stated = _stated_in_store(uris[0], [root, *folders], files)
     found = [
-        Recording(path, _safe_name(path.removeprefix(root).lstrip("/")), root, uris[0], size)
+        Recording(
+            path,
+            _safe_name(path.removeprefix(root).lstrip("/")),
+            root,
+            uris[0],
+            size,
+            stated.get(path, Metadata()),
+        )
         for path, size in files.items()
     ]
     scheme = urlsplit(uris[0]).scheme
     return Listing(sorted(found, key=lambda recording: recording.name), f"{scheme}://{root.lstrip('/')}")
+
+
+def _stated_in_store(uri: str, folders: list[str], files: Container[str]) -> dict[str, Metadata]:
+    """What ``recordings.csv`` of datasets in a store states of these files, by path."""
+    store, _ = open_uri(uri)
+    stated: dict[str, Metadata] = {}
+    for folder in dict.fromkeys(
+        posixpath.dirname(path) if posixpath.basename(path) == "audio" else path for path in folders
+    ):
+        listing = posixpath.join(folder, "recordings.csv")
+        with tempfile.TemporaryDirectory() as scratch:
+            copy = Path(scratch, "recordings.csv")
+            try:
+                if store.get_file_info(listing).type != arrow_fs.FileType.File:
+                    continue
+                with store.open_input_stream(listing) as far:
+                    copy.write_bytes(far.read())
+                places = stated_places(copy)
+            except (OSError, ArrowException) as error:
+                raise AudioError(f"{listing}: cannot be fetched ({first_line(error)})") from error
+            except MastError as error:
+                raise type(error)(str(error).replace(str(copy), listing)) from None
+        for name, about in places.items():
+            for path in (posixpath.join(folder, name), posixpath.join(folder, "audio", name)):
+                if path in files:
+                    stated.setdefault(path, about)
+    return stated
 
 
 def _wanted(found: Any, folder: str) -> bool:
@@ -205,6 +242,7 @@ class Copies:
 
         Raises:
             AudioError: it could not be copied, tried several times.
+            OSError: this machine has no room for copies, so that the next would fail alike.
         """
         if not recording.store:
             return recording.source
@@ -220,6 +258,8 @@ class Copies:
                 return Source(path, recording.name, root, recording.stated)
             except Exception as error:  # each kind of store has its own; all mean the same here
                 shutil.rmtree(root, ignore_errors=True)
+                if isinstance(error, OSError) and error.errno in _NO_ROOM:
+                    raise OSError(error.errno, os.strerror(error.errno), tempfile.gettempdir()) from error
                 if attempt == _TRIES - 1 or isinstance(error, FileNotFoundError):
                     raise AudioError(
                         f"{recording.name}: cannot be fetched ({first_line(error)}); check access rights and network"

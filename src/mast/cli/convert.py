@@ -82,7 +82,7 @@ def convert(
     in Audacity labels, say) is named. Boxes are cut to half the sample rate of their recording, where that is known.
     raven, audacity and yolo write a folder with one file per recording; csv writes a table, or a dataset
     folder where OUT has no ending. coco, yolo and aoef need to know durations and sample rates: from
-    recordings.csv in IN, or from --audio.
+    recordings.csv in IN, from the folder of mast detect, or from --audio.
 
     --to dataset makes a dataset folder of a public dataset as it is downloaded: --from birdeep, birdset or
     rainforest (site and date folders with Raven tables). IN of birdset may be a name on the hub.
@@ -111,7 +111,7 @@ def convert(
             f"{source}: --all-done and --add-to are for tasks of mast plan; add --from tasks"
         )
     _check_out(source, out, folder=FORMATS[to].is_folder(out))
-    known = _probe(audio, quiet) if audio is not None else None
+    known = _probe(audio, quiet) if audio is not None else _searched(source)
     annotations = (
         _take_back(source, all_done, add_to) if tasks else read_annotations(source, from_, recordings=known)
     )
@@ -275,6 +275,19 @@ def _probe(folder: Path, quiet: bool) -> pd.DataFrame:
     if unlisted:
         typer.echo(f"{len(unlisted)} folders cannot be listed, the first: {shortened(unlisted[0])}", err=True)
     return pd.DataFrame(rows, columns=["recording", "duration_s", "sample_rate", "site", "datetime"])
+
+
+def _searched(source: Path) -> pd.DataFrame | None:
+    """Names, durations and sample rates of the recordings that `mast detect` searched, where IN is its folder."""
+    import pandas as pd
+
+    from mast.annotations.detections import DONE, mark_facts, marks, read_run
+
+    if read_run(source) is None:
+        return None
+    columns = ["recording", "duration_s", "sample_rate", "site", "datetime"]
+    facts = [known for _, mark in marks(source, DONE) if (known := mark_facts(mark)) is not None]
+    return pd.DataFrame([{column: one.get(column) for column in columns} for one in facts], columns=columns)
 
 
 def _say_what_is_missing(annotations: AnnotationSet, probed: pd.DataFrame, audio: Path, quiet: bool) -> None:

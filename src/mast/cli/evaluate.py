@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -16,7 +15,6 @@ from mast.cli.options import Quiet, Seed, count, say, score, upper_edge
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mast.annotations import AnnotationSet
     from mast.data import Dataset
     from mast.evaluation import Comparison, Evaluation
 
@@ -174,10 +172,11 @@ def _read_truth(path: Path, quiet: bool) -> _Truth:
     if path.is_dir() and find_recordings(path):  # tables alone may have a recordings.csv, too
         # boxes in another format may lie beside the recordings
         dataset = load_dataset(path, annotations=None if (path / "boxes.csv").is_file() else path)
-    found = read_annotations(path) if dataset is None else dataset.annotations
-    found = cut_to_nyquist(_audible(found, "truth boxes", quiet), "truth boxes", quiet=quiet)
-    if dataset is not None:
-        dataset = replace(dataset, annotations=found)
+    found = (
+        cut_to_nyquist(read_annotations(path), "truth boxes", quiet=quiet)
+        if dataset is None
+        else dataset.annotations  # cut on loading
+    )
     return _Truth(found.events, found.reviewed, found.recordings, dataset)
 
 
@@ -189,16 +188,8 @@ def _read_predictions(path: Path, truth: _Truth, quiet: bool) -> pd.DataFrame:
     events = read_event_file(path, None if truth.dataset is None else truth.recordings).events
     names = align_recordings(events["recording"], _recordings(truth))
     events = events.assign(recording=[names.get(name, name) for name in events["recording"]])
-    known = _audible(AnnotationSet(events, recordings=truth.recordings), "predicted boxes", quiet)
+    known = AnnotationSet(events, recordings=truth.recordings)
     return cut_to_nyquist(known, "predicted boxes", quiet=quiet).events
-
-
-def _audible(annotations: AnnotationSet, what: str, quiet: bool) -> AnnotationSet:
-    """Without boxes that the recording cannot hold, such as those drawn on a copy of a higher sample rate."""
-    audible = annotations.without_the_inaudible()
-    if left := len(annotations.events) - len(audible.events):
-        say(f"{left:,} {what} lie above half the sample rate and are left out", quiet=quiet)
-    return audible
 
 
 def _recordings(truth: _Truth) -> set[str]:

@@ -46,11 +46,7 @@ def front_end_of(band: float | None, *folders: Path | None) -> FrontEnd | None:
 
 
 def cut_to_nyquist(annotations: AnnotationSet, what: str, *, quiet: bool) -> AnnotationSet:
-    """No frequency above half the sample rate, where that is known: there is no sound. Says how many were cut."""
-    above = annotations.above_nyquist()
-    if above:
-        say(
-            f"{above:,} of {len(annotations.events):,} {what} reached above half the sample rate and were cut to it",
-            quiet=quiet,
-        )
+    """No frequency above half the sample rate, where that is known; says what was cut or left out."""
+    if told := annotations.told_of_nyquist(what):
+        say(told, quiet=quiet)
     return annotations.clipped_to_nyquist()

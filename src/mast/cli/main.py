@@ -6,6 +6,7 @@ import functools
 import inspect
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -138,6 +139,7 @@ def main() -> None:
     some of its recordings failed, 130 when interrupted.
     """
     threading.excepthook = _quiet_about_the_machine
+    warnings.formatwarning = _one_line
     try:
         try:
             app()
@@ -156,6 +158,13 @@ def main() -> None:
         what = shortened(f"{type(error).__name__}: {error}")
         typer.echo(f"mast: internal error: {what} (--debug shows where)", err=True)
         sys.exit(EXIT_BUG)
+
+
+def _one_line(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """A warning as users read it: without the line of code that it came from."""
+    return f"mast: warning: {shortened(message)}\n"
 
 
 def _quiet_about_the_machine(raised: threading.ExceptHookArgs) -> None:

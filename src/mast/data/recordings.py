@@ -121,8 +121,8 @@ def load_dataset(folder: str | Path, *, annotations: str | Path | None = None) -
         MastError: no recordings; a listed recording that does not exist; boxes of an unknown recording.
 
     Warns:
-        UserWarning: recordings that cannot be read (they are listed in ``Dataset.failures``), and boxes that
-            start after their recording has ended.
+        UserWarning: recordings that cannot be read (they are listed in ``Dataset.failures``), boxes that start after
+            their recording has ended, and boxes above half its sample rate, which are cut to it or left out.
     """
     root = Path(folder)
     if not root.is_dir():
@@ -151,7 +151,10 @@ def load_dataset(folder: str | Path, *, annotations: str | Path | None = None) -
     events = given.events.assign(recording=names.resolve(given.events["recording"], source))
     reviewed = _reviewed(root, table, given, names, source, listed is not None)
     _warn_of_late_boxes(events, table, source)
-    return Dataset(root, table, AnnotationSet(_placed(events, table), reviewed, known), failures)
+    boxed = AnnotationSet(_placed(events, table), reviewed, known)
+    if told := boxed.told_of_nyquist("boxes"):
+        warnings.warn(f"{source}: {told}", stacklevel=2)
+    return Dataset(root, table, boxed.clipped_to_nyquist(), failures)
 
 
 def parse_clock(text: str) -> datetime | None:
@@ -160,16 +163,22 @@ def parse_clock(text: str) -> datetime | None:
 
 
 def listed_places(folder: Path) -> dict[Path, Metadata]:
-    """Sites and times that ``recordings.csv`` in a folder states, by recording.
+    """Sites and times that ``recordings.csv`` in a folder states, by recording; see :func:`stated_places`."""
+    listing = folder / "recordings.csv"
+    if not listing.is_file():
+        return {}
+    located = ((_locate(folder, name), stated) for name, stated in stated_places(listing).items())
+    return {path: stated for path, stated in located if path is not None}
+
+
+def stated_places(listing: Path) -> dict[str, Metadata]:
+    """Sites and times that a ``recordings.csv`` states, by the names it uses.
 
     A table of that name without a column ``file`` is somebody else's and says nothing.
 
     Raises:
         MastError: the table cannot be read, or a time in it is none.
     """
-    listing = folder / "recordings.csv"
-    if not listing.is_file():
-        return {}
     table = read_table(listing)
     file, site, clock = table.find("file", "recording"), table.find("site"), table.find("datetime")
     if file is None:
@@ -178,15 +187,13 @@ def listed_places(folder: Path) -> dict[Path, Metadata]:
     sites = table.texts(site) if site else [""] * len(table)
     places = {}
     for name, where, when in zip(table.texts(file), sites, times, strict=True):
-        path = _locate(folder, name.strip())
-        if path is not None and (where.strip() or when):
-            stated = Metadata(
+        if where.strip() or when:
+            places[name.strip()] = Metadata(
                 site=where.strip() or None,
                 datetime=when,
                 site_from=listing.name if where.strip() else None,
                 datetime_from=listing.name if when else None,
             )
-            places[path] = stated
     return places
 
 

@@ -18,7 +18,8 @@ from mast.files import write_whole
 from mast.runs import Say, digest
 from mast.training.start import Start
 
-_TOLD_ONCE = ".*(cannot be read and are left out|after their recording has ended)"  # warnings of load_dataset
+# warnings of load_dataset
+_TOLD_ONCE = ".*(cannot be read and are left out|after their recording has ended|above half the sample rate)"
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from mast.errors import MastError
+from mast.errors import MastError, machine_fault
 from mast.files import remove_parts, whole_file, write_whole
 from mast.grid import FrontEnd
 from mast.models.baselines import BaselineConfig, build_baseline
@@ -360,13 +360,21 @@ def _read_text(path: Path) -> bytes:
             )
         return path.read_bytes()
     except OSError as error:
-        raise MastError(f"{path}: cannot be read ({error.strerror or error})") from None
+        raise _refused(path, error) from None
 
 
 def _unreadable(path: Path, error: Exception) -> MastError:
     if not path.is_file():
         return MastError(f"{path}: no such file; expected a model folder with {WEIGHTS} and {CARD}")
+    try:  # to safetensors, every file that it cannot open is one that is not there
+        path.open("rb").close()
+    except OSError as refused:
+        return _refused(path, refused)
     return MastError(f"{path}: cannot be read as safetensors ({error}); the file is damaged, copy it again")
+
+
+def _refused(path: Path, error: OSError) -> MastError:
+    return MastError(machine_fault(error) or f"{path}: cannot be read ({error})")
 
 
 def _parse_card(text: str | bytes, source: Path) -> ModelCard:
