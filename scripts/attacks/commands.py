@@ -88,17 +88,19 @@ def writing(toy: Toy) -> dict[str, tuple[object, ...]]:
         "export-onnx": ("export", model, "--format", "onnx", "--out", OUT),
         "embed": ("embed", toy.found, "--out", OUT),
         "embed-model": ("embed", data, "--model", model, "--out", OUT),
-        "search": ("search", toy.store, "--clip", wav, "--out", f"{OUT}.csv"),
         "classify": ("classify", toy.store, "--examples", toy.store, "--out", f"{OUT}.csv"),
         "cluster": ("cluster", toy.store, "--out", OUT),
         "plan": ("plan", toy.wild, "--clips", "2", "--out", OUT, "--clip-length", "1"),
-        "evaluate": ("evaluate", data, "--model", model, "--out", OUT),
     }
 
 
 def reading(toy: Toy) -> dict[str, tuple[object, ...]]:
     """Commands that only print."""
-    return {"scan": ("scan", toy.data / "audio"), "search": ("search", toy.store)}
+    return {
+        "scan": ("scan", toy.data / "audio"),
+        "search": ("search", toy.store),
+        "evaluate": ("evaluate", "--truth", toy.data, "--predictions", toy.found),
+    }
 
 
 def into(command: tuple[object, ...], out: Path) -> list[str]:

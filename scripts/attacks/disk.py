@@ -2,7 +2,7 @@
 
     python -m scripts.attacks.disk
 
-The command must end with one sentence that names the place. Full, small and read-only disks are mounted (tmpfs), which
+The command must end with one sentence that names the place, or do its work where a small disk has room for it. Full, small and read-only disks are mounted (tmpfs), which
 needs root on Linux; without it these are left out, and said to be.
 """
 
@@ -52,7 +52,11 @@ def attack(summary: Summary, work: Path, name: str, command: tuple[object, ...])
     for kind in DISKS:
         with disk(work / "disk", kind) as mounted:
             if mounted:
-                judge(summary, f"{name} on a {kind} disk", run(*into(command, work / "disk" / "o")), "disk/o")
+                done = run(*into(command, work / "disk" / "o"))
+                if kind == "small" and done.returncode == 0:
+                    summary.stood(f"{name} on a {kind} disk", "had room")
+                else:
+                    judge(summary, f"{name} on a {kind} disk", done, "disk/o")
             else:
                 summary.stood(f"{name} on a {kind} disk", "not tried: needs root")
     in_the_way = work / "file"

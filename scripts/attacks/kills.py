@@ -2,7 +2,7 @@
 
     python -m scripts.attacks.kills
 
-The suite's own tests of kills, which compare with a run that was left alone, and twenty kills of a fit.
+The suite's own tests of kills, which compare with a run that was left alone, and ``--count`` kills of a fit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TESTS = ("tests/cli/test_detect.py", "tests/review/test_review_killed.py", "test
 
 def main() -> None:
     """Kill, and compare."""
-    options = parser(__doc__).parse_args()
+    options = parser(__doc__, count=20).parse_args()
     summary = Summary(options.summary)
     for tests in TESTS:
         words = [sys.executable, "-m", "pytest", "-q", "-k", "kill", "-p", "no:cacheprovider", tests]
@@ -28,16 +28,16 @@ def main() -> None:
             summary.fallen(tests, done.stdout.strip().splitlines()[-1][:200])
         else:
             summary.stood(tests, "nothing lost")
-    words = [sys.executable, "tests/fit/killed_fits.py", "--kills", "20", "--seed", str(options.seed)]
+    words = [sys.executable, "tests/fit/killed_fits.py", "--kills", str(options.count), "--seed", str(options.seed)]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     try:
         found = json.loads(done.stdout.strip().splitlines()[-1])
     except (ValueError, IndexError):
         found = {"differences": [(done.stderr.strip() or "no answer")[-200:]]}
     if done.returncode or found.get("differences"):
-        summary.fallen("20 kills of a fit", str(found.get("differences"))[:300])
+        summary.fallen(f"{options.count} kills of a fit", str(found.get("differences"))[:300])
     else:
-        summary.stood("20 kills of a fit", "nothing lost")
+        summary.stood(f"{options.count} kills of a fit", "nothing lost")
     summary.write()
 
 
