@@ -2,8 +2,8 @@
 
     python -m scripts.attacks.disk
 
-The command must end with one sentence that names the place, or do its work where a small disk has room for it. Full, small and read-only disks are mounted (tmpfs), which
-needs root on Linux; without it these are left out, and said to be.
+The command must end with one sentence that names the place, or do its work where a small disk has room for it. Full,
+small and read-only disks are mounted (tmpfs), which needs root on Linux; without it these are left out, and said to be.
 """
 
 from __future__ import annotations

@@ -28,7 +28,14 @@ def main() -> None:
             summary.fallen(tests, done.stdout.strip().splitlines()[-1][:200])
         else:
             summary.stood(tests, "nothing lost")
-    words = [sys.executable, "tests/fit/killed_fits.py", "--kills", str(options.count), "--seed", str(options.seed)]
+    words = [
+        sys.executable,
+        "tests/fit/killed_fits.py",
+        "--kills",
+        str(options.count),
+        "--seed",
+        str(options.seed),
+    ]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     try:
         found = json.loads(done.stdout.strip().splitlines()[-1])

@@ -141,6 +141,7 @@ def test_a_folder_that_detect_left_knows_its_recordings(name: str, dataset: Path
     stdout, _ = run(left, out, "--to", name)
     assert stdout.startswith("1 recordings, 1 events, 0 recordings heard and empty")
     assert read_annotations(out, name).durations() == {"a.wav": 2.0}
+    assert "dropped" not in run(left, tmp_path / "same.csv", "--to", "csv")[1]
 
 
 def test_a_name_that_is_no_text_is_spelt_out(dataset: Path, tmp_path: Path) -> None:

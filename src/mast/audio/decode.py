@@ -39,7 +39,7 @@ def open_sound(path: Path) -> sf.SoundFile:
             return sf.SoundFile(os.fsencode(path) if os.name == "posix" else path)
     except sf.LibsndfileError as error:
         reason = str(error.error_string).strip().rstrip(".")
-        if "not recognised" in reason:
+        if "not recognised" in reason or "does not exist" in reason:  # as it puts an mp3 without any sound
             reason = "no sound format we know"
         raise AudioError(
             f"{path}: not readable as sound ({reason}); expected a complete wav, flac, mp3, ogg or opus "

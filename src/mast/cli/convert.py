@@ -20,6 +20,7 @@ _LAYOUTS = (
     "birdset",
     "rainforest",
 )  # public datasets, which --to dataset makes dataset folders of
+_SCALED = ("coco", "yolo", "aoef")  # cannot be written without durations and sample rates
 _FORMATS = "csv, raven, audacity, coco, yolo, aoef, kaleidoscope, birdeep"  # a test compares with FORMATS
 
 
@@ -111,7 +112,7 @@ def convert(
             f"{source}: --all-done and --add-to are for tasks of mast plan; add --from tasks"
         )
     _check_out(source, out, folder=FORMATS[to].is_folder(out))
-    known = _probe(audio, quiet) if audio is not None else _searched(source)
+    known = _probe(audio, quiet) if audio is not None else _searched(source) if to in _SCALED else None
     annotations = (
         _take_back(source, all_done, add_to) if tasks else read_annotations(source, from_, recordings=known)
     )
