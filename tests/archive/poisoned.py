@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -48,3 +50,15 @@ class PoisonedSpec(DetectorSpec):
 
 def times_met(spec: PoisonedSpec) -> int:
     return len(Path(spec.diary).read_text())
+
+
+@dataclass(frozen=True)
+class FullDiskSpec(DetectorSpec):
+    """Workers that have no room for a copy of a recording."""
+
+    def load(self, number: int = 0) -> Detector:
+        def full(far: object, near: object, length: int) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        shutil.copyfileobj = full  # type: ignore[assignment]  # in a process of its own
+        return super().load(number)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from murder import kill_a_worker
-from poisoned import PoisonedSpec, times_met
+from poisoned import FullDiskSpec, PoisonedSpec, times_met
 from same_results import assert_same_results
 from typer.testing import Result
 
@@ -77,3 +77,13 @@ def test_what_the_machine_refuses_a_worker_reaches_the_user(tmp_path: Path) -> N
         patch.setattr("tempfile.tempdir", str(temporary))
         with pytest.raises(MastError, match=r"gone.*no such file or folder"):
             spec.load()
+
+
+def test_workers_without_room_for_copies_stop_the_run_with_one_sentence(survey: Path, model: Path) -> None:
+    """No recording is to blame."""
+    recordings = list_recordings([f"local://{survey}"]).recordings
+    with (
+        CrewEngine(ProcessCrew(FullDiskSpec(str(model), {"device": "cpu"}, 1)), 2) as engine,
+        pytest.raises(MastError, match="the disk is full; free some space"),
+    ):
+        list(engine.search(recordings))

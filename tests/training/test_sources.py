@@ -80,7 +80,7 @@ def clips(
     rng = np.random.default_rng(0)
     names = [f"clip{k}.wav" for k in range(len(lengths_s))]
     for name, length_s in zip(names, lengths_s, strict=True):
-        sf.write(root / "audio" / name, rng.normal(0, 0.1, round(length_s * 16_000)), 16_000)
+        sf.write(root / "audio" / name, rng.normal(0, 0.1, round(length_s * 48_000)), 48_000)
     box = {"start_s": 0.1, "end_s": 0.5, "low_hz": low_hz, "high_hz": low_hz + 1_000.0, "label": "a"}
     pd.DataFrame([{"file": name, **box} for name in names]).to_csv(root / "boxes.csv", index=False)
     rows = pd.DataFrame({"file": names, "split": split or [""] * len(names)})

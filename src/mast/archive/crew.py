@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from mast.archive.dealing import Dealer, Hand
-from mast.archive.recordings import Recording, search
+from mast.archive.recordings import NoRoomError, Recording, search
 from mast.archive.worker import DetectorFacts, DetectorSpec
 from mast.errors import ConfigError, MastError
 from mast.inference import Outcome
@@ -158,6 +158,8 @@ class CrewEngine:
                     self._hands[message.worker] = None
                 else:
                     hand = self._hands.get(message.worker)
+                    if isinstance(message, Gone) and isinstance(message.error, NoRoomError):
+                        raise message.error  # no recording is to blame, and every worker would end like this
                     if isinstance(message, Gone) and hand is not None:
                         yield from dealer.lost(hand, message.reason)
                         del self._hands[message.worker]

@@ -13,7 +13,7 @@ from contextlib import suppress
 from multiprocessing import connection
 
 from mast.archive.crew import Gone, Idle, Message, Ready, Reported
-from mast.archive.recordings import Recording, search
+from mast.archive.recordings import NoRoomError, Recording, search
 from mast.archive.worker import DetectorFacts, DetectorSpec
 from mast.audio import DamagedAudioWarning
 from mast.errors import MastError
@@ -108,5 +108,7 @@ def _work(pipe: _Pipe, spec: DetectorSpec, worker: int) -> None:
             pipe.send(Idle(worker))
     except (EOFError, BrokenPipeError):
         return  # nobody waits for more
+    except NoRoomError as error:
+        pipe.send(Gone(worker, str(error), error))
     except Exception as error:  # what is held, a GPU perhaps, may be in any state: a new worker is safer
         pipe.send(Gone(worker, f"{type(error).__name__}: {error}"))

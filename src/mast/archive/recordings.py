@@ -26,7 +26,7 @@ from pyarrow.lib import ArrowException
 
 from mast.audio import AUDIO_SUFFIXES, Metadata, Unlisted, find_recordings, text_names
 from mast.data.recordings import listed_places, stated_places
-from mast.errors import AudioError, ConfigError, MastError, first_line
+from mast.errors import AudioError, ConfigError, MastError, first_line, machine_fault
 from mast.events import empty_events
 from mast.files import sole_writer
 from mast.inference import Detector, Outcome, Source
@@ -35,6 +35,10 @@ from mast.uris import is_uri, open_uri
 _TRIES, _PAUSE_S = 3, 1.0  # of a copy; the pause doubles. Our choice: networks hiccup for seconds
 _COPIES, _ALIVE = "mast-copies-", ".alive"  # folders of copies, and the lock in each that its owner holds
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+
+
+class NoRoomError(MastError):
+    """The disk of temporary copies takes no more."""
 
 
 class Recording(NamedTuple):
@@ -242,7 +246,7 @@ class Copies:
 
         Raises:
             AudioError: it could not be copied, tried several times.
-            OSError: this machine has no room for copies, so that the next would fail alike.
+            NoRoomError: this machine has no room for copies, so that the next would fail alike.
         """
         if not recording.store:
             return recording.source
@@ -259,7 +263,8 @@ class Copies:
             except Exception as error:  # each kind of store has its own; all mean the same here
                 shutil.rmtree(root, ignore_errors=True)
                 if isinstance(error, OSError) and error.errno in _NO_ROOM:
-                    raise OSError(error.errno, os.strerror(error.errno), tempfile.gettempdir()) from error
+                    refused = OSError(error.errno, os.strerror(error.errno), tempfile.gettempdir())
+                    raise NoRoomError(machine_fault(refused)) from error
                 if attempt == _TRIES - 1 or isinstance(error, FileNotFoundError):
                     raise AudioError(
                         f"{recording.name}: cannot be fetched ({first_line(error)}); check access rights and network"
