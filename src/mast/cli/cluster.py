@@ -38,7 +38,7 @@ def cluster(
     min_cluster: Annotated[int, count(low=2, help="Events that make a group.")] = 10,
     fit_at_most: Annotated[
         int, count(low=30, help="Events that groups are found in; others join by their neighbours.")
-    ] = 20_000,
+    ] = 10_000,
     sheets: Annotated[int, count(low=0, help="Groups that get a contact sheet, the newest first.")] = 40,
     tiles: Annotated[int, count(high=10_000, help="Events on a contact sheet.")] = 24,
     band: Annotated[
