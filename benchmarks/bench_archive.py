@@ -114,11 +114,11 @@ def results(recordings: int, folder: Path) -> dict[str, Any]:
     import pandas as pd
 
     from mast.events import as_events
-    from mast.inference import Outcome, ResultsFolder, Source
+    from mast.inference import ResultsFolder, Searched, Source
 
     made = ResultsFolder(folder / "results", {"model": "none"}, "/survey", size_of=lambda source: 1_920_044)
 
-    def outcome(i: int) -> Outcome:
+    def outcome(i: int) -> Searched:
         day, minute = divmod(i, 1440)
         when = pd.Timestamp(2023, 5, 1) + pd.Timedelta(days=day % 90, minutes=minute)
         site = f"SITE{day // 90:04d}"
@@ -143,7 +143,7 @@ def results(recordings: int, folder: Path) -> dict[str, Any]:
                 "model": "mast-0123456789ab",
             }
         )
-        return Outcome(
+        return Searched(
             Source(Path("/survey") / name, name), as_events(table), 60.0, 16_000, site, when.isoformat()
         )
 

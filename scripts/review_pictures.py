@@ -29,7 +29,7 @@ from mast.audio import read
 from mast.data import load_dataset
 from mast.data.simulate import Simulation, simulate_dataset
 from mast.events import as_events
-from mast.inference import Outcome, ResultsFolder, Source
+from mast.inference import ResultsFolder, Searched, Source
 
 LAPTOP, WIDE = {"width": 1280, "height": 720}, {"width": 2200, "height": 1200}
 CHROMIUM = "/usr/bin/chromium"
@@ -64,7 +64,7 @@ def detect_roughly(data: Path, out: Path, seed: int) -> None:
         vectors = [_features(sound, event, int(row["sample_rate"])) for event in events.itertuples()]
         embeddings = np.array(vectors, np.float16).reshape(len(events), 2 * _BANDS)
         results.add(
-            Outcome(
+            Searched(
                 Source(path, name, audio),
                 events,
                 float(row["duration_s"]),

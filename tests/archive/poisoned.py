@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mast.archive import DetectorSpec
-from mast.inference import Detector, Outcome, Source
+from mast.inference import Detector, Searched, Source
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class PoisonedSpec(DetectorSpec):
 
         def poisoned(
             sources: Iterable[Source], *, progress: Callable[[float], None] | None = None
-        ) -> Iterator[Outcome]:
+        ) -> Iterator[Searched]:
             def checked() -> Iterator[Source]:
                 for source in sources:
                     if source.recording == self.poison:

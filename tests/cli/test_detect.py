@@ -144,11 +144,11 @@ def test_killed_again_and_again_nothing_is_lost_or_doubled(
 def test_ctrl_c_says_how_to_go_on(
     whole: Path, survey: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mast.inference import Outcome, ResultsFolder
+    from mast.inference import ResultsFolder, Searched
 
     add, count = ResultsFolder.add, 0
 
-    def interrupted(self: ResultsFolder, outcome: Outcome) -> Outcome:
+    def interrupted(self: ResultsFolder, outcome: Searched) -> Searched:
         nonlocal count
         count += 1
         if count == 5:

@@ -11,7 +11,7 @@ from torch import Tensor
 from mast.data import transforms
 from mast.data.augment import OPERATIONS, AugmentConfig, augment_batch
 from mast.data.noise import NoiseBank
-from mast.data.transforms import Limits, PaddedBoxes, pad_boxes, unpad_boxes
+from mast.data.transforms import BoxTable, Limits, pad_boxes, unpad_boxes
 from mast.errors import ConfigError
 
 T, F = 128, 64
@@ -20,7 +20,7 @@ LIMITS = Limits()
 KEEP_ALL = Limits(max_occlusion=1.0, min_frames=1, min_bins=1)
 
 
-def painted(*examples: list[list[int]]) -> tuple[Tensor, PaddedBoxes]:
+def painted(*examples: list[list[int]]) -> tuple[Tensor, BoxTable]:
     """Quiet noise with a bright rectangle at each box."""
     spectrograms = QUIET + 0.1 * torch.randn(
         len(examples), 1, T, F, generator=torch.Generator().manual_seed(1)
@@ -37,7 +37,7 @@ def bright_extent(spectrogram: Tensor) -> list[int]:
     return [int(t.min()), int(f.min()), int(t.max()) + 1, int(f.max()) + 1]
 
 
-def only_box(boxes: PaddedBoxes, example: int = 0) -> list[float]:
+def only_box(boxes: BoxTable, example: int = 0) -> list[float]:
     (box,) = unpad_boxes(boxes)[example]
     return box.tolist()
 

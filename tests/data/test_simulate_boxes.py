@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mast.data.simulate.boxes import (
     BoxStyle,
     Event,
-    Spectrogram,
+    PowerGrid,
     background_level,
     join_events,
     union,
@@ -20,7 +20,7 @@ from mast.data.simulate.boxes import (
 )
 
 RATE = 16_000
-GRID = Spectrogram(RATE)
+GRID = PowerGrid(RATE)
 
 
 def tone(hz: float, start_s: float, end_s: float, total_s: float = 2.0, amplitude: float = 0.1) -> np.ndarray:

@@ -7,7 +7,7 @@ import pytest
 
 from mast.data.simulate import BoxStyle, World, simulate_chunk
 from mast.data.simulate.background import background_levels, draw_tracks, read_tracks
-from mast.data.simulate.boxes import Spectrogram
+from mast.data.simulate.boxes import PowerGrid
 from mast.data.simulate.calls import MAX_PHRASE_S, render_phrase
 from mast.data.simulate.confounders import CONFOUNDERS, LEVELS_DB
 from mast.data.simulate.noise import COMPONENTS, coloured
@@ -187,7 +187,7 @@ def test_nobody_calls_at_density_zero_and_confounders_are_never_boxed(world: Wor
 
 def test_boxes_hold_the_sound(world: World) -> None:
     """In the mix itself, loud boxes are brighter inside than the same band just outside them in time."""
-    grid = Spectrogram(RATE)
+    grid = PowerGrid(RATE)
     brighter = []
     for k in range(8):
         scene = simulate_chunk(np.random.default_rng([1, k]), world.site(k % 2), world.day(k % 3), 6.0)
@@ -247,7 +247,7 @@ def test_weather_and_hour_move_the_background(world: World) -> None:
 
 
 def mean_spectrum(waveform: np.ndarray) -> np.ndarray:
-    return np.log(Spectrogram(RATE).power(waveform, every=4) + 1e-14).mean(axis=0)
+    return np.log(PowerGrid(RATE).power(waveform, every=4) + 1e-14).mean(axis=0)
 
 
 def test_sites_differ_more_than_days() -> None:

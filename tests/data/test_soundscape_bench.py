@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from mast.cli.simulate import simulate
 from mast.data import load_dataset
-from mast.data.simulate import Scene
+from mast.data.simulate import Soundscape
 from mast.data.simulate.dataset import PlannedRecording
 from mast.data.soundscape_bench import (
     BACKGROUND_LABELS,
@@ -175,9 +175,9 @@ def test_options_that_would_change_the_benchmark(tmp_path: Path, options: list[s
 def test_home_is_the_site_with_the_usual_number_of_boxes(monkeypatch: pytest.MonkeyPatch) -> None:
     per_recording = [0, 200, 3, 17, 60, 1, 40, 9]  # of 20 s; 17 is 51 a minute
 
-    def listen(_: object, planned: PlannedRecording) -> Scene:
+    def listen(_: object, planned: PlannedRecording) -> Soundscape:
         few = planned.site == 6 and planned.day > 0  # busy on its first day alone
-        return Scene(np.zeros(1, np.float32), [None] * (0 if few else per_recording[planned.site]), [])  # type: ignore[list-item]
+        return Soundscape(np.zeros(1, np.float32), [None] * (0 if few else per_recording[planned.site]), [])  # type: ignore[list-item]
 
     monkeypatch.setattr("mast.data.soundscape_bench.simulate_recording", listen)
     assert SoundscapeBench().places == (3, 0, 1, 2, 4, 5, 6, 7)

@@ -20,7 +20,7 @@ from mast.audio import windows as audio_windows
 from mast.errors import AudioError, ConfigError, MastError
 from mast.events import EVENT_COLUMNS, boxes_of, pairwise_iom, pairwise_iou
 from mast.grid import FrontEnd
-from mast.inference import Boxes, Detector, Source
+from mast.inference import Detector, ScoredBoxes, Source
 from mast.inference.detector import _cast_products
 from mast.models.checkpoint import ModelCard, load_checkpoint, save_checkpoint
 from mast.models.detector import DetectorConfig, MastDetector
@@ -124,7 +124,7 @@ def test_workers_share_the_cores(model: Path, tmp_path: Path, monkeypatch: pytes
         detector.workers = 2
         search, seen = detector._boxes, []
 
-        def watched(sound: torch.Tensor) -> list[Boxes]:
+        def watched(sound: torch.Tensor) -> list[ScoredBoxes]:
             found = search(sound)
             seen.append((threading.current_thread().name, torch.get_num_threads()))
             return found
@@ -152,7 +152,7 @@ def test_weights_cast_once_give_what_autocast_gives(model: Path, tmp_path: Path)
 class Ear:
     """Stands for the model: hears every sound above silence, exactly, in one band."""
 
-    def __call__(self, sound: torch.Tensor) -> list[Boxes]:
+    def __call__(self, sound: torch.Tensor) -> list[ScoredBoxes]:
         found = []
         for row in sound.numpy():
             loud = np.abs(row).reshape(-1, FRONT_END.hop_samples).max(axis=1) > 0.2
@@ -161,7 +161,7 @@ class Ear:
             boxes = np.stack(
                 [spans[:, 0], np.full(len(spans), 9.0), spans[:, 1], np.full(len(spans), 20.0)], 1
             )
-            found.append(Boxes(boxes, np.full(len(spans), 0.9)))
+            found.append(ScoredBoxes(boxes, np.full(len(spans), 0.9)))
         return found
 
 
@@ -196,7 +196,7 @@ def test_nothing_is_found_in_the_padding(
     write_sound(tmp_path / "short.wav", 0.8)  # less than half a window
     detector = mast.load(model, device="cpu")
     boxes = np.array([[10.0, 2, 20, 9], [60, 2, 200, 9], [80.5, 2, 120, 9]])  # valid up to cell 80
-    monkeypatch.setattr(detector, "_boxes", lambda sound: [Boxes(boxes.copy(), np.full(3, 0.5))])
+    monkeypatch.setattr(detector, "_boxes", lambda sound: [ScoredBoxes(boxes.copy(), np.full(3, 0.5))])
     events = detector.detect(tmp_path / "short.wav")
     assert events[["start_s", "end_s"]].to_numpy().tolist() == [[0.1, 0.2], [0.6, 0.8]]
 
@@ -356,7 +356,7 @@ def test_embeddings_stay_with_their_events_over_many_windows(
     detector = mast.load(model, device="cpu", embed=True, hop=0.75)
     windows = iter(range(1_000))
 
-    def ear(sound: torch.Tensor) -> list[Boxes]:
+    def ear(sound: torch.Tensor) -> list[ScoredBoxes]:
         found = []
         for _ in sound:
             start = next(windows) * 0.75 * FRONT_END.chunk_frames
@@ -365,7 +365,7 @@ def test_embeddings_stay_with_their_events_over_many_windows(
             seen = rng.permutation(seen[seen[:, 2] - seen[:, 0] > 1])
             width = detector.embedding_width
             named = np.repeat(seen[:, 1:2], width, axis=1).astype(np.float16)
-            found.append(Boxes(seen, np.full(len(seen), 0.9), named))
+            found.append(ScoredBoxes(seen, np.full(len(seen), 0.9), named))
         return found
 
     monkeypatch.setattr(detector, "_boxes", ear)

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks import bench_hop
 from mast.audio import windows
 from mast.data import load_dataset
-from mast.inference import Detector, Outcome, Source
+from mast.inference import Detector, Searched, Source
 
 
 def test_each_hop_is_measured_and_compared_with_the_first(model: Path, tones: Path, tmp_path: Path) -> None:
@@ -57,10 +57,10 @@ def test_a_detector_that_hears_everything_at_one_hop_and_half_at_another(
 ) -> None:
     truth = load_dataset(tones).annotations.events.assign(score=0.9)
 
-    def outcomes(self: Detector, sources: list[Source]) -> Iterator[Outcome]:
+    def outcomes(self: Detector, sources: list[Source]) -> Iterator[Searched]:
         for source in sources:
             events = truth[truth["recording"] == source.recording]
-            yield Outcome(source, events if self.hop == 0.5 else events.iloc[::2])
+            yield Searched(source, events if self.hop == 0.5 else events.iloc[::2])
 
     monkeypatch.setattr(Detector, "outcomes", outcomes)
     arguments = ["--model", str(model), "--data", str(tones), "--device", "cpu", "--resamples", "20"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mast.events import pairwise_iou
-from mast.inference.stitch import Boxes, Stitcher, without_nested
+from mast.inference.stitch import ScoredBoxes, Stitcher, without_nested
 from mast.models.decode import drop_nested
 
 Array = NDArray[np.float64]
@@ -25,7 +25,7 @@ def window_starts(length: float, hop: float, offset: float) -> list[float]:
     return starts
 
 
-def perfect(truth: Array, length: float, *, hop: float, offset: float = 0.0) -> Boxes:
+def perfect(truth: Array, length: float, *, hop: float, offset: float = 0.0) -> ScoredBoxes:
     """Stitch what an oracle sees: the true boxes cut to each window, if a cell of them is in it."""
     stitcher, parts = Stitcher(), []
     for start in window_starts(length, hop, offset):
@@ -35,7 +35,7 @@ def perfect(truth: Array, length: float, *, hop: float, offset: float = 0.0) -> 
         seen = seen[seen[:, 2] - seen[:, 0] >= 1.0]
         parts.append(stitcher.add(a, b, seen, np.full(len(seen), 0.8)))
     parts.append(stitcher.finish())
-    return Boxes(np.concatenate([p.boxes for p in parts]), np.concatenate([p.scores for p in parts]))
+    return ScoredBoxes(np.concatenate([p.boxes for p in parts]), np.concatenate([p.scores for p in parts]))
 
 
 def assert_same_within_a_cell(found: Array, truth: Array) -> None:

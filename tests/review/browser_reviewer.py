@@ -20,7 +20,7 @@ import pytest
 import soundfile as sf
 
 from mast.events import as_events
-from mast.inference import Outcome, ResultsFolder, Source
+from mast.inference import ResultsFolder, Searched, Source
 
 CHROMIUM = Path("/usr/bin/chromium")
 CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
@@ -52,7 +52,7 @@ def make_results(root: Path) -> Path:
         when = f"2024-05-0{1 + k // 2}T0{5 + k}:00:00"
         vectors = rng.normal(size=(6, 4)).astype(np.float16)
         source = Source(audio / name, name, audio)
-        results.add(Outcome(source, as_events(events), LENGTH_S, RATE, name[:2], when, embeddings=vectors))
+        results.add(Searched(source, as_events(events), LENGTH_S, RATE, name[:2], when, embeddings=vectors))
     results.combine([])
     return out
 

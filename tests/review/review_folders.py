@@ -10,7 +10,7 @@ import pandas as pd
 import soundfile as sf
 
 from mast.events import as_events
-from mast.inference.detector import Outcome
+from mast.inference.detector import Searched
 from mast.inference.pieces import Source
 from mast.inference.results import ResultsFolder
 
@@ -63,7 +63,7 @@ def add_detections(
     for name, events in tables.items():
         info = sf.info(audio / name)
         results.add(
-            Outcome(
+            Searched(
                 Source(audio / name, name, audio),
                 events,
                 duration_s=info.duration,

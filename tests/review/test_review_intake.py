@@ -15,7 +15,7 @@ from mast.errors import AudioError, ConfigError, MastError
 from mast.review import listing
 from mast.review.decisions import change_event
 from mast.review.intake import _calendar
-from mast.review.listing import Filter
+from mast.review.listing import ListFilter
 from mast.review.queue import queue
 from mast.review.review import Review, open_review
 from mast.review.store import STORE, Store
@@ -40,7 +40,7 @@ def test_every_detection_is_an_open_event(tmp_path: Path) -> None:
     assert {row["status"] for row in events} == {"open"}
     assert (review.intake.recordings, review.intake.new_events) == (3, 30)
     with review.store.reading() as db:
-        found = listing.recordings(db, Filter(), sort="name", offset=0, limit=10)
+        found = listing.recordings(db, ListFilter(), sort="name", offset=0, limit=10)
     assert [item["events"] for item in found["items"]] == [10, 10, 10]
     assert all(item["duration_s"] == 6.0 and item["sample_rate"] == 16_000 for item in found["items"])
 
@@ -131,7 +131,8 @@ def test_a_dataset_starts_as_its_experts_left_it(tmp_path: Path) -> None:
     assert [(row["status"], row["label"], row["score"]) for row in events] == [("accepted", "tone", None)] * 2
     with review.store.reading() as db:
         items = {
-            i["name"]: i for i in listing.recordings(db, Filter(), sort="name", offset=0, limit=9)["items"]
+            i["name"]: i
+            for i in listing.recordings(db, ListFilter(), sort="name", offset=0, limit=9)["items"]
         }
         spans = db.execute(
             "SELECT r.name, s.start_s, s.end_s FROM spans s JOIN recordings r ON r.id = recording_id"
@@ -160,7 +161,7 @@ def test_broken_recordings_are_listed_with_reasons(tmp_path: Path) -> None:
     (folder / "audio" / "noise.wav").write_bytes(b"no sound at all" * 99)
     review = open_review(folder)
     with review.store.reading() as db:
-        items = listing.recordings(db, Filter(), sort="name", offset=0, limit=9)["items"]
+        items = listing.recordings(db, ListFilter(), sort="name", offset=0, limit=9)["items"]
     errors = {item["name"]: item["error"] for item in items if item["error"]}
     assert sorted(errors) == ["empty.wav", "noise.wav"]
     assert "0 bytes" in errors["empty.wav"]
@@ -177,7 +178,8 @@ def test_failures_of_detect_are_listed(tmp_path: Path) -> None:
     review = open_review(folder)
     with review.store.reading() as db:
         items = {
-            i["name"]: i for i in listing.recordings(db, Filter(), sort="name", offset=0, limit=9)["items"]
+            i["name"]: i
+            for i in listing.recordings(db, ListFilter(), sort="name", offset=0, limit=9)["items"]
         }
     assert items["bad.wav"]["error"] == "the file is empty"
     assert items["A_1.wav"]["error"] == ""
@@ -198,7 +200,8 @@ def test_moved_recordings_are_found_by_their_names(tmp_path: Path) -> None:
     review = open_review(folder, audio=tmp_path / "elsewhere")
     with review.store.reading() as db:
         items = {
-            i["name"]: i for i in listing.recordings(db, Filter(), sort="name", offset=0, limit=9)["items"]
+            i["name"]: i
+            for i in listing.recordings(db, ListFilter(), sort="name", offset=0, limit=9)["items"]
         }
     assert "--audio" in items["A_1.wav"]["error"]
     assert items["B_3.wav"]["error"] == ""
@@ -266,8 +269,8 @@ def test_an_empty_results_folder_opens(tmp_path: Path) -> None:
     assert review.intake.recordings == 1
     assert all_events(review) == []
     with review.store.reading() as db:
-        assert queue(db, "random", Filter(), limit=5, after=None)["events"] == []
-        assert listing.progress(db, Filter())["precision"] is None
+        assert queue(db, "random", ListFilter(), limit=5, after=None)["events"] == []
+        assert listing.progress(db, ListFilter())["precision"] is None
 
 
 def test_a_recording_touches_the_days_and_hours_it_lasts() -> None:

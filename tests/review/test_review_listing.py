@@ -11,7 +11,7 @@ from review_folders import add_detections, detections, small_results, write_tone
 
 from mast.review import listing
 from mast.review.decisions import add_event, change_event, delete_event, mark_reviewed
-from mast.review.listing import Filter, wilson
+from mast.review.listing import ListFilter, wilson
 from mast.review.queue import queue
 from mast.review.records import EVENT_SQL, NotFoundError, event_record
 from mast.review.review import Review, open_review
@@ -41,21 +41,21 @@ def everything(review: Review) -> list[dict[str, Any]]:
 
 
 FILTERS = [
-    Filter(),
-    Filter(status="open"),
-    Filter(status="rejected"),
-    Filter(site="A"),
-    Filter(site="A", status="open"),
-    Filter(min_score=0.6),
-    Filter(day="2024-05-02"),
-    Filter(hour=5),
-    Filter(hour=6, site="B"),
-    Filter(search="_%_"),
-    Filter(site="nowhere"),
+    ListFilter(),
+    ListFilter(status="open"),
+    ListFilter(status="rejected"),
+    ListFilter(site="A"),
+    ListFilter(site="A", status="open"),
+    ListFilter(min_score=0.6),
+    ListFilter(day="2024-05-02"),
+    ListFilter(hour=5),
+    ListFilter(hour=6, site="B"),
+    ListFilter(search="_%_"),
+    ListFilter(site="nowhere"),
 ]
 
 
-def fits(event: dict[str, Any], wanted: Filter) -> bool:
+def fits(event: dict[str, Any], wanted: ListFilter) -> bool:
     """The filter in plain Python."""
     return (
         (wanted.site is None or event["site"] == wanted.site)
@@ -69,7 +69,7 @@ def fits(event: dict[str, Any], wanted: Filter) -> bool:
 
 @pytest.mark.parametrize("wanted", FILTERS)
 @pytest.mark.parametrize("order", ["uncertain", "random", "score", "time"])
-def test_queues_page_through_what_fits_in_order(review: Review, order: str, wanted: Filter) -> None:
+def test_queues_page_through_what_fits_in_order(review: Review, order: str, wanted: ListFilter) -> None:
     chosen = [e for e in everything(review) if fits(e, wanted)]
     if wanted.status is None:
         chosen = [e for e in chosen if e["status"] != "deleted"]
@@ -108,7 +108,7 @@ def _clock(review: Review, recording_id: int) -> str:
 def test_deciding_while_paging_neither_skips_nor_repeats(tmp_path: Path) -> None:
     review = open_review(small_results(tmp_path, recordings=2, events=20))
     seen: list[str] = []
-    wanted = Filter(status="open")
+    wanted = ListFilter(status="open")
     while True:
         with review.store.reading() as db:
             page = queue(db, "uncertain", wanted, limit=3, after=seen[-1] if seen else None)
@@ -130,7 +130,7 @@ def test_the_random_order_is_fixed_by_the_seed_and_looks_random(tmp_path: Path) 
 
     def order(review: Review) -> list[tuple[str, float]]:
         with review.store.reading() as db:
-            page = queue(db, "random", Filter(), limit=200, after=None)
+            page = queue(db, "random", ListFilter(), limit=200, after=None)
         return [(e["recording"], e["start_s"]) for e in page["events"]]
 
     assert order(first) == order(again)
@@ -143,7 +143,7 @@ def test_the_random_order_is_fixed_by_the_seed_and_looks_random(tmp_path: Path) 
 
 @pytest.mark.parametrize("wanted", [w for w in FILTERS if w.status is None])
 @pytest.mark.parametrize("sort", listing.SORTS)
-def test_recordings_by_filter(review: Review, wanted: Filter, sort: str) -> None:
+def test_recordings_by_filter(review: Review, wanted: ListFilter, sort: str) -> None:
     with review.store.reading() as db:
         rows = db.execute("SELECT * FROM recordings").fetchall()
         page = listing.recordings(db, wanted, sort=sort, offset=0, limit=100)
@@ -179,7 +179,7 @@ def test_status_of_recordings(tmp_path: Path) -> None:
         change_event(review.store, "A", event_id, {"version": 0, "status": "rejected"})
     for status, names in (("done", [1]), ("started", [2]), ("open", [3])):
         with review.store.reading() as db:
-            page = listing.recordings(db, Filter(status=status), sort="name", offset=0, limit=9)
+            page = listing.recordings(db, ListFilter(status=status), sort="name", offset=0, limit=9)
         assert [item["id"] for item in page["items"]] == names
         assert all(item["status"] == status for item in page["items"])
 
@@ -206,7 +206,7 @@ def test_events_of_a_span(review: Review) -> None:
 def test_progress_counts_what_was_decided(review: Review) -> None:
     events = everything(review)
     with review.store.reading() as db:
-        found = listing.progress(db, Filter())
+        found = listing.progress(db, ListFilter())
     alive = [e for e in events if e["status"] != "deleted"]
     assert found["events"] == len(alive)
     assert found["reviewed"] == sum(e["status"] != "open" for e in alive)
@@ -224,19 +224,19 @@ def test_relabelled_and_changed_are_counted(tmp_path: Path) -> None:
     change_event(review.store, "A", b, {"version": 0, "start_s": 0.0, "end_s": 1.0})
     change_event(review.store, "A", c, {"version": 0, "label": "wren", "status": "rejected"})
     with review.store.reading() as db:
-        found = listing.progress(db, Filter())
+        found = listing.progress(db, ListFilter())
     assert (found["relabelled"], found["changed"], found["accepted"], found["rejected"]) == (1, 1, 2, 1)
 
 
 def test_precision_is_of_the_random_sample_only(tmp_path: Path) -> None:
     review = open_review(small_results(tmp_path, recordings=3, events=40))
     with review.store.reading() as db:
-        order = [e["id"] for e in queue(db, "random", Filter(), limit=200, after=None)["events"]]
-        assert listing.precision(db, Filter()) is None
+        order = [e["id"] for e in queue(db, "random", ListFilter(), limit=200, after=None)["events"]]
+        assert listing.precision(db, ListFilter()) is None
     for event_id in order[60:90]:  # decided out of order: says nothing about the rest
         change_event(review.store, "A", event_id, {"version": 0, "status": "accepted"})
     with review.store.reading() as db:
-        assert listing.precision(db, Filter()) is None
+        assert listing.precision(db, ListFilter()) is None
     for k, event_id in enumerate(order[:20]):
         if k == 12:
             delete_event(review.store, "A", event_id, 0)  # as wrong as a rejected one
@@ -244,7 +244,7 @@ def test_precision_is_of_the_random_sample_only(tmp_path: Path) -> None:
             status = "accepted" if k % 4 else "rejected"
             change_event(review.store, "A", event_id, {"version": 0, "status": status})
     with review.store.reading() as db:
-        found = listing.precision(db, Filter())
+        found = listing.precision(db, ListFilter())
     assert found is not None
     assert (found["n"], found["right"], found["skipped"]) == (19, 14, 1)
     assert (found["low"], found["high"]) == wilson(14, 19)
@@ -253,7 +253,7 @@ def test_precision_is_of_the_random_sample_only(tmp_path: Path) -> None:
 
 def test_precision_within_a_filter(tmp_path: Path) -> None:
     review = open_review(small_results(tmp_path, recordings=3, events=30))
-    wanted = Filter(site="A", min_score=0.5)
+    wanted = ListFilter(site="A", min_score=0.5)
     with review.store.reading() as db:
         order = queue(db, "random", wanted, limit=200, after=None)["events"]
     for event in order[:8]:
@@ -262,7 +262,7 @@ def test_precision_within_a_filter(tmp_path: Path) -> None:
         found = listing.precision(db, wanted)
         assert found is not None
         assert (found["n"], found["right"]) == (8, 8)
-        everywhere = listing.precision(db, Filter())
+        everywhere = listing.precision(db, ListFilter())
         assert everywhere is None or everywhere["n"] < 8
 
 

@@ -13,7 +13,7 @@ from review_folders import small_results
 
 from mast.review import lookalikes
 from mast.review.decisions import add_event, change_event, delete_event
-from mast.review.listing import Filter
+from mast.review.listing import ListFilter
 from mast.review.lookalikes import FileLookalikes, NoEmbeddingError
 from mast.review.records import NotFoundError
 from mast.review.review import Review, open_review
@@ -80,7 +80,7 @@ def test_without_embeddings_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(NoEmbeddingError, match="--embed"):
         similar(review, event_id, 5)
     with review.store.reading() as db, pytest.raises(NoEmbeddingError):
-        review.lookalikes.novel(db, Filter(), limit=5, after=None)
+        review.lookalikes.novel(db, ListFilter(), limit=5, after=None)
 
 
 @pytest.mark.parametrize("content", [b"", b"not numpy at all", b"\x93NUMPY\x01\x00"])
@@ -95,7 +95,7 @@ def test_pickles_are_not_opened(tmp_path: Path) -> None:
 
 
 def novel(review: Review, **more: Any) -> list[str]:
-    wanted = more.pop("wanted", Filter(status="open"))
+    wanted = more.pop("wanted", ListFilter(status="open"))
     with review.store.reading() as db:
         page = review.lookalikes.novel(db, wanted, limit=more.get("limit", 100), after=more.get("after"))
     return [event["id"] for event in page["events"]]

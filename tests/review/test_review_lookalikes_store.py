@@ -17,7 +17,7 @@ from mast.retrieval.event_ids import event_ids
 from mast.retrieval.store import EventBatch, EventStore
 from mast.review import lookalikes_store
 from mast.review.decisions import add_event, change_event, delete_event
-from mast.review.listing import Filter
+from mast.review.listing import ListFilter
 from mast.review.lookalikes import FileLookalikes, NoEmbeddingError
 from mast.review.lookalikes_store import StoreLookalikes
 from mast.review.records import NotFoundError
@@ -105,7 +105,7 @@ def test_novel_is_far_from_all_that_was_accepted(
     nearest = (1 - vectors @ vectors[known].T).min(axis=1)
     expected = [ids[k] for k in np.argsort(-nearest) if k not in known]
     with review.store.reading() as db:
-        page = review.lookalikes.novel(db, Filter(status="open"), limit=100, after=None)
+        page = review.lookalikes.novel(db, ListFilter(status="open"), limit=100, after=None)
     assert [event["id"] for event in page["events"]] == expected
     assert page["total"] == len(expected)
 

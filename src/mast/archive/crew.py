@@ -13,7 +13,7 @@ from mast.archive.dealing import Dealer, Hand
 from mast.archive.recordings import NoRoomError, Recording, search
 from mast.archive.worker import DetectorFacts, DetectorSpec
 from mast.errors import ConfigError, MastError
-from mast.inference import Outcome
+from mast.inference import Searched
 
 _MOST_FAILED_STARTS = 3  # in a row
 
@@ -30,7 +30,7 @@ class Reported(NamedTuple):
     """A worker is done with a recording."""
 
     worker: int
-    outcome: Outcome
+    outcome: Searched
 
 
 class Idle(NamedTuple):
@@ -77,7 +77,7 @@ class Engine(Protocol):
 
     def search(
         self, recordings: Sequence[Recording], *, progress: Callable[[float], None] | None = None
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[Searched]:
         """What became of each recording, in any order; ``progress`` is told seconds of sound as they are done."""
 
 
@@ -96,7 +96,7 @@ class OneProcess:
 
     def search(
         self, recordings: Sequence[Recording], *, progress: Callable[[float], None] | None = None
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[Searched]:
         """See :class:`Engine`; outcomes come in order."""
         return search(self.detector, recordings, progress=progress)
 
@@ -141,7 +141,7 @@ class CrewEngine:
 
     def search(
         self, recordings: Sequence[Recording], *, progress: Callable[[float], None] | None = None
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[Searched]:
         """See :class:`Engine`."""
         dealer = Dealer(recordings, self._workers)
         while dealer.left:

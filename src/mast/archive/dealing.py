@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from mast.archive.recordings import Recording
 from mast.events import empty_events
-from mast.inference import Outcome
+from mast.inference import Searched
 
 MOST_DEATHS = 2  # of workers by one recording
 _LARGEST_HAND = 16  # our choice: decoding runs ahead inside a hand, and little is dealt again after a death
@@ -62,7 +62,7 @@ class Dealer:
         del hand.left[name]
         self.left -= 1
 
-    def lost(self, hand: Hand, reason: str) -> list[Outcome]:
+    def lost(self, hand: Hand, reason: str) -> list[Searched]:
         """The worker with this hand is gone; gives the recordings that are given up now."""
         left, hand.left = list(hand.left.values()), {}
         given_up = []
@@ -77,5 +77,5 @@ class Dealer:
                 f"{recording.source.path}: {MOST_DEATHS} workers ended while they searched it ({reason}); convert it "
                 "to another format or remove it"
             )
-            given_up.append(Outcome(recording.source, empty_events(), error=problem))
+            given_up.append(Searched(recording.source, empty_events(), error=problem))
         return given_up

@@ -24,7 +24,7 @@ from mast.archive.recordings import Recording, search
 from mast.archive.worker import DetectorFacts, DetectorSpec
 from mast.audio import DamagedAudioWarning
 from mast.errors import ConfigError, MastError
-from mast.inference import Detector, Outcome
+from mast.inference import Detector, Searched
 
 _UNREAD_OUTCOMES = 4  # a worker pauses when so many recordings wait to be written; our choice
 _OBJECT_STORE_BYTES = (
@@ -43,7 +43,7 @@ class _Searcher:
         self._detector = spec.load(number)
         return DetectorFacts.of(self._detector), os.getpid()
 
-    def search(self, recordings: list[Recording]) -> Iterator[Outcome]:
+    def search(self, recordings: list[Recording]) -> Iterator[Searched]:
         assert self._detector is not None
         yield from search(self._detector, recordings)
 

@@ -29,7 +29,7 @@ from mast.data.recordings import listed_places, stated_places
 from mast.errors import AudioError, ConfigError, MastError, first_line, machine_fault
 from mast.events import empty_events
 from mast.files import sole_writer
-from mast.inference import Detector, Outcome, Source
+from mast.inference import Detector, Searched, Source
 from mast.uris import is_uri, open_uri
 
 _TRIES, _PAUSE_S = 3, 1.0  # of a copy; the pause doubles. Our choice: networks hiccup for seconds
@@ -287,12 +287,12 @@ class Copies:
 
 def search(
     detector: Detector, recordings: Iterable[Recording], *, progress: Callable[[float], None] | None = None
-) -> Iterator[Outcome]:
+) -> Iterator[Searched]:
     """What became of each recording, fetched where it is not on a disk; see :meth:`Detector.outcomes`.
 
     Outcomes come in the order of the recordings, but for those that could not be fetched.
     """
-    unfetched: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+    unfetched: queue.SimpleQueue[Searched] = queue.SimpleQueue()
     given: dict[str, Recording] = {}
 
     def sources(copies: Copies) -> Iterator[Source]:
@@ -300,7 +300,7 @@ def search(
             try:
                 source = copies.fetch(recording)
             except AudioError as error:
-                unfetched.put(Outcome(recording.source, empty_events(), error=str(error)))
+                unfetched.put(Searched(recording.source, empty_events(), error=str(error)))
             else:
                 given[recording.name] = recording
                 yield source
@@ -321,7 +321,7 @@ def search(
         yield from _drain(unfetched)
 
 
-def _drain(waiting: queue.SimpleQueue[Outcome]) -> Iterator[Outcome]:
+def _drain(waiting: queue.SimpleQueue[Searched]) -> Iterator[Searched]:
     while not waiting.empty():
         yield waiting.get()
 

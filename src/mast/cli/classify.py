@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from mast.retrieval.event_table import EventBatch
-    from mast.retrieval.naming import Calibration, Namer
+    from mast.retrieval.naming import Namer, UnknownRule
     from mast.retrieval.store import EventStore
 
 
@@ -79,7 +79,7 @@ def classify(
 
 
 def _write(
-    store: EventStore, namer: Namer, calibration: Calibration, out: Path, quiet: bool
+    store: EventStore, namer: Namer, calibration: UnknownRule, out: Path, quiet: bool
 ) -> tuple[int, int]:
     """Name all events, some at a time, and write the table whole or not at all; how many were named, and in all."""
     from mast.errors import MastError

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mast.data import transforms
 from mast.data.noise import NoiseBank
-from mast.data.transforms import Limits, PaddedBoxes, pad_boxes, unpad_boxes
+from mast.data.transforms import BoxTable, Limits, pad_boxes, unpad_boxes
 from mast.device import send
 from mast.errors import ConfigError
 
@@ -163,7 +163,7 @@ class _Group(NamedTuple):
     """Some examples of the batch."""
 
     spectrograms: Tensor  # (n, 1, T, F)
-    boxes: PaddedBoxes
+    boxes: BoxTable
 
 
 def _available(config: AugmentConfig, noise: NoiseBank | None, batch: int) -> list[Operation]:

@@ -34,7 +34,7 @@ class Limits(NamedTuple):
     min_bins: int = 2  # the same for frequency; our choice
 
 
-class PaddedBoxes(NamedTuple):
+class BoxTable(NamedTuple):
     """The boxes of a batch as one table, on the CPU.
 
     ``kept`` tells boxes from padding and from what was dropped; ``visible`` is the share of each box that
@@ -45,11 +45,11 @@ class PaddedBoxes(NamedTuple):
     kept: Tensor  # (B, M) bool
     visible: Tensor  # (B, M)
 
-    def rows(self, index: Tensor) -> PaddedBoxes:
+    def rows(self, index: Tensor) -> BoxTable:
         """The boxes of some examples."""
-        return PaddedBoxes(self.cells[index], self.kept[index], self.visible[index])
+        return BoxTable(self.cells[index], self.kept[index], self.visible[index])
 
-    def replace_rows(self, index: Tensor, boxes: PaddedBoxes) -> PaddedBoxes:
+    def replace_rows(self, index: Tensor, boxes: BoxTable) -> BoxTable:
         """These boxes with those of some examples exchanged; widens the table where needed."""
         width = max(self.kept.shape[1], boxes.kept.shape[1])
         whole, part = self.widen(width), boxes.widen(width)
@@ -57,27 +57,27 @@ class PaddedBoxes(NamedTuple):
             target[index] = source
         return whole
 
-    def widen(self, width: int) -> PaddedBoxes:
+    def widen(self, width: int) -> BoxTable:
         """A copy with room for ``width`` boxes an example."""
         extra = width - self.kept.shape[1]
-        return PaddedBoxes(
+        return BoxTable(
             torch.nn.functional.pad(self.cells, (0, 0, 0, extra)).clone(),
             torch.nn.functional.pad(self.kept, (0, extra), value=False).clone(),
             torch.nn.functional.pad(self.visible, (0, extra), value=1.0).clone(),
         )
 
 
-def pad_boxes(boxes: Sequence[Tensor]) -> PaddedBoxes:
+def pad_boxes(boxes: Sequence[Tensor]) -> BoxTable:
     """A list of (M, 4) tensors → one table; M may differ and may be 0."""
     counts = [len(b) for b in boxes]
     cells = torch.zeros(len(boxes), max(counts, default=0), 4)
     for row, own in zip(cells, boxes, strict=True):
         row[: len(own)] = own.reshape(-1, 4)
     kept = torch.arange(cells.shape[1])[None] < torch.tensor(counts, dtype=torch.long)[:, None]
-    return PaddedBoxes(cells, kept, torch.ones(kept.shape))
+    return BoxTable(cells, kept, torch.ones(kept.shape))
 
 
-def unpad_boxes(boxes: PaddedBoxes) -> list[Tensor]:
+def unpad_boxes(boxes: BoxTable) -> list[Tensor]:
     """Inverse of :func:`pad_boxes`: a list of float (M, 4) tensors of the boxes still kept."""
     return [cells[kept] for cells, kept in zip(boxes.cells, boxes.kept, strict=True)]
 
@@ -94,8 +94,8 @@ def quiet_floor(spectrograms: Tensor) -> Tensor:
 
 
 def time_shift(
-    spectrograms: Tensor, boxes: PaddedBoxes, frames: Tensor, limits: Limits
-) -> tuple[Tensor, PaddedBoxes]:
+    spectrograms: Tensor, boxes: BoxTable, frames: Tensor, limits: Limits
+) -> tuple[Tensor, BoxTable]:
     """Move everything later by ``frames`` (B,) whole frames; negative is earlier."""
     n_frames = spectrograms.shape[2]
     source = torch.arange(n_frames)[None] - frames[:, None]  # (B, T)
@@ -107,8 +107,8 @@ def time_shift(
 
 
 def frequency_shift(
-    spectrograms: Tensor, boxes: PaddedBoxes, bins: Tensor, limits: Limits
-) -> tuple[Tensor, PaddedBoxes]:
+    spectrograms: Tensor, boxes: BoxTable, bins: Tensor, limits: Limits
+) -> tuple[Tensor, BoxTable]:
     """Move everything up by ``bins`` (B,) whole mel bins; negative is down."""
     _, _, n_frames, n_bins = spectrograms.shape
     source = torch.arange(n_bins)[None] - bins[:, None]  # (B, F)
@@ -121,8 +121,8 @@ def frequency_shift(
 
 
 def time_warp(
-    spectrograms: Tensor, boxes: PaddedBoxes, stretch: Tensor, limits: Limits
-) -> tuple[Tensor, PaddedBoxes]:
+    spectrograms: Tensor, boxes: BoxTable, stretch: Tensor, limits: Limits
+) -> tuple[Tensor, BoxTable]:
     """Stretch time by ``stretch`` (B,) about the chunk's start: 1.1 makes every call 10 % longer.
 
     Frames are interpolated linearly; a stretch below 1 leaves the end to the quiet floor.
@@ -141,8 +141,8 @@ def time_warp(
 
 
 def time_mask(
-    spectrograms: Tensor, boxes: PaddedBoxes, start: Tensor, end: Tensor, limits: Limits
-) -> tuple[Tensor, PaddedBoxes]:
+    spectrograms: Tensor, boxes: BoxTable, start: Tensor, end: Tensor, limits: Limits
+) -> tuple[Tensor, BoxTable]:
     """Hide the frames from ``start`` (B,) up to ``end`` (B,); boxes hidden by it are dropped."""
     frames = torch.arange(spectrograms.shape[2])[None]
     hidden = _on(spectrograms, (frames >= start[:, None]) & (frames < end[:, None]))[:, None, :, None]
@@ -150,8 +150,8 @@ def time_mask(
 
 
 def frequency_mask(
-    spectrograms: Tensor, boxes: PaddedBoxes, start: Tensor, end: Tensor, limits: Limits
-) -> tuple[Tensor, PaddedBoxes]:
+    spectrograms: Tensor, boxes: BoxTable, start: Tensor, end: Tensor, limits: Limits
+) -> tuple[Tensor, BoxTable]:
     """Hide the mel bins from ``start`` (B,) up to ``end`` (B,); boxes hidden by it are dropped."""
     bins = torch.arange(spectrograms.shape[3])[None]
     hidden = _on(spectrograms, (bins >= start[:, None]) & (bins < end[:, None]))[:, None, None, :]
@@ -180,8 +180,8 @@ def mix_background(spectrograms: Tensor, background: Tensor, relative_db: Tensor
 
 
 def mixup(
-    spectrograms: Tensor, boxes: PaddedBoxes, partner: Tensor, partner_boxes: PaddedBoxes, share: Tensor
-) -> tuple[Tensor, PaddedBoxes]:
+    spectrograms: Tensor, boxes: BoxTable, partner: Tensor, partner_boxes: BoxTable, share: Tensor
+) -> tuple[Tensor, BoxTable]:
     """Two soundscapes at once: power ``1 − share`` of the one, ``share`` (B,) of its partner, all boxes.
 
     The partner is brought to the same level first (mean log-power): recorders differ in gain, and the calls
@@ -195,12 +195,12 @@ def mixup(
 
 def cutmix(
     spectrograms: Tensor,
-    boxes: PaddedBoxes,
+    boxes: BoxTable,
     partner: Tensor,
-    partner_boxes: PaddedBoxes,
+    partner_boxes: BoxTable,
     patch: Tensor,
     limits: Limits,
-) -> tuple[Tensor, PaddedBoxes]:
+) -> tuple[Tensor, BoxTable]:
     """Paste the partner's ``patch`` (B, 4; t1, f1, t2, f2 in whole cells) over the same place.
 
     Of the partner's boxes what lies inside the patch remains, unless too little of its band does. Of the
@@ -236,23 +236,23 @@ def _take_frames(spectrograms: Tensor, index: Tensor) -> Tensor:
     return spectrograms[:, 0][own, _on(spectrograms, index)][:, None]
 
 
-def _clip(boxes: PaddedBoxes, moved: Tensor, spectrograms: Tensor, limits: Limits) -> PaddedBoxes:
+def _clip(boxes: BoxTable, moved: Tensor, spectrograms: Tensor, limits: Limits) -> BoxTable:
     """Boxes at ``moved`` (B, M, 4), cut at the spectrogram's edges."""
     n_frames, n_bins = spectrograms.shape[2:]
     return _clip_to(boxes, moved, torch.tensor([0.0, 0.0, n_frames, n_bins]), limits)
 
 
-def _clip_to(boxes: PaddedBoxes, moved: Tensor, frame: Tensor, limits: Limits) -> PaddedBoxes:
+def _clip_to(boxes: BoxTable, moved: Tensor, frame: Tensor, limits: Limits) -> BoxTable:
     """Cut boxes at ``frame`` (… 4); those that *became* too small are dropped, naturally small ones stay."""
     low = torch.maximum(moved[..., :2], frame[..., :2])
     high = torch.minimum(moved[..., 2:], frame[..., 2:])
     left, before = high - low, moved[..., 2:] - moved[..., :2]
     least = torch.tensor([limits.min_frames, limits.min_bins], dtype=left.dtype)
     fine = (left > 0) & ((left >= least) | (left >= before - 1e-4))  # rounding of a moved edge is no cut
-    return PaddedBoxes(torch.cat([low, high], dim=-1), boxes.kept & fine.all(dim=-1), boxes.visible)
+    return BoxTable(torch.cat([low, high], dim=-1), boxes.kept & fine.all(dim=-1), boxes.visible)
 
 
-def _hide(boxes: PaddedBoxes, axis: int, start: Tensor, end: Tensor, limits: Limits) -> PaddedBoxes:
+def _hide(boxes: BoxTable, axis: int, start: Tensor, end: Tensor, limits: Limits) -> BoxTable:
     """Account for a mask over the whole other axis; ``axis`` 0 is time, 1 frequency.
 
     A time mask and a frequency mask are independent, so what stays visible multiplies.
@@ -263,7 +263,7 @@ def _hide(boxes: PaddedBoxes, axis: int, start: Tensor, end: Tensor, limits: Lim
     return boxes._replace(kept=boxes.kept & _enough(visible, limits), visible=visible)
 
 
-def _cut_away(boxes: PaddedBoxes, patch: Tensor, limits: Limits) -> PaddedBoxes:
+def _cut_away(boxes: BoxTable, patch: Tensor, limits: Limits) -> BoxTable:
     """What is left of boxes under a pasted ``patch`` (B, 4).
 
     A patch across all of a box's band leaves what comes before it and what comes after; one along all of
@@ -282,7 +282,7 @@ def _cut_away(boxes: PaddedBoxes, patch: Tensor, limits: Limits) -> PaddedBoxes:
     return _join(before, after._replace(kept=after.kept & cut.any(dim=-1)))
 
 
-def _hide_under(boxes: PaddedBoxes, over: Tensor, limits: Limits) -> PaddedBoxes:
+def _hide_under(boxes: BoxTable, over: Tensor, limits: Limits) -> BoxTable:
     """Account for a patch ``over`` (B, 1, 4) that lies over part of some boxes."""
     low = torch.maximum(boxes.cells[..., :2], over[..., :2])
     high = torch.minimum(boxes.cells[..., 2:], over[..., 2:])
@@ -295,11 +295,11 @@ def _enough(visible: Tensor, limits: Limits) -> Tensor:
     return (visible > 0) & (visible >= 1 - limits.max_occlusion)
 
 
-def _join(boxes: PaddedBoxes, others: PaddedBoxes) -> PaddedBoxes:
+def _join(boxes: BoxTable, others: BoxTable) -> BoxTable:
     """Both sets of boxes of each example; without gaps, so that the table stays as narrow as it can be."""
     cells, kept, visible = (torch.cat(pair, dim=1) for pair in zip(boxes, others, strict=True))
     width = int(kept.sum(dim=1).max()) if kept.numel() else 0
     order = (~kept).int().argsort(dim=1, stable=True)[:, :width]
-    return PaddedBoxes(
+    return BoxTable(
         cells.gather(1, order[:, :, None].expand(-1, -1, 4)), kept.gather(1, order), visible.gather(1, order)
     )

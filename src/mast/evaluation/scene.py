@@ -46,7 +46,7 @@ class Scoring:
 
 
 @dataclass(frozen=True)
-class Boxes:
+class SceneBoxes:
     """One side of a scene: boxes that count, in the order recording, then row.
 
     Attributes:
@@ -84,8 +84,8 @@ class Scene:
 
     scoring: Scoring
     recordings: list[str]
-    truth: Boxes
-    predictions: Boxes
+    truth: SceneBoxes
+    predictions: SceneBoxes
     scores: FloatArray
     truth_events: pd.DataFrame
 
@@ -200,7 +200,7 @@ def _spans(reviewed: pd.DataFrame | None, truth: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _place(events: pd.DataFrame, spans: pd.DataFrame, recordings: list[str], scoring: Scoring) -> Boxes:
+def _place(events: pd.DataFrame, spans: pd.DataFrame, recordings: list[str], scoring: Scoring) -> SceneBoxes:
     """The events that count, in the scene's coordinates."""
     index = pd.Series(np.arange(len(recordings)), index=recordings, dtype="int64")
     recording = events["recording"].map(index).fillna(-1).to_numpy(dtype=np.int64)
@@ -219,7 +219,7 @@ def _place(events: pd.DataFrame, spans: pd.DataFrame, recordings: list[str], sco
             boxes = events_to_cells(boxes, scoring.front_end)
     rows = np.flatnonzero(heard & inside)
     rows = rows[np.argsort(recording[rows], kind="stable")]
-    return Boxes(
+    return SceneBoxes(
         boxes=boxes[rows],
         recording=recording[rows],
         chunk=np.floor(centre_s[rows] / scoring.front_end.chunk_s).astype(np.int64),

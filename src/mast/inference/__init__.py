@@ -1,17 +1,17 @@
 """A trained detector on recordings of any length and archives of any size."""
 
-from mast.inference.detector import DEFAULT_HOP, Detector, Outcome
+from mast.inference.detector import DEFAULT_HOP, Detector, Searched
 from mast.inference.pieces import Source
 from mast.inference.results import ResultsFolder, Totals
-from mast.inference.stitch import Boxes, Embeddings, Stitcher
+from mast.inference.stitch import Embeddings, ScoredBoxes, Stitcher
 
 __all__ = [
     "DEFAULT_HOP",
-    "Boxes",
     "Detector",
     "Embeddings",
-    "Outcome",
     "ResultsFolder",
+    "ScoredBoxes",
+    "Searched",
     "Source",
     "Stitcher",
     "Totals",

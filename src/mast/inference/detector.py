@@ -35,7 +35,7 @@ from mast.inference.graph import Graph
 from mast.inference.pieces import End, Piece, Reader, Source, full_batches
 from mast.inference.prefetch import concurrently
 from mast.inference.scores import settle_scores
-from mast.inference.stitch import Boxes, Embeddings, Stitcher, without_nested
+from mast.inference.stitch import Embeddings, ScoredBoxes, Stitcher, without_nested
 from mast.models.detector import DenseOutput, MastDetector
 from mast.models.interface import BoxDetector
 from mast.models.packed import arrange_convolutions, pack_encoder
@@ -64,7 +64,7 @@ Seen = tuple[torch.Tensor, DenseOutput]  # spectrograms, and what the network sa
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class Searched:
     """What became of one recording: events and facts, or the reason why there are none.
 
     Attributes:
@@ -254,7 +254,7 @@ class Detector:
 
     def outcomes(
         self, sources: Iterable[Source], *, progress: Callable[[float], None] | None = None
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[Searched]:
         """What became of each recording in turn; one that cannot be read is an outcome too.
 
         Args:
@@ -273,10 +273,10 @@ class Detector:
                 progress(piece.end_s - end_s)
             end_s = piece.end_s
 
-    def _searched(self, sources: Iterable[Source]) -> Iterator[list[tuple[Piece | End, list[Boxes]]]]:
+    def _searched(self, sources: Iterable[Source]) -> Iterator[list[tuple[Piece | End, list[ScoredBoxes]]]]:
         """Batch by batch, every piece in order with the boxes in each of its windows; some batches at once."""
 
-        def search(batch: tuple[Piece | End, ...]) -> list[tuple[Piece | End, list[Boxes]]]:
+        def search(batch: tuple[Piece | End, ...]) -> list[tuple[Piece | End, list[ScoredBoxes]]]:
             sounds = [torch.from_numpy(piece.sound) for piece in batch if isinstance(piece, Piece)]
             found = iter(self._boxes(self._batch(sounds)) if sounds else [])
             return [
@@ -302,7 +302,7 @@ class Detector:
                 torch.set_num_threads(threads)
             yield found
 
-    def _stitched(self, piece: Piece, found: list[Boxes], stitcher: Stitcher) -> list[Boxes]:
+    def _stitched(self, piece: Piece, found: list[ScoredBoxes], stitcher: Stitcher) -> list[ScoredBoxes]:
         """Events that are complete once these windows and what was found in them are seen, in cells."""
         done = []
         for start_s, valid_s, inside in zip(piece.starts_s, piece.valid_s, found, strict=True):
@@ -326,7 +326,7 @@ class Detector:
         batch[n:] = 0.0
         return batch
 
-    def _boxes(self, sound: torch.Tensor) -> list[Boxes]:
+    def _boxes(self, sound: torch.Tensor) -> list[ScoredBoxes]:
         """(B, samples) → B times boxes in cells of the window."""
         if self.compiled and isinstance(self._model, MastDetector):
             with self._first:
@@ -341,7 +341,7 @@ class Detector:
         return found
 
     @torch.inference_mode()
-    def _found(self, sound: torch.Tensor, dense: Callable[[torch.Tensor], Seen]) -> list[Boxes]:
+    def _found(self, sound: torch.Tensor, dense: Callable[[torch.Tensor], Seen]) -> list[ScoredBoxes]:
         model, features, sound = self._model, None, send(sound, self.device)
         least, nms_iou = self.scores.raw_threshold, self.nms_iou
         with self.hearing.autocast():
@@ -361,7 +361,7 @@ class Detector:
             # half precision: errors far below the difference between two calls, and half the space
             embeddings = [*np.split(torch.cat(features).half().cpu().numpy(), ends)]
         columns = np.split(boxes, ends), np.split(scores, ends), embeddings
-        return [Boxes(*row) for row in zip(*columns, strict=True)]
+        return [ScoredBoxes(*row) for row in zip(*columns, strict=True)]
 
     @torch.inference_mode()
     def _dense(self, sound: torch.Tensor) -> Seen:
@@ -370,20 +370,20 @@ class Detector:
             spectrograms = self.hearing.spectrograms(sound)
             return spectrograms, self._model(spectrograms)
 
-    def _outcome_or_failure(self, end: End, found: list[Boxes], end_s: float) -> Outcome:
+    def _outcome_or_failure(self, end: End, found: list[ScoredBoxes], end_s: float) -> Searched:
         """What became of a recording; whatever goes wrong with it is its own failure."""
         try:
             with failing_alone(end.source.path):
                 return self._outcome(end, found, end_s)
         except MastError as error:
-            return Outcome(end.source, empty_events(), error=str(error))
+            return Searched(end.source, empty_events(), error=str(error))
 
-    def _outcome(self, end: End, found: list[Boxes], end_s: float) -> Outcome:
+    def _outcome(self, end: End, found: list[ScoredBoxes], end_s: float) -> Searched:
         source, info, about, error = end
         if info is None:
-            return Outcome(source, empty_events(), error=error)
+            return Searched(source, empty_events(), error=error)
         if end_s == 0:
-            return Outcome(
+            return Searched(
                 source, empty_events(), error=f"{source.path}: holds no sound; remove it or copy it again"
             )
         # resampling may add or take a sample; more is a header that promised something else
@@ -398,7 +398,7 @@ class Detector:
             parts = [some.embeddings for some in found if some.embeddings is not None]
             nothing = np.zeros((0, self.embedding_width), dtype=np.float16)
             embeddings = np.concatenate([nothing, *parts])[alone[rows]]
-        return Outcome(
+        return Searched(
             source=source,
             events=events,
             duration_s=duration_s,

@@ -44,7 +44,7 @@ from mast.annotations.detections import (
 from mast.errors import ConfigError, shortened
 from mast.events import EVENT_COLUMNS, as_events, empty_events
 from mast.files import locked, remove_orphans, whole_file, whole_folder, write_whole
-from mast.inference.detector import Outcome
+from mast.inference.detector import Searched
 from mast.inference.partitions import PARTITIONED, write_partitions
 from mast.inference.pieces import Source
 from mast.runs import refuse_others
@@ -225,7 +225,7 @@ class ResultsFolder:
         """Whether only a part of the recording could be searched."""
         return bool((mark_facts(mark_path(self.folder, source.recording, DONE)) or {}).get("damage"))
 
-    def add(self, outcome: Outcome) -> Outcome:
+    def add(self, outcome: Searched) -> Searched:
         """Keep what became of a recording; from now on it is done, or listed as failed.
 
         Returns:
@@ -247,14 +247,14 @@ class ResultsFolder:
                     raise
                 why = shortened(error) or type(error).__name__
                 problem = f"its detections cannot be written ({why}); rename the recording"
-                outcome = Outcome(source, empty_events(), error=problem)
+                outcome = Searched(source, empty_events(), error=problem)
         # the reason names the file already, by a path that a table of names does not need
         reason = outcome.error.removeprefix(f"{source.path}: ").removeprefix(f"{source.recording}: ")
         write_whole(failed, json.dumps({"recording": source.recording, "reason": shortened(reason)}).encode())
         done.unlink(missing_ok=True)
         return outcome
 
-    def _mark(self, outcome: Outcome) -> bytes:
+    def _mark(self, outcome: Searched) -> bytes:
         """The content of the mark of a recording that was searched."""
         facts = {
             "recording": outcome.source.recording,

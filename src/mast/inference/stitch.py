@@ -34,7 +34,7 @@ EDGE_CELLS = 2.0  # our choice: a box that ends this close to a window's edge is
 SAME_EVENT = 0.5  # our choice, as the NMS within a window: least agreement of two boxes of one event
 
 
-class Boxes(NamedTuple):
+class ScoredBoxes(NamedTuple):
     """Boxes, their scores and, where asked for, their embeddings."""
 
     boxes: FloatArray  # (K, 4) rows t1, f1, t2, f2 in cells from the recording's start
@@ -88,7 +88,7 @@ class Stitcher:
         boxes: ArrayLike,
         scores: ArrayLike,
         embeddings: Embeddings | None = None,
-    ) -> Boxes:
+    ) -> ScoredBoxes:
         """Take the boxes of the next window; give back the events that no later window can change.
 
         Args:
@@ -132,7 +132,7 @@ class Stitcher:
         self._latest_end = end
         return _counted(done)
 
-    def finish(self) -> Boxes:
+    def finish(self) -> ScoredBoxes:
         """The events still held, at the end of the recording."""
         return _counted(self._tracks)
 
@@ -219,12 +219,12 @@ def _fuse(
     track.confirmed = True
 
 
-def _counted(tracks: list[_Track]) -> Boxes:
+def _counted(tracks: list[_Track]) -> ScoredBoxes:
     kept = [track for track in tracks if track.owned or track.confirmed]
     boxes = np.array([track.box for track in kept], dtype=np.float64).reshape(-1, 4)
     scores = np.array([track.score for track in kept], dtype=np.float64)
     rows = [track.embedding for track in kept if track.embedding is not None]
-    return Boxes(boxes, scores, np.stack(rows) if rows else None)
+    return ScoredBoxes(boxes, scores, np.stack(rows) if rows else None)
 
 
 def without_nested(boxes: FloatArray, scores: FloatArray, share: float) -> IntArray:

@@ -23,7 +23,7 @@ HIT, MISS, FALSE_ALARM = "hit", "miss", "false alarm"
 _MARK = "#e8590c"
 
 
-class Example(NamedTuple):
+class ShownBox(NamedTuple):
     """One box to look at."""
 
     kind: str
@@ -32,7 +32,7 @@ class Example(NamedTuple):
     score: float  # as users see it; NaN for a miss
 
 
-def choose_examples(part: PartTables, *, each: int, seed: int) -> list[Example]:
+def choose_examples(part: PartTables, *, each: int, seed: int) -> list[ShownBox]:
     """Hits, misses and false alarms at the part's threshold, drawn at random, from different recordings where possible.
 
     Random, so that they look like what a user will meet; the best hits would flatter, the worst misses frighten.
@@ -55,7 +55,7 @@ def choose_examples(part: PartTables, *, each: int, seed: int) -> list[Example]:
         FALSE_ALARM: part.seen(part.found.iloc[rows[:kept][~right]]),
     }
     return [
-        Example(
+        ShownBox(
             kind,
             str(row["recording"]),
             row[["start_s", "low_hz", "end_s", "high_hz"]].to_numpy(dtype=np.float64),
@@ -66,7 +66,7 @@ def choose_examples(part: PartTables, *, each: int, seed: int) -> list[Example]:
     ]
 
 
-def example_pictures(examples: list[Example], part: PartTables, dataset: Dataset) -> Iterator[str]:
+def example_pictures(examples: list[ShownBox], part: PartTables, dataset: Dataset) -> Iterator[str]:
     """Each example as HTML: a chunk of sound around it, with all boxes there and a frame around the one meant."""
     shown = part.seen(part.counted)
     for example in examples:
@@ -83,7 +83,7 @@ def example_pictures(examples: list[Example], part: PartTables, dataset: Dataset
 
 
 def draw_example(
-    example: Example, path: Path, *, truth: pd.DataFrame, predictions: pd.DataFrame, front_end: FrontEnd
+    example: ShownBox, path: Path, *, truth: pd.DataFrame, predictions: pd.DataFrame, front_end: FrontEnd
 ) -> Figure:
     """A chunk of sound around one box."""
     from matplotlib.patches import Rectangle

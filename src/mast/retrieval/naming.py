@@ -74,7 +74,7 @@ class HeldOut:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class UnknownRule:
     """The distance beyond which an event is unknown, and how it was found.
 
     Attributes:
@@ -162,7 +162,7 @@ class Namer:
         self._recordings = np.asarray(recordings, dtype=object)
         self._ids = np.asarray(ids, dtype=object)
 
-    def calibrate(self, target: float = 0.9, *, max_distance: float | None = None) -> Calibration:
+    def calibrate(self, target: float = 0.9, *, max_distance: float | None = None) -> UnknownRule:
         """Choose the threshold on the examples, and say what it reaches; or take the one given, and say the same.
 
         Args:
@@ -184,7 +184,7 @@ class Namer:
         single = int((of_label.groupby("label")["recording"].nunique() == 1).sum())
         if n_recordings < 2:
             assert max_distance is not None
-            return Calibration(
+            return UnknownRule(
                 self.k,
                 target,
                 max_distance,
@@ -217,7 +217,7 @@ class Namer:
             unknown_label_events=len(right) if len(self.labels) > 1 else 0,
             unknown_label_named=int((strangers.distance <= limits).sum()) if len(self.labels) > 1 else 0,
         )
-        return Calibration(
+        return UnknownRule(
             k=self.k,
             target=target,
             max_distance=float(limit),
@@ -229,7 +229,7 @@ class Namer:
             held_out=held_out,
         )
 
-    def name(self, events: pd.DataFrame, vectors: ArrayLike, calibration: Calibration) -> pd.DataFrame:
+    def name(self, events: pd.DataFrame, vectors: ArrayLike, calibration: UnknownRule) -> pd.DataFrame:
         """Name events.
 
         Args:

@@ -28,7 +28,7 @@ _Z95 = 1.959963984540054
 
 
 @dataclass(frozen=True)
-class Filter:
+class ListFilter:
     """Which recordings or events: empty or ``None`` means all."""
 
     site: str | None = None
@@ -115,7 +115,7 @@ def session(db: sqlite3.Connection) -> dict[str, Any]:
 
 
 def recordings(
-    db: sqlite3.Connection, wanted: Filter, *, sort: str, offset: int, limit: int
+    db: sqlite3.Connection, wanted: ListFilter, *, sort: str, offset: int, limit: int
 ) -> dict[str, Any]:
     """A page of the list of recordings."""
     condition, values = wanted.of_recordings()
@@ -142,7 +142,7 @@ def events_between(
     return {"events": [event_record(row) for row in rows[:limit]], "more": len(rows) > limit}
 
 
-def progress(db: sqlite3.Connection, wanted: Filter) -> dict[str, Any]:
+def progress(db: sqlite3.Connection, wanted: ListFilter) -> dict[str, Any]:
     """How much has been decided, by whom, and how often the detector was right."""
     sums = db.execute(
         "SELECT coalesce(sum(events), 0), coalesce(sum(open), 0), coalesce(sum(spans_s), 0) FROM recordings"
@@ -173,14 +173,14 @@ def progress(db: sqlite3.Connection, wanted: Filter) -> dict[str, Any]:
     }
 
 
-def precision(db: sqlite3.Connection, wanted: Filter) -> dict[str, Any] | None:
+def precision(db: sqlite3.Connection, wanted: ListFilter) -> dict[str, Any] | None:
     """How often detections are right, from the random sample alone; ``None`` while it has no member.
 
     The sample is the beginning of the random order, as far as it has been decided: what was decided because it looked
     doubtful, or came first in time, says nothing about the rest, and counts only where the random order reaches it.
     Up to a tenth of the sample may have been skipped.
     """
-    condition, values = Filter(wanted.site, wanted.day, wanted.hour, wanted.min_score).of_events()
+    condition, values = ListFilter(wanted.site, wanted.day, wanted.hour, wanted.min_score).of_events()
     rows = db.execute(
         f"SELECT e.status FROM events AS e INDEXED BY events_by_rank WHERE e.score IS NOT NULL AND {condition} "
         "ORDER BY e.rank",

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mast.errors import MastError
-from mast.review.listing import Filter
+from mast.review.listing import ListFilter
 from mast.review.records import EVENT_SQL, NotFoundError, event_record
 
 _BLOCK_ROWS = 16_384
@@ -62,7 +62,7 @@ class Lookalikes(ABC):
         """Ids of at most so many events that meet a condition, a random part of them, and (n, D) unit vectors."""
 
     def novel(
-        self, db: sqlite3.Connection, wanted: Filter, *, limit: int, after: str | None
+        self, db: sqlite3.Connection, wanted: ListFilter, *, limit: int, after: str | None
     ) -> dict[str, Any]:
         """Events farthest from everything accepted (where nothing is yet: from the middle of all), farthest first.
 

@@ -53,7 +53,7 @@ class StoreLookalikes(Lookalikes):
                 "this box is not in the event store of this folder (it was drawn here, or the store is older); "
                 "mast embed adds what is missing"
             )
-        places = _Places(db)
+        places = _StoredPlaces(db)
         wanted = 2 * k + 16  # a few more than asked for: some may be deleted
         while True:
             near = self.store.search(vectors[0], wanted)
@@ -80,7 +80,7 @@ class StoreLookalikes(Lookalikes):
         return [event_of[name] for name in known], vectors
 
 
-class _Places:
+class _StoredPlaces:
     """From an event of the store to the one of the review; a recording's are looked up once."""
 
     def __init__(self, db: sqlite3.Connection) -> None:

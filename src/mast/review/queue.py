@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from mast.review.listing import Filter
+from mast.review.listing import ListFilter
 from mast.review.records import EVENT_SQL, NotFoundError, event_record
 
 # order → (expressions to sort by, all ascending; the last one is unique)
@@ -24,7 +24,7 @@ ORDERS = (*_KEYS, "novel")
 
 
 def queue(
-    db: sqlite3.Connection, order: str, wanted: Filter, *, limit: int, after: str | None
+    db: sqlite3.Connection, order: str, wanted: ListFilter, *, limit: int, after: str | None
 ) -> dict[str, Any]:
     """A page of the queue.
 

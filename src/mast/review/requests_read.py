@@ -9,7 +9,7 @@ from pydantic import Field
 
 from mast.annotations import FORMATS
 from mast.review import listing
-from mast.review.listing import Filter
+from mast.review.listing import ListFilter
 from mast.review.queue import queue
 from mast.review.records import read_event, read_recording, read_spans, recording_record
 from mast.review.review import Review
@@ -121,9 +121,9 @@ def _filter(
     min_score: Literal[""] | float | None,
     status: str = "",
     search: str | None = None,
-) -> Filter:
+) -> ListFilter:
     """Empty parameters, as forms send them, ask for everything."""
-    return Filter(
+    return ListFilter(
         site or None,
         day or None,
         hour if isinstance(hour, int) and 0 <= hour <= 23 else None,

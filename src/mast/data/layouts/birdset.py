@@ -43,7 +43,7 @@ _ABOUT |= {
 _BOX = ("start_time", "end_time", "low_freq", "high_freq")
 
 
-class Counts(NamedTuple):
+class BirdSetCounts(NamedTuple):
     """What was written."""
 
     recordings: int
@@ -109,7 +109,7 @@ def write_birdset(
     *,
     limit: int | None = None,
     on_recording: Callable[[], None] = lambda: None,
-) -> Counts:
+) -> BirdSetCounts:
     """Write rows as a dataset folder.
 
     Args:
@@ -150,7 +150,7 @@ def write_birdset(
     heard = sorted({str(box["recording"]) for box in boxes})
     boxes = _possible(boxes, failures)
     _write_tables(out, known, boxes, heard, detected, failures)
-    return Counts(len(known), len(boxes), len(detected), len(failures))
+    return BirdSetCounts(len(known), len(boxes), len(detected), len(failures))
 
 
 def _possible(boxes: list[dict[str, object]], failures: dict[str, str]) -> list[dict[str, object]]:

@@ -12,7 +12,7 @@ Files: :func:`simulate_dataset`. One chunk: :func:`simulate_chunk`.
 from mast.data.simulate.boxes import BoxStyle, Event
 from mast.data.simulate.dataset import Simulation, plan_recordings, simulate_dataset, simulate_recording
 from mast.data.simulate.material import ClipSpecies, Material, load_material
-from mast.data.simulate.scene import Scene, simulate_chunk
+from mast.data.simulate.scene import Soundscape, simulate_chunk
 from mast.data.simulate.species import FAMILIES, Species
 from mast.data.simulate.world import Day, Site, World
 
@@ -23,9 +23,9 @@ __all__ = [
     "Day",
     "Event",
     "Material",
-    "Scene",
     "Simulation",
     "Site",
+    "Soundscape",
     "Species",
     "World",
     "load_material",

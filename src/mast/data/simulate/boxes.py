@@ -108,7 +108,7 @@ class Event:
         return (self.start_s, self.low_hz, self.end_s, self.high_hz)
 
 
-class Spectrogram:
+class PowerGrid:
     """Power on a grid of 25 ms frames every 10 ms, as in the paper's front end, linear in frequency."""
 
     def __init__(self, sample_rate: int) -> None:
@@ -149,7 +149,7 @@ class Level(NamedTuple):
         return self.blocks[index]
 
 
-def background_level(background: Samples, grid: Spectrogram, *, block_frames: int = 64) -> Level:
+def background_level(background: Samples, grid: PowerGrid, *, block_frames: int = 64) -> Level:
     """Local level of a background.
 
     The geometric mean over 0.64 s barely notices clicks and drops, follows gusts and engines, and is what
@@ -171,7 +171,7 @@ def visible_boxes(
     level: Power,
     everything: Power,
     first_frame: int,
-    spectrogram: Spectrogram,
+    spectrogram: PowerGrid,
     style: BoxStyle,
     *,
     song: bool = False,

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mast.data.simulate.boxes import BoxStyle, Event, join_events
 from mast.data.simulate.material import load_material
-from mast.data.simulate.scene import Scene, render
+from mast.data.simulate.scene import Soundscape, render
 from mast.data.simulate.world import DAYS_APART, World
 from mast.errors import ConfigError
 from mast.files import whole_file, write_whole
@@ -201,11 +201,11 @@ def plan_recordings(simulation: Simulation) -> list[PlannedRecording]:
     return planned
 
 
-def simulate_recording(simulation: Simulation, planned: PlannedRecording) -> Scene:
+def simulate_recording(simulation: Simulation, planned: PlannedRecording) -> Soundscape:
     """One recording in memory, with its boxes in the file's own seconds and hertz."""
     pieces = list(_pieces(simulation, planned))
     waveform = np.concatenate([piece.waveform for piece in pieces])
-    return Scene(waveform, *_truth(simulation, pieces))
+    return Soundscape(waveform, *_truth(simulation, pieces))
 
 
 def simulate_dataset(
@@ -281,7 +281,7 @@ def prepare_folder(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
 
 
-def _pieces(simulation: Simulation, planned: PlannedRecording) -> Iterable[Scene]:
+def _pieces(simulation: Simulation, planned: PlannedRecording) -> Iterable[Soundscape]:
     rng = np.random.default_rng([simulation.seed, _RECORDING, planned.number, 1])
     world = simulation.world
     return render(
@@ -296,7 +296,7 @@ def _pieces(simulation: Simulation, planned: PlannedRecording) -> Iterable[Scene
     )
 
 
-def _truth(simulation: Simulation, pieces: list[Scene]) -> tuple[list[Event], list[Event]]:
+def _truth(simulation: Simulation, pieces: list[Soundscape]) -> tuple[list[Event], list[Event]]:
     tape = simulation.sample_rate / simulation.world_rate
     seen = join_events([event for piece in pieces for event in piece.events], simulation.style)
     unseen = [event for piece in pieces for event in piece.hidden]
@@ -318,7 +318,7 @@ def _write_recording(
     simulation: Simulation, planned: PlannedRecording, audio: Path
 ) -> tuple[list[Event], list[Event]]:
     """Write one recording piece by piece; its boxes come back."""
-    heard: list[Scene] = []
+    heard: list[Soundscape] = []
     # the name beside says nothing of the format
     with (
         whole_file(audio / planned.file) as part,

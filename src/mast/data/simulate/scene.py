@@ -16,7 +16,7 @@ from mast.data.simulate.boxes import (
     Event,
     Level,
     Power,
-    Spectrogram,
+    PowerGrid,
     background_level,
     join_events,
     visible_boxes,
@@ -34,7 +34,7 @@ _CLEAN = BoxStyle(
 )  # draws an event as if alone in silence
 
 
-class Scene(NamedTuple):
+class Soundscape(NamedTuple):
     """A waveform and its boxes, in order of start."""
 
     waveform: Samples  # (n,) within ±1
@@ -63,7 +63,7 @@ def render(
     density: float = 1.0,
     hidden: bool = False,
     segment_s: float = 20.0,
-) -> Iterator[Scene]:
+) -> Iterator[Soundscape]:
     """Simulate a recording piece by piece, in constant memory.
 
     Each piece carries the boxes of the calls that begin in it, in seconds from the recording's start and not
@@ -97,7 +97,7 @@ def render(
         boxes, unseen = _draw_boxes(phrases, animals, level, grid, style, hidden)
         offset_s = begin / rate
         waveform = np.clip(background + animals[:n], -1.0, 1.0)
-        yield Scene(
+        yield Soundscape(
             waveform,
             [_shift(e, offset_s, duration_s) for e in boxes],
             [_shift(e, offset_s, duration_s) for e in unseen],
@@ -116,7 +116,7 @@ def simulate_chunk(
     style: BoxStyle | None = None,
     density: float = 1.0,
     hidden: bool = False,
-) -> Scene:
+) -> Soundscape:
     """One chunk with its boxes.
 
     Args:
@@ -140,16 +140,16 @@ def simulate_chunk(
         np.concatenate([piece.waveform for piece in pieces]) if pieces else np.zeros(0, dtype=np.float32)
     )
     events = join_events([event for piece in pieces for event in piece.events], drawn)
-    return Scene(waveform, events, [event for piece in pieces for event in piece.hidden])
+    return Soundscape(waveform, events, [event for piece in pieces for event in piece.hidden])
 
 
 @lru_cache(maxsize=4)
-def _grid(sample_rate: int) -> Spectrogram:
-    return Spectrogram(sample_rate)
+def _grid(sample_rate: int) -> PowerGrid:
+    return PowerGrid(sample_rate)
 
 
 def _may_be_seen(
-    site: Site, call: Call, quietest_db: NDArray[np.float64], grid: Spectrogram, style: BoxStyle
+    site: Site, call: Call, quietest_db: NDArray[np.float64], grid: PowerGrid, style: BoxStyle
 ) -> bool:
     """Whether a call can possibly rise above the quietest background: a bound, to save rendering the rest."""
     received = site.acoustics.received_db(
@@ -164,9 +164,7 @@ def _may_be_seen(
     return bool(np.any((tone_db - background)[inside] > min(style.above_background_db, 0.0)))
 
 
-def _arrive(
-    site: Site, call: Call, begin: int, total: int, grid: Spectrogram, audible: bool
-) -> list[_Arrival]:
+def _arrive(site: Site, call: Call, begin: int, total: int, grid: PowerGrid, audible: bool) -> list[_Arrival]:
     """What arrives of a call in the piece that starts at sample ``begin``; nothing if it is over by then."""
     rng = np.random.default_rng(call.seed)
     if isinstance(call.species, Species):
@@ -200,7 +198,7 @@ def _mix(ringing: Samples, phrases: list[_Arrival], n: int) -> Samples:
 
 
 def _draw_boxes(
-    phrases: list[_Arrival], animals: Samples, level: Level, grid: Spectrogram, style: BoxStyle, hidden: bool
+    phrases: list[_Arrival], animals: Samples, level: Level, grid: PowerGrid, style: BoxStyle, hidden: bool
 ) -> tuple[list[Event], list[Event]]:
     """Boxes of each phrase, and the phrases that have none."""
     everything: Power | None = None
