@@ -42,7 +42,7 @@ _STYLE = """
 """
 
 
-class Clip(NamedTuple):
+class CutClip(NamedTuple):
     """One event and the names of its files, relative to the folder."""
 
     group: str
@@ -55,7 +55,7 @@ class Clip(NamedTuple):
 class Cut:
     """What came of it."""
 
-    clips: list[Clip] = field(default_factory=list)
+    clips: list[CutClip] = field(default_factory=list)
     failures: list[tuple[str, str]] = field(default_factory=list)  # recording, why
 
 
@@ -138,7 +138,7 @@ def cut_clips(
     return cut
 
 
-def _named(chosen: pd.DataFrame, format: Format, pictures: bool) -> Iterator[Clip]:
+def _named(chosen: pd.DataFrame, format: Format, pictures: bool) -> Iterator[CutClip]:
     """Names that sort as the events do: number, score, recording, second, label."""
     group, number = None, 0
     digits = max(3, len(str(len(chosen))))
@@ -155,7 +155,7 @@ def _named(chosen: pd.DataFrame, format: Format, pictures: bool) -> Iterator[Cli
             *([_plain(str(event["label"]))] if event.get("label") else []),
         ]
         stem = f"{_plain(own)}/{'_'.join(parts)}" if own else "_".join(parts)
-        yield Clip(
+        yield CutClip(
             own, f"{stem}.{format}", f"{stem}.png" if pictures else "", {str(k): v for k, v in event.items()}
         )
 
@@ -207,7 +207,7 @@ def _write_table(cut: Cut, out: Path) -> None:
 
 def clips_page(cut: Cut, title: str) -> str:
     """All clips with their pictures; the browser loads those in view from the files beside the page."""
-    shown: dict[str, list[Clip]] = {}
+    shown: dict[str, list[CutClip]] = {}
     for clip in cut.clips[:_MOST_SHOWN]:
         shown.setdefault(clip.group, []).append(clip)
     lead = paragraph(f"{len(cut.clips):,} clips; the table of them is {TABLE}.")
@@ -222,7 +222,7 @@ def clips_page(cut: Cut, title: str) -> str:
     return page(title, _STYLE + lead, sections)
 
 
-def _cards(clips: Sequence[Clip]) -> str:
+def _cards(clips: Sequence[CutClip]) -> str:
     cards = []
     for clip in clips:
         words = escape(caption_of(clip.event)).replace("\n", "<br>")
