@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mast.cli.event_files import find_recordings_of
 from mast.cli.options import EXIT_SOME_FAILED, Quiet, Seed, count, number, progress, score, write_alone
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from mast.reports.contact_sheet import Locate
 
 NOTE = "clips.json"  # what a folder of clips was made from
 
@@ -109,7 +108,7 @@ def clips(
         task = bar.add_task("clips", total=len(chosen))
         cut = cut_clips(
             chosen,
-            _locate(detections, audio),
+            find_recordings_of(detections, audio),
             out,
             pad_s=pad,
             format=format.value,
@@ -155,18 +154,3 @@ def _remember(out: Path, inputs: dict[str, object]) -> None:
         raise ConfigError(f"--out {out}: exists and holds no clips ({NOTE} is missing); choose a new --out")
     else:
         remember(note, inputs)
-
-
-def _locate(detections: Path, audio: Path | None) -> Locate:
-    from mast.annotations.detections import read_run
-    from mast.errors import ConfigError
-    from mast.reports.contact_sheet import find_in
-
-    if audio is None:
-        run = read_run(detections) if detections.is_dir() else None
-        audio = (
-            Path(run.root) if run is not None else detections if detections.is_dir() else detections.parent
-        )
-    if not audio.is_dir():
-        raise ConfigError(f"{audio}: no such folder of recordings; say where they are with --audio")
-    return find_in([audio])

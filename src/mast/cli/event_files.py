@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from mast.annotations import AnnotationSet
     from mast.grid import FrontEnd
+    from mast.reports.contact_sheet import Locate
 
 
 def read_event_file(path: Path, known: pd.DataFrame | None) -> AnnotationSet:
@@ -50,3 +51,18 @@ def cut_to_nyquist(annotations: AnnotationSet, what: str, *, quiet: bool) -> Ann
     if told := annotations.told_of_nyquist(what):
         say(told, quiet=quiet)
     return annotations.clipped_to_nyquist()
+
+
+def find_recordings_of(boxes: Path, audio: Path | None) -> Locate:
+    """Where the recordings that events name lie: in ``audio``, else where detect found them, else beside the events."""
+    from mast.annotations.detections import read_run
+    from mast.errors import ConfigError
+    from mast.reports.contact_sheet import find_in
+
+    if audio is None:
+        beside = boxes if boxes.is_dir() else boxes.parent
+        run = read_run(beside)
+        audio = beside if run is None else Path(run.root)
+    if not audio.is_dir():
+        raise ConfigError(f"{audio}: no such folder of recordings; say where they are with --audio")
+    return find_in([audio])

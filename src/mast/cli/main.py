@@ -22,6 +22,7 @@ from mast.cli.embed import embed
 from mast.cli.evaluate import evaluate
 from mast.cli.export import export
 from mast.cli.fit import fit
+from mast.cli.measure import measure
 from mast.cli.plan import plan
 from mast.cli.plot import plot
 from mast.cli.pretrain import pretrain
@@ -94,6 +95,7 @@ for _command in (
     detect,
     review,
     clips,
+    measure,
     fit,
     scan,
     plan,
