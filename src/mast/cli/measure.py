@@ -88,4 +88,4 @@ def _measured(
     import pandas as pd
 
     rows = pd.concat(found) if found else pd.DataFrame(columns=list(MEASUREMENTS))
-    return events.join(rows.round(4)), failures
+    return events.join(rows.round(6)), failures
