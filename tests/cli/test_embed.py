@@ -116,7 +116,7 @@ def test_what_fails_is_listed_and_the_rest_is_done(species: Path, model: Path, t
     pd.DataFrame({"file": names, "duration_s": 5.0, "sample_rate": 16_000}).to_csv(
         root / "recordings.csv", index=False
     )
-    boxes.loc[boxes["file"] == names[0], ["low_hz", "high_hz"]] = [9_000.0, 9_500.0]  # above the band
+    boxes.loc[boxes["file"] == names[0], ["low_hz", "high_hz"]] = [1.0, 9.0]  # below the band
     boxes.to_csv(root / "boxes.csv", index=False)
     (root / "audio" / names[1]).write_bytes(b"a card that was pulled out")
     result = run("embed", root, "--model", model, "--out", tmp_path / "s")

@@ -65,7 +65,9 @@ def kill_in(stage: str, child: int, out: Path, delay_s: float) -> bool:
 def differences(a: Path, b: Path) -> list[str]:
     """Files of results that are not the same in two runs."""
     names = ["metrics.json", "selftrain/rounds.csv", "statistics/normalisation.json"]
-    names += [path.relative_to(a).as_posix() for path in sorted((a / "evaluate").glob("*"))]
+    names += [
+        path.relative_to(a).as_posix() for path in sorted((a / "evaluate").rglob("*")) if path.is_file()
+    ]
     found = []
     for name in names:
         if not (b / name).exists():
