@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import torch
+
 from mast.grid import FrontEnd
+from mast.models.checkpoint import ModelCard, save_checkpoint
+from mast.models.detector import DetectorConfig, MastDetector
+from mast.normalisation import Normalisation
 from mast.training.recipe import Recipe, load_recipe
 
 FRONT_END = FrontEnd(n_bins=64, chunk_frames=256)  # 2.56 s
@@ -25,3 +32,19 @@ def small_recipe(**overrides: object) -> Recipe:
         "train.detector.head_convs": 1,
     }
     return load_recipe("tiny", settings | {k.replace("__", "."): v for k, v in overrides.items()})
+
+
+def save_small_detector(folder: Path, *, score: float) -> Path:
+    """The recipe's detector as it starts, as a model folder with this threshold."""
+    config = small_recipe().detector
+    assert isinstance(config, DetectorConfig)
+    card = ModelCard(
+        kind="detector",
+        architecture=config,
+        front_end=FRONT_END,
+        normalisation=Normalisation(mean=-7.0, std=3.0),
+        thresholds={"score": score, "nms_iou": 0.5},
+    )
+    torch.manual_seed(0)
+    save_checkpoint(folder, MastDetector(config), card)
+    return folder

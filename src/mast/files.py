@@ -91,6 +91,11 @@ def whole_folder(path: Path) -> Iterator[Path]:
                     left.unlink(missing_ok=True)
 
 
+def holds_files(path: Path) -> bool:
+    """Whether something is there that a command must not write over: a file, or a folder with files to be seen."""
+    return path.is_file() or (path.is_dir() and any(inside.name[0] != "." for inside in path.iterdir()))
+
+
 def replace_folder(source: Path, target: Path) -> None:
     """Copy a folder over another; a kill leaves the old one, none, or the new one, never half of one."""
     remove_orphans(target.parent)

@@ -46,7 +46,7 @@ def test_each_row_has_its_own_measurements(found: Path, tmp_path: Path, ending: 
     out = tmp_path / f"measured.{ending}"
     result = run(found, "--out", out)
     assert result.exit_code == 0, result.exception
-    assert result.stdout == f"3 boxes measured → {out}.\n"
+    assert result.stdout == f"3 of 3 boxes measured → {out}.\n"
     table = pd.read_csv(out) if ending == "csv" else pd.read_parquet(out)
     assert dict(zip(table["recording"], table["peak_hz"], strict=True)) == {"a.wav": 1_000, "b.wav": 2_000}
     assert len(table) == 3
@@ -60,7 +60,9 @@ def test_a_missing_recording_leaves_its_cells_empty(found: Path, tmp_path: Path)
     out = tmp_path / "m.csv"
     result = run(found, "--out", out)
     assert result.exit_code == 4
-    assert result.stdout == f"1 boxes measured → {out}; 2 in 1 recordings could not be.\n"
+    assert (
+        result.stdout == f"1 of 3 boxes measured → {out}; recordings that are missing or cannot be read: 1.\n"
+    )
     table = pd.read_csv(out).set_index("recording")
     assert table.loc["b.wav", "peak_hz"].isna().all()
     assert table.loc["a.wav", "peak_hz"] == 1_000

@@ -5,28 +5,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from toy_preset import toy_preset
 from typer.testing import CliRunner
 
 from mast.cli.main import app
 from mast_studies import embedded, neighbours
 from mast_studies import runner as module
 
-PRESET = """
-size = "tiny"
-front_end = { n_bins = 32, chunk_frames = 128 }
-
-[pretrain]
-batch_size = 16
-epochs = 1
-held_out = 0.2
-max_chunks = 32
-
-[train]
-batch_size = 16
-epochs = 1
-score_threshold = 0.001
-detector = { channels = 32, levels = 3, head_convs = 1 }
-"""
+PRESET = toy_preset(pretrain_chunks=32)
 
 
 def run(root: Path, study: str, tones: Path):  # type: ignore[no-untyped-def]

@@ -10,6 +10,7 @@ from typing import Literal
 import pandas as pd
 import pytest
 import torch
+from toy_preset import toy_preset
 from typer.testing import CliRunner
 
 from mast.cli.main import app
@@ -23,22 +24,7 @@ from mast_studies.command import _split_of
 from mast_studies.presets import load_preset
 from mast_studies.systems import Budget, System
 
-PRESET = """
-size = "tiny"
-front_end = { n_bins = 32, chunk_frames = 128 }
-
-[pretrain]
-batch_size = 16
-epochs = 1
-held_out = 0.2
-max_chunks = 48
-
-[train]
-batch_size = 16
-epochs = 1
-score_threshold = 0.001
-detector = { channels = 32, levels = 3, head_convs = 1 }
-
+PRESET = f"""{toy_preset(pretrain_chunks=48)}
 [selftrain]
 threshold = 0.001
 max_chunks = 16

@@ -8,14 +8,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
-from toy_recipe import FRONT_END, small_recipe
+from toy_recipe import FRONT_END, save_small_detector, small_recipe
 
 from mast.data.recordings import load_dataset
 from mast.errors import ConfigError
-from mast.models.checkpoint import ModelCard, save_checkpoint
-from mast.models.detector import DetectorConfig, MastDetector
-from mast.normalisation import Normalisation
+from mast.models.detector import DetectorConfig
 from mast_studies import few_boxes
 from mast_studies.few_boxes import boxes_of_pieces, divide, nested, pieces, recipe_of
 from mast_studies.few_boxes_table import summarise, write_figure
@@ -117,17 +114,7 @@ def test_the_figure_is_drawn(tmp_path: Path) -> None:
 def test_the_whole_command_goes_on_where_it_stopped(
     tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = small_recipe().detector
-    assert isinstance(config, DetectorConfig)
-    card = ModelCard(
-        kind="detector",
-        architecture=config,
-        front_end=FRONT_END,
-        normalisation=Normalisation(mean=-7.0, std=3.0),
-        thresholds={"score": 0.3, "nms_iou": 0.5},
-    )
-    torch.manual_seed(0)
-    save_checkpoint(tmp_path / "model", MastDetector(config), card)
+    save_small_detector(tmp_path / "model", score=0.3)
     out = tmp_path / "few.json"
     words = ["few_boxes.py", "--model", tmp_path / "model", "--data", tones, "--work", tmp_path / "work"]
     words += ["--boxes", "4", "5000", "--seeds", "1", "--steps", "2", "--device", "cpu", "--out", out]

@@ -7,15 +7,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
-from toy_recipe import FRONT_END, small_recipe
+from toy_recipe import FRONT_END, save_small_detector
 
 from mast.errors import ConfigError
 from mast.events import BOX_COLUMNS, as_events
 from mast.grid import FrontEnd
-from mast.models.checkpoint import ModelCard, load_card, save_checkpoint
-from mast.models.detector import DetectorConfig, MastDetector
-from mast.normalisation import Normalisation
+from mast.models.checkpoint import load_card
 from mast_studies import zero_shot
 from mast_studies.zero_shot import _busiest, boxes_of_tool, detect_with_model, measure_tool, table_of
 from mast_studies.zero_shot_measure import Found, diagnose, difference, own_and_best
@@ -38,18 +35,7 @@ def own(tones: Path, tmp_path: Path) -> LabelledSet:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    config = small_recipe().detector
-    assert isinstance(config, DetectorConfig)
-    card = ModelCard(
-        kind="detector",
-        architecture=config,
-        front_end=FRONT_END,
-        normalisation=Normalisation(mean=-7.0, std=3.0),
-        thresholds={"score": 0.4, "nms_iou": 0.5},
-    )
-    torch.manual_seed(0)
-    save_checkpoint(tmp_path / "model", MastDetector(config), card)
-    return tmp_path / "model"
+    return save_small_detector(tmp_path / "model", score=0.4)
 
 
 def test_halves_are_disjoint_complete_and_fixed() -> None:

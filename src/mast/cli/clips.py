@@ -73,7 +73,7 @@ def clips(
 ) -> None:
     """Cut detections out of their recordings, to listen to, send or publish.
 
-    Writes a sound file and a picture for each, clips.csv with one row a clip, and index.html, which shows and plays
+    Writes a sound file and a picture for each, clips.csv with one row per clip, and index.html, which shows and plays
     them all. File names begin with a number, so they sort best first; with --per each group has a folder of its own.
     Sound keeps its sample rate. Only the sound around each event is read.
 
@@ -103,12 +103,13 @@ def clips(
         "per": per and per.value,
     }
     inputs |= {"label": label or [], "min_score": min_score, "pad": pad, "format": format.value, "seed": seed}
+    locate = find_recordings_of(detections, audio)
     _remember(out, inputs)
     with write_alone(out), progress(quiet, unit="clips") as bar:
         task = bar.add_task("clips", total=len(chosen))
         cut = cut_clips(
             chosen,
-            find_recordings_of(detections, audio),
+            locate,
             out,
             pad_s=pad,
             format=format.value,
@@ -144,13 +145,14 @@ def _chosen_from(
 def _remember(out: Path, inputs: dict[str, object]) -> None:
     """Clips of other choices, or somebody's files, are not mixed with these."""
     from mast.errors import ConfigError
+    from mast.files import holds_files
     from mast.runs import refuse_others, remember, remembered
 
     note = out / NOTE
     before = remembered(note)
     if before is not None:
         refuse_others(out, before, inputs, instead="choose a new --out")
-    elif out.is_file() or (out.is_dir() and any(path.name[0] != "." for path in out.iterdir())):
+    elif holds_files(out):
         raise ConfigError(f"--out {out}: exists and holds no clips ({NOTE} is missing); choose a new --out")
     else:
         remember(note, inputs)

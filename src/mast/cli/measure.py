@@ -59,8 +59,8 @@ def measure(
             measured.to_parquet(part, index=False)
     for why in list(failures.values())[:3]:
         say(f"mast: warning: {why}", quiet=quiet)
-    left = f"; {missed:,} in {len(failures):,} recordings could not be" if failures else ""
-    typer.echo(f"{len(events) - missed:,} boxes measured → {out}{left}.")
+    left = f"; recordings that are missing or cannot be read: {len(failures):,}" if failures else ""
+    typer.echo(f"{len(events) - missed:,} of {len(events):,} boxes measured → {out}{left}.")
     if failures:
         raise typer.Exit(EXIT_SOME_FAILED)
 

@@ -43,7 +43,7 @@ from mast.annotations.detections import (
 )
 from mast.errors import ConfigError, shortened
 from mast.events import EVENT_COLUMNS, as_events, empty_events
-from mast.files import locked, remove_orphans, whole_file, whole_folder, write_whole
+from mast.files import holds_files, locked, remove_orphans, whole_file, whole_folder, write_whole
 from mast.inference.detector import Searched
 from mast.inference.partitions import PARTITIONED, write_partitions
 from mast.inference.pieces import Source
@@ -129,9 +129,9 @@ class ResultsFolder:
         before = read_run(self.folder)
         if before is None:
             # hidden files are what a kill in this very moment leaves
-            strangers = self.folder.is_dir() and any(p.name[0] != "." for p in self.folder.iterdir())
+            strangers = holds_files(self.folder)
             before = read_run(self.folder)  # shards that start together: another one was faster
-            if before is None and (strangers or self.folder.is_file()):
+            if before is None and strangers:
                 raise ConfigError(
                     f"{self.folder}: exists and holds no detections ({RUN} is missing); choose a new --out"
                 )

@@ -27,7 +27,7 @@ from mast.audio import probe, read
 from mast.data.recordings import Dataset
 from mast.errors import AudioError, ConfigError
 from mast.events import BOX_COLUMNS, as_events, empty_events
-from mast.files import whole_file
+from mast.files import holds_files, whole_file
 from mast.planning.guide import guide
 from mast.planning.whombat import write_project
 
@@ -249,7 +249,7 @@ def _write_tables(annotations: AnnotationSet, plan: pd.DataFrame, folder: Path, 
 
 
 def _new_folder(folder: Path) -> Path:
-    if folder.is_file() or (folder.is_dir() and any(p.name[0] != "." for p in folder.iterdir())):
+    if holds_files(folder):
         raise ConfigError(
             f"{folder}: exists already, and somebody's annotations may be in it; choose a new --out for this plan"
         )

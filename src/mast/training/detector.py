@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from mast.training.groups import (
 from mast.training.loop import Job, Result, train
 from mast.training.machine import Machine, prepare_machine
 from mast.training.measure import chunk_metrics, detect_chunks
+from mast.training.origin import Origin
 from mast.training.recipe import Recipe, TrainRecipe, remember_recipe
 from mast.training.sources import (
     Chunks,
@@ -45,7 +46,6 @@ from mast.training.sources import (
 )
 from mast.training.spectrograms import FrontEndPipeline
 from mast.training.start import Start
-from mast.version import provenance_of_code
 
 _AUGMENTATION = 1  # streams of random numbers, apart from each other
 _CONTRASTIVE = 2
@@ -161,7 +161,7 @@ def fit_detector(
         decode_once(c, machine.device, workers=machine.workers, progress=progress) for c in (learn, held)
     )
     pipeline = _pipeline(run, learn, progress)
-    fitting = _DetectorInTraining(run, pipeline, held, len(learn), note)
+    fitting = _DetectorInTraining(run, pipeline, held, Origin(len(learn), note))
     multipliers, set_trainable_in = _trainable(model, plan, pretrained=run.start.path is not None)
     machine.compile(model)
     job = Job(
@@ -222,9 +222,7 @@ class _DetectorInTraining:
     run: DetectorRun
     pipeline: FrontEndPipeline
     held: Chunks
-    n_chunks: int  # that it learns from
-    note: str  # on the weights it started from
-    code: Mapping[str, str] = field(default_factory=provenance_of_code)  # as it is when training starts
+    origin: Origin
 
     def validate(self, shown: nn.Module) -> dict[str, float]:
         """Metrics on the chunks that are held out."""
@@ -253,15 +251,10 @@ class _DetectorInTraining:
         """Write a model folder, with the threshold that validation chose or the start's own."""
         run = self.run
         own = state["metrics"]["threshold"] if run.threshold is None else run.threshold
-        told = {
-            **run.about,
-            **state,
-            "notes": [self.note] if self.note else [],
-            "chunks": self.n_chunks,
-            "recipe": run.recipe.model_dump(mode="json"),
-            **self.code,
+        known = {
+            "thresholds": {"score": own, "nms_iou": run.plan.nms_iou},
+            "provenance": self.origin.told(run.about, state, run.recipe),
         }
-        known = {"thresholds": {"score": own, "nms_iou": run.plan.nms_iou}, "provenance": told}
         save_checkpoint(folder, shown, self._card.model_copy(update=known))
 
     def calibrate(self) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from mast.training.batches import step_generator
 from mast.training.groups import parameter_groups
 from mast.training.loop import Job, Result, train
 from mast.training.machine import Machine, prepare_machine
+from mast.training.origin import Origin
 from mast.training.recipe import Recipe, remember_recipe
 from mast.training.sources import (
     Chunks,
@@ -34,7 +35,6 @@ from mast.training.sources import (
 )
 from mast.training.spectrograms import FrontEndPipeline
 from mast.training.start import Start
-from mast.version import provenance_of_code
 
 
 class PretrainObjective(nn.Module):
@@ -188,7 +188,7 @@ def fit_encoder(
     note = run.start.fill_autoencoder(model)
     pipeline = FrontEndPipeline(recipe.front_end, normalisation)
     rank, world = machine.accelerator.process_index, machine.accelerator.num_processes
-    fitting = _EncoderInTraining(run, pipeline, held, len(learn), note)
+    fitting = _EncoderInTraining(run, pipeline, held, Origin(len(learn), note))
     machine.compile(model, graphs=True)
     job = Job(
         objective=PretrainObjective(model, pipeline, seed=seed, rank=rank, world=world),
@@ -228,9 +228,7 @@ class _EncoderInTraining:
     run: EncoderRun
     pipeline: FrontEndPipeline
     held: Chunks
-    n_chunks: int  # that it learns from
-    note: str  # on the weights it started from
-    code: Mapping[str, str] = field(default_factory=provenance_of_code)  # as it is when training starts
+    origin: Origin
 
     def validate(self, shown: nn.Module) -> dict[str, float]:
         """Errors on the chunks that are held out."""
@@ -259,13 +257,6 @@ class _EncoderInTraining:
             architecture=recipe.autoencoder,
             front_end=recipe.front_end,
             normalisation=self.pipeline.normalisation,
-            provenance={
-                **self.run.about,
-                **state,
-                "notes": [self.note] if self.note else [],
-                "chunks": self.n_chunks,
-                "recipe": recipe.model_dump(mode="json"),
-                **self.code,
-            },
+            provenance=self.origin.told(self.run.about, state, recipe),
         )
         save_checkpoint(folder, shown, card)
