@@ -29,6 +29,7 @@ BY_EXTRA = {
     "onnx": "export",
     "onnxruntime": "export",
     "datasets": "birdset",
+    "ai_edge_litert": "birdnet",
 }
 STUDIES_BY_EXTRA = {"umap": "studies", "maad": "peers", "bambird": "peers"}
 

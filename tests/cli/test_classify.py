@@ -68,7 +68,16 @@ def test_known_kinds_are_named_and_the_third_is_unknown(
     result = run(events, "--examples", examples, "--out", out)
     assert result.exit_code == 0, result.output
     named = pd.read_csv(out, keep_default_na=False) if suffix == ".csv" else pd.read_parquet(out)
-    further = ["given_label", "label_share", "distance", "nearest_label", "nearest_id", "id"]
+    further = [
+        "given_label",
+        "label_share",
+        "distance",
+        "nearest_label",
+        "nearest_id",
+        "label_score",
+        "label_source",
+        "id",
+    ]
     assert list(named.columns) == [*EVENT_COLUMNS, *further]
     assert len(named) == 90
     known = named["source"] != "cicada"

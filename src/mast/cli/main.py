@@ -23,6 +23,7 @@ from mast.cli.evaluate import evaluate
 from mast.cli.export import export
 from mast.cli.fit import fit
 from mast.cli.measure import measure
+from mast.cli.name import name
 from mast.cli.plan import plan
 from mast.cli.plot import plot
 from mast.cli.pretrain import pretrain
@@ -96,6 +97,7 @@ for _command in (
     review,
     clips,
     measure,
+    name,
     fit,
     scan,
     plan,

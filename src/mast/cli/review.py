@@ -20,6 +20,12 @@ def review(
     annotations: Annotated[
         Path | None, typer.Option(help="Boxes of a dataset in any format, if not DIR/boxes.csv.")
     ] = None,
+    names: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Names to show, as mast name or mast classify wrote them; may be given several times."
+        ),
+    ] = None,
     port: Annotated[
         int, typer.Option(min=0, max=65_535, help="Port of the page; 0 takes a free one.")
     ] = 8765,
@@ -48,9 +54,11 @@ def review(
     Example:
       mast review detections/
       mast review detections/ --audio /media/card --port 0 --no-browser
+      mast review detections/ --names named.csv
     """
     from mast.review.review import open_review
     from mast.review.serve import serve
+    from mast.review.suggestions import take_suggestions
 
     with progress(quiet, unit="recordings") as bar:
         task = bar.add_task("open", total=None)
@@ -61,6 +69,8 @@ def review(
             seed=seed,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
+    for table in names or []:
+        say(f"{take_suggestions(opened.store, table):,} events have names from {table}", quiet=quiet)
     found = opened.intake
     new = f", {found.new_events:,} events new" if found.new_events else ""
     say(f"{found.recordings:,} recordings{new}; decisions go to {opened.store.path}", quiet=quiet)

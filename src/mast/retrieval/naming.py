@@ -24,8 +24,9 @@ from mast.events import IntArray
 from mast.retrieval.nearest import Neighbours, Vectors, nearest
 
 UNKNOWN = "unknown"
+SOURCE = "examples"  # what names from here are said to come from
 _FOLDS = 20  # groups of recordings, at most, that the threshold is chosen without
-_LEAST = 10  # held-out examples that must be named before a share of right ones means anything; our choice
+ENOUGH = 10  # held-out examples that must be named before a share of right ones means anything; our choice
 
 
 class Votes(NamedTuple):
@@ -240,7 +241,8 @@ class Namer:
         Returns:
             The events with ``label`` (or "unknown"), ``label_share`` (of the neighbours that have it), ``distance``
             (to the nearest of these), ``nearest_label`` (the name before it was doubted), ``nearest_id`` (of that
-            example) and ``given_label`` (what ``label`` was).
+            example), ``given_label`` (what ``label`` was), and as `mast name` has them ``label_score`` (1 − distance)
+            and ``label_source``.
         """
         votes = self._vote(nearest(vectors, self.vectors, self.k, apart=((events["id"], self._ids),)))
         guess = np.array([*self.labels, ""], dtype=object)[votes.label]
@@ -251,6 +253,8 @@ class Namer:
             distance=votes.distance.round(6),
             nearest_label=guess,
             nearest_id=np.array([*self._ids, ""], dtype=object)[votes.example],
+            label_score=(1 - votes.distance).clip(min=0.0).round(6),
+            label_source=SOURCE,
         )
 
     def _vote(self, found: Neighbours) -> Votes:
@@ -283,7 +287,7 @@ def choose_distance(distance: ArrayLike, right: ArrayLike, target: float) -> flo
     away, good = away[order], good[order]
     share = np.cumsum(good) / np.arange(1, len(good) + 1)
     last_of_equals = np.append(away[1:] > away[:-1], True) if len(away) else np.zeros(0, dtype=bool)
-    enough = np.arange(1, len(away) + 1) >= _LEAST
+    enough = np.arange(1, len(away) + 1) >= ENOUGH
     fine = np.flatnonzero(last_of_equals & enough & (share >= target - 1e-12))
     return float(away[fine[-1]]) if len(fine) else -1.0
 

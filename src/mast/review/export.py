@@ -26,8 +26,9 @@ from typing import Any
 import pandas as pd
 
 from mast.annotations import FORMATS, AnnotationSet, write_annotations
+from mast.events import as_events
 from mast.files import whole_folder
-from mast.review.decisions import InvalidError
+from mast.review.decisions import BOX, InvalidError
 from mast.review.spans import Span, joined, total_s, without
 from mast.review.store import Store
 from mast.review.workspace import Workspace
@@ -117,6 +118,25 @@ def collect(db: sqlite3.Connection, *, complete: bool = False) -> AnnotationSet:
         pd.DataFrame(reviewed, columns=["recording", "start_s", "end_s"]),
         pd.DataFrame([_described(row) for row in known], columns=_recording_columns(known)),
     )
+
+
+def decided_boxes(path: Path) -> pd.DataFrame:
+    """Detections that people decided about, in the event schema: their names, and an empty one for rejected boxes.
+
+    Accepted boxes without a name are left out: nobody has said what they are.
+    """
+    store = Store(path)
+    try:
+        with store.reading() as db:
+            rows = db.execute(
+                "SELECT r.name AS recording, e.start_s, e.end_s, e.low_hz, e.high_hz, "
+                "CASE WHEN e.status = 'accepted' THEN e.label ELSE '' END AS label "
+                "FROM events AS e JOIN recordings AS r ON r.id = e.recording_id "
+                "WHERE (e.status = 'accepted' AND e.label <> '') OR e.status = 'rejected'"
+            ).fetchall()
+    finally:
+        store.close()
+    return as_events(pd.DataFrame([dict(row) for row in rows], columns=["recording", *BOX, "label"]))
 
 
 def export_folder(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from datetime import timedelta
 from typing import Any
@@ -12,7 +13,9 @@ from mast.errors import MastError
 STATUSES = ("open", "accepted", "rejected", "deleted")
 
 EVENT_SQL = (
-    "SELECT e.*, r.name AS recording, r.site AS site, r.datetime AS recording_datetime "
+    "SELECT e.*, r.name AS recording, r.site AS site, r.datetime AS recording_datetime, "
+    "(SELECT json_group_array(json_object('source', s.source, 'label', s.label, 'score', s.score)) "
+    "FROM suggestions AS s WHERE s.event_id = e.id) AS suggestions "
     "FROM events AS e JOIN recordings AS r ON r.id = e.recording_id"
 )
 RECORDING_STATUS_SQL = (
@@ -36,7 +39,8 @@ def event_record(row: sqlite3.Row) -> dict[str, Any]:
     )
     names = ("id", "recording_id", "recording", "start_s", "end_s", "low_hz", "high_hz", "score", "label",
              "original_label", "source", "status", "reviewer", "version", "site")  # fmt: skip
-    return {**{name: row[name] for name in names}, "datetime": when}
+    suggested = json.loads(row["suggestions"])
+    return {**{name: row[name] for name in names}, "datetime": when, "suggestions": suggested}
 
 
 def recording_record(row: sqlite3.Row) -> dict[str, Any]:

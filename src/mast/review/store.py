@@ -96,6 +96,13 @@ CREATE TRIGGER event_decided AFTER UPDATE OF status ON events WHEN old.status <>
 END;
 """
 
+# added later: reviews that were begun before have none
+_SUGGESTIONS = """
+CREATE TABLE IF NOT EXISTS suggestions (
+    event_id TEXT NOT NULL, source TEXT NOT NULL, label TEXT NOT NULL, score REAL, PRIMARY KEY (event_id, source)
+) WITHOUT ROWID;
+"""
+
 # made after a first filling, which is faster than keeping them up to date through it
 _INDICES = """
 CREATE INDEX IF NOT EXISTS events_by_rank ON events (rank);
@@ -137,6 +144,9 @@ class Store:
                     f"{path}: made by another version of mast (layout {found}, this one reads {_VERSION}); "
                     "open it with that one, or move the file away to begin anew"
                 )
+            if not self._writer.execute("SELECT 1 FROM sqlite_master WHERE name = 'suggestions'").fetchone():
+                with self.writing() as db:
+                    db.execute(_SUGGESTIONS)
         except sqlite3.DatabaseError as error:
             raise ConfigError(
                 f"{path}: cannot be used for the review ({error}); the folder must be on a local disk and writable, "

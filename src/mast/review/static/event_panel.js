@@ -76,6 +76,10 @@ export class EventPanel {
       ["Band", `${kilohertz(event.low_hz)} – ${kilohertz(event.high_hz)} kHz`],
       ["In", [event.site, fileName(event.recording)].filter(Boolean).join(" · ")],
       ["Source", from],
+      ...(event.suggestions ?? []).map(({ source, label, score: sure }) => [
+        source,
+        sure === null ? "not heard" : `${label}, score ${score(sure)}`,
+      ]),
       event.original_label && event.original_label !== event.label && ["Was", event.original_label],
       event.reviewer && ["Decided", `by ${event.reviewer}`],
     ].filter(Boolean);

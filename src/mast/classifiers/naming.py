@@ -1,0 +1,150 @@
+"""Names for boxes, by a classifier that hears the sound around each.
+
+A box's logits are the means over its windows (:mod:`mast.classifiers.windows`). Boxes of one song mostly come from one
+animal: those of a similar band, up to ten seconds apart, decide together, by the mean of their logits, which name
+each of them gets. The score is the box's own for that name. results/naming.json holds what was compared to choose this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from mast.audio import probe
+from mast.audio.decode import Samples
+from mast.classifiers.classifier import Classifier, Logits
+from mast.classifiers.windows import HOPS, WindowGrid, band_only, read_windows
+from mast.events import FloatArray, IntArray
+
+SONG_GAP_S = 10.0  # between boxes that decide together
+SIMILAR_BAND = 0.25  # overlap of their bands, as a share of both together
+_BLOCK = 256  # boxes named at once
+
+
+@dataclass(frozen=True)
+class HowToHear:
+    """What the classifier hears, and who decides.
+
+    Attributes:
+        rows: the labels that are possible, among the classifier's.
+        band: hear only the band of each box.
+        hops: windows that begin within the length of one.
+        song_gap_s: how far apart boxes may be that decide together; below 0 each decides alone.
+    """
+
+    rows: IntArray
+    band: bool = False
+    hops: int = HOPS
+    song_gap_s: float = SONG_GAP_S
+
+
+def name_boxes(
+    path: str | Path, events: pd.DataFrame, classifier: Classifier, how: HowToHear
+) -> pd.DataFrame:
+    """The likeliest name of each box of a recording and its score, row by row.
+
+    Args:
+        path: the recording.
+        events: its events, in any order.
+        classifier: hears them.
+        how: which names are possible, and what is heard.
+
+    Returns:
+        ``likely``, the row of a label among the classifier's, and ``label_score``, a probability; −1 and NaN where the
+        recording ends before the box begins.
+
+    Raises:
+        AudioError: the recording cannot be read.
+    """
+    info = probe(path)
+    boxes = events[["start_s", "end_s", "low_hz", "high_hz"]].to_numpy(dtype=np.float64, copy=True)
+    boxes[:, 3] = np.minimum(boxes[:, 3], info.sample_rate / 2)  # no sound lies above
+    likely, score = np.full(len(boxes), -1, dtype=np.int64), np.full(len(boxes), np.nan)
+    inside = np.flatnonzero(boxes[:, 0] < info.duration_s)
+    order = inside[np.argsort(boxes[inside, 0], kind="stable")]
+    ear = _Ear(Path(path), WindowGrid(info.duration_s, classifier.window_s, how.hops), classifier, how)
+    gap_s = max(how.song_gap_s, 0.0)
+    for at in range(0, len(order), _BLOCK):
+        block = order[at : at + _BLOCK]
+        first_s, last_s = float(boxes[block, 0].min()), float(boxes[block, 1].max())
+        near = order[(boxes[order, 1] >= first_s - gap_s) & (boxes[order, 0] <= last_s + gap_s)]
+        ear.forget_but(near, first_s - gap_s - classifier.window_s)
+        logits = ear.hear(boxes, near)
+        place = {row: k for k, row in enumerate(near.tolist())}
+        own = np.array([place[row] for row in block.tolist()])
+        together = same_song(boxes[block], boxes[near], how.song_gap_s)
+        together[np.arange(len(block)), own] = True
+        decided = (together @ logits / together.sum(axis=1, keepdims=True)).argmax(axis=1)
+        likely[block] = how.rows[decided]
+        score[block] = 1 / (1 + np.exp(-logits[own, decided].astype(np.float64)))
+    return pd.DataFrame({"likely": likely, "label_score": score.round(6)}, index=events.index)
+
+
+def same_song(boxes: FloatArray, others: FloatArray, gap_s: float) -> FloatArray:
+    """(N, M) 1 where two boxes are near in time and alike in band, else 0.
+
+    Rows are start_s, end_s, low_hz, high_hz.
+    """
+    a, b = boxes[:, None], others[None]
+    apart = np.maximum(a[..., 0] - b[..., 1], b[..., 0] - a[..., 1]).clip(min=0.0)
+    shared = (np.minimum(a[..., 3], b[..., 3]) - np.maximum(a[..., 2], b[..., 2])).clip(min=0.0)
+    whole = np.maximum(a[..., 3], b[..., 3]) - np.minimum(a[..., 2], b[..., 2])
+    alike = shared >= SIMILAR_BAND * whole
+    return np.asarray((apart <= gap_s) & alike & (whole > 0), dtype=np.float64)
+
+
+@dataclass
+class _Ear:
+    """What a classifier makes of a recording; each window is heard once."""
+
+    path: Path
+    grid: WindowGrid
+    classifier: Classifier
+    how: HowToHear
+    boxes: dict[int, Logits] = field(default_factory=dict)
+    windows: dict[tuple[int, ...], Logits] = field(default_factory=dict)
+
+    def hear(self, boxes: FloatArray, rows: Sequence[int] | IntArray) -> Logits:
+        """(N, labels) of some boxes."""
+        keys: dict[int, list[tuple[int, ...]]] = {}
+        for row in (int(row) for row in rows if int(row) not in self.boxes):
+            start_s, end_s, low_hz, high_hz = boxes[row]
+            band = (round(low_hz), round(high_hz)) if self.how.band else ()
+            keys[row] = [(window, *band) for window in self.grid.of(start_s, end_s)]
+        self._listen(sorted({key for own in keys.values() for key in own if key not in self.windows}))
+        for row, own in keys.items():
+            self.boxes[row] = np.mean([self.windows[key] for key in own], axis=0, dtype=np.float32)
+        return np.stack([self.boxes[int(row)] for row in rows])
+
+    def _listen(self, keys: list[tuple[int, ...]]) -> None:
+        waiting: dict[int, list[tuple[int, ...]]] = {}
+        for key in keys:
+            waiting.setdefault(key[0], []).append(key)
+        rate, samples = self.classifier.sample_rate, self.classifier.window_samples
+        batch: list[tuple[tuple[int, ...], Samples]] = []
+
+        def run() -> None:
+            found = self.classifier.logits(np.stack([sound for _, sound in batch]))[:, self.how.rows]
+            self.windows.update(zip((key for key, _ in batch), found, strict=True))
+            batch.clear()
+
+        for window, sound in read_windows(self.path, self.grid, list(waiting), rate, samples):
+            for key in waiting[window]:
+                heard = sound if len(key) == 1 else band_only(sound, rate, key[1], key[2])
+                batch.append((key, heard))
+                if len(batch) >= self.classifier.batch:
+                    run()
+        if batch:
+            run()
+
+    def forget_but(self, rows: IntArray, before_s: float) -> None:
+        """Drop what no later box needs."""
+        keep = set(rows.tolist())
+        self.boxes = {row: value for row, value in self.boxes.items() if row in keep}
+        self.windows = {
+            key: value for key, value in self.windows.items() if self.grid.start_s(key[0]) >= before_s
+        }

@@ -1,0 +1,272 @@
+"""`mast name`: names for boxes from BirdNET or any other classifier."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mast.cli.event_files import find_recordings_of
+from mast.cli.options import EXIT_SOME_FAILED, Quiet, count, number, progress, say, score
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mast.classifiers.classifier import Classifier
+    from mast.classifiers.naming import HowToHear
+    from mast.classifiers.thresholds import NameThresholds
+    from mast.reports.contact_sheet import Locate
+
+BIRDNET = "birdnet"
+THRESHOLD = 0.5  # our choice; results/naming.json says what it reaches
+
+
+def name(
+    detections: Annotated[
+        Path, typer.Argument(help="Folder of mast detect, or boxes in any format that mast reads.")
+    ],
+    with_: Annotated[
+        str, typer.Option("--with", metavar="birdnet|MODEL", help="birdnet, or a .onnx or .tflite file.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The named boxes: a .csv or .parquet file.")],
+    labels: Annotated[
+        Path | None, typer.Option(help="Labels of MODEL, one per line in the order of its outputs.")
+    ] = None,
+    rate: Annotated[
+        int | None,
+        count("--rate", low=1_000, help="Sample rate that MODEL hears, where its input does not tell."),
+    ] = None,
+    window: Annotated[
+        float | None,
+        number("--window", low=0.01, high=600.0, help="Seconds MODEL hears, where it takes any length."),
+    ] = None,
+    softmax: Annotated[
+        bool, typer.Option("--softmax", help="MODEL gives logits of classes that exclude each other.")
+    ] = False,
+    species: Annotated[
+        Path | None, typer.Option(help="List of possible species, one per line; no other names are given.")
+    ] = None,
+    threshold: Annotated[float, score(help="Score from which a name is given.")] = THRESHOLD,
+    reviewed: Annotated[
+        Path | None,
+        typer.Option(
+            help="Boxes that people named, to choose a threshold per label: a reviewed folder, or any format."
+        ),
+    ] = None,
+    precision: Annotated[float, score(help="Share of names that should be right, with --reviewed.")] = 0.9,
+    band: Annotated[bool, typer.Option("--band", help="Let it hear only the band of each box.")] = False,
+    common: Annotated[
+        bool, typer.Option("--common", help="Common names, where the labels have both.")
+    ] = False,
+    audio: Annotated[
+        Path | None, typer.Option(help="Folder of the recordings; by default where detect found them.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Name boxes by what a classifier hears there, or call them unknown.
+
+    Each box is heard in the windows and at the sample rate that the classifier wants. Boxes of a similar band within
+    ten seconds of each other decide together. A name whose score is below its threshold is "unknown". With --reviewed,
+    labels that people have checked ten times or more get a threshold of their own.
+
+    The table has the event columns, with label now the name; label_score, from 0 to 1; label_source, the classifier;
+    likely_label, the name before it was doubted; and given_label, what label was before. mast convert makes Raven
+    tables and others of it; mast review --names shows it. The thresholds are written beside it, as
+    OUT.calibration.json. Rows whose recording is missing or cannot be read are unknown and have no score.
+
+    BirdNET comes with the extra birdnet; its weights are for non-commercial use (CC BY-NC-SA 4.0).
+
+    Exit code: 0 when all were heard, 4 when some could not be, 2 when none could.
+
+    \b
+    Examples:
+      mast name detections/ --with birdnet --out named.csv
+      mast name detections/ --with birdnet --species birds_here.txt --common --out named.csv
+      mast name detections/ --with perch.onnx --labels perch.txt --softmax --out named.csv
+    """
+    from mast.annotations import read_annotations
+    from mast.errors import AnnotationError, ConfigError
+
+    if out.suffix.lower() not in (".csv", ".parquet"):
+        raise ConfigError(f"--out {out}: expected the name of a table, ending in .csv or .parquet")
+    classifier = _classifier(with_, labels, rate, window, softmax, quiet)
+    how = _how(classifier, species, band, quiet)
+    events = read_annotations(detections).events
+    if events.empty:
+        raise AnnotationError(f"{detections}: holds no boxes; there is nothing to name")
+    heard, failures = _heard(events, find_recordings_of(detections, audio), classifier, how, quiet)
+    named = _with_names(events, heard, classifier, common)
+    thresholds = _thresholds(named, reviewed, precision, threshold, classifier, common)
+    _write(named, thresholds, out, with_, species, band)
+    for why in list(failures.values())[:3]:
+        say(f"mast: warning: {why}", quiet=quiet)
+    left = f"; recordings that are missing or cannot be read: {len(failures):,}" if failures else ""
+    typer.echo(f"{_count(named, thresholds)} → {out}{left}.")
+    if failures:
+        raise typer.Exit(EXIT_SOME_FAILED)
+
+
+def _classifier(
+    with_: str, labels: Path | None, rate: int | None, window: float | None, softmax: bool, quiet: bool
+) -> Classifier:
+    from mast.classifiers.birdnet import LICENCE, load_birdnet
+    from mast.classifiers.classifier import load_classifier
+    from mast.errors import ConfigError
+
+    if with_ == BIRDNET:
+        if labels is not None or rate is not None or window is not None or softmax:
+            raise ConfigError(
+                "--labels, --rate, --window and --softmax are for other classifiers; BirdNET has its own"
+            )
+        found = load_birdnet()
+        say(LICENCE, quiet=quiet)
+        return found
+    if labels is None:
+        raise ConfigError(f"--with {with_}: give its labels too, --labels FILE with one per line")
+    return load_classifier(with_, labels, sample_rate=rate, window_s=window, softmax=softmax)
+
+
+def _how(classifier: Classifier, species: Path | None, band: bool, quiet: bool) -> HowToHear:
+    """What is heard, and which names are possible."""
+    import numpy as np
+
+    from mast.classifiers.naming import HowToHear
+    from mast.classifiers.species import read_species
+
+    if species is None:
+        return HowToHear(np.arange(len(classifier.labels)), band)
+    possible = read_species(species, classifier.labels)
+    if possible.strangers:
+        some = ", ".join(possible.strangers[:3]) + (", …" if len(possible.strangers) > 3 else "")
+        told = f"{classifier.name} does not know {len(possible.strangers):,} of its names ({some})"
+        say(f"mast: warning: {species}: {told}", quiet=quiet)
+    return HowToHear(possible.rows, band)
+
+
+def _heard(
+    events: pd.DataFrame, locate: Locate, classifier: Classifier, how: HowToHear, quiet: bool
+) -> tuple[pd.DataFrame, dict[str, str]]:
+    """The likeliest name of each box, and why some recordings have none."""
+    import pandas as pd
+
+    from mast.classifiers.naming import name_boxes
+    from mast.errors import AudioError
+
+    found, failures = [], {}
+    with progress(quiet, unit="boxes") as bar:
+        task = bar.add_task("name", total=len(events))
+        for recording, own in events.groupby("recording", sort=False):
+            path = locate(str(recording))
+            try:
+                if path is None:
+                    raise AudioError(f"{recording}: no such recording here")
+                found.append(name_boxes(path, own, classifier, how))
+            except AudioError as error:
+                failures[str(recording)] = str(error)
+            bar.advance(task, len(own))
+    if not found:
+        raise AudioError(
+            f"none of the {len(events):,} boxes could be heard; {next(iter(failures.values()))}; say where the "
+            "recordings are with --audio"
+        )
+    return pd.concat(found), failures
+
+
+def _with_names(
+    events: pd.DataFrame, heard: pd.DataFrame, classifier: Classifier, common: bool
+) -> pd.DataFrame:
+    """The events with the likeliest names, before any is doubted."""
+    from mast.classifiers.species import common_name, scientific_name
+
+    spell = common_name if common else scientific_name
+    rows = heard["likely"].reindex(events.index, fill_value=-1)
+    return events.assign(
+        given_label=events["label"],
+        likely_label=[spell(classifier.labels[row]) if row >= 0 else "" for row in rows],
+        label_score=heard["label_score"],
+        label_source=classifier.name,
+    )
+
+
+def _thresholds(
+    named: pd.DataFrame,
+    reviewed: Path | None,
+    precision: float,
+    threshold: float,
+    classifier: Classifier,
+    common: bool,
+) -> NameThresholds:
+    """From reviewed boxes, or the same for all."""
+    from mast.classifiers.species import same_spelling
+    from mast.classifiers.thresholds import NameThresholds, choose_thresholds, reviewed_names
+    from mast.errors import ConfigError
+
+    if reviewed is None:
+        return NameThresholds(threshold)
+    people = _reviewed(reviewed)
+    people = people.assign(label=same_spelling(people["label"].tolist(), classifier.labels, common=common))
+    rows, truth = reviewed_names(named, people)
+    if not len(rows):
+        raise ConfigError(
+            f"--reviewed {reviewed}: none of its {len(people):,} boxes is one of those to name; expected reviewed "
+            "boxes of the same recordings"
+        )
+    own = named.iloc[rows]
+    return choose_thresholds(
+        own["likely_label"].tolist(), own["label_score"], truth, precision=precision, default=threshold
+    )
+
+
+def _reviewed(path: Path) -> pd.DataFrame:
+    """Boxes with the names that people gave; those that they rejected have none."""
+    from mast.annotations import read_annotations
+    from mast.review.export import decided_boxes
+    from mast.review.store import STORE
+
+    if (path / STORE).is_file():
+        return decided_boxes(path / STORE)
+    events = read_annotations(path).events
+    return events[events["label"] != ""]
+
+
+def _write(
+    named: pd.DataFrame,
+    thresholds: NameThresholds,
+    out: Path,
+    with_: str,
+    species: Path | None,
+    band: bool,
+) -> None:
+    """The table, and beside it what its names depend on."""
+    import json
+    from dataclasses import asdict
+
+    import numpy as np
+
+    from mast.files import whole_file, write_whole
+    from mast.retrieval.naming import UNKNOWN
+
+    believed = thresholds.believed(named["likely_label"].tolist(), named["label_score"])
+    table = named.assign(label=np.where(believed, named["likely_label"], UNKNOWN))
+    with whole_file(out) as part:
+        if out.suffix.lower() == ".csv":
+            table.to_csv(part, index=False, lineterminator="\n")
+        else:
+            table.to_parquet(part, index=False)
+    content = {"with": with_, "species": None if species is None else str(species), "band": band}
+    content |= asdict(thresholds)
+    beside = out.with_name(f"{out.name}.calibration.json")
+    write_whole(beside, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def _count(named: pd.DataFrame, thresholds: NameThresholds) -> str:
+    believed = thresholds.believed(named["likely_label"].tolist(), named["label_score"])
+    labels = named.loc[believed, "likely_label"].nunique()
+    said = f"{int(believed.sum()):,} of {len(named):,} boxes named ({labels:,} different names), the others unknown"
+    if thresholds.precision is not None:
+        said += (
+            f"; {thresholds.reviewed:,} reviewed boxes gave {len(thresholds.by_label):,} labels a threshold of their "
+            f"own, the others have {thresholds.default:g}"
+        )
+    return said

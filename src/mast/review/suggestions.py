@@ -1,0 +1,71 @@
+"""Names that a classifier or annotated examples suggest for events, from tables of `mast name` and `mast classify`.
+
+Every table's names are kept beside the events, with their scores, for the page to show. An event that nobody has
+decided about also takes the name as its label, unless it is unknown; decided ones keep theirs.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pandas as pd
+
+from mast.annotations import read_annotations
+from mast.errors import ConfigError
+from mast.retrieval.naming import UNKNOWN
+from mast.review.store import Store
+
+_LIKELY = ("likely_label", "nearest_label")  # the name before it was doubted, in tables of the two commands
+
+
+def take_suggestions(store: Store, path: Path) -> int:
+    """Keep the names of a table; how many of its events are in the review.
+
+    Raises:
+        ConfigError: the table has no names, or none of its events is in this review.
+    """
+    table = read_annotations(path).events
+    likely = next((name for name in _LIKELY if name in table), None)
+    if likely is None or "label_score" not in table or "label_source" not in table:
+        raise ConfigError(f"--names {path}: holds no names; expected a table of mast name or mast classify")
+    found = 0
+    with store.writing() as db:
+        ids = {row["name"]: row["id"] for row in db.execute("SELECT id, name FROM recordings")}
+        columns = [
+            "recording",
+            "start_s",
+            "end_s",
+            "low_hz",
+            "high_hz",
+            "label",
+            likely,
+            "label_score",
+            "label_source",
+        ]
+        for recording, *box, label, guess, score, source in zip(
+            *(table[c].tolist() for c in columns), strict=True
+        ):
+            event = db.execute(
+                "SELECT id FROM events WHERE recording_id = ? AND start_s = ? AND end_s = ? AND low_hz = ? "
+                "AND high_hz = ?",
+                (ids.get(recording), *box),
+            ).fetchone()
+            if event is None:
+                continue
+            found += 1
+            known = None if pd.isna(score) or not math.isfinite(score) else float(score)
+            db.execute(
+                "INSERT OR REPLACE INTO suggestions VALUES (?, ?, ?, ?)",
+                (event["id"], str(source), "" if pd.isna(guess) else str(guess), known),
+            )
+            if label != UNKNOWN:
+                db.execute(
+                    "UPDATE events SET label = ?, original_label = ? WHERE id = ? AND version = 0 AND status = 'open'",
+                    (label, label, event["id"]),
+                )
+    if not found:
+        raise ConfigError(
+            f"--names {path}: none of its {len(table):,} events is in this review; expected names of these detections"
+        )
+    return found
