@@ -32,6 +32,7 @@ from mast.cli.scan import scan
 from mast.cli.search import search
 from mast.cli.selftrain import selftrain
 from mast.cli.simulate import simulate
+from mast.cli.summarize import summarize
 from mast.cli.train import train
 from mast.errors import MastError, machine_fault, shortened
 
@@ -95,6 +96,7 @@ def with_debug(command: Callable[..., None]) -> Callable[..., None]:
 for _command in (
     detect,
     review,
+    summarize,
     clips,
     measure,
     name,

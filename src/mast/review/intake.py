@@ -32,6 +32,7 @@ from mast.errors import AudioError, ConfigError, MastError, shortened
 from mast.events import as_events
 from mast.review.spans import joined, total_s
 from mast.review.store import Store
+from mast.review.to_check import read_to_check
 from mast.review.workspace import DETECTIONS, FAILURES, Workspace
 
 Progress = Callable[[int, int], None]  # recordings done, recordings in all
@@ -88,6 +89,8 @@ def take_in(store: Store, workspace: Workspace, *, seed: int = 0, progress: Prog
                 "move the file away to begin anew"
             )
         db.execute("INSERT OR REPLACE INTO facts VALUES ('kind', ?)", (workspace.kind,))
+        to_check = json.dumps(read_to_check(workspace.folder)["event"].tolist())
+        db.execute("INSERT OR REPLACE INTO facts VALUES ('to_check', ?)", (to_check,))
     intake = _Filler(store, workspace, seed, progress or (lambda done, total: None))
     result = intake.detections() if workspace.kind == "detections" else intake.dataset()
     store.build_indices()
@@ -343,12 +346,7 @@ class _Filler:
             zip(*(table[c].tolist() for c in columns), strict=True)
         ):
             drawn = source in _PEOPLE and (score == 1.0 or score != score)
-            made_of = f"{name}\0{start!r}\0{end!r}\0{low!r}\0{high!r}\0{label}\0{source}".encode(
-                "utf-8", "replace"
-            )
-            again = seen.get(made_of, 0)
-            seen[made_of] = again + 1
-            digest = blake2b(made_of + b"\0%d" % again if again else made_of, digest_size=8).hexdigest()
+            digest = event_id((name, start, end, low, high, label, source), seen)
             shown = None if drawn or score != score else score
             when = began + timedelta(seconds=start) if began is not None else None
             yield (
@@ -356,6 +354,23 @@ class _Filler:
                 source or "expert", model, label, when.date().isoformat() if when else "", when.hour if when else None,
                 None if shown is None else abs(shown - threshold), random_rank(digest, self.key),
             )  # fmt: skip
+
+
+def event_id(
+    event: tuple[str, float, float, float, float, str, str], seen: dict[bytes, int] | None = None
+) -> str:
+    """The id of a detection, made of what it is.
+
+    Args:
+        event: recording, start, end, lower and upper edge, label, source.
+        seen: how many equal ones of its recording came before; counts this one.
+    """
+    name, start, end, low, high, label, source = event
+    made_of = f"{name}\0{start!r}\0{end!r}\0{low!r}\0{high!r}\0{label}\0{source}".encode("utf-8", "replace")
+    again = 0 if seen is None else seen.get(made_of, 0)
+    if seen is not None:
+        seen[made_of] = again + 1
+    return blake2b(made_of + b"\0%d" % again if again else made_of, digest_size=8).hexdigest()
 
 
 def random_rank(event_id: str, key: bytes) -> int:

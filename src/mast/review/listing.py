@@ -103,6 +103,7 @@ def session(db: sqlite3.Connection) -> dict[str, Any]:
         "SELECT count(*), coalesce(sum(events), 0), max(sample_rate) FROM recordings"
     ).fetchone()
     sites = db.execute("SELECT DISTINCT site FROM recordings WHERE site <> '' ORDER BY site")
+    to_check = db.execute("SELECT json_array_length(value) FROM facts WHERE name = 'to_check'").fetchone()
     return {
         "sites": [row[0] for row in sites],
         "days": sorted(row[0] for row in days),
@@ -111,6 +112,7 @@ def session(db: sqlite3.Connection) -> dict[str, Any]:
         "recordings": sums[0],
         "events": sums[1],
         "max_hz": (sums[2] or 48_000) / 2,
+        "to_check": to_check[0] if to_check else 0,
     }
 
 

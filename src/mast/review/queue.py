@@ -1,8 +1,9 @@
 """The next events to look at, in the order that suits the purpose.
 
 ``uncertain``: those whose score is nearest the threshold; ``random``: an order that never changes, for estimates;
-``score``, ``time``; ``novel``: those unlike all that was accepted (:mod:`mast.review.lookalikes`). A page continues
-after its last event, wherever that one now stands, so deciding while paging neither skips nor repeats.
+``check``: the sample that `mast summarize --check` drew; ``score``, ``time``; ``novel``: those unlike all that was
+accepted (:mod:`mast.review.lookalikes`). A page continues after its last event, wherever that one now stands, so
+deciding while paging neither skips nor repeats.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from mast.review.records import EVENT_SQL, NotFoundError, event_record
 _KEYS: dict[str, tuple[str, ...]] = {
     "uncertain": ("e.doubt", "e.seq"),
     "random": ("e.rank", "e.seq"),
+    "check": ("e.rank", "e.seq"),
     "score": ("-e.score", "e.seq"),
     "time": ("r.datetime", "r.id", "e.start_s", "e.seq"),
 }
@@ -38,6 +40,10 @@ def queue(
     keys = _KEYS[order]
     condition, values = wanted.of_events()
     scored = " AND e.score IS NOT NULL" if order in ("uncertain", "score", "random") else ""
+    if order == "check":
+        scored = (
+            " AND e.id IN (SELECT value FROM json_each((SELECT value FROM facts WHERE name = 'to_check')))"
+        )
     if not wanted.status:
         scored += " AND e.status <> 'deleted'"
     total = db.execute(f"SELECT count(*) FROM events AS e WHERE {condition}{scored}", values).fetchone()[0]

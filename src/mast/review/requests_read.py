@@ -95,7 +95,7 @@ def reading_routes(review: Review) -> APIRouter:
 
     @router.get("/queue")
     def next_events(
-        order: Literal["uncertain", "novel", "random", "score", "time"] = "uncertain",
+        order: Literal["uncertain", "novel", "random", "check", "score", "time"] = "uncertain",
         status: Literal["", "open", "accepted", "rejected", "deleted"] = "open",
         site: Text = None,
         day: Text = None,

@@ -72,7 +72,8 @@ export function watchFilters({ queue, recordings }) {
 
   /** Offer the sites, days and hours there are. */
   const fill = () => {
-    const { sites, days } = state.session;
+    const { sites, days, to_check } = state.session;
+    form.elements.order.querySelector("[value=check]").hidden = !to_check; // mast summarize --check has drawn one
     const choices = { site: sites, day: days, hour: Array.from({ length: 24 }, (_, hour) => String(hour)) };
     const hours = (hour) => `${hour.padStart(2, "0")}–${String(Number(hour) + 1).padStart(2, "0")} h`;
     for (const [name, values] of Object.entries(choices)) {

@@ -1,0 +1,134 @@
+"""`mast summarize`: from boxes to calls per hour, day and site."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mast.cli.options import Quiet, count, say, write_alone
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mast.evaluation.corrected_counts import Strata
+    from mast.review.sample import Progress
+
+_TABLES = {"counts": "hour", "days": "day", "sites": "site"}  # table → its finest column
+_OWN = {*(f"{name}.csv" for name in _TABLES), "summary.xlsx", "summary.html"}
+_WITHIN = 0.15  # of the sample that is advised, our choice: what an evening's checking buys
+
+
+def summarize(
+    detections: Annotated[Path, typer.Argument(help="Folder of mast detect.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder for the summary; an earlier one is replaced.")
+    ],
+    check: Annotated[
+        int | None, count(help="Draw this many events to check in mast review, to correct the counts by.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Count calls per hour, day and site, with the effort behind them.
+
+    Writes counts.csv, one row per site, day, hour and label, zeros included: hours recorded, recordings that failed,
+    calls, calls per recorded hour. days.csv and sites.csv hold the same per day and site, summary.xlsx all three.
+
+    Detections are not all right. --check 60 draws 60 of them at random, bands of score apart, and remembers them in
+    DETECTIONS/to_check.csv. Decide about each in mast review (order "Sample to check"), run mast summarize again, and
+    the tables also hold corrected counts with 95 % intervals. Only events drawn this way count, for what was checked
+    because it looked doubtful says nothing about the rest. False alarms are corrected; missed calls stay missed.
+
+    \b
+    Examples:
+      mast summarize detections/ --out summary
+      mast summarize detections/ --out summary --check 60
+    """
+    from mast.errors import AnnotationError
+    from mast.reports.heard import read_events, read_heard
+    from mast.reports.summary_counts import count_events, count_table
+    from mast.reports.workbook import write_workbook
+    from mast.review.sample import draw_sample, read_progress
+
+    _refuse_others_files(out)
+    heard = read_heard(detections)
+    strata = _strata(detections)
+    if check is not None and not len(strata):
+        raise AnnotationError(
+            f"{detections}: holds no events, so there is nothing to check; leave --check out"
+        )
+    if check is not None:
+        draw_sample(detections, read_events(detections), strata, check)
+    progress = read_progress(detections, strata)
+    counts = count_events(read_events(detections), heard, strata=strata)
+    tables: dict[str, pd.DataFrame] = {
+        name: count_table(counts, level, progress.sample)  # type: ignore[arg-type]
+        for name, level in _TABLES.items()
+    }
+    with write_alone(out):
+        _write(out, tables)
+        for name in write_workbook(out / "summary.xlsx", tables):
+            say(
+                f"{name}.csv has {len(tables[name]):,} rows, more than a sheet of summary.xlsx holds",
+                quiet=quiet,
+            )
+    for line in _advice(strata, progress, detections):
+        say(line, quiet=quiet)
+    typer.echo(f"{counts.calls:,} calls in {heard.hours:,.1f} hours → {out / 'counts.csv'}.")
+
+
+def _refuse_others_files(out: Path) -> None:
+    from mast.errors import ConfigError
+
+    if out.is_dir() and any(
+        path.name not in _OWN and not path.name.startswith(".") for path in out.iterdir()
+    ):
+        raise ConfigError(f"--out {out}: holds other files than a summary; choose a new --out")
+
+
+def _strata(detections: Path) -> Strata:
+    """Of all events, by label and score; only these two columns are held in memory."""
+    import numpy as np
+
+    from mast.evaluation.corrected_counts import stratify
+    from mast.reports.heard import read_events
+
+    parts = [
+        (batch["label"].to_numpy(dtype=object), batch["score"].to_numpy(dtype=np.float64))
+        for batch in read_events(detections)
+    ]
+    labels = np.concatenate([label for label, _ in parts]) if parts else np.empty(0, dtype=object)
+    return stratify(labels, np.concatenate([score for _, score in parts]) if parts else np.empty(0))
+
+
+def _write(out: Path, tables: dict[str, pd.DataFrame]) -> None:
+    from mast.files import whole_file
+
+    for name, table in tables.items():
+        with whole_file(out / f"{name}.csv") as part:
+            table.to_csv(part, index=False, lineterminator="\n")
+
+
+def _advice(strata: Strata, progress: Progress, detections: Path) -> list[str]:
+    """What to do next for counts one can trust."""
+    from mast.evaluation.corrected_counts import sample_size
+
+    if not len(strata):
+        return []
+    if progress.outdated:
+        return [
+            f"the sample in {detections / 'to_check.csv'} was drawn from other events than are there now; draw it "
+            "again with --check, decisions are kept"
+        ]
+    if progress.open:
+        return [
+            f"{progress.open:,} of {progress.drawn:,} events to check are open: run `mast review {detections}`, order "
+            "“Sample to check”, then this command again"
+        ]
+    if progress.sample is None:
+        size = sample_size(strata.sizes, strata.expected, _WITHIN)
+        return [
+            f"check {size:,} events to know how many calls are right to about ± {_WITHIN:.0%}: --check {size}"
+        ]
+    return []

@@ -1,0 +1,256 @@
+"""What a folder of `mast detect` says about listening: which recordings were heard, when, where, and which failed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mast.annotations.detections import (
+    DONE,
+    FAILED,
+    MARKS,
+    RUN,
+    TABLE,
+    DetectionRun,
+    failure_facts,
+    mark_facts,
+    marks,
+    read_run,
+)
+from mast.annotations.tables import Table, read_table
+from mast.audio import describe, metadata, names_on_disk
+from mast.data.recordings import parse_clock
+from mast.errors import AnnotationError, AudioError, ConfigError, MastError
+from mast.events import FloatArray
+
+_BATCH = 65_536  # events in memory at a time
+_COLUMNS = ["recording", "start_s", "end_s", "low_hz", "high_hz", "score", "label", "source"]
+_ASKED = 3  # recordings of a site whose headers are asked for the place
+_EPOCH = datetime(1970, 1, 1)
+NO_CLOCK = -(1 << 40)  # the hour of what nobody knows the time of
+_HOUR_US = 3_600_000_000
+
+
+class Place(NamedTuple):
+    """Degrees, north and east positive."""
+
+    latitude: float
+    longitude: float
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What was listened to.
+
+    Attributes:
+        run: how the detections were made.
+        recordings: ``recording``, ``site``, ``start_us`` (wall clock, microseconds since 1970; NaN where unknown),
+            ``offset_h`` (of that clock to UTC; NaN where not stated), ``duration_s``, ``damaged``.
+        failed: the same columns for recordings that could not be searched; ``duration_s`` is NaN where unknown.
+    """
+
+    run: DetectionRun
+    recordings: pd.DataFrame
+    failed: pd.DataFrame
+
+    @property
+    def hours(self) -> float:
+        """That were searched."""
+        return float(self.recordings["duration_s"].sum()) / 3_600
+
+    @property
+    def sites(self) -> list[str]:
+        """All there are; the empty name for recordings that state none."""
+        return sorted({*self.recordings["site"], *self.failed["site"]})
+
+    @property
+    def root(self) -> Path | None:
+        """The folder that recordings are named relative to, if it is on this machine."""
+        return Path(self.run.root) if Path(self.run.root).is_dir() else None
+
+
+def read_heard(folder: Path) -> Heard:
+    """What a results folder was made from.
+
+    Raises:
+        ConfigError: it is not a folder of `mast detect`, or not a whole one.
+    """
+    run = read_run(folder) if folder.is_dir() else None
+    if run is None:
+        what = (
+            f"{RUN} is missing" if folder.is_dir() else "is a file" if folder.exists() else "no such folder"
+        )
+        raise ConfigError(f"{folder}: {what}; expected a results folder of mast detect")
+    if not (folder / f"{TABLE}.parquet").is_file():
+        raise ConfigError(
+            f"{folder}: {TABLE}.parquet is missing, so mast detect has not finished here; run it again, it resumes "
+            "where it stopped"
+        )
+    done = [facts for _, path in marks(folder, DONE) if (facts := mark_facts(path)) is not None]
+    failures = [facts for _, path in marks(folder, FAILED) if (facts := failure_facts(path)) is not None]
+    if not done and not failures:
+        raise ConfigError(
+            f"{folder}: {MARKS}/ is missing or empty, so nobody knows how much was heard; copy the whole folder of "
+            "mast detect"
+        )
+    return heard_from(run, done, {str(facts["recording"]) for facts in failures})
+
+
+def heard_from(run: DetectionRun, done: Iterable[Mapping[str, Any]], failed: Iterable[str]) -> Heard:
+    """From the facts in the marks of finished recordings, and the names of those that failed."""
+    rows = [
+        _row(
+            facts["recording"],
+            facts.get("site"),
+            facts.get("datetime"),
+            facts.get("duration_s"),
+            facts.get("damage"),
+        )
+        for facts in done
+    ]
+    names = {row["recording"] for row in rows}
+    lost = [_failed_row(name, run.root) for name in sorted(set(failed) - names)]
+    columns = ["recording", "site", "start_us", "offset_h", "duration_s", "damaged"]
+    return Heard(run, pd.DataFrame(rows, columns=columns), pd.DataFrame(lost, columns=columns))
+
+
+def _row(
+    name: object, site: object, clock: object, duration_s: object, damage: object = ""
+) -> dict[str, Any]:
+    start_us, offset_h = math.nan, math.nan
+    try:
+        began = parse_clock(str(clock or ""))
+    except ValueError:
+        began = None
+    if began is not None:
+        start_us = (began.replace(tzinfo=None) - _EPOCH).total_seconds() * 1e6
+        offset = began.utcoffset()
+        offset_h = math.nan if offset is None else offset.total_seconds() / 3_600
+    return {
+        "recording": str(name),
+        "site": str(site or ""),
+        "start_us": start_us,
+        "offset_h": offset_h,
+        "duration_s": math.nan if duration_s is None else float(str(duration_s)),
+        "damaged": bool(damage),
+    }
+
+
+def _failed_row(name: str, root: str) -> dict[str, Any]:
+    """When and where, from the name or what the header still says; how long, where a header can be read."""
+    path = next((p for spelt in names_on_disk(name) if (p := Path(root, spelt)).is_file()), Path(root, name))
+    duration_s = None
+    try:
+        info, known = describe(path, root)
+        duration_s = info.duration_s
+    except AudioError:
+        known = metadata(path, root)
+    return _row(name, known.site, known.clock_at(0.0), duration_s)
+
+
+def read_events(folder: Path) -> Iterator[pd.DataFrame]:
+    """The table of detections, some in memory at a time.
+
+    Raises:
+        AnnotationError: it cannot be read.
+    """
+    path = folder / f"{TABLE}.parquet"
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=_BATCH, columns=_COLUMNS):
+                yield batch.to_pandas()
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise AnnotationError(
+            f"{path}: is not a table of detections ({reason}); run mast detect again"
+        ) from None
+
+
+def slots(start_us: FloatArray, start_s: FloatArray) -> np.ndarray:
+    """Hours since 1970 by the recorder's clock; :data:`NO_CLOCK` where there is none."""
+    at = start_us + start_s * 1e6
+    known = np.isfinite(at)
+    return np.where(known, np.floor_divide(np.where(known, at, 0.0), _HOUR_US), NO_CLOCK).astype(np.int64)
+
+
+def effort(heard: Heard) -> pd.DataFrame:
+    """Seconds that were recorded, and recordings that failed, by ``site`` and ``slot``, an hour since 1970."""
+    pieces: list[tuple[str, int, float, int, float]] = []
+    columns = ("site", "start_us", "duration_s")
+    for site, start_us, duration_s in zip(*(heard.recordings[c].tolist() for c in columns), strict=True):
+        if not duration_s > 0:
+            continue
+        if math.isnan(start_us):
+            pieces.append((site, NO_CLOCK, duration_s, 0, 0.0))
+            continue
+        at, end = start_us, start_us + duration_s * 1e6
+        while at < end - 0.5:
+            slot = int(at // _HOUR_US)
+            until = min(end, float((slot + 1) * _HOUR_US))
+            pieces.append((site, slot, (until - at) / 1e6, 0, 0.0))
+            at = until
+    for site, start_us, duration_s in zip(*(heard.failed[c].tolist() for c in columns), strict=True):
+        slot = NO_CLOCK if math.isnan(start_us) else int(start_us // _HOUR_US)
+        pieces.append((site, slot, 0.0, 1, duration_s))
+    names = ["site", "slot", "recorded_s", "failed_recordings", "failed_s"]
+    # a failed recording of unknown length makes the sum unknown
+    return pd.DataFrame(pieces, columns=names).groupby(["site", "slot"], as_index=False).sum(skipna=False)
+
+
+def day_of(slot: int) -> str:
+    """The day of an hour since 1970; empty for :data:`NO_CLOCK`."""
+    return "" if slot == NO_CLOCK else datetime.fromtimestamp(slot * 3_600, UTC).date().isoformat()
+
+
+def find_places(heard: Heard) -> dict[str, Place]:
+    """Where sites lie: from ``recordings.csv`` beside the recordings, or from the headers of a few of each."""
+    root = heard.root
+    if root is None:
+        return {}
+    site_of = dict(zip(heard.recordings["recording"], heard.recordings["site"], strict=True))
+    places = _listed(root, site_of)
+    for site, own in heard.recordings.groupby("site"):
+        for name in own["recording"].head(_ASKED) if str(site) not in places else ():
+            paths = (root / spelt for spelt in names_on_disk(str(name)))
+            about = metadata(next((path for path in paths if path.is_file()), root / str(name)), root)
+            if about.latitude is not None and about.longitude is not None:
+                places[str(site)] = Place(about.latitude, about.longitude)
+                break
+    return {
+        site: place
+        for site, place in places.items()
+        if abs(place.latitude) <= 90 and abs(place.longitude) <= 180
+    }
+
+
+def _listed(root: Path, site_of: Mapping[str, str]) -> dict[str, Place]:
+    """Places that a ``recordings.csv`` states in columns ``latitude`` and ``longitude``, by site."""
+    for folder in (root, root.parent) if root.name == "audio" else (root,):
+        if (folder / "recordings.csv").is_file():
+            try:
+                return _stated(read_table(folder / "recordings.csv"), site_of)
+            except MastError:  # somebody else's table
+                return {}
+    return {}
+
+
+def _stated(table: Table, site_of: Mapping[str, str]) -> dict[str, Place]:
+    file = table.find("file", "recording")
+    latitude, longitude = table.find("latitude", "lat"), table.find("longitude", "lon", "lng")
+    places: dict[str, Place] = {}
+    if file is not None and latitude is not None and longitude is not None:
+        north, east = (table.numbers(column, blank_is_nan=True) for column in (latitude, longitude))
+        for name, y, x in zip(table.texts(file), north, east, strict=True):
+            site = site_of.get(name.strip(), site_of.get(f"audio/{name.strip()}"))
+            if site is not None and math.isfinite(y) and math.isfinite(x):
+                places.setdefault(site, Place(float(y), float(x)))
+    return places

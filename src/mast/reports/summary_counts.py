@@ -1,0 +1,237 @@
+"""Calls by site, day, hour and label, with the effort behind them: counts, rates, and counts that a sample corrected.
+
+Every hour that was recorded has a row for every label, zeros included; an hour that was not recorded has none. Events
+count in the hour that they begin in, by the recorder's own clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from mast.errors import AnnotationError
+from mast.evaluation.corrected_counts import Checked, Corrected, Strata, correct
+from mast.events import IntArray
+from mast.reports.heard import NO_CLOCK, Heard, day_of, effort, slots
+
+Level = Literal["hour", "day", "site"]
+COLUMNS = ("recorded_hours", "failed_recordings", "failed_hours", "calls", "calls_per_hour", "corrected_calls",
+           "corrected_low", "corrected_high", "corrected_per_hour")  # fmt: skip
+_KEYS = ["site", "slot", "label", "stratum"]
+_SHOWN_OF_ONE = 2  # best or doubtful events of one recording
+_MOST_TALLIES = 64  # batches whose counts are kept apart
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What was found.
+
+    Attributes:
+        heard: where it was looked for.
+        effort: of :func:`mast.reports.heard.effort`.
+        tally: ``n`` events by ``site``, ``slot``, ``label`` and ``stratum``.
+        labels: all there are, sorted.
+        best: events with the highest scores, few of each recording.
+        doubtful: those nearest the threshold.
+    """
+
+    heard: Heard
+    effort: pd.DataFrame
+    tally: pd.DataFrame
+    labels: list[str]
+    best: pd.DataFrame
+    doubtful: pd.DataFrame
+
+    @property
+    def calls(self) -> int:
+        """All events."""
+        return int(self.tally["n"].sum())
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Events that were drawn at random and checked, whole strata of them.
+
+    Attributes:
+        rows: ``recording``, ``start_s``, ``label``, ``stratum``, ``right``.
+        strata: events, checked ones and right ones of each stratum.
+    """
+
+    rows: pd.DataFrame
+    strata: Checked
+
+
+def count_events(
+    batches: Iterable[pd.DataFrame], heard: Heard, *, strata: Strata | None = None, shown: int = 12
+) -> Counts:
+    """Count events, some in memory at a time.
+
+    Args:
+        batches: of :func:`mast.reports.heard.read_events`.
+        heard: the recordings they are in.
+        strata: that events are counted in apart.
+        shown: how many of the best and of the doubtful events to keep.
+    """
+    threshold = 0.5 if heard.run.threshold is None else heard.run.threshold
+    tallies: list[pd.DataFrame] = []
+    best, doubtful = pd.DataFrame(), pd.DataFrame()
+    for batch in batches:
+        tallies.append(tally_of(batch, heard, strata))
+        if len(tallies) >= _MOST_TALLIES:
+            tallies = [_summed(tallies)]
+        scores = batch["score"].to_numpy(dtype=np.float64)
+        best = _first(best, batch.assign(order=-scores), shown)
+        doubtful = _first(doubtful, batch.assign(order=np.abs(scores - threshold)), shown)
+    tally = _summed(tallies)
+    alike = ["recording", "start_s", "end_s", "low_hz", "high_hz"]
+    if len(best) and len(doubtful):  # of few events, none is shown as both
+        keys = set(best[alike].itertuples(index=False, name=None))
+        doubtful = doubtful[[row not in keys for row in doubtful[alike].itertuples(index=False, name=None)]]
+    labels = sorted(set(tally["label"])) or [""]
+    return Counts(heard, effort(heard), tally, labels, best, doubtful)
+
+
+def _first(kept: pd.DataFrame, more: pd.DataFrame, shown: int) -> pd.DataFrame:
+    """The first by ``order``, few of each recording."""
+    nearest = more.nsmallest(50 * shown, "order") if len(more) > 50 * shown else more
+    joined = pd.concat([kept, nearest]) if len(kept) else nearest
+    ordered = joined.sort_values("order", kind="stable")
+    return ordered.groupby("recording", sort=False).head(_SHOWN_OF_ONE).head(shown).reset_index(drop=True)
+
+
+def tally_of(events: pd.DataFrame, heard: Heard, strata: Strata | None = None) -> pd.DataFrame:
+    """``n`` events by ``site``, ``slot``, ``label`` and ``stratum``, which is a column already, or told by ``strata``.
+
+    Raises:
+        AnnotationError: an event of a recording that is not marked as done.
+    """
+    index = pd.Index(heard.recordings["recording"]).get_indexer(pd.Index(events["recording"]))
+    if (index < 0).any():
+        name = events["recording"].iloc[int(np.flatnonzero(index < 0)[0])]
+        raise AnnotationError(
+            f"{name}: has detections but is not among the recordings that were searched; run mast detect again, it "
+            "rebuilds the tables"
+        )
+    labels = events["label"].to_numpy(dtype=object)
+    start_us = heard.recordings["start_us"].to_numpy(dtype=np.float64)[index]
+    if strata is not None:
+        stratum = strata.of(labels, events["score"].to_numpy(dtype=np.float64))
+    else:
+        stratum = (
+            events["stratum"].to_numpy() if "stratum" in events else np.zeros(len(events), dtype=np.int64)
+        )
+    frame = pd.DataFrame(
+        {
+            "site": heard.recordings["site"].to_numpy(dtype=object)[index],
+            "slot": slots(start_us, events["start_s"].to_numpy(dtype=np.float64)),
+            "label": labels,
+            "stratum": stratum,
+        }
+    )
+    return _summed([frame.assign(n=1)])
+
+
+def _summed(tallies: list[pd.DataFrame]) -> pd.DataFrame:
+    if not tallies:
+        return pd.DataFrame({"site": [], "slot": [], "label": [], "stratum": [], "n": []}).astype(
+            {"slot": np.int64, "stratum": np.int64, "n": np.int64}
+        )
+    return pd.concat(tallies).groupby(_KEYS).sum().reset_index()
+
+
+def count_table(counts: Counts, level: Level, sample: Sample | None = None) -> pd.DataFrame:
+    """One row per site, day, hour and label; or per site, day and label; or per site and label.
+
+    Args:
+        counts: what was found.
+        level: the finest column.
+        sample: what was checked; without it the corrected columns are empty.
+    """
+    keys = ["site", "period"]
+    spent = counts.effort.assign(period=_period(counts.effort["slot"], level)).drop(columns="slot")
+    spent = spent.groupby(keys, as_index=False).sum(skipna=False)
+    table = spent.merge(pd.DataFrame({"label": counts.labels}), how="cross")
+    tally = counts.tally.assign(period=_period(counts.tally["slot"], level))
+    calls = tally.groupby([*keys, "label"], as_index=False)["n"].sum()
+    # "outer": a call in the last second of a recording may have begun in an hour of which nothing was heard
+    table = table.merge(calls, how="outer", on=[*keys, "label"])
+    table["n"] = table["n"].fillna(0)
+    table.loc[table["recorded_s"].isna(), ["recorded_s", "failed_recordings", "failed_s"]] = 0
+    table = table.sort_values([*keys, "label"], kind="stable", ignore_index=True)
+    corrected = _corrected(table, tally, counts.heard, level, sample)
+    hours = table["recorded_s"] / 3_600
+    rate = hours.where(hours > 0)
+    found = pd.DataFrame(
+        {
+            "site": table["site"],
+            **_when(table["period"], level),
+            "label": table["label"],
+            "recorded_hours": hours.round(4),
+            "failed_recordings": table["failed_recordings"].astype(np.int64),
+            "failed_hours": (table["failed_s"] / 3_600).round(4),
+            "calls": table["n"].astype(np.int64),
+            "calls_per_hour": (table["n"] / rate).round(4),
+            "corrected_calls": np.round(corrected.estimate, 2),
+            "corrected_low": np.round(corrected.low, 2),
+            "corrected_high": np.round(corrected.high, 2),
+            "corrected_per_hour": (corrected.estimate / rate).round(4),
+        }
+    )
+    return found
+
+
+def correct_total(sample: Sample) -> Corrected:
+    """The number of all events that are right."""
+    unchecked = (sample.strata.sizes - sample.strata.checked)[None]
+    return correct(sample.strata, unchecked, [int(sample.strata.right.sum())])
+
+
+def _period(slot: pd.Series[int], level: Level) -> pd.Series[int]:
+    if level == "hour":
+        return slot
+    if level == "day":
+        return (slot // 24).where(slot != NO_CLOCK, NO_CLOCK)
+    return slot * 0
+
+
+def _when(period: pd.Series[int], level: Level) -> dict[str, object]:
+    if level == "site":
+        return {}
+    per_day = 24 if level == "hour" else 1
+    names = {p: day_of(p if p == NO_CLOCK else p // per_day * 24) for p in period.unique().tolist()}
+    day: dict[str, object] = {"day": period.map(names)}
+    if level == "day":
+        return day
+    return {**day, "hour": (period % 24).where(period != NO_CLOCK).astype("Int64")}
+
+
+def _corrected(
+    table: pd.DataFrame, tally: pd.DataFrame, heard: Heard, level: Level, sample: Sample | None
+) -> Corrected:
+    """Of each row."""
+    nothing = np.full(len(table), np.nan)
+    if sample is None:
+        return Corrected(nothing, nothing, nothing)
+    keys = ["site", "period", "label"]
+    row_of = pd.MultiIndex.from_frame(table[keys])
+    strata = len(sample.strata.sizes)
+    unchecked = np.zeros((len(table), strata), dtype=np.int64)
+    _add(unchecked, row_of, tally, 1)
+    right = np.zeros((len(table), strata), dtype=np.int64)
+    if len(sample.rows):
+        for rows, target, sign in (
+            (sample.rows, unchecked, -1),
+            (sample.rows[sample.rows["right"]], right, 1),
+        ):
+            cells = tally_of(rows, heard)
+            _add(target, row_of, cells.assign(period=_period(cells["slot"], level)), sign)
+    return correct(sample.strata, unchecked, right.sum(axis=1))
+
+
+def _add(target: IntArray, row_of: pd.MultiIndex, tally: pd.DataFrame, sign: int) -> None:
+    keys = pd.MultiIndex.from_frame(tally[["site", "period", "label"]])
+    np.add.at(target, (row_of.get_indexer(keys), tally["stratum"].to_numpy()), sign * tally["n"].to_numpy())

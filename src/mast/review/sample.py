@@ -1,0 +1,162 @@
+"""The sample that corrects counts: which events to check, and what reviewers decided about them.
+
+Only events that were drawn at random say something about the others: those that `mast summarize --check` drew, once
+all of a stratum's are decided, or all events of a stratum. What was decided because it looked doubtful does not count.
+
+An event's place in the random order depends on nothing but the event, so a larger sample contains the smaller one.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from mast.errors import ConfigError
+from mast.evaluation.corrected_counts import Checked, Strata, allocate
+from mast.events import IntArray
+from mast.reports.summary_counts import Sample
+from mast.review.intake import event_id, random_rank
+from mast.review.store import STORE
+from mast.review.to_check import TO_CHECK, read_to_check, write_to_check
+
+_KEY = b"mast summarize"  # of the random order
+_MADE_OF = ("recording", "start_s", "end_s", "low_hz", "high_hz", "label", "source")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far the checking has come.
+
+    Attributes:
+        sample: strata that are done; ``None`` where none is.
+        drawn: events that were drawn.
+        open: of them, not decided yet.
+        outdated: the events have changed since they were drawn.
+    """
+
+    sample: Sample | None
+    drawn: int
+    open: int
+    outdated: bool = False
+
+
+def draw_sample(folder: Path, batches: Iterable[pd.DataFrame], strata: Strata, total: int) -> IntArray:
+    """Draw events to check and remember them in the folder; those drawn before from the same events stay.
+
+    Args:
+        folder: of `mast detect`.
+        batches: its events.
+        strata: that they fall into.
+        total: how many to draw.
+
+    Returns:
+        (H,) how many are drawn of each stratum.
+    """
+    wanted = allocate(strata.sizes, strata.expected, total)
+    before = read_to_check(folder)
+    if set(before["stratum"]) == set(strata.names):
+        counts = before["stratum"].value_counts()
+        wanted = np.maximum(wanted, [int(counts[name]) for name in strata.names])
+    kept = pd.DataFrame()
+    for batch in _identified(batches):
+        codes = strata.of(batch["label"].to_numpy(dtype=object), batch["score"].to_numpy(dtype=np.float64))
+        ranks = [random_rank(own, _KEY) for own in batch["event"]]
+        ordered = pd.concat([kept, batch.assign(code=codes, rank=ranks)]).sort_values("rank")
+        kept = ordered[ordered.groupby("code").cumcount() < wanted[ordered["code"].to_numpy()]]
+    names = np.array(strata.names, dtype=object)
+    write_to_check(folder, kept.assign(stratum=names[kept["code"].to_numpy(dtype=np.int64)]))
+    return wanted
+
+
+def _identified(batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """Events with their ids in the review, in the column ``event``."""
+    seen: dict[bytes, int] = {}
+    last = ""
+    for batch in batches:
+        ids = []
+        for event in zip(*(batch[name].tolist() for name in _MADE_OF), strict=True):
+            if event[0] != last:  # the table is sorted by recording
+                last, seen = event[0], {}
+            ids.append(event_id(event, seen))
+        yield batch.assign(event=ids)
+
+
+def read_progress(folder: Path, strata: Strata) -> Progress:
+    """What of the sample was decided.
+
+    Raises:
+        ConfigError: the review cannot be read.
+    """
+    drawn = read_to_check(folder)
+    decided = _decided(folder, strata)
+    code_of = {name: code for code, name in enumerate(strata.names)}
+    known = set(decided["event"])
+    outdated = len(drawn) > 0 and set(drawn["stratum"]) != set(strata.names)
+    chosen: list[pd.DataFrame] = []
+    for name, code in code_of.items():
+        inside = decided[decided["stratum"] == code]
+        own = set() if outdated else set(drawn.loc[drawn["stratum"] == name, "event"])
+        if len(inside) == strata.sizes[code]:
+            chosen.append(inside)
+        elif own and own <= known:
+            chosen.append(inside[inside["event"].isin(own)])
+    rows = pd.concat(chosen) if chosen else decided[:0]
+    checked = np.bincount(rows["stratum"].to_numpy(dtype=np.int64), minlength=len(strata))
+    right = np.bincount(rows.loc[rows["right"], "stratum"].to_numpy(dtype=np.int64), minlength=len(strata))
+    sample = Sample(rows, Checked(strata.sizes, checked, right)) if chosen else None
+    return Progress(sample, len(drawn), int((~drawn["event"].isin(known)).sum()), outdated)
+
+
+def _decided(folder: Path, strata: Strata) -> pd.DataFrame:
+    """Detections that somebody decided about: ``event``, ``recording``, ``start_s``, ``label``, ``stratum``, ``right``.
+
+    An event is right where it was accepted under the label that it has in the table, or has none there.
+    """
+    rows = [
+        (
+            row["id"],
+            row["name"],
+            float(json.loads(row["original_box"])[0]) if row["original_box"] else float(row["start_s"]),
+            row["original_label"],
+            float(row["score"]),
+            row["status"] == "accepted"
+            and (not row["original_label"] or row["label"] == row["original_label"]),
+        )
+        for row in _rows(folder / STORE)
+    ]
+    table = pd.DataFrame(rows, columns=["event", "recording", "start_s", "label", "score", "right"])
+    table = table.astype({"right": bool, "score": np.float64, "start_s": np.float64})
+    return table.assign(stratum=strata.of(table["label"].to_numpy(dtype=object), table["score"].to_numpy()))
+
+
+def _rows(path: Path) -> list[sqlite3.Row]:
+    if not path.is_file():
+        return []
+    sql = (
+        "SELECT e.id, r.name, e.start_s, e.original_box, e.label, e.original_label, e.score, e.status FROM events AS e "
+        "JOIN recordings AS r ON r.id = e.recording_id "
+        "WHERE e.status <> 'open' AND e.score IS NOT NULL AND e.ordinal IS NOT NULL"
+    )
+    problem: sqlite3.Error | None = None
+    for how in ("mode=ro", "immutable=1"):  # the second for a folder that must not be written
+        try:
+            db = sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True)
+            try:
+                db.row_factory = sqlite3.Row
+                return db.execute(sql).fetchall()
+            finally:
+                db.close()
+        except sqlite3.Error as error:
+            problem = error
+    raise ConfigError(
+        f"{path}: is not a review of mast review ({problem}); move it away, or open it with mast review"
+    )
+
+
+__all__ = ["TO_CHECK", "Progress", "draw_sample", "read_progress"]

@@ -1,0 +1,35 @@
+"""``to_check.csv`` in a results folder: the events that `mast summarize --check` drew for somebody to check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from mast.annotations.tables import read_table
+from mast.files import whole_file
+
+TO_CHECK = "to_check.csv"
+_COLUMNS = ["event", "stratum", "recording", "start_s", "end_s", "low_hz", "high_hz", "score", "label"]
+
+
+def read_to_check(folder: Path) -> pd.DataFrame:
+    """``event`` (its id in the review) and ``stratum`` of each; no rows where nothing was drawn.
+
+    Raises:
+        AnnotationError: the table cannot be read.
+    """
+    path = folder / TO_CHECK
+    if not path.is_file():
+        return pd.DataFrame({"event": [], "stratum": []}, dtype=object)
+    table = read_table(path)
+    columns = table.need({"event": ("event",), "stratum": ("stratum",)})
+    return pd.DataFrame({name: table.texts(column) for name, column in columns.items()}, dtype=object)
+
+
+def write_to_check(folder: Path, drawn: pd.DataFrame) -> Path:
+    """Remember what was drawn."""
+    path = folder / TO_CHECK
+    with whole_file(path) as part:
+        drawn[_COLUMNS].to_csv(part, index=False, lineterminator="\n")
+    return path

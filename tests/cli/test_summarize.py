@@ -1,0 +1,151 @@
+"""`mast summarize`: from a folder of detections to tables."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import soundfile as sf
+import typer
+from typer.testing import CliRunner, Result
+
+from mast.cli.summarize import summarize
+from mast.errors import ConfigError
+from mast.events import as_events
+from mast.inference.detector import Searched
+from mast.inference.pieces import Source
+from mast.inference.results import ResultsFolder
+from mast.review.review import open_review
+
+app = typer.Typer()
+app.command()(summarize)
+RATE = 16_000
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Path:
+    """Two recordings at one site, one hour apart, a third that failed: sixty boxes and none."""
+    audio = tmp_path / "audio"
+    audio.mkdir()
+    results = ResultsFolder(tmp_path / "found", {"model": "m", "threshold": 0.3}, audio)
+    for k, name in enumerate(("A_20240501_050000.wav", "A_20240501_060000.wav")):
+        sf.write(audio / name, [0.0] * (20 * RATE), RATE)
+        rows = [(name, 0.25 * n, 0.25 * n + 0.2, 1_000, 2_000, 0.3 + 0.01 * n) for n in range(60 * (1 - k))]
+        columns = ["recording", "start_s", "end_s", "low_hz", "high_hz", "score"]
+        events = as_events(pd.DataFrame(rows, columns=columns)).assign(source="detector")
+        about = {"duration_s": 20.0, "sample_rate": RATE, "site": "A"}
+        when = f"2024-05-01T0{5 + k}:00:00"
+        results.add(Searched(Source(audio / name, name, audio), events, datetime=when, **about))  # type: ignore[arg-type]
+    (audio / "A_20240501_070000.wav").write_text("no sound")
+    results.add(
+        Searched(
+            Source(audio / "A_20240501_070000.wav", "A_20240501_070000.wav", audio),
+            as_events(events[:0]),
+            error="x",
+        )
+    )
+    results.combine(["csv"])
+    return tmp_path / "found"
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, arguments)])
+
+
+def test_tables_and_what_to_do_next(found: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = run(found, "--out", out)
+    assert result.exit_code == 0, result.exception
+    assert f"60 calls in 0.0 hours → {out}" in result.stdout
+    assert "events to know how many calls are right to about ± 15" in result.stderr
+    hours = pd.read_csv(out / "counts.csv")
+    assert hours[["site", "hour", "calls", "failed_recordings"]].values.tolist() == [
+        ["A", 5, 60, 0],
+        ["A", 6, 0, 0],
+        ["A", 7, 0, 1],
+    ]
+    assert pd.read_csv(out / "sites.csv")["calls_per_hour"].tolist() == [5_400.0]
+    assert len(pd.read_csv(out / "days.csv")) == 1
+    assert (out / "summary.xlsx").read_bytes()[:2] == b"PK"
+    assert not (found / "to_check.csv").exists()
+
+
+def test_from_the_sample_to_corrected_counts(found: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = run(found, "--out", out, "--check", 20)
+    assert result.exit_code == 0, result.exception
+    assert "20 of 20 events to check are open: run `mast review" in result.stderr
+    open_review(found).close()
+    with sqlite3.connect(
+        found / "review.sqlite"
+    ) as db:  # what a reviewer would decide: the upper half is right
+        drawn = pd.read_csv(found / "to_check.csv")
+        for event, score in zip(drawn["event"], drawn["score"], strict=True):
+            status = "accepted" if score > 0.6 else "rejected"
+            db.execute("UPDATE events SET status = ?, version = 1 WHERE id = ?", (status, event))
+    result = run(found, "--out", out)
+    assert result.stderr == ""
+    site = pd.read_csv(out / "sites.csv").iloc[0]
+    assert site["corrected_low"] < 29 < site["corrected_high"]
+    assert site["corrected_calls"] == pytest.approx(29, abs=5)
+    hours = pd.read_csv(out / "counts.csv")
+    assert hours["corrected_calls"].tolist() == pytest.approx([site["corrected_calls"], 0, 0])
+
+
+def test_bad_input_is_one_sentence_and_nothing_is_touched(found: Path, tmp_path: Path) -> None:
+    mine, sound, bare = tmp_path / "mine", tmp_path / "audio", tmp_path / "bare"
+    for folder in (mine, bare):
+        folder.mkdir()
+    (mine / "thesis.docx").write_text("years")
+    for name in ("run.json", "detections.parquet"):
+        (bare / name).write_bytes((found / name).read_bytes())
+    kinds: list[tuple[str, tuple[object, ...]]] = [
+        ("holds other files than a summary", (found, "--out", mine)),
+        ("run.json is missing; expected a results folder of mast detect", (sound, "--out", tmp_path / "x")),
+        ("no such folder; expected a results folder", (tmp_path / "gone", "--out", tmp_path / "x")),
+        ("is a file; expected a results folder", (mine / "thesis.docx", "--out", tmp_path / "x")),
+        ("so nobody knows how much was heard", (bare, "--out", tmp_path / "x")),
+    ]
+    for says, arguments in kinds:
+        result = run(*arguments)
+        assert isinstance(result.exception, ConfigError), (says, result.exception)
+        assert says in str(result.exception)
+    (found / "detections.parquet").unlink()
+    assert "has not finished here" in str(run(found, "--out", tmp_path / "x").exception)
+    assert [path.name for path in mine.iterdir()] == ["thesis.docx"]
+    assert not (tmp_path / "x").exists()
+
+
+def test_recordings_in_which_nothing_was_found(found: Path, tmp_path: Path) -> None:
+    (found / "recordings" / "A_20240501_050000.wav.parquet").unlink()
+    ResultsFolder(found, {"model": "m", "threshold": 0.3}, tmp_path / "audio").combine(["csv"])
+    result = run(found, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.exception
+    assert "0 calls" in result.stdout
+    assert pd.read_csv(tmp_path / "out" / "counts.csv")["calls"].tolist() == [0, 0]
+    assert "so there is nothing to check" in str(
+        run(found, "--out", tmp_path / "out", "--check", 10).exception
+    )
+
+
+@pytest.mark.parametrize("refusal", [errno.ENOSPC, errno.EROFS])
+def test_a_disk_that_refuses_leaves_the_earlier_summary_whole(
+    found: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: int
+) -> None:
+    out = tmp_path / "out"
+    run(found, "--out", out)
+    before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+
+    def refuse(*_: Any) -> None:
+        raise OSError(refusal, os.strerror(refusal))
+
+    monkeypatch.setattr("os.fsync", refuse)
+    result = run(found, "--out", out)
+    assert isinstance(result.exception, OSError)
+    assert str(out / "counts.csv") in str(result.exception)
+    assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
