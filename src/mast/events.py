@@ -181,6 +181,20 @@ def pairwise_iom(a: ArrayLike, b: ArrayLike) -> FloatArray:
     return np.divide(inter, smaller, out=np.zeros_like(inter), where=smaller > 0)
 
 
+def pairwise_band_iou(a: ArrayLike, b: ArrayLike) -> FloatArray:
+    """Intersection over union of the bands alone, (N, M); 1 for equal bands, also without height.
+
+    >>> pairwise_band_iou([[0, 1000, 1, 2000]], [[5, 1500, 6, 2500], [5, 1000, 6, 2000]]).round(3).tolist()
+    [[0.333, 1.0]]
+    """
+    band_a = np.asarray(a, dtype=np.float64).reshape(-1, 1, 4)[..., 1::2]
+    band_b = np.asarray(b, dtype=np.float64).reshape(1, -1, 4)[..., 1::2]
+    shared = (np.minimum(band_a[..., 1], band_b[..., 1]) - np.maximum(band_a[..., 0], band_b[..., 0])).clip(0)
+    whole = np.maximum(band_a[..., 1], band_b[..., 1]) - np.minimum(band_a[..., 0], band_b[..., 0])
+    share: FloatArray = np.divide(shared, whole, out=np.ones_like(whole), where=whole > 0)
+    return share
+
+
 class Pairs(NamedTuple):
     """Predictions and truths that overlap enough to be matched; each may appear many times."""
 

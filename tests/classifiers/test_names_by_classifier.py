@@ -129,9 +129,9 @@ box = st.tuples(st.floats(0, 30), st.floats(0, 3), st.floats(0, 5_000), st.float
 
 @given(st.lists(box, min_size=1, max_size=6), st.floats(0, 12))
 def test_a_song_by_a_naive_twin(rows: list[tuple[float, float, float, float]], gap_s: float) -> None:
-    given_boxes = np.array([(a, a + length, low, low + height) for a, length, low, height in rows])
-    for i, (a1, a2, a3, a4) in enumerate(given_boxes):
-        for j, (b1, b2, b3, b4) in enumerate(given_boxes):
+    given_boxes = np.array([(a, low, a + length, low + height) for a, length, low, height in rows])
+    for i, (a1, a3, a2, a4) in enumerate(given_boxes):
+        for j, (b1, b3, b2, b4) in enumerate(given_boxes):
             apart = b1 - a2 if b1 > a2 else a1 - b2 if a1 > b2 else 0.0
             shared = max(0.0, min(a4, b4) - max(a3, b3))
             alike = shared / (max(a4, b4) - min(a3, b3)) >= 0.25

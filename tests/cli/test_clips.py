@@ -63,6 +63,16 @@ def test_conditions_and_groups(found: Path, tmp_path: Path) -> None:
     assert [name.partition("/")[0] for name in cut(tmp_path / "groups")] == ["a.wav"] * 2 + ["b.wav"] * 2
 
 
+def test_notes_are_joined_into_songs_first(found: Path, tmp_path: Path) -> None:
+    out = tmp_path / "songs"
+    result = run(found, "--out", out, "--join", 1.5, "--no-pictures", "--pad", 0)
+    assert result.stdout == f"4 clips of 4 events → {out / 'index.html'}.\n"  # two labels in two recordings
+    table = pd.read_csv(out / "clips.csv")
+    assert table["notes"].tolist() == [2] * 4
+    assert [sf.info(out / name).duration for name in cut(out)] == [2.5] * 4
+    assert isinstance(run(found, "--out", out, "--no-pictures", "--pad", 0).exception, ConfigError)
+
+
 def test_the_same_again_resumes_and_other_choices_are_refused(found: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run(found, "--out", out, "-n", 2, "--no-pictures")

@@ -160,6 +160,20 @@ def test_recordings_that_are_not_mentioned_are_not_carried_along(dataset: Path, 
     assert read_annotations(tmp_path / "c.json").names() == ["a.wav"]
 
 
+def test_notes_are_joined_into_songs(tmp_path: Path) -> None:
+    notes = pd.DataFrame(
+        {"file": "a.wav", "start_s": [0.0, 1.0, 9.0], "end_s": [0.5, 1.5, 9.5], "low_hz": 100.0}
+    )
+    notes.assign(high_hz=900.0, score=[0.3, 0.6, 0.5]).to_csv(tmp_path / "notes.csv", index=False)
+    said, _ = run(tmp_path / "notes.csv", tmp_path / "songs.csv", "--to", "csv", "--join", 0.5)
+    assert "1 recordings, 2 events" in said
+    songs = pd.read_csv(tmp_path / "songs.csv")
+    assert songs[["start_s", "end_s", "score", "notes"]].to_numpy().tolist() == [
+        [0, 1.5, 0.6, 2],
+        [9, 9.5, 0.5, 1],
+    ]
+
+
 def test_wrong_wishes_are_refused(dataset: Path, tmp_path: Path) -> None:
     boxes = dataset / "boxes.csv"
     with pytest.raises(AnnotationError, match="--to ravn: no such format; choose one of csv, raven"):

@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from mast.annotations.songs import SIMILAR_BAND
 from mast.audio import probe
 from mast.audio.decode import Samples
 from mast.classifiers.classifier import Classifier, Logits
 from mast.classifiers.windows import HOPS, WindowGrid, band_only, read_windows
-from mast.events import FloatArray, IntArray
+from mast.events import FloatArray, IntArray, boxes_of, pairwise_band_iou
 
 SONG_GAP_S = 10.0  # between boxes that decide together
-SIMILAR_BAND = 0.25  # overlap of their bands, as a share of both together
 _BLOCK = 256  # boxes named at once
 
 
@@ -61,7 +61,7 @@ def name_boxes(
         AudioError: the recording cannot be read.
     """
     info = probe(path)
-    boxes = events[["start_s", "end_s", "low_hz", "high_hz"]].to_numpy(dtype=np.float64, copy=True)
+    boxes = boxes_of(events).copy()
     boxes[:, 3] = np.minimum(boxes[:, 3], info.sample_rate / 2)  # no sound lies above
     likely, score = np.full(len(boxes), -1, dtype=np.int64), np.full(len(boxes), np.nan)
     inside = np.flatnonzero(boxes[:, 0] < info.duration_s)
@@ -70,8 +70,8 @@ def name_boxes(
     gap_s = max(how.song_gap_s, 0.0)
     for at in range(0, len(order), _BLOCK):
         block = order[at : at + _BLOCK]
-        first_s, last_s = float(boxes[block, 0].min()), float(boxes[block, 1].max())
-        near = order[(boxes[order, 1] >= first_s - gap_s) & (boxes[order, 0] <= last_s + gap_s)]
+        first_s, last_s = float(boxes[block, 0].min()), float(boxes[block, 2].max())
+        near = order[(boxes[order, 2] >= first_s - gap_s) & (boxes[order, 0] <= last_s + gap_s)]
         ear.forget_but(near, first_s - gap_s - classifier.window_s)
         logits = ear.hear(boxes, near)
         place = {row: k for k, row in enumerate(near.tolist())}
@@ -87,14 +87,12 @@ def name_boxes(
 def same_song(boxes: FloatArray, others: FloatArray, gap_s: float) -> FloatArray:
     """(N, M) 1 where two boxes are near in time and alike in band, else 0.
 
-    Rows are start_s, end_s, low_hz, high_hz.
+    Rows are start_s, low_hz, end_s, high_hz.
     """
     a, b = boxes[:, None], others[None]
-    apart = np.maximum(a[..., 0] - b[..., 1], b[..., 0] - a[..., 1]).clip(min=0.0)
-    shared = (np.minimum(a[..., 3], b[..., 3]) - np.maximum(a[..., 2], b[..., 2])).clip(min=0.0)
-    whole = np.maximum(a[..., 3], b[..., 3]) - np.minimum(a[..., 2], b[..., 2])
-    alike = shared >= SIMILAR_BAND * whole
-    return np.asarray((apart <= gap_s) & alike & (whole > 0), dtype=np.float64)
+    apart = np.maximum(a[..., 0] - b[..., 2], b[..., 0] - a[..., 2]).clip(min=0.0)
+    alike = pairwise_band_iou(boxes, others) >= SIMILAR_BAND
+    return np.asarray((apart <= gap_s) & alike, dtype=np.float64)
 
 
 @dataclass
@@ -112,7 +110,7 @@ class _Ear:
         """(N, labels) of some boxes."""
         keys: dict[int, list[tuple[int, ...]]] = {}
         for row in (int(row) for row in rows if int(row) not in self.boxes):
-            start_s, end_s, low_hz, high_hz = boxes[row]
+            start_s, low_hz, end_s, high_hz = boxes[row]
             band = (round(low_hz), round(high_hz)) if self.how.band else ()
             keys[row] = [(window, *band) for window in self.grid.of(start_s, end_s)]
         self._listen(sorted({key for own in keys.values() for key in own if key not in self.windows}))

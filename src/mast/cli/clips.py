@@ -65,6 +65,12 @@ def clips(
     ] = 0.5,
     format: Annotated[FormatName, typer.Option(help="Of the sound: wav or flac, 16 bit.")] = FormatName.wav,
     pictures: Annotated[bool, typer.Option(help="Draw a spectrogram with its box beside each clip.")] = True,
+    join: Annotated[
+        float | None,
+        number(
+            "--join", low=0.0, high=3_600.0, help="Join notes at most so many seconds apart into songs first."
+        ),
+    ] = None,
     audio: Annotated[
         Path | None, typer.Option(help="Folder of the recordings; by default where detect found them.")
     ] = None,
@@ -89,10 +95,12 @@ def clips(
       mast clips detections/ --out by_hour --per hour --most 5 --min-score 0.8
     """
     from mast.annotations import read_annotations
+    from mast.annotations.songs import join_events
     from mast.errors import AudioError
     from mast.reports.clips import choose_events, cut_clips
 
-    events = _chosen_from(read_annotations(detections).events, detections, label, min_score)
+    events = read_annotations(detections).events
+    events = _chosen_from(events if join is None else join_events(events, join), detections, label, min_score)
     chosen = choose_events(
         events, most, choice=choose.value, per=None if per is None else per.value, seed=seed
     )
@@ -103,6 +111,7 @@ def clips(
         "per": per and per.value,
     }
     inputs |= {"label": label or [], "min_score": min_score, "pad": pad, "format": format.value, "seed": seed}
+    inputs |= {} if join is None else {"join": join}
     locate = find_recordings_of(detections, audio)
     _remember(out, inputs)
     with write_alone(out), progress(quiet, unit="clips") as bar:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mast.cli.event_files import cut_to_nyquist
-from mast.cli.options import Quiet, count, progress, say
+from mast.cli.options import Quiet, count, number, progress, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,6 +75,10 @@ def convert(
             "--add-to", help="tasks: annotations from before, any format, to be written with these."
         ),
     ] = None,
+    join: Annotated[
+        float | None,
+        number("--join", low=0.0, high=3_600.0, help="Join notes at most so many seconds apart into songs."),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Convert annotations between formats, without loss where both can hold the fact.
@@ -88,19 +92,27 @@ def convert(
     --to dataset makes a dataset folder of a public dataset as it is downloaded: --from birdeep, birdset or
     rainforest (site and date folders with Raven tables). IN of birdset may be a name on the hub.
 
+    --join 0.5 makes one event of those that follow each other closely: same recording and label, at most half a second
+    apart, and bands that overlap by a quarter or more. Its box holds all of them, its score is the highest, and the
+    column notes counts them.
+
     --from tasks takes a folder of mast plan back, finished or not: boxes go to the original recordings, and the clips
     that were listened to become reviewed spans; --add-to keeps what was annotated before.
 
     \b
     Example:
       mast convert boxes.csv raven_tables/ --to raven --audio recordings/
+      mast convert detections/ songs.csv --to csv --join 0.5
       mast convert tasks/ recordings/boxes.csv --from tasks --to csv
       mast convert BIRDeep_AudioAnnotations/ birdeep/ --from birdeep --to dataset
     """
     if to == "dataset":
         _make_dataset(source, out, from_, home, ood_dates, (subset, part, limit), quiet)
         return
+    from dataclasses import replace
+
     from mast.annotations import FORMATS, read_annotations, write_annotations
+    from mast.annotations.songs import join_events
     from mast.errors import AnnotationError
 
     tasks = from_ == "tasks" or (from_ is None and _holds_tasks(source))
@@ -126,6 +138,8 @@ def convert(
             quiet=quiet,
         )
     annotations = cut_to_nyquist(annotations, "events", quiet=quiet)
+    if join is not None:
+        annotations = replace(annotations, events=join_events(annotations.events, join))
     write_annotations(annotations, out, to)
 
     lost = FORMATS[to].lost(annotations, out)

@@ -1,0 +1,62 @@
+"""Notes into songs: events of one recording that follow each other closely in a similar band become one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from mast.events import FloatArray, IntArray, boxes_of, pairwise_band_iou
+
+SIMILAR_BAND = 0.25  # overlap of two bands as a share of both together; our choice
+NOTES = "notes"  # the column that counts what was joined
+
+
+def join_events(events: pd.DataFrame, gap_s: float) -> pd.DataFrame:
+    """One event for each song.
+
+    Two events of one recording and label belong to one song where at most ``gap_s`` seconds lie between them and the
+    overlap of their bands is at least a quarter of both together; what belongs to the same event belongs together.
+
+    Args:
+        events: in the event schema, in any order.
+        gap_s: seconds.
+
+    Returns:
+        In the order of the first note of each song. Its box holds all of them; everything else is taken from the note
+        with the highest score, but for the time of day, which is that of the first. ``notes`` says how many they are.
+    """
+    if events.empty:
+        return events.assign(**{NOTES: np.zeros(0, np.int64)})
+    song = np.empty(len(events), dtype=np.int64)
+    counted = 0
+    for rows in events.groupby(["recording", "label"], sort=False).indices.values():
+        song[rows] = counted + songs_of(boxes_of(events.iloc[rows]), gap_s)
+        counted = int(song[rows].max()) + 1
+    by_score = events.assign(song=song).sort_values(
+        "score", ascending=False, kind="stable", na_position="last"
+    )
+    joined = by_score.drop_duplicates("song").set_index("song")
+    grouped = events.groupby(song)
+    for edge, which in (("start_s", "min"), ("low_hz", "min"), ("end_s", "max"), ("high_hz", "max")):
+        joined[edge] = grouped[edge].agg(which)
+    first = events.assign(song=song).sort_values("start_s", kind="stable").drop_duplicates("song")
+    joined["datetime"] = first.set_index("song")["datetime"]
+    joined[NOTES] = grouped.size()
+    order = pd.Series(np.arange(len(events))).groupby(song).min().sort_values().index
+    return joined.loc[order].reset_index(drop=True)
+
+
+def songs_of(boxes: FloatArray, gap_s: float) -> IntArray:
+    """The number of the song that each box belongs to, from 0 on; rows start_s, low_hz, end_s, high_hz."""
+    links: list[tuple[int, int]] = []
+    waiting = np.zeros(0, dtype=np.int64)  # boxes that a later one may still belong to
+    for row in np.argsort(boxes[:, 0], kind="stable").tolist():
+        waiting = waiting[boxes[waiting, 2] >= boxes[row, 0] - gap_s]
+        alike = pairwise_band_iou(boxes[row], boxes[waiting])[0] >= SIMILAR_BAND
+        links += [(row, other) for other in waiting[alike].tolist()]
+        waiting = np.append(waiting, row)
+    a, b = np.array(links, dtype=np.int64).reshape(-1, 2).T
+    graph = coo_array((np.ones(len(a)), (a, b)), shape=(len(boxes), len(boxes)))
+    return np.asarray(connected_components(graph, directed=False)[1], dtype=np.int64)
