@@ -61,7 +61,7 @@ def test_tables_and_what_to_do_next(found: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     result = run(found, "--out", out)
     assert result.exit_code == 0, result.exception
-    assert f"60 calls in 0.0 hours → {out}" in result.stdout
+    assert f"60 events in 0.01 hours → {out}" in result.stdout
     assert "events to know how many calls are right to about ± 15" in result.stderr
     hours = pd.read_csv(out / "counts.csv")
     assert hours[["site", "hour", "calls", "failed_recordings"]].values.tolist() == [
@@ -79,7 +79,7 @@ def test_from_the_sample_to_corrected_counts(found: Path, tmp_path: Path) -> Non
     out = tmp_path / "out"
     result = run(found, "--out", out, "--check", 20)
     assert result.exit_code == 0, result.exception
-    assert "20 of 20 events to check are open: run `mast review" in result.stderr
+    assert "20 of 20 events to check are open: run mast review" in result.stderr
     open_review(found).close()
     with sqlite3.connect(
         found / "review.sqlite"
@@ -126,7 +126,7 @@ def test_recordings_in_which_nothing_was_found(found: Path, tmp_path: Path) -> N
     ResultsFolder(found, {"model": "m", "threshold": 0.3}, tmp_path / "audio").combine(["csv"])
     result = run(found, "--out", tmp_path / "out")
     assert result.exit_code == 0, result.exception
-    assert "0 calls" in result.stdout
+    assert "0 events" in result.stdout
     assert pd.read_csv(tmp_path / "out" / "counts.csv")["calls"].tolist() == [0, 0]
     assert "so there is nothing to check" in str(
         run(found, "--out", tmp_path / "out", "--check", 10).exception
@@ -149,3 +149,54 @@ def test_a_disk_that_refuses_leaves_the_earlier_summary_whole(
     assert isinstance(result.exception, OSError)
     assert str(out / "counts.csv") in str(result.exception)
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
+
+
+def test_the_page_needs_nothing_else_and_says_what_was_heard(found: Path, tmp_path: Path) -> None:
+    result = run(found, "--out", tmp_path / "out", "--latitude", 51.5, "--longitude", 0.1)
+    assert result.exit_code == 0, result.exception
+    page = (tmp_path / "out" / "summary.html").read_text()
+    assert "heard in 2 recordings, 1 failed" in page
+    assert (
+        page.count("data:image/png;base64") == 1 + 4
+    )  # the heat map; two best and two doubtful of one recording
+    assert "sunrise (orange)" in page
+    assert "UTC+0 by the longitude is assumed" in page
+    assert "Nobody has checked a random sample yet" in page
+    assert not [word for word in ("http://", "https://", "<script", "<audio") if word in page]
+
+
+@pytest.mark.parametrize("latitude", [90, -90])
+def test_at_the_pole(found: Path, tmp_path: Path, latitude: int) -> None:
+    result = run(found, "--out", tmp_path / "out", f"--latitude={latitude}", "--longitude", 0)
+    assert result.exit_code == 0, result.exception
+    page = (tmp_path / "out" / "summary.html").read_text()
+    assert f"the sun does not {'set' if latitude > 0 else 'rise'}" in page
+
+
+def test_half_a_place_is_refused(found: Path, tmp_path: Path) -> None:
+    result = run(found, "--out", tmp_path / "out", "--latitude", 3)
+    assert "--latitude and --longitude belong together" in str(result.exception)
+
+
+def test_a_place_in_recordings_csv_counts(found: Path, tmp_path: Path) -> None:
+    table = "file,latitude,longitude\nA_20240501_050000.wav,10.5,20\n"
+    (tmp_path / "audio" / "recordings.csv").write_text(table)
+    run(found, "--out", tmp_path / "out")
+    assert "UTC+1 by the longitude is assumed" in (tmp_path / "out" / "summary.html").read_text()
+    (tmp_path / "audio" / "recordings.csv").write_text("latitude\nsomewhere\n")
+    result = run(found, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.exception
+    assert "sunrise" not in (tmp_path / "out" / "summary.html").read_text()
+
+
+def test_without_the_sound_there_are_counts_but_no_pictures(found: Path, tmp_path: Path) -> None:
+    (tmp_path / "audio").rename(tmp_path / "moved")
+    result = run(found, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.exception
+    assert "The recordings are not on this machine" in (tmp_path / "out" / "summary.html").read_text()
+    run(found, "--out", tmp_path / "out", "--audio", tmp_path / "moved")
+    assert (tmp_path / "out" / "summary.html").read_text().count("data:image/png") == 5
+    for path in (tmp_path / "moved").glob("*.wav"):
+        path.unlink()
+    run(found, "--out", tmp_path / "out", "--audio", tmp_path / "moved")
+    assert "There are no pictures: recording not found" in (tmp_path / "out" / "summary.html").read_text()

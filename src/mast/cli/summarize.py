@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import Quiet, count, say, write_alone
+from mast.cli.event_files import find_recordings_of
+from mast.cli.options import Quiet, count, number, say, write_alone
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from mast.evaluation.corrected_counts import Strata
+    from mast.reports.heard import Heard, Place
     from mast.review.sample import Progress
 
 _TABLES = {"counts": "hour", "days": "day", "sites": "site"}  # table → its finest column
@@ -28,12 +30,34 @@ def summarize(
     check: Annotated[
         int | None, count(help="Draw this many events to check in mast review, to correct the counts by.")
     ] = None,
+    latitude: Annotated[
+        float | None, number("--latitude", low=-90, high=90, help="Of the sites, in degrees, north positive.")
+    ] = None,
+    longitude: Annotated[
+        float | None,
+        number("--longitude", low=-180, high=180, help="Of the sites, in degrees, east positive."),
+    ] = None,
+    utc_offset: Annotated[
+        float | None,
+        number(
+            "--utc-offset",
+            low=-14,
+            high=14,
+            help="Of the recorders' clocks, in hours; as they state by default.",
+        ),
+    ] = None,
+    audio: Annotated[
+        Path | None, typer.Option(help="Folder of the recordings; by default where detect found them.")
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Count calls per hour, day and site, with the effort behind them.
 
     Writes counts.csv, one row per site, day, hour and label, zeros included: hours recorded, recordings that failed,
     calls, calls per recorded hour. days.csv and sites.csv hold the same per day and site, summary.xlsx all three.
+    summary.html is a page to send: activity by hour and date, and pictures of the best and the doubtful events. It
+    shows sunrise and sunset where a place is known: from the headers of the recordings, columns latitude and longitude
+    of their recordings.csv, or --latitude and --longitude for all sites.
 
     Detections are not all right. --check 60 draws 60 of them at random, bands of score apart, and remembers them in
     DETECTIONS/to_check.csv. Decide about each in mast review (order "Sample to check"), run mast summarize again, and
@@ -45,12 +69,16 @@ def summarize(
       mast summarize detections/ --out summary
       mast summarize detections/ --out summary --check 60
     """
-    from mast.errors import AnnotationError
+    from mast.errors import AnnotationError, ConfigError
+    from mast.files import write_whole
     from mast.reports.heard import read_events, read_heard
     from mast.reports.summary_counts import count_events, count_table
+    from mast.reports.summary_page import PAGE, Surroundings, summary_page
     from mast.reports.workbook import write_workbook
     from mast.review.sample import draw_sample, read_progress
 
+    if (latitude is None) != (longitude is None):
+        raise ConfigError("--latitude and --longitude belong together; give both, or neither")
     _refuse_others_files(out)
     heard = read_heard(detections)
     strata = _strata(detections)
@@ -66,6 +94,14 @@ def summarize(
         name: count_table(counts, level, progress.sample)  # type: ignore[arg-type]
         for name, level in _TABLES.items()
     }
+    advice = _advice(strata, progress, detections)
+    around = Surroundings(
+        places=_places(heard, latitude, longitude),
+        utc_offset_h=utc_offset,
+        locate=None if audio is None and heard.root is None else find_recordings_of(detections, audio),
+        sample=progress.sample,
+        advice=tuple(f"{line[0].upper()}{line[1:]}." for line in advice),
+    )
     with write_alone(out):
         _write(out, tables)
         for name in write_workbook(out / "summary.xlsx", tables):
@@ -73,9 +109,18 @@ def summarize(
                 f"{name}.csv has {len(tables[name]):,} rows, more than a sheet of summary.xlsx holds",
                 quiet=quiet,
             )
-    for line in _advice(strata, progress, detections):
+        write_whole(out / PAGE, summary_page(counts, detections.absolute().name, around).encode())
+    for line in advice:
         say(line, quiet=quiet)
-    typer.echo(f"{counts.calls:,} calls in {heard.hours:,.1f} hours → {out / 'counts.csv'}.")
+    typer.echo(f"{counts.calls:,} events in {heard.hours:,.2f} hours → {out / PAGE}.")
+
+
+def _places(heard: Heard, latitude: float | None, longitude: float | None) -> dict[str, Place]:
+    from mast.reports.heard import Place, find_places
+
+    if latitude is not None and longitude is not None:
+        return dict.fromkeys(heard.sites, Place(latitude, longitude))
+    return find_places(heard)
 
 
 def _refuse_others_files(out: Path) -> None:
@@ -123,7 +168,7 @@ def _advice(strata: Strata, progress: Progress, detections: Path) -> list[str]:
         ]
     if progress.open:
         return [
-            f"{progress.open:,} of {progress.drawn:,} events to check are open: run `mast review {detections}`, order "
+            f"{progress.open:,} of {progress.drawn:,} events to check are open: run mast review {detections}, order "
             "“Sample to check”, then this command again"
         ]
     if progress.sample is None:

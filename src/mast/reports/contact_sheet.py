@@ -12,6 +12,7 @@ import io
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -101,17 +102,22 @@ def find_in(folders: Iterable[str | Path]) -> Locate:
     from mast.audio import find_recordings
 
     roots = [Path(folder) for folder in folders]
-    known: dict[str, Path] = {}
-    for root in roots:
-        for path in find_recordings(root):
-            known.setdefault(path.relative_to(root).as_posix(), path)
-    names = RecordingNames(known)
+
+    @cache
+    def everything() -> tuple[dict[str, Path], RecordingNames]:
+        """Only where a recording has moved: a large archive takes minutes to walk."""
+        known: dict[str, Path] = {}
+        for root in roots:
+            for path in find_recordings(root):
+                known.setdefault(path.relative_to(root).as_posix(), path)
+        return known, RecordingNames(known)
 
     def locate(recording: str) -> Path | None:
         for root in roots:
             for path in (root / recording, root / "audio" / recording):
                 if path.is_file():
                     return path
+        known, names = everything()
         return known.get(names.of_path(recording))
 
     return locate
@@ -203,6 +209,11 @@ def sheet_png(sheet: Sheet, *, columns: int = COLUMNS) -> bytes:
     buffer = io.BytesIO()
     canvas.save(buffer, format="png", optimize=True)
     return buffer.getvalue()
+
+
+def tile_grid(tiles: Sequence[Tile]) -> str:
+    """Tiles without sound, as a part of another page."""
+    return f'{_STYLE}<div class="tiles">{"".join(_tile_html(tile, False) for tile in tiles)}</div>'
 
 
 def sheets_page(

@@ -66,7 +66,7 @@ class Sample:
 
 
 def count_events(
-    batches: Iterable[pd.DataFrame], heard: Heard, *, strata: Strata | None = None, shown: int = 12
+    batches: Iterable[pd.DataFrame], heard: Heard, *, strata: Strata | None = None, shown: int = 10
 ) -> Counts:
     """Count events, some in memory at a time.
 

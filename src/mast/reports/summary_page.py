@@ -1,0 +1,287 @@
+"""``summary.html``: what was found at a glance, one page to send. Pictures are inside; there is no sound in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from html import escape
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mast.errors import shortened
+from mast.evaluation.corrected_counts import Corrected
+from mast.events import as_events
+from mast.grid import FrontEnd
+from mast.reports.contact_sheet import Locate, make_tiles, scale_note, sheet_front_end, tile_grid
+from mast.reports.heard import NO_CLOCK, Heard, Place
+from mast.reports.heat_map import Sky, activity, plot_activity, sun_note
+from mast.reports.html_page import Section, cards, page, paragraph, picture, table
+from mast.reports.summary_counts import Counts, Sample, correct_total, count_table
+
+PAGE = "summary.html"
+MOST_MAPS = 12  # heat maps on one page, our choice
+_MOST_ROWS = 40  # of a table on the page
+MISSED = "Calls that the detector missed are in no count here, corrected or not."
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What is known beside the counts.
+
+    Attributes:
+        places: of sites.
+        utc_offset_h: of the recorders' clocks, where somebody said so.
+        locate: where recordings lie; ``None`` where they are not here.
+        sample: what was checked.
+        advice: what to do next, in sentences.
+    """
+
+    places: Mapping[str, Place] = field(default_factory=dict)
+    utc_offset_h: float | None = None
+    locate: Locate | None = None
+    sample: Sample | None = None
+    advice: tuple[str, ...] = ()
+
+
+def summary_page(counts: Counts, title: str, around: Surroundings) -> str:
+    """The whole page."""
+    total = None if around.sample is None else correct_total(around.sample)
+    return page(
+        title,
+        _lead(counts, total),
+        [
+            Section("When", "when", _when(counts, around)),
+            Section("Where", "where", _where(counts, around.sample)),
+            Section("What", "what", _what(counts, around.sample) if len(counts.labels) > 1 else ""),
+            Section("How sure", "sure", _how_sure(counts, total, around)),
+            Section("The best", "best", _pictures(counts, counts.best, around.locate, "The highest scores.")),
+            Section(
+                "The doubtful",
+                "doubtful",
+                _pictures(
+                    counts, counts.doubtful, around.locate, "Scores nearest the threshold: look here first."
+                ),
+            ),
+            Section("How it was made", "made", _how_made(counts.heard)),
+        ],
+    )
+
+
+def _lead(counts: Counts, total: Corrected | None) -> str:
+    heard = counts.heard
+    n, failed, damaged = len(heard.recordings), len(heard.failed), int(heard.recordings["damaged"].sum())
+    recordings = "recording" if n == 1 else "recordings"
+    lost = "".join(f", {k:,} {what}" for k, what in ((failed, "failed"), (damaged, "damaged")) if k)
+    facts = [
+        (_hours(heard.hours), f"heard in {n:,} {recordings}{lost}"),
+        (f"{counts.calls:,}", "events found"),
+    ]
+    if heard.hours > 0:
+        facts.append((_rate(counts.calls / heard.hours), "events per hour heard"))
+    if total is not None and np.isfinite(total.estimate[0]):
+        facts.append((f"{total.estimate[0]:,.0f}", f"calls after correction, {_interval(total, 0)}"))
+    return paragraph(_span(counts), soft=True) + cards(facts)
+
+
+def _span(counts: Counts) -> str:
+    """Sites and days in words."""
+    sites = [site for site in counts.heard.sites if site]
+    known = counts.effort.loc[counts.effort["slot"] != NO_CLOCK, "slot"] // 24
+    names = ", ".join(sites[:5]) + (f" and {len(sites) - 5} more" if len(sites) > 5 else "")
+    where = f"{'Site' if len(sites) == 1 else 'Sites'} {names}" if sites else "No site stated"
+    if known.empty:
+        return f"{where}; the recordings state no time."
+    first, last = (
+        pd.Timestamp(int(day), unit="D").strftime("%-d %B %Y") for day in (known.min(), known.max())
+    )
+    return (
+        f"{where}; {first}."
+        if first == last
+        else f"{where}; {first} to {last}, {known.nunique():,} days with sound."
+    )
+
+
+def _when(counts: Counts, around: Surroundings) -> str:
+    by = counts.tally.groupby(["site", "label"])["n"].sum()
+    wanted = sorted(
+        ((site, label) for site in counts.heard.sites for label in counts.labels),
+        key=lambda pair: (-int(by.get(pair, 0)), pair),
+    )
+    shown = [pair for pair in wanted if by.get(pair, 0)] or wanted[:1]
+    body = paragraph(
+        "Events per recorded hour, by date and hour of the recorder's clock. Grey: nothing was recorded.",
+        soft=True,
+    )
+    maps = 0
+    for site, label in shown:
+        effort = counts.effort[counts.effort["site"] == site]
+        tally = counts.tally[(counts.tally["site"] == site) & (counts.tally["label"] == label)]
+        found = activity(effort, tally)
+        if found is None or maps >= MOST_MAPS:
+            continue
+        maps += 1
+        sky, caveat = _sky(counts.heard, site, around)
+        name = shortened(site) or "no site"
+        what = f", {shortened(label) or 'no label'}" if len(counts.labels) > 1 else ""
+        notes = [
+            f"{int(by.get((site, label), 0)):,} events",
+            sun_note(found, sky) if sky is not None else "",
+            caveat,
+            "days without sound are left out" if found.has_gaps else "",
+        ]
+        body += f"<h3>{escape(name + what)}</h3>"
+        body += picture(plot_activity(found, sky), "; ".join(note for note in notes if note) + ".")
+    if not maps:
+        return paragraph("The recordings state no time, so nobody can say when.")
+    if len(shown) > maps:
+        body += paragraph(
+            f"The {maps} busiest of {len(shown)} sites and labels; counts.csv has all.", soft=True
+        )
+    clockless = counts.effort.loc[counts.effort["slot"] == NO_CLOCK, "recorded_s"].sum() / 3_600
+    if clockless:
+        body += paragraph(f"{_hours(clockless)} state no time and are in no picture.", soft=True)
+    return body
+
+
+def _sky(heard: Heard, site: str, around: Surroundings) -> tuple[Sky | None, str]:
+    """Where to look up the sun, and what was assumed for it."""
+    place = around.places.get(site)
+    if place is None:
+        return None, ""
+    if around.utc_offset_h is not None:
+        return Sky(place, around.utc_offset_h), ""
+    stated = heard.recordings.loc[heard.recordings["site"] == site, "offset_h"].dropna()
+    if len(stated):
+        return Sky(place, float(stated.mode().iloc[0])), ""
+    guess = round(place.longitude / 15)
+    return Sky(place, guess), f"the clock states no time zone, UTC{guess:+d} by the longitude is assumed"
+
+
+def _where(counts: Counts, sample: Sample | None) -> str:
+    rows = count_table(_any_label(counts), "site", sample and _without_labels(sample))
+    header = ["site", "recordings", "hours", "failed", "days", "events", "per hour"]
+    n = counts.heard.recordings.groupby("site").size()
+    timed = counts.effort[(counts.effort["slot"] != NO_CLOCK) & (counts.effort["recorded_s"] > 0)]
+    days = (timed["slot"] // 24).groupby(timed["site"]).nunique()
+    if sample is not None:
+        header.append("corrected (95 %)")
+    cells = [
+        [
+            shortened(row["site"]) or "no site",
+            f"{int(n.get(row['site'], 0)):,}",
+            f"{row['recorded_hours']:,.2f}",
+            f"{row['failed_recordings']:,}",
+            f"{int(days.get(row['site'], 0)):,}",
+            f"{row['calls']:,}",
+            _rate(row["calls_per_hour"]),
+            *([_corrected(row)] if sample is not None else []),
+        ]
+        for row in rows.head(_MOST_ROWS).to_dict("records")
+    ]
+    more = paragraph(f"The first {_MOST_ROWS} of {len(rows)} sites; sites.csv has all.", soft=True)
+    return table(header, cells) + (more if len(rows) > _MOST_ROWS else "")
+
+
+def _any_label(counts: Counts) -> Counts:
+    """The same counts without their labels."""
+    return replace(counts, labels=[""], tally=counts.tally.assign(label=""))
+
+
+def _without_labels(sample: Sample) -> Sample:
+    return Sample(sample.rows.assign(label=""), sample.strata)
+
+
+def _what(counts: Counts, sample: Sample | None) -> str:
+    heard = replace(
+        counts.heard,
+        recordings=counts.heard.recordings.assign(site=""),
+        failed=counts.heard.failed.assign(site=""),
+    )
+    joined = replace(
+        counts, heard=heard, effort=counts.effort.assign(site=""), tally=counts.tally.assign(site="")
+    )
+    rows = count_table(joined, "site", sample).sort_values("calls", ascending=False)
+    header = ["label", "events", "per hour", *(["corrected (95 %)"] if sample is not None else [])]
+    cells = [
+        [
+            shortened(row["label"]) or "no label",
+            f"{row['calls']:,}",
+            _rate(row["calls_per_hour"]),
+            *([_corrected(row)] if sample is not None else []),
+        ]
+        for row in rows.head(_MOST_ROWS).to_dict("records")
+    ]
+    more = paragraph(f"The first {_MOST_ROWS} of {len(rows)} labels; sites.csv has all.", soft=True)
+    return table(header, cells) + (more if len(rows) > _MOST_ROWS else "")
+
+
+def _how_sure(counts: Counts, total: Corrected | None, around: Surroundings) -> str:
+    if not counts.calls:
+        return ""
+    body = ""
+    if around.sample is not None and total is not None:
+        checked, right = int(around.sample.strata.checked.sum()), int(around.sample.strata.right.sum())
+        body += paragraph(
+            f"Of {checked:,} events that were drawn at random and checked, {right:,} are right."
+        )
+        if np.isfinite(total.estimate[0]):
+            share = total.estimate[0] / counts.calls
+            body += paragraph(
+                f"So about {total.estimate[0]:,.0f} of the {counts.calls:,} events are calls ({share:.0%}; 95 % "
+                f"interval {_interval(total, 0)}). For all events together the interval holds 95 times in 100. A "
+                "single site or hour borrows this from all of them: where it rains, more is wrong than its row says."
+            )
+    else:
+        body += paragraph(
+            "Nobody has checked a random sample yet: some events are false alarms, and no count here knows how many."
+        )
+    for sentence in around.advice:
+        body += paragraph(sentence)
+    return body + paragraph(MISSED, soft=True)
+
+
+def _pictures(counts: Counts, events: pd.DataFrame, locate: Locate | None, note: str) -> str:
+    if events.empty:
+        return ""
+    if locate is None:
+        return paragraph("The recordings are not on this machine, so there are no pictures.", soft=True)
+    shown = as_events(events.drop(columns="order"))
+    band = counts.heard.run.band_hz
+    front_end = sheet_front_end(shown) if band is None else FrontEnd.for_band(band[1])
+    tiles = make_tiles(shown, locate, front_end=front_end, sound=False)
+    problems = [tile.problem for tile in tiles if tile.problem]
+    if len(problems) == len(tiles):
+        return paragraph(f"There are no pictures: {shortened(problems[0])}.", soft=True)
+    scale = scale_note(shown, front_end)
+    return paragraph(f"{note} {scale[0].upper()}{scale[1:]}.", soft=True) + tile_grid(tiles)
+
+
+def _how_made(heard: Heard) -> str:
+    run = heard.run
+    rows = [
+        ["model", f"{run.model} ({run.model_id})" if run.model else run.model_id],
+        ["minimum score", "unknown" if run.threshold is None else f"{run.threshold:.3g}"],
+        ["band", "unknown" if run.band_hz is None else f"{run.band_hz[0]:g}–{run.band_hz[1]:g} Hz"],
+    ]
+    return table(["detector", ""], rows, words=(0, 1))
+
+
+def _corrected(row: Mapping[Any, Any]) -> str:
+    estimate, low, high = (float(row[f"corrected_{name}"]) for name in ("calls", "low", "high"))
+    return "–" if np.isnan(estimate) else f"{estimate:,.0f} ({low:,.0f}–{high:,.0f})"
+
+
+def _interval(total: Corrected, row: int) -> str:
+    return f"{total.low[row]:,.0f}–{total.high[row]:,.0f}"
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.0f} h" if hours >= 100 else f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.1f} min"
+
+
+def _rate(rate: float) -> str:
+    if np.isnan(rate):
+        return "–"
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.1f}" if rate >= 1 else f"{rate:.2g}"
