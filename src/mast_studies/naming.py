@@ -28,9 +28,9 @@ import mast
 from mast.audio import probe, read
 from mast.classifiers.birdnet import load_birdnet
 from mast.classifiers.classifier import Classifier, Logits
-from mast.classifiers.naming import HowToHear, name_boxes
+from mast.classifiers.naming import SONG_GAP_S, HowToHear, name_boxes
 from mast.classifiers.species import scientific_name
-from mast.classifiers.windows import WindowGrid, read_windows
+from mast.classifiers.windows import HOPS, WindowGrid, read_windows
 from mast.data.recordings import load_dataset
 from mast.evaluation.bootstrap import draw_weights, interval
 from mast.events import as_events, boxes_of, match_boxes
@@ -134,7 +134,7 @@ def ways(classifier: Classifier, how: HowToHear) -> dict[str, Name]:
         for gap_s in (-1.0, 3.0, 10.0, 20.0):
             apart = "alone" if gap_s < 0 else f"songs of {gap_s:g} s"
             found[f"{hops} windows, {apart}"] = ours(hops=hops, song_gap_s=gap_s)
-    found["3 windows, songs of 10 s, band"] = ours(band=True)
+    found[f"{HOPS} windows, songs of {SONG_GAP_S:g} s, band"] = ours(band=True)
     return found
 
 
@@ -149,12 +149,7 @@ def names_of(boxes: pd.DataFrame, paths: dict[str, Path], way: Name, classifier:
 
 def shares(outcome: pd.DataFrame, seed: int) -> dict[str, Any]:
     """Shares of all boxes with 95 % intervals over recordings."""
-    parts = {
-        "likeliest_right": outcome["right"],
-        "right": outcome["right"] & outcome["named"],
-        "wrong": ~outcome["right"] & outcome["named"],
-        "unknown": ~outcome["named"],
-    }
+    parts = _parts(outcome)
     counts = (
         pd.DataFrame({**parts, "all": True, "named": outcome["named"]}).groupby(outcome["recording"]).sum()
     )
@@ -169,6 +164,27 @@ def shares(outcome: pd.DataFrame, seed: int) -> dict[str, Any]:
         found[name] = round(float(total[upper].sum() / whole), 4) if whole else None
         found[f"{name}_interval"] = [round(edge, 4) for edge in interval(drawn)] if whole else None
     return found
+
+
+def difference(ours: pd.DataFrame, theirs: pd.DataFrame, seed: int) -> dict[str, Any]:
+    """How much larger our shares of all boxes are, with 95 % intervals over the same draws of recordings."""
+    found: dict[str, Any] = {}
+    for name, own in _parts(ours).items():
+        more = own.astype(int) - _parts(theirs)[name].astype(int)
+        counts = more.groupby(ours["recording"]).agg(["sum", "size"]).to_numpy(dtype=np.float64)
+        drawn = draw_weights(len(counts), RESAMPLES, seed) @ counts
+        found[name] = round(float(more.mean()), 4)
+        found[f"{name}_interval"] = [round(edge, 4) for edge in interval(drawn[:, 0] / drawn[:, 1])]
+    return found
+
+
+def _parts(outcome: pd.DataFrame) -> dict[str, pd.Series[bool]]:
+    return {
+        "likeliest_right": outcome["right"],
+        "right": outcome["right"] & outcome["named"],
+        "wrong": ~outcome["right"] & outcome["named"],
+        "unknown": ~outcome["named"],
+    }
 
 
 def matched(truth: pd.DataFrame, paths: dict[str, Path]) -> pd.DataFrame:
@@ -195,33 +211,42 @@ def warbler_clips(pool: Path, seed: int) -> tuple[pd.DataFrame, dict[str, Path]]
     return boxes, {file: path if path.is_file() else pool / "audio" / file for file, path in paths.items()}
 
 
-def measure_sets(
-    folders: list[Path], classifier: Classifier, seed: int
-) -> tuple[dict[str, Any], dict[str, Any], str]:
-    """The second halves by every way, what the first halves say, and the way that they choose."""
+def measure_sets(folders: list[Path], classifier: Classifier, seed: int) -> dict[str, Any]:
+    """What the first halves choose, and the second halves by every way."""
     known = {scientific_name(label) for label in classifier.labels}
     compared = ways(classifier, HowToHear(np.arange(len(classifier.labels))))
-    first: dict[str, Any] = {}
-    second: dict[str, Any] = {}
+    chosen_on: dict[str, dict[str, pd.DataFrame]] = {}
+    reported: dict[str, dict[str, dict[str, pd.DataFrame]]] = {}
     for folder in folders:
         dataset = load_dataset(folder)
         truth = dataset.annotations.events
         truth = truth[truth["label"].isin(known)].reset_index(drop=True)
         paths = {str(file): dataset.path(str(file)) for file in truth["recording"].unique()}
-        chosen_on = truth["recording"].isin(half_of(list(paths), "first"))
-        parts = {"boxes of experts": truth, "detected boxes": matched(truth[~chosen_on], paths)}
-        second[folder.name] = {part: {} for part in parts}
-        first[folder.name] = {}
+        first = truth["recording"].isin(half_of(list(paths), "first"))
+        detected = matched(truth[~first], paths)
+        chosen_on[folder.name], experts, found = {}, {}, {}
         for name, way in compared.items():
             outcome = names_of(truth, paths, way, classifier)
-            first[folder.name][name] = shares(outcome[chosen_on], seed)
-            second[folder.name]["boxes of experts"][name] = shares(outcome[~chosen_on], seed)
-            detected = names_of(parts["detected boxes"], paths, way, classifier)
-            second[folder.name]["detected boxes"][name] = shares(detected, seed)
-            print(folder.name, name, second[folder.name]["boxes of experts"][name]["right"], flush=True)
+            chosen_on[folder.name][name], experts[name] = outcome[first], outcome[~first]
+            found[name] = names_of(detected, paths, way, classifier)
+            print(folder.name, name, round(experts[name]["right"].mean(), 3), flush=True)
+        reported[folder.name] = {"boxes of experts": experts, "detected boxes": found}
     ours = [name for name in compared if "windows" in name]
-    chosen = max(ours, key=lambda name: np.mean([one[name]["likeliest_right"] for one in first.values()]))
-    return second, first, chosen
+    chosen = max(ours, key=lambda name: np.mean([one[name]["right"].mean() for one in chosen_on.values()]))
+    return {
+        "chosen_on_the_first_half": chosen,
+        "chosen_minus_birdnet_alone": {
+            folder: {part: difference(of[chosen], of["birdnet_alone"], seed) for part, of in parts.items()}
+            for folder, parts in reported.items()
+        },
+        "second_half": {
+            folder: {part: {way: shares(one, seed) for way, one in of.items()} for part, of in parts.items()}
+            for folder, parts in reported.items()
+        },
+        "first_half": {
+            folder: {way: shares(one, seed) for way, one in of.items()} for folder, of in chosen_on.items()
+        },
+    }
 
 
 def main() -> None:
@@ -235,14 +260,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     classifier = remembering(load_birdnet())
-    second, first, chosen = measure_sets(options.data, classifier, options.seed)
-    figures: dict[str, Any] = {
-        "classifier": classifier.name,
-        "threshold": THRESHOLD,
-        "chosen_on_the_first_half": chosen,
-        "second_half": second,
-        "first_half": first,
-    }
+    figures: dict[str, Any] = {"classifier": classifier.name, "threshold": THRESHOLD}
+    figures |= measure_sets(options.data, classifier, options.seed)
+    chosen = figures["chosen_on_the_first_half"]
     if options.clips:
         boxes, paths = warbler_clips(options.clips, options.seed)
         some = [k for k, label in enumerate(classifier.labels) if scientific_name(label) in WARBLERS.values()]

@@ -14,7 +14,7 @@ from mast.classifiers.windows import WindowGrid, band_only, read_windows
 
 
 def test_by_hand() -> None:
-    grid = WindowGrid(duration_s=10.0, window_s=3.0)  # windows begin every second, the last at 7 s
+    grid = WindowGrid(duration_s=10.0, window_s=3.0, hops=3)  # windows begin every second, the last at 7 s
     assert grid.last == 7
     assert grid.of(4.2, 4.6) == [2, 3, 4]  # all that hold it whole
     assert grid.of(0.1, 0.2) == [0]
@@ -23,7 +23,7 @@ def test_by_hand() -> None:
     assert grid.of(1.0, 9.0) == [0, 1, 2, 3, 4, 5, 6, 7]
     assert grid.of(10.0, 11.0) == []
     assert WindowGrid(1.0, 3.0).of(0.5, 0.6) == [0]  # a recording shorter than a window
-    assert WindowGrid(3.5, 3.0).start_s(1) == 0.5  # the last ends where the recording does
+    assert WindowGrid(3.5, 3.0, hops=3).start_s(1) == 0.5  # the last ends where the recording does
 
 
 @given(st.floats(0.1, 40), st.floats(0.1, 6), st.floats(0, 0.999), st.floats(0, 15))

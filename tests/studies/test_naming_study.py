@@ -16,6 +16,7 @@ from mast_studies.naming import (
     WARBLERS,
     around_the_box,
     birdnet_alone,
+    difference,
     names_of,
     remembering,
     shares,
@@ -91,6 +92,17 @@ def test_shares_by_hand() -> None:
     assert found["right_interval"] == [round(1 / 3, 4), 0.5]
     nobody = shares(outcome.assign(named=False), seed=0)
     assert (nobody["unknown"], nobody["right_of_named"]) == (1.0, None)
+
+
+def test_differences_by_hand() -> None:
+    ours = pd.DataFrame(
+        {"recording": ["a", "a", "b"], "right": [True, True, False], "named": [True, False, True]}
+    )
+    theirs = ours.assign(right=[False, True, False], named=[True, True, True])
+    found = difference(ours, theirs, seed=0)
+    assert found["likeliest_right"] == round(1 / 3, 4)
+    assert (found["right"], found["wrong"], found["unknown"]) == (0.0, round(-1 / 3, 4), round(1 / 3, 4))
+    assert found["likeliest_right_interval"] == [0.0, 0.5]
 
 
 def test_some_clips_of_each_warbler(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Names for boxes, by a classifier that hears the sound around each.
 
 A box's logits are the means over its windows (:mod:`mast.classifiers.windows`). Boxes of one song mostly come from one
-animal: those of a similar band, up to ten seconds apart, decide together, by the mean of their logits, which name
+animal: those of a similar band, up to twenty seconds apart, decide together, by the mean of their logits, which name
 each of them gets. The score is the box's own for that name. results/naming.json holds what was compared to choose this.
 """
 
@@ -21,7 +21,7 @@ from mast.classifiers.classifier import Classifier, Logits
 from mast.classifiers.windows import HOPS, WindowGrid, band_only, read_windows
 from mast.events import FloatArray, IntArray, boxes_of, pairwise_band_iou
 
-SONG_GAP_S = 10.0  # between boxes that decide together
+SONG_GAP_S = 20.0  # between boxes that decide together
 _BLOCK = 256  # boxes named at once
 
 
@@ -67,12 +67,12 @@ def name_boxes(
     inside = np.flatnonzero(boxes[:, 0] < info.duration_s)
     order = inside[np.argsort(boxes[inside, 0], kind="stable")]
     ear = _Ear(Path(path), WindowGrid(info.duration_s, classifier.window_s, how.hops), classifier, how)
-    gap_s = max(how.song_gap_s, 0.0)
+    reach_s = max(how.song_gap_s, 0.0) + 1e-6  # a little more: rounding must not decide who is near
     for at in range(0, len(order), _BLOCK):
         block = order[at : at + _BLOCK]
         first_s, last_s = float(boxes[block, 0].min()), float(boxes[block, 2].max())
-        near = order[(boxes[order, 2] >= first_s - gap_s) & (boxes[order, 0] <= last_s + gap_s)]
-        ear.forget_but(near, first_s - gap_s - classifier.window_s)
+        near = order[(boxes[order, 2] >= first_s - reach_s) & (boxes[order, 0] <= last_s + reach_s)]
+        ear.forget_but(near, first_s - reach_s - classifier.window_s)
         logits = ear.hear(boxes, near)
         place = {row: k for k, row in enumerate(near.tolist())}
         own = np.array([place[row] for row in block.tolist()])

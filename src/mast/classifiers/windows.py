@@ -1,7 +1,7 @@
 """The windows that boxes are heard in. They lie on one grid, so boxes that are close share them.
 
 A box is heard in every window that holds it whole, or whose middle it covers; there is always at least one. Windows
-begin every third of their length (our choice: results/naming.json), and the last ends where the recording does.
+begin every half of their length (results/naming.json says why), and the last ends where the recording does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from mast.audio import read
 from mast.audio.decode import Samples
 
-HOPS = 3  # windows that begin within the length of one
+HOPS = 2  # windows that begin within the length of one
 _AT_ONCE_S = 30.0  # of sound in memory
 
 

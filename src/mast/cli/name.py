@@ -67,8 +67,8 @@ def name(
     """Name boxes by what a classifier hears there, or call them unknown.
 
     Each box is heard in the windows and at the sample rate that the classifier wants. Boxes of a similar band within
-    ten seconds of each other decide together. A name whose score is below its threshold is "unknown". With --reviewed,
-    labels that people have checked ten times or more get a threshold of their own.
+    twenty seconds of each other decide together. A name whose score is below its threshold is "unknown". With
+    --reviewed, labels that people have checked ten times or more get a threshold of their own.
 
     The table has the event columns, with label now the name; label_score, from 0 to 1; label_source, the classifier;
     likely_label, the name before it was doubted; and given_label, what label was before. mast convert makes Raven
