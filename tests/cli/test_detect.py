@@ -570,3 +570,45 @@ def test_only_what_detecting_needs_is_imported(options: list[str], model: Path, 
     assert done.returncode == 0, done.stderr
     assert len(pd.read_csv(out / "detections.csv"))  # boxes were chosen, and pooled to embed them
     assert done.stderr.strip() == ""
+
+
+def test_a_run_ends_with_a_page_of_its_own(whole: Path) -> None:
+    page = (whole / "summary.html").read_text(encoding="utf-8")
+    assert "heard in 12 recordings" in page
+    assert page.count("<svg") == 2  # a heat map for each site
+    assert 10 <= page.count('class="tile"') <= 20
+    assert f"mast review {whole.name}" in page
+
+
+def test_the_page_can_be_left_out(survey: Path, model: Path, whole: Path, tmp_path: Path) -> None:
+    out = shutil.copytree(whole, tmp_path / "out")
+    (out / "summary.html").unlink()
+    assert run(survey, "--model", model, "--out", out, "--no-summary").exit_code == 0
+    assert not (out / "summary.html").exists()
+    same_tables(out, whole)
+
+
+def test_a_page_that_cannot_be_made_is_a_warning_and_no_old_one_stays(
+    survey: Path, model: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("no colours left")
+
+    out = shutil.copytree(whole, tmp_path / "out")
+    monkeypatch.setattr("mast.reports.summary_page.make_tiles", refuse)
+    arguments = [str(survey), "--model", str(model), "--out", str(out), "--device", "cpu"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "mast: warning: summary.html could not be made (no colours left)" in result.stderr
+    assert not (out / "summary.html").exists()
+    same_tables(out, whole)
+
+
+def test_the_page_of_recordings_that_failed_or_are_silent(model: Path, tmp_path: Path) -> None:
+    write_sound(tmp_path / "audio" / "20230510_050000.wav", 3)
+    (tmp_path / "audio" / "20230510_060000.wav").write_text("no sound")
+    result = run(tmp_path / "audio", "--model", model, "--out", tmp_path / "out", "--threshold", "1")
+    assert result.exit_code == EXIT_SOME_FAILED
+    page = (tmp_path / "out" / "summary.html").read_text(encoding="utf-8")
+    assert "heard in 1 recording, 1 failed" in page
+    assert 'class="tile"' not in page

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from datetime import date
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from mast.reports.heard import NO_CLOCK, Place
-from mast.reports.heat_map import Activity, Sky, activity, plot_activity, sun_note
+from mast.reports.heat_map import Sky, activity, draw_activity, sun_hours, sun_note
 
 DAY = (date(2024, 5, 1) - date(1970, 1, 1)).days
 
@@ -45,18 +49,13 @@ def test_without_a_clock_there_is_no_picture() -> None:
     assert activity(pd.DataFrame({"slot": [NO_CLOCK], "recorded_s": [60.0]}), tally()) is None
 
 
-def lines(found: Activity, sky: Sky) -> list[np.ndarray]:
-    return [np.asarray(line.get_ydata(), dtype=float) for line in plot_activity(found, sky).axes[0].lines]
-
-
 def test_the_sun_rises_by_the_recorders_clock() -> None:
     found = activity(effort((0, 5, 3_600), (9, 5, 3_600)), tally())
     assert found is not None
-    rise, set_ = lines(found, Sky(Place(51.5, 0.0), 1.0))
+    rise, set_ = sun_hours(found, Sky(Place(51.5, 0.0), 1.0))
     assert (rise[0], set_[0]) == pytest.approx((5.55, 20.38), abs=0.05)  # London, summer time
-    far = lines(found, Sky(Place(51.5, 0.0), 4.5))[1]
-    assert np.isnan(far).any()
-    assert not np.isnan(far).all()
+    far = sun_hours(found, Sky(Place(51.5, 0.0), 4.5))[1]
+    assert (far[0], far[-1]) == pytest.approx((23.9, 0.1), abs=0.1)  # past midnight
 
 
 def test_at_the_pole_there_are_no_lines_but_a_sentence() -> None:
@@ -64,9 +63,24 @@ def test_at_the_pole_there_are_no_lines_but_a_sentence() -> None:
     assert found is not None
     for latitude, says in ((90.0, "the sun does not set"), (-90.0, "the sun does not rise")):
         sky = Sky(Place(latitude, 0.0), 0.0)
-        assert all(np.isnan(line).all() for line in lines(found, sky))
+        assert np.isnan(sun_hours(found, sky)).all()
+        assert "<path" not in draw_activity(found, sky)
         assert sun_note(found, sky) == says
     partly = activity(effort((0, 5, 3_600), (30, 5, 3_600)), tally())
     assert partly is not None
     assert "does not set on" in sun_note(partly, Sky(Place(69.65, 18.96), 2.0))
     assert "sunrise (orange)" in sun_note(partly, Sky(Place(69.65, 18.96), 2.0))
+
+
+def test_the_picture_is_xml_with_a_pixel_for_each_hour_and_dashes_of_the_sun() -> None:
+    found = activity(effort((0, 0, 3_600), (0, 23, 3_600), (1, 5, 3_600)), tally((0, 23, 10)))
+    assert found is not None
+    drawn = ElementTree.fromstring(draw_activity(found, Sky(Place(51.5, 0.0), 1.0)))
+    (cells,) = drawn.iter("image")
+    with Image.open(io.BytesIO(base64.b64decode(cells.attrib["href"].partition(",")[2]))) as image:
+        assert image.size == (2, 24)
+        none, most, unheard = image.getpixel((0, 23)), image.getpixel((0, 0)), image.getpixel((1, 0))
+    assert (none, most, unheard) == ((255, 255, 217), (8, 29, 88), (228, 231, 234))
+    assert [path.attrib["d"].count("M") for path in drawn.iter("path")] == [2, 2]
+    words = [text.text for text in drawn.iter("text")]
+    assert {"0", "24", "1 May 2024", "2 May", "10", "events per hour"} <= set(words)

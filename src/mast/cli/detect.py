@@ -23,7 +23,7 @@ from mast.cli.options import (
 
 if TYPE_CHECKING:
     from mast.archive import DetectorSpec, Engine, Recording
-    from mast.inference import ResultsFolder
+    from mast.inference import ResultsFolder, Totals
 
 _FORMATS = (
     "csv, parquet, raven, audacity, coco, yolo, aoef, kaleidoscope, birdeep"  # a test compares with FORMATS
@@ -109,16 +109,19 @@ def detect(
             help="Make the tables over all recordings; --no-tables for shards, when one more run does it."
         ),
     ] = True,
+    summary: Annotated[
+        bool, typer.Option(help="With the tables, also make summary.html: what was found, at a glance.")
+    ] = True,
     quiet: Quiet = False,
 ) -> None:
     """Find the sounds in recordings of any length, as time–frequency boxes.
 
     Writes detections.parquet and detections.csv over all recordings, a folder per further format (written
-    anew each time), failures.csv and run.json; with --embed also embeddings.npy, whose row k belongs to row k
-    of detections.parquet. Each recording is kept as soon as it is done: run the same command again after a stop
-    and it goes on, without losing or doubling anything. Results of another model or other settings are never
-    mixed into one folder; only --threshold may be raised later, which filters the tables at once. Shards may share
-    one folder, and run at the same time.
+    anew each time), failures.csv, run.json, and summary.html, a page that shows what was heard and found; with
+    --embed also embeddings.npy, whose row k belongs to row k of detections.parquet. Each recording is kept as soon
+    as it is done: run the same command again after a stop and it goes on, without losing or doubling anything.
+    Results of another model or other settings are never mixed into one folder; only --threshold may be raised
+    later, which filters the tables at once. Shards may share one folder, and run at the same time.
 
     --formats partitioned writes a Parquet dataset by site and date, for DuckDB, pandas and the like. --workers 4
     searches with four processes; one that dies is replaced, and a recording that twice ends its worker is listed as
@@ -200,6 +203,8 @@ def detect(
         )
         raise typer.Exit(130) from None
     totals = results.combine(wanted, listing.unlisted) if tables else None
+    if totals is not None and summary:
+        _summarize(results, totals, quiet)
     if mine and len(failures) == len(mine):
         raise AudioError(f"none of the {len(mine):,} recordings can be read; the first: {failures[0]}")
     damaged = sum(results.is_damaged(recording.source) for recording in mine)
@@ -220,6 +225,22 @@ def detect(
         say(hint, quiet=quiet)
     if failures or listing.unlisted:
         raise typer.Exit(EXIT_SOME_FAILED)
+
+
+def _summarize(results: ResultsFolder, totals: Totals, quiet: bool) -> None:
+    """Make the page beside the tables; whatever is wrong with it, the results are there."""
+    from contextlib import suppress
+
+    from mast.errors import shortened
+    from mast.reports.heard import heard_from
+    from mast.reports.summary_page import PAGE, write_results_summary
+
+    try:
+        write_results_summary(results.folder, heard_from(results.run, totals.searched, totals.failures))
+    except Exception as error:
+        with suppress(OSError):
+            (results.folder / PAGE).unlink(missing_ok=True)  # an earlier one would be of other results
+        say(f"mast: warning: {PAGE} could not be made ({shortened(error)})", quiet=quiet)
 
 
 def _search(

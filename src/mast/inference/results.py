@@ -73,12 +73,23 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Totals:
-    """What a results folder holds."""
+    """What a results folder holds.
+
+    Attributes:
+        recordings: that were searched.
+        events: found in them.
+        failed: recordings that could not be searched.
+        damaged: recordings that were searched in part.
+        searched: what is known about each recording, from its mark.
+        failures: names of those that failed.
+    """
 
     recordings: int
     events: int
     failed: int
     damaged: int
+    searched: Sequence[Mapping[str, Any]] = ()
+    failures: Sequence[str] = ()
 
 
 class ResultsFolder:
@@ -308,7 +319,8 @@ class ResultsFolder:
             wanted = [name for name in formats if name not in ("csv", "parquet", PARTITIONED)]
             if wanted:
                 self._export(wanted, pd.DataFrame([mark.facts for mark in done]))
-        return Totals(len(done), events, len(failed), len(damaged))
+        searched = [mark.facts for mark in done]
+        return Totals(len(done), events, len(failed), len(damaged), searched, list(failed))
 
     def _read_mark(self, path: Path) -> _Mark | None:
         """A mark that belongs into the tables; ``None`` for one that is not whole, or was made otherwise."""

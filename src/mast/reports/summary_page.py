@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,15 +14,15 @@ import pandas as pd
 from mast.errors import shortened
 from mast.evaluation.corrected_counts import Corrected
 from mast.events import as_events
+from mast.files import write_whole
 from mast.grid import FrontEnd
-from mast.reports.contact_sheet import Locate, make_tiles, scale_note, sheet_front_end, tile_grid
-from mast.reports.heard import NO_CLOCK, Heard, Place
-from mast.reports.heat_map import Sky, activity, plot_activity, sun_note
-from mast.reports.html_page import Section, cards, page, paragraph, picture, table
-from mast.reports.summary_counts import Counts, Sample, correct_total, count_table
+from mast.reports.contact_sheet import Locate, find_in, make_tiles, scale_note, sheet_front_end, tile_grid
+from mast.reports.heard import NO_CLOCK, Heard, Place, find_places, read_events
+from mast.reports.heat_map import Sky, activity, draw_activity, sun_note
+from mast.reports.html_page import Section, cards, page, paragraph, table
+from mast.reports.summary_counts import Counts, Sample, correct_total, count_events, count_table
 
 PAGE = "summary.html"
-MOST_MAPS = 12  # heat maps on one page, our choice
 _MOST_ROWS = 40  # of a table on the page
 MISSED = "Calls that the detector missed are in no count here, corrected or not."
 
@@ -36,6 +37,7 @@ class Surroundings:
         locate: where recordings lie; ``None`` where they are not here.
         sample: what was checked.
         advice: what to do next, in sentences.
+        maps: heat maps at most.
     """
 
     places: Mapping[str, Place] = field(default_factory=dict)
@@ -43,6 +45,7 @@ class Surroundings:
     locate: Locate | None = None
     sample: Sample | None = None
     advice: tuple[str, ...] = ()
+    maps: int = 12
 
 
 def summary_page(counts: Counts, title: str, around: Surroundings) -> str:
@@ -67,6 +70,22 @@ def summary_page(counts: Counts, title: str, around: Surroundings) -> str:
             Section("How it was made", "made", _how_made(counts.heard)),
         ],
     )
+
+
+def write_results_summary(folder: Path, heard: Heard) -> None:
+    """The page that `mast detect` leaves beside its tables: cheap, with a bounded number of pictures."""
+    counts = count_events(read_events(folder), heard)
+    around = Surroundings(
+        places=find_places(heard),
+        locate=None if heard.root is None else find_in([heard.root]),
+        advice=(
+            f"To look and listen: mast review {folder.name}",
+            f"For tables per hour, day and site, and a sample to check: mast summarize {folder.name} --out summary",
+        ),
+        maps=4,
+    )
+    title = folder.absolute().name
+    write_whole(folder / PAGE, summary_page(counts, title, around).encode())
 
 
 def _lead(counts: Counts, total: Corrected | None) -> str:
@@ -119,7 +138,7 @@ def _when(counts: Counts, around: Surroundings) -> str:
         effort = counts.effort[counts.effort["site"] == site]
         tally = counts.tally[(counts.tally["site"] == site) & (counts.tally["label"] == label)]
         found = activity(effort, tally)
-        if found is None or maps >= MOST_MAPS:
+        if found is None or maps >= around.maps:
             continue
         maps += 1
         sky, caveat = _sky(counts.heard, site, around)
@@ -132,7 +151,8 @@ def _when(counts: Counts, around: Surroundings) -> str:
             "days without sound are left out" if found.has_gaps else "",
         ]
         body += f"<h3>{escape(name + what)}</h3>"
-        body += picture(plot_activity(found, sky), "; ".join(note for note in notes if note) + ".")
+        caption = escape("; ".join(note for note in notes if note) + ".")
+        body += f"<figure>{draw_activity(found, sky)}<figcaption>{caption}</figcaption></figure>"
     if not maps:
         return paragraph("The recordings state no time, so nobody can say when.")
     if len(shown) > maps:
@@ -234,9 +254,7 @@ def _how_sure(counts: Counts, total: Corrected | None, around: Surroundings) -> 
                 "single site or hour borrows this from all of them: where it rains, more is wrong than its row says."
             )
     else:
-        body += paragraph(
-            "Nobody has checked a random sample yet: some events are false alarms, and no count here knows how many."
-        )
+        body += paragraph("Some of these are false alarms, and no count here knows how many.")
     for sentence in around.advice:
         body += paragraph(sentence)
     return body + paragraph(MISSED, soft=True)
