@@ -12,6 +12,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from mast.annotations.detections import DetectionRun, write_run
+from mast.classifiers import voices
 from mast.cli.clips import clips
 from mast.errors import AnnotationError, AudioError, ConfigError
 
@@ -71,6 +72,31 @@ def test_notes_are_joined_into_songs_first(found: Path, tmp_path: Path) -> None:
     assert table["notes"].tolist() == [2] * 4
     assert [sf.info(out / name).duration for name in cut(out)] == [2.5] * 4
     assert isinstance(run(found, "--out", out, "--no-pictures", "--pad", 0).exception, ConfigError)
+
+
+def test_clips_in_which_somebody_speaks_are_left_out(
+    found: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Pretended:
+        """Somebody speaks in the first 1.2 s of one recording."""
+
+        def __call__(self, path: Path, start_s: float, end_s: float) -> list[tuple[float, float]]:
+            return [(0.2, 1.2)] if path.name == "a.wav" and start_s < 1.2 else []
+
+    monkeypatch.setattr(voices, "VoiceFinder", Pretended)
+    out = tmp_path / "out"
+    result = run(found, "--out", out, "--no-voices", "--no-pictures", "--pad", 0.1)
+    assert result.exit_code == 0, result.exception
+    assert result.stdout == (
+        f"6 clips of 8 events → {out / 'index.html'}; 2 left out because somebody speaks (see {out / 'voices.csv'}).\n"
+    )
+    assert (out / "voices.csv").read_text() == "recording,start_s,end_s\na.wav,0.2,1.2\n"
+    assert len([*out.glob("*.wav")]) == len(cut(out)) == 6
+    assert "2 left out because somebody speaks there" in (out / "index.html").read_text()
+    assert isinstance(run(found, "--out", out, "--no-pictures", "--pad", 0.1).exception, ConfigError)
+    monkeypatch.setattr(Pretended, "__call__", lambda self, path, start_s, end_s: [(0.0, 9.0)])
+    result = run(found, "--out", tmp_path / "all", "--no-voices", "--no-pictures")
+    assert "somebody speaks in all 8 clips" in str(result.exception)
 
 
 def test_the_same_again_resumes_and_other_choices_are_refused(found: Path, tmp_path: Path) -> None:

@@ -65,6 +65,9 @@ def clips(
     ] = 0.5,
     format: Annotated[FormatName, typer.Option(help="Of the sound: wav or flac, 16 bit.")] = FormatName.wav,
     pictures: Annotated[bool, typer.Option(help="Draw a spectrogram with its box beside each clip.")] = True,
+    no_voices: Annotated[
+        bool, typer.Option("--no-voices", help="Leave out clips in which people speak; the extra voices.")
+    ] = False,
     join: Annotated[
         float | None,
         number(
@@ -83,6 +86,9 @@ def clips(
     them all. File names begin with a number, so they sort best first; with --per each group has a folder of its own.
     Sound keeps its sample rate. Only the sound around each event is read.
 
+    --no-voices listens for speech around each event. A clip that would hold some is not cut, and voices.csv lists the
+    stretches. It misses faint and distant voices; docs/checking.md says how many.
+
     Run the same command again after a stop: clips that are there are not cut again. Events whose recording is missing
     or cannot be read are listed in failures.csv.
 
@@ -96,6 +102,7 @@ def clips(
     """
     from mast.annotations import read_annotations
     from mast.annotations.songs import join_events
+    from mast.classifiers.voices import VoiceFinder
     from mast.errors import AudioError
     from mast.reports.clips import choose_events, cut_clips
 
@@ -111,7 +118,8 @@ def clips(
         "per": per and per.value,
     }
     inputs |= {"label": label or [], "min_score": min_score, "pad": pad, "format": format.value, "seed": seed}
-    inputs |= {} if join is None else {"join": join}
+    inputs |= ({} if join is None else {"join": join}) | ({"no_voices": True} if no_voices else {})
+    voices = VoiceFinder() if no_voices else None
     locate = find_recordings_of(detections, audio)
     _remember(out, inputs)
     with write_alone(out), progress(quiet, unit="clips") as bar:
@@ -123,11 +131,18 @@ def clips(
             pad_s=pad,
             format=format.value,
             pictures=pictures,
+            voices=voices,
             progress=lambda: bar.advance(task),
+        )
+    if not cut.clips and not cut.failures:
+        raise AudioError(
+            f"somebody speaks in all {len(chosen):,} clips (see {out / 'voices.csv'}); none was cut"
         )
     if not cut.clips:
         raise AudioError(f"none of the {len(chosen):,} events could be cut; the first: {cut.failures[0][1]}")
     failed = f"; {len(cut.failures):,} could not be cut (see {out / 'failures.csv'})" if cut.failures else ""
+    if cut.left_out:
+        failed = f"; {cut.left_out:,} left out because somebody speaks (see {out / 'voices.csv'}){failed}"
     typer.echo(f"{len(cut.clips):,} clips of {len(events):,} events → {out / 'index.html'}{failed}.")
     if cut.failures:
         raise typer.Exit(EXIT_SOME_FAILED)

@@ -29,7 +29,9 @@ Choice = Literal["best", "random"]
 Per = Literal["label", "site", "day", "hour", "recording"]
 Format = Literal["wav", "flac"]
 
-TABLE, FAILURES, PAGE = "clips.csv", "failures.csv", "index.html"
+FindVoices = Callable[[Path, float, float], list[tuple[float, float]]]  # stretches of speech in a span
+
+TABLE, FAILURES, VOICES, PAGE = "clips.csv", "failures.csv", "voices.csv", "index.html"
 _MOST_SHOWN = 2_000  # clips on the page; a browser shows no more in comfort
 _LONGEST_NAME = 80  # letters taken from a recording's name or a label
 _STYLE = """
@@ -57,6 +59,10 @@ class Cut:
 
     clips: list[CutClip] = field(default_factory=list)
     failures: list[tuple[str, str]] = field(default_factory=list)  # recording, why
+    left_out: int = 0  # events, because somebody speaks
+    voices: list[tuple[str, float, float]] = field(
+        default_factory=list
+    )  # recording, start_s, end_s of the speech
 
 
 def choose_events(
@@ -102,6 +108,7 @@ def cut_clips(
     pad_s: float = 0.5,
     format: Format = "wav",
     pictures: bool = True,
+    voices: FindVoices | None = None,
     progress: Callable[[], None] = lambda: None,
 ) -> Cut:
     """Cut a clip for each event, and write the table and the page.
@@ -113,6 +120,7 @@ def cut_clips(
         pad_s: sound before and after each event.
         format: of the sound.
         pictures: draw a spectrogram with the box beside each clip.
+        voices: finds speech; events with some are left out, and the stretches listed.
         progress: called once an event.
 
     Raises:
@@ -125,6 +133,12 @@ def cut_clips(
         try:
             if path is None:
                 raise AudioError(f"{recording}: no such recording here")
+            spoken = voices(path, *_span(clip.event, pad_s)) if voices is not None else []
+            if spoken:
+                cut.left_out += 1
+                cut.voices += [(recording, *span) for span in spoken]
+                progress()
+                continue
             if not (out / clip.sound).is_file():
                 _cut(path, clip.event, out / clip.sound, pad_s, format)
             if clip.picture and not (out / clip.picture).is_file():
@@ -134,6 +148,8 @@ def cut_clips(
             cut.failures.append((recording, str(error)))
         progress()
     _write_table(cut, out)
+    if voices is not None:
+        _write_voices(cut, out)
     write_whole(out / PAGE, clips_page(cut, out.name).encode())
     return cut
 
@@ -166,14 +182,19 @@ def _plain(text: str) -> str:
     return plain[:_LONGEST_NAME] or "unnamed"
 
 
+def _span(event: dict[str, Any], pad_s: float) -> tuple[float, float]:
+    """What a clip holds, in seconds of the recording."""
+    return max(0.0, float(event["start_s"]) - pad_s), float(event["end_s"]) + pad_s
+
+
 def _cut(path: Path, event: dict[str, Any], target: Path, pad_s: float, format: Format) -> None:
     info = probe(path)
-    start_s = max(0.0, float(event["start_s"]) - pad_s)
+    start_s, end_s = _span(event, pad_s)
     if not start_s < info.duration_s:
         raise AudioError(
             f"{path}: the event begins at {start_s:.1f} s, the recording ends at {info.duration_s:.1f} s"
         )
-    sound = read(path, start_s=start_s, end_s=min(info.duration_s, float(event["end_s"]) + pad_s))
+    sound = read(path, start_s=start_s, end_s=min(info.duration_s, end_s))
     with whole_file(target) as part:
         sf.write(part, sound, info.sample_rate, format=format.upper(), subtype="PCM_16")
 
@@ -205,6 +226,13 @@ def _write_table(cut: Cut, out: Path) -> None:
             failures.to_csv(part, index=False, lineterminator="\n")
 
 
+def _write_voices(cut: Cut, out: Path) -> None:
+    """The stretches in which somebody speaks, each once."""
+    table = pd.DataFrame(sorted(set(cut.voices)), columns=["recording", "start_s", "end_s"]).round(3)
+    with whole_file(out / VOICES) as part:
+        table.to_csv(part, index=False, lineterminator="\n")
+
+
 def clips_page(cut: Cut, title: str) -> str:
     """All clips with their pictures; the browser loads those in view from the files beside the page."""
     shown: dict[str, list[CutClip]] = {}
@@ -213,6 +241,9 @@ def clips_page(cut: Cut, title: str) -> str:
     lead = paragraph(f"{len(cut.clips):,} clips; the table of them is {TABLE}.")
     if len(cut.clips) > _MOST_SHOWN:
         lead += paragraph(f"This page shows the first {_MOST_SHOWN:,}.", soft=True)
+    if cut.left_out:
+        told = f"{cut.left_out:,} left out because somebody speaks there; {VOICES} says where."
+        lead += paragraph(told, soft=True)
     if cut.failures:
         lead += paragraph(f"{len(cut.failures):,} could not be cut; {FAILURES} says why.", soft=True)
     sections = [
