@@ -227,8 +227,14 @@ def _write_table(cut: Cut, out: Path) -> None:
 
 
 def _write_voices(cut: Cut, out: Path) -> None:
-    """The stretches in which somebody speaks, each once."""
-    table = pd.DataFrame(sorted(set(cut.voices)), columns=["recording", "start_s", "end_s"]).round(3)
+    """The stretches in which somebody speaks; neighbouring events find the same ones, which are listed once."""
+    joined: list[tuple[str, float, float]] = []
+    for recording, start_s, end_s in sorted(cut.voices):
+        if joined and joined[-1][0] == recording and start_s <= joined[-1][2]:
+            joined[-1] = (recording, joined[-1][1], max(end_s, joined[-1][2]))
+        else:
+            joined.append((recording, start_s, end_s))
+    table = pd.DataFrame(joined, columns=["recording", "start_s", "end_s"]).round(3)
     with whole_file(out / VOICES) as part:
         table.to_csv(part, index=False, lineterminator="\n")
 
