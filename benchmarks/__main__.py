@@ -36,6 +36,7 @@ MODEST = {
     "detect": ["--short-minutes", "2", "--long-minutes", "12", "--stage-minutes", "2"],
     "memory": ["--short-minutes", "5", "--long-minutes", "30"],
     "scan": ["--files", "2000"],
+    "summarize": ["--events", "10000", "--recordings", "500"],
 }
 
 

@@ -31,7 +31,7 @@ MIN_CHECKED = 3  # of a stratum that is not smaller, our choice: fewer say next 
 MIN_SPREAD = (
     0.3  # of right and wrong in a stratum, as if 1 in 10 were wrong: scores can be too sure of themselves
 )
-_DRAWS = 2_000
+_DRAWS, _FEWEST_DRAWS, _MOST_SUMS = 2_000, 400, 6_000_000  # fewer of each sum where there are very many
 _BLOCK = 1_000  # sums drawn at once: some 30 MB
 _Z95 = 1.959963984540054
 
@@ -220,11 +220,12 @@ def _doubt(kinds: IntArray, n: FloatArray, k: FloatArray, seed: int) -> FloatArr
 def _drawn(kinds: IntArray, n: FloatArray, k: FloatArray, share: float, seed: int) -> FloatArray:
     """(K, 2) 2.5 and 97.5 % of how many are right, from a prior around a share that weighs as much as one event."""
     generator = np.random.default_rng(seed)
-    p = generator.beta(k + share, n - k + 1 - share, size=(_DRAWS, len(n)))  # (draws, H)
+    draws = int(np.clip(_MOST_SUMS // max(1, len(kinds)), _FEWEST_DRAWS, _DRAWS))
+    p = generator.beta(k + share, n - k + 1 - share, size=(draws, len(n)))  # (draws, H)
     found = np.zeros((len(kinds), 2))
     for begin in range(0, len(kinds), _BLOCK):
         block = kinds[begin : begin + _BLOCK]
-        sums = np.zeros((len(block), _DRAWS), dtype=np.int32)
+        sums = np.zeros((len(block), draws), dtype=np.int32)
         for stratum in np.flatnonzero(block.any(axis=0)):
             has = np.flatnonzero(block[:, stratum])
             sums[has] += generator.binomial(block[has, stratum][:, None], p[:, stratum][None, :]).astype(
