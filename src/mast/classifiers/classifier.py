@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mast.audio.decode import Samples
+from mast.audio.decode import Samples, silence
 from mast.errors import ConfigError, first_line
 
 Logits = NDArray[np.float32]
@@ -178,8 +178,9 @@ def _open_tflite(path: Path) -> _Model:
             f"{path}: needs the package ai-edge-litert; install it with `pip install 'mast-audio[birdnet]'`"
         ) from None
     try:
-        interpreter: Any = Interpreter(model_path=str(path), num_threads=1)
-        interpreter.allocate_tensors()
+        with silence():  # it tells of its own acceleration
+            interpreter: Any = Interpreter(model_path=str(path), num_threads=1)
+            interpreter.allocate_tensors()
     except Exception as error:
         raise ConfigError(
             f"{path}: cannot be read as TFLite ({first_line(error)}); export the model again"
