@@ -20,7 +20,15 @@ from random_detector import save_detector, write_sound
 
 RUNNING = [page for page in PAGES if any(block.runs for block in blocks(page))]
 SHORTER = {"simulate": ["--duration", "5"]}  # the same recordings, cut short
-EXPECTED = {"quick_start.md", "raven_to_detector.md", "checking.md", "formats.md", "metrics.md", "api.md"}
+EXPECTED = {
+    "quick_start.md",
+    "raven_to_detector.md",
+    "checking.md",
+    "summarize.md",
+    "formats.md",
+    "metrics.md",
+    "api.md",
+}
 
 
 @pytest.fixture(scope="module")
