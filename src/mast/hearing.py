@@ -18,7 +18,7 @@ from mast.device import find_device, send
 from mast.errors import MastError
 from mast.features import LogMel
 from mast.grid import FrontEnd
-from mast.models.boxes import pad_boxes, pool_boxes
+from mast.models.boxes import pad_boxes
 from mast.models.checkpoint import ModelCard, load_checkpoint
 from mast.models.decode import Detections
 from mast.models.detector import MastDetector
@@ -179,7 +179,6 @@ class HearingModel:
             return None
         padded = pad_boxes(boxes, self.device).boxes
         with self.autocast():  # as in the contrastive loss
-            finest = model.pyramid(model.adapted(tokens, spectrograms))[0]  # (B, C, T', F')
-            pooled = pool_boxes(finest, padded, model.config.strides, cells=(4, 4))
-            projected = F.normalize(model.projection(pooled).float(), dim=-1)  # (B, M, P)
+            levels = model.pyramid(model.adapted(tokens, spectrograms))
+            projected = F.normalize(model.projected(levels, padded).float(), dim=-1)  # (B, M, P)
         return [row[: len(own)] for row, own in zip(projected, boxes, strict=True)]

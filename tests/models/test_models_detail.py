@@ -22,7 +22,7 @@ def test_it_ends_on_the_grid_of_every_adapter(adapter: str) -> None:
     model = MastDetector(config).eval()
     spectrograms = torch.randn(2, 1, 128, 64)
     assert model.detail(spectrograms).shape == (2, config.channels, *config.finest_grid)
-    assert model(spectrograms).features.shape[2:] == config.finest_grid
+    assert model(spectrograms).levels[0].shape[2:] == config.finest_grid
 
 
 def test_a_call_one_stride_later_is_the_same_one_cell_later() -> None:

@@ -55,7 +55,7 @@ def test_shapes_at_every_size(size: Size) -> None:
     channels = model.config.channels
     assert out.logits.shape == out.centreness.shape == (2, 5440)
     assert out.boxes.shape == (2, 5440, 4)
-    assert out.features.shape == (2, channels, 128, 32)
+    assert out.levels[0].shape == (2, channels, 128, 32)
 
 
 def test_base_is_the_paper_with_most_capacity_in_the_encoder() -> None:
@@ -72,7 +72,7 @@ def test_points_match_the_maps(adapter: AdapterName, levels: int) -> None:
     model = detector(adapter=adapter, levels=levels)
     out = model(torch.randn(1, 1, *CHUNK))
     assert out.logits.shape[1] == len(model.points.centres) == sum(model.points.counts)
-    (t, f), (s_t, s_f) = out.features.shape[2:], model.config.strides
+    (t, f), (s_t, s_f) = out.levels[0].shape[2:], model.config.strides
     assert (t * s_t, f * s_f) == CHUNK
 
 

@@ -81,6 +81,18 @@ def pool_boxes(
     Returns:
         (B, K, C), float32.
     """
+    return align_boxes(feature_map, boxes, strides, cells=cells, samples=samples).mean(dim=(3, 4))
+
+
+def align_boxes(
+    feature_map: Tensor,
+    boxes: Tensor,
+    strides: tuple[float, float],
+    *,
+    cells: tuple[int, int],
+    samples: int = 1,
+) -> Tensor:
+    """What :func:`pool_boxes` averages: (B, K, C, *cells), float32. Arguments are the same."""
     b, k, _ = boxes.shape
     stride_t, stride_f = strides
     t1, f1, t2, f2 = boxes.unbind(dim=-1)
@@ -89,7 +101,7 @@ def pool_boxes(
     image = torch.arange(b, device=boxes.device, dtype=scaled.dtype).repeat_interleave(k)
     regions = torch.cat([image[:, None], scaled.reshape(-1, 4)], dim=1)  # (B·K, 5)
     pooled = roi_align(feature_map.float(), regions, cells, samples=samples)  # (B·K, C, *cells)
-    return pooled.mean(dim=(2, 3)).reshape(b, k, -1)
+    return pooled.reshape(b, k, *pooled.shape[1:])
 
 
 def _area(boxes: Tensor) -> Tensor:

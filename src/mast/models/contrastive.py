@@ -90,7 +90,7 @@ def sample_negatives(
     noise: Tensor,
     *,
     count: int = 32,
-    below_iou: float = 0.3,
+    below_iou: float,
 ) -> Negatives:
     """Draw proposals that overlap no truth, in proportion to their score: the harder, the likelier.
 
@@ -100,12 +100,20 @@ def sample_negatives(
         truths: (B, M).
         noise: (B, R) uniform in [0, 1).
         count: per image (32, Table "Detector fine-tuning hyperparameters").
-        below_iou: what "low IoU" means (0.3, our choice).
+        below_iou: what "low IoU" means.
     """
     overlap = iou(proposals[:, None], truths.boxes[:, :, None])  # (B, M, R)
     overlap = (overlap * truths.valid[:, :, None]).amax(dim=1)  # (B, R)
-    # the largest of log p + Gumbel noise are a draw without replacement in proportion to p
+    drawn = draw_by_score(logits.masked_fill(overlap >= below_iou, -torch.inf), noise, count)
+    chosen = proposals.gather(1, drawn.indices[:, :, None].expand(-1, -1, 4))
+    return Negatives(chosen, drawn.values.isfinite())
+
+
+def draw_by_score(logits: Tensor, noise: Tensor, count: int) -> torch.return_types.topk:
+    """Draw without replacement in proportion to the scores: (B, R), (B, R) → values and indices (B, count).
+
+    Those whose logit is −∞ come last, with a value of −∞. Fewer than ``count`` candidates: all of them.
+    """
+    # the largest of log p + Gumbel noise are such a draw
     gumbel = -torch.log(-torch.log(noise.clamp(1e-7, 1 - 1e-7)))
-    key = (F.logsigmoid(logits) + gumbel).masked_fill(overlap >= below_iou, -torch.inf)
-    best, index = key.topk(min(count, key.shape[1]), dim=1)  # (B, K)
-    return Negatives(proposals.gather(1, index[:, :, None].expand(-1, -1, 4)), best.isfinite())
+    return (F.logsigmoid(logits) + gumbel).topk(min(count, logits.shape[1]), dim=1)

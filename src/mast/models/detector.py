@@ -36,6 +36,7 @@ from mast.models.losses import (
 )
 from mast.models.points import Points, make_points
 from mast.models.pyramid import Pyramid
+from mast.models.second_look import Looked, Regions, SecondLook, choose_regions, second_terms
 
 # base is the paper's; the others are our choice: the layers at 128 × 32 cost as much as the encoder
 DETECTOR_SIZES: dict[Size, dict[str, int]] = {
@@ -44,6 +45,10 @@ DETECTOR_SIZES: dict[Size, dict[str, int]] = {
     "small": {"channels": 128, "head_convs": 2},
     "base": {"channels": 256, "head_convs": 4},
 }
+_PROPOSALS = 300  # per image, that a second look is taken at
+_PROPOSALS_IOU = 0.7  # of two proposals that overlap more, one is looked at; as in Faster R-CNN
+_LEARNT = 128  # proposals per image that the second look learns from
+_BACKGROUND_IOU = 0.3  # a proposal that overlaps every call by less is background to the contrastive loss
 
 
 class DetectorConfig(BaseModel):
@@ -74,8 +79,18 @@ class DetectorConfig(BaseModel):
     levels: int = Field(
         default=4, ge=2, le=6, description="pyramid levels (P2–P5 in the tables; 3 for P3–P5)"
     )
+    pyramid_blocks: int = Field(
+        default=0,
+        ge=0,
+        le=100,
+        description="residual blocks after each halving of the pyramid; none in the paper",
+    )
     head_convs: int = Field(
         default=4, ge=1, le=1_000, description="layers of each head tower (4, as in FCOS)"
+    )
+    second_look: bool = Field(
+        default=False,
+        description="look at every proposed box again, and correct and score it by its own content; not in the paper",
     )
     assigner: Literal["atss", "centre"] = "atss"  # docs/paper_notes.md 9
     classification_loss: Literal["quality_focal", "focal"] = "quality_focal"  # docs/paper_notes.md 9
@@ -134,7 +149,7 @@ class DenseOutput(NamedTuple):
     logits: Tensor  # (B, R) classification
     centreness: Tensor  # (B, R) logits
     boxes: Tensor  # (B, R, 4) cells, not clipped
-    features: Tensor  # (B, C, T', F') the finest pyramid level
+    levels: tuple[Tensor, ...]  # (B, C, T', F') the pyramid's, finest first
     tokens: Tensor  # (B, D, T/16, F/16) the encoder's map, without gradient: for embeddings
 
 
@@ -155,10 +170,14 @@ class MastDetector(BoxDetector):
         self.adapter = build_adapter(config.adapter, config.encoder.width, config.channels)
         if config.detail > 0:
             self.detail = DetailPath(config.detail, config.channels, config.strides)
-        self.pyramid = Pyramid(config.channels, config.levels)
+        self.pyramid = Pyramid(config.channels, config.levels, config.pyramid_blocks)
         self.head = Head(config.channels, config.levels, config.head_convs)
+        if config.second_look:
+            (s_t, s_f), levels = config.strides, range(config.levels)
+            self.second = SecondLook(config.channels, [(s_t * 2**i, s_f * 2**i) for i in levels])
         if config.contrastive_weight > 0:
-            self.projection = Projection(config.channels, config.contrastive_dimension)
+            width = self.second.width if config.second_look else config.channels
+            self.projection = Projection(width, config.contrastive_dimension)
         points = make_points(config.finest_grid, config.strides, config.levels)
         self._counts = points.counts
         for name in (
@@ -200,7 +219,7 @@ class MastDetector(BoxDetector):
             head.logits,
             head.centreness,
             decode_boxes(head.regression, self.points),
-            levels[0],
+            tuple(levels),
             tokens.detach(),
         )
 
@@ -227,7 +246,8 @@ class MastDetector(BoxDetector):
 
         Returns:
             ``loss`` to minimise; each term before its λ: ``classification``, ``corners``, ``giou``,
-            ``centreness``, ``contrastive``; and ``positives_per_image``.
+            ``centreness``, ``contrastive``, of a second look ``verdict`` and ``correction``; and
+            ``positives_per_image``.
         """
         if len(boxes) != len(spectrograms):
             raise ConfigError(f"{len(boxes)} lists of boxes given for {len(spectrograms)} chunks")
@@ -243,9 +263,17 @@ class MastDetector(BoxDetector):
                 + config.giou_weight * terms["giou"]
                 + config.centreness_weight * terms["centreness"]
             )
-            if config.contrastive_weight > 0:
+        if config.second_look:
+            regions = self._regions(output, truths, generator)
+            looked: Looked = self.second(output.levels, regions.boxes)
+            with torch.autocast(device.type, enabled=False):
+                terms |= self._second_terms(looked, regions, truths, weights)
+            terms["loss"] = terms["loss"] + terms["verdict"] + terms["correction"]
+        elif config.contrastive_weight > 0:
+            with torch.autocast(device.type, enabled=False):
                 terms["contrastive"] = self._contrastive_term(output, truths, generator)
-                terms["loss"] = terms["loss"] + config.contrastive_weight * terms["contrastive"]
+        if config.contrastive_weight > 0:
+            terms["loss"] = terms["loss"] + config.contrastive_weight * terms["contrastive"]
         return terms
 
     def scores(self, output: DenseOutput) -> Tensor:
@@ -293,9 +321,12 @@ class MastDetector(BoxDetector):
         max_boxes: int = 300,
     ) -> list[Detections]:
         """Boxes in each chunk, best first, of what the forward pass gave."""
+        boxes, scores = output.boxes, self.scores(output)
+        if self.config.second_look:
+            boxes, scores = self._look_again(output.levels, boxes, scores, score_threshold)
         return select_boxes(
-            output.boxes,
-            self.scores(output),
+            boxes,
+            scores,
             chunk=self.chunk,
             score_threshold=score_threshold,
             nms_iou=nms_iou,
@@ -309,6 +340,63 @@ class MastDetector(BoxDetector):
         padded = pad_boxes(boxes, tokens.device)
         vectors = box_vectors(tokens, spectrograms, padded.boxes, self.config.encoder.patch)
         return [row[: len(image_boxes)] for row, image_boxes in zip(vectors, boxes, strict=True)]
+
+    def projected(self, levels: Sequence[Tensor], boxes: Tensor) -> Tensor:
+        """Pyramid levels, finest first, and (B, K, 4) boxes → (B, K, P), of length one: the contrastive projection."""
+        if self.config.second_look:
+            pooled = self.second.vectors(levels, boxes)
+        else:
+            pooled = pool_boxes(levels[0], boxes, self.config.strides, cells=(4, 4))
+        projected: Tensor = self.projection(pooled)
+        return projected
+
+    def _look_again(
+        self, levels: Sequence[Tensor], boxes: Tensor, scores: Tensor, score_threshold: float
+    ) -> tuple[Tensor, Tensor]:
+        """The best proposals of each image, corrected, and their scores √(first · second): (B, K, 4), (B, K)."""
+        found = select_boxes(
+            boxes,
+            scores,
+            chunk=self.chunk,
+            score_threshold=score_threshold**2,  # lower ones cannot reach the threshold
+            nms_iou=_PROPOSALS_IOU,
+            max_boxes=_PROPOSALS,
+        )
+        proposals = pad_boxes([one.boxes for one in found], boxes.device)
+        first = torch.zeros(proposals.valid.shape, device=boxes.device)
+        first[proposals.valid] = torch.cat([one.scores for one in found]).to(first)
+        looked: Looked = self.second(levels, proposals.boxes)
+        return looked.boxes, (first * looked.logits.sigmoid()).sqrt()
+
+    def _regions(
+        self, output: DenseOutput, truths: PaddedBoxes, generator: torch.Generator | None
+    ) -> Regions:
+        """What the second look learns from."""
+        return choose_regions(
+            truths,
+            self._jittered(truths, generator),
+            clip_boxes(output.boxes.detach(), self.chunk),
+            output.logits.detach(),
+            torch.rand(output.logits.shape, device=output.logits.device, generator=generator),
+            count=_LEARNT,
+        )
+
+    def _second_terms(
+        self, looked: Looked, regions: Regions, truths: PaddedBoxes, weights: Tensor | None
+    ) -> dict[str, Tensor]:
+        """The second look's own terms, and L_con on the same regions and vectors."""
+        terms = second_terms(looked, regions, weights)
+        if self.config.contrastive_weight > 0:
+            proposals = regions.overlap[:, truths.valid.shape[1] * (1 + self.config.contrastive_positives) :]
+            projected = self.projection(looked.vectors.float())
+            terms["contrastive"] = self._contrast(projected, truths, proposals < _BACKGROUND_IOU)
+        return terms
+
+    def _jittered(self, truths: PaddedBoxes, generator: torch.Generator | None) -> Tensor:
+        """(B, M, P, 4) copies of the true boxes, moved and stretched a little."""
+        shape = (*truths.valid.shape, self.config.contrastive_positives, 4)
+        noise = torch.rand(shape, device=truths.boxes.device, generator=generator) * 2 - 1
+        return jitter_boxes(truths.boxes, noise, amount=self.config.contrastive_jitter, chunk=self.chunk)
 
     def _detection_terms(
         self, output: DenseOutput, truths: PaddedBoxes, weights: Tensor | None
@@ -340,33 +428,35 @@ class MastDetector(BoxDetector):
     def _contrastive_term(
         self, output: DenseOutput, truths: PaddedBoxes, generator: torch.Generator | None
     ) -> Tensor:
-        """L_con over all true boxes of the batch."""
-        config = self.config
-        (b, m), p, r = truths.valid.shape, config.contrastive_positives, output.logits.shape[1]
-        device = output.logits.device
-        noise = torch.rand(b, m, p, 4, device=device, generator=generator) * 2 - 1
-        jittered = jitter_boxes(truths.boxes, noise, amount=config.contrastive_jitter, chunk=self.chunk)
+        """L_con over all true boxes of the batch, against background that is drawn for it."""
+        jittered = self._jittered(truths, generator)
         negatives = sample_negatives(
             clip_boxes(output.boxes.detach(), self.chunk),
             output.logits.detach(),
             truths,
-            torch.rand(b, r, device=device, generator=generator),
-            count=config.contrastive_negatives,
+            torch.rand(output.logits.shape, device=output.logits.device, generator=generator),
+            count=self.config.contrastive_negatives,
+            below_iou=_BACKGROUND_IOU,
         )
         regions = torch.cat(
             [truths.boxes, jittered.flatten(1, 2), negatives.boxes], dim=1
         )  # (B, M + MP + K, 4)
-        pooled = pool_boxes(output.features, regions, config.strides, cells=(4, 4))
-        anchors, positives, background = self.projection(pooled).split(
-            [m, m * p, negatives.valid.shape[1]], dim=1
-        )
+        return self._contrast(self.projected(output.levels, regions), truths, negatives.valid)
+
+    def _contrast(self, projected: Tensor, truths: PaddedBoxes, is_background: Tensor) -> Tensor:
+        """L_con of the projections of M true boxes, M·P jittered copies and K others, (B, M + MP + K, P).
+
+        ``is_background``: (B, K) which of the others are.
+        """
+        m, p = truths.valid.shape[1], self.config.contrastive_positives
+        anchors, positives, background = torch.split(projected, [m, m * p, is_background.shape[1]], dim=1)
         per_anchor = contrastive_loss(
             anchors.flatten(0, 1),
-            positives.unflatten(1, (m, p)).flatten(0, 1),
+            positives.reshape(-1, p, positives.shape[-1]),
             background.flatten(0, 1),
             anchor_valid=truths.valid.flatten(),
-            negative_valid=negatives.valid.flatten(),
-            temperature=config.contrastive_temperature,
+            negative_valid=is_background.flatten(),
+            temperature=self.config.contrastive_temperature,
         )
         n_anchors = mean_over_processes(truths.valid.sum().float())
         return per_anchor.sum() / n_anchors.clamp(min=1)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mast.models.blocks import ConvBlock
+from mast.models.blocks import ConvBlock, ResidualBlock
 
 _EPS = 1e-4  # keeps the sum of the fusion weights away from zero
 
@@ -30,11 +30,17 @@ class Smooth(nn.Module):
 
 
 class Pyramid(nn.Module):
-    """Finest level = the adapter's map; each further one half as fine (docs/paper_notes.md 8)."""
+    """Finest level = the adapter's map; each further one half as fine (docs/paper_notes.md 8).
 
-    def __init__(self, channels: int = 256, levels: int = 4) -> None:
+    ``blocks``: residual blocks after each halving; none in the paper.
+    """
+
+    def __init__(self, channels: int = 256, levels: int = 4, blocks: int = 0) -> None:
         super().__init__()
         self.down = nn.ModuleList(ConvBlock(channels, channels, stride=2) for _ in range(levels - 1))
+        self.deepen = nn.ModuleList(
+            nn.Sequential(*(ResidualBlock(channels) for _ in range(blocks))) for _ in range(levels - 1)
+        )
         self.lateral = nn.ModuleList(nn.Conv2d(channels, channels, 1) for _ in range(levels))
         self.smooth = nn.ModuleList(Smooth(channels) for _ in range(levels))
         # before softplus; one pair (own level, level above) per fusion, equal at the start
@@ -48,8 +54,8 @@ class Pyramid(nn.Module):
     def forward(self, finest: Tensor) -> list[Tensor]:
         """(B, C, T', F') → as many maps as levels, finest first, sizes halving (rounded up)."""
         bottom_up = [finest]
-        for down in self.down:
-            bottom_up.append(down(bottom_up[-1]))
+        for down, deepen in zip(self.down, self.deepen, strict=True):
+            bottom_up.append(deepen(down(bottom_up[-1])))
         fused: list[Tensor] = [lateral(x) for lateral, x in zip(self.lateral, bottom_up, strict=True)]
         weights = self.fusion_weights()
         for i in range(len(fused) - 2, -1, -1):  # from the coarsest but one down to the finest

@@ -40,8 +40,8 @@ from mast.training.sources import Chunks
 
 FEW_BOXES = 20  # on validation, below which a start's own threshold is kept; our choice
 # fields that decide which weights there are
-_SHAPE = ("encoder", "adapter", "detail", "channels", "levels", "head_convs")
-_DETECTING = ("encoder", "adapter", "detail", "pyramid", "head")
+_SHAPE = ("encoder", "adapter", "detail", "channels", "levels", "pyramid_blocks", "head_convs", "second_look")
+_DETECTING = ("encoder", "adapter", "detail", "pyramid", "head", "second")
 
 
 @dataclass(frozen=True)
