@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from mast.cli.simulate import simulate
 from mast.data import load_dataset
-from mast.data.simulate import Soundscape
+from mast.data.simulate import ClipSpecies, Soundscape
 from mast.data.simulate.dataset import PlannedRecording
 from mast.data.soundscape_bench import (
     BACKGROUND_LABELS,
@@ -52,7 +52,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_benchmark_itself_is_fixed() -> None:
     bench = SoundscapeBench()
     sizes = [bench.train, bench.val, bench.unlabelled, bench.test, bench.test_step, bench.test_boxes]
-    assert sizes == [48, 12, 210, 40, 10, 2_000]
+    assert sizes == [48, 12, 6_000, 40, 10, 2_000]
     assert bench.simulation.species == 60
     assert (bench.simulation.sites, bench.simulation.days) == (8, 6)
 
@@ -141,8 +141,11 @@ def test_a_pool_is_filtered_by_its_labels(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     rows = []
     for label in ("crow", "AMRE", "Frog", "rain", "Wind", "Speaking"):
-        sf.write(tmp_path / f"{label}.wav", rng.normal(0, 0.1, 16_000), 16_000)
-        rows.append({"file": f"{label}.wav", "source": "x", "label": label})
+        for number in range(3):
+            sf.write(tmp_path / f"{label}{number}.wav", rng.normal(0, 0.1, 16_000), 16_000)
+            rows.append({"file": f"{label}{number}.wav", "source": "x", "label": label})
+    sf.write(tmp_path / "hen.wav", rng.normal(0, 0.1, 16_000), 16_000)
+    rows.append({"file": "hen.wav", "source": "x", "label": "hen"})
     bench = SoundscapeBench(calls=tmp_path, backgrounds=tmp_path)
     assert bench.simulation.call_labels == ()  # no table: everything is a call
     pd.DataFrame(rows).to_csv(tmp_path / "clips.csv", index=False)
@@ -151,8 +154,37 @@ def test_a_pool_is_filtered_by_its_labels(tmp_path: Path) -> None:
     assert [caller.label for caller in world.species[30:]] == ["AMRE", "crow"]
     assert world.material is not None
     assert world.material.backgrounds is not None
-    assert [path.stem for path in world.material.backgrounds.paths] == ["rain"]
+    assert [path.stem for path in world.material.backgrounds.paths] == ["rain0"]
     assert not set(CALL_LABELS) & set(BACKGROUND_LABELS)
+
+
+def test_nothing_real_is_learnt_from_and_tested_on(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for label, count in (("crow", 5), ("frog", 2), ("hen", 1), ("rain", 6)):
+        (tmp_path / label).mkdir()
+        for number in range(count):
+            sf.write(tmp_path / label / f"{number}.wav", rng.normal(0, 0.1, 16_000), 16_000)
+    bench = SoundscapeBench(calls=tmp_path, backgrounds=tmp_path / "rain", home=0)
+    learnt, tested = bench.simulation.world, bench.test_simulation.world
+    labels = [[caller.label for caller in world.species] for world in (learnt, tested)]
+    assert labels[0] == labels[1]
+    assert "hen" not in labels[0]  # one call cannot be divided
+    calls = [
+        {path for caller in world.species if isinstance(caller, ClipSpecies) for path in caller.paths}
+        for world in (learnt, tested)
+    ]
+    assert [len(own) for own in calls] == [2 + 1 + 3, 2 + 1 + 3]
+    assert not calls[0] & calls[1]
+    for number in range(3):  # the same places, with other recordings of rain
+        a, b = learnt.site(number), tested.site(number)
+        assert a.backgrounds is not None
+        assert b.backgrounds is not None
+        assert not set(a.backgrounds.paths) & set(b.backgrounds.paths)
+        assert (a.full_scale_db, a.self_noise_db, a.levels_db) == (
+            b.full_scale_db,
+            b.self_noise_db,
+            b.levels_db,
+        )
 
 
 @pytest.mark.parametrize(
@@ -161,6 +193,7 @@ def test_a_pool_is_filtered_by_its_labels(tmp_path: Path) -> None:
         (["--benchmark", "other"], "no such benchmark; there is soundscape-bench"),
         (["--benchmark", "soundscape-bench", "--density", "2"], "--density is fixed by the benchmark"),
         (["--benchmark", "soundscape-bench", "--call-labels", "x"], "--call-labels is fixed"),
+        (["--unlabeled-minutes", "60"], "is for the benchmark; give --benchmark soundscape-bench"),
     ],
 )
 def test_options_that_would_change_the_benchmark(tmp_path: Path, options: list[str], message: str) -> None:

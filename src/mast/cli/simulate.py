@@ -11,7 +11,7 @@ from mast.cli.options import Quiet, Seed, count, number, progress, score, second
 
 _BENCHMARK = "soundscape-bench"
 # what a benchmark leaves to its user; everything else is what makes it a benchmark
-_FREE = {"out", "benchmark", "calls", "backgrounds", "workers", "quiet", "debug", "seed"}
+_FREE = {"out", "benchmark", "calls", "backgrounds", "unlabeled_minutes", "workers", "quiet", "debug", "seed"}
 
 
 def simulate(
@@ -72,8 +72,12 @@ def simulate(
         str | None,
         typer.Option(
             help=f"{_BENCHMARK}: OUT/labelled and OUT/unlabelled of fixed sizes; only --seed (its number), "
-            "--calls, --backgrounds and --workers may be given with it."
+            "--calls, --backgrounds, --unlabeled-minutes and --workers may be given with it."
         ),
+    ] = None,
+    unlabeled_minutes: Annotated[
+        int | None,
+        count(help="Minutes of sound without boxes in the benchmark; 6000 by default, about 6 GB."),
     ] = None,
     workers: Annotated[int, count(high=10_000, help="Processes; the result does not depend on them.")] = 1,
     quiet: Quiet = False,
@@ -92,13 +96,15 @@ def simulate(
     """
     if benchmark is not None:
         _check_benchmark(ctx, benchmark)
-        _make_benchmark(out, calls, backgrounds, seed, workers, quiet)
+        _make_benchmark(out, calls, backgrounds, unlabeled_minutes, seed, workers, quiet)
         return
     from pydantic import ValidationError
 
     from mast.data.simulate import BoxStyle, Simulation, simulate_dataset
     from mast.errors import ConfigError
 
+    if unlabeled_minutes is not None:
+        raise ConfigError(f"--unlabeled-minutes is for the benchmark; give --benchmark {_BENCHMARK} with it")
     try:
         low, _, high = hours.partition("-")
         span = (float(low), float(high))
@@ -158,11 +164,18 @@ def _check_benchmark(ctx: typer.Context, name: str) -> None:
 
 
 def _make_benchmark(
-    out: Path, calls: Path | None, backgrounds: Path | None, seed: int, workers: int, quiet: bool
+    out: Path,
+    calls: Path | None,
+    backgrounds: Path | None,
+    unlabeled_minutes: int | None,
+    seed: int,
+    workers: int,
+    quiet: bool,
 ) -> None:
     from mast.data.soundscape_bench import SoundscapeBench, make_soundscape_bench
 
-    bench = SoundscapeBench(seed=seed, calls=calls, backgrounds=backgrounds)
+    own = {} if unlabeled_minutes is None else {"unlabelled": unlabeled_minutes}
+    bench = SoundscapeBench(seed=seed, calls=calls, backgrounds=backgrounds, **own)
     with progress(quiet, unit="recordings") as bar:
         task = bar.add_task("simulate", total=None)
         sizes = make_soundscape_bench(out, bench, workers=workers, on_recording=lambda: bar.advance(task))

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from fnmatch import translate
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from mast.data.simulate.species import CURVE_POINTS, draw_hours, draw_motif
 from mast.errors import ConfigError
 
 Samples = NDArray[np.float32]
+Half = Literal["first", "second"]
 
 MAX_CLIP_S = 8.0  # a longer call is used in pieces of this length
 _FRAME_S = 0.016
@@ -171,6 +172,7 @@ def load_material(
     speeds: tuple[float, float] = (1.0, 1.0),
     motifs: float = 0.0,
     seed: int = 0,
+    half: Half | None = None,
 ) -> Material | None:
     """Find real calls and backgrounds.
 
@@ -186,6 +188,8 @@ def load_material(
         speeds: calls are played at a speed between these, another for each label and seed.
         motifs: share of the labels whose calls are notes of songs.
         seed: of speeds and songs.
+        half: use only this half of each label's calls, and of the backgrounds: two worlds that differ in this alone
+            have the same species and sites, and share no recording. A label with a single call is left out.
     """
     if calls is None and backgrounds is None:
         return None
@@ -199,15 +203,25 @@ def load_material(
         for path, label in _clips(calls, call_labels):
             by_label[label].append(path)
         species = tuple(
-            _clip_species(label, tuple(paths), sample_rate, speeds, motifs, seed)
+            _clip_species(label, own, sample_rate, speeds, motifs, seed)
             for label, paths in sorted(by_label.items())
+            if (own := _half(paths, half))
         )
     field_sound = None
     if backgrounds is not None:
-        field_sound = Backgrounds(
-            tuple(p for p, _ in _clips(backgrounds, background_labels)), sample_rate, quiet
-        )
+        paths = _half([p for p, _ in _clips(backgrounds, background_labels)], half)
+        if not paths:
+            raise ConfigError(f"simulate: {backgrounds} holds one background; expected two to divide")
+        field_sound = Backgrounds(paths, sample_rate, quiet)
     return Material(species, field_sound)
+
+
+def _half(paths: Sequence[Path], half: Half | None) -> tuple[Path, ...]:
+    """All of them, or one half; both halves have as many, so that worlds draw the same numbers."""
+    if half is None:
+        return tuple(paths)
+    count = len(paths) // 2
+    return tuple(paths[:count] if half == "first" else paths[-count:] if count else ())
 
 
 def isolate_calls(samples: Samples, sample_rate: int) -> list[Samples]:
