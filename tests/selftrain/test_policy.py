@@ -131,7 +131,7 @@ class AnyDetector:
 
 
 def test_operator_with_adaptive_thresholds_against_box_by_box(monkeypatch: pytest.MonkeyPatch) -> None:
-    n_chunks, recipe = 8, SelfTrainRecipe(adaptive="recording")
+    n_chunks, recipe = 8, SelfTrainRecipe(adaptive="recording", min_frames=10, min_bins=2)
     detector = AnyDetector(n_chunks)
     names = [
         f"r{k // 2}.wav" for k in range(n_chunks)
@@ -168,7 +168,7 @@ def test_operator_with_adaptive_thresholds_against_box_by_box(monkeypatch: pytes
 
 
 def test_off_by_default_and_without_room_a_mistake() -> None:
-    recipe = SelfTrainRecipe()
+    recipe = SelfTrainRecipe(min_frames=10, min_bins=2)
     assert (recipe.adaptive, recipe.stop_when_no_gain, recipe.measure_other_parts) == ("none", False, True)
     with pytest.raises(ConfigError, match="nothing to adapt"):
         load_recipe("tiny", {"selftrain.adaptive": "recording", "selftrain.threshold": "validation"})

@@ -11,8 +11,9 @@ from toy_recipe import FRONT_END
 
 from mast.data import load_dataset
 from mast.models.decode import Detections
-from mast.selftrain.pseudo import CELLS, is_valid, labels_by_chunk, pseudo_label
-from mast.training.recipe import SelfTrainRecipe, load_recipe
+from mast.selftrain.pseudo import CELLS, is_valid, labels_by_chunk, pseudo_label, smallest_box
+from mast.selftrain.rounds import _with_validity
+from mast.training.recipe import Recipe, SelfTrainRecipe, load_recipe
 from mast.training.sources import labelled_chunks
 
 
@@ -32,6 +33,22 @@ def test_validity() -> None:
     assert is_valid(torch.zeros(0, 4), chunk_frames=256, min_frames=1, min_bins=1, border_frames=0).shape == (
         0,
     )
+
+
+def test_a_pseudo_box_may_be_as_small_as_the_experts() -> None:
+    frames = torch.arange(1.0, 101.0)
+    boxes = torch.stack([torch.zeros(100), torch.zeros(100), frames, 2 * frames], dim=1)
+    assert smallest_box([boxes[:40], torch.zeros(0, 4), boxes[40:]]) == pytest.approx((1.99, 3.98))
+    assert smallest_box([torch.zeros(0, 4)]) == (1.0, 1.0)
+
+
+def test_the_experts_boxes_decide_what_the_recipe_leaves_open(tones: Path) -> None:
+    learn = labelled_chunks(load_dataset(tones), FRONT_END)["train"]
+    frames, bins = smallest_box(learn.boxes)
+    open_ = _with_validity(Recipe(), learn).selftrain
+    assert (open_.min_frames, open_.min_bins) == (frames, bins)
+    given = Recipe(selftrain=SelfTrainRecipe(min_frames=7, min_bins=0))
+    assert _with_validity(given, learn).selftrain == given.selftrain
 
 
 class Finds:

@@ -33,7 +33,7 @@ from mast.models.checkpoint import load_card
 from mast.models.find import find_model
 from mast.runs import Progress
 from mast.selftrain.policy import trust_in
-from mast.selftrain.pseudo import keep_trusted, labels_by_chunk, pseudo_label, save_events
+from mast.selftrain.pseudo import keep_trusted, labels_by_chunk, pseudo_label, save_events, smallest_box
 from mast.selftrain.watch import load_detector, look_at, watch_parts
 from mast.training.detector import DetectorRun, fit_detector
 from mast.training.machine import Machine, prepare_machine
@@ -200,7 +200,8 @@ def _setting(
     watch: Mapping[str, Chunks],
     progress: Progress | None,
 ) -> _Setting:
-    recipe, machine, plan = run.recipe, run.machine, run.recipe.selftrain
+    recipe, machine = _with_validity(run.recipe, parts["train"]), run.machine
+    plan = recipe.selftrain
     pool = _sample(sources, plan.max_chunks, run.seed)
     others = _other_parts(parts) if plan.measure_other_parts else {}
 
@@ -220,6 +221,17 @@ def _setting(
         sources=pool,
         progress=progress,
     )
+
+
+def _with_validity(recipe: Recipe, learn: Chunks) -> Recipe:
+    """The recipe with the smallest valid pseudo-box in numbers, the expert's boxes deciding what it leaves open."""
+    plan = recipe.selftrain
+    frames, bins = smallest_box(learn.boxes)
+    chosen = {
+        "min_frames": frames if plan.min_frames is None else plan.min_frames,
+        "min_bins": bins if plan.min_bins is None else plan.min_bins,
+    }
+    return recipe.model_copy(update={"selftrain": plan.model_copy(update=chosen)})
 
 
 def _other_parts(parts: Mapping[str, Chunks]) -> dict[str, Chunks]:

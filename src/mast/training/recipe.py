@@ -123,8 +123,12 @@ class SelfTrainRecipe(BaseModel):
         "(mast.selftrain.policy); beyond the paper",
     )
     nms_iou: float = Field(0.5, gt=0, le=1, description="η")
-    min_frames: int = Field(10, ge=1, description="validity: shortest pseudo-box, 100 ms; our choice")
-    min_bins: int = Field(2, ge=1, description="validity: lowest pseudo-box; our choice")
+    min_frames: float | None = Field(
+        None, ge=0, description="validity: shortest pseudo-box; as 99 in 100 of the expert's boxes by default"
+    )
+    min_bins: float | None = Field(
+        None, ge=0, description="validity: lowest pseudo-box; as 99 in 100 of the expert's boxes by default"
+    )
     border_frames: int = Field(
         16,
         ge=0,

@@ -55,9 +55,14 @@ class Chunks:
         return [b for part in parts for b in part.boxes], [float(w) for part in parts for w in part.weights]
 
     @property
+    def boxes(self) -> list[Tensor]:
+        """Of each chunk (M, 4), in cells."""
+        return self._labels[0]
+
+    @property
     def n_boxes(self) -> int:
         """Over all chunks; a box that two chunks see counts twice."""
-        return sum(map(len, self._labels[0]))
+        return sum(map(len, self.boxes))
 
     def take(self, rows: Sequence[int]) -> Batch:
         """A batch of decoded chunks: what :func:`mast.data.chunk_dataset.collate` makes of the same examples."""
