@@ -58,7 +58,7 @@ def experiment(
         typer.Option(
             "--preset",
             "-p",
-            help="tiny, small, base, paper, half_hour, real_sets, label_budget, or a TOML file.",
+            help="tiny, small, base, paper, half_hour, premise, real_sets, label_budget, or a TOML file.",
         ),
     ] = "base",
     seeds: Annotated[str | None, typer.Option(help="Several seeds, as in 0,1; instead of --seed.")] = None,

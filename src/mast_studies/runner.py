@@ -325,15 +325,25 @@ class Runner:
         return self._pretrained("generic", list(given), self._recipe(system))
 
     def _pretraining(self, system: System) -> str:
-        """The run of pretraining that a system starts from: the one all share, unless its own is of another length."""
-        epochs = self._recipe(system).pretrain.epochs
-        return "pretrain" if epochs == self.preset.recipe.pretrain.epochs else f"pretrain-{epochs}"
+        """The run of pretraining that a system starts from: the one all share, unless its own differs."""
+        own, shared = self._recipe(system), self.preset.recipe
+        name = "pretrain"
+        if own.pretrain.epochs != shared.pretrain.epochs:
+            name += f"-{own.pretrain.epochs}"
+        if own.levelled != shared.levelled:
+            name += "-levelled" if own.levelled else "-unlevelled"
+        return name
 
     def _pretrained(self, name: str, folders: list[Path], of: Recipe) -> Path:
         # what detectors are trained with says nothing about pretraining, and may change without it
         run = self.runs / name
         recipe = self.preset.recipe.model_copy(
-            update={"pretrain": of.pretrain, "train": TrainRecipe(), "selftrain": SelfTrainRecipe()}
+            update={
+                "levelled": of.levelled,
+                "pretrain": of.pretrain,
+                "train": TrainRecipe(),
+                "selftrain": SelfTrainRecipe(),
+            }
         )
 
         def learn(progress: Progress) -> None:

@@ -38,11 +38,18 @@ pytest.importorskip("onnxscript")
 FRONT_END = FrontEnd(n_bins=64, chunk_frames=256)  # 2.56 s
 
 
-def save_random(folder: Path, *, levelled: bool = True) -> Path:
+def save_random(folder: Path, *, levelled: bool = True, second_look: bool = False) -> Path:
     """A detector with random weights whose scores spread over (0, 1)."""
     torch.manual_seed(0)
     encoder = EncoderConfig(chunk_frames=256, n_bins=64, width=32, depth=1, heads=2)
-    config = DetectorConfig(encoder=encoder, channels=32, levels=2, head_convs=1, contrastive_weight=0)
+    config = DetectorConfig(
+        encoder=encoder,
+        channels=32,
+        levels=2,
+        head_convs=1,
+        second_look=second_look,
+        contrastive_weight=0,
+    )
     model = MastDetector(config)
     with torch.no_grad():
         for layer in (model.head.classify, model.head.regress):
@@ -241,3 +248,10 @@ def test_the_command(model: Path, tmp_path: Path) -> None:
     ]
     with pytest.raises(MastError, match="--half: only for --format hub"):
         CliRunner().invoke(app, [str(model), "--out", str(tmp_path), "--half"], catch_exceptions=False)
+
+
+def test_a_second_look_is_refused(tmp_path: Path) -> None:
+    source = save_random(tmp_path / "model", second_look=True)
+    with pytest.raises(MastError, match=r"looks at every box a second time.*second_look = false"):
+        write_onnx_folder(source, tmp_path / "onnx")
+    assert not (tmp_path / "onnx").exists()

@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 from made_up_found import scatter
 
+from mast.data.augment import AugmentConfig
 from mast.errors import ConfigError
+from mast.models.detector import DetectorConfig
 from mast_studies.collect import collect
 from mast_studies.page import write_page
 from mast_studies.paper import METRICS, paper_tables
@@ -152,9 +154,31 @@ def test_a_table_for_no_system_is_refused(tmp_path: Path) -> None:
         load_preset(tmp_path / "none.toml")
 
 
+def test_premise_has_one_row_as_published_and_the_same_training_for_all_others() -> None:
+    study, preset = find_study("premise", STUDIES), load_preset("premise")
+    named = systems_by_name({"premise": study})
+    recipes = {
+        name: preset.recipe_of(
+            system, start=named[system.self_training.start] if system.self_training else None
+        )
+        for name, system in named.items()
+    }
+    published = recipes.pop("mast_paper")
+    paper = DetectorConfig.named("small", channels=256)
+    assert published.detector == paper
+    assert published.train.augmentation == AugmentConfig()
+    assert not published.levelled
+    assert {recipe.levelled for recipe in recipes.values()} == {True}
+    assert len({recipe.train.augmentation for recipe in recipes.values()}) == 1
+    assert len({(r.train.epochs, r.train.batch_size) for n, r in recipes.items() if n != "detr"}) == 1
+    assert recipes["mast"].detector == recipes["from_scratch"].detector
+    assert recipes["mast"].train == recipes["from_scratch"].train
+    assert recipes["faster_rcnn_st"].selftrain.stage1 == recipes["st_union"].selftrain.stage1
+
+
 def test_presets_of_the_repository_are_valid() -> None:
     known = systems_by_name(STUDIES)
-    assert {"half_hour", "label_budget", "real_sets"} == set(OWN_PRESETS)
+    assert {"half_hour", "label_budget", "premise", "real_sets"} == set(OWN_PRESETS)
     for name in OWN_PRESETS:
         preset = load_preset(name)
         preset.check_names({*known, *(system.detector for system in known.values())})

@@ -145,3 +145,11 @@ def test_a_run_of_before_recipes_kept_their_band_is_continued(tmp_path: Path) ->
     remember_recipe(fish, tmp_path, about={})
     with pytest.raises(ConfigError, match=r"high_hz was 2000\.0, now 8000\.0"):
         remember_recipe(load_recipe("tiny"), tmp_path, about={})
+
+
+def test_none_switches_gradual_unfreezing_off(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text('[selftrain.stage1]\nunfreezing = "none"\n')
+    stages = load_recipe(path).selftrain
+    assert stages.stage1.unfreezing is None
+    assert stages.stage2.unfreezing is not None

@@ -55,8 +55,8 @@ def write_onnx_folder(model_folder: str | Path, out: str | Path) -> OnnxReport:
         out: made if it is not there.
 
     Raises:
-        MastError: the model is a baseline or a pretrained encoder, onnx or onnxruntime is not installed, or the
-            graph gives other numbers than the model.
+        MastError: the model is a baseline or a pretrained encoder, or takes a second look; onnx or onnxruntime is not
+            installed; or the graph gives other numbers than the model.
     """
     source, folder = Path(model_folder), Path(out)
     missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]
@@ -70,6 +70,11 @@ def write_onnx_folder(model_folder: str | Path, out: str | Path) -> OnnxReport:
         raise MastError(
             f"{source}: holds a {type(model).__name__}; only MAST's own detector can be exported to ONNX, because the "
             "baselines choose their boxes inside other people's code"
+        )
+    if model.config.second_look:
+        raise MastError(
+            f"{source}: looks at every box a second time, which the ONNX graph cannot do; export a detector that was "
+            "trained with train.detector.second_look = false"
         )
     card = without_places(hearing.card)
     folder.mkdir(parents=True, exist_ok=True)

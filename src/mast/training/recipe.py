@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from mast.data.augment import AugmentConfig
 from mast.errors import ConfigError, MastError
@@ -71,7 +71,7 @@ class TrainRecipe(Optimisation):
         description="encoder blocks that train, from the top; the paper unfreezes 'the top blocks' without a number",
     )
     unfreezing: Unfreezing | None = Field(
-        None, description="gradual unfreezing instead of top_blocks (self-training)"
+        None, description="gradual unfreezing instead of top_blocks (self-training); none for none"
     )
     augmentation: AugmentConfig | None = AugmentConfig()
     detector: dict[str, Any] = Field(
@@ -79,6 +79,12 @@ class TrainRecipe(Optimisation):
     )
     nms_iou: float = Field(0.5, gt=0, le=1)
     score_threshold: float = Field(0.05, ge=0, lt=1, description="lowest score kept when validating")
+
+    @field_validator("unfreezing", mode="before")
+    @classmethod
+    def _none_is_none(cls, given: object) -> object:
+        """TOML has no word for nothing."""
+        return None if given == "none" else given
 
 
 class Stage1Recipe(TrainRecipe):
