@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from torch.utils.data import ConcatDataset
 
@@ -45,6 +46,8 @@ from mast.version import commit
 from mast_studies.embedding_tables import about_embedded, folder_of, save_embedded
 from mast_studies.found import NOT_TESTS, Trial, load_about, save_about
 from mast_studies.presets import Preset
+from mast_studies.pseudo_quality import TABLE as QUALITY
+from mast_studies.pseudo_quality import measure_rounds, truth_beside
 from mast_studies.systems import LAST_STAGE, System
 
 _INSTEAD = "choose another --work, or delete it to make it again"
@@ -230,6 +233,13 @@ class Runner:
             )
 
         self._once(run, recipe, improve)
+        truth = truth_beside(self.source.unlabelled)
+        if truth is not None:
+            for row in measure_rounds(run, truth).itertuples():
+                self._say(
+                    f"{run.name}, round {row.round}: {row.precision:.0%} of {row.boxes:,} pseudo-boxes are right, "
+                    f"{row.recall:.0%} of the calls have one"
+                )
         return taken
 
     def seconds(self, system: System) -> dict[str, float]:
@@ -399,6 +409,9 @@ class Runner:
             "commit": model.card.provenance.get("commit") or commit(),  # of the training, or of now
             "recipe": recipe.model_dump(mode="json"),
         }
+        if system.self_training is not None:
+            quality = self.runs / system.self_training.run / QUALITY
+            about["pseudo_labels"] = pd.read_csv(quality).to_dict("records") if quality.exists() else []
         save_about(folder, about)
         spent = sum(self.seconds(system).values())
         self._say(

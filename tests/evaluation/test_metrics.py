@@ -249,7 +249,10 @@ def test_recall_by_size_band_and_snr(make_table):
     assert np.isnan(by.loc[("size", "medium"), "recall"])
     assert by.loc[("snr_db", "under 0"), "recall"] == 0
     assert by.loc[("snr_db", "20 and over"), "recall"] == 1
-    assert result.recall_by.groupby("by")["n_truth"].sum().to_dict() == {"size": 3, "band": 3, "snr_db": 2}
+    assert result.recall_by.groupby("by")["n_truth"].sum().to_dict() == {
+        **{"size": 3, "length": 3, "band": 3},
+        "snr_db": 2,
+    }
     bands = result.recall_by[result.recall_by["by"] == "band"]
     assert bands["group"].iloc[0].startswith(f"{front_end.low_hz:.0f}–")
     assert bands["group"].iloc[-1].endswith(f"–{front_end.high_hz:.0f} Hz")

@@ -12,6 +12,7 @@ from mast.evaluation.outcome import Outcome
 from mast.events import FloatArray
 
 _SIZE_EDGES: list[float] = [32**2, 96**2]  # COCO's
+_LENGTH_EDGES_S: list[float] = [0.1, 0.5, 2.0]  # our choice
 _SNR_EDGES_DB: list[float] = [0, 6, 12, 20]  # our choice
 
 
@@ -42,8 +43,8 @@ def recall_by(outcome: Outcome, threshold: float | None) -> pd.DataFrame:
     """Recall by kind of truth: one row a group, ``by, group, n_truth, n_found, recall``.
 
     ``size``: area in cells of the front end (one frame × one mel bin), with COCO's edges 32² and 96².
-    ``band``: centre frequency, in four equal parts of the front end's mel range. ``snr_db``: where the truth
-    table has such a column, as simulated soundscapes do.
+    ``length``: from beginning to end. ``band``: centre frequency, in four equal parts of the front end's mel range.
+    ``snr_db``: where the truth table has such a column, as simulated soundscapes do.
     """
     scene, front_end = outcome.scene, outcome.scene.scoring.front_end
     events = scene.truth_events.iloc[scene.truth.row]
@@ -61,6 +62,12 @@ def recall_by(outcome: Outcome, threshold: float | None) -> pd.DataFrame:
     quarters = front_end.bins_to_hz(np.linspace(-1, front_end.n_bins, 5))
     kinds: list[tuple[str, FloatArray, list[float], list[str]]] = [
         ("size", frames * (high - low), _SIZE_EDGES, ["small", "medium", "large"]),
+        (
+            "length",
+            frames * front_end.hop_s,
+            _LENGTH_EDGES_S,
+            ["under 0.1 s", "0.1–0.5 s", "0.5–2 s", "2 s and over"],
+        ),
         (
             "band",
             front_end.bins_to_hz((low + high) / 2),

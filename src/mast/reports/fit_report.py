@@ -234,7 +234,7 @@ def _accuracy(story: _Story) -> str:
 def _kinds(story: _Story) -> str:
     """Recall by size and band of the sound."""
     groups = story.metrics["detectors"][story.chosen]["parts"][story.main_part]["recall_by"]
-    words = {"size": "size on the spectrogram", "band": "frequency"}
+    words = {"size": "size on the spectrogram", "length": "length", "band": "frequency"}
     rows = [
         [
             words[by],

@@ -3,6 +3,7 @@
 Each stage is a run of its own below the folder, so a killed one continues where it was::
 
     out/expert.parquet, out/round-0/metrics.json                 the expert's boxes; the initial model, measured
+    out/unlabelled.parquet                                       the unlabelled chunks, numbered as pseudo-labels are
     out/round-1/pseudo.parquet, out/round-1/stage1/, …/stage2/   and so on
     out/rounds.csv, out/best                                     what came of it
 
@@ -43,6 +44,7 @@ from mast.training.sources import Chunks, decode_once, labelled_chunks, unlabell
 from mast.training.start import Start
 
 Say = Callable[[str], None]
+HEARD = "unlabelled.parquet"  # in a run's folder: the chunks that pseudo-labels are of
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,9 @@ def fit_rounds(
     setting = _setting(parts, sources, run, watch or {}, progress)
     if machine.main and not (out / "expert.parquet").exists():
         save_events(_events_in(dataset, setting.learn), out / "expert.parquet")
+        save_events(
+            setting.unlabelled.table[["root", "recording", "site", "start_s", "valid_s"]], out / HEARD
+        )
     rows = [_initial(setting, start)]
     say(f"before self-training: validation F1 {rows[0]['f1']:.3f}")
     current, kept, kept_row = start, start, 0
