@@ -79,7 +79,9 @@ def test_negatives_overlap_no_truth() -> None:
     low = rng.uniform(0, 80, size=(2, 200, 2))
     proposals = torch.tensor(np.concatenate([low, low + 20], axis=2), dtype=torch.float32)
     truths = pad_boxes([torch.tensor([[10.0, 10.0, 40.0, 40.0]]), torch.zeros(0, 4)])
-    negatives = sample_negatives(proposals, torch.zeros(2, 200), truths, torch.rand(2, 200), count=16)
+    negatives = sample_negatives(
+        proposals, torch.zeros(2, 200), truths, torch.rand(2, 200), count=16, below_iou=0.3
+    )
     assert negatives.boxes.shape == (2, 16, 4)
     assert negatives.valid.all()
     assert (iou(negatives.boxes[0], truths.boxes[0, :1]) < 0.3).all()
@@ -89,7 +91,9 @@ def test_negatives_overlap_no_truth() -> None:
 def test_negatives_of_a_chunk_that_is_all_event() -> None:
     proposals = torch.tensor([[[0.0, 0.0, 64.0, 64.0]]]).repeat(1, 50, 1)
     truths = pad_boxes([torch.tensor([[0.0, 0.0, 64.0, 64.0]])])
-    assert not sample_negatives(proposals, torch.zeros(1, 50), truths, torch.rand(1, 50)).valid.any()
+    assert not sample_negatives(
+        proposals, torch.zeros(1, 50), truths, torch.rand(1, 50), below_iou=0.3
+    ).valid.any()
 
 
 def test_negatives_prefer_what_the_detector_takes_for_an_event() -> None:
@@ -97,7 +101,9 @@ def test_negatives_prefer_what_the_detector_takes_for_an_event() -> None:
     logits = torch.full((1, 200), -6.0)
     logits[0, :20] = 4.0
     noise = torch.rand(1, 200, generator=torch.Generator().manual_seed(0))
-    negatives = sample_negatives(proposals, logits, pad_boxes([torch.zeros(0, 4)]), noise, count=20)
+    negatives = sample_negatives(
+        proposals, logits, pad_boxes([torch.zeros(0, 4)]), noise, count=20, below_iou=0.3
+    )
     assert (negatives.boxes[0, :, 0] < 20).float().mean() > 0.8
 
 
