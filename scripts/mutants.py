@@ -171,7 +171,7 @@ def _be_pytest(root: Path, tests: Sequence[str], output: int) -> NoReturn:
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.chdir(root)
-        for name in [name for name in sys.modules if name.split(".")[0] == "mast"]:
+        for name in [name for name in sys.modules if name.split(".")[0] in ("mast", "mast_studies")]:
             del sys.modules[name]
         places = [str(root / "src"), os.environ.get("PYTHONPATH", "")]
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, places))
