@@ -151,3 +151,9 @@ def test_corrected_counts_borrow_the_precision_of_their_strata(heard: Heard) -> 
     site = count_table(counts, "site", sample).iloc[0]
     assert (site["corrected_low"], site["corrected_high"]) == (total.low[0], total.high[0])
     assert site["corrected_per_hour"] == 25.0
+
+
+def test_recordings_older_than_the_epoch_of_computers_have_their_day() -> None:
+    tape = heard_from(RUN, [facts("a.wav", "A", "1961-02-03T04:05:06", 60)], [])
+    table = count_table(count_events([events(("a.wav", 1.0, 0.9, ""))], tape), "hour")
+    assert table[["day", "hour", "calls"]].values.tolist() == [["1961-02-03", 4, 1]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -208,7 +208,7 @@ def effort(heard: Heard) -> pd.DataFrame:
 
 def day_of(slot: int) -> str:
     """The day of an hour since 1970; empty for :data:`NO_CLOCK`."""
-    return "" if slot == NO_CLOCK else datetime.fromtimestamp(slot * 3_600, UTC).date().isoformat()
+    return "" if slot == NO_CLOCK else (_EPOCH + timedelta(hours=slot)).date().isoformat()
 
 
 def find_places(heard: Heard) -> dict[str, Place]:

@@ -112,9 +112,8 @@ def _span(counts: Counts) -> str:
     where = f"{'Site' if len(sites) == 1 else 'Sites'} {names}" if sites else "No site stated"
     if known.empty:
         return f"{where}; the recordings state no time."
-    first, last = (
-        pd.Timestamp(int(day), unit="D").strftime("%-d %B %Y") for day in (known.min(), known.max())
-    )
+    days = [pd.Timestamp(int(day), unit="D") for day in (known.min(), known.max())]
+    first, last = (f"{day.day} {day:%B %Y}" for day in days)
     return (
         f"{where}; {first}."
         if first == last
