@@ -79,7 +79,8 @@ def test_from_the_sample_to_corrected_counts(found: Path, tmp_path: Path) -> Non
     out = tmp_path / "out"
     result = run(found, "--out", out, "--check", 20)
     assert result.exit_code == 0, result.exception
-    assert "20 of 20 events to check are open: run mast review" in result.stderr
+    assert "20 of 20 events to check are open." in result.stderr
+    assert f"mast review {found}" in result.stderr
     open_review(found).close()
     with sqlite3.connect(
         found / "review.sqlite"

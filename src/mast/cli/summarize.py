@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from mast.evaluation.corrected_counts import Strata
     from mast.reports.heard import Heard, Place
+    from mast.reports.summary_page import Advice
     from mast.review.sample import Progress
 
 _TABLES = {"counts": "hour", "days": "day", "sites": "site"}  # table → its finest column
@@ -94,13 +95,13 @@ def summarize(
         name: count_table(counts, level, progress.sample)  # type: ignore[arg-type]
         for name, level in _TABLES.items()
     }
-    advice = _advice(strata, progress, detections)
+    advice = _advice(strata, progress, detections, out)
     around = Surroundings(
         places=_places(heard, latitude, longitude),
         utc_offset_h=utc_offset,
         locate=None if audio is None and heard.root is None else find_recordings_of(detections, audio),
         sample=progress.sample,
-        advice=tuple(f"{line[0].upper()}{line[1:]}." for line in advice),
+        advice=advice,
     )
     with write_alone(out):
         _write(out, tables)
@@ -110,8 +111,8 @@ def summarize(
                 quiet=quiet,
             )
         write_whole(out / PAGE, summary_page(counts, detections.absolute().name, around).encode())
-    for line in advice:
-        say(line, quiet=quiet)
+    for step in advice:
+        say(str(step), quiet=quiet)
     typer.echo(f"{counts.calls:,} events in {heard.hours:,.2f} hours → {out / PAGE}.")
 
 
@@ -155,25 +156,35 @@ def _write(out: Path, tables: dict[str, pd.DataFrame]) -> None:
             table.to_csv(part, index=False, lineterminator="\n")
 
 
-def _advice(strata: Strata, progress: Progress, detections: Path) -> list[str]:
+def _advice(strata: Strata, progress: Progress, detections: Path, out: Path) -> tuple[Advice, ...]:
     """What to do next for counts one can trust."""
     from mast.evaluation.corrected_counts import sample_size
+    from mast.reports.summary_page import Advice
 
     if not len(strata):
-        return []
+        return ()
+    again = f"mast summarize {detections} --out {out}"
     if progress.outdated:
-        return [
-            f"the sample in {detections / 'to_check.csv'} was drawn from other events than are there now; draw it "
-            "again with --check, decisions are kept"
-        ]
+        return (
+            Advice(
+                "The events have changed since a sample was drawn. Draw it again; decisions are kept",
+                f"{again} --check {progress.drawn}",
+            ),
+        )
     if progress.open:
-        return [
-            f"{progress.open:,} of {progress.drawn:,} events to check are open: run mast review {detections}, order "
-            "“Sample to check”, then this command again"
-        ]
+        return (
+            Advice(
+                f"{progress.open:,} of {progress.drawn:,} events to check are open. Decide about them (order “Sample "
+                "to check”), then summarize again",
+                f"mast review {detections}",
+            ),
+        )
     if progress.sample is None:
         size = sample_size(strata.sizes, strata.expected, _WITHIN)
-        return [
-            f"check {size:,} events to know how many calls are right to about ± {_WITHIN:.0%}: --check {size}"
-        ]
-    return []
+        return (
+            Advice(
+                f"Check {size:,} events to know how many calls are right to about ± {_WITHIN:.0%}",
+                f"{again} --check {size}",
+            ),
+        )
+    return ()

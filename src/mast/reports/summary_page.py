@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,12 +19,22 @@ from mast.grid import FrontEnd
 from mast.reports.contact_sheet import Locate, find_in, make_tiles, scale_note, sheet_front_end, tile_grid
 from mast.reports.heard import NO_CLOCK, Heard, Place, find_places, read_events
 from mast.reports.heat_map import Sky, activity, draw_activity, sun_note
-from mast.reports.html_page import Section, cards, page, paragraph, table
+from mast.reports.html_page import Section, cards, code, page, paragraph, table
 from mast.reports.summary_counts import Counts, Sample, correct_total, count_events, count_table
 
 PAGE = "summary.html"
 _MOST_ROWS = 40  # of a table on the page
 MISSED = "Calls that the detector missed are in no count here, corrected or not."
+
+
+class Advice(NamedTuple):
+    """A next step."""
+
+    what: str
+    command: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.command}"
 
 
 @dataclass(frozen=True)
@@ -36,7 +46,7 @@ class Surroundings:
         utc_offset_h: of the recorders' clocks, where somebody said so.
         locate: where recordings lie; ``None`` where they are not here.
         sample: what was checked.
-        advice: what to do next, in sentences.
+        advice: what to do next, and what to type for it.
         maps: heat maps at most.
     """
 
@@ -44,7 +54,7 @@ class Surroundings:
     utc_offset_h: float | None = None
     locate: Locate | None = None
     sample: Sample | None = None
-    advice: tuple[str, ...] = ()
+    advice: tuple[Advice, ...] = ()
     maps: int = 12
 
 
@@ -79,8 +89,11 @@ def write_results_summary(folder: Path, heard: Heard) -> None:
         places=find_places(heard),
         locate=None if heard.root is None else find_in([heard.root]),
         advice=(
-            f"To look and listen: mast review {folder.name}",
-            f"For tables per hour, day and site, and a sample to check: mast summarize {folder.name} --out summary",
+            Advice("Look at them and listen", f"mast review {folder.name}"),
+            Advice(
+                "Tables per hour, day and site, and a sample to check",
+                f"mast summarize {folder.name} --out summary",
+            ),
         ),
         maps=4,
     )
@@ -253,9 +266,9 @@ def _how_sure(counts: Counts, total: Corrected | None, around: Surroundings) -> 
                 "single site or hour borrows this from all of them: where it rains, more is wrong than its row says."
             )
     else:
-        body += paragraph("Some of these are false alarms, and no count here knows how many.")
-    for sentence in around.advice:
-        body += paragraph(sentence)
+        body += paragraph("Some of these are false alarms. Nobody has checked how many.")
+    for advice in around.advice:
+        body += paragraph(f"{advice.what}:") + code(advice.command)
     return body + paragraph(MISSED, soft=True)
 
 
