@@ -108,6 +108,11 @@ def test_the_same_again_resumes_and_other_choices_are_refused(found: Path, tmp_p
     other = run(found, "--out", out, "-n", 3, "--no-pictures")
     assert isinstance(other.exception, ConfigError)
     assert "most was 2, now 3" in str(other.exception)
+    table = pd.read_csv(found / "detections.csv")
+    table.assign(start_s=table["start_s"] + 0.1).to_csv(found / "detections.csv", index=False)
+    moved = run(found, "--out", out, "-n", 2, "--no-pictures")
+    assert isinstance(moved.exception, ConfigError)
+    assert "holds clips of events that have changed since" in str(moved.exception)
 
 
 def test_bad_input_is_one_sentence_and_nothing_is_touched(found: Path, tmp_path: Path) -> None:

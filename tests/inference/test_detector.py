@@ -145,7 +145,8 @@ def test_weights_cast_once_give_what_autocast_gives(model: Path, tmp_path: Path)
     assert isinstance(cast, MastDetector)
     _cast_products(cast)
     with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
-        for expected, found in zip(ours(spectrograms), cast(spectrograms), strict=True):
+        a, b = ours(spectrograms), cast(spectrograms)
+        for expected, found in zip((*a[:3], *a.levels, a.tokens), (*b[:3], *b.levels, b.tokens), strict=True):
             assert torch.equal(found, expected)
 
 

@@ -121,7 +121,7 @@ def clips(
     inputs |= ({} if join is None else {"join": join}) | ({"no_voices": True} if no_voices else {})
     voices = VoiceFinder() if no_voices else None
     locate = find_recordings_of(detections, audio)
-    _remember(out, inputs)
+    _remember(out, inputs | {"events": _digest(chosen)})
     with write_alone(out), progress(quiet, unit="clips") as bar:
         task = bar.add_task("clips", total=len(chosen))
         cut = cut_clips(
@@ -175,8 +175,23 @@ def _remember(out: Path, inputs: dict[str, object]) -> None:
     note = out / NOTE
     before = remembered(note)
     if before is not None:
+        kept, now = before.pop("events", None), inputs.pop("events")
         refuse_others(out, before, inputs, instead="choose a new --out")
+        if kept != now:
+            raise ConfigError(
+                f"--out {out}: holds clips of events that have changed since; choose a new --out"
+            )
     elif holds_files(out):
         raise ConfigError(f"--out {out}: exists and holds no clips ({NOTE} is missing); choose a new --out")
     else:
         remember(note, inputs)
+
+
+def _digest(events: pd.DataFrame) -> str:
+    """A fingerprint of the boxes that are cut."""
+    import hashlib
+
+    from mast.events import BOX_COLUMNS
+
+    text = events[["recording", *BOX_COLUMNS, "label"]].to_csv(index=False, float_format="%.6f")
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
