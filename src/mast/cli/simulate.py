@@ -77,7 +77,7 @@ def simulate(
     ] = None,
     unlabeled_minutes: Annotated[
         int | None,
-        count(help="Minutes of sound without boxes in the benchmark; 6000 by default, about 6 GB."),
+        count(help="Minutes of sound without boxes in the benchmark; 6000 by default, about 4 GB."),
     ] = None,
     workers: Annotated[int, count(high=10_000, help="Processes; the result does not depend on them.")] = 1,
     quiet: Quiet = False,
