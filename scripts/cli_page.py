@@ -8,9 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from mast.cli.main import app
+from mast.cli.main import SUMMARIES, load_command
 
 PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
 COMMON = ("quiet", "debug", "help")  # every command has them: told once, at the top
@@ -45,8 +43,7 @@ def main() -> None:
 
 def cli_page() -> str:
     """The whole page."""
-    group: Any = typer.main.get_command(app)
-    commands = dict(group.commands)
+    commands = {name: load_command(name) for name in SUMMARIES}
     any_command = next(iter(commands.values()))
     parts = [
         TOP,

@@ -84,7 +84,7 @@ def experiment(
     quiet: Quiet = False,
     seed: Seed = 0,
 ) -> None:
-    """One table or figure of the paper, from a dataset to a file.
+    """Make a table or figure of the paper, from a dataset to a file.
 
     Trains the systems that a study compares, each once for all studies, and keeps what they find in the test parts in
     WORK. Then writes OUT/NAME.csv, NAME.md, NAME.json and NAME.png. A stopped run goes on where it was; what is in WORK

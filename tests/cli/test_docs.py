@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from mast.cli.main import app
+from mast.cli.main import SUMMARIES, app, load_command
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = sorted(str(command.callback.__name__) for command in app.registered_commands if command.callback)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", SUMMARIES)
 def test_every_command_has_an_example_and_the_common_options(name: str) -> None:
     shown = CliRunner().invoke(app, [name, "--help"])
     assert shown.exit_code == 0
@@ -26,18 +25,27 @@ def test_every_command_has_an_example_and_the_common_options(name: str) -> None:
     assert f"`mast {name} " in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", SUMMARIES)
 def test_wrong_usage_exits_with_2(name: str) -> None:
     assert CliRunner().invoke(app, [name, "--no-such-option"]).exit_code == 2
 
 
-def test_help_imports_nothing_heavy() -> None:
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_a_summary_fits_its_line_and_opens_the_help(name: str) -> None:
+    assert f"{name} {SUMMARIES[name]}" in re.sub(" +", " ", CliRunner().invoke(app, ["--help"]).output)
+    first = " ".join(load_command(name).help.split("\n\n")[0].split())
+    assert first.startswith(SUMMARIES[name].removesuffix("."))
+
+
+def test_help_imports_no_command() -> None:
     code = (
         "import sys; from mast.cli.main import app\n"
-        "heavy = {'torch', 'pandas', 'numpy', 'matplotlib', 'soundfile', 'scipy'} & set(sys.modules)\n"
-        "sys.exit(', '.join(sorted(heavy)) or 0)"
+        "try:\n    app()\nexcept SystemExit as end:\n    assert not end.code\n"
+        "heavy = {'torch', 'pandas', 'numpy', 'matplotlib', 'soundfile', 'scipy', 'rich', 'mast_studies'}\n"
+        "found = {one for one in sys.modules if one in heavy or one.startswith('mast.cli.')} - {'mast.cli.main'}\n"
+        "sys.exit(', '.join(sorted(found)) or 0)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

@@ -9,7 +9,7 @@ from typing import get_type_hints
 import pytest
 from typer.testing import CliRunner, Result
 
-from mast.cli.main import app
+from mast.cli.main import SUMMARIES, app, load_command
 from mast.errors import MastError
 from mast.models import find
 from mast.models.checkpoint import load_card
@@ -82,10 +82,9 @@ def test_what_is_no_model_is_one_sentence(name: str, data: Path, store: Path, tm
 def test_names_of_models_reach_commands_as_they_were_typed() -> None:
     """A path would lose a slash of hf://, and the ./ that tells a folder from the model that ships."""
     kinds = {
-        command.callback.__name__: kind
-        for command in app.registered_commands
-        if command.callback is not None
-        for name, kind in get_type_hints(command.callback).items()
+        command: kind
+        for command in SUMMARIES
+        for name, kind in get_type_hints(load_command(command).callback).items()
         if name in ("model", "init")
     }
     assert kinds.keys() == COMMANDS.keys() - {"export"}

@@ -11,7 +11,7 @@ import typer
 from typer.models import OptionInfo
 from typer.testing import CliRunner
 
-from mast.cli.main import app
+from mast.cli.main import SUMMARIES, app, load_command
 from mast.cli.options import _band_hz, _not_nan, upper_edge
 from mast.cli.search import _box
 from mast.errors import ConfigError
@@ -20,16 +20,15 @@ from mast.grid import BANDS_HZ, FrontEnd
 
 def numeric_options() -> Iterator[tuple[str, str, type]]:
     """Every option that takes a number: command, name, int or float."""
-    for command in app.registered_commands:
-        assert command.callback is not None
-        for name, hint in get_type_hints(command.callback, include_extras=True).items():
+    for command in SUMMARIES:
+        for name, hint in get_type_hints(load_command(command).callback, include_extras=True).items():
             kind, *about = get_args(hint) or (hint,)
             kinds = {kind, *get_args(kind)}
             option: Any = next((one for one in about if isinstance(one, OptionInfo)), None)
             if option is not None and kinds & {int, float}:
                 names = [text for text in (option.default, *option.param_decls) if str(text).startswith("-")]
                 named = max(names, key=len, default=f"--{name.replace('_', '-')}")
-                yield command.callback.__name__, named, float if float in kinds else int
+                yield command, named, float if float in kinds else int
 
 
 @pytest.mark.parametrize(("command", "option", "kind"), list(numeric_options()))

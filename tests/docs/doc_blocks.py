@@ -7,9 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import typer
-
-from mast.cli.main import app
+from mast.cli.main import SUMMARIES, load_command
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -82,8 +80,7 @@ def _starts_commands(words: list[str]) -> bool:
 
 def commands() -> dict[str, Any]:
     """The commands that exist, by name."""
-    group: Any = typer.main.get_command(app)
-    return dict(group.commands)
+    return {name: load_command(name) for name in SUMMARIES}
 
 
 def options(command: Any) -> set[str]:

@@ -79,7 +79,7 @@ def evaluate(
     quiet: Quiet = False,
     seed: Seed = 0,
 ) -> None:
-    """Precision, recall, F1, average precision, mean IoU and calibration of detections, with 95 % intervals.
+    """Score detections: precision, recall, F1, average precision, mean IoU and calibration, with 95 % intervals.
 
     Only what somebody listened to is judged: predictions in other recordings are counted and ignored, and
     recordings heard to be empty count their false alarms. Boxes are cut to half the sample rate of their recording.

@@ -41,7 +41,7 @@ def export(
     ] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write a detector as an ONNX graph, or as a folder for a model hub.
+    """Write a detector as an ONNX graph or a folder for a model hub.
 
     onnx: model.onnx takes sound (any number of chunks of one channel) and gives boxes and scores, features included;
     it is compared with the model in torch, and refused where the two differ by more than rounding. Beside it lie

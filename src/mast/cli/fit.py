@@ -44,7 +44,7 @@ def fit(
     quiet: Quiet = False,
     seed: Seed = 0,
 ) -> None:
-    """From a folder of recordings with some boxes to a detector and a report.
+    """Make a detector and a report from recordings with some boxes.
 
     Scan, statistics, pretraining on all sound, training on the boxes, self-training on the unlabelled sound,
     calibration, evaluation, report. Writes OUT/best (the model), OUT/metrics.json and OUT/report.html.

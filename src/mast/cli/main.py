@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import sys
 import threading
@@ -11,33 +12,49 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from mast import __version__
-from mast.cli.classify import classify
-from mast.cli.clips import clips
-from mast.cli.cluster import cluster
-from mast.cli.convert import convert
-from mast.cli.detect import detect
-from mast.cli.embed import embed
-from mast.cli.evaluate import evaluate
-from mast.cli.export import export
-from mast.cli.fit import fit
-from mast.cli.measure import measure
-from mast.cli.name import name
-from mast.cli.plan import plan
-from mast.cli.plot import plot
-from mast.cli.pretrain import pretrain
-from mast.cli.review import review
-from mast.cli.scan import scan
-from mast.cli.search import search
-from mast.cli.selftrain import selftrain
-from mast.cli.simulate import simulate
-from mast.cli.summarize import summarize
-from mast.cli.train import train
 from mast.errors import MastError, machine_fault, shortened
+
+# what `mast --help` shows, in this order; each command has a module of its own, imported when it is called
+SUMMARIES = {
+    "detect": "Find the sounds in recordings of any length.",
+    "review": "Look at boxes, listen, correct and confirm them in the browser.",
+    "summarize": "Count calls per hour, day and site.",
+    "clips": "Cut detections out of their recordings.",
+    "measure": "Measure every box: frequencies, where its energy lies.",
+    "name": "Name boxes by what a classifier hears, or call them unknown.",
+    "fit": "Make a detector and a report from recordings with some boxes.",
+    "scan": "Say what is in a folder: hours, sites, days, unreadable files.",
+    "plan": "Choose clips to annotate next.",
+    "convert": "Convert annotations between formats.",
+    "simulate": "Make recordings whose every call is known.",
+    "plot": "Draw a recording's spectrogram with boxes.",
+    "evaluate": "Score detections: precision, recall, F1, average precision.",
+    "embed": "Put events and their embeddings into a store.",
+    "search": "Find events that sound most like an event, a box or a clip.",
+    "classify": "Name events by the annotated examples they sound like.",
+    "cluster": "Find groups of events that sound alike.",
+    "pretrain": "Teach the encoder your soundscapes, without labels.",
+    "train": "Train a detector on boxes that people drew.",
+    "selftrain": "Let a detector label sound nobody labelled and learn from it.",
+    "export": "Write a detector as an ONNX graph or a folder for a model hub.",
+    "experiment": "Make a table or figure of the paper.",
+}
+
+
+class _Commands(TyperGroup):
+    """Knows commands by name and summary; the module of a command is imported when it is called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, load_command(name) if name else None, rest
+
 
 app = typer.Typer(
     name="mast",
+    cls=_Commands,
     help="Find animal sounds in field recordings as time–frequency boxes.",
     no_args_is_help=True,
     add_completion=False,
@@ -93,49 +110,34 @@ def with_debug(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for _command in (
-    detect,
-    review,
-    summarize,
-    clips,
-    measure,
-    name,
-    fit,
-    scan,
-    plan,
-    convert,
-    simulate,
-    plot,
-    evaluate,
-    embed,
-    search,
-    classify,
-    cluster,
-    pretrain,
-    train,
-    selftrain,
-    export,
-):
-    app.command()(with_debug(_command))
+def _placeholder() -> None:
+    """Stands for a command in the list; :class:`_Commands` calls the real one."""
 
 
-def _without_studies() -> None:
-    """One table or figure of the paper; only in a clone of mast's repository."""
-    raise MastError(
-        "experiment: the paper's studies are not part of this installation; "
-        "clone mast's repository and run `pip install -e .[studies]` in it"
-    )
+for _name, _summary in SUMMARIES.items():
+    app.command(_name, help=_summary)(_placeholder)
 
 
-try:
-    from mast_studies.command import experiment
-except ModuleNotFoundError as missing:
-    if missing.name != "mast_studies":
-        raise
-    _anything = {"ignore_unknown_options": True, "allow_extra_args": True}
-    app.command("experiment", context_settings=_anything)(with_debug(_without_studies))
-else:
-    app.command()(with_debug(experiment))
+def load_command(name: str) -> Any:
+    """A command of :data:`SUMMARIES`, with all its options."""
+    module = f"mast.cli.{name}"
+    function = _experiment() if name == "experiment" else getattr(importlib.import_module(module), name)
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    alone.command(name)(with_debug(function))
+    return typer.main.get_command(alone)
+
+
+def _experiment() -> Callable[..., None]:
+    try:
+        from mast_studies.command import experiment
+    except ModuleNotFoundError as missing:
+        if missing.name != "mast_studies":
+            raise
+        raise MastError(
+            "experiment: the paper's studies are not part of this installation; "
+            "clone mast's repository and run `pip install -e .[studies]` in it"
+        ) from None
+    return experiment
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ def measure(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Measure every box: peak and centre frequency, where 90 % of its energy lies, signal to noise.
+    """Measure every box: frequencies, where its energy lies, signal to noise.
 
     Writes the table of boxes again with the columns peak_hz, center_hz, low_5_hz, high_95_hz, start_5_s, end_95_s,
     duration_90_s, bandwidth_90_hz and snr_db; docs/checking.md defines them. Cells stay empty where a recording is

@@ -64,7 +64,7 @@ def name(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Name boxes by what a classifier hears there, or call them unknown.
+    """Name boxes by what a classifier hears, or call them unknown.
 
     Each box is heard in the windows and at the sample rate that the classifier wants. Boxes of a similar band within
     twenty seconds of each other decide together. A name whose score is below its threshold is "unknown". With

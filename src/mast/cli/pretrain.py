@@ -26,7 +26,7 @@ def pretrain(
     quiet: Quiet = False,
     seed: Seed = 0,
 ) -> None:
-    """Teach the encoder what your soundscapes sound like, without labels.
+    """Teach the encoder your soundscapes, without labels.
 
     Writes OUT/best and OUT/last (model folders), OUT/reconstruction.png, OUT/curves.jsonl and TensorBoard curves.
 

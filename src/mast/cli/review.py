@@ -42,7 +42,7 @@ def review(
     quiet: Quiet = False,
     seed: Seed = 0,
 ) -> None:
-    """Look at detections or annotations, listen, correct and confirm them in the browser.
+    """Look at boxes, listen, correct and confirm them in the browser.
 
     Every decision is kept at once in DIR/review.sqlite, with who made it; several people may work at the same time,
     each under a name. Run the command again to go on; detections that have come since are added. The page exports to

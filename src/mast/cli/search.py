@@ -65,7 +65,7 @@ def search(
     device: Device = None,
     quiet: Quiet = False,
 ) -> None:
-    """Find the events that sound most like one event, one box in a recording, or a clip from elsewhere.
+    """Find events that sound most like an event, a box or a clip.
 
     Prints a table (CSV): rank, id, distance (1 − cosine: 0 is the same), then the event's columns, nearest first. The
     event itself is not among them. Filters are applied before the search, so k events come back where there are so

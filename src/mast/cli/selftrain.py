@@ -29,7 +29,7 @@ def selftrain(
     quiet: Quiet = False,
     seed: Seed = 0,
 ) -> None:
-    """Let a detector label sound nobody labelled, learn from that, and refine on the expert's boxes; again.
+    """Let a detector label sound nobody labelled and learn from it, then refine it on the expert's boxes; repeat.
 
     Each round: pseudo-boxes on the unlabelled sound (OUT/round-N/pseudo.parquet), Stage 1 on them, Stage 2 on the
     expert's. Writes OUT/best (a model folder), OUT/rounds.csv and OUT/rounds.html, the report. Where DATA has labelled
