@@ -54,7 +54,7 @@ def batches(events: int, seed: int) -> Iterator[Any]:
     import numpy as np
     import pandas as pd
 
-    from mast.retrieval.store import EventBatch
+    from mast.retrieval.event_store import EventBatch
 
     centres = directions(max(1, events // _CLUSTER), seed)
     for first in range(0, events, _BATCH):
@@ -83,7 +83,7 @@ def batches(events: int, seed: int) -> Iterator[Any]:
 
 def build(uri: str, events: int, seed: int) -> dict[str, Any]:
     """Seconds of adding, and of adding the same again, which changes nothing."""
-    from mast.retrieval.store import EventStore
+    from mast.retrieval.event_store import EventStore
 
     store = EventStore.create(uri, WIDTH, _MODEL)
     began, used = time.perf_counter(), time.process_time()
@@ -99,8 +99,8 @@ def searches(uri: str, events: int, seed: int, queries: int) -> dict[str, Any]:
     """Times of searches among all events, among few, and among many."""
     import numpy as np
 
+    from mast.retrieval.event_store import EventStore
     from mast.retrieval.filters import Filter
-    from mast.retrieval.store import EventStore
 
     store = EventStore.open(uri)
     wanted = around(directions(max(1, events // _CLUSTER), seed), queries, seed + 1_000_003)

@@ -24,11 +24,11 @@ from mast.models.detector import MastDetector
 from mast.models.mae import MaskedAutoencoder
 from mast.normalisation import Normalisation
 from mast.training.batches import Batches
+from mast.training.chosen_chunks import hold_out, unlabelled_chunks
 from mast.training.detector import train_detector
 from mast.training.machine import prepare_machine
-from mast.training.pretrain import pretrain
+from mast.training.pretraining import pretrain
 from mast.training.recipe import Recipe, load_recipe
-from mast.training.sources import hold_out, unlabelled_chunks
 from mast.training.spectrograms import FrontEndPipeline
 
 

@@ -44,12 +44,12 @@ from mast.models.detector import MastDetector
 from mast.runs import Progress
 from mast.selftrain.rounds import self_train
 from mast.training.calibrate import calibrate_checkpoint
+from mast.training.chosen_chunks import decode_once, labelled_chunks
+from mast.training.chunk_scores import chunk_metrics, detect_chunks
 from mast.training.detector import train_detector
 from mast.training.machine import prepare_machine
-from mast.training.measure import chunk_metrics, detect_chunks
-from mast.training.pretrain import pretrain
+from mast.training.pretraining import pretrain
 from mast.training.recipe import load_recipe, parse_override
-from mast.training.sources import decode_once, labelled_chunks
 
 RECIPE = Path(__file__).with_suffix(".toml")
 REFINEMENT = RECIPE.with_stem("default_model_refine")

@@ -15,7 +15,7 @@ from mast.errors import ConfigError, MastError
 if TYPE_CHECKING:
     from mast.data.splits import SplitConfig
     from mast_studies.collect import Collected
-    from mast_studies.runner import Source
+    from mast_studies.runner import StudyData
     from mast_studies.studies import Study
     from mast_studies.systems import System
 
@@ -139,7 +139,7 @@ def _run(
     train: Sequence[System],
     embed: set[str],
     studies: dict[str, Study],
-    sources: dict[int, Source],
+    sources: dict[int, StudyData],
     work: Path,
     how: tuple[str, float | None, list[str] | None],
     *,
@@ -221,13 +221,13 @@ def _source(
     split: Literal["auto", "recording", "time"],
     called: str | None,
     seed: int,
-) -> Source:
-    from mast_studies.runner import Source
+) -> StudyData:
+    from mast_studies.runner import StudyData
 
     def of_seed(text: str) -> Path:
         return Path(text.replace("{seed}", str(seed)))
 
-    return Source(
+    return StudyData(
         name=called or _name_of(data),
         labelled=of_seed(data),
         unlabelled=tuple(of_seed(text) for text in unlabeled),

@@ -29,11 +29,11 @@ from mast.events import BOX_COLUMNS, FloatArray, IntArray, boxes_of
 from mast.grid import FrontEnd, events_to_cells, events_to_grid
 from mast.hearing import HearingModel
 from mast.models.boxes import iou, pad_boxes, pool_boxes
+from mast.training.chosen_chunks import Chunks, in_order
 from mast.training.machine import Machine
-from mast.training.sources import Chunks, in_order
 from mast_studies.embedding_tables import EmbeddedTables, Way
 from mast_studies.mel_statistics import mel_statistics
-from mast_studies.neighbours import Part, box_neighbours, chunk_neighbours
+from mast_studies.neighbours import EmbeddedPart, box_neighbours, chunk_neighbours
 
 Vectors = NDArray[np.float32]
 
@@ -71,7 +71,7 @@ def embed_parts(
         seed: of the points that are shown, and of UMAP.
     """
     encoders = Encoders(models, machine)
-    seen: dict[str, Part] = {}
+    seen: dict[str, EmbeddedPart] = {}
     for name, chunks in parts.items():
         own = end_to_end(dataset, chunks, encoders.front_end)
         boxes = labelled_boxes(dataset, own.table, detections.get(name), encoders.front_end)
@@ -98,7 +98,7 @@ class Encoders:
                 "the same boxes; train the detector from it"
             )
 
-    def look(self, chunks: Chunks, boxes: pd.DataFrame, *, batch_size: int) -> Part:
+    def look(self, chunks: Chunks, boxes: pd.DataFrame, *, batch_size: int) -> EmbeddedPart:
         """Embed all chunks of a part, and the boxes in them."""
         cells = boxes[list(BOX_COLUMNS)].to_numpy(dtype=np.float32)
         per_chunk = np.bincount(boxes["chunk"].to_numpy(dtype=np.int64), minlength=len(chunks))
@@ -115,7 +115,7 @@ class Encoders:
             for kept, made in ((of_chunks, whole), (of_boxes, inside)):
                 for way, vectors in made.items():
                     kept.setdefault(way, []).append(vectors)
-        return Part(
+        return EmbeddedPart(
             chunks.table.reset_index(drop=True),
             boxes,
             {way: np.concatenate(some) for way, some in of_chunks.items()},
@@ -175,7 +175,7 @@ def end_to_end(dataset: Dataset, chunks: Chunks, front_end: FrontEnd) -> Chunks:
 def labelled_boxes(
     dataset: Dataset, chunks: pd.DataFrame, detections: pd.DataFrame | None, front_end: FrontEnd
 ) -> pd.DataFrame:
-    """True boxes and detections of some chunks, as :attr:`Part.boxes`.
+    """True boxes and detections of some chunks, as :attr:`EmbeddedPart.boxes`.
 
     A detection takes the label of the true box that it overlaps most, if that is by at least half.
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from mast.reports.spectrogram import literal
 from mast.retrieval.clusters import LEAST_EVENTS
-from mast_studies.embedding_tables import SETTINGS, WAYS, Cell, place_name
+from mast_studies.embedding_tables import SETTINGS, WAYS, TableCell, place_name
 from mast_studies.figures import empty_figure, interval_marks, tidy
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _KIND_STYLE = {  # drawn in this order: what most hides the rest comes first
 _NAMED = len(_COLOURS)
 
 
-def draw_retrieval(cells: Sequence[Cell]) -> Figure:
+def draw_retrieval(cells: Sequence[TableCell]) -> Figure:
     """Top-1 with intervals: a row a dataset, a column a part, a line a way, a mark a setting."""
     top1 = [cell for cell in cells if cell.measure == "top1"]
     datasets, parts = _unique(c.dataset for c in top1), _unique(c.part for c in top1)

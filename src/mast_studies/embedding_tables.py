@@ -53,7 +53,7 @@ class EmbeddedTables(NamedTuple):
     boxes: pd.DataFrame
 
 
-class Cell(NamedTuple):
+class TableCell(NamedTuple):
     """One mean of a table, and what it belongs to."""
 
     dataset: str
@@ -87,7 +87,7 @@ class Summary:
         figure: the picture; None where there is nothing to draw.
     """
 
-    cells: list[Cell] = field(default_factory=list)
+    cells: list[TableCell] = field(default_factory=list)
     tables: list[ShownTable] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     figure: Callable[[], Figure] | None = None
@@ -180,11 +180,11 @@ def cell_of(
     less: str | None,
     where: tuple[str, str],
     what: tuple[str, str, str],
-) -> Cell:
+) -> TableCell:
     """The mean of a column with its interval; ``where`` is dataset and part, ``what`` line, way and measure."""
     filled = {seed: table[table[column].notna()] for seed, table in tables.items()}
     filled = {seed: table for seed, table in filled.items() if len(table)}
-    return Cell(
+    return TableCell(
         *where,
         *what,
         draws.score(filled, column) if filled else Score(*[float("nan")] * 3),
@@ -195,7 +195,7 @@ def cell_of(
     )
 
 
-def as_frame(cells: Sequence[Cell]) -> pd.DataFrame:
+def as_frame(cells: Sequence[TableCell]) -> pd.DataFrame:
     """One line a value, for a spreadsheet."""
     nothing = Score(*[float("nan")] * 3)
     return pd.DataFrame(
@@ -221,7 +221,7 @@ def as_frame(cells: Sequence[Cell]) -> pd.DataFrame:
     )
 
 
-def as_json(cells: Sequence[Cell]) -> list[dict[str, Any]]:
+def as_json(cells: Sequence[TableCell]) -> list[dict[str, Any]]:
     """The values as plain ones; what has no value is None."""
 
     def plain(score: Score | None) -> list[float | None] | None:

@@ -31,10 +31,10 @@ from mast.errors import ConfigError
 from mast.files import whole_file, write_whole
 from mast.models.checkpoint import load_card
 from mast.models.detector import DetectorConfig
+from mast.training.chosen_chunks import Chunks
 from mast.training.detector import DetectorRun, fit_detector
 from mast.training.machine import prepare_machine
 from mast.training.recipe import Recipe, load_recipe
-from mast.training.sources import Chunks
 from mast.training.start import Start
 from mast.version import commit
 from mast_studies.few_boxes_table import Cell, summarise, write_figure
@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--figure", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    study = Study.of(options)
+    study = FewBoxesStudy.of(options)
     cells = [Cell("model", 0, 0)]
     cells += [
         Cell(start, boxes, seed)
@@ -107,7 +107,7 @@ def main() -> None:
         write_figure(figures, options.figure, title=f"{study.test.name}: boxes on top of a model")
 
 
-class Study:
+class FewBoxesStudy:
     """A dataset cut in two, and the cells that are measured on it."""
 
     def __init__(
@@ -127,7 +127,7 @@ class Study:
         self.budgets = list(dict.fromkeys(min(n, int(counts.sum())) for n in sorted(options.boxes)))
 
     @classmethod
-    def of(cls, options: argparse.Namespace) -> Study:
+    def of(cls, options: argparse.Namespace) -> FewBoxesStudy:
         """Read the dataset and halve it."""
         name = options.data.resolve().name
         band_hz = dict(pairs(options.band)).get(name)

@@ -39,12 +39,12 @@ from mast.planning.candidates import candidate_clips
 from mast.planning.choose import choose_clips
 from mast.planning.survey import Surveyor
 from mast.runs import refuse_others
+from mast.training.chosen_chunks import Chunks
+from mast.training.chunk_scores import detect_chunks
 from mast.training.detector import DetectorRun, fit_detector
 from mast.training.machine import prepare_machine
-from mast.training.measure import detect_chunks
-from mast.training.pretrain import pretrain
+from mast.training.pretraining import pretrain
 from mast.training.recipe import BOOKKEEPING, Recipe, load_recipe, parse_override, remember_recipe
-from mast.training.sources import Chunks
 from mast.training.start import Start
 from mast.version import commit
 from mast_studies.collect import trainings

@@ -27,10 +27,10 @@ import pandas as pd
 import mast
 from mast.audio import probe, read
 from mast.classifiers.birdnet import load_birdnet
+from mast.classifiers.box_names import SONG_GAP_S, HowToHear, name_boxes
 from mast.classifiers.classifier import Classifier, Logits
-from mast.classifiers.naming import SONG_GAP_S, HowToHear, name_boxes
-from mast.classifiers.species import scientific_name
-from mast.classifiers.windows import HOPS, WindowGrid, read_windows
+from mast.classifiers.species_lists import scientific_name
+from mast.classifiers.window_grid import HOPS, WindowGrid, read_windows
 from mast.data.recordings import load_dataset
 from mast.evaluation.bootstrap import draw_weights, interval
 from mast.events import as_events, boxes_of, match_boxes

@@ -33,7 +33,7 @@ _DRAW = 53  # first word of the seed of the points shown
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class EmbeddedPart:
     """One part of a dataset: chunks that do not overlap, and boxes in them.
 
     Attributes:
@@ -68,7 +68,7 @@ def plane(vectors: Vectors, *, seed: int) -> Vectors:
         return np.asarray(model.fit_transform(around), dtype=np.float32)
 
 
-def chunk_neighbours(seen: Mapping[str, Part], *, seed: int) -> pd.DataFrame:
+def chunk_neighbours(seen: Mapping[str, EmbeddedPart], *, seed: int) -> pd.DataFrame:
     """One row a chunk: where and when, its events, its place on the plane, and how its neighbours differ."""
     tables = []
     for name, part in seen.items():
@@ -121,7 +121,7 @@ def _differences_to_all(table: pd.DataFrame) -> dict[str, FloatArray]:
     return found
 
 
-def box_neighbours(seen: Mapping[str, Part], front_end: FrontEnd, *, seed: int) -> pd.DataFrame:
+def box_neighbours(seen: Mapping[str, EmbeddedPart], front_end: FrontEnd, *, seed: int) -> pd.DataFrame:
     """One row a box: where, of what kind, its place on the plane, and how well its neighbours name it."""
     tables = []
     for name, part in seen.items():

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 _DRAW = 47  # first word of the seed of the choice
 
 
-class Place(NamedTuple):
+class ShownChunk(NamedTuple):
     """A chunk of a recording."""
 
     recording: str
     start_s: float
 
 
-class View(NamedTuple):
+class SystemView(NamedTuple):
     """What one system shows: truth and boxes at or above its threshold, in seconds and hertz."""
 
     label: str
@@ -90,15 +90,15 @@ def compare_systems(
     return draw_views(views, places, sounds) if sounds and len(sounds) == len(places) else None
 
 
-def load_view(trial: Trial, part: str, line: Line) -> View:
+def load_view(trial: Trial, part: str, line: Line) -> SystemView:
     """A system's tables."""
     folder = trial.system(line.system)
     tables = PartTables.load(folder, part)
     label = line.label or str(load_about(folder).get("title", line.system))
-    return View(label, tables.truth, tables.counted)
+    return SystemView(label, tables.truth, tables.counted)
 
 
-def choose_places(truth: pd.DataFrame, front_end: FrontEnd, count: int, *, seed: int) -> list[Place]:
+def choose_places(truth: pd.DataFrame, front_end: FrontEnd, count: int, *, seed: int) -> list[ShownChunk]:
     """Chunks that hold a true box, at random, of different recordings where possible."""
     middle_s = (truth["start_s"] + truth["end_s"]) / 2
     number = np.floor(middle_s / front_end.chunk_s).astype(int)
@@ -108,12 +108,14 @@ def choose_places(truth: pd.DataFrame, front_end: FrontEnd, count: int, *, seed:
     turn = shuffled.groupby("recording").cumcount().to_numpy()
     chosen = shuffled.iloc[np.argsort(turn, kind="stable")[:count]]
     return [
-        Place(str(r), int(k) * front_end.chunk_s)
+        ShownChunk(str(r), int(k) * front_end.chunk_s)
         for r, k in zip(chosen["recording"], chosen["number"], strict=True)
     ]
 
 
-def draw_views(views: Sequence[View], places: Sequence[Place], sounds: Sequence[Spectrogram]) -> Figure:
+def draw_views(
+    views: Sequence[SystemView], places: Sequence[ShownChunk], sounds: Sequence[Spectrogram]
+) -> Figure:
     """The grid of pictures."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -35,12 +35,12 @@ from mast.models.checkpoint import WEIGHTS, load_card
 from mast.models.find import find_model, names_model
 from mast.runs import Ledger, Progress, Say, Show, Stage, flat, refuse_others
 from mast.selftrain.rounds import self_train
+from mast.training.chosen_chunks import Chunks, decode_once, labelled_chunks
+from mast.training.chunk_scores import detect_chunks
 from mast.training.detector import DetectorRun, fit_detector
 from mast.training.machine import prepare_machine
-from mast.training.measure import detect_chunks
-from mast.training.pretrain import pretrain
+from mast.training.pretraining import pretrain
 from mast.training.recipe import BOOKKEEPING, Recipe, SelfTrainRecipe, TrainRecipe, remember_recipe
-from mast.training.sources import Chunks, decode_once, labelled_chunks
 from mast.training.start import Start
 from mast.version import commit
 from mast_studies.embedding_tables import about_embedded, folder_of, save_embedded
@@ -54,7 +54,7 @@ _INSTEAD = "choose another --work, or delete it to make it again"
 
 
 @dataclass(frozen=True)
-class Source:
+class StudyData:
     """A dataset as studies use it.
 
     Attributes:
@@ -89,7 +89,7 @@ class Runner:
 
     def __init__(
         self,
-        source: Source,
+        source: StudyData,
         work: Path,
         preset: Preset,
         known: Mapping[str, System],

@@ -60,7 +60,7 @@ WITHOUT_UNLABELLED = ("faster_rcnn", "fcos", "yolo26", "detr")
 
 
 @dataclass(frozen=True)
-class Job:
+class QueuedCommand:
     """A command, when it may start, and what it leaves."""
 
     name: str
@@ -129,7 +129,7 @@ def main() -> None:
     raise SystemExit(1 if report.failed or report.not_done else 0)
 
 
-def bench_jobs(options: argparse.Namespace) -> Iterator[Job]:
+def bench_jobs(options: argparse.Namespace) -> Iterator[QueuedCommand]:
     """All systems and ablations on soundscape-bench, seed by seed."""
     if not options.bench:
         return
@@ -148,7 +148,7 @@ def bench_jobs(options: argparse.Namespace) -> Iterator[Job]:
             yield _study(options, study, system, BENCH, f"{options.bench}/labelled", seed, rank, more)
 
 
-def real_jobs(options: argparse.Namespace) -> Iterator[Job]:
+def real_jobs(options: argparse.Namespace) -> Iterator[QueuedCommand]:
     """The seven systems on small labelled sets."""
     for number, told in enumerate(options.real):
         folder, _, band = told.partition("=")
@@ -165,7 +165,7 @@ def real_jobs(options: argparse.Namespace) -> Iterator[Job]:
             yield _study(options, "ood", system, name, folder, 0, rank, more, preset=options.real_preset)
 
 
-def budget_jobs(options: argparse.Namespace) -> Iterator[Job]:
+def budget_jobs(options: argparse.Namespace) -> Iterator[QueuedCommand]:
     """All label budgets of a seed in one process: they share the decoded sound."""
     if not options.budget_work or not options.bench:
         return
@@ -175,7 +175,9 @@ def budget_jobs(options: argparse.Namespace) -> Iterator[Job]:
             "label-budget", BENCH, f"{options.bench}/labelled", seed, options.budget_preset, options.budget_work,
             options.work / "out" / f"budgets-{seed}",
         )  # fmt: skip
-        yield Job(f"{BENCH}-{seed}/budgets", command, 6.5 + 0.1 * seed, 7, leaves=trial.folder / "found")
+        yield QueuedCommand(
+            f"{BENCH}-{seed}/budgets", command, 6.5 + 0.1 * seed, 7, leaves=trial.folder / "found"
+        )
 
 
 def _study(
@@ -188,14 +190,14 @@ def _study(
     rank: float,
     more: Sequence[str],
     preset: str | None = None,
-) -> Job:
+) -> QueuedCommand:
     trial = Trial.at(options.work, dataset, seed)
     out = options.work / "out" / f"{dataset}-{seed}-{system}"
     command = _command(study, dataset, data, seed, preset or options.preset, options.work, out)
     needs = (trial.system(BUILT_ON[system]) / "about.json",) if system in BUILT_ON else ()
     memory = GPU_GB.get(system, OTHER_GB)
     name, words = f"{dataset}-{seed}/{system}", (*command, "--systems", system, *more)
-    return Job(name, words, rank, memory, needs, leaves=trial.system(system))
+    return QueuedCommand(name, words, rank, memory, needs, leaves=trial.system(system))
 
 
 def _command(
@@ -208,7 +210,7 @@ def _command(
 
 
 def run_jobs(
-    jobs: Sequence[Job],
+    jobs: Sequence[QueuedCommand],
     *,
     logs: Path,
     gpu_gb: float,
@@ -265,13 +267,13 @@ def run_jobs(
 
 @dataclass(frozen=True)
 class _Running:
-    job: Job
+    job: QueuedCommand
     process: subprocess.Popen[bytes]
     log: Path
     began: float
 
 
-def _start(job: Job, logs: Path) -> _Running:
+def _start(job: QueuedCommand, logs: Path) -> _Running:
     log = logs / f"{job.name.replace('/', '_')}.log"
     with log.open("wb") as file:
         process = subprocess.Popen(job.command, stdout=file, stderr=subprocess.STDOUT)
@@ -283,7 +285,7 @@ def _last_line(said: str) -> str:
     return lines[-1][:300] if lines else "it said nothing"
 
 
-def _keep(job: Job, keep: Path | None) -> None:
+def _keep(job: QueuedCommand, keep: Path | None) -> None:
     """A copy of what a job left, in one archive."""
     if keep is None or job.leaves is None or not job.leaves.exists():
         return

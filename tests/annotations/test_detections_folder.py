@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mast.annotations.detections import DONE, FAILED, DetectionRun, mark_path, read_run, write_run
-from mast.annotations.names import RecordingNames, label_keys
+from mast.annotations.recording_names import RecordingNames, label_keys
 from mast.errors import ConfigError
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from mast.annotations import read_annotations
-from mast.annotations.names import RecordingNames, label_keys
+from mast.annotations.recording_names import RecordingNames, label_keys
 from mast.annotations.tables import read_text
 
 BOX = ["recording", "start_s", "end_s", "low_hz", "high_hz", "label"]

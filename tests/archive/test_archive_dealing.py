@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mast.archive.dealing import Dealer, Hand
-from mast.archive.recordings import Recording
+from mast.archive.locations import Recording
 
 
 def recordings(n: int) -> list[Recording]:

@@ -37,7 +37,7 @@ from mast.audio import (
     stream,
     text_names,
 )
-from mast.audio.decode import silence
+from mast.audio.libsndfile import silence
 from mast.errors import AudioError
 
 

@@ -16,7 +16,7 @@ from mast.cli.classify import classify
 from mast.errors import MastError
 from mast.events import EVENT_COLUMNS
 from mast.inference import Detector
-from mast.retrieval.store import EventBatch, EventStore
+from mast.retrieval.event_store import EventBatch, EventStore
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "retrieval"))
 from made_up_events import make_events

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from mast.cli.cluster import cluster
 from mast.errors import ConfigError, MastError
 from mast.events import as_events
-from mast.retrieval.store import EventBatch, EventStore
+from mast.retrieval.event_store import EventBatch, EventStore
 
 
 def run(*arguments: object) -> str:

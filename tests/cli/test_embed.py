@@ -17,7 +17,7 @@ from mast.cli.embed import embed
 from mast.cli.options import EXIT_SOME_FAILED
 from mast.errors import MastError
 from mast.retrieval.event_ids import event_ids
-from mast.retrieval.store import EventStore
+from mast.retrieval.event_store import EventStore
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "retrieval"))
 from toy_embedder import save_embedder, write_species

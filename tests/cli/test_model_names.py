@@ -13,7 +13,7 @@ from mast.cli.main import SUMMARIES, app, load_command
 from mast.errors import MastError
 from mast.models import find
 from mast.models.checkpoint import load_card
-from mast.retrieval.store import EventStore
+from mast.retrieval.event_store import EventStore
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "retrieval"))
 from toy_embedder import save_embedder, write_species

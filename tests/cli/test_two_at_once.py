@@ -16,7 +16,7 @@ from mast.cli.main import app
 from mast.errors import ConfigError
 from mast.files import sole_writer
 from mast.inference import ResultsFolder
-from mast.retrieval.store import EventStore
+from mast.retrieval.event_store import EventStore
 
 
 @pytest.fixture

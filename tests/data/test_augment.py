@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mast.data import transforms
 from mast.data.augment import OPERATIONS, AugmentConfig, augment_batch
-from mast.data.noise import NoiseBank
+from mast.data.noise_bank import NoiseBank
 from mast.data.transforms import BoxTable, Limits, pad_boxes, unpad_boxes
 from mast.errors import ConfigError
 

@@ -15,7 +15,7 @@ from mast.annotations import AnnotationSet
 from mast.audio import read, windows
 from mast.data.chunk_dataset import ChunkDataset, Example, collate
 from mast.data.chunks import chunk_boxes, chunk_starts, chunk_table, split_chunks
-from mast.data.noise import NoiseBank
+from mast.data.noise_bank import NoiseBank
 from mast.data.recordings import Dataset, load_dataset
 from mast.data.splits import SplitConfig
 from mast.errors import ConfigError

@@ -24,7 +24,7 @@ from mast.normalisation import Normalisation
 from mast.selftrain.rounds import RoundsRun
 from mast.training.detector import DetectorRun
 from mast.training.effort import Rates
-from mast.training.pretrain import EncoderRun
+from mast.training.pretraining import EncoderRun
 
 KILLS = int(os.environ.get("MAST_FIT_KILLS", "3"))
 STAGES = ("scan", "plan", "statistics", "pretrain", "train", "self-train", "calibrate", "evaluate", "report")

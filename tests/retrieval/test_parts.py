@@ -20,10 +20,10 @@ from made_up_events import make_events
 
 from mast.errors import ConfigError, MastError
 from mast.events import as_events
-from mast.retrieval import store as store_module
+from mast.retrieval import event_store as store_module
 from mast.retrieval.event_ids import event_ids
+from mast.retrieval.event_store import Added, EventBatch, EventStore
 from mast.retrieval.filters import Filter
-from mast.retrieval.store import Added, EventBatch, EventStore
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "archive"))
 from small_s3 import small_s3
@@ -97,7 +97,7 @@ import numpy as np
 from pathlib import Path
 from mast.errors import MastError
 from mast.retrieval.filters import Filter
-from mast.retrieval.store import EventStore
+from mast.retrieval.event_store import EventStore
 folder = Path(sys.argv[1])
 part, = folder.glob("events-*.arrow")
 content = part.read_bytes()

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from mast.data.recordings import load_dataset
 from mast.retrieval.event_ids import event_ids
-from mast.retrieval.store import EventBatch, EventStore
+from mast.retrieval.event_store import EventBatch, EventStore
 from mast.review import lookalikes_store
 from mast.review.decisions import add_event, change_event, delete_event
 from mast.review.listing import ListFilter

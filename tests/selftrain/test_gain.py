@@ -22,10 +22,10 @@ from mast.hearing import HearingModel
 from mast.models.checkpoint import load_card, load_checkpoint, save_checkpoint
 from mast.selftrain import rounds
 from mast.selftrain.watch import part_metrics
+from mast.training.chosen_chunks import Chunks, labelled_chunks
+from mast.training.chunk_scores import chunk_metrics, detect_chunks
 from mast.training.detector import DetectorRun
 from mast.training.loop import Result
-from mast.training.measure import chunk_metrics, detect_chunks
-from mast.training.sources import Chunks, labelled_chunks
 
 OOD = ("S1_20240501_100000.wav", "S1_20240501_110000.wav")
 

@@ -13,8 +13,8 @@ from mast.data import load_dataset
 from mast.models.decode import Detections
 from mast.selftrain.pseudo import CELLS, is_valid, labels_by_chunk, pseudo_label, smallest_box
 from mast.selftrain.rounds import _with_validity
+from mast.training.chosen_chunks import labelled_chunks
 from mast.training.recipe import Recipe, SelfTrainRecipe, load_recipe
-from mast.training.sources import labelled_chunks
 
 
 def test_validity() -> None:

@@ -13,7 +13,7 @@ from mast.models.detector import DetectorConfig
 from mast.selftrain import rounds as rounds_module
 from mast.selftrain.rounds import RoundsRun, self_train
 from mast.training.detector import train_detector
-from mast.training.pretrain import pretrain
+from mast.training.pretraining import pretrain
 from mast.training.recipe import Recipe, load_recipe
 from mast.training.start import same_fields
 

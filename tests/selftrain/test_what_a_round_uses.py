@@ -21,10 +21,10 @@ from mast.models.checkpoint import load_checkpoint
 from mast.models.detector import MastDetector
 from mast.selftrain import rounds
 from mast.selftrain.pseudo import CELLS
+from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.detector import DetectorRun, fit_detector
 from mast.training.loop import Result
 from mast.training.machine import prepare_machine
-from mast.training.sources import Chunks, labelled_chunks
 
 STAGES = [(1, "stage1"), (1, "stage2"), (2, "stage1"), (2, "stage2")]
 

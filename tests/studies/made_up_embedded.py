@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from mast_studies.neighbours import Part, Vectors
+from mast_studies.neighbours import EmbeddedPart, Vectors
 
 LABELS = ("buzz", "chirp", "whoop")
 
@@ -19,7 +19,7 @@ def part(
     detected: bool = True,
     spread: float = 0.05,
     seed: int = 0,
-) -> Part:
+) -> EmbeddedPart:
     """Two chunks a recording; a box's vector points to its label, a chunk's to its site, give or take ``spread``."""
     rng = np.random.default_rng([seed, len(name)])
     names = [f"{name}-{i}.wav" for i in range(recordings)]
@@ -53,7 +53,7 @@ def part(
     def noisy(around: np.ndarray, much: float) -> Vectors:
         return (around + much * rng.normal(size=around.shape)).astype(np.float32)
 
-    return Part(
+    return EmbeddedPart(
         chunks,
         table,
         {"mel": noisy(0 * sites, 1.0), "pretrained": noisy(sites, spread), "encoder": noisy(sites, spread)},

@@ -19,14 +19,14 @@ from mast.data.recordings import load_dataset
 from mast.errors import MastError
 from mast.evaluation.bootstrap import draw_weights
 from mast.grid import FrontEnd, grid_to_events
-from mast.training.sources import labelled_chunks
+from mast.training.chosen_chunks import labelled_chunks
 from mast_studies import neighbours
 from mast_studies.collect import collect
 from mast_studies.embedded import best_matches, end_to_end, labelled_boxes
 from mast_studies.embedding_studies import summarise_boxes, summarise_chunks, summarise_retrieval
 from mast_studies.embedding_tables import Draws, EmbeddedTables, folder_of, load_embedded, save_embedded
 from mast_studies.found import Trial
-from mast_studies.neighbours import Part, box_neighbours, chunk_neighbours, plane
+from mast_studies.neighbours import EmbeddedPart, box_neighbours, chunk_neighbours, plane
 from mast_studies.page import write_page
 from mast_studies.paper import paper_metrics, paper_tables
 from mast_studies.studies import all_studies
@@ -36,13 +36,13 @@ STUDIES = all_studies()
 NAMES = ("retrieval", "umap-chunks", "umap-boxes")
 
 
-def parts(**options: object) -> dict[str, Part]:
+def parts(**options: object) -> dict[str, EmbeddedPart]:
     given = {"recordings": 3} | options
     train = part("train", **(given | {"detected": False}))  # type: ignore[arg-type]
     return {"train": train, "test": part("test", **given), "site_ood": part("site_ood", **given)}  # type: ignore[arg-type]
 
 
-def keep(work: Path, seen: dict[str, Part], *, dataset: str = "made_up", seed: int = 0) -> None:
+def keep(work: Path, seen: dict[str, EmbeddedPart], *, dataset: str = "made_up", seed: int = 0) -> None:
     trial = Trial.at(work, dataset, seed)
     write_found(work, "mast", dataset=dataset, seed=seed, hits={"a.wav": 1}, truths={"a.wav": 2})
     tables = EmbeddedTables(chunk_neighbours(seen, seed=0), box_neighbours(seen, FrontEnd(), seed=0))
@@ -158,7 +158,7 @@ def test_best_matches_by_hand() -> None:
     assert best_matches(np.ones((2, 4)), truth[:0])[0].tolist() == [-1, -1]
 
 
-def test_training_chunks_do_not_overlap(tones: Path) -> None:
+def test_chosen_chunks_do_not_overlap(tones: Path) -> None:
     dataset, front_end = load_dataset(tones), FrontEnd(n_bins=32, chunk_frames=128)
     chunks = labelled_chunks(dataset, front_end)["train"]
     kept = end_to_end(dataset, chunks, front_end)

@@ -18,7 +18,7 @@ from mast.data.recordings import load_dataset
 from mast.errors import MastError
 from mast.grid import FrontEnd
 from mast.runs import Show
-from mast.training.sources import labelled_chunks
+from mast.training.chosen_chunks import labelled_chunks
 from mast_studies import runner as module
 from mast_studies.command import _split_of
 from mast_studies.presets import load_preset
@@ -210,7 +210,7 @@ def test_two_processes_that_need_one_run_take_turns(tmp_path: Path) -> None:
 def test_a_budget_keeps_the_boxes_of_its_chunks_alone(tmp_path: Path, tones: Path) -> None:
     (tmp_path / "toy.toml").write_text(PRESET)
     show = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
-    source = module.Source("tones", tones)
+    source = module.StudyData("tones", tones)
     runner = module.Runner(source, tmp_path, load_preset(tmp_path / "toy.toml"), {}, seed=0, show=show)
     learn = runner.chunks["train"]
     some = runner._labelled(System("some", "some", budget=Budget("sequential", 7)))

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 import soundfile as sf
 
+from mast.classifiers.box_names import HowToHear
 from mast.classifiers.classifier import Classifier
-from mast.classifiers.naming import HowToHear
 from mast_studies.naming import (
     WARBLERS,
     around_the_box,

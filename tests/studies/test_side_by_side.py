@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from mast_studies import side_by_side as script
-from mast_studies.side_by_side import Job, Report
+from mast_studies.side_by_side import QueuedCommand, Report
 
 
-def job(name: str, code: str, **settings: Any) -> Job:
-    return Job(name, (sys.executable, "-c", code), **{"rank": 0.0, "gpu_gb": 1.0} | settings)
+def job(name: str, code: str, **settings: Any) -> QueuedCommand:
+    return QueuedCommand(name, (sys.executable, "-c", code), **{"rank": 0.0, "gpu_gb": 1.0} | settings)
 
 
-def run(jobs: list[Job], folder: Path, **settings: Any) -> Report:
+def run(jobs: list[QueuedCommand], folder: Path, **settings: Any) -> Report:
     options = {"gpu_gb": 10.0, "at_once": 4, "seconds": 60.0} | settings
     return script.run_jobs(jobs, logs=folder / "logs", say=lambda text: None, **options)
 

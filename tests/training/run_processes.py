@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from toy_recipe import small_recipe
 
 from mast.training.detector import train_detector
-from mast.training.pretrain import pretrain
+from mast.training.pretraining import pretrain
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

@@ -30,11 +30,11 @@ from mast.normalisation import Normalisation
 from mast.probability import StoredCalibration
 from mast.training import calibrate, detector
 from mast.training.calibrate import calibrate_checkpoint
+from mast.training.chosen_chunks import Chunks, labelled_chunks
+from mast.training.chunk_scores import detect_chunks
 from mast.training.detector import train_detector
 from mast.training.machine import Machine, prepare_machine
-from mast.training.measure import detect_chunks
 from mast.training.recipe import Recipe
-from mast.training.sources import Chunks, labelled_chunks
 
 STATISTICS = Normalisation(mean=-8.0, std=4.0)
 

@@ -20,11 +20,11 @@ from mast.evaluation import PartTables
 from mast.hearing import HearingModel
 from mast.models.checkpoint import load_checkpoint
 from mast.models.detector import MastDetector
-from mast.training import calibrate, detector, measure
+from mast.training import calibrate, chunk_scores, detector
+from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.detector import DetectorObjective, train_detector
-from mast.training.pretrain import pretrain
+from mast.training.pretraining import pretrain
 from mast.training.recipe import Recipe
-from mast.training.sources import Chunks, labelled_chunks
 from mast.training.spectrograms import Spectrograms
 from mast.version import __version__
 
@@ -139,7 +139,7 @@ def test_epoch_threshold_and_calibration_are_chosen_on_validation_chunks(
 
     def detect(model: HearingModel, chunks: Chunks, *args: Any, **options: Any) -> PartTables:
         looked_at.append(places(chunks))
-        return measure.detect_chunks(model, chunks, *args, **options)
+        return chunk_scores.detect_chunks(model, chunks, *args, **options)
 
     def loss(self: DetectorObjective, batch: Batch, step: int) -> dict[str, Tensor]:
         learnt.update(parts["train"].table["recording"].iloc[batch.rows.tolist()])

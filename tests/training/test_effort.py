@@ -9,10 +9,10 @@ import torch
 from toy_recipe import FRONT_END, small_recipe
 
 from mast.data.recordings import load_dataset
+from mast.training.chosen_chunks import labelled_chunks
 from mast.training.effort import LOOKS, MOST_S, Rates, looks_of, measure_rates, suited, training_seconds
 from mast.training.machine import prepare_machine
 from mast.training.recipe import load_recipe
-from mast.training.sources import labelled_chunks
 
 
 @pytest.mark.parametrize(

@@ -25,12 +25,12 @@ from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.find import find_model
 from mast.models.mae import MaskedAutoencoder
 from mast.normalisation import Normalisation
+from mast.training.chosen_chunks import Chunks, labelled_chunks
+from mast.training.chunk_scores import detect_chunks
 from mast.training.detector import train_detector
 from mast.training.helped import against_start, beats
 from mast.training.loop import Result
-from mast.training.measure import detect_chunks
 from mast.training.recipe import Recipe, load_recipe
-from mast.training.sources import Chunks, labelled_chunks
 from mast.training.start import Start
 
 STATISTICS = Normalisation(mean=-7.0, std=3.0)

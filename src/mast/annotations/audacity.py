@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from mast.annotations.base import AnnotationSet, top_of_band, whole
-from mast.annotations.names import RecordingNames, key_of, label_keys
+from mast.annotations.recording_names import RecordingNames, key_of, label_keys
 from mast.annotations.sidecars import beside, read_reviewed, write_recordings, write_reviewed
 from mast.annotations.tables import cell, one_line, parse_numbers, read_text, write_text
 from mast.errors import AnnotationError

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from mast.annotations.base import AnnotationSet, top_of_band, whole
-from mast.annotations.names import RecordingNames
+from mast.annotations.recording_names import RecordingNames
 from mast.annotations.sidecars import read_reviewed, write_reviewed
 from mast.annotations.tables import (
     Table,

@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from mast.annotations.base import AnnotationSet, extents, whole
-from mast.annotations.names import RecordingNames
+from mast.annotations.recording_names import RecordingNames
 from mast.annotations.tables import read_json, write_text
 from mast.errors import AnnotationError
 from mast.events import BOX_COLUMNS, check_events

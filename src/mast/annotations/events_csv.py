@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from mast.annotations.base import AnnotationSet, informative_columns, whole
-from mast.annotations.names import RecordingNames
+from mast.annotations.recording_names import RecordingNames
 from mast.annotations.sidecars import (
     beside,
     listed_as_reviewed,

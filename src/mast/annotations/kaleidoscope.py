@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from mast.annotations.base import AnnotationSet, informative_columns, top_of_band
-from mast.annotations.names import RecordingNames
+from mast.annotations.recording_names import RecordingNames
 from mast.annotations.sidecars import read_reviewed, write_reviewed
 from mast.annotations.tables import (
     decimal_difference,

@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mast.annotations.base import AnnotationSet, informative_columns, top_of_band, whole
-from mast.annotations.names import RecordingNames, key_of, label_keys
+from mast.annotations.recording_names import RecordingNames, key_of, label_keys
 from mast.annotations.sidecars import beside, read_reviewed, write_recordings, write_reviewed
 from mast.annotations.tables import (
     Table,

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from mast.annotations.base import AnnotationSet, extents, whole
-from mast.annotations.names import RecordingNames, key_of, label_keys
+from mast.annotations.recording_names import RecordingNames, key_of, label_keys
 from mast.annotations.sidecars import beside, read_reviewed, write_recordings, write_reviewed
 from mast.annotations.tables import format_table, one_line, read_table, read_text, write_text
 from mast.errors import AnnotationError

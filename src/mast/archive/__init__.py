@@ -1,8 +1,8 @@
 """Archives of any size: recordings anywhere, searched by processes of this machine or by a cluster."""
 
 from mast.archive.crew import Crew, CrewEngine, Engine, OneProcess
+from mast.archive.locations import Listing, Recording, list_recordings, search
 from mast.archive.processes import ProcessCrew
-from mast.archive.recordings import Listing, Recording, list_recordings, search
 from mast.archive.worker import DetectorFacts, DetectorSpec
 
 __all__ = [

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from mast.archive.dealing import Dealer, Hand
-from mast.archive.recordings import NoRoomError, Recording, search
+from mast.archive.locations import NoRoomError, Recording, search
 from mast.archive.worker import DetectorFacts, DetectorSpec
 from mast.errors import ConfigError, MastError
 from mast.inference import Searched

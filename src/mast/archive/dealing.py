@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable
 
-from mast.archive.recordings import Recording
+from mast.archive.locations import Recording
 from mast.events import empty_events
 from mast.inference import Searched
 

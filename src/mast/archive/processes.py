@@ -13,7 +13,7 @@ from contextlib import suppress
 from multiprocessing import connection
 
 from mast.archive.crew import Gone, Idle, Message, Ready, Reported
-from mast.archive.recordings import NoRoomError, Recording, search
+from mast.archive.locations import NoRoomError, Recording, search
 from mast.archive.worker import DetectorFacts, DetectorSpec
 from mast.audio import DamagedAudioWarning
 from mast.errors import MastError

@@ -20,7 +20,7 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from mast.archive.crew import Gone, Idle, Message, Ready, Reported
-from mast.archive.recordings import Recording, search
+from mast.archive.locations import Recording, search
 from mast.archive.worker import DetectorFacts, DetectorSpec
 from mast.audio import DamagedAudioWarning
 from mast.errors import ConfigError, MastError

@@ -2,9 +2,9 @@
 
 from mast.audio.clock import Metadata, metadata
 from mast.audio.describe import describe, failing_alone
-from mast.audio.names import names_on_disk, text_names
 from mast.audio.probe import AUDIO_SUFFIXES, AudioInfo, Unlisted, find_recordings, probe
 from mast.audio.stream import DamagedAudioWarning, read, stream
+from mast.audio.text_names import names_on_disk, text_names
 from mast.audio.windows import Window, Windows, centre_and_pad, window_batches, windows
 
 __all__ = [

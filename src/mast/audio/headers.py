@@ -10,7 +10,7 @@ from pathlib import Path
 
 import guano
 
-from mast.audio.decode import open_sound
+from mast.audio.libsndfile import open_sound
 from mast.audio.riff import RiffChunks, read_chunks
 from mast.errors import AudioError
 

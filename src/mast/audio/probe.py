@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import soundfile as sf
 
-from mast.audio.decode import UNKNOWN_FRAMES, count_frames, open_sound, skip
+from mast.audio.libsndfile import UNKNOWN_FRAMES, count_frames, open_sound, skip
 from mast.audio.riff import RiffChunks, read_chunks
 from mast.errors import AudioError
 

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 import soxr
 
-from mast.audio.decode import Samples, decoded
+from mast.audio.libsndfile import Samples, decoded
 from mast.audio.probe import AudioInfo, probe
 from mast.errors import AudioError
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mast.audio import probe, read
-from mast.audio.decode import Samples
+from mast.audio.libsndfile import Samples
 from mast.errors import ConfigError
 from mast.events import FloatArray
 

@@ -14,9 +14,9 @@ from mast.cli.options import Device, Quiet, count, number, progress, say, score
 if TYPE_CHECKING:
     import pandas as pd
 
+    from mast.retrieval.event_store import EventStore
     from mast.retrieval.event_table import EventBatch
     from mast.retrieval.naming import Namer, UnknownRule
-    from mast.retrieval.store import EventStore
 
 
 def classify(
@@ -62,7 +62,7 @@ def classify(
 
     from mast.errors import ConfigError
     from mast.files import write_whole
-    from mast.retrieval.store import EventStore
+    from mast.retrieval.event_store import EventStore
 
     if out.suffix.lower() not in (".csv", ".parquet"):
         raise ConfigError(f"{out}: say which kind of table by its ending, .csv or .parquet")
@@ -133,8 +133,8 @@ def _examples(
 
     from mast.errors import MastError
     from mast.retrieval.event_ids import event_ids
+    from mast.retrieval.event_store import EventStore
     from mast.retrieval.naming import Namer
-    from mast.retrieval.store import EventStore
 
     if EventStore.exists(examples):
         known = EventStore.open(examples)
@@ -165,7 +165,7 @@ def _embedded_dataset(
     from mast.cli.search import model_of
     from mast.data import load_dataset
     from mast.retrieval.embedding import BoxEmbedder
-    from mast.retrieval.sources import labelled_batches
+    from mast.retrieval.to_embed import labelled_batches
 
     dataset = load_dataset(folder)
     embedder = BoxEmbedder(model_of(store, model, device))

@@ -104,7 +104,7 @@ def clips(
     from mast.annotations.songs import join_events
     from mast.classifiers.voices import VoiceFinder
     from mast.errors import AudioError
-    from mast.reports.clips import choose_events, cut_clips
+    from mast.reports.clip_files import choose_events, cut_clips
 
     events = read_annotations(detections).events
     events = _chosen_from(events if join is None else join_events(events, join), detections, label, min_score)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mast.grid import FrontEnd
     from mast.reports.contact_sheet import Sheet
     from mast.retrieval.clusters import Known
-    from mast.retrieval.store import EventStore
+    from mast.retrieval.event_store import EventStore
 
 _MOST_KNOWN = 20_000  # annotated events that novelty is measured against
 
@@ -63,7 +63,7 @@ def cluster(
     """
     from mast.errors import ConfigError, MastError
     from mast.retrieval.clusters import fit_clusters, summarise
-    from mast.retrieval.store import EventStore
+    from mast.retrieval.event_store import EventStore
 
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         raise ConfigError(f"{out}: exists already; choose a new --out")

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from mast.retrieval.embedding import BoxEmbedder
+    from mast.retrieval.event_store import EventStore
     from mast.retrieval.event_table import EventBatch
-    from mast.retrieval.sources import DetectionsFolder
-    from mast.retrieval.store import EventStore
+    from mast.retrieval.to_embed import DetectionsFolder
 
 
 def embed(
@@ -77,7 +77,7 @@ def embed(
       mast embed recordings/ --model runs/birds --out examples
     """
     from mast.errors import ConfigError, MastError
-    from mast.retrieval.sources import DetectionsFolder
+    from mast.retrieval.to_embed import DetectionsFolder
 
     if not data.is_dir():
         raise MastError(
@@ -133,7 +133,7 @@ def _work(
     """Each recording that has events, and these."""
     from mast.data import load_dataset
     from mast.errors import MastError
-    from mast.retrieval.sources import dataset_recordings
+    from mast.retrieval.to_embed import dataset_recordings
 
     if detections is None:
         dataset = load_dataset(data, annotations=boxes)
@@ -159,7 +159,7 @@ def _embedded(
     import warnings
 
     from mast.audio import DamagedAudioWarning
-    from mast.retrieval.sources import embed_recording
+    from mast.retrieval.to_embed import embed_recording
 
     for path, events in work:
         if store is None or not store.holds(events):
@@ -203,7 +203,7 @@ def _refuse_other(detections: DetectionsFolder, model: str | None, device: str |
 def _store(uri: str, width: int, model_id: str, projection_width: int, model: str | None) -> EventStore:
     """The store there, or a new one."""
     from mast.models.find import lasting_name
-    from mast.retrieval.store import EventStore
+    from mast.retrieval.event_store import EventStore
 
     if EventStore.exists(uri):
         store = EventStore.open(uri)

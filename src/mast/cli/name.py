@@ -13,8 +13,8 @@ from mast.cli.options import EXIT_SOME_FAILED, Quiet, count, number, progress, s
 if TYPE_CHECKING:
     import pandas as pd
 
+    from mast.classifiers.box_names import HowToHear
     from mast.classifiers.classifier import Classifier
-    from mast.classifiers.naming import HowToHear
     from mast.classifiers.thresholds import NameThresholds
     from mast.reports.contact_sheet import Locate
 
@@ -131,8 +131,8 @@ def _how(classifier: Classifier, species: Path | None, band: bool, quiet: bool) 
     """What is heard, and which names are possible."""
     import numpy as np
 
-    from mast.classifiers.naming import HowToHear
-    from mast.classifiers.species import read_species
+    from mast.classifiers.box_names import HowToHear
+    from mast.classifiers.species_lists import read_species
 
     if species is None:
         return HowToHear(np.arange(len(classifier.labels)), band)
@@ -150,7 +150,7 @@ def _heard(
     """The likeliest name of each box, and why some recordings have none."""
     import pandas as pd
 
-    from mast.classifiers.naming import name_boxes
+    from mast.classifiers.box_names import name_boxes
     from mast.errors import AudioError
 
     found, failures = [], {}
@@ -177,7 +177,7 @@ def _with_names(
     events: pd.DataFrame, heard: pd.DataFrame, classifier: Classifier, common: bool
 ) -> pd.DataFrame:
     """The events with the likeliest names, before any is doubted."""
-    from mast.classifiers.species import common_name, scientific_name
+    from mast.classifiers.species_lists import common_name, scientific_name
 
     spell = common_name if common else scientific_name
     rows = heard["likely"].reindex(events.index, fill_value=-1)
@@ -198,7 +198,7 @@ def _thresholds(
     common: bool,
 ) -> NameThresholds:
     """From reviewed boxes, or the same for all."""
-    from mast.classifiers.species import same_spelling
+    from mast.classifiers.species_lists import same_spelling
     from mast.classifiers.thresholds import NameThresholds, choose_thresholds, reviewed_names
     from mast.errors import ConfigError
 

@@ -224,7 +224,7 @@ def _survey(
 
 def _detections(path: Path, dataset: Dataset) -> pd.DataFrame:
     """The events of a results folder or table, by the dataset's names."""
-    from mast.annotations.names import RecordingNames
+    from mast.annotations.recording_names import RecordingNames
     from mast.cli.event_files import read_event_file
     from mast.errors import AnnotationError
 

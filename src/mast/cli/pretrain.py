@@ -35,7 +35,7 @@ def pretrain(
       mast pretrain recordings/ --out runs/pretrain --preset tiny
     """
     from mast.reports.reconstruction import draw_reconstructions
-    from mast.training.pretrain import pretrain as run
+    from mast.training.pretraining import pretrain as run
 
     recipe = recipe_from(preset, band, settings)
     with write_alone(out), steps(quiet, "pretrain") as progress:

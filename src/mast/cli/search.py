@@ -13,9 +13,9 @@ from mast.cli.options import Device, Quiet, count, hertz, say, score
 
 if TYPE_CHECKING:
     from mast.inference import Detector
+    from mast.retrieval.event_store import EventStore
     from mast.retrieval.filters import Filter
-    from mast.retrieval.search import Query
-    from mast.retrieval.store import EventStore
+    from mast.retrieval.queries import Query
 
 
 def search(
@@ -79,8 +79,8 @@ def search(
       mast search events --file dawn.wav --box 12.5,13.1,2000,4500 --site OAK
       mast search events --clip downloaded_call.mp3 --hours 4-9
     """
-    from mast.retrieval.search import look_alikes
-    from mast.retrieval.store import EventStore
+    from mast.retrieval.event_store import EventStore
+    from mast.retrieval.queries import look_alikes
 
     opened = EventStore.open(store)
     where = _where(
@@ -110,7 +110,7 @@ def _query(
 ) -> Query:
     from mast.errors import ConfigError
     from mast.retrieval.embedding import BoxEmbedder
-    from mast.retrieval.search import query_box, query_clip, query_event
+    from mast.retrieval.queries import query_box, query_clip, query_event
 
     given = [
         name for name, value in (("--event", event), ("--file", file), ("--clip", clip)) if value is not None

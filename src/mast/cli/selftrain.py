@@ -42,7 +42,7 @@ def selftrain(
       mast selftrain labelled/ --unlabeled archive/ --init runs/detector --out runs/selftrain --preset tiny
     """
     from mast.data import load_dataset
-    from mast.reports.rounds import write_rounds_page
+    from mast.reports.rounds_page import write_rounds_page
     from mast.selftrain.rounds import self_train
 
     recipe = recipe_from(preset, band, settings)

@@ -57,10 +57,10 @@ def train(
       mast train labelled/ --detector fcos --out runs/fcos --preset small
     """
     from mast.data import load_dataset
+    from mast.training.chosen_chunks import labelled_chunks
     from mast.training.detector import train_detector
     from mast.training.effort import suited
     from mast.training.helped import against_start, beats
-    from mast.training.sources import labelled_chunks
     from mast.training.start import Start
 
     chosen = [f"model={detector}"] if detector else []

@@ -1,7 +1,7 @@
 """From recordings and boxes to training batches.
 
 What needs no torch is here by name. What does is in :mod:`mast.data.chunk_dataset` (examples and batches),
-:mod:`mast.data.augment`, :mod:`mast.data.noise` and :mod:`mast.data.simulate`.
+:mod:`mast.data.augment`, :mod:`mast.data.noise_bank` and :mod:`mast.data.simulate`.
 """
 
 from mast.data.budgets import budget_order, sample_budget

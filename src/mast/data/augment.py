@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
 from mast.data import transforms
-from mast.data.noise import NoiseBank
+from mast.data.noise_bank import NoiseBank
 from mast.data.transforms import BoxTable, Limits, pad_boxes, unpad_boxes
 from mast.device import send
 from mast.errors import ConfigError

@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from mast.annotations import AnnotationSet, read_annotations
-from mast.annotations.names import RecordingNames
+from mast.annotations.recording_names import RecordingNames
 from mast.annotations.sidecars import read_reviewed
 from mast.annotations.tables import Table, read_table
 from mast.audio import (

@@ -45,7 +45,6 @@ import soundfile as sf
 from pydantic import BaseModel, ConfigDict, Field
 
 from mast.data.simulate import Simulation
-from mast.data.simulate.boxes import Event
 from mast.data.simulate.dataset import (
     BOX_COLUMNS,
     FIRST_DAY,
@@ -54,6 +53,7 @@ from mast.data.simulate.dataset import (
     simulate_recording,
 )
 from mast.data.simulate.material import Half
+from mast.data.simulate.visible import Event
 from mast.data.simulate.world import DAYS_APART
 from mast.errors import ConfigError
 from mast.files import whole_file, write_whole

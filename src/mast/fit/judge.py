@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from mast.files import replace_folder, write_whole
+from mast.fit.detector_scores import measure_detectors
 from mast.fit.fit_run import STAGES, FitRun
 from mast.fit.forecast import in_words
-from mast.fit.measure import measure_detectors
-from mast.fit.sources import facts_of, write_listing
+from mast.fit.inputs import facts_of, write_listing
 from mast.models.checkpoint import load_card
 from mast.reports.fit_report import write_fit_report
 from mast.reports.fit_verdict import NAMES, SELF_TRAINED, START, TRAINED

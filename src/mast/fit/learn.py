@@ -13,7 +13,7 @@ from mast.errors import MastError
 from mast.files import replace_folder, write_whole
 from mast.fit.fit_run import STAGES, FitRun
 from mast.fit.forecast import Amounts, forecast
-from mast.fit.sources import start_of
+from mast.fit.inputs import start_of
 from mast.models.checkpoint import update_card
 from mast.models.detector import DetectorConfig
 from mast.normalisation import Normalisation
@@ -21,11 +21,11 @@ from mast.reports.fit_verdict import NAMES, SELF_TRAINED, START, TRAINED, recomm
 from mast.reports.reconstruction import draw_reconstructions
 from mast.runs import Progress, flat
 from mast.selftrain.rounds import RoundsRun, about_self_training, fit_rounds
+from mast.training.chosen_chunks import STATISTICS_CHUNKS, measured_normalisation, unlabelled_chunks
 from mast.training.detector import DetectorRun, about_detector, fit_detector
 from mast.training.effort import Rates, measure_rates, suited
-from mast.training.pretrain import EncoderRun, about_pretraining, fit_encoder
+from mast.training.pretraining import EncoderRun, about_pretraining, fit_encoder
 from mast.training.recipe import keep_recipe
-from mast.training.sources import STATISTICS_CHUNKS, measured_normalisation, unlabelled_chunks
 from mast.training.start import Start, same_fields
 
 

@@ -27,7 +27,7 @@ from mast.errors import MastError
 from mast.evaluation.report import RESAMPLES
 from mast.fit import judge, learn
 from mast.fit.fit_run import FitRun
-from mast.fit.sources import load_sources, quiet_about_sources
+from mast.fit.inputs import load_sources, quiet_about_sources
 from mast.reports.fit_report import EXAMPLES
 from mast.reports.fit_verdict import f1_table, verdict
 from mast.runs import Progress, Show

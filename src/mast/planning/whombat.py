@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from mast.annotations import AnnotationSet, write_annotations
-from mast.annotations.names import RecordingNames
+from mast.annotations.recording_names import RecordingNames
 from mast.annotations.tables import read_text, write_text
 from mast.errors import AnnotationError
 

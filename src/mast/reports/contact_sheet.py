@@ -98,7 +98,7 @@ def find_in(folders: Iterable[str | Path]) -> Locate:
     """Where a recording of that name lies: below one of the folders, as named, in its ``audio/``, or wherever its name
     means one file only.
     """
-    from mast.annotations.names import RecordingNames
+    from mast.annotations.recording_names import RecordingNames
     from mast.audio import find_recordings
 
     roots = [Path(folder) for folder in folders]

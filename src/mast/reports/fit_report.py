@@ -41,7 +41,7 @@ from mast.reports.html_page import (
     picture,
     table,
 )
-from mast.reports.rounds import rounds_html
+from mast.reports.rounds_page import rounds_html
 from mast.training.recipe import Recipe
 from mast.version import __version__
 

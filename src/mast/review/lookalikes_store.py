@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from mast.errors import MastError
 from mast.retrieval.event_ids import event_id
+from mast.retrieval.event_store import EventStore
 from mast.retrieval.parts import FACTS
-from mast.retrieval.store import EventStore
 from mast.review.lookalikes import FileLookalikes, Lookalikes, NoEmbeddingError
 from mast.review.records import EVENT_SQL, NotFoundError, event_record
 from mast.review.workspace import EMBEDDINGS

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from mast.annotations.detections import RUN, read_run
-from mast.annotations.names import RecordingNames
+from mast.annotations.recording_names import RecordingNames
 from mast.audio import AUDIO_SUFFIXES, find_recordings, names_on_disk, text_names
 from mast.errors import AudioError, ConfigError
 

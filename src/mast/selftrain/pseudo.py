@@ -24,8 +24,8 @@ from mast.grid import FrontEnd, grid_to_events
 from mast.hearing import HearingModel
 from mast.runs import Progress
 from mast.selftrain.policy import Trust, recording_thresholds
+from mast.training.chosen_chunks import Chunks, in_order
 from mast.training.recipe import SelfTrainRecipe
-from mast.training.sources import Chunks, in_order
 
 CELLS = ["t1", "f1", "t2", "f2"]
 

@@ -36,11 +36,11 @@ from mast.runs import Progress
 from mast.selftrain.policy import trust_in
 from mast.selftrain.pseudo import keep_trusted, labels_by_chunk, pseudo_label, save_events, smallest_box
 from mast.selftrain.watch import load_detector, look_at, watch_parts
+from mast.training.chosen_chunks import Chunks, decode_once, labelled_chunks, unlabelled_chunks
+from mast.training.chunk_scores import chunk_metrics
 from mast.training.detector import DetectorRun, fit_detector
 from mast.training.machine import Machine, prepare_machine
-from mast.training.measure import chunk_metrics
 from mast.training.recipe import Recipe, TrainRecipe, remember_recipe
-from mast.training.sources import Chunks, decode_once, labelled_chunks, unlabelled_chunks
 from mast.training.start import Start
 
 Say = Callable[[str], None]
@@ -107,8 +107,8 @@ def self_train(
         progress: called with steps done, steps in all and a short text.
         say: told of each step.
         watch: further labelled chunks to measure after each stage, by name, cut end to end as
-            :func:`mast.training.sources.labelled_chunks` does; beside the dataset's own parts other than train and
-            val (``selftrain.measure_other_parts``). They are reported and used for nothing.
+            :func:`mast.training.chosen_chunks.labelled_chunks` does; beside the dataset's own parts other than train
+            and val (``selftrain.measure_other_parts``). They are reported and used for nothing.
 
     Returns:
         One row for the initial model (round 0, stage ``initial``) and one a stage: ``round, stage, pseudo_boxes,

@@ -13,10 +13,10 @@ from mast.files import write_whole
 from mast.hearing import HearingModel
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.interface import BoxDetector
+from mast.training.chosen_chunks import Chunks
+from mast.training.chunk_scores import detect_chunks
 from mast.training.machine import Machine
-from mast.training.measure import detect_chunks
 from mast.training.recipe import Recipe, TrainRecipe
-from mast.training.sources import Chunks
 from mast.training.start import same_fields
 
 PART_METRICS = ("f1", "precision", "recall", "ap50")

@@ -11,9 +11,9 @@ from mast.evaluation.operating import store_calibration
 from mast.hearing import HearingModel
 from mast.models.checkpoint import update_card
 from mast.probability import StoredCalibration
+from mast.training.chosen_chunks import Chunks
+from mast.training.chunk_scores import detect_chunks
 from mast.training.machine import Machine
-from mast.training.measure import detect_chunks
-from mast.training.sources import Chunks
 
 LEAST_SCORE = 0.05  # as in validation: TrainRecipe.score_threshold
 

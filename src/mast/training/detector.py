@@ -12,7 +12,7 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from mast.data.chunk_dataset import Batch, ChunkDataset
-from mast.data.noise import NoiseBank
+from mast.data.noise_bank import NoiseBank
 from mast.data.recordings import Dataset, load_dataset
 from mast.data.splits import SplitConfig
 from mast.errors import ConfigError
@@ -25,6 +25,15 @@ from mast.normalisation import Normalisation
 from mast.runs import Progress
 from mast.training.batches import step_generator, step_seed
 from mast.training.calibrate import calibrate_checkpoint
+from mast.training.chosen_chunks import (
+    Chunks,
+    batch_names,
+    decode_once,
+    labelled_chunks,
+    normalisation_of,
+    shuffled,
+)
+from mast.training.chunk_scores import chunk_metrics, detect_chunks
 from mast.training.groups import (
     baseline_multipliers,
     encoder_multipliers,
@@ -33,17 +42,8 @@ from mast.training.groups import (
 )
 from mast.training.loop import Job, Result, train
 from mast.training.machine import Machine, prepare_machine
-from mast.training.measure import chunk_metrics, detect_chunks
 from mast.training.origin import Origin
 from mast.training.recipe import Recipe, TrainRecipe, remember_recipe
-from mast.training.sources import (
-    Chunks,
-    batch_names,
-    decode_once,
-    labelled_chunks,
-    normalisation_of,
-    shuffled,
-)
 from mast.training.spectrograms import FrontEndPipeline
 from mast.training.start import Start
 

@@ -17,11 +17,11 @@ from mast.data.chunk_dataset import Batch, collate
 from mast.models.detector import MastDetector
 from mast.models.mae import MaskedAutoencoder
 from mast.normalisation import Normalisation
+from mast.training.chosen_chunks import Chunks
 from mast.training.detector import build_detector, thaw
 from mast.training.loop import Optimisation
 from mast.training.machine import Machine
 from mast.training.recipe import Recipe, TrainRecipe
-from mast.training.sources import Chunks
 from mast.training.spectrograms import FrontEndPipeline
 
 LOOKS = 480  # at chunks, at least

@@ -9,10 +9,10 @@ from pathlib import Path
 from mast.data.recordings import Dataset
 from mast.grid import FrontEnd
 from mast.hearing import HearingModel
+from mast.training.chosen_chunks import Chunks, labelled_chunks
+from mast.training.chunk_scores import detect_chunks
 from mast.training.machine import Machine, prepare_machine
-from mast.training.measure import detect_chunks
 from mast.training.recipe import Recipe, TrainRecipe
-from mast.training.sources import Chunks, labelled_chunks
 from mast.training.start import Start
 
 

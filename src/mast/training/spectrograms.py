@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from mast.data.augment import AugmentConfig, augment_batch
 from mast.data.chunk_dataset import Batch
-from mast.data.noise import NoiseBank
+from mast.data.noise_bank import NoiseBank
 from mast.device import send
 from mast.features import LogMel
 from mast.grid import FrontEnd

@@ -35,8 +35,8 @@ from mast.models.find import find_model
 from mast.models.interface import BoxDetector
 from mast.models.mae import MaskedAutoencoder
 from mast.normalisation import Normalisation
+from mast.training.chosen_chunks import Chunks
 from mast.training.recipe import Recipe, TrainRecipe
-from mast.training.sources import Chunks
 
 FEW_BOXES = 20  # on validation, below which a start's own threshold is kept; our choice
 # fields that decide which weights there are

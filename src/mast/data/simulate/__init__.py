@@ -9,11 +9,11 @@ Files: :func:`simulate_dataset`. One chunk: :func:`simulate_chunk`.
 ((163840,), 'float32')
 """
 
-from mast.data.simulate.boxes import BoxStyle, Event
 from mast.data.simulate.dataset import Simulation, plan_recordings, simulate_dataset, simulate_recording
 from mast.data.simulate.material import ClipSpecies, Material, load_material
-from mast.data.simulate.scene import Soundscape, simulate_chunk
+from mast.data.simulate.soundscape import Soundscape, simulate_chunk
 from mast.data.simulate.species import FAMILIES, Species
+from mast.data.simulate.visible import BoxStyle, Event
 from mast.data.simulate.world import Day, Site, World
 
 __all__ = [

@@ -23,9 +23,9 @@ import numpy as np
 import soundfile as sf
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from mast.data.simulate.boxes import BoxStyle, Event, join_events
 from mast.data.simulate.material import Half, load_material
-from mast.data.simulate.scene import Soundscape, render
+from mast.data.simulate.soundscape import Soundscape, render
+from mast.data.simulate.visible import BoxStyle, Event, join_events
 from mast.data.simulate.world import DAYS_APART, World
 from mast.errors import ConfigError
 from mast.files import whole_file, write_whole
@@ -172,7 +172,7 @@ class PlannedRecording(NamedTuple):
         return self.start.hour + self.start.minute / 60 + self.start.second / 3_600
 
 
-class Counts(NamedTuple):
+class SimulatedCounts(NamedTuple):
     """What was written."""
 
     recordings: int
@@ -218,7 +218,7 @@ def simulate_dataset(
     *,
     workers: int = 1,
     on_recording: Callable[[], None] = lambda: None,
-) -> Counts:
+) -> SimulatedCounts:
     """Write a dataset.
 
     Args:
@@ -259,7 +259,7 @@ def simulate_dataset(
     _write_table(out / "boxes.csv", BOX_COLUMNS, _rows(planned, [seen for seen, _ in events]))
     if simulation.hidden:
         _write_table(out / "hidden.csv", BOX_COLUMNS, _rows(planned, [unseen for _, unseen in events]))
-    return Counts(
+    return SimulatedCounts(
         recordings=len(planned),
         boxes=sum(len(seen) for seen, _ in events),
         hidden=sum(len(unseen) for _, unseen in events),

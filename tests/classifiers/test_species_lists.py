@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mast.classifiers.species import common_name, read_species, same_spelling, scientific_name
+from mast.classifiers.species_lists import common_name, read_species, same_spelling, scientific_name
 from mast.errors import ConfigError
 
 LABELS = ("Parus major_Great Tit", "Engine_Engine", "Turdus merula_Eurasian Blackbird", "plain")

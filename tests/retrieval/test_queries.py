@@ -13,10 +13,10 @@ from mast.data import load_dataset
 from mast.errors import ConfigError, MastError
 from mast.inference import Detector
 from mast.retrieval.embedding import BoxEmbedder
+from mast.retrieval.event_store import EventStore
 from mast.retrieval.filters import Filter
-from mast.retrieval.search import look_alikes, query_box, query_clip, query_event
-from mast.retrieval.sources import labelled_batches
-from mast.retrieval.store import EventStore
+from mast.retrieval.queries import look_alikes, query_box, query_clip, query_event
+from mast.retrieval.to_embed import labelled_batches
 
 
 @pytest.fixture(scope="module")

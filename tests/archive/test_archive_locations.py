@@ -19,8 +19,8 @@ from small_s3 import small_s3
 from typer.testing import Result
 
 from mast.archive import Recording, list_recordings
-from mast.archive import recordings as module
-from mast.archive.recordings import Copies
+from mast.archive import locations as module
+from mast.archive.locations import Copies
 from mast.errors import AudioError, ConfigError, MastError
 from mast.uris import open_uri
 

@@ -1,8 +1,9 @@
 """Names for boxes, by a classifier that hears the sound around each.
 
-A box's logits are the means over its windows (:mod:`mast.classifiers.windows`). Boxes of one song mostly come from one
-animal: those of a similar band, up to twenty seconds apart, decide together, by the mean of their logits, which name
-each of them gets. The score is the box's own for that name. results/naming.json holds what was compared to choose this.
+A box's logits are the means over its windows (:mod:`mast.classifiers.window_grid`). Boxes of one song mostly come from
+one animal: those of a similar band, up to twenty seconds apart, decide together, by the mean of their logits, which
+name each of them gets. The score is the box's own for that name. results/naming.json holds what was compared to choose
+this.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import pandas as pd
 
 from mast.annotations.songs import SIMILAR_BAND
 from mast.audio import probe
-from mast.audio.decode import Samples
+from mast.audio.libsndfile import Samples
 from mast.classifiers.classifier import Classifier, Logits
-from mast.classifiers.windows import HOPS, WindowGrid, band_only, read_windows
+from mast.classifiers.window_grid import HOPS, WindowGrid, band_only, read_windows
 from mast.events import FloatArray, IntArray, boxes_of, pairwise_band_iou
 
 SONG_GAP_S = 20.0  # between boxes that decide together

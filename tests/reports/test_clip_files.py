@@ -12,8 +12,8 @@ from PIL import Image
 
 from mast.events import as_events
 from mast.files import whole_file
-from mast.reports import clips as module
-from mast.reports.clips import Cut, choose_events, clips_page, cut_clips
+from mast.reports import clip_files as module
+from mast.reports.clip_files import Cut, choose_events, clips_page, cut_clips
 
 RATE = 16_000
 

@@ -11,7 +11,7 @@ from mast.errors import ConfigError, MastError
 from mast.models.checkpoint import load_checkpoint
 from mast.models.mae import MaskedAutoencoder
 from mast.reports.reconstruction import draw_reconstructions
-from mast.training.pretrain import pretrain
+from mast.training.pretraining import pretrain
 from mast.training.recipe import Recipe
 from mast.version import __version__
 

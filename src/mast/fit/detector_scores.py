@@ -15,10 +15,10 @@ from mast.evaluation.bootstrap import paired_differences
 from mast.evaluation.metrics import metrics_of
 from mast.hearing import HearingModel
 from mast.runs import Progress
+from mast.training.chosen_chunks import Chunks
+from mast.training.chunk_scores import detect_chunks
 from mast.training.machine import Machine
-from mast.training.measure import detect_chunks
 from mast.training.recipe import Recipe
-from mast.training.sources import Chunks
 
 _METRICS = ("precision", "recall", "f1", "f1_macro", "ap50", "ap50_voc11", "ap50_95", "miou", "ece")
 

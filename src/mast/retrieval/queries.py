@@ -14,9 +14,9 @@ from mast.errors import ConfigError, MastError
 from mast.events import boxes_of
 from mast.inference import Detector
 from mast.retrieval.embedding import BoxEmbedder
+from mast.retrieval.event_store import EventStore
 from mast.retrieval.event_table import Vectors
 from mast.retrieval.filters import Filter
-from mast.retrieval.store import EventStore
 
 
 class Query(NamedTuple):

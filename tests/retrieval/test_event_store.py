@@ -17,10 +17,10 @@ from made_up_events import make_events
 
 from mast.errors import ConfigError, MastError
 from mast.events import EVENT_COLUMNS, as_events
-from mast.retrieval import store as store_module
+from mast.retrieval import event_store as store_module
 from mast.retrieval.event_ids import event_ids
+from mast.retrieval.event_store import Added, EventBatch, EventStore
 from mast.retrieval.filters import Filter
-from mast.retrieval.store import Added, EventBatch, EventStore
 
 MODEL = "mast-0123456789ab"
 WIDTH = 8
@@ -296,8 +296,8 @@ KILLED = """
 import sys
 import numpy as np
 from made_up_events import make_events
-from mast.retrieval import store as module
-from mast.retrieval.store import EventBatch, EventStore
+from mast.retrieval import event_store as module
+from mast.retrieval.event_store import EventBatch, EventStore
 module._COMMIT_S = -1.0
 store = EventStore.open(sys.argv[1])
 events = make_events(400, recordings=40)

@@ -8,12 +8,12 @@ import torch
 from toy_recipe import small_recipe
 
 from mast.data import load_dataset
-from mast.fit.measure import measure_detectors
+from mast.fit.detector_scores import measure_detectors
 from mast.models.checkpoint import ModelCard, load_card, save_checkpoint
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.normalisation import Normalisation
+from mast.training.chosen_chunks import labelled_chunks
 from mast.training.machine import prepare_machine
-from mast.training.sources import labelled_chunks
 
 
 def test_each_detector_is_measured_at_its_own_threshold(tones: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from mast.audio.names import text_names
+from mast.audio.text_names import text_names
 
 # what annotation tools append to the recording's name: Raven, BirdNET, plain selections
 _TABLE_ENDING = re.compile(

@@ -13,9 +13,9 @@ import soundfile as sf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mast.classifiers import naming
+from mast.classifiers import box_names
+from mast.classifiers.box_names import HowToHear, name_boxes, same_song
 from mast.classifiers.classifier import Classifier
-from mast.classifiers.naming import HowToHear, name_boxes, same_song
 
 RATE = 8_000
 HZ = np.array([1_000.0, 2_000.0, 3_000.0])
@@ -98,7 +98,7 @@ def test_windows_are_shared_and_heard_once(tmp_path: Path, monkeypatch: pytest.M
     heard: list[int] = []
     whole = name_boxes(path, close, tone_classifier(heard), HowToHear(np.arange(3)))
     assert sum(heard) <= 39 * 2 + 1  # every window of the recording at most once
-    monkeypatch.setattr(naming, "_BLOCK", 7)
+    monkeypatch.setattr(box_names, "_BLOCK", 7)
     again: list[int] = []
     pieces = name_boxes(
         path, close.sample(frac=1, random_state=1), tone_classifier(again), HowToHear(np.arange(3))
@@ -110,15 +110,15 @@ def test_windows_are_shared_and_heard_once(tmp_path: Path, monkeypatch: pytest.M
 def test_memory_is_that_of_a_neighbourhood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "a.wav", 200)
     spread = boxes(*((t, t + 0.1, 900.0, 1_100.0) for t in np.arange(0.0, 199.0, 1.0)))
-    monkeypatch.setattr(naming, "_BLOCK", 4)
+    monkeypatch.setattr(box_names, "_BLOCK", 4)
     kept: list[int] = []
-    forget = naming._Ear.forget_but
+    forget = box_names._Ear.forget_but
 
-    def counted(self: naming._Ear, *given: Any) -> None:
+    def counted(self: box_names._Ear, *given: Any) -> None:
         forget(self, *given)
         kept.append(max(len(self.boxes), len(self.windows)))
 
-    monkeypatch.setattr(naming._Ear, "forget_but", counted)
+    monkeypatch.setattr(box_names._Ear, "forget_but", counted)
     name_boxes(path, spread, tone_classifier([]), HowToHear(np.arange(3)))
     assert len(kept) == 50
     assert max(kept) < 110  # of 399 windows

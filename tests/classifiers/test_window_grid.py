@@ -10,7 +10,7 @@ import soundfile as sf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mast.classifiers.windows import WindowGrid, band_only, read_windows
+from mast.classifiers.window_grid import WindowGrid, band_only, read_windows
 
 
 def test_by_hand() -> None:

@@ -14,7 +14,7 @@ from mast.data.chunk_dataset import ChunkDataset, collate
 from mast.data.recordings import load_dataset
 from mast.errors import MastError
 from mast.features import LogMel
-from mast.training.sources import (
+from mast.training.chosen_chunks import (
     decode_once,
     decoded,
     hold_out,

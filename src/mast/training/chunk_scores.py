@@ -13,7 +13,7 @@ from mast.evaluation.threshold import best_threshold_of
 from mast.events import BOX_COLUMNS, FloatArray, as_events
 from mast.grid import FrontEnd, grid_to_events
 from mast.hearing import HearingModel
-from mast.training.sources import Chunks, in_order
+from mast.training.chosen_chunks import Chunks, in_order
 
 
 def detect_chunks(

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from mast.audio import read
-from mast.audio.decode import Samples
+from mast.audio.libsndfile import Samples
 
 HOPS = 2  # windows that begin within the length of one
 _AT_ONCE_S = 30.0  # of sound in memory

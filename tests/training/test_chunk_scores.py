@@ -23,8 +23,8 @@ from mast.models.checkpoint import ModelCard
 from mast.models.decode import Detections
 from mast.models.interface import BoxDetector
 from mast.normalisation import Normalisation
-from mast.training.measure import detect_chunks
-from mast.training.sources import Chunks, labelled_chunks
+from mast.training.chosen_chunks import Chunks, labelled_chunks
+from mast.training.chunk_scores import detect_chunks
 
 BOXES = torch.tensor(
     [[10.0 * i, 5.5, 10.0 * i + 8, 21.25] for i in range(20)]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mast.data.simulate.boxes import (
+from mast.data.simulate.visible import (
     BoxStyle,
     Event,
     PowerGrid,

@@ -18,12 +18,7 @@ from mast.models.masking import PatchMask
 from mast.normalisation import Normalisation
 from mast.runs import Progress
 from mast.training.batches import step_generator
-from mast.training.groups import parameter_groups
-from mast.training.loop import Job, Result, train
-from mast.training.machine import Machine, prepare_machine
-from mast.training.origin import Origin
-from mast.training.recipe import Recipe, remember_recipe
-from mast.training.sources import (
+from mast.training.chosen_chunks import (
     Chunks,
     batch_names,
     decode_once,
@@ -33,6 +28,11 @@ from mast.training.sources import (
     shuffled,
     unlabelled_chunks,
 )
+from mast.training.groups import parameter_groups
+from mast.training.loop import Job, Result, train
+from mast.training.machine import Machine, prepare_machine
+from mast.training.origin import Origin
+from mast.training.recipe import Recipe, remember_recipe
 from mast.training.spectrograms import FrontEndPipeline
 from mast.training.start import Start
 

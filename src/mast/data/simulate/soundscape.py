@@ -11,7 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mast.data.simulate.background import draw_tracks, read_tracks
-from mast.data.simulate.boxes import (
+from mast.data.simulate.calling_times import Call, schedule
+from mast.data.simulate.calls import render_phrase
+from mast.data.simulate.species import Species
+from mast.data.simulate.visible import (
     BoxStyle,
     Event,
     Level,
@@ -21,9 +24,6 @@ from mast.data.simulate.boxes import (
     join_events,
     visible_boxes,
 )
-from mast.data.simulate.calls import render_phrase
-from mast.data.simulate.schedule import Call, schedule
-from mast.data.simulate.species import Species
 from mast.data.simulate.world import Day, Site
 
 Samples = NDArray[np.float32]
@@ -67,7 +67,7 @@ def render(
     """Simulate a recording piece by piece, in constant memory.
 
     Each piece carries the boxes of the calls that begin in it, in seconds from the recording's start and not
-    yet joined across pieces: :func:`mast.data.simulate.boxes.join_events` does that at the end. Calls ring
+    yet joined across pieces: :func:`mast.data.simulate.visible.join_events` does that at the end. Calls ring
     on into the next piece. Hour and weather are those of the recording's start, however long it lasts.
     """
     rate = site.sample_rate

@@ -19,7 +19,7 @@ from mast.events import as_events, pairwise_iou
 from mast.grid import events_to_grid
 from mast.reports.round_numbers import agreement, read_run, round_summary
 from mast.reports.round_pictures import round_pictures, sample_pictures
-from mast.reports.rounds import rounds_html, write_rounds_page
+from mast.reports.rounds_page import rounds_html, write_rounds_page
 
 
 def write_run(out: Path, data: Path, *, n_rounds: int = 2, kept: int = 2, boxes: bool = True) -> Path:
