@@ -23,6 +23,7 @@ from mast.events import FloatArray
 from mast.files import whole_file, write_whole
 from mast_studies.figures import part_name
 from mast_studies.found import Trial
+from mast_studies.ranks import mean_in_draws
 from mast_studies.tables import PARTS, Archive, Score, draw_recordings, mean_over_seeds, number
 
 if TYPE_CHECKING:
@@ -152,14 +153,11 @@ class Draws:
         plain, drawn = {}, {}
         for seed, table in tables.items():
             some = table[table[column].notna()]
-            by_recording = some.groupby("recording")[column].agg(["sum", "count"])
-            count = float(by_recording["count"].sum())
-            plain[seed] = float(by_recording["sum"].sum()) / count if count else float("nan")
-            own = [self._weights[seed][str(name)] for name in by_recording.index]
+            plain[seed] = float(some[column].mean())
+            recording, names = pd.factorize(some["recording"])
+            own = [self._weights[seed][str(name)] for name in names]
             weights = np.stack(own, axis=1) if own else np.zeros((self._count, 0))  # (resamples, recordings)
-            above = weights @ by_recording["sum"].to_numpy(dtype=np.float64)
-            below = weights @ by_recording["count"].to_numpy(dtype=np.float64)
-            drawn[seed] = np.divide(above, below, out=np.full(len(above), np.nan), where=below > 0)
+            drawn[seed] = mean_in_draws(some[column], recording, weights)
         return plain, drawn
 
     def score(self, tables: Mapping[int, pd.DataFrame], column: str, less: str | None = None) -> Score:

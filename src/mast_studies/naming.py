@@ -33,6 +33,7 @@ from mast.classifiers.species_lists import scientific_name
 from mast.classifiers.window_grid import HOPS, WindowGrid, read_windows
 from mast.data.recordings import load_dataset
 from mast.evaluation.bootstrap import draw_weights, interval
+from mast.evaluation.metrics import ratio
 from mast.events import as_events, boxes_of, match_boxes
 from mast_studies.record import write_result
 from mast_studies.zero_shot_sets import half_of
@@ -158,8 +159,7 @@ def shares(outcome: pd.DataFrame, seed: int) -> dict[str, Any]:
     ratios = {name: (name, "all") for name in parts} | {"right_of_named": ("right", "named")}
     found: dict[str, Any] = {"boxes": len(outcome), "recordings": len(counts)}
     for name, (upper, lower) in ratios.items():
-        with np.errstate(invalid="ignore"):
-            drawn = (weights @ total[upper]) / (weights @ total[lower])
+        drawn = ratio(weights @ total[upper], weights @ total[lower])
         whole = total[lower].sum()
         found[name] = round(float(total[upper].sum() / whole), 4) if whole else None
         found[f"{name}_interval"] = [round(edge, 4) for edge in interval(drawn)] if whole else None

@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mast.errors import MastError
+from mast.evaluation.metrics import ratio
 from mast.events import BOX_COLUMNS, FloatArray, IntArray
 from mast.grid import FrontEnd, grid_to_events
 from mast.retrieval.clusters import LEAST_EVENTS, centred, principal
@@ -208,8 +209,7 @@ def _mean(values: FloatArray) -> FloatArray:
     known = np.isfinite(values)
     count = known.sum(axis=1)
     total = np.where(known, values, 0.0).sum(axis=1)
-    mean: FloatArray = np.divide(total, count, out=np.full(len(values), np.nan), where=count > 0)
-    return mean
+    return ratio(total, count)
 
 
 def _hours_apart(a: FloatArray, b: FloatArray) -> FloatArray:

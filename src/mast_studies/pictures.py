@@ -11,7 +11,6 @@ import pandas as pd
 
 from mast.data.recordings import load_dataset
 from mast.evaluation.part_tables import PartTables, has_part
-from mast.events import BOX_COLUMNS
 from mast.grid import FrontEnd
 from mast.reports.spectrogram import (
     PREDICTION_COLOUR,
@@ -19,14 +18,14 @@ from mast.reports.spectrogram import (
     Spectrogram,
     boxes_in_view,
     compute_spectrogram,
-    frequency_ticks,
+    draw_boxes,
+    draw_sound,
     literal,
 )
 from mast_studies.found import Trial, load_about
 from mast_studies.tables import Line
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _DRAW = 47  # first word of the seed of the choice
@@ -127,11 +126,12 @@ def draw_views(
     for row, view in enumerate(views):
         for column, (place, sound) in enumerate(zip(places, sounds, strict=True)):
             axis = axes[row, column]
-            _draw_sound(axis, sound)
+            draw_sound(axis, sound, at_most=6)
+            axis.tick_params(labelsize=8)
             own = [t[t["recording"] == place.recording] for t in (view.truth, view.predictions)]
             true, found = (boxes_in_view(table, sound) for table in own)
-            _outline(axis, true, sound.front_end, TRUTH_COLOUR, "solid")
-            _outline(axis, found, sound.front_end, PREDICTION_COLOUR, (0, (4, 2)))
+            draw_boxes(axis, true, sound, "truth", TRUTH_COLOUR, "solid")
+            draw_boxes(axis, found, sound, "found", PREDICTION_COLOUR, (0, (4, 2)))
             title = f"{view.label}: {len(found)} boxes, {len(true)} true"
             axis.set_title(title, loc="left", fontsize=9)
             if column == 0:
@@ -146,43 +146,3 @@ def draw_views(
     ]
     figure.legend(handles=handles, loc="outside upper right", ncols=2, frameon=False, fontsize=9)
     return figure
-
-
-def _draw_sound(axis: Axes, sound: Spectrogram) -> None:
-    """Grey levels above each bin's own background."""
-    values = sound.values - np.percentile(sound.values, 20.0, axis=0)
-    low, high = np.percentile(values, (30.0, 99.8))
-    axis.imshow(
-        values.T,
-        origin="lower",
-        aspect="auto",
-        extent=sound.extent,
-        cmap="gray_r",
-        vmin=low,
-        vmax=max(high, low + 4.0),
-        interpolation="antialiased",
-    )
-    axis.set_xlim(sound.start_s, sound.end_s)
-    axis.set_ylim(-1.0, sound.front_end.n_bins)
-    ticks = frequency_ticks(sound.front_end, at_most=6)
-    axis.set_yticks(sound.front_end.hz_to_bins(ticks), [f"{hz / 1_000:g}" for hz in ticks])
-    axis.tick_params(labelsize=8)
-
-
-def _outline(axis: Axes, events: pd.DataFrame, front_end: FrontEnd, colour: str, line: object) -> None:
-    from matplotlib.patches import Rectangle
-
-    boxes = events[list(BOX_COLUMNS)].to_numpy(dtype=np.float64, copy=True)
-    boxes[:, [1, 3]] = front_end.hz_to_bins(np.clip(boxes[:, [1, 3]], front_end.low_hz, front_end.high_hz))
-    for left, bottom, right, top in boxes.tolist():
-        axis.add_patch(
-            Rectangle(
-                (left, bottom),
-                right - left,
-                top - bottom,
-                fill=False,
-                edgecolor=colour,
-                linestyle=line,
-                linewidth=1.2,
-            )
-        )

@@ -17,10 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from mast.errors import ConfigError
 from mast.evaluation.bootstrap import draw_weights, interval
+from mast.evaluation.metrics import ratio
 from mast.events import FloatArray, IntArray
 from mast.retrieval.nearest import unit
 
@@ -72,16 +73,7 @@ class Ranks:
             "mean_rank": self.rank,
             "mean_label_rank": self.label_rank,
         }
-        count = weights @ np.bincount(self.recording, minlength=n_recordings).astype(float)
-        return {
-            name: np.divide(
-                weights @ np.bincount(self.recording, weights=value.astype(float), minlength=n_recordings),
-                count,
-                out=np.full(len(weights), np.nan),
-                where=count > 0,
-            )
-            for name, value in values.items()
-        }
+        return {name: mean_in_draws(value, self.recording, weights) for name, value in values.items()}
 
     def summary(self, *, resamples: int = 1_000, seed: int = 0) -> dict[str, object]:
         """Measures with 95 % intervals over recordings, and what they were measured on."""
@@ -168,6 +160,19 @@ def rank_queries(
         n_labels=len(np.unique(query_label[row])),
         other_recordings=other_recordings,
     )
+
+
+def mean_in_draws(values: ArrayLike, recording: IntArray, weights: FloatArray) -> FloatArray:
+    """The mean of values in each draw, (resamples,); NaN where a draw holds none.
+
+    Args:
+        values: (N,).
+        recording: (N,) column of each value's recording.
+        weights: (resamples, recordings) how often each is drawn.
+    """
+    own = np.asarray(values, dtype=np.float64)
+    total = weights @ np.bincount(recording, weights=own, minlength=weights.shape[1])
+    return ratio(total, weights @ np.bincount(recording, minlength=weights.shape[1]).astype(float))
 
 
 def paired_difference(a: Ranks, b: Ranks, *, resamples: int = 1_000, seed: int = 0) -> dict[str, object]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mast.cli.options import say
+import typer
+
+from mast.cli.options import EXIT_SOME_FAILED, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,3 +69,13 @@ def find_recordings_of(boxes: Path, audio: Path | None) -> Locate:
     if not audio.is_dir():
         raise ConfigError(f"{audio}: no such folder of recordings; say where they are with --audio")
     return find_in([audio])
+
+
+def end_with(sentence: str, failures: Mapping[str, str], *, quiet: bool) -> None:
+    """Say what was done, and what could not be read: ``failures`` holds why, by recording."""
+    for why in list(failures.values())[:3]:
+        say(f"mast: warning: {why}", quiet=quiet)
+    left = f"; recordings that are missing or cannot be read: {len(failures):,}" if failures else ""
+    typer.echo(f"{sentence}{left}.")
+    if failures:
+        raise typer.Exit(EXIT_SOME_FAILED)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.event_files import find_recordings_of
-from mast.cli.options import EXIT_SOME_FAILED, Quiet, progress, say
+from mast.cli.event_files import end_with, find_recordings_of
+from mast.cli.options import Quiet, progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,12 +57,7 @@ def measure(
             measured.to_csv(part, index=False, lineterminator="\n")
         else:
             measured.to_parquet(part, index=False)
-    for why in list(failures.values())[:3]:
-        say(f"mast: warning: {why}", quiet=quiet)
-    left = f"; recordings that are missing or cannot be read: {len(failures):,}" if failures else ""
-    typer.echo(f"{len(events) - missed:,} of {len(events):,} boxes measured → {out}{left}.")
-    if failures:
-        raise typer.Exit(EXIT_SOME_FAILED)
+    end_with(f"{len(events) - missed:,} of {len(events):,} boxes measured → {out}", failures, quiet=quiet)
 
 
 def _measured(

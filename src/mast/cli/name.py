@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.event_files import find_recordings_of
-from mast.cli.options import EXIT_SOME_FAILED, Quiet, count, number, progress, say, score
+from mast.cli.event_files import end_with, find_recordings_of
+from mast.cli.options import Quiet, count, number, progress, say, score
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,12 +99,7 @@ def name(
     named = _with_names(events, heard, classifier, common)
     thresholds = _thresholds(named, reviewed, precision, threshold, classifier, common)
     _write(named, thresholds, out, with_, species, band)
-    for why in list(failures.values())[:3]:
-        say(f"mast: warning: {why}", quiet=quiet)
-    left = f"; recordings that are missing or cannot be read: {len(failures):,}" if failures else ""
-    typer.echo(f"{_count(named, thresholds)} → {out}{left}.")
-    if failures:
-        raise typer.Exit(EXIT_SOME_FAILED)
+    end_with(f"{_count(named, thresholds)} → {out}", failures, quiet=quiet)
 
 
 def _classifier(

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mast.evaluation.metrics import ratio
 from mast.events import FloatArray, IntArray
 
 BANDS = 5  # of score, our choice: more gain little (Cochran, Sampling Techniques, section 5A.8)
@@ -197,7 +198,7 @@ def correct(strata: Checked, unchecked: ArrayLike, right: ArrayLike, *, seed: in
     others = np.asarray(unchecked, dtype=np.int64)
     known = np.asarray(right, dtype=np.float64)
     n, k = strata.checked.astype(np.float64), strata.right.astype(np.float64)
-    share = np.divide(k, n, out=np.full(len(n), np.nan), where=n > 0)
+    share = ratio(k, n)
     estimate = known + (others * np.where(others > 0, share, 0.0)).sum(axis=1)
     low, high = np.full(len(others), np.nan), np.full(len(others), np.nan)
     # cells of the same make-up have the same doubt, and most hold one event or none

@@ -25,7 +25,7 @@ from mast.events import boxes_of
 from mast.files import write_whole
 from mast.grid import FrontEnd
 from mast.reports.html_page import Section, page, paragraph
-from mast.reports.spectrogram import Spectrogram, compute_spectrogram
+from mast.reports.spectrogram import Spectrogram, compute_spectrogram, grey_levels
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -40,7 +40,6 @@ _BOX = "#e8590c"
 _PAPER, _INK, _SOFT, _GREY = "#ffffff", "#1d2327", "#5c6670", "#c9ced3"
 _GAP = 12
 _CAPTION = 34  # pixels below a tile: two lines
-_LEAST_CONTRAST = 4.0  # natural logarithm of power, as in reports.spectrogram
 _LOUD = 0.7  # peak of a clip: field sounds are faint
 _STYLE = """
 <style>
@@ -284,9 +283,8 @@ def _picture(spectrogram: Spectrogram, box: np.ndarray, start_s: float, span_s: 
     """Grey sound with the box on it, at the scale of the sheet: a recording that ends early leaves the rest white."""
     from PIL import Image, ImageDraw
 
-    values = spectrogram.values - np.percentile(spectrogram.values, 20.0, axis=0)
-    low, high = np.percentile(values, (30.0, 99.8))
-    shade = np.clip((values - low) / max(float(high - low), _LEAST_CONTRAST), 0.0, 1.0)  # (T, F)
+    values, low, high = grey_levels(spectrogram)
+    shade = np.clip((values - low) / (high - low), 0.0, 1.0)  # (T, F)
     sound = Image.fromarray((255 * (1.0 - shade.T[::-1])).astype(np.uint8))
     left_s, right_s, _, _ = spectrogram.extent
     left, right = (round((edge - start_s) / span_s * WIDTH) for edge in (left_s, right_s))

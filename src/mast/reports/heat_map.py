@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from mast.evaluation.metrics import ratio
 from mast.events import FloatArray
 from mast.reports.heard import NO_CLOCK, Place
 from mast.reports.sun import sun_times
@@ -66,7 +67,7 @@ def activity(effort: pd.DataFrame, tally: pd.DataFrame) -> Activity | None:
         np.add.at(
             target, (np.searchsorted(days, slot[known] // 24), slot[known] % 24), values.to_numpy()[known]
         )
-    rate = np.divide(calls, hours, out=np.full(hours.shape, np.nan), where=hours > 0)
+    rate = ratio(calls, hours)
     return Activity(rate.T, [_EPOCH + timedelta(days=int(day)) for day in days])
 
 

@@ -186,16 +186,19 @@ def plot_boxes(
     figure = Figure(figsize=(12.0, 4.6), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    _draw_sound(axes, spectrogram)
+    draw_sound(axes, spectrogram)
+    axes.set_xlabel("Time (s)", fontsize=11)
+    axes.set_ylabel("Frequency (kHz)", fontsize=11)
+    axes.tick_params(labelsize=10)
     legend: list[Any] = []
     if truth is not None:
         shown = boxes_in_view(truth, spectrogram)
         name = f"{'detection' if is_detected(truth).any() else 'truth'} ({len(shown)})"
-        legend.append(_draw_boxes(axes, shown, spectrogram, name, TRUTH_COLOUR, "solid"))
+        legend.append(draw_boxes(axes, shown, spectrogram, name, TRUTH_COLOUR, "solid"))
     if predictions is not None:
         shown = boxes_in_view(predictions, spectrogram)
         name = f"prediction ({len(shown)})"
-        legend.append(_draw_boxes(axes, shown, spectrogram, name, PREDICTION_COLOUR, (0, (4, 2))))
+        legend.append(draw_boxes(axes, shown, spectrogram, name, PREDICTION_COLOUR, (0, (4, 2))))
         if len(shown) <= _MOST_SCORES:
             _write_scores(axes, shown, spectrogram)
     axes.set_title(literal(title), loc="left", fontsize=11)
@@ -244,7 +247,7 @@ def draw_spectrogram(
     return path
 
 
-def frequency_ticks(front_end: FrontEnd, *, at_most: int = 13) -> FloatArray:
+def frequency_ticks(front_end: FrontEnd, *, at_most: int) -> FloatArray:
     """Round frequencies in hertz that are spread over the mel axis without crowding."""
     apart = (front_end.n_bins + 1) / at_most
     decades = 10.0 ** np.arange(math.floor(math.log10(max(front_end.low_hz, 1.0))), 7)
@@ -263,11 +266,18 @@ def frequency_ticks(front_end: FrontEnd, *, at_most: int = 13) -> FloatArray:
     return np.sort(np.array(ticks))
 
 
-def _draw_sound(axes: Axes, spectrogram: Spectrogram) -> None:
-    front_end = spectrogram.front_end
+def grey_levels(spectrogram: Spectrogram) -> tuple[FloatArray, float, float]:
+    """Levels above the background, (T, F), and which of them are white and black."""
     # the background is taken off bin by bin, or its tilt over the band would hide what is faint
     values = spectrogram.values - np.percentile(spectrogram.values, _BACKGROUND_PERCENTILE, axis=0)
-    low, high = np.percentile(values, _CONTRAST_PERCENTILES)
+    low, high = np.percentile(values, _CONTRAST_PERCENTILES).tolist()
+    return values, low, max(high, low + _LEAST_CONTRAST)
+
+
+def draw_sound(axes: Axes, spectrogram: Spectrogram, *, at_most: int = 13) -> None:
+    """Grey sound with a frequency axis of at most so many ticks."""
+    front_end = spectrogram.front_end
+    values, low, high = grey_levels(spectrogram)
     axes.imshow(
         values.T,
         origin="lower",
@@ -275,17 +285,14 @@ def _draw_sound(axes: Axes, spectrogram: Spectrogram) -> None:
         extent=spectrogram.extent,
         cmap="gray_r",
         vmin=low,
-        vmax=max(high, low + _LEAST_CONTRAST),
+        vmax=high,
         interpolation="antialiased",
     )
     axes.set_xlim(spectrogram.start_s, spectrogram.end_s)
     axes.set_ylim(-1.0, front_end.n_bins)  # the edges of the band lie a bin beyond the outer centres
-    ticks = frequency_ticks(front_end)
+    ticks = frequency_ticks(front_end, at_most=at_most)
     axes.set_yticks(front_end.hz_to_bins(ticks), [f"{hz / 1_000:g}" for hz in ticks])
     axes.ticklabel_format(axis="x", useOffset=False, style="plain")
-    axes.set_xlabel("Time (s)", fontsize=11)
-    axes.set_ylabel("Frequency (kHz)", fontsize=11)
-    axes.tick_params(labelsize=10)
 
 
 def _corners(events: pd.DataFrame, spectrogram: Spectrogram) -> FloatArray:
@@ -296,7 +303,7 @@ def _corners(events: pd.DataFrame, spectrogram: Spectrogram) -> FloatArray:
     return boxes
 
 
-def _draw_boxes(
+def draw_boxes(
     axes: Axes, events: pd.DataFrame, spectrogram: Spectrogram, name: str, colour: str, line: object
 ) -> Any:
     """Outline each event; gives the handle for the legend."""
