@@ -117,11 +117,6 @@ class FrontEnd(BaseModel):
         """Mel between neighbouring bin centres."""
         return float((self.mel(self.high_hz) - self.mel(self.low_hz)) / (self.n_bins + 1))
 
-    @property
-    def bin_centres_hz(self) -> FloatArray:
-        """Centre of each mel bin, (n_bins,)."""
-        return self.bins_to_hz(np.arange(self.n_bins))
-
     def hz_to_bins(self, hz: ArrayLike) -> FloatArray:
         """Hertz → fractional bin index; whole numbers are bin centres. Not clipped."""
         return (self.mel(hz) - self.mel(self.low_hz)) / self.mel_step - 1.0

@@ -123,9 +123,9 @@ def about_embedded(folder: Path) -> dict[str, Any]:
     return about
 
 
-def embedded_of(archive: Archive, dataset: str, system: str = "mast") -> dict[int, EmbeddedTables]:
+def embedded_of(archive: Archive, dataset: str) -> dict[int, EmbeddedTables]:
     """By seed, what is there of a dataset."""
-    found = {trial.seed: load_embedded(folder_of(trial, system)) for trial in archive.of(dataset)}
+    found = {trial.seed: load_embedded(folder_of(trial, "mast")) for trial in archive.of(dataset)}
     return {seed: tables for seed, tables in found.items() if tables is not None}
 
 
@@ -242,12 +242,12 @@ def shown(score: Score, digits: int = 3) -> str:
     return number(score.value, digits) + ends
 
 
-def signed(score: Score | None, digits: int = 3) -> str:
+def signed(score: Score | None) -> str:
     """A difference with its interval in brackets."""
     if score is None or not np.isfinite(score.value):
         return "–"
-    ends = f" ({score.low:+.{digits}f} to {score.high:+.{digits}f})" if np.isfinite(score.low) else ""
-    return f"{score.value:+.{digits}f}{ends}"
+    ends = f" ({score.low:+.3f} to {score.high:+.3f})" if np.isfinite(score.low) else ""
+    return f"{score.value:+.3f}{ends}"
 
 
 def ways_of(table: pd.DataFrame, prefix: str) -> list[str]:

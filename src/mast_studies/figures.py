@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mast_studies.tables import METRICS, PARTS, Row, Score
+from mast_studies.tables import PARTS, Row, Score
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +23,7 @@ STRATEGY_STYLE = {
     "sequential": ("#a83232", "D"),
 }
 _SYSTEM_COLOURS = ("#b8c0c8", "#98a3ad", "#7b8791", "#5c6670", "#8fb3d9", "#3f7fbf", "#154a85")
+_F1 = "F1 at IoU 0.5"
 
 
 def part_name(part: str) -> str:
@@ -30,7 +31,7 @@ def part_name(part: str) -> str:
     return PARTS.get(part, part.replace("_", " "))
 
 
-def dots(rows: Sequence[Row], *, metric: str = "f1", title: str = "") -> Figure:
+def dots(rows: Sequence[Row], *, title: str = "") -> Figure:
     """A line a system, a mark a part: value and interval. For tables of systems."""
     rows = _named_alike(rows)
     datasets, labels = _unique(r.dataset for r in rows), _labels(rows)
@@ -45,20 +46,20 @@ def dots(rows: Sequence[Row], *, metric: str = "f1", title: str = "") -> Figure:
             colour, mark = _part_style(part, parts)
             shift = 0.2 * (number - (len(parts) - 1) / 2)
             places = [labels.index(r.label) + shift for r in own]
-            interval_marks(axis, places, [r.scores[metric] for r in own], colour, mark, across=True)
+            interval_marks(axis, places, [r.scores["f1"] for r in own], colour, mark, across=True)
         for place in range(len(labels) - 1):
             axis.axhline(place + 0.5, color="0.92", linewidth=0.8, zorder=0)
         axis.set_yticks(range(len(labels)), labels)
         axis.set_ylim(len(labels) - 0.5, -0.5)  # the first on top, as in the table
         axis.set_xlim(-0.02, 1.02)
-        axis.set_xlabel(_metric_name(metric))
+        axis.set_xlabel(_F1)
         axis.set_title(_dataset_title(rows, dataset), loc="left", fontsize=10)
         tidy(axis, grid="x")
     _legend(figure, {part_name(p): _part_style(p, parts) for p in parts}, title)
     return figure
 
 
-def bars(rows: Sequence[Row], *, metric: str = "f1", title: str = "") -> Figure:
+def bars(rows: Sequence[Row], *, title: str = "") -> Figure:
     """Groups of bars, one a part, a bar a system: the overview."""
     from matplotlib.patches import Patch
 
@@ -79,7 +80,7 @@ def bars(rows: Sequence[Row], *, metric: str = "f1", title: str = "") -> Figure:
         for number, label in enumerate(labels):
             own = [r for r in rows if r.dataset == dataset and r.label == label]
             places = [parts.index(r.part) + width * (number - (len(labels) - 1) / 2) for r in own]
-            scores = [r.scores[metric] for r in own]
+            scores = [r.scores["f1"] for r in own]
             heights = [0.0 if np.isnan(s.value) else s.value for s in scores]
             axis.bar(places, heights, width * 0.92, color=colours[label])
             axis.errorbar(
@@ -98,7 +99,7 @@ def bars(rows: Sequence[Row], *, metric: str = "f1", title: str = "") -> Figure:
                     )
         axis.set_xticks(range(len(parts)), [part_name(p) for p in parts])
         axis.set_ylim(0, 1)
-        axis.set_ylabel(_metric_name(metric))
+        axis.set_ylabel(_F1)
         axis.set_title(_dataset_title(rows, dataset), loc="left", fontsize=10)
         tidy(axis, grid="y")
         axis.tick_params(axis="x", length=0)
@@ -124,7 +125,6 @@ def lines(
     styles: Mapping[str, tuple[str, str]],
     *,
     across: str,
-    metric: str = "f1",
     title: str = "",
     logarithmic: bool = False,
     ticks: Mapping[float, str] | None = None,
@@ -137,7 +137,6 @@ def lines(
         series: by system (or part, for a curve a part), which curve it belongs to.
         styles: by curve, colour and mark.
         across: name of the horizontal axis.
-        metric: drawn.
         title: above.
         logarithmic: the horizontal axis.
         ticks: what to write at places; the number by default.
@@ -160,7 +159,7 @@ def lines(
                 places[r.system] * (1 + 0.02 * step) if logarithmic else places[r.system] + apart * step
                 for r in own
             ]
-            scores = [r.scores[metric] for r in own]
+            scores = [r.scores["f1"] for r in own]
             axis.plot(x, [s.value for s in scores], color=colour, linewidth=1.4)
             interval_marks(axis, x, scores, colour, mark)
         shown = sorted({places[r.system] for r in rows if r.dataset == dataset})
@@ -174,8 +173,8 @@ def lines(
         axis.set_xlabel(across)
         axis.set_title(_dataset_title(rows, dataset), loc="left", fontsize=10)
         tidy(axis, grid="y")
-    axes[0].set_ylim(*_limits([r.scores[metric] for r in rows]))  # shared by all
-    axes[0].set_ylabel(_metric_name(metric))
+    axes[0].set_ylim(*_limits([r.scores["f1"] for r in rows]))  # shared by all
+    axes[0].set_ylabel(_F1)
     used = {curve for r in rows for curve in (series.get(r.system), series.get(r.part))}
     shown_as = {
         curve: curve + _fewer_seeds(rows, [name for name, own in series.items() if own == curve])
@@ -184,10 +183,6 @@ def lines(
     }
     _legend(figure, {name: styles[curve] for curve, name in shown_as.items()}, title)
     return figure
-
-
-def _metric_name(metric: str) -> str:
-    return f"{METRICS[metric]} at IoU 0.5" if metric in ("f1", "precision", "recall") else METRICS[metric]
 
 
 def _dataset_title(rows: Sequence[Row], dataset: str) -> str:

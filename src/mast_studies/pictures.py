@@ -28,6 +28,7 @@ from mast_studies.tables import Line
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_CHUNKS = 2  # drawn at random among those with a true box
 _DRAW = 47  # first word of the seed of the choice
 
 
@@ -51,7 +52,6 @@ def compare_systems(
     part: str,
     lines: Sequence[Line],
     *,
-    chunks: int = 2,
     seed: int = 0,
     data: Path | None = None,
 ) -> Figure | None:
@@ -61,7 +61,6 @@ def compare_systems(
         trial: dataset and seed.
         part: where the chunks come from.
         lines: the systems; those without tables are left out.
-        chunks: how many, drawn at random among those with a true box.
         seed: of the draw.
         data: the labelled dataset, if it is not where it was when the systems ran.
     """
@@ -74,7 +73,7 @@ def compare_systems(
         return None
     front_end = FrontEnd.model_validate(about["recipe"]["front_end"])
     views = [load_view(trial, part, line) for line in there]
-    places = choose_places(views[0].truth, front_end, chunks, seed=seed)
+    places = choose_places(views[0].truth, front_end, _CHUNKS, seed=seed)
     dataset = load_dataset(root)
     sounds = [
         compute_spectrogram(

@@ -180,7 +180,7 @@ CURRICULA = tuple(
 )
 
 
-def budget_systems(budgets: tuple[int, ...], strategies: tuple[Strategy, ...] = STRATEGIES) -> list[System]:
+def budget_systems(budgets: tuple[int, ...]) -> list[System]:
     """FCOS from scratch on some of the labels, as in App. "Label Budget": every strategy at every budget."""
     return [
         System(
@@ -189,6 +189,6 @@ def budget_systems(budgets: tuple[int, ...], strategies: tuple[Strategy, ...] = 
             detector="fcos",
             budget=Budget(strategy, chunks),
         )
-        for strategy in strategies
+        for strategy in STRATEGIES
         for chunks in budgets
     ]

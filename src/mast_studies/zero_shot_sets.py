@@ -136,7 +136,7 @@ def load_set(
     return LabelledSet(name, what, dataset, (bands_hz or {}).get(name, PAPER_BAND_HZ))
 
 
-def unseen_world(folder: Path, *, workers: int = 1) -> Path:
+def unseen_world(folder: Path) -> Path:
     """Simulated recordings of :data:`UNSEEN`, made unless they are there."""
     try:
         there = json.loads((folder / "simulation.json").read_text(encoding="utf-8"))
@@ -145,7 +145,7 @@ def unseen_world(folder: Path, *, workers: int = 1) -> Path:
     wanted = {"mast": __version__, **UNSEEN.model_dump(mode="json")}
     finished = (folder / "boxes.csv").is_file()  # written last
     if not finished or any(there.get(name) != value for name, value in wanted.items()):
-        simulate_dataset(folder, UNSEEN, workers=workers)
+        simulate_dataset(folder, UNSEEN)
     return folder
 
 

@@ -85,7 +85,7 @@ def test_reviewed_recordings_without_predictions_count_their_misses(make_table):
 def test_grid_space_is_whole_cells_of_the_recording(make_table):
     front_end = FrontEnd()
     # far beyond one chunk; half-bin differences in frequency vanish on the grid, not in hertz
-    centres = front_end.bin_centres_hz
+    centres = front_end.bins_to_hz(np.arange(front_end.n_bins))
     truth = make_table([("a", 100.0, 101.0, centres[10], centres[20])])
     nudged = front_end.bins_to_hz([10.4, 20.4])
     predictions = make_table([("a", 100.004, 101.004, *nudged, 0.9)])

@@ -240,7 +240,7 @@ def test_hostile_names(store: EventStore) -> None:
 def test_vectors_that_do_not_belong(store: EventStore) -> None:
     events = make_events(3)
     with pytest.raises(ConfigError, match="do not compare with those of mast-other"):
-        store.add([EventBatch(events, random_vectors(3))], model_id="mast-other")
+        store.refuse_other_model("mast-other")
     with pytest.raises(ConfigError, match="width 9 given where 8"):
         store.add([EventBatch(events, random_vectors(3, 9))])
     for value in (np.nan, np.inf, 0.0):

@@ -198,19 +198,18 @@ def typed_column(texts: list[str]) -> pd.Series[str] | pd.Series[float] | pd.Ser
     return pd.Series(values, dtype="float64") if same else pd.Series(texts, dtype="object")
 
 
-def read_table(path: Path, *, delimiters: str = "\t,;") -> Table:
-    """Read delimited text; the delimiter is whichever of ``delimiters`` the header holds most of."""
-    return parse_table(read_text(path), path, delimiters=delimiters)
+def read_table(path: Path) -> Table:
+    """Rows of text between tabs, commas or semicolons, whichever of them the header holds most of.
 
-
-def parse_table(text: str, path: Path, *, delimiters: str = "\t,;") -> Table:
-    """Rows of delimited text. Short rows are filled with blanks; blank lines are left out."""
+    Short rows are filled with blanks; blank lines are left out.
+    """
+    text = read_text(path)
     if not text.strip():
         raise AnnotationError(
             f"{path}: empty, not even a header line; a table with nothing in it still has its header"
         )
     first = text.lstrip("\r\n").split("\n", 1)[0]
-    delimiter = max(delimiters, key=first.count)
+    delimiter = max("\t,;", key=first.count)
     # Raven writes quotation marks as they are; only tables that quote their header use them as quotes
     plain = delimiter == "\t" and not first.startswith('"')
     reader = csv.reader(

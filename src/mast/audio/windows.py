@@ -22,7 +22,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from mast.audio.libsndfile import Samples
-from mast.audio.stream import Channel, stream
+from mast.audio.stream import stream
 from mast.errors import AudioError
 from mast.grid import FrontEnd
 
@@ -58,7 +58,6 @@ def windows(
     front_end: FrontEnd,
     *,
     hop_s: float | None = None,
-    channel: Channel = "mix",
     keep_short: bool = False,
 ) -> Iterator[Window]:
     """Yield the windows of a recording in order, in constant memory.
@@ -69,14 +68,13 @@ def windows(
         path: the recording; resampled to the front end's rate.
         front_end: window length and sample rate.
         hop_s: seconds from window to window, rounded to samples; half a window by default (the paper's).
-        channel: ``"mix"`` or a channel's number.
         keep_short: also yield a last window with less than half a window of sound, where that sound is in
             no other window. For inference: a two-second clip is then one padded window instead of none.
 
     Raises:
         AudioError: as :func:`mast.audio.stream`, or a hop of less than a sample.
     """
-    found = window_batches(path, front_end, 1, hop_s=hop_s, channel=channel, keep_short=keep_short)
+    found = window_batches(path, front_end, 1, hop_s=hop_s, keep_short=keep_short)
     return (
         Window(*one) for some in found for one in zip(some.starts_s, some.samples, some.valid_s, strict=True)
     )
@@ -88,7 +86,6 @@ def window_batches(
     size: int,
     *,
     hop_s: float | None = None,
-    channel: Channel = "mix",
     keep_short: bool = False,
 ) -> Iterator[Windows]:
     """What :func:`windows` yields, ``size`` windows at once, the last time as many as are left.
@@ -107,7 +104,7 @@ def window_batches(
             f"example {front_end.chunk_s / 2:g} s"
         )
     block_s = max(_BLOCK_S, size * hop / front_end.sample_rate)
-    blocks = stream(path, sample_rate=front_end.sample_rate, channel=channel, block_s=block_s)
+    blocks = stream(path, sample_rate=front_end.sample_rate, block_s=block_s)
     return _cut(blocks, front_end, hop, keep_short, size)
 
 

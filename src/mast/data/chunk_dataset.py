@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -50,7 +50,6 @@ class ChunkDataset(torch.utils.data.Dataset[Example]):
         front_end: sample rate, length, grid.
         boxes: (M, 4) cells of each chunk; from the dataset's events by default.
         weights: weight of each chunk in the loss; 1 by default.
-        channel: ``"mix"`` or a channel's number.
 
     Raises:
         ConfigError: a chunk that nobody listened to all of, without boxes of its own.
@@ -64,7 +63,6 @@ class ChunkDataset(torch.utils.data.Dataset[Example]):
         *,
         boxes: Sequence[IntArray] | None = None,
         weights: Sequence[float] | None = None,
-        channel: int | Literal["mix"] = "mix",
     ) -> None:
         if boxes is None:
             unheard = chunks.loc[~chunks["labelled"].astype(bool), ["recording", "start_s"]]
@@ -83,7 +81,6 @@ class ChunkDataset(torch.utils.data.Dataset[Example]):
         paths = {name: dataset.path(name) for name in chunks["recording"].unique()}
         self._paths = [paths[name] for name in chunks["recording"]]
         self._starts = chunks["start_s"].to_numpy(dtype=np.float64)
-        self._channel = channel
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -99,7 +96,6 @@ class ChunkDataset(torch.utils.data.Dataset[Example]):
             start_s=start_s,
             end_s=start_s + self.front_end.chunk_s,
             sample_rate=self.front_end.sample_rate,
-            channel=self._channel,
         )[: self.front_end.chunk_samples]
         return torch.from_numpy(centre_and_pad(sound, self.front_end.chunk_samples))
 

@@ -119,9 +119,7 @@ def split_chunks(
     )
 
 
-def chunk_boxes(
-    dataset: Dataset, chunks: pd.DataFrame, front_end: FrontEnd, *, min_event_s: float | None = None
-) -> list[IntArray]:
+def chunk_boxes(dataset: Dataset, chunks: pd.DataFrame, front_end: FrontEnd) -> list[IntArray]:
     """The boxes of each chunk in cells: a list of (M, 4), rows ``t1, f1, t2, f2``.
 
     A box across chunks appears in each; see :func:`mast.grid.events_to_grid` for what is clipped and dropped.
@@ -139,11 +137,7 @@ def chunk_boxes(
             front_end.chunk_frames, int(np.ceil(valid / front_end.hop_s - 1e-6))
         )  # none into the padding
         near = events.between(start, start + valid)
-        found.append(
-            events_to_grid(
-                near, front_end, chunk_start_s=start, n_frames=frames, min_event_s=min_event_s
-            ).boxes
-        )
+        found.append(events_to_grid(near, front_end, chunk_start_s=start, n_frames=frames).boxes)
     return found
 
 

@@ -34,6 +34,7 @@ MIN_SPREAD = (
 )
 _DRAWS, _FEWEST_DRAWS, _MOST_SUMS = 2_000, 400, 6_000_000  # fewer of each sum where there are very many
 _BLOCK = 1_000  # sums drawn at once: some 30 MB
+_SEED = 0  # of the draws
 _Z95 = 1.959963984540054
 
 
@@ -183,7 +184,7 @@ class Corrected(NamedTuple):
     high: FloatArray
 
 
-def correct(strata: Checked, unchecked: ArrayLike, right: ArrayLike, *, seed: int = 0) -> Corrected:
+def correct(strata: Checked, unchecked: ArrayLike, right: ArrayLike) -> Corrected:
     """How many of the events in some cells are right: an hour at a site, a label, everything.
 
     A cell borrows the precision of its strata. Over all events that is exact; for a part of them it holds as far as
@@ -193,7 +194,6 @@ def correct(strata: Checked, unchecked: ArrayLike, right: ArrayLike, *, seed: in
         strata: what was checked.
         unchecked: (C, H) events of each cell and stratum that were not checked.
         right: (C,) events of each cell that were checked and are right.
-        seed: of the draws.
     """
     others = np.asarray(unchecked, dtype=np.int64)
     known = np.asarray(right, dtype=np.float64)
@@ -203,24 +203,24 @@ def correct(strata: Checked, unchecked: ArrayLike, right: ArrayLike, *, seed: in
     low, high = np.full(len(others), np.nan), np.full(len(others), np.nan)
     # cells of the same make-up have the same doubt, and most hold one event or none
     kinds, kind_of = np.unique(others, axis=0, return_inverse=True)
-    doubt = _doubt(kinds, n, k, seed)[kind_of.reshape(-1)]  # (C, 2)
+    doubt = _doubt(kinds, n, k)[kind_of.reshape(-1)]  # (C, 2)
     sure = ~np.isnan(estimate)
     low[sure] = np.minimum(known + doubt[:, 0], estimate)[sure]
     high[sure] = np.maximum(known + doubt[:, 1], estimate)[sure]
     return Corrected(estimate, low, high)
 
 
-def _doubt(kinds: IntArray, n: FloatArray, k: FloatArray, seed: int) -> FloatArray:
+def _doubt(kinds: IntArray, n: FloatArray, k: FloatArray) -> FloatArray:
     """(K, 2) limits of how many are right among unchecked events, by how many a kind has of each stratum: (K, H)."""
     pooled = (k.sum() + 0.5) / (n.sum() + 1)
-    limits = [_drawn(kinds, n, k, share, seed) for share in (0.5, pooled)]
+    limits = [_drawn(kinds, n, k, share) for share in (0.5, pooled)]
     low, high = np.minimum(*(limit[:, 0] for limit in limits)), np.maximum(*(limit[:, 1] for limit in limits))
     return np.stack([low, high], axis=1)
 
 
-def _drawn(kinds: IntArray, n: FloatArray, k: FloatArray, share: float, seed: int) -> FloatArray:
+def _drawn(kinds: IntArray, n: FloatArray, k: FloatArray, share: float) -> FloatArray:
     """(K, 2) 2.5 and 97.5 % of how many are right, from a prior around a share that weighs as much as one event."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(_SEED)
     draws = int(np.clip(_MOST_SUMS // max(1, len(kinds)), _FEWEST_DRAWS, _DRAWS))
     p = generator.beta(k + share, n - k + 1 - share, size=(draws, len(n)))  # (draws, H)
     found = np.zeros((len(kinds), 2))

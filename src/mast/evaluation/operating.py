@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -46,8 +45,6 @@ def store_calibration(
 def operating_curve(
     outcome: Outcome,
     *,
-    targets: Sequence[float] = TARGETS,
-    least_kept: int = LEAST_KEPT,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> tuple[OperatingPoint, ...]:
@@ -58,21 +55,19 @@ def operating_curve(
 
     Args:
         outcome: validation data, matched.
-        targets: precisions to answer exactly.
-        least_kept: thresholds that keep fewer predictions than this are not trusted.
         resamples: bootstrap draws over recordings, for the intervals.
         seed: of the draws.
     """
     scores, hits = outcome.scores, outcome.hit.cumsum()
     precision = hits / np.arange(1, len(scores) + 1)
     possible = hits >= 1
-    possible[: least_kept - 1] = False
+    possible[: LEAST_KEPT - 1] = False
     possible[:-1] &= scores[1:] < scores[:-1]  # equal scores are kept or dropped together
     best: list[int] = []  # numbers of predictions less one, falling; precision rises
     for last in np.flatnonzero(possible)[::-1].tolist():
         if not best or precision[last] > precision[best[-1]]:
             best.append(last)
-    wanted = {int(np.searchsorted(precision[best], target)) for target in targets}
+    wanted = {int(np.searchsorted(precision[best], target)) for target in TARGETS}
     chosen = sorted((wanted | {len(best) - 1}) & set(range(len(best))))
     weights = draw_weights(len(outcome.scene.recordings), resamples, seed)
     points: list[OperatingPoint] = []

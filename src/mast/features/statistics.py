@@ -45,19 +45,13 @@ class RunningStats:
         """Deviation over all values seen (divided by n)."""
         return math.sqrt(self.m2 / self.count) if self.count else 0.0
 
-    def update(self, values: Tensor | NDArray[Any], mask: Tensor | NDArray[Any] | None = None) -> None:
-        """Take in values of any shape.
-
-        Args:
-            values: numbers; a tensor may lie on a GPU.
-            mask: which to count, boolean, of the shape of ``values``; all by default.
+    def update(self, values: Tensor | NDArray[Any]) -> None:
+        """Take in values of any shape; a tensor may lie on a GPU.
 
         Raises:
-            MastError: if a counted value is not finite. Nothing is taken in then.
+            MastError: if a value is not finite. Nothing is taken in then.
         """
         numbers = torch.as_tensor(values)
-        if mask is not None:
-            numbers = numbers[torch.as_tensor(mask, device=numbers.device)]
         if numbers.numel() == 0:
             return
         numbers = numbers.double()
@@ -94,15 +88,14 @@ class RunningStats:
         return Normalisation(mean=self.mean, std=self.std + EPSILON, levelled=levelled)
 
 
-def running_stats(
-    batches: Iterable[tuple[Tensor | NDArray[Any], ArrayLike]], *, include_padding: bool = False
-) -> RunningStats:
+def running_stats(batches: Iterable[tuple[Tensor | NDArray[Any], ArrayLike]]) -> RunningStats:
     """Statistics over a stream of chunks, leaving out frames that are padding.
+
+    The paper's wording implies to count them. They sit at the floor of the logarithm and would drag μ down where clips
+    are short.
 
     Args:
         batches: pairs of features, (N, T, F) or (N, 1, T, F), and frames of real sound per chunk, (N,).
-        include_padding: count the padded frames too, as the paper's wording implies. They sit at the floor
-            of the logarithm and drag μ down where clips are short.
 
     Returns:
         The statistics; memory is that of one batch.
@@ -110,10 +103,8 @@ def running_stats(
     stats = RunningStats()
     for features, valid_frames in batches:
         values = torch.as_tensor(features)
-        if not include_padding:
-            n_frames = values.shape[-2]
-            real = np.arange(n_frames) < np.asarray(valid_frames).reshape(-1, 1)  # (N, T)
-            frames = values.reshape(-1, n_frames, values.shape[-1])  # (N, T, F)
-            values = frames[torch.as_tensor(real, device=values.device)]
-        stats.update(values)
+        n_frames = values.shape[-2]
+        real = np.arange(n_frames) < np.asarray(valid_frames).reshape(-1, 1)  # (N, T)
+        frames = values.reshape(-1, n_frames, values.shape[-1])  # (N, T, F)
+        stats.update(frames[torch.as_tensor(real, device=values.device)])
     return stats

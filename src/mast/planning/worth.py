@@ -74,23 +74,20 @@ class Worth:
     sentence: str
 
 
-def fit_law(amount: FloatArray, f1: FloatArray, weight: FloatArray | None = None) -> Law:
+def fit_law(amount: FloatArray, f1: FloatArray) -> Law:
     """Least squares: for each exponent the best ceiling (at most 1) and drop (not negative), then the best exponent."""
     n, y = np.asarray(amount, dtype=np.float64), np.asarray(f1, dtype=np.float64)
-    w = np.ones(len(n)) if weight is None else np.asarray(weight, dtype=np.float64)
     x = n[:, None] ** -_EXPONENTS  # (P, E)
-    total = w.sum()
-    mean_x, mean_y = w @ x / total, float(w @ y / total)
-    spread = w @ (x - mean_x) ** 2
-    drop = np.where(
-        spread > 1e-15, -(w @ ((x - mean_x) * (y - mean_y)[:, None])) / np.maximum(spread, 1e-15), 0.0
-    )
+    mean_x, mean_y = x.mean(axis=0), float(y.mean())
+    spread = ((x - mean_x) ** 2).sum(axis=0)
+    shared = ((x - mean_x) * (y - mean_y)[:, None]).sum(axis=0)
+    drop = np.where(spread > 1e-15, -shared / np.maximum(spread, 1e-15), 0.0)
     drop = np.maximum(drop, 0.0)
     ceiling = mean_y + drop * mean_x
     high = ceiling > 1.0  # nothing is better than right: fit again with the ceiling held
-    held = np.maximum((w @ ((1.0 - y)[:, None] * x)) / np.maximum(w @ x**2, 1e-300), 0.0)
+    held = np.maximum(((1.0 - y) @ x) / np.maximum((x**2).sum(axis=0), 1e-300), 0.0)
     ceiling, drop = np.where(high, 1.0, ceiling), np.where(high, held, drop)
-    error = w @ (ceiling - drop * x - y[:, None]) ** 2  # (E,)
+    error = ((ceiling - drop * x - y[:, None]) ** 2).sum(axis=0)  # (E,)
     best = int(np.argmin(error))
     return Law(float(ceiling[best]), float(drop[best]), float(_EXPONENTS[best]))
 

@@ -252,11 +252,9 @@ def write_sheets(
     lead: str,
     sheets: Sequence[Sheet],
     names: Sequence[str],
-    *,
-    page_name: str = "index.html",
 ) -> list[Path]:
     """A PNG for each sheet (``sheets/NAME.png``) and one page for all; gives the files written, the page first."""
-    files = [folder / page_name]
+    files = [folder / "index.html"]
     for sheet, name in zip(sheets, names, strict=True):
         files.append(folder / "sheets" / f"{name}.png")
         write_whole(files[-1], sheet_png(sheet))

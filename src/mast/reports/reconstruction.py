@@ -18,18 +18,17 @@ from mast.hearing import HearingModel
 from mast.models.mae import MaskedAutoencoder, unpatchify
 from mast.reports.spectrogram import frequency_ticks, literal
 
+_CHUNKS = 3  # rows of the picture, drawn at random
+
 
 @torch.no_grad()
-def draw_reconstructions(
-    model_folder: Path, data: Path, out: Path, *, n_chunks: int = 3, seed: int = 0
-) -> Path:
+def draw_reconstructions(model_folder: Path, data: Path, out: Path, *, seed: int = 0) -> Path:
     """Draw a few chunks of a dataset: as they are, masked, and reconstructed where they were masked.
 
     Args:
         model_folder: a pretraining run's ``best`` or ``last``.
         data: folder of recordings to draw chunks from.
         out: the PNG to write.
-        n_chunks: rows of the picture, drawn at random.
         seed: of chunks and masks.
     """
     hearing = HearingModel.load(model_folder, device="cpu")
@@ -38,7 +37,7 @@ def draw_reconstructions(
         raise MastError(f"{model_folder}: holds a detector; a reconstruction needs a pretraining run's model")
     dataset = load_dataset(data)
     table = chunk_table(dataset, card.front_end)
-    rows = np.sort(np.random.default_rng(seed).permutation(len(table))[:n_chunks])
+    rows = np.sort(np.random.default_rng(seed).permutation(len(table))[:_CHUNKS])
     table = table.iloc[rows].reset_index(drop=True)
     chunks = ChunkDataset(
         dataset, table, card.front_end, boxes=[np.empty((0, 4), dtype=np.int64)] * len(table)

@@ -65,12 +65,12 @@ def read_run(run: Path) -> SelfTrainingRun:
     )
 
 
-def agreement(previous: pd.DataFrame, current: pd.DataFrame, *, iou: float = 0.5) -> Agreement:
+def agreement(previous: pd.DataFrame, current: pd.DataFrame) -> Agreement:
     """Match the pseudo-boxes of two rounds chunk by chunk, in cells, the best-scored of ``current`` first."""
     pairs = overlapping_pairs(
         previous[_CELLS],
         current[_CELLS],
-        threshold=iou,
+        threshold=0.5,
         truth_group=previous["chunk"],
         prediction_group=current["chunk"],
     )

@@ -19,8 +19,6 @@ from mast.events import IntArray
 from mast.reports.heard import NO_CLOCK, Heard, day_of, effort, slots
 
 Level = Literal["hour", "day", "site"]
-COLUMNS = ("recorded_hours", "failed_recordings", "failed_hours", "calls", "calls_per_hour", "corrected_calls",
-           "corrected_low", "corrected_high", "corrected_per_hour")  # fmt: skip
 _KEYS = ["site", "slot", "label", "stratum"]
 _SHOWN_OF_ONE = 2  # best or doubtful events of one recording
 _MOST_TALLIES = 64  # batches whose counts are kept apart

@@ -170,24 +170,19 @@ class EventStore:
                 "the store with mast embed"
             )
 
-    def add(
-        self, batches: Iterable[EventBatch], *, model_id: str = "", whole_recordings: bool = False
-    ) -> Added:
+    def add(self, batches: Iterable[EventBatch], *, whole_recordings: bool = False) -> Added:
         """Add events; what is there already is not doubled, what has changed is replaced.
 
         In constant memory: some ten thousand events are held, a minute at most, then written.
 
         Args:
             batches: events with their vectors; normalised here.
-            model_id: of the vectors, where the caller has not compared it yet.
             whole_recordings: each batch holds all events of the recordings it names: others of them are removed.
 
         Raises:
-            ConfigError: vectors of another model or width, or not finite, or without direction; or another process
+            ConfigError: vectors of another width, or not finite, or without direction; or another process
                 is adding events.
         """
-        if model_id:
-            self.refuse_other_model(model_id)
         total = np.zeros(4, dtype=np.int64)
         held: list[pa.Table] = []
         with self._folder.alone():

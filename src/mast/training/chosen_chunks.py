@@ -258,7 +258,6 @@ def measured_normalisation(
     seed: int = 0,
     workers: int = 0,
     device: torch.device | None = None,
-    most: int = STATISTICS_CHUNKS,
     levelled: bool = False,
     progress: Progress | None = None,
 ) -> Normalisation:
@@ -269,7 +268,7 @@ def measured_normalisation(
     """
     everything: ConcatDataset[Example] = ConcatDataset([c.examples for c in chunks])
     valid_s = np.concatenate([c.table["valid_s"].to_numpy(dtype=np.float64) for c in chunks])
-    rows = np.random.default_rng([seed, 12]).permutation(len(everything))[:most].tolist()
+    rows = np.random.default_rng([seed, 12]).permutation(len(everything))[:STATISTICS_CHUNKS].tolist()
     log_mel = LogMel(front_end).to(device or "cpu")
     loader = DataLoader(Subset(everything, rows), batch_size=16, collate_fn=collate, num_workers=workers)
 

@@ -25,7 +25,6 @@ from mast.data.splits import SITE_OOD, TEMPORAL_OOD
 from mast.errors import AnnotationError
 
 TABLES = {"train": "train_file.csv", "val": "validation_file.csv", "test": "test_file.csv"}
-SITES = ("AM1", "AM2", "AM3", "AM4", "AM8", "AM10", "AM11", "AM15", "AM16")
 OOD_SITES = ("AM4", "AM15")
 OOD_DATES_OF = "AM8"
 _N_OOD_DATES = 2
@@ -86,19 +85,14 @@ def read_birdeep(
     return LaidOut(annotations, {name: paths[name] for name in listed["recording"]})
 
 
-def birdeep_splits(
-    recordings: pd.DataFrame,
-    *,
-    ood_sites: Collection[str] = OOD_SITES,
-    ood_dates: Collection[str] | None = None,
-) -> list[str]:
+def birdeep_splits(recordings: pd.DataFrame, *, ood_dates: Collection[str] | None = None) -> list[str]:
     """``site_ood``, ``temporal_ood`` or nothing for each row of a table with ``site`` and ``datetime``."""
     days = recordings["datetime"].str.slice(0, 10)
     if ood_dates is None:
         dates = sorted(set(days[recordings["site"] == OOD_DATES_OF]) - {""})
         ood_dates = dates[1:][-_N_OOD_DATES:]  # one stays to learn from
     return [
-        SITE_OOD if site in ood_sites else TEMPORAL_OOD if day in ood_dates else ""
+        SITE_OOD if site in OOD_SITES else TEMPORAL_OOD if day in ood_dates else ""
         for site, day in zip(recordings["site"], days, strict=True)
     ]
 

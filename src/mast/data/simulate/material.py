@@ -28,6 +28,7 @@ from mast.data.simulate.species import CURVE_POINTS, draw_hours, draw_motif
 from mast.errors import ConfigError
 
 Samples = NDArray[np.float32]
+_BACKGROUNDS_OF_SITE = 8  # recordings at most
 Half = Literal["first", "second"]
 
 MAX_CLIP_S = 8.0  # a longer call is used in pieces of this length
@@ -137,9 +138,9 @@ class Backgrounds:
     quiet: float = 1.0
     _cache: dict[int, Samples] = field(default_factory=dict, repr=False, compare=False)
 
-    def for_site(self, rng: np.random.Generator, *, at_most: int = 8) -> Backgrounds:
+    def for_site(self, rng: np.random.Generator) -> Backgrounds:
         """The few recordings that belong to one site."""
-        chosen = rng.permutation(len(self.paths))[:at_most]
+        chosen = rng.permutation(len(self.paths))[:_BACKGROUNDS_OF_SITE]
         return Backgrounds(tuple(self.paths[k] for k in sorted(chosen)), self.sample_rate, self.quiet)
 
     def loop(self, rng: np.random.Generator) -> Samples:

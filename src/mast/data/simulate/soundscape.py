@@ -113,7 +113,6 @@ def simulate_chunk(
     hour: float,
     *,
     duration_s: float = 10.24,
-    style: BoxStyle | None = None,
     density: float = 1.0,
     hidden: bool = False,
 ) -> Soundscape:
@@ -125,14 +124,13 @@ def simulate_chunk(
         day: which day.
         hour: of the day, 0–24.
         duration_s: seconds; the paper's chunk by default.
-        style: how boxes are drawn.
         density: factor on the number of animals.
         hidden: also return the calls that cannot be seen.
 
     Returns:
         Waveform (float32, ±1) and boxes in seconds and hertz.
     """
-    drawn = style or BoxStyle()
+    drawn = BoxStyle()
     pieces = list(
         render(rng, site, day, hour, duration_s=duration_s, style=drawn, density=density, hidden=hidden)
     )

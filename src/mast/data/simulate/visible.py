@@ -19,6 +19,7 @@ Samples = NDArray[np.float32]
 Power = NDArray[np.float32]
 
 _FLOOR = np.float32(1e-14)
+_BLOCK_FRAMES = 64
 _BAND_GAP = 4  # bins between two bands of one call
 _EDGE_SHARE = 0.005  # of the call's clarity, left outside at the top and at the bottom
 _BAND_SHARE = 0.07  # of the call's clarity, for a band to be noticed
@@ -149,7 +150,7 @@ class Level(NamedTuple):
         return self.blocks[index]
 
 
-def background_level(background: Samples, grid: PowerGrid, *, block_frames: int = 64) -> Level:
+def background_level(background: Samples, grid: PowerGrid) -> Level:
     """Local level of a background.
 
     The geometric mean over 0.64 s barely notices clicks and drops, follows gusts and engines, and is what
@@ -157,7 +158,7 @@ def background_level(background: Samples, grid: PowerGrid, *, block_frames: int 
     against the estimate's own scatter.
     """
     power = grid.power(background, every=2)
-    half = min(block_frames // 2, len(power))
+    half = min(_BLOCK_FRAMES // 2, len(power))
     whole = len(power) // half
     logs = np.log(np.maximum(power[: whole * half], _FLOOR))
     level = logs.reshape(whole, half, -1).mean(axis=1)
