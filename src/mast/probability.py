@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mast.errors import ConfigError, MastError
 from mast.grid import FloatArray
+from mast.wording import counted
 
 Method = Literal["none", "temperature", "platt", "isotonic"]  # from the simplest to the most flexible
 
@@ -166,8 +167,7 @@ class StoredCalibration(BaseModel):
     @property
     def recordings(self) -> str:
         """The validation recordings in words: how many, and of what."""
-        plural = "" if self.n_recordings == 1 else "s"
-        return f"{self.n_recordings} validation recording{plural}" + (f" of {self.data}" if self.data else "")
+        return counted(self.n_recordings, "validation recording") + (f" of {self.data}" if self.data else "")
 
     def describe(self, point: OperatingPoint) -> str:
         """One sentence for the user."""

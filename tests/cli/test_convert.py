@@ -51,7 +51,7 @@ def run(*arguments: object) -> tuple[str, str]:
 def test_a_dataset_goes_to_every_format_and_back(name: str, dataset: Path, tmp_path: Path) -> None:
     out = tmp_path / f"out{'' if FORMATS[name].folder else FORMATS[name].suffix}"
     stdout, stderr = run(dataset, out, "--to", name, "--audio", dataset / "audio", "--quiet")
-    assert stdout == f"2 recordings, 1 events, 1 recordings heard and empty → {out} ({name})\n"
+    assert stdout == f"2 recordings, 1 event, 1 recording heard and empty → {out} ({name})\n"
     assert ("events' score" in stderr) == (name in ("audacity", "birdeep"))
     run(out, tmp_path / "back.csv", "--to", "csv", "--quiet")
     back = read_annotations(tmp_path / "back.csv")
@@ -121,9 +121,9 @@ def test_a_folder_that_detect_left_is_read(dataset: Path, tmp_path: Path) -> Non
         write_annotations(found, left / name, name)
     for folder in (left, left / "raven"):
         stdout, _ = run(folder, tmp_path / f"{folder.name}.csv", "--to", "csv")
-        assert stdout.startswith("1 recordings, 1 events, 0 recordings heard and empty")
+        assert stdout.startswith("1 recording, 1 event, 0 recordings heard and empty")
     (left / "detections.parquet").unlink()
-    assert run(left, tmp_path / "again.csv", "--to", "csv")[0].startswith("1 recordings, 1 events")
+    assert run(left, tmp_path / "again.csv", "--to", "csv")[0].startswith("1 recording, 1 event")
 
 
 @pytest.mark.parametrize("name", ["coco", "yolo", "aoef"])
@@ -139,7 +139,7 @@ def test_a_folder_that_detect_left_knows_its_recordings(name: str, dataset: Path
     pq.write_table(table.replace_schema_metadata({FACTS: json.dumps(facts).encode()}), mark)
     out = tmp_path / f"out{FORMATS[name].suffix}"
     stdout, _ = run(left, out, "--to", name)
-    assert stdout.startswith("1 recordings, 1 events, 0 recordings heard and empty")
+    assert stdout.startswith("1 recording, 1 event, 0 recordings heard and empty")
     assert read_annotations(out, name).durations() == {"a.wav": 2.0}
     assert "dropped" not in run(left, tmp_path / "same.csv", "--to", "csv")[1]
 
@@ -166,7 +166,7 @@ def test_notes_are_joined_into_songs(tmp_path: Path) -> None:
     )
     notes.assign(high_hz=900.0, score=[0.3, 0.6, 0.5]).to_csv(tmp_path / "notes.csv", index=False)
     said, _ = run(tmp_path / "notes.csv", tmp_path / "songs.csv", "--to", "csv", "--join", 0.5)
-    assert "1 recordings, 2 events" in said
+    assert "1 recording, 2 events" in said
     songs = pd.read_csv(tmp_path / "songs.csv")
     assert songs[["start_s", "end_s", "score", "notes"]].to_numpy().tolist() == [
         [0, 1.5, 0.6, 2],

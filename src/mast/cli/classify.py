@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mast.cli.options import Device, Quiet, count, number, progress, say, score
+from mast.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +75,8 @@ def classify(
     content = {"store": store, "examples_from": examples, "model": opened.model_id, **calibration.as_json()}
     write_whole(beside, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
     typer.echo(
-        f"{named:,} of {total:,} events named by {calibration.examples:,} examples of {calibration.labels:,} labels, "
+        f"{named:,} of {counted(total, 'event')} named by {counted(calibration.examples, 'example')} of "
+        f"{counted(calibration.labels, 'label')}, "
         f"the others unknown → {out}; {calibration.sentence()} ({beside.name})."
     )
 
@@ -173,5 +175,5 @@ def _embedded_dataset(
     def failed(name: str, reason: str) -> None:
         typer.echo(f"mast: {name}: {reason}", err=True)
 
-    say(f"embedding the boxes of {len(dataset.boxed_recordings):,} recordings", quiet=quiet)
+    say(f"embedding the boxes of {counted(len(dataset.boxed_recordings), 'recording')}", quiet=quiet)
     return list(labelled_batches(embedder, dataset, failed))

@@ -10,6 +10,7 @@ import typer
 
 from mast.cli.event_files import find_recordings_of
 from mast.cli.options import EXIT_SOME_FAILED, Quiet, Seed, count, number, progress, score, write_alone
+from mast.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -143,7 +144,9 @@ def clips(
     failed = f"; {len(cut.failures):,} could not be cut (see {out / 'failures.csv'})" if cut.failures else ""
     if cut.left_out:
         failed = f"; {cut.left_out:,} left out because somebody speaks (see {out / 'voices.csv'}){failed}"
-    typer.echo(f"{len(cut.clips):,} clips of {len(events):,} events → {out / 'index.html'}{failed}.")
+    typer.echo(
+        f"{counted(len(cut.clips), 'clip')} of {counted(len(events), 'event')} → {out / 'index.html'}{failed}."
+    )
     if cut.failures:
         raise typer.Exit(EXIT_SOME_FAILED)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mast.cli.options import Quiet, Seed, count, progress, say, upper_edge
+from mast.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,7 +74,7 @@ def cluster(
     other = EventStore.open(annotated) if annotated is not None else None
     if other is not None:
         opened.refuse_other_model(other.model_id, other.width)
-    say(f"{len(opened):,} events; finding groups …", quiet=quiet)
+    say(f"{counted(len(opened), 'event')}; finding groups …", quiet=quiet)
     ids, labelled = _ids(opened)
     model = fit_clusters(opened.vectors(ids[:fit_at_most]), min_cluster=min_cluster, seed=seed)
     known = _known(opened, labelled, other, model.middle)
@@ -91,7 +92,8 @@ def cluster(
     seen = page or out / "map.png"
     hint = "" if audio else "; contact sheets need --audio, the folder of the recordings"
     typer.echo(
-        f"{groups} groups among {len(table):,} events ({alone:,} in none), first {ranked} → {out}; open {seen}{hint}."
+        f"{counted(groups, 'group')} among {counted(len(table), 'event')} "
+        f"({alone:,} in none), first {ranked} → {out}; open {seen}{hint}."
     )
 
 
@@ -192,8 +194,9 @@ def _write_sheets(
             bar.advance(task)
     names = [f"cluster-{row['cluster']:03d}" if row["cluster"] >= 0 else "no-cluster" for row in rows]
     left = len(summary) - len(rows)
+    groups = counted(int((summary["cluster"] >= 0).sum()), "group")
     lead = paragraph(
-        f"{len(table):,} events in {int((summary['cluster'] >= 0).sum())} groups, the newest first. "
+        f"{counted(len(table), 'event')} in {groups}, the newest first. "
         "Click a tile to hear it." + (f" {left} more groups are in summary.csv." if left > 0 else "")
     )
     lead += embedded_png(
@@ -218,9 +221,9 @@ def _sheet(
 
     facts = cast("dict[str, Any]", row)
     title = f"Group {facts['cluster']}" if facts["cluster"] >= 0 else "In no group"
-    note = [f"{facts['events']:,} events, {facts['recordings']} recordings"]
+    note = [f"{counted(facts['events'], 'event')}, {counted(facts['recordings'], 'recording')}"]
     if facts["sites"]:
-        note.append(f"{facts['sites']} sites")
+        note.append(counted(facts["sites"], "site"))
     if facts["annotated"]:
         note.append(f"{facts['annotated']} annotated, {facts['label_share']:.0%} of them {facts['label']}")
     if facts["novelty"] == facts["novelty"]:

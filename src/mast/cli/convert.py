@@ -9,6 +9,7 @@ import typer
 
 from mast.cli.event_files import cut_to_nyquist
 from mast.cli.options import Quiet, count, number, progress, say
+from mast.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -146,8 +147,8 @@ def convert(
     if lost:
         say(f"dropped, {to} cannot hold it: {', '.join(lost)}", quiet=False)
     typer.echo(
-        f"{len(annotations.annotated())} recordings, {len(annotations.events)} events, "
-        f"{len(annotations.reviewed_empty())} recordings heard and empty → {out} ({to})"
+        f"{counted(len(annotations.annotated()), 'recording')}, {counted(len(annotations.events), 'event')}, "
+        f"{counted(len(annotations.reviewed_empty()), 'recording')} heard and empty → {out} ({to})"
     )
 
 
@@ -213,8 +214,8 @@ def _make_dataset(
     write_laid_out(data, out)
     parts = data.annotations.recordings["split"].replace("", "to be dealt").value_counts()
     typer.echo(
-        f"{len(data.sources)} recordings ({', '.join(f'{n} {name}' for name, n in parts.items())}), "
-        f"{len(data.annotations.events)} boxes → {out}"
+        f"{counted(len(data.sources), 'recording')} ({', '.join(f'{n} {name}' for name, n in parts.items())}), "
+        f"{counted(len(data.annotations.events), 'box')} → {out}"
     )
 
 
@@ -233,8 +234,8 @@ def _make_birdset(
         task = bar.add_task("convert", total=limit)
         counts = write_birdset(rows, out, limit=limit, on_recording=lambda: bar.advance(task))
     typer.echo(
-        f"{counts.recordings} recordings, {counts.boxes} boxes, {counts.detected} detected events, "
-        f"{counts.failures} failures → {out}"
+        f"{counted(counts.recordings, 'recording')}, {counted(counts.boxes, 'box')}, "
+        f"{counted(counts.detected, 'detected event')}, {counted(counts.failures, 'failure')} → {out}"
     )
 
 
@@ -286,9 +287,12 @@ def _probe(folder: Path, quiet: bool) -> pd.DataFrame:
     ]
     if failed := found.unreadable:
         first = shortened(failed[0].error)
-        typer.echo(f"{len(failed)} recordings cannot be read, the first: {first}", err=True)
+        typer.echo(f"{counted(len(failed), 'recording')} cannot be read, the first: {first}", err=True)
     if unlisted:
-        typer.echo(f"{len(unlisted)} folders cannot be listed, the first: {shortened(unlisted[0])}", err=True)
+        typer.echo(
+            f"{counted(len(unlisted), 'folder')} cannot be listed, the first: {shortened(unlisted[0])}",
+            err=True,
+        )
     return pd.DataFrame(rows, columns=["recording", "duration_s", "sample_rate", "site", "datetime"])
 
 

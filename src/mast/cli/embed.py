@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mast.cli.options import EXIT_SOME_FAILED, Device, Quiet, count, progress
+from mast.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,11 +118,10 @@ def embed(
         for count, what in ((added.new, "new"), (added.changed, "changed"), (added.removed, "removed"))
         if count
     ]
-    closing = f"{len(store):,} events ({', '.join(changes) or 'nothing new'}) → {out}"
+    closing = f"{counted(len(store), 'event')} ({', '.join(changes) or 'nothing new'}) → {out}"
     if failures:
-        closing += (
-            f"; {len({name for name, _ in failures}):,} recordings failed or lack boxes, as listed above"
-        )
+        failed_ones = counted(len({name for name, _ in failures}), "recording")
+        closing += f"; {failed_ones} failed or without boxes, as listed above"
     typer.echo(f"{closing}; next: mast search {out}.")
     if failures:
         raise typer.Exit(EXIT_SOME_FAILED)

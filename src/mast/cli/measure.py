@@ -9,6 +9,7 @@ import typer
 
 from mast.cli.event_files import end_with, find_recordings_of
 from mast.cli.options import Quiet, progress
+from mast.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +58,9 @@ def measure(
             measured.to_csv(part, index=False, lineterminator="\n")
         else:
             measured.to_parquet(part, index=False)
-    end_with(f"{len(events) - missed:,} of {len(events):,} boxes measured → {out}", failures, quiet=quiet)
+    end_with(
+        f"{len(events) - missed:,} of {counted(len(events), 'box')} measured → {out}", failures, quiet=quiet
+    )
 
 
 def _measured(

@@ -9,6 +9,7 @@ import typer
 
 from mast.cli.event_files import end_with, find_recordings_of
 from mast.cli.options import Quiet, count, number, progress, say, score
+from mast.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -258,7 +259,10 @@ def _write(
 def _count(named: pd.DataFrame, thresholds: NameThresholds) -> str:
     believed = thresholds.believed(named["likely_label"].tolist(), named["label_score"])
     labels = named.loc[believed, "likely_label"].nunique()
-    said = f"{int(believed.sum()):,} of {len(named):,} boxes named ({labels:,} different names), the others unknown"
+    said = (
+        f"{int(believed.sum()):,} of {counted(len(named), 'box')} named ({counted(labels, 'different name')}), "
+        "the others unknown"
+    )
     if thresholds.precision is not None:
         said += (
             f"; {thresholds.reviewed:,} reviewed boxes gave {len(thresholds.by_label):,} labels a threshold of their "

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mast.cli.options import Quiet, Seed, count, number, progress, say, upper_edge
+from mast.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -153,9 +154,9 @@ def plan(
     if curve is not None:
         typer.echo(_estimate(curve, dataset, front_end, clip_s, len(written), chosen_strategy, seed))
     minutes = float((written["end_s"] - written["start_s"]).sum()) / 60
-    places = [f"{n} {what if n != 1 else what[:-1]}" for what, n in spread(chosen).items() if n]
+    places = [counted(n, what.removesuffix("s")) for what, n in spread(chosen).items() if n]
     typer.echo(
-        f"{len(written)} clips, {minutes:.1f} min, {chosen_strategy}, of {', '.join(places)} → {out}; "
+        f"{counted(len(written), 'clip')}, {minutes:.1f} min, {chosen_strategy}, of {', '.join(places)} → {out}; "
         f"open {out / 'README.txt'} first."
     )
 

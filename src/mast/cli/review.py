@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from mast.cli.options import Quiet, Seed, progress, say
+from mast.wording import counted
 
 
 def review(
@@ -73,7 +74,7 @@ def review(
         say(f"{take_suggestions(opened.store, table):,} events have names from {table}", quiet=quiet)
     found = opened.intake
     new = f", {found.new_events:,} events new" if found.new_events else ""
-    say(f"{found.recordings:,} recordings{new}; decisions go to {opened.store.path}", quiet=quiet)
+    say(f"{counted(found.recordings, 'recording')}{new}; decisions go to {opened.store.path}", quiet=quiet)
 
     def tell(address: str) -> None:
         typer.echo(f"Review page: {address}  (Ctrl-C stops it; everything is saved)")

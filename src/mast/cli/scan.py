@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mast.cli.options import EXIT_SOME_FAILED, Quiet, progress
+from mast.wording import counted
 
 if TYPE_CHECKING:
     from mast.data.header_scan import Scanned
@@ -78,7 +79,7 @@ def scan(
     boxes = _box_summary(folder)
     if boxes is not None:
         _echo(boxes)
-    closing = [f"{len(rows):,} recordings", f"{len(failures):,} unreadable"]
+    closing = [counted(len(rows), "recording"), f"{len(failures):,} unreadable"]
     if out is not None:
         failures_path = out.parent / "failures.csv"
         if rows:
@@ -188,7 +189,7 @@ def _summary(found: list[Row], failures: list[Row]) -> Iterable[str]:
     undated = sum(not row["datetime"] for row in found)
     span = f", {days[0]} to {days[-1]}" if days else ""
     yield f"days          {len(days):,}{span}" + (
-        f"; {undated:,} recordings without clock time" if undated else ""
+        f"; {counted(undated, 'recording')} without clock time" if undated else ""
     )
     warned = [f"{row['file']}: {row['warning']}" for row in found if row["warning"]]
     yield from _listed("warnings", warned)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mast.cli.options import Device, Quiet, count, hertz, say, score
+from mast.wording import counted
 
 if TYPE_CHECKING:
     from mast.inference import Detector
@@ -95,7 +96,7 @@ def search(
     if other_recordings:
         where = _elsewhere(where, opened, query, file or clip)
     found = look_alikes(opened, query, k, where, projection=projection)
-    say(f"{len(found):,} of {len(opened):,} events {query.said}", quiet=quiet)
+    say(f"{len(found):,} of {counted(len(opened), 'event')} {query.said}", quiet=quiet)
     found.assign(distance=found["distance"].round(6)).to_csv(sys.stdout, index=False, lineterminator="\n")
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from mast.cli.options import Quiet, Seed, count, number, progress, score, seconds
+from mast.wording import counted
 
 _BENCHMARK = "soundscape-bench"
 # what a benchmark leaves to its user; everything else is what makes it a benchmark
@@ -143,8 +144,9 @@ def simulate(
         counts = simulate_dataset(out, simulation, workers=workers, on_recording=lambda: bar.advance(task))
     hours_written = counts.recordings * duration / 3_600
     typer.echo(
-        f"{counts.recordings} recordings ({hours_written:.2f} h) from {sites} sites and {days} days, "
-        f"{counts.boxes} boxes, {counts.empty} recordings without any: {out}"
+        f"{counted(counts.recordings, 'recording')} ({hours_written:.2f} h) from {counted(sites, 'site')} and "
+        f"{counted(days, 'day')}, {counted(counts.boxes, 'box')}, "
+        f"{counted(counts.empty, 'recording')} without any: {out}"
     )
 
 
@@ -180,8 +182,8 @@ def _make_benchmark(
         task = bar.add_task("simulate", total=None)
         sizes = make_soundscape_bench(out, bench, workers=workers, on_recording=lambda: bar.advance(task))
     for part, size in sizes.items():
-        boxes = "no boxes" if part == "unlabelled" else f"{size.boxes} boxes"
-        typer.echo(f"{part}: {size.recordings} recordings, {size.minutes:g} min, {boxes}")
+        boxes = "no boxes" if part == "unlabelled" else counted(size.boxes, "box")
+        typer.echo(f"{part}: {counted(size.recordings, 'recording')}, {size.minutes:g} min, {boxes}")
     typer.echo(f"{out / 'labelled'} and {out / 'unlabelled'}")
 
 

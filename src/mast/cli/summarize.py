@@ -9,6 +9,7 @@ import typer
 
 from mast.cli.event_files import find_recordings_of
 from mast.cli.options import Quiet, count, number, say, write_alone
+from mast.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,7 +114,7 @@ def summarize(
         write_whole(out / PAGE, summary_page(counts, detections.absolute().name, around).encode())
     for step in advice:
         say(str(step), quiet=quiet)
-    typer.echo(f"{counts.calls:,} events in {heard.hours:,.2f} hours → {out / PAGE}.")
+    typer.echo(f"{counted(counts.calls, 'event')} in {heard.hours:,.2f} hours → {out / PAGE}.")
 
 
 def _places(heard: Heard, latitude: float | None, longitude: float | None) -> dict[str, Place]:

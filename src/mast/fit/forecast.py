@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from mast.training.effort import Rates, looks_of, training_seconds
 from mast.training.recipe import Recipe
+from mast.wording import counted
 
 
 class Amounts(NamedTuple):
@@ -55,6 +56,5 @@ def in_words(seconds: float) -> str:
     """
     for unit, length_s, up_to_s in (("second", 1, 90), ("minute", 60, 90 * 60), ("hour", 3600, 48 * 3600)):
         if seconds < up_to_s:
-            n = max(1, round(seconds / length_s))
-            return f"{n} {unit}{'' if n == 1 else 's'}"
+            return counted(max(1, round(seconds / length_s)), unit)
     return f"{round(seconds / 86400):,} days"

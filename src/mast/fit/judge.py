@@ -16,6 +16,7 @@ from mast.reports.fit_report import write_fit_report
 from mast.reports.fit_verdict import NAMES, SELF_TRAINED, START, TRAINED
 from mast.training.calibrate import calibrate_checkpoint
 from mast.version import __version__
+from mast.wording import counted
 
 
 def scan(run: FitRun) -> None:
@@ -24,8 +25,8 @@ def scan(run: FitRun) -> None:
     spans = labelled.annotations.reviewed
     heard_s = float((spans["end_s"] - spans["start_s"]).sum())
     run.say(
-        f"scan: {len(labelled):,} recordings, {in_words(heard_s)} of them listened to, with "
-        f"{len(labelled.annotations.events):,} boxes"
+        f"scan: {counted(len(labelled), 'recording')}, {in_words(heard_s)} of them listened to, with "
+        f"{counted(len(labelled.annotations.events), 'box')}"
     )
     if run.sources.unlabelled:
         n_unlabelled = sum(map(len, run.sources.unlabelled))

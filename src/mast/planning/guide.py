@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
+from mast.wording import counted
+
 _TOOLS = {
     "raven": """\
 With Raven (Lite or Pro)
@@ -40,10 +42,10 @@ def guide(plan: pd.DataFrame, format: str, *, prefilled: bool) -> str:
     seconds = float((plan["end_s"] - plan["start_s"]).sum())
     sites = int(plan.loc[plan["site"] != "", "site"].nunique())
     recordings = int(plan["recording"].nunique())
-    places = f" at {sites} site{'s' * (sites != 1)}" if sites else ""
+    places = f" at {counted(sites, 'site')}" if sites else ""
     lines = [
-        f"{len(plan)} clips to annotate, {seconds / 60:.1f} minutes in all, from {recordings} recording"
-        f"{'s' * (recordings != 1)}{places}.",
+        f"{counted(len(plan), 'clip')} to annotate, {seconds / 60:.1f} minutes in all, from "
+        f"{counted(recordings, 'recording')}{places}.",
         "",
         "The most useful clips come first. If you stop early, stop at the end: what you did is worth most.",
         "Please listen to each clip from beginning to end, and mark EVERY sound of interest in it. A sound that is",
@@ -54,7 +56,7 @@ def guide(plan: pd.DataFrame, format: str, *, prefilled: bool) -> str:
     ]
     if prefilled:
         lines += [
-            f"A detector has filled in {int(plan['prefilled'].sum())} boxes already. It is often wrong:",
+            f"A detector has filled in {counted(int(plan['prefilled'].sum()), 'box')} already. It is often wrong:",
             "correct its boxes, delete what is no call, and add what it missed.",
             "",
         ]

@@ -18,6 +18,7 @@ import pandas as pd
 from mast.annotations.tables import read_table
 from mast.errors import AnnotationError, ConfigError
 from mast.events import FloatArray
+from mast.wording import counted
 
 LEAST_BUDGETS = 4
 FAR = 4.0  # beyond this many times the largest budget a fit is a guess
@@ -104,7 +105,7 @@ def estimate(curve: Curve, now: float, more: float, *, seed: int = 0, draws: int
     budgets = np.unique(curve.amount)
     if len(budgets) < LEAST_BUDGETS:
         raise ConfigError(
-            f"the curve has {len(budgets)} budget{'s' * (len(budgets) != 1)} ({_listed(budgets)} {curve.unit}); a law "
+            f"the curve has {counted(len(budgets), 'budget')} ({_listed(budgets)} {curve.unit}); a law "
             f"with three parameters needs at least {LEAST_BUDGETS} to say anything, so measure more of them"
         )
     if now < 0 or not more > 0:

@@ -24,6 +24,7 @@ from mast.errors import AudioError
 from mast.files import whole_file, write_whole
 from mast.reports.contact_sheet import Locate, Tile, caption_of, make_tiles, sheet_front_end
 from mast.reports.html_page import Section, page, paragraph
+from mast.wording import counted
 
 Choice = Literal["best", "random"]
 Per = Literal["label", "site", "day", "hour", "recording"]
@@ -244,7 +245,7 @@ def clips_page(cut: Cut, title: str) -> str:
     shown: dict[str, list[CutClip]] = {}
     for clip in cut.clips[:_MOST_SHOWN]:
         shown.setdefault(clip.group, []).append(clip)
-    lead = paragraph(f"{len(cut.clips):,} clips; the table of them is {TABLE}.")
+    lead = paragraph(f"{counted(len(cut.clips), 'clip')}; the table of them is {TABLE}.")
     if len(cut.clips) > _MOST_SHOWN:
         lead += paragraph(f"This page shows the first {_MOST_SHOWN:,}.", soft=True)
     if cut.left_out:

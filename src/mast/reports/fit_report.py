@@ -44,6 +44,7 @@ from mast.reports.html_page import (
 from mast.reports.rounds_page import rounds_html
 from mast.training.recipe import Recipe
 from mast.version import __version__
+from mast.wording import counted
 
 _PARTS = {
     "val": "recordings kept from training to choose thresholds and the best epoch",
@@ -169,7 +170,7 @@ def _data(story: _Story) -> str:
     failures = sum(len(dataset.failures) for _, dataset in story.datasets)
     if failures:
         body += paragraph(
-            f"{failures:,} recordings cannot be read and were left out; scan/failures.csv lists them."
+            f"{counted(failures, 'recording')} could not be read; scan/failures.csv lists them."
         )
     rows = [
         [

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mast.training.helped import beats
+from mast.wording import counted
 
 START, TRAINED, SELF_TRAINED = "start", "trained", "self-trained"  # the detectors of a run, in this order
 NAMES = {START: "as it comes", TRAINED: "trained", SELF_TRAINED: "self-trained"}
@@ -60,7 +61,9 @@ def f1_table(metrics: Mapping[str, Any]) -> list[str]:
     detectors = metrics["detectors"]
     rows = [["F1 (95 % interval)", *(NAMES[name] for name in detectors)]]
     for part, size in metrics["parts"].items():
-        about = f"{part_words(part)}, {_many(size['recordings'], 'recording')}, {_many(size['boxes'], 'box')}"
+        about = (
+            f"{part_words(part)}, {counted(size['recordings'], 'recording')}, {counted(size['boxes'], 'box')}"
+        )
         rows.append([about, *(with_interval(found["parts"][part], "f1") for found in detectors.values())])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -81,8 +84,3 @@ def with_interval(result: Mapping[str, Any], name: str) -> str:
 
 def _number(value: float | None) -> str:
     return "not defined" if value is None else f"{value:.2f}"
-
-
-def _many(n: int, noun: str) -> str:
-    plural = {"box": "boxes"}.get(noun, f"{noun}s")
-    return f"{n:,} {noun if n == 1 else plural}"
