@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from mast.evaluation import Scoring, evaluate
+from mast.selftrain.pseudo import sure_pseudo_labels
 from mast.selftrain.rounds import HEARD
 
 TRUTH = "unlabelled_truth.csv"
@@ -43,7 +44,7 @@ def measure_rounds(run: Path, truth: pd.DataFrame) -> pd.DataFrame:
     heard = chunks.assign(recording=_names(chunks["chunk"]), end_s=chunks["start_s"] + chunks["valid_s"])
     rows = []
     for path in sorted(run.glob("round-*/pseudo.parquet")):
-        found = pd.read_parquet(path)
+        found = sure_pseudo_labels(path)
         found = found.assign(recording=_names(found["chunk"]))
         result = evaluate(
             expected,

@@ -282,6 +282,29 @@ def test_boxes_still_surround_the_energy(operation: str) -> None:
         assert unboxed.sum() < 2 * 10 * LIMITS.min_frames  # all that is left: slivers too small to keep
 
 
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_doubtful_boxes_take_the_same_way_as_calls(operation: str) -> None:
+    spectrograms, boxes = batch_of(16)
+    config = AugmentConfig(probability=1.0, operations=(operation,))  # type: ignore[arg-type]
+    bank = NoiseBank(torch.randn(3, 1, T, F))
+
+    def augmented(sure: list[Tensor] | None) -> tuple[list[Tensor], list[Tensor]]:
+        draws = torch.Generator().manual_seed(0)
+        out = augment_batch(spectrograms, boxes, config, generator=draws, sure=sure, noise=bank)
+        return out.boxes, out.doubtful
+
+    def rows(*lists: list[Tensor]) -> list[list[list[float]]]:
+        return [sorted(torch.cat(own).tolist()) for own in zip(*lists, strict=True)]
+
+    whole, nothing = augmented(None)
+    assert [len(own) for own in nothing] == [0] * 16
+    some, doubtful = augmented([torch.arange(len(own)) % 2 == 0 for own in boxes])
+    assert rows(some, doubtful) == rows(whole)
+    no_calls, all_doubtful = augmented([torch.zeros(len(own), dtype=torch.bool) for own in boxes])
+    assert [len(own) for own in no_calls] == [0] * 16
+    assert rows(all_doubtful) == rows(whole)
+
+
 def test_the_same_seed_gives_the_same_batch_and_another_another() -> None:
     spectrograms, boxes = batch_of(6)
     runs = [

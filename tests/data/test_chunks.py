@@ -244,7 +244,7 @@ def test_unlabelled_chunks_are_refused_unless_boxes_are_given() -> None:
 
 
 def test_a_batch_of_an_example_without_boxes() -> None:
-    batch = collate([Example(torch.zeros(8), torch.empty(0, 4), 1.0, 0)])
+    batch = collate([Example(torch.zeros(8), torch.empty(0, 4), torch.empty(0, dtype=torch.bool), 1.0, 0)])
     assert batch.boxes[0].shape == (0, 4)
 
 

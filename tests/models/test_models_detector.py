@@ -8,7 +8,7 @@ from mast.errors import ConfigError
 from mast.events import match_boxes, pairwise_iou
 from mast.models.adapters import AdapterName
 from mast.models.assign import assign_atss
-from mast.models.boxes import pad_boxes
+from mast.models.boxes import iou, pad_boxes
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.encoder import EncoderConfig, Size
 from mast.models.losses import (
@@ -148,6 +148,41 @@ def test_terms_against_a_loop_over_points(classification_loss: str) -> None:
     assert terms["positives_per_image"].item() == pytest.approx(positives / 3)
     total = terms["classification"] + terms["corners"] + 2 * terms["giou"] + terms["centreness"]
     torch.testing.assert_close(terms["loss"], total)
+
+
+def test_a_doubtful_box_is_neither_call_nor_background() -> None:
+    model = detector(contrastive_weight=0.0)
+    spectrograms, boxes = bright_boxes(3, 0)
+    last = [own[-1:] for own in boxes]
+    sure = [own[:-1] for own in boxes]
+    output = model(spectrograms)
+    owner = assign_atss(model.points, pad_boxes(boxes))
+    lengths = torch.tensor([len(own) for own in sure])[:, None]
+    positive, doubtful = (owner >= 0) & (owner < lengths), owner >= lengths
+    assert positive.any()
+    assert doubtful.any()
+    true = torch.stack([own[of.clamp(min=0)] for own, of in zip(boxes, owner, strict=True)])
+    quality = torch.stack([iou(found, of) for found, of in zip(output.boxes.detach(), true, strict=True)]) * (
+        positive
+    )
+    each = quality_focal_loss(output.logits, quality)
+    terms = model.loss(spectrograms, sure, doubtful=last)
+    torch.testing.assert_close(terms["classification"], each[~doubtful].sum() / positive.sum())
+    torch.testing.assert_close(terms["giou"], giou_loss(output.boxes, true)[positive].sum() / positive.sum())
+    assert terms["positives_per_image"].item() == pytest.approx(positive.sum().item() / 3)
+    left_out = model.loss(spectrograms, sure)
+    assert terms["classification"] < left_out["classification"]  # there it is background
+
+
+@pytest.mark.parametrize("second_look", [False, True])
+def test_nothing_is_learnt_from_doubtful_boxes_alone(second_look: bool) -> None:
+    model = detector(second_look=second_look)
+    spectrograms, boxes = bright_boxes(2, 0)
+    nothing = [torch.zeros(0, 4)] * 2
+    terms = model.loss(spectrograms, nothing, doubtful=boxes, generator=torch.Generator().manual_seed(0))
+    empty = {"corners", "giou", "centreness", "contrastive"} | ({"correction"} if second_look else set())
+    assert {name: terms[name].item() for name in empty} == dict.fromkeys(empty, 0.0)
+    assert torch.isfinite(terms["loss"])
 
 
 def test_classification_moves_no_box() -> None:

@@ -19,7 +19,7 @@ def test_the_detectors_loss_reads_no_value(changes: dict[str, str]) -> None:
         {"encoder": ENCODER, "channels": 32, "levels": 2, "head_convs": 1, **changes}
     )
     model = MastDetector(config).to("meta")
-    truths = pad_boxes([torch.tensor([[4.0, 4, 20, 12]]), torch.zeros(0, 4)], "meta")
+    truths = pad_truths([torch.tensor([[4.0, 4, 20, 12]]), torch.zeros(0, 4)], None, "meta")
     output = model(torch.empty(2, 1, 64, 32, device="meta"))
     terms = model._detection_terms(output, truths, torch.ones(2, device="meta"))
     terms["contrastive"] = model._contrastive_term(output, truths, None)

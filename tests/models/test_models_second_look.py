@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from torchvision.ops import roi_align
 
 from mast.events import match_boxes
-from mast.models.boxes import iou, pad_boxes
+from mast.models.boxes import iou, pad_truths
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.encoder import EncoderConfig
 from mast.models.losses import giou_loss
@@ -71,7 +71,7 @@ def test_corrections_are_shares_of_the_region() -> None:
 
 
 def test_regions_are_truths_copies_and_proposals_with_the_box_they_fit_best() -> None:
-    truths = pad_boxes([torch.tensor([[0.0, 0, 10, 10], [50, 20, 70, 40]]), torch.zeros(0, 4)])
+    truths = pad_truths([torch.tensor([[0.0, 0, 10, 10], [50, 20, 70, 40]]), torch.zeros(0, 4)])
     jittered = truths.boxes[:, :, None] + torch.tensor([1.0, 0, 1, 0])
     proposals = torch.tensor([[[51.0, 20, 70, 40], [0, 0, 5, 10], [90, 50, 99, 60]]] * 2)
     logits = torch.tensor([[3.0, 0.0, -3.0]] * 2)
@@ -86,6 +86,21 @@ def test_regions_are_truths_copies_and_proposals_with_the_box_they_fit_best() ->
     torch.testing.assert_close(found.overlap[0, 2 * m :], torch.tensor(expected))
     assert found.positive[0, 2 * m :].tolist() == [True, True, False]  # IoU of a half is a call
     assert not found.positive[1].any()
+
+
+def test_regions_of_a_doubtful_box_count_for_nothing() -> None:
+    calls = [torch.tensor([[0.0, 0, 10, 10]])]
+    truths = pad_truths(calls, [torch.tensor([[50.0, 20, 70, 40]])])
+    jittered = truths.boxes[:, :, None] + torch.tensor([1.0, 0, 1, 0])
+    # the doubtful box, half of it, a corner of it, the call, neither
+    proposals = torch.tensor(
+        [[[51.0, 20, 70, 40], [50, 20, 60, 40], [65, 20, 90, 40], [0, 0, 9, 10], [90, 50, 99, 60]]]
+    )
+    logits = torch.tensor([[4.0, 3, 2, 1, 0]])
+    found = choose_regions(truths, jittered, proposals, logits, torch.full((1, 5), 0.5), count=5)
+    m = truths.valid.shape[1]
+    assert found.valid[0].nonzero().flatten().tolist() == [0, m, 2 * m + 2, 2 * m + 3, 2 * m + 4]
+    assert found.positive[0].nonzero().flatten().tolist() == [0, m, 2 * m + 3]
 
 
 def test_terms_by_hand() -> None:
@@ -158,7 +173,7 @@ def test_no_box_anywhere_is_background_alone() -> None:
 
 def test_the_loss_reads_no_value() -> None:
     model = MastDetector(CONFIG).to("meta")
-    truths = pad_boxes([torch.tensor([[4.0, 4, 20, 12]]), torch.zeros(0, 4)], "meta")
+    truths = pad_truths([torch.tensor([[4.0, 4, 20, 12]]), torch.zeros(0, 4)], None, "meta")
     output = model(torch.empty(2, 1, *CHUNK, device="meta"))
     regions = model._regions(output, truths, None)
     looked = model.second(output.levels, regions.boxes)

@@ -144,7 +144,11 @@ def test_operator_with_adaptive_thresholds_against_box_by_box(monkeypatch: pytes
     fixed: Any = (detector, SimpleNamespace(table=table, __len__=lambda: n_chunks))
     events = pseudo.pseudo_label(*fixed, recipe, threshold=0.1, source="pseudo-1")
     trust = Trust(Calibration(), precision=0.55)  # a score is its own probability
-    found = pseudo.keep_trusted(events, trust, most=0.6)
+    found = pseudo.keep_trusted(events, trust, recipe, most=0.6)
+    wary = recipe.model_copy(update={"doubtful": 0.1})
+    both = pseudo.keep_trusted(events, trust, wary, most=0.6)  # what is not trusted is doubtful instead
+    assert len(both) == len(events) > len(found)
+    assert both[both["sure"]][["chunk", "score"]].values.tolist() == found[["chunk", "score"]].values.tolist()
 
     thresholds: set[float] = set()
     for folder in ("x", "y"):
@@ -164,7 +168,7 @@ def test_operator_with_adaptive_thresholds_against_box_by_box(monkeypatch: pytes
                 assert np.allclose(own["threshold"], q)
     assert len(thresholds) > 2  # or the test would not see an adaptive threshold
     assert len(found) < len(events)
-    assert pseudo.keep_trusted(events.iloc[:0], trust, most=0.6).empty
+    assert pseudo.keep_trusted(events.iloc[:0], trust, recipe, most=0.6).empty
 
 
 def test_off_by_default_and_without_room_a_mistake() -> None:

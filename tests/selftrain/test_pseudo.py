@@ -11,7 +11,15 @@ from toy_recipe import FRONT_END
 
 from mast.data import load_dataset
 from mast.models.decode import Detections
-from mast.selftrain.pseudo import CELLS, is_valid, labels_by_chunk, pseudo_label, smallest_box
+from mast.selftrain.pseudo import (
+    CELLS,
+    is_valid,
+    labels_by_chunk,
+    pseudo_label,
+    save_events,
+    smallest_box,
+    sure_pseudo_labels,
+)
 from mast.selftrain.rounds import _with_validity
 from mast.training.chosen_chunks import labelled_chunks
 from mast.training.recipe import Recipe, SelfTrainRecipe, load_recipe
@@ -86,17 +94,41 @@ def test_pseudo_labels_are_valid_boxes_in_the_seconds_of_their_recording(tones: 
 def table() -> pd.DataFrame:
     return pd.DataFrame(
         {"chunk": [2, 0, 2], "score": [0.2, 0.9, 0.6], "t1": [1.0, 2, 3], "f1": 0.0, "t2": 50.0, "f2": 9.0}
-    )
+    ).assign(sure=True)
 
 
 def test_weight_is_the_mean_confidence_of_the_chunk() -> None:
-    boxes, weights = labels_by_chunk(table(), 4, SelfTrainRecipe(empty_weight=0.05))
+    boxes, sure, weights = labels_by_chunk(table(), 4, SelfTrainRecipe(empty_weight=0.05))
+    assert [own.tolist() for own in sure] == [[True], [], [True, True], []]
     assert weights == pytest.approx([0.9, 0.05, 0.4, 0.05])
     assert [len(b) for b in boxes] == [1, 0, 2, 0]
     assert np.array_equal(boxes[2], [[1, 0, 50, 9], [3, 0, 50, 9]])
     assert labels_by_chunk(table().iloc[:0], 2, SelfTrainRecipe()).weights == [0.1, 0.1]
     plain = labels_by_chunk(table(), 3, SelfTrainRecipe(confidence_weighting=False, empty_weight=1.0))
     assert plain.weights == [1.0, 1.0, 1.0]
+
+
+def test_doubtful_boxes_have_no_say_in_the_weight() -> None:
+    doubtful = table().assign(sure=[False, False, True])
+    boxes, sure, weights = labels_by_chunk(doubtful, 3, SelfTrainRecipe(empty_weight=0.05))
+    assert weights == pytest.approx([0.05, 0.05, 0.6])
+    assert [len(own) for own in boxes] == [1, 0, 2]
+    assert [own.tolist() for own in sure] == [[False], [], [False, True]]
+
+
+def test_doubtful_boxes_are_kept_apart_from_pseudo_labels(tones: Path, tmp_path: Path) -> None:
+    chunks = labelled_chunks(load_dataset(tones), FRONT_END)["val"]
+    recipe = SelfTrainRecipe(min_frames=10, min_bins=2, border_frames=16, doubtful=0.25)
+    model = Finds()
+    model.asked.clear()
+    events = pseudo_label(model, chunks, recipe, threshold=0.3, source="pseudo-1")  # type: ignore[arg-type]
+    assert {some["score_threshold"] for some in model.asked} == {0.25}
+    assert events["sure"].tolist() == [True, False, False] * len(chunks)  # the others are not valid
+    higher = pseudo_label(model, chunks, recipe, threshold=0.95, source="pseudo-1")  # type: ignore[arg-type]
+    assert not higher["sure"].any()
+    save_events(events, tmp_path / "pseudo.parquet")
+    found = sure_pseudo_labels(tmp_path / "pseudo.parquet")
+    assert found["score"].tolist() == pytest.approx([0.9] * len(chunks))
 
 
 def test_paper_is_the_table() -> None:

@@ -165,7 +165,7 @@ def test_every_step_draws_its_own_augmentations() -> None:
     class Pipeline(nn.Module):
         def forward(self, batch: Batch, generator: torch.Generator) -> Spectrograms:
             self.seed = generator.initial_seed()
-            return Spectrograms(torch.zeros(1, 1, 2, 2), [], torch.ones(1))
+            return Spectrograms(torch.zeros(1, 1, 2, 2), [], [], torch.ones(1))
 
     class Model(nn.Module):
         def loss(self, *_: Any, generator: torch.Generator, **__: Any) -> dict[str, Tensor]:

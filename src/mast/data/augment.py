@@ -108,6 +108,7 @@ class Augmented(NamedTuple):
 
     spectrograms: Tensor  # (B, 1, T, F) raw log-mel
     boxes: list[Tensor]  # B × (M, 4) float cells, on the CPU
+    doubtful: list[Tensor]  # B × (D, 4) boxes that are perhaps calls
     weights: Tensor  # (B,); of a mixture, the mean of its parts by their shares
 
 
@@ -117,6 +118,7 @@ def augment_batch(
     config: AugmentConfig,
     *,
     generator: torch.Generator,
+    sure: Sequence[Tensor] | None = None,
     weights: Tensor | None = None,
     noise: NoiseBank | None = None,
 ) -> Augmented:
@@ -130,13 +132,14 @@ def augment_batch(
         boxes: B tensors (M, 4), rows ``t1, f1, t2, f2`` in cells; M may be 0.
         config: which, how often, how strong.
         generator: a CPU generator; decides everything random.
+        sure: B tensors (M,) bool, which boxes are calls; the others are perhaps. All by default.
         weights: (B,) weight of each example in the loss; 1 by default.
         noise: background to mix in; without one ``"background"`` is not drawn.
     """
     assert generator.device.type == "cpu", "choices are drawn on the CPU, so that no GPU is waited for"
     batch = len(spectrograms)
     loss_weights = torch.ones(batch) if weights is None else weights.clone()
-    table = pad_boxes([b.detach().cpu() for b in boxes])
+    table = pad_boxes([b.detach().cpu() for b in boxes], sure)
     out = spectrograms.clone()
     available = _available(config, noise, batch)
     chosen = _choose(batch, len(available), config, generator)
@@ -156,7 +159,7 @@ def augment_batch(
             changed = _change(operation, own, draw, config, noise)
         out[index] = changed.spectrograms
         table = table.replace_rows(rows, changed.boxes)
-    return Augmented(out, unpad_boxes(table), loss_weights)
+    return Augmented(out, unpad_boxes(table), unpad_boxes(table, sure=False), loss_weights)
 
 
 class _Group(NamedTuple):

@@ -14,6 +14,7 @@ from mast.audio import centre_and_pad, read
 from mast.data.chunks import chunk_boxes
 from mast.data.recordings import Dataset
 from mast.errors import ConfigError
+from mast.events import BoolArray, FloatArray
 from mast.grid import FrontEnd, IntArray
 
 
@@ -22,6 +23,7 @@ class Example(NamedTuple):
 
     waveform: Tensor  # (chunk_samples,) float32, mean-centred, zero-padded
     boxes: Tensor  # (M, 4) float32 cells
+    sure: Tensor  # (M,) bool: a call, or (of pseudo-labels) perhaps one
     weight: float
     row: int  # among the chunks
 
@@ -31,6 +33,7 @@ class Batch(NamedTuple):
 
     waveforms: Tensor  # (B, chunk_samples) float32
     all_boxes: Tensor  # (N, 4) float32 cells, chunk after chunk
+    all_sure: Tensor  # (N,) bool
     counts: tuple[int, ...]  # boxes of each chunk
     weights: Tensor  # (B,) float32
     rows: Tensor  # (B,) among the chunks
@@ -39,6 +42,11 @@ class Batch(NamedTuple):
     def boxes(self) -> list[Tensor]:
         """B × (M, 4) the boxes of each chunk."""
         return list(torch.split(self.all_boxes, list(self.counts)))
+
+    @property
+    def sure(self) -> list[Tensor]:
+        """B × (M,) which of them are calls; the others are perhaps."""
+        return list(torch.split(self.all_sure, list(self.counts)))
 
 
 class ChunkDataset(torch.utils.data.Dataset[Example]):
@@ -49,6 +57,8 @@ class ChunkDataset(torch.utils.data.Dataset[Example]):
         chunks: rows of :func:`chunk_table`, all labelled (or with ``boxes`` given, as for pseudo-labels).
         front_end: sample rate, length, grid.
         boxes: (M, 4) cells of each chunk; from the dataset's events by default.
+        sure: (M,) which of them are calls; the others are perhaps, and count neither as calls nor as background. All by
+            default.
         weights: weight of each chunk in the loss; 1 by default.
 
     Raises:
@@ -61,7 +71,8 @@ class ChunkDataset(torch.utils.data.Dataset[Example]):
         chunks: pd.DataFrame,
         front_end: FrontEnd,
         *,
-        boxes: Sequence[IntArray] | None = None,
+        boxes: Sequence[IntArray] | Sequence[FloatArray] | None = None,
+        sure: Sequence[BoolArray] | None = None,
         weights: Sequence[float] | None = None,
     ) -> None:
         if boxes is None:
@@ -76,6 +87,10 @@ class ChunkDataset(torch.utils.data.Dataset[Example]):
             boxes = chunk_boxes(dataset, chunks, front_end)
         self.front_end = front_end
         self.boxes = [torch.from_numpy(np.asarray(b, dtype=np.float32).reshape(-1, 4)) for b in boxes]
+        if sure is None:
+            self.sure = [torch.ones(len(b), dtype=torch.bool) for b in self.boxes]
+        else:
+            self.sure = [torch.tensor(own, dtype=torch.bool) for own in sure]
         self.weights = np.ones(len(chunks)) if weights is None else np.asarray(weights, dtype=np.float64)
         assert len(self.boxes) == len(self.weights) == len(chunks)
         paths = {name: dataset.path(name) for name in chunks["recording"].unique()}
@@ -86,7 +101,7 @@ class ChunkDataset(torch.utils.data.Dataset[Example]):
         return len(self._paths)
 
     def __getitem__(self, row: int) -> Example:
-        return Example(self._waveform(row), self.boxes[row], float(self.weights[row]), row)
+        return Example(self._waveform(row), self.boxes[row], self.sure[row], float(self.weights[row]), row)
 
     def _waveform(self, row: int) -> Tensor:
         """The sound of a chunk as :func:`mast.audio.windows` would give it."""
@@ -105,6 +120,7 @@ def collate(examples: Sequence[Example]) -> Batch:
     return Batch(
         torch.stack([e.waveform for e in examples]),
         torch.cat([e.boxes for e in examples]),
+        torch.cat([e.sure for e in examples]),
         tuple(len(e.boxes) for e in examples),
         torch.tensor([e.weight for e in examples], dtype=torch.float32),
         torch.tensor([e.row for e in examples], dtype=torch.long),

@@ -38,16 +38,17 @@ class BoxTable(NamedTuple):
     """The boxes of a batch as one table, on the CPU.
 
     ``kept`` tells boxes from padding and from what was dropped; ``visible`` is the share of each box that
-    no mask or pasted patch hides.
+    no mask or pasted patch hides; ``sure`` tells calls from boxes that are perhaps one.
     """
 
     cells: Tensor  # (B, M, 4) t1, f1, t2, f2
     kept: Tensor  # (B, M) bool
     visible: Tensor  # (B, M)
+    sure: Tensor  # (B, M) bool
 
     def rows(self, index: Tensor) -> BoxTable:
         """The boxes of some examples."""
-        return BoxTable(self.cells[index], self.kept[index], self.visible[index])
+        return BoxTable(*(column[index] for column in self))
 
     def replace_rows(self, index: Tensor, boxes: BoxTable) -> BoxTable:
         """These boxes with those of some examples exchanged; widens the table where needed."""
@@ -64,22 +65,28 @@ class BoxTable(NamedTuple):
             torch.nn.functional.pad(self.cells, (0, 0, 0, extra)).clone(),
             torch.nn.functional.pad(self.kept, (0, extra), value=False).clone(),
             torch.nn.functional.pad(self.visible, (0, extra), value=1.0).clone(),
+            torch.nn.functional.pad(self.sure, (0, extra), value=True).clone(),
         )
 
 
-def pad_boxes(boxes: Sequence[Tensor]) -> BoxTable:
-    """A list of (M, 4) tensors → one table; M may differ and may be 0."""
+def pad_boxes(boxes: Sequence[Tensor], sure: Sequence[Tensor] | None = None) -> BoxTable:
+    """A list of (M, 4) tensors, and (M,) which are calls (all by default) → one table; M may differ and may be 0."""
     counts = [len(b) for b in boxes]
     cells = torch.zeros(len(boxes), max(counts, default=0), 4)
     for row, own in zip(cells, boxes, strict=True):
         row[: len(own)] = own.reshape(-1, 4)
     kept = torch.arange(cells.shape[1])[None] < torch.tensor(counts, dtype=torch.long)[:, None]
-    return BoxTable(cells, kept, torch.ones(kept.shape))
+    all_sure = torch.ones(kept.shape, dtype=torch.bool)
+    if sure is not None:
+        for row, own in zip(all_sure, sure, strict=True):
+            row[: len(own)] = own
+    return BoxTable(cells, kept, torch.ones(kept.shape), all_sure)
 
 
-def unpad_boxes(boxes: BoxTable) -> list[Tensor]:
-    """Inverse of :func:`pad_boxes`: a list of float (M, 4) tensors of the boxes still kept."""
-    return [cells[kept] for cells, kept in zip(boxes.cells, boxes.kept, strict=True)]
+def unpad_boxes(boxes: BoxTable, *, sure: bool = True) -> list[Tensor]:
+    """Inverse of :func:`pad_boxes`: float (M, 4) tensors of the boxes still kept, of calls or of the others."""
+    chosen = boxes.kept & (boxes.sure == sure)
+    return [cells[own] for cells, own in zip(boxes.cells, chosen, strict=True)]
 
 
 def quiet_floor(spectrograms: Tensor) -> Tensor:
@@ -249,7 +256,7 @@ def _clip_to(boxes: BoxTable, moved: Tensor, frame: Tensor, limits: Limits) -> B
     left, before = high - low, moved[..., 2:] - moved[..., :2]
     least = torch.tensor([limits.min_frames, limits.min_bins], dtype=left.dtype)
     fine = (left > 0) & ((left >= least) | (left >= before - 1e-4))  # rounding of a moved edge is no cut
-    return BoxTable(torch.cat([low, high], dim=-1), boxes.kept & fine.all(dim=-1), boxes.visible)
+    return boxes._replace(cells=torch.cat([low, high], dim=-1), kept=boxes.kept & fine.all(dim=-1))
 
 
 def _hide(boxes: BoxTable, axis: int, start: Tensor, end: Tensor, limits: Limits) -> BoxTable:
@@ -297,9 +304,10 @@ def _enough(visible: Tensor, limits: Limits) -> Tensor:
 
 def _join(boxes: BoxTable, others: BoxTable) -> BoxTable:
     """Both sets of boxes of each example; without gaps, so that the table stays as narrow as it can be."""
-    cells, kept, visible = (torch.cat(pair, dim=1) for pair in zip(boxes, others, strict=True))
+    cells, *columns = (torch.cat(pair, dim=1) for pair in zip(boxes, others, strict=True))
+    kept = columns[0]
     width = int(kept.sum(dim=1).max()) if kept.numel() else 0
     order = (~kept).int().argsort(dim=1, stable=True)[:, :width]
     return BoxTable(
-        cells.gather(1, order[:, :, None].expand(-1, -1, 4)), kept.gather(1, order), visible.gather(1, order)
+        cells.gather(1, order[:, :, None].expand(-1, -1, 4)), *(column.gather(1, order) for column in columns)
     )

@@ -20,6 +20,7 @@ from mast.normalisation import Normalisation
 from mast.reports.fit_verdict import NAMES, SELF_TRAINED, START, TRAINED, recommended
 from mast.reports.reconstruction import draw_reconstructions
 from mast.runs import Progress, flat
+from mast.selftrain.pseudo import sure_pseudo_labels
 from mast.selftrain.rounds import RoundsRun, about_self_training, fit_rounds
 from mast.training.chosen_chunks import STATISTICS_CHUNKS, measured_normalisation, unlabelled_chunks
 from mast.training.detector import DetectorRun, about_detector, fit_detector
@@ -259,9 +260,7 @@ def _start_fits(run: FitRun) -> bool:
 
 def _found_nothing(folder: Path) -> bool:
     """Whether a round of self-training had no pseudo-box to learn from."""
-    return any(
-        pd.read_parquet(path, columns=["chunk"]).empty for path in folder.glob("round-*/pseudo.parquet")
-    )
+    return any(sure_pseudo_labels(path).empty for path in folder.glob("round-*/pseudo.parquet"))
 
 
 def _f1(value: float | None) -> str:

@@ -41,6 +41,34 @@ def pad_boxes(boxes: Sequence[Tensor], device: torch.device | str = "cpu") -> Pa
     return PaddedBoxes(send(padded, device), send(valid, device))
 
 
+class Truths(NamedTuple):
+    """The boxes that a batch is learnt from: calls, and behind them boxes that are perhaps one."""
+
+    padded: PaddedBoxes
+    sure: Tensor  # (B, M) bool: which are calls; neither the doubtful ones nor padding
+
+    @property
+    def boxes(self) -> Tensor:
+        """(B, M, 4)."""
+        return self.padded.boxes
+
+    @property
+    def valid(self) -> Tensor:
+        """(B, M) bool: which are boxes, sure or doubtful."""
+        return self.padded.valid
+
+
+def pad_truths(
+    boxes: Sequence[Tensor], doubtful: Sequence[Tensor] | None = None, device: torch.device | str = "cpu"
+) -> Truths:
+    """Stack lists of calls, (M_i, 4) each, with those of doubtful boxes, (D_i, 4) each, behind."""
+    both = boxes if doubtful is None else [torch.cat(pair) for pair in zip(boxes, doubtful, strict=True)]
+    padded = pad_boxes(both, device)
+    lengths = torch.tensor([len(own) for own in boxes])
+    sure = torch.arange(padded.valid.shape[1]) < lengths[:, None]
+    return Truths(padded, send(sure, device))
+
+
 def centres_and_extents(boxes: Tensor) -> tuple[Tensor, Tensor]:
     """(…, 4) → (…, 2) centres and (…, 2) extents, each time then frequency."""
     low, high = boxes[..., :2], boxes[..., 2:]

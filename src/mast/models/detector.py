@@ -17,7 +17,7 @@ from mast.errors import ConfigError
 from mast.models.adapters import ADAPTER_UPSAMPLING, AdapterName, build_adapter
 from mast.models.assign import assign_atss, assign_centre_sampling
 from mast.models.box_vectors import LOOK_WIDTH, box_vectors
-from mast.models.boxes import PaddedBoxes, clip_boxes, iou, pad_boxes, pool_boxes
+from mast.models.boxes import Truths, clip_boxes, iou, pad_boxes, pad_truths, pool_boxes
 from mast.models.contrastive import Projection, contrastive_loss, jitter_boxes, sample_negatives
 from mast.models.decode import Detections, box_scores, decode_boxes, select_boxes
 from mast.models.detail import DetailPath
@@ -36,7 +36,14 @@ from mast.models.losses import (
 )
 from mast.models.points import Points, make_points
 from mast.models.pyramid import Pyramid
-from mast.models.second_look import Looked, Regions, SecondLook, choose_regions, second_terms
+from mast.models.second_look import (
+    BACKGROUND_IOU,
+    Looked,
+    Regions,
+    SecondLook,
+    choose_regions,
+    second_terms,
+)
 
 # base is the paper's; the others are our choice: the layers at 128 × 32 cost as much as the encoder
 DETECTOR_SIZES: dict[Size, dict[str, int]] = {
@@ -48,7 +55,6 @@ DETECTOR_SIZES: dict[Size, dict[str, int]] = {
 _PROPOSALS = 300  # per image, that a second look is taken at
 _PROPOSALS_IOU = 0.7  # of two proposals that overlap more, one is looked at; as in Faster R-CNN
 _LEARNT = 128  # proposals per image that the second look learns from
-_BACKGROUND_IOU = 0.3  # a proposal that overlaps every call by less is background to the contrastive loss
 
 
 class DetectorConfig(BaseModel):
@@ -233,6 +239,7 @@ class MastDetector(BoxDetector):
         spectrograms: Tensor,
         boxes: Sequence[Tensor],
         *,
+        doubtful: Sequence[Tensor] | None = None,
         weights: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> dict[str, Tensor]:
@@ -241,6 +248,8 @@ class MastDetector(BoxDetector):
         Args:
             spectrograms: (B, 1, T, F).
             boxes: for each chunk (M_i, 4) true boxes in cells; (0, 4) where there is none.
+            doubtful: for each chunk (D_i, 4) boxes that are perhaps calls: what would learn them, as a call or as
+                background, learns nothing; none by default.
             weights: (B,) confidence of each chunk's boxes, on L_det only (docs/paper_notes.md 11); 1 by default.
             generator: source of the contrastive term's draws, on the spectrograms' device.
 
@@ -252,7 +261,7 @@ class MastDetector(BoxDetector):
         if len(boxes) != len(spectrograms):
             raise ConfigError(f"{len(boxes)} lists of boxes given for {len(spectrograms)} chunks")
         device = spectrograms.device
-        truths = pad_boxes(boxes, device)
+        truths = pad_truths(boxes, doubtful, device)
         output = self(spectrograms)
         with torch.autocast(device.type, enabled=False):  # losses in float32
             terms = self._detection_terms(output, truths, weights)
@@ -368,9 +377,7 @@ class MastDetector(BoxDetector):
         looked: Looked = self.second(levels, proposals.boxes)
         return looked.boxes, (first * looked.logits.sigmoid()).sqrt()
 
-    def _regions(
-        self, output: DenseOutput, truths: PaddedBoxes, generator: torch.Generator | None
-    ) -> Regions:
+    def _regions(self, output: DenseOutput, truths: Truths, generator: torch.Generator | None) -> Regions:
         """What the second look learns from."""
         return choose_regions(
             truths,
@@ -382,31 +389,33 @@ class MastDetector(BoxDetector):
         )
 
     def _second_terms(
-        self, looked: Looked, regions: Regions, truths: PaddedBoxes, weights: Tensor | None
+        self, looked: Looked, regions: Regions, truths: Truths, weights: Tensor | None
     ) -> dict[str, Tensor]:
         """The second look's own terms, and L_con on the same regions and vectors."""
         terms = second_terms(looked, regions, weights)
         if self.config.contrastive_weight > 0:
             proposals = regions.overlap[:, truths.valid.shape[1] * (1 + self.config.contrastive_positives) :]
             projected = self.projection(looked.vectors.float())
-            terms["contrastive"] = self._contrast(projected, truths, proposals < _BACKGROUND_IOU)
+            terms["contrastive"] = self._contrast(projected, truths, proposals < BACKGROUND_IOU)
         return terms
 
-    def _jittered(self, truths: PaddedBoxes, generator: torch.Generator | None) -> Tensor:
+    def _jittered(self, truths: Truths, generator: torch.Generator | None) -> Tensor:
         """(B, M, P, 4) copies of the true boxes, moved and stretched a little."""
         shape = (*truths.valid.shape, self.config.contrastive_positives, 4)
         noise = torch.rand(shape, device=truths.boxes.device, generator=generator) * 2 - 1
         return jitter_boxes(truths.boxes, noise, amount=self.config.contrastive_jitter, chunk=self.chunk)
 
     def _detection_terms(
-        self, output: DenseOutput, truths: PaddedBoxes, weights: Tensor | None
+        self, output: DenseOutput, truths: Truths, weights: Tensor | None
     ) -> dict[str, Tensor]:
         """The terms of L_det, over all points of the batch."""
         points = self.points
         assign = assign_atss if self.config.assigner == "atss" else assign_centre_sampling
-        owner = assign(points, truths)  # (B, R)
-        positive = owner >= 0
-        true = truths.boxes.gather(1, owner.clamp(min=0)[:, :, None].expand(-1, -1, 4))  # (B, R, 4)
+        owner = assign(points, truths.padded)  # (B, R)
+        owned = owner >= 0
+        owner = owner.clamp(min=0)
+        positive = owned & truths.sure.gather(1, owner)
+        true = truths.boxes.gather(1, owner[:, :, None].expand(-1, -1, 4))  # (B, R, 4)
         n_positives = mean_over_processes(positive.sum().float())
 
         if self.config.classification_loss == "quality_focal":
@@ -414,9 +423,10 @@ class MastDetector(BoxDetector):
             classification = quality_focal_loss(output.logits, quality)
         else:
             classification = focal_loss(output.logits, positive)
+        counts = positive | ~owned  # a point of a doubtful box is neither call nor background
         centre = centreness_target(points.centres, points.strides, true)
         per_point = {
-            "classification": classification,
+            "classification": classification * counts,
             "corners": corner_loss(output.boxes, true, points.anchors) * positive,
             "giou": giou_loss(output.boxes, true) * positive,
             "centreness": centreness_loss(output.centreness, centre) * positive,
@@ -426,24 +436,24 @@ class MastDetector(BoxDetector):
         return terms
 
     def _contrastive_term(
-        self, output: DenseOutput, truths: PaddedBoxes, generator: torch.Generator | None
+        self, output: DenseOutput, truths: Truths, generator: torch.Generator | None
     ) -> Tensor:
         """L_con over all true boxes of the batch, against background that is drawn for it."""
         jittered = self._jittered(truths, generator)
         negatives = sample_negatives(
             clip_boxes(output.boxes.detach(), self.chunk),
             output.logits.detach(),
-            truths,
+            truths.padded,
             torch.rand(output.logits.shape, device=output.logits.device, generator=generator),
             count=self.config.contrastive_negatives,
-            below_iou=_BACKGROUND_IOU,
+            below_iou=BACKGROUND_IOU,
         )
         regions = torch.cat(
             [truths.boxes, jittered.flatten(1, 2), negatives.boxes], dim=1
         )  # (B, M + MP + K, 4)
         return self._contrast(self.projected(output.levels, regions), truths, negatives.valid)
 
-    def _contrast(self, projected: Tensor, truths: PaddedBoxes, is_background: Tensor) -> Tensor:
+    def _contrast(self, projected: Tensor, truths: Truths, is_background: Tensor) -> Tensor:
         """L_con of the projections of M true boxes, M·P jittered copies and K others, (B, M + MP + K, P).
 
         ``is_background``: (B, K) which of the others are.
@@ -454,9 +464,9 @@ class MastDetector(BoxDetector):
             anchors.flatten(0, 1),
             positives.reshape(-1, p, positives.shape[-1]),
             background.flatten(0, 1),
-            anchor_valid=truths.valid.flatten(),
+            anchor_valid=truths.sure.flatten(),
             negative_valid=is_background.flatten(),
             temperature=self.config.contrastive_temperature,
         )
-        n_anchors = mean_over_processes(truths.valid.sum().float())
+        n_anchors = mean_over_processes(truths.sure.sum().float())
         return per_anchor.sum() / n_anchors.clamp(min=1)

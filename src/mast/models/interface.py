@@ -38,6 +38,7 @@ class BoxDetector(nn.Module, ABC):
         spectrograms: Tensor,
         boxes: Sequence[Tensor],
         *,
+        doubtful: Sequence[Tensor] | None = None,
         weights: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> dict[str, Tensor]:
@@ -46,6 +47,8 @@ class BoxDetector(nn.Module, ABC):
         Args:
             spectrograms: (B, 1, T, F).
             boxes: for each chunk (M_i, 4) true boxes in cells; (0, 4) where there is none.
+            doubtful: for each chunk (D_i, 4) boxes that are perhaps calls; none by default. MAST learns nothing from
+                them; to a baseline they are background.
             weights: (B,) confidence of each chunk's boxes; 1 by default.
             generator: source of the loss's random draws, on the spectrograms' device.
         """

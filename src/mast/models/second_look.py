@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mast.models.boxes import PaddedBoxes, align_boxes, centres_and_extents, iou
+from mast.models.boxes import Truths, align_boxes, centres_and_extents, iou
 from mast.models.contrastive import draw_by_score
 from mast.models.losses import giou_loss, mean_over_processes, over_positives
 
@@ -28,6 +28,7 @@ _SHIFT, _STRETCH = (
     0.1,
     0.2,
 )  # how much of a region one unit of correction moves and stretches; as in Faster R-CNN
+BACKGROUND_IOU = 0.3  # a region that overlaps every box by less is background
 _CALL_IOU = 0.5  # a region is a call if it overlaps one by this
 _LOG_SIZE = 4.0  # largest correction of a size: 55 times
 
@@ -96,9 +97,11 @@ class SecondLook(nn.Module):
 
 
 def choose_regions(
-    truths: PaddedBoxes, jittered: Tensor, proposals: Tensor, logits: Tensor, noise: Tensor, *, count: int
+    truths: Truths, jittered: Tensor, proposals: Tensor, logits: Tensor, noise: Tensor, *, count: int
 ) -> Regions:
     """The true boxes, their jittered copies, and proposals drawn in proportion to their score.
+
+    Regions that overlap a doubtful box best count for nothing, unless they hardly overlap it.
 
     Args:
         truths: (B, M).
@@ -114,12 +117,13 @@ def choose_regions(
     drawn = draw_by_score(logits, noise, count).indices
     chosen = proposals.gather(1, drawn[:, :, None].expand(-1, -1, 4))
     boxes = torch.cat([truths.boxes, jittered.flatten(1, 2), chosen], dim=1)  # (B, K, 4)
-    copies = truths.valid[:, :, None].expand(jittered.shape[:3]).flatten(1, 2)
-    valid = torch.cat([truths.valid, copies, torch.ones_like(drawn, dtype=torch.bool)], dim=1)
+    copies = truths.sure[:, :, None].expand(jittered.shape[:3]).flatten(1, 2)
+    valid = torch.cat([truths.sure, copies, torch.ones_like(drawn, dtype=torch.bool)], dim=1)
     overlaps = iou(boxes[:, None], truths.boxes[:, :, None]) * truths.valid[:, :, None]  # (B, M, K)
     overlap, owner = overlaps.max(dim=1)  # (B, K)
     true = truths.boxes.gather(1, owner[:, :, None].expand(-1, -1, 4))
-    return Regions(boxes, valid, overlap, true)
+    clear = truths.sure.gather(1, owner) | (overlap < BACKGROUND_IOU)
+    return Regions(boxes, valid & clear, overlap, true)
 
 
 def second_terms(looked: Looked, regions: Regions, weights: Tensor | None) -> dict[str, Tensor]:

@@ -12,6 +12,7 @@ from mast.errors import MastError
 from mast.events import match_pairs, overlapping_pairs
 from mast.grid import FrontEnd
 from mast.runs import remembered
+from mast.selftrain.pseudo import sure_pseudo_labels
 
 _CELLS = ["t1", "f1", "t2", "f2"]
 
@@ -58,7 +59,7 @@ def read_run(run: Path) -> SelfTrainingRun:
     numbers = sorted(set(rows["round"]) - {0})
     return SelfTrainingRun(
         rows=rows,
-        pseudo={n: pd.read_parquet(run / f"round-{n}" / "pseudo.parquet") for n in numbers},
+        pseudo={n: sure_pseudo_labels(run / f"round-{n}" / "pseudo.parquet") for n in numbers},
         expert=pd.read_parquet(run / "expert.parquet"),
         front_end=FrontEnd.model_validate(about["recipe"]["front_end"]),
         seed=int(about["seed"]),

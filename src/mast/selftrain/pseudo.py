@@ -3,8 +3,9 @@
     Π_q(S) = { b ∈ NMS_η(B̂(S)) : s(b) ≥ q(S) ∧ v(b) }
 
 Pseudo-labels are an ordinary event table with ``source = "pseudo-<round>"``; further columns keep the cells and the
-chunk each box was found in, so that a stage trains on exactly what was found, the folder of its recording, and the
-threshold q(S) it passed.
+chunk each box was found in, so that a stage trains on exactly what was found, the folder of its recording, the
+threshold q(S), and whether the box is ``sure``, that is in Π_q. What is not may be a call all the same. The paper takes
+it for background; with ``selftrain.doubtful`` such boxes are kept in the table, and a stage learns nothing from them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from mast.events import BOX_COLUMNS, FloatArray, as_events
+from mast.events import BOX_COLUMNS, BoolArray, FloatArray, as_events
 from mast.files import write_whole
 from mast.grid import FrontEnd, grid_to_events
 from mast.hearing import HearingModel
@@ -67,8 +68,8 @@ def pseudo_label(
     workers: int = 0,
     progress: Progress | None = None,
 ) -> pd.DataFrame:
-    """Π_q of every chunk, as an event table with the columns ``root, chunk, chunk_start_s, t1, f1, t2, f2,
-    threshold`` behind.
+    """Π_q of every chunk, as an event table with the columns ``root, chunk, chunk_start_s, t1, f1, t2, f2, sure,
+    threshold`` behind; with ``recipe.doubtful`` also boxes that score less, and those that are not valid.
 
     Args:
         model: the detector of the round before.
@@ -84,28 +85,41 @@ def pseudo_label(
     frames = front_end.chunk_frames
     assert recipe.min_frames is not None
     assert recipe.min_bins is not None
+    lowest = threshold if recipe.doubtful is None else min(threshold, recipe.doubtful)
     tables: list[pd.DataFrame] = []
     chunk = 0
     for batch in in_order(chunks, batch_size=batch_size, workers=workers):
-        found = model.detect(batch.waveforms, score_threshold=threshold, nms_iou=recipe.nms_iou)
+        found = model.detect(batch.waveforms, score_threshold=lowest, nms_iou=recipe.nms_iou)
         for boxes, scores in found:
-            keep = is_valid(
+            valid = is_valid(
                 boxes,
                 chunk_frames=frames,
                 min_frames=recipe.min_frames,
                 min_bins=recipe.min_bins,
                 border_frames=recipe.border_frames,
             )
-            cells = boxes[keep].double().cpu().numpy()
-            tables.append(_table(cells, scores[keep].double().cpu().numpy(), chunk, chunks, front_end))
+            cells, strength = boxes.double().cpu().numpy(), scores.double().cpu().numpy()
+            own = _table(cells, strength, chunk, chunks, front_end)
+            tables.append(own.assign(sure=valid.cpu().numpy() & (strength >= threshold)))
             chunk += 1
         if progress:
             progress(chunk, len(chunks), "chunks, looking for pseudo-boxes")
     events = as_events(pd.concat(tables, ignore_index=True)) if tables else as_events(_table_of_nothing())
-    return events.assign(source=source, threshold=threshold)
+    return _with_doubt(events.assign(source=source, threshold=threshold), recipe)
 
 
-def keep_trusted(events: pd.DataFrame, trust: Trust, *, most: float) -> pd.DataFrame:
+def _with_doubt(events: pd.DataFrame, recipe: SelfTrainRecipe) -> pd.DataFrame:
+    """The boxes that are sure, and the others where the recipe wants them."""
+    return events if recipe.doubtful is not None else events[events["sure"]].reset_index(drop=True)
+
+
+def sure_pseudo_labels(path: Path) -> pd.DataFrame:
+    """Π_q as a round wrote it, without the doubtful boxes."""
+    events = pd.read_parquet(path)
+    return events[events["sure"]].reset_index(drop=True) if "sure" in events else events
+
+
+def keep_trusted(events: pd.DataFrame, trust: Trust, recipe: SelfTrainRecipe, *, most: float) -> pd.DataFrame:
     """Raise the threshold of an event table of :func:`pseudo_label` recording by recording; see ``policy.py``.
 
     NMS is unmoved by boxes that score less, so what is left is Π_q with the higher threshold.
@@ -113,21 +127,26 @@ def keep_trusted(events: pd.DataFrame, trust: Trust, *, most: float) -> pd.DataF
     Args:
         events: boxes at or above q.
         trust: what validation says of such boxes.
+        recipe: whether boxes below the threshold are kept as doubtful ones.
         most: the model's own threshold, above which nothing is dropped.
     """
-    if events.empty:
+    sure = events[events["sure"]]
+    if sure.empty:
         return events
-    least = float(events["threshold"].iloc[0])
-    scores = events["score"].to_numpy(dtype=np.float64)
+    least = float(sure["threshold"].iloc[0])
+    scores = sure["score"].to_numpy(dtype=np.float64)
     thresholds = recording_thresholds(
         scores,
         trust.calibration.apply(scores),
-        events.groupby(["root", "recording"]).ngroup(),
+        sure.groupby(["root", "recording"]).ngroup(),
         least=least,
         most=max(least, most),
         precision=trust.precision,
     )
-    return events.assign(threshold=thresholds)[scores >= thresholds].reset_index(drop=True)
+    raised = events.copy()
+    raised.loc[sure.index, "threshold"] = thresholds
+    raised.loc[sure.index, "sure"] = scores >= thresholds
+    return _with_doubt(raised, recipe)
 
 
 def _table(
@@ -151,28 +170,33 @@ def _table(
 def _table_of_nothing() -> pd.DataFrame:
     return pd.DataFrame(
         {name: [] for name in ("recording", *BOX_COLUMNS, "root", "chunk", "chunk_start_s", *CELLS)}
-    )
+    ).assign(sure=np.empty(0, dtype=bool))
 
 
 class PseudoLabels(NamedTuple):
     """Boxes and weights of every chunk, as a stage trains on them."""
 
     boxes: list[FloatArray]  # (M, 4) cells each
+    sure: list[BoolArray]  # (M,) each
     weights: list[float]
 
 
 def labels_by_chunk(events: pd.DataFrame, n_chunks: int, recipe: SelfTrainRecipe) -> PseudoLabels:
-    """An event table of :func:`pseudo_label` → boxes and the weight ḡ(S), the mean score, of each chunk.
+    """An event table of :func:`pseudo_label` → of each chunk the boxes and the weight ḡ(S), the sure ones' mean score.
 
-    A chunk without boxes has no mean: it is background, with a small weight (docs/paper_notes.md 11).
+    A chunk without sure boxes has no mean: it is background, with a small weight (docs/paper_notes.md 11).
     """
     boxes: list[FloatArray] = [np.empty((0, 4))] * n_chunks
+    sure: list[BoolArray] = [np.empty(0, dtype=bool)] * n_chunks
     weights = [recipe.empty_weight] * n_chunks
     for _, own in events.groupby("chunk"):
         number = int(own["chunk"].iloc[0])
         boxes[number] = own[CELLS].to_numpy(dtype=np.float64)
-        weights[number] = float(own["score"].mean()) if recipe.confidence_weighting else 1.0
-    return PseudoLabels(boxes, weights)
+        sure[number] = own["sure"].to_numpy(dtype=bool)
+        if sure[number].any():
+            mean = float(own["score"][own["sure"]].mean())
+            weights[number] = mean if recipe.confidence_weighting else 1.0
+    return PseudoLabels(boxes, sure, weights)
 
 
 def save_events(events: pd.DataFrame, path: Path) -> None:

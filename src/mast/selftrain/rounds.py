@@ -34,7 +34,14 @@ from mast.models.checkpoint import load_card
 from mast.models.find import find_model
 from mast.runs import Progress
 from mast.selftrain.policy import trust_in
-from mast.selftrain.pseudo import keep_trusted, labels_by_chunk, pseudo_label, save_events, smallest_box
+from mast.selftrain.pseudo import (
+    PseudoLabels,
+    keep_trusted,
+    labels_by_chunk,
+    pseudo_label,
+    save_events,
+    smallest_box,
+)
 from mast.selftrain.watch import load_detector, look_at, watch_parts
 from mast.training.chosen_chunks import Chunks, decode_once, labelled_chunks, unlabelled_chunks
 from mast.training.chunk_scores import chunk_metrics
@@ -309,24 +316,26 @@ def _round(setting: _Setting, number: int, current: Path, rows: list[dict[str, A
     plan, folder = setting.recipe.selftrain, setting.out / f"round-{number}"
     q = load_card(current).thresholds["score"] if plan.threshold == "validation" else plan.threshold
     events = _pseudo_labels(setting, number, current, q, folder / "pseudo.parquet")
+    sure = events[events["sure"]]
     found = {
-        "pseudo_boxes": len(events),
-        "pseudo_chunks": int(events["chunk"].nunique()),
+        "pseudo_boxes": len(sure),
+        "pseudo_chunks": int(sure["chunk"].nunique()),
         "pseudo_threshold": q,
     }
-    passed = f", q(S) {events['threshold'].min():.2f}–{events['threshold'].max():.2f}" if len(events) else ""
+    passed = f", q(S) {sure['threshold'].min():.2f}–{sure['threshold'].max():.2f}" if len(sure) else ""
+    doubtful = f", {len(events) - len(sure)} doubtful boxes" if plan.doubtful is not None else ""
     say(
         f"round {number}: {found['pseudo_boxes']} pseudo-boxes in {found['pseudo_chunks']} of "
-        f"{len(setting.unlabelled)} chunks{passed if plan.adaptive != 'none' else ''}"
+        f"{len(setting.unlabelled)} chunks{passed if plan.adaptive != 'none' else ''}{doubtful}"
     )
-    if events.empty and plan.curriculum != "stage2":
+    if sure.empty and plan.curriculum != "stage2":
         raise MastError(
             f"{current}: the detector finds nothing in the unlabelled sound, so there is nothing to train on; "
             "lower selftrain.threshold or train the detector longer"
         )
     labels = labels_by_chunk(events, len(setting.unlabelled), plan)
     pseudo = replace(
-        _with_labels(setting.sources, setting.recipe, labels.boxes, labels.weights),
+        _with_labels(setting.sources, setting.recipe, labels),
         sound=setting.unlabelled.sound,
     )
     stages: list[tuple[str, Chunks, TrainRecipe]] = []
@@ -374,7 +383,7 @@ def _pseudo_labels(setting: _Setting, number: int, current: Path, q: float, path
     if plan.adaptive == "recording":
         trust = trust_in(look_at(loaded, setting.held, plan.stage1, machine, score_threshold=q))
         if trust is not None:
-            events = keep_trusted(events, trust, most=loaded.card.thresholds["score"])
+            events = keep_trusted(events, trust, plan, most=loaded.card.thresholds["score"])
     if machine.main:
         save_events(events, path)
     return events
@@ -402,22 +411,26 @@ def _sample(
 def _plain(sources: list[tuple[Dataset, pd.DataFrame]], recipe: Recipe) -> Chunks:
     """The unlabelled chunks without boxes."""
     n_chunks = sum(len(table) for _, table in sources)
-    nothing = labels_by_chunk(pd.DataFrame({"chunk": [], "score": []}), n_chunks, recipe.selftrain)
-    return _with_labels(sources, recipe, nothing.boxes, nothing.weights)
+    nothing = labels_by_chunk(pd.DataFrame({"chunk": []}), n_chunks, recipe.selftrain)
+    return _with_labels(sources, recipe, nothing)
 
 
-def _with_labels(
-    sources: list[tuple[Dataset, pd.DataFrame]],
-    recipe: Recipe,
-    boxes: Sequence[Any],
-    weights: Sequence[float],
-) -> Chunks:
+def _with_labels(sources: list[tuple[Dataset, pd.DataFrame]], recipe: Recipe, labels: PseudoLabels) -> Chunks:
     parts: list[ChunkDataset] = []
     start = 0
     for dataset, table in sources:
         own = slice(start, start + len(table))
         start += len(table)
-        parts.append(ChunkDataset(dataset, table, recipe.front_end, boxes=boxes[own], weights=weights[own]))
+        parts.append(
+            ChunkDataset(
+                dataset,
+                table,
+                recipe.front_end,
+                boxes=labels.boxes[own],
+                sure=labels.sure[own],
+                weights=labels.weights[own],
+            )
+        )
     table = pd.concat([table for _, table in sources], ignore_index=True)
     return Chunks(ConcatDataset(parts), table.assign(labelled=False))
 

@@ -49,10 +49,14 @@ class Chunks:
         return len(self.table)
 
     @cached_property
-    def _labels(self) -> tuple[list[Tensor], list[float]]:
-        """Boxes and weight of each chunk."""
+    def _labels(self) -> tuple[list[Tensor], list[Tensor], list[float]]:
+        """Boxes of each chunk, which of them are calls, and its weight."""
         parts = [part for part in self.examples.datasets if isinstance(part, ChunkDataset)]
-        return [b for part in parts for b in part.boxes], [float(w) for part in parts for w in part.weights]
+        return (
+            [b for part in parts for b in part.boxes],
+            [s for part in parts for s in part.sure],
+            [float(w) for part in parts for w in part.weights],
+        )
 
     @property
     def boxes(self) -> list[Tensor]:
@@ -67,12 +71,13 @@ class Chunks:
     def take(self, rows: Sequence[int]) -> Batch:
         """A batch of decoded chunks: what :func:`mast.data.chunk_dataset.collate` makes of the same examples."""
         assert self.sound is not None
-        boxes, weights = self._labels
+        boxes, sure, weights = self._labels
         chosen = [boxes[row] for row in rows]
         index = torch.tensor(rows, dtype=torch.long)
         return Batch(
             self.sound[send(index, self.sound.device)],
             torch.cat(chosen),
+            torch.cat([sure[row] for row in rows]),
             tuple(len(own) for own in chosen),
             torch.tensor([weights[row] for row in rows], dtype=torch.float32),
             index,

@@ -63,7 +63,9 @@ class DetectorObjective(nn.Module):
         choices = torch.Generator().manual_seed(step_seed(self.seed + self.rank, step, _AUGMENTATION))
         seen = self.pipeline(batch, choices)
         draws = step_generator(self.seed + self.rank, step, seen.spectrograms.device, _CONTRASTIVE)
-        return self.model.loss(seen.spectrograms, seen.boxes, weights=seen.weights, generator=draws)
+        return self.model.loss(
+            seen.spectrograms, seen.boxes, doubtful=seen.doubtful, weights=seen.weights, generator=draws
+        )
 
 
 def train_detector(

@@ -128,6 +128,13 @@ class SelfTrainRecipe(BaseModel):
         description="recording: q(S) rises where a recording's boxes are less trustworthy than validation's "
         "(mast.selftrain.policy); beyond the paper",
     )
+    doubtful: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="boxes that score from this up to q, and those that are not valid, are neither calls nor "
+        "background; beyond the paper, where what is not a pseudo-label is background",
+    )
     nms_iou: float = Field(0.5, gt=0, le=1, description="η")
     min_frames: float | None = Field(
         None, ge=0, description="validity: shortest pseudo-box; as 99 in 100 of the expert's boxes by default"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mast.data.augment import AugmentConfig, augment_batch
+from mast.data.augment import AugmentConfig, Augmented, augment_batch
 from mast.data.chunk_dataset import Batch
 from mast.data.noise_bank import NoiseBank
 from mast.device import send
@@ -21,6 +21,7 @@ class Spectrograms(NamedTuple):
 
     spectrograms: Tensor  # (B, 1, T, F) normalised
     boxes: list[Tensor]  # B × (M, 4) float cells
+    doubtful: list[Tensor]  # B × (D, 4) boxes that are perhaps calls
     weights: Tensor  # (B,)
 
 
@@ -49,9 +50,23 @@ class FrontEndPipeline(nn.Module):
         device = self.log_mel.window.device
         sound = send(batch.waveforms, device)
         raw = self.log_mel.chunk_features(sound)
-        boxes, weights = batch.boxes, batch.weights
         if self.augmentation is not None and generator is not None:
-            raw, boxes, weights = augment_batch(
-                raw, boxes, self.augmentation, generator=generator, weights=weights, noise=self.noise
+            changed = augment_batch(
+                raw,
+                batch.boxes,
+                self.augmentation,
+                generator=generator,
+                sure=batch.sure,
+                weights=batch.weights,
+                noise=self.noise,
             )
-        return Spectrograms(self.normalisation.apply(raw), boxes, send(weights, device))
+        else:
+            pairs = list(zip(batch.boxes, batch.sure, strict=True))
+            boxes, doubtful = ([b[s == calls] for b, s in pairs] for calls in (True, False))
+            changed = Augmented(raw, boxes, doubtful, batch.weights)
+        return Spectrograms(
+            self.normalisation.apply(changed.spectrograms),
+            changed.boxes,
+            changed.doubtful,
+            send(changed.weights, device),
+        )

@@ -101,6 +101,7 @@ class DetrDetector(BoxDetector):
         spectrograms: Tensor,
         boxes: Sequence[Tensor],
         *,
+        doubtful: Sequence[Tensor] | None = None,
         weights: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> dict[str, Tensor]:

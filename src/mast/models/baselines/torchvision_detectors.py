@@ -160,6 +160,7 @@ class FcosDetector(_ResNetDetector):
         spectrograms: Tensor,
         boxes: Sequence[Tensor],
         *,
+        doubtful: Sequence[Tensor] | None = None,
         weights: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> dict[str, Tensor]:
@@ -314,6 +315,7 @@ class FasterRcnnDetector(_ResNetDetector):
         spectrograms: Tensor,
         boxes: Sequence[Tensor],
         *,
+        doubtful: Sequence[Tensor] | None = None,
         weights: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> dict[str, Tensor]:

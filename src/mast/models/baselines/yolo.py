@@ -102,6 +102,7 @@ class YoloDetector(BoxDetector):
         spectrograms: Tensor,
         boxes: Sequence[Tensor],
         *,
+        doubtful: Sequence[Tensor] | None = None,
         weights: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> dict[str, Tensor]:
