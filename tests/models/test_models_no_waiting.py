@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mast.models.boxes import pad_boxes
+from mast.models.boxes import pad_truths
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.encoder import EncoderConfig
 from mast.models.mae import MaeConfig, MaskedAutoencoder
