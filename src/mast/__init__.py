@@ -43,10 +43,10 @@ def load(
         detector = mast.load("runs/detector")
         events = detector.detect("dawn.wav")
     """
+    from mast.detect_options import DetectOptions
     from mast.inference import Detector  # torch takes seconds to import: not before it is needed
 
-    return Detector(
-        name,
+    options = DetectOptions(
         device=device,
         threshold=threshold,
         precision_target=precision,
@@ -56,3 +56,4 @@ def load(
         compile=compile,
         band_hz=band_hz,
     )
+    return Detector(name, options)

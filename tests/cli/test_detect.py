@@ -25,10 +25,10 @@ from mast.annotations.detections import read_run
 from mast.cli import detect as command
 from mast.cli.detect import detect
 from mast.cli.options import EXIT_SOME_FAILED
+from mast.detect_options import DEFAULT_HOP
 from mast.errors import MastError
 from mast.evaluation import Calibration
 from mast.events import EVENT_COLUMNS
-from mast.inference import DEFAULT_HOP
 from mast.models.box_vectors import LOOK_WIDTH
 from mast.models.checkpoint import load_card, update_card
 from mast.probability import OperatingPoint, StoredCalibration
@@ -284,6 +284,7 @@ def test_a_precision_picks_the_threshold_of_validation(survey: Path, tmp_path: P
     assert about["operating_point"]["precision"] == 0.92
     assert about["operating_point"]["data"] == "marsh"
     assert about["made_with"]["raw_threshold"] == 0.5
+    assert about["options"]["precision_target"] == 0.9  # as it was asked for
     found = pd.read_csv(out / "detections.csv")
     assert len(found)
     assert (found["score"] >= 0.666).all()

@@ -17,6 +17,7 @@ from random_detector import FRONT_END, save_detector, write_sound
 
 import mast
 from mast.audio import windows as audio_windows
+from mast.detect_options import DetectOptions
 from mast.errors import AudioError, ConfigError, MastError
 from mast.events import EVENT_COLUMNS, boxes_of, pairwise_iom, pairwise_iou
 from mast.grid import FrontEnd
@@ -101,7 +102,7 @@ def test_several_batches_at_once_give_the_very_same_events(
     monkeypatch.setattr("mast.inference.detector.has_bfloat16", lambda device: bfloat16)
     paths = [write_sound(tmp_path / f"{i}.wav", 2 + 6.3 * i, seed=i) for i in range(5)]
     sources = [Source(path, path.name) for path in paths]
-    one, many = (Detector(model, device="cpu", batch_size=2, embed=True) for _ in range(2))
+    one, many = (Detector(model, DetectOptions(device="cpu", batch_size=2, embed=True)) for _ in range(2))
     one.workers, many.workers = 1, 3
     threads = torch.get_num_threads()
     for expected, found in zip(one.outcomes(sources), many.outcomes(sources), strict=True):
@@ -119,7 +120,7 @@ def test_workers_share_the_cores(model: Path, tmp_path: Path, monkeypatch: pytes
     before = torch.get_num_threads()
     torch.set_num_threads(4)
     try:
-        detector = Detector(model, device="cpu", batch_size=1)
+        detector = Detector(model, DetectOptions(device="cpu", batch_size=1))
         assert detector.workers == 4
         detector.workers = 2
         search, seen = detector._boxes, []
@@ -250,7 +251,7 @@ def test_names_relative_to_a_root(detector: Detector, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("several", [1, 3])
 def test_stopping_early_stops_the_threads(model: Path, tmp_path: Path, several: int) -> None:
-    detector = Detector(model, device="cpu")
+    detector = Detector(model, DetectOptions(device="cpu"))
     detector._reader = replace(detector._reader, several=several)
     paths = [write_sound(tmp_path / f"{i}.wav", 6) for i in range(5)]
     stream = detector.stream(paths)
@@ -281,7 +282,7 @@ def test_mistakes_are_one_sentence(model: Path, tmp_path: Path) -> None:
 
 def test_settings_change_with_all_that_changes_events(model: Path, tmp_path: Path) -> None:
     def settings(folder: Path = model, **options: float) -> dict[str, str | float]:
-        return Detector(folder, device="cpu", **options).settings  # type: ignore[arg-type]
+        return Detector(folder, DetectOptions(device="cpu", **options)).settings  # type: ignore[arg-type]
 
     assert settings() == settings(batch_size=3)
     assert settings() != settings(hop=0.5)
@@ -302,7 +303,7 @@ def test_no_event_lies_in_a_better_one_also_of_another_window(model: Path, tmp_p
     assert isinstance(kept, MastDetector)
     kept.config = kept.config.model_copy(update={"nested": 0.8})
     save_checkpoint(tmp_path / "decides", kept, card.model_copy(update={"architecture": kept.config}))
-    detector = Detector(tmp_path / "decides", device="cpu", embed=True)
+    detector = Detector(tmp_path / "decides", DetectOptions(device="cpu", embed=True))
 
     def nested() -> int:
         boxes = boxes_of(detector.detect(path)).copy()
@@ -382,7 +383,7 @@ def test_embeddings_only_where_asked_for(detector: Detector, model: Path, tmp_pa
     assert outcome.embeddings is None
     with pytest.raises(ConfigError, match="embed=True"):
         detector.detect_and_embed(path)
-    deaf = Detector(model, device="cpu", embed=True, threshold=1.0)
+    deaf = Detector(model, DetectOptions(device="cpu", embed=True, threshold=1.0))
     events, embeddings = deaf.detect_and_embed(path)
     assert len(events) == 0
     assert embeddings.shape == (0, deaf.embedding_width)
@@ -398,7 +399,7 @@ def test_full_batches_are_of_one_size_and_do_not_mix_recordings(
     monkeypatch.setattr(
         "mast.inference.detector.has_bfloat16", lambda device: False
     )  # not a CPU's own layers
-    plain, full = (Detector(model, device="cpu", batch_size=8, embed=True) for _ in range(2))
+    plain, full = (Detector(model, DetectOptions(device="cpu", batch_size=8, embed=True)) for _ in range(2))
     full._full, full.workers = True, 2
     full._reader = replace(full._reader, batch_size=3)
     sizes: list[int] = []
@@ -430,16 +431,16 @@ def test_full_batches_are_of_one_size_and_do_not_mix_recordings(
 
 
 def test_compiling_is_for_gpus(model: Path) -> None:
-    assert not Detector(model, device="cpu").compiled
+    assert not Detector(model, DetectOptions(device="cpu")).compiled
     with pytest.raises(ConfigError, match="compile on cpu"):
-        Detector(model, device="cpu", compile=True)
+        Detector(model, DetectOptions(device="cpu", compile=True))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_compiled_on_a_gpu_finds_what_the_plain_model_finds(model: Path, tmp_path: Path) -> None:
     path = write_sound(tmp_path / "a.wav", 30)
-    plain = Detector(model, device="cuda", batch_size=8, compile=False, embed=True)
-    compiled = Detector(model, device="cuda", batch_size=8, compile=True, embed=True)
+    plain = Detector(model, DetectOptions(device="cuda", batch_size=8, compile=False, embed=True))
+    compiled = Detector(model, DetectOptions(device="cuda", batch_size=8, compile=True, embed=True))
     expected, rows = plain.detect_and_embed(path)
     events, embeddings = compiled.detect_and_embed(path)
     # in bfloat16 a score near the threshold may fall on either side

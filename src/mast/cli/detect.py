@@ -148,6 +148,7 @@ def detect(
       mast detect bats/ --band bats --out detections
     """
     from mast.archive import DetectorSpec, list_recordings
+    from mast.detect_options import DetectOptions
     from mast.errors import AudioError, ConfigError
     from mast.inference import ResultsFolder
     from mast.uris import is_uri
@@ -160,16 +161,16 @@ def detect(
         )
     listing = list_recordings(recordings)
     mine = listing.recordings[part::parts]
-    options = {
-        "device": device,
-        "threshold": threshold,
-        "precision_target": precision,
-        "hop": hop,
-        "batch_size": batch,
-        "embed": embed,
-        "compile": compile,
-        "band_hz": band,
-    }
+    options = DetectOptions(
+        device=device,
+        threshold=threshold,
+        precision_target=precision,
+        hop=hop,
+        batch_size=batch,
+        embed=embed,
+        compile=compile,
+        band_hz=band,
+    )
     try:
         with (
             write_alone(out, f".shard-{part}-of-{parts}.lock"),
@@ -180,6 +181,7 @@ def detect(
                 out,
                 facts.settings,
                 listing.root,
+                options=options,
                 model=_full_name(model),
                 band_hz=facts.band_hz,
                 inputs=[_full_name(given) for given in recordings],

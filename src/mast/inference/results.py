@@ -41,6 +41,7 @@ from mast.annotations.detections import (
     read_run,
     write_run,
 )
+from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
 from mast.errors import ConfigError, shortened
 from mast.events import EVENT_COLUMNS, as_events, empty_events
 from mast.files import holds_files, locked, remove_orphans, whole_file, whole_folder, write_whole
@@ -100,7 +101,8 @@ class ResultsFolder:
         settings: all that changes the results. A folder made with others is refused, but for a higher threshold: then
             the tables hold what reaches it, and nothing is searched again.
         root: the folder that recordings are named relative to; another would mix up their names.
-        model: as the user named it; for the record, as are the next three.
+        options: as the user gave them; for the record, as are the next four.
+        model: as the user named it.
         band_hz: lower and upper edge of the band that is searched.
         inputs: files, folders and URIs that were given.
         operating_point: what the threshold reached on validation, where it was chosen for a precision.
@@ -116,6 +118,7 @@ class ResultsFolder:
         settings: Mapping[str, str | float],
         root: str | Path,
         *,
+        options: DetectOptions = DEFAULT_OPTIONS,
         model: str = "",
         band_hz: tuple[float, float] | None = None,
         inputs: Sequence[str] = (),
@@ -133,6 +136,7 @@ class ResultsFolder:
             threshold=None if threshold is None else float(threshold),
             band_hz=band_hz,
             inputs=tuple(inputs),
+            options=options,
             made_with={**settings, "root": str(root)},
             operating_point=operating_point,
         )
