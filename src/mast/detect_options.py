@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from mast.errors import ConfigError
+from mast.habit import Box, Habit
 
 # of a window. The paper's chunks overlap by half; 0.75 saves a third of the windows and hardly changes F1 on simulated
 # recordings (results/hop.json); calls of up to 2.5 s are still seen whole
@@ -28,6 +29,9 @@ class DetectOptions(BaseModel):
         compile: compile the model for this GPU, which makes the start slower; on CUDA by default.
         band_hz: upper edge of the band to search, Hz; the model's own by default. Sound is played to the model so much
             faster or slower: one that knows birds up to 8 kHz then finds fish up to 2 kHz, or bats up to 96.
+        box: ``"all"`` of a call, or its ``"strongest"`` harmonic alone; the model's own habit by default.
+        join_s: boxes of a similar band at most so many seconds apart are one; the model's own habit by default, none
+            where ``box`` is given.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -40,6 +44,8 @@ class DetectOptions(BaseModel):
     embed: bool = False
     compile: bool | None = None
     band_hz: float | None = None
+    box: Box | None = None
+    join_s: float | None = None
 
     @model_validator(mode="after")
     def _possible(self) -> DetectOptions:
@@ -47,7 +53,16 @@ class DetectOptions(BaseModel):
             raise ConfigError(f"hop {self.hop:g}: expected a share of the window above 0 and at most 1")
         if self.batch_size is not None and self.batch_size < 1:
             raise ConfigError(f"batch of {self.batch_size} windows: expected at least 1")
+        if self.join_s is not None and not 0 <= self.join_s < float("inf"):
+            raise ConfigError(f"join {self.join_s:g}: expected seconds, 0 or more")
         return self
+
+    def habit(self, own: Habit | None) -> Habit:
+        """How boxes are drawn: as asked for, else by the model's own habit, else as the model gives them."""
+        habit = own or Habit()
+        if self.box is not None:
+            return habit.model_copy(update={"box": self.box, "join_s": self.join_s})
+        return habit if self.join_s is None else habit.model_copy(update={"join_s": self.join_s})
 
 
 DEFAULT_OPTIONS = DetectOptions()

@@ -228,6 +228,31 @@ def test_a_higher_threshold_filters_what_is_there(
     np.testing.assert_array_equal(again_rows, rows)
 
 
+def test_how_boxes_are_drawn_is_kept_and_not_mixed(model: Path, tmp_path: Path) -> None:
+    write_sound(tmp_path / "in" / "a.wav", 5)
+    out = tmp_path / "out"
+    arguments = (tmp_path / "in", "--model", model, "--out", out)
+    assert run(*arguments).exit_code == 0
+    whole = pd.read_csv(out / "detections.csv")
+    about = json.loads((out / "run.json").read_text())
+    for name in ("box", "join"):  # as an older version wrote it
+        del about["made_with"][name]
+    (out / "run.json").write_text(json.dumps(about))
+    assert run(*arguments, "--box", "all").exit_code == 0
+    other = str(run(*arguments, "--box", "strongest").exception)
+    assert "boxes of all (--box), not strongest, 25 dB" in other
+    arguments = (tmp_path / "in", "--model", model, "--out", tmp_path / "joined")
+    assert run(*arguments, "--box", "strongest", "--join", "0.5").exit_code == 0
+    about = json.loads((tmp_path / "joined" / "run.json").read_text())
+    assert (about["options"]["box"], about["options"]["join_s"]) == ("strongest", 0.5)
+    assert about["made_with"]["join"] == 0.5
+    assert len(pd.read_csv(tmp_path / "joined" / "detections.csv")) < len(whole)
+    assert "not none" in str(run(*arguments, "--box", "strongest").exception)
+    # which boxes are joined depends on the threshold
+    higher = run(*arguments, "--box", "strongest", "--join", "0.5", "--threshold", "0.6")
+    assert "boxes joined (--join)" in str(higher.exception)
+
+
 def test_what_was_searched_from_a_higher_score_on_cannot_be_lowered(model: Path, tmp_path: Path) -> None:
     write_sound(tmp_path / "in" / "a.wav", 3)
     arguments = (tmp_path / "in", "--model", model, "--out", tmp_path / "out")

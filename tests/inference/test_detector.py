@@ -16,11 +16,13 @@ import torch
 from random_detector import FRONT_END, save_detector, write_sound
 
 import mast
+from mast.annotations.redraw import redraw
 from mast.audio import windows as audio_windows
 from mast.detect_options import DetectOptions
 from mast.errors import AudioError, ConfigError, MastError
 from mast.events import EVENT_COLUMNS, boxes_of, pairwise_iom, pairwise_iou
 from mast.grid import FrontEnd
+from mast.habit import Habit
 from mast.inference import Detector, ScoredBoxes, Source
 from mast.inference.detector import _cast_products
 from mast.models.checkpoint import ModelCard, load_checkpoint, save_checkpoint
@@ -458,3 +460,36 @@ def test_compiled_on_a_gpu_finds_what_the_plain_model_finds(model: Path, tmp_pat
 def test_import_mast_imports_no_torch() -> None:
     code = "import sys, mast; mast.load; sys.exit('torch' in sys.modules or 'pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "habit", [Habit(box="strongest"), Habit(join_s=0.0), Habit(box="strongest", join_s=0.0)]
+)
+def test_boxes_are_drawn_as_the_habit_says(model: Path, tmp_path: Path, habit: Habit) -> None:
+    path = write_sound(tmp_path / "OAK_20230510_235958.wav", 12.0)
+    options = DetectOptions(device="cpu", embed=True, box="all")
+    whole, vectors = Detector(model, options).detect_and_embed(path)
+    asked = options.model_copy(update={"box": habit.box, "join_s": habit.join_s})
+    events, embeddings = Detector(model, asked).detect_and_embed(path)
+    drawn = redraw(boxes_of(whole), whole["score"].to_numpy(), habit, path, FRONT_END)
+    assert 0 < len(events) == len(drawn.boxes) < len(whole)
+    order = np.lexsort(drawn.boxes[:, [3, 2, 1, 0]].T)
+    np.testing.assert_allclose(boxes_of(events), drawn.boxes[order], atol=2e-3)
+    np.testing.assert_array_equal(embeddings, vectors[drawn.rows[order]])
+    clock = pd.to_datetime(events["datetime"]) - pd.Timestamp("2023-05-10T23:59:58")
+    np.testing.assert_allclose(clock.dt.total_seconds(), events["start_s"], atol=2e-3)
+
+
+def test_a_habit_in_the_card_is_used_unless_told_otherwise(model: Path, tmp_path: Path) -> None:
+    kept, card = load_checkpoint(model / "best")
+    learnt = card.model_copy(update={"habit": Habit(box="strongest", time_db=10.0)})
+    save_checkpoint(tmp_path / "learnt", kept, learnt)
+    path = write_sound(tmp_path / "a.wav", 6.0)
+    own = Detector(tmp_path / "learnt", DetectOptions(device="cpu"))
+    assert own.habit == learnt.habit
+    assert own.settings["box"] == "strongest, 25 dB of its band and 10 dB of its time"
+    told = Detector(tmp_path / "learnt", DetectOptions(device="cpu", box="all"))
+    plain = Detector(model, DetectOptions(device="cpu"))
+    pd.testing.assert_frame_equal(told.detect(path), plain.detect(path))
+    assert not own.detect(path).equals(plain.detect(path))
+    assert told.settings == plain.settings != own.settings

@@ -25,6 +25,7 @@ import torch
 from torch import nn
 
 from mast.annotations.detections import model_id
+from mast.annotations.redraw import Redrawn, redraw
 from mast.audio import AudioInfo, Metadata, failing_alone
 from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
 from mast.device import find_device, has_bfloat16, send
@@ -101,6 +102,7 @@ class Detector:
         hearing: the loaded model, arranged for searching.
         card: what the checkpoint says about itself.
         options: as given.
+        habit: how boxes are drawn.
         scores: calibration, and the threshold as users see it and as a raw score; for a precision, what was reached.
         model_id: ``mast-`` and the start of the weights' fingerprint, as in the column ``model``.
         precision: ``"bfloat16"`` where the hardware multiplies it natively, else ``"float32"``.
@@ -123,6 +125,7 @@ class Detector:
             precision_target=options.precision_target,
         )
         self.nms_iou = self.hearing.nms_iou
+        self.habit = options.habit(self.card.habit)
         self.batch_size = options.batch_size or _BATCH.get(self.device.type, 4)
         self.model_id = model_id(self.card.weights_sha256)
         self.compiled = _can_compile(self.device) if options.compile is None else options.compile
@@ -167,6 +170,7 @@ class Detector:
             "raw_threshold": self.scores.raw_threshold,
             "nms_iou": self.nms_iou,
             "hop": self.options.hop,
+            **self.habit.settings,
             "precision": self.precision,
             "embeddings": self.embedding_width if self.options.embed else 0,
         }
@@ -395,30 +399,45 @@ class Detector:
 
         Also gives the rows of ``cells`` that the events are.
         """
-        boxes = grid_to_events(cells, self.card.front_end)
+        boxes, rows = self._drawn(
+            grid_to_events(cells, self.card.front_end), scores, source, info, duration_s
+        )
         # a microsecond and a millihertz: finer than any grid, and tables stay readable
         start_s, end_s = boxes[:, 0].round(6), np.minimum(boxes[:, 2].round(6), duration_s)
         low_hz, high_hz = boxes[:, 1].round(3), np.minimum(boxes[:, 3].round(3), info.sample_rate / 2)
         inside = np.flatnonzero((end_s > start_s) & (high_hz > low_hz))
         by_time = np.lexsort([column[inside] for column in (high_hz, end_s, low_hz, start_s)])
-        rows = inside[by_time]
+        drawn = inside[by_time]
+        rows = rows[drawn]
         if (n := len(rows)) == 0:
             return empty_events(), rows
         columns = {
             "recording": [source.recording] * n,
-            "start_s": start_s[rows],
-            "end_s": end_s[rows],
-            "low_hz": low_hz[rows],
-            "high_hz": high_hz[rows],
+            "start_s": start_s[drawn],
+            "end_s": end_s[drawn],
+            "low_hz": low_hz[drawn],
+            "high_hz": high_hz[drawn],
             "score": self.scores.calibration.apply(scores[rows]).round(6),
             "label": [""] * n,
             "site": [about.site or ""] * n,
-            "datetime": [about.clock_at(start) for start in start_s[rows].tolist()],
+            "datetime": [about.clock_at(start) for start in start_s[drawn].tolist()],
             "source": ["detector"] * n,
             "model": [self.model_id] * n,
         }
         # in the schema from the start: bringing a table into it takes as long as searching half a minute
         return pd.DataFrame(columns), rows
+
+    def _drawn(
+        self, boxes: FloatArray, scores: FloatArray, source: Source, info: AudioInfo, duration_s: float
+    ) -> Redrawn:
+        """A recording's boxes as the habit draws them, and which of those given each one has its score from."""
+        if self.habit.as_it_comes:
+            return Redrawn(boxes, np.arange(len(boxes)))
+        limits = [duration_s, info.sample_rate / 2] * 2
+        heard = np.minimum(boxes, limits)
+        inside = np.flatnonzero((heard[:, 2:] > heard[:, :2]).all(axis=1))
+        drawn = redraw(heard[inside], scores[inside], self.habit, source.path, self.card.front_end)
+        return Redrawn(drawn.boxes, inside[drawn.rows])
 
 
 def _source(path: Path, root: str | Path | None) -> Source:
