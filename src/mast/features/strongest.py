@@ -31,7 +31,7 @@ def strongest_parts(
 
     Args:
         path: the recording.
-        boxes: (N, 4) rows ``start_s, low_hz, end_s, high_hz``, inside the recording, in any order.
+        boxes: (N, 4) rows ``start_s, low_hz, end_s, high_hz``, in any order; those behind the end stay as they are.
         front_end: that the boxes were found with.
         band_db: how far below its strongest frequency the band ends.
         time_db: how far below its strongest moment the call ends.
@@ -39,14 +39,14 @@ def strongest_parts(
     Raises:
         AudioError: the recording cannot be read.
     """
-    found, frame_s = boxes.copy(), HOP / front_end.sample_rate
-    rows = np.flatnonzero(boxes[:, 2] - boxes[:, 0] <= front_end.chunk_s)
+    found, frame_s, duration_s = boxes.copy(), HOP / front_end.sample_rate, probe(path).duration_s
+    rows = np.flatnonzero((boxes[:, 2] - boxes[:, 0] <= front_end.chunk_s) & (boxes[:, 0] < duration_s))
     if not len(rows):
         return found
     # as much sound as a chunk around its middle tells the noise floor
     beside_s = (front_end.chunk_s - (boxes[rows, 2] - boxes[rows, 0])) / 2
     first_s = np.maximum(boxes[rows, 0] - beside_s, 0.0)
-    last_s = np.minimum(boxes[rows, 2] + beside_s, probe(path).duration_s)
+    last_s = np.minimum(boxes[rows, 2] + beside_s, duration_s)
     for some, begin_s, end_s in spans_together(first_s, last_s, at_once_s=_AT_ONCE * front_end.chunk_s):
         # no frame that counts sees the edge of the piece
         first_frame = max(0, int(begin_s / frame_s) - WINDOW // HOP)
@@ -59,6 +59,8 @@ def strongest_parts(
         power = power_spectrogram(sound, window=WINDOW, hop=HOP)
         for k in some:
             own = slice(int(first_s[k] / frame_s) - first_frame, int(last_s[k] / frame_s) + 1 - first_frame)
+            if own.start >= len(power):
+                continue  # of damaged sound nothing is there
             found[rows[k]] = strongest_part(
                 power[own],
                 front_end.sample_rate,
