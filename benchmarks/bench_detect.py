@@ -114,13 +114,14 @@ def stages(size: str, minutes: float, device: str | None, seed: int) -> dict[str
     import torch
 
     from mast.audio import windows
+    from mast.detect_options import DetectOptions
     from mast.inference import Detector, Stitcher
 
     with tempfile.TemporaryDirectory() as temporary:
         path, model = Path(temporary) / "noise.wav", Path(temporary) / "model"
         write_noise(path, minutes, RATE, seed)
         save_random_detector(model, size, seed)
-        detector = Detector(model, device=device)
+        detector = Detector(model, DetectOptions(device=device))
         front_end, cuda = detector.card.front_end, detector.device.type == "cuda"
 
         def now() -> float:
@@ -133,7 +134,9 @@ def stages(size: str, minutes: float, device: str | None, seed: int) -> dict[str
         events = detector.detect(warm)  # compilation, memory pools
         spent = dict.fromkeys(("decode", "features", "network", "boxes", "stitch"), 0.0)
         began = now()
-        heard = list(windows(path, front_end, hop_s=detector.hop * front_end.chunk_s, keep_short=True))
+        heard = list(
+            windows(path, front_end, hop_s=detector.options.hop * front_end.chunk_s, keep_short=True)
+        )
         spent["decode"] = now() - began
         stitcher = Stitcher()
         full = len(heard) - len(heard) % detector.batch_size  # whole batches only: shapes stay as compiled
@@ -175,7 +178,7 @@ def stages(size: str, minutes: float, device: str | None, seed: int) -> dict[str
         "precision": detector.precision,
         "compiled": detector.compiled,
         "batch_size": detector.batch_size,
-        "hop": detector.hop,
+        "hop": detector.options.hop,
         "minutes": minutes,
         "events": len(events),
         "times_real_time": {**rates, "together": sound_s / together},

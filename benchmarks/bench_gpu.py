@@ -172,10 +172,11 @@ def as_searched(detector: Detector) -> Iterator[None]:
 
 def make_model(folder: Path, recording: Path, size: str, device: str, seed: int) -> dict[str, Any]:
     """Random weights, and a threshold that every second window of the noise reaches: some events a minute."""
+    from mast.detect_options import DetectOptions
     from mast.inference import Detector
 
     save_random_detector(folder, size, seed)
-    detector = Detector(folder, device=device, compile=False)
+    detector = Detector(folder, DetectOptions(device=device, compile=False))
     n = min(16, detector.batch_size)
     with as_searched(detector):
         sound = sound_of(windows_in(recording, detector), n).to(detector.device)
@@ -353,6 +354,7 @@ def long_run(
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     import torch
 
+    from mast.detect_options import DetectOptions
     from mast.grid import FrontEnd
     from mast.inference import Detector
     from mast.inference.detector import _can_compile
@@ -403,10 +405,12 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         if compile not in loaded:
             loaded[compile] = Detector(
                 model,
-                device=options.device,
-                hop=1.0,
-                batch_size=options.detector_batch,
-                compile=compile and can_compile,
+                DetectOptions(
+                    device=options.device,
+                    hop=1.0,
+                    batch_size=options.detector_batch,
+                    compile=compile and can_compile,
+                ),
             )
         return loaded[compile]
 

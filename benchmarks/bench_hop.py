@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.record import write_result
 from mast.data import Dataset, load_dataset
 from mast.data.simulate import Simulation, simulate_dataset
+from mast.detect_options import DetectOptions
 from mast.evaluation import Evaluation, Scoring, compare, evaluate
 from mast.inference import Detector, Source
 
@@ -76,7 +77,8 @@ def compare_hops(options: argparse.Namespace, data: Path) -> dict[str, Any]:
     for hop in options.hops:
         detector, lenient = (
             Detector(
-                options.model, device=options.device, threshold=threshold, batch_size=options.batch, hop=hop
+                options.model,
+                DetectOptions(device=options.device, threshold=threshold, batch_size=options.batch, hop=hop),
             )
             for threshold in (options.threshold, options.floor)
         )
@@ -157,7 +159,7 @@ def windows_of(detector: Detector, dataset: Dataset) -> int:
     """How many windows the recordings are searched in: the cost, whatever the machine."""
     window_s = detector.card.front_end.chunk_s
     return sum(
-        1 + max(0, math.ceil((float(length_s) - window_s) / (detector.hop * window_s) - 1e-9))
+        1 + max(0, math.ceil((float(length_s) - window_s) / (detector.options.hop * window_s) - 1e-9))
         for length_s in dataset.recordings["duration_s"]
     )
 

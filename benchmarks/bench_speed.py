@@ -200,14 +200,15 @@ def stages(model: str, folder: Path, threshold: float | None, minutes: int) -> d
     import torch
 
     from mast.audio import metadata, probe, stream, windows
+    from mast.detect_options import DetectOptions
     from mast.inference import Detector, ResultsFolder, Source, Stitcher
     from mast.inference.settle import settle_process
     from mast.models.detector import MastDetector
 
     torch.set_num_threads(1)
-    detector = Detector(model, device="cpu", threshold=threshold)
+    detector = Detector(model, DetectOptions(device="cpu", threshold=threshold))
     assert isinstance(detector._model, MastDetector)
-    whole = Detector(model, device="cpu", threshold=threshold)
+    whole = Detector(model, DetectOptions(device="cpu", threshold=threshold))
     settle_process()  # as mast detect does
     front_end = detector.card.front_end
     spent: dict[str, float] = {}
@@ -226,7 +227,9 @@ def stages(model: str, folder: Path, threshold: float | None, minutes: int) -> d
             list(stream(path))
             decoded = time.process_time() - at
             at = clock(f"decode {rate // 1000} kHz", at)
-            heard = list(windows(path, front_end, hop_s=detector.hop * front_end.chunk_s, keep_short=True))
+            heard = list(
+                windows(path, front_end, hop_s=detector.options.hop * front_end.chunk_s, keep_short=True)
+            )
             spent[f"resample and cut {rate // 1000} kHz"] = (
                 spent.get(f"resample and cut {rate // 1000} kHz", 0.0) + time.process_time() - at - decoded
             )
@@ -289,10 +292,11 @@ def sharing(model: str, folder: Path, threshold: float | None, minutes: int) -> 
     """Seconds of the same search with a batch to each core, and with all cores on one batch; taken in turns."""
     import torch
 
+    from mast.detect_options import DetectOptions
     from mast.inference import Detector
     from mast.inference.settle import settle_process
 
-    detector = Detector(model, device="cpu", threshold=threshold)
+    detector = Detector(model, DetectOptions(device="cpu", threshold=threshold))
     settle_process()  # as mast detect does
     paths = [path for rate in RATES for path in sorted((folder / "sound" / str(rate)).iterdir())[:minutes]]
     detector.detect(paths[0])
@@ -320,6 +324,7 @@ def agreement(model: str, folder: Path) -> dict[str, Any]:
     import pandas as pd
 
     import mast.inference.detector as inference
+    from mast.detect_options import DetectOptions
     from mast.evaluation import evaluate
 
     truth = pd.read_csv(folder / "boxes.csv")
@@ -330,7 +335,7 @@ def agreement(model: str, folder: Path) -> dict[str, Any]:
     fast = inference.has_bfloat16
     for name, choose in (("as run", fast), ("float32", lambda device: False)):
         inference.has_bfloat16 = choose
-        detector = inference.Detector(model, device="cpu")
+        detector = inference.Detector(model, DetectOptions(device="cpu"))
         inference.has_bfloat16 = fast
         tables = list(detector.stream(paths, root=folder / "sound"))
         found[name] = pd.concat(tables, ignore_index=True)

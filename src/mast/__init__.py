@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from mast.version import __version__ as __version__
 
@@ -23,6 +23,8 @@ def load(
     embed: bool = False,
     compile: bool | None = None,
     band_hz: float | None = None,
+    box: Literal["all", "strongest"] | None = None,
+    join_s: float | None = None,
 ) -> Detector:
     """A trained detector, ready for recordings.
 
@@ -37,16 +39,19 @@ def load(
         embed: make :meth:`~mast.inference.Detector.detect_and_embed` possible.
         compile: compile the model for the GPU: slow start, then faster; on CUDA by default.
         band_hz: upper edge of the band to search (``mast.grid.BANDS_HZ`` has some); the model's own by default.
+        box: ``"all"`` of a call, or its ``"strongest"`` harmonic alone, without echo. The model's own habit by default:
+            the embedded model draws all of a call, but above 50 kHz the strongest harmonic.
+        join_s: make one box of those in a similar band at most so many seconds apart.
 
     Example::
 
         detector = mast.load("runs/detector")
         events = detector.detect("dawn.wav")
     """
+    from mast.detect_options import DetectOptions
     from mast.inference import Detector  # torch takes seconds to import: not before it is needed
 
-    return Detector(
-        name,
+    options = DetectOptions(
         device=device,
         threshold=threshold,
         precision_target=precision,
@@ -55,4 +60,7 @@ def load(
         embed=embed,
         compile=compile,
         band_hz=band_hz,
+        box=box,
+        join_s=join_s,
     )
+    return Detector(name, options)

@@ -256,6 +256,25 @@ def overlapping_pairs(
     return Pairs(*(np.concatenate(part) for part in zip(*found, strict=True)))
 
 
+def best_of_overlapping(
+    boxes: FloatArray, scores: FloatArray, *, threshold: float, overlap: OverlapMeasure
+) -> IntArray:
+    """Rows that stay, in their order, when of two that overlap more than ``threshold`` the lower-scored goes.
+
+    The later one goes where both are as good; one that is gone drops none.
+    """
+    pairs = overlapping_pairs(boxes, boxes, threshold=threshold, overlap=overlap)
+    rank = np.empty(len(scores), dtype=np.int64)
+    rank[np.argsort(-scores, kind="stable")] = np.arange(len(scores))
+    worse, better = pairs.prediction, pairs.truth
+    beaten = np.flatnonzero((rank[better] < rank[worse]) & (pairs.overlap > threshold))
+    stays = np.ones(len(scores), dtype=bool)
+    for k in beaten[np.argsort(rank[better[beaten]], kind="stable")]:
+        if stays[better[k]]:
+            stays[worse[k]] = False
+    return np.flatnonzero(stays)
+
+
 class Matches(NamedTuple):
     """One-to-one pairs of predictions and truths, in descending score."""
 

@@ -77,7 +77,7 @@ class HearingModel:
         place = find_device(device)
         model, card = load_checkpoint(folder)
         if band_hz is not None:
-            card = card.model_copy(update={"front_end": card.front_end.at_band(band_hz)})
+            card = card.at_band(band_hz)
         return cls(model, card, device=place, precision=precision, folder=folder)
 
     @property

@@ -7,6 +7,9 @@ Recordings are halved by their names: boxes come from the first half, the second
 as many chunks, drawn at random, as hold N boxes; a larger budget contains the smaller. Each budget trains two
 detectors of the same architecture for the same number of steps: one starts from the model, one from scratch. No boxes:
 the model as it comes. One file a cell in WORK, so a run that was stopped goes on. ``docs/zero_shot.md`` says more.
+
+With ``--habits`` nothing is trained: how boxes are drawn is chosen from the boxes instead
+(:mod:`mast_studies.few_boxes_habits`), on any number of sets.
 """
 
 from __future__ import annotations
@@ -20,23 +23,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 from torch.utils.data import ConcatDataset
 
 from mast.data.chunk_dataset import ChunkDataset
 from mast.data.recordings import Dataset, load_dataset
-from mast.data.splits import shuffle_key
 from mast.errors import ConfigError
 from mast.files import whole_file, write_whole
 from mast.models.checkpoint import load_card
 from mast.models.detector import DetectorConfig
+from mast.models.find import find_model
 from mast.training.chosen_chunks import Chunks
 from mast.training.detector import DetectorRun, fit_detector
 from mast.training.machine import prepare_machine
 from mast.training.recipe import Recipe, load_recipe
 from mast.training.start import Start
 from mast.version import commit
+from mast_studies.few_boxes_chunks import boxes_of_pieces, nested, pieces
+from mast_studies.few_boxes_habits import measure_habits
 from mast_studies.few_boxes_table import Cell, summarise, write_figure
 from mast_studies.record import Training, write_result
 from mast_studies.zero_shot import detect_with_model
@@ -46,13 +49,13 @@ from mast_studies.zero_shot_sets import (
     PAPER_BAND_HZ,
     LabelledSet,
     half_of,
+    load_set,
     model_folder,
     pairs,
     variant,
 )
 
 STARTS = ("model", "scratch")
-LEAST_PIECE_S = 0.1  # of a chunk: a remainder shorter than this is no chunk of its own
 HELD = 4  # every fourth chunk chooses epoch and threshold, from so many chunks on
 # our choice: from scratch the tiny preset's rate; on top of a model a twentieth of it, for larger steps undo what it
 # knows (at a quarter, ten boxes took a model from F1 0.72 to 0.32)
@@ -65,7 +68,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--model", type=Path, required=True, help="a model folder or a run")
-    parser.add_argument("--data", type=Path, required=True, help="a labelled dataset")
+    parser.add_argument("--data", type=Path, nargs="+", required=True, help="a labelled dataset, or several")
+    parser.add_argument(
+        "--habits", action="store_true", help="choose how boxes are drawn; nothing is trained"
+    )
     parser.add_argument("--band", action="append", default=[], help="upper edge of its band: NAME=HZ")
     parser.add_argument(
         "--half", action="append", default=[], help="NAME=first: only this half is read, and halved again"
@@ -75,10 +81,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=120, help="of every training run")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--device", help="for detection on the test recordings, as in mast detect")
-    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--work", type=Path, help="for what is trained")
     parser.add_argument("--figure", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
+    if options.habits:
+        return write_habits(options)
+    if options.work is None or len(options.data) > 1:
+        parser.error("training needs --work, and one --data at a time")
     study = FewBoxesStudy.of(options)
     cells = [Cell("model", 0, 0)]
     cells += [
@@ -107,6 +117,24 @@ def main() -> None:
         write_figure(figures, options.figure, title=f"{study.test.name}: boxes on top of a model")
 
 
+def write_habits(options: argparse.Namespace) -> None:
+    """Measure how boxes are drawn on each set, and write it."""
+    bands_hz = {name: float(value) for name, value in pairs(options.band)}
+    model = find_model(options.model)
+    figures: dict[str, Any] = {}
+    for folder in options.data:
+        halves = [half for name, half in pairs(options.half) if name == folder.resolve().name]
+        for half in halves or [""]:
+            chosen = {folder.resolve().name: half} if half else {}
+            own = load_set(folder, bands_hz=bands_hz, halves=chosen)
+            name = f"{own.name}, {half} half" if half else own.name
+            figures[name] = measure_habits(own, model, options) | {"data": own.about()}
+            print(name, json.dumps(figures[name], indent=1), flush=True)
+            write_result(
+                options.out, {"boxes": options.boxes, "sets": figures}, seed=list(range(options.seeds))
+            )
+
+
 class FewBoxesStudy:
     """A dataset cut in two, and the cells that are measured on it."""
 
@@ -129,9 +157,10 @@ class FewBoxesStudy:
     @classmethod
     def of(cls, options: argparse.Namespace) -> FewBoxesStudy:
         """Read the dataset and halve it."""
-        name = options.data.resolve().name
+        (folder,) = options.data
+        name = folder.resolve().name
         band_hz = dict(pairs(options.band)).get(name)
-        dataset = load_dataset(options.data)
+        dataset = load_dataset(folder)
         half = dict(pairs(options.half)).get(name)
         what = "second half of its recordings"
         if half is not None:
@@ -142,8 +171,8 @@ class FewBoxesStudy:
         files = [str(f) for f in dataset.recordings["file"]]
         learn, test = (dataset.select(recordings=half_of(files, part)) for part in ("first", "second"))
         own = LabelledSet(name, what, test, float(band_hz or PAPER_BAND_HZ))
-        folder = options.work / (name if half is None else f"{name}-{half}")
-        return cls(model_folder(options.model), learn, own, folder, options)
+        work = options.work / (name if half is None else f"{name}-{half}")
+        return cls(model_folder(options.model), learn, own, work, options)
 
     def about(self) -> dict[str, Any]:
         """For the result file."""
@@ -235,51 +264,6 @@ def recipe_of(architecture: DetectorConfig, front_end: Any) -> Recipe:
         f"train.detector.{name}": value for name, value in architecture.model_dump(mode="json").items()
     }
     return load_recipe("tiny", settings)
-
-
-def pieces(dataset: Dataset, chunk_s: float) -> pd.DataFrame:
-    """Chunks end to end over the recordings, as :func:`mast.data.chunk_table` gives them, with short recordings whole.
-
-    That table drops what is shorter than half a chunk; of a handful of boxes none should be lost.
-    """
-    rows = []
-    table = dataset.recordings
-    for name, duration, site in zip(table["file"], table["duration_s"], table["site"], strict=True):
-        for start in np.arange(0.0, float(duration), chunk_s):
-            valid = min(chunk_s, float(duration) - start)
-            if valid >= LEAST_PIECE_S * chunk_s or start == 0:
-                rows.append((str(name), float(start), valid, str(site)))
-    found = pd.DataFrame(rows, columns=["recording", "start_s", "valid_s", "site"])
-    no_hour = pd.Series(pd.NA, index=found.index, dtype="Int64")
-    return found.assign(datetime="", hour=no_hour, labelled=True, root=str(dataset.root))
-
-
-def boxes_of_pieces(dataset: Dataset, table: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """How many boxes each chunk costs: each box is counted once, where its centre lies."""
-    events = dataset.annotations.events
-    centre = (events["start_s"] + events["end_s"]) / 2
-    counts = [
-        int(((events["recording"] == name) & (centre >= start) & (centre < start + valid)).sum())
-        for name, start, valid in zip(table["recording"], table["start_s"], table["valid_s"], strict=True)
-    ]
-    return np.array(counts, dtype=np.int64)
-
-
-def nested(
-    table: pd.DataFrame, counts: np.ndarray[tuple[int], np.dtype[np.int64]], boxes: int, *, seed: int
-) -> list[int]:
-    """Rows of the chunks that a budget pays for: in a random order until that many boxes are drawn.
-
-    The order depends on the seed alone, so a larger budget contains the smaller. Chunks without boxes that come up on
-    the way belong to it: somebody listened to them.
-    """
-    places = zip(table["recording"], table["start_s"], strict=True)
-    keys = [shuffle_key(seed, str(recording), f"{start:.3f}") for recording, start in places]
-    order = sorted(range(len(table)), key=keys.__getitem__)
-    so_far = np.cumsum(counts[order])
-    if not len(order) or so_far[-1] < boxes:
-        raise ConfigError(f"{boxes} boxes asked for, but there are {int(counts.sum())}; ask for fewer")
-    return order[: int(np.searchsorted(so_far, boxes)) + 1]
 
 
 def divide(rows: Sequence[int]) -> tuple[list[int], list[int]]:

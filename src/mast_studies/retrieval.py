@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 
 from mast.audio import DamagedAudioWarning
 from mast.data import Dataset, load_dataset
+from mast.detect_options import DetectOptions
 from mast.errors import AudioError
 from mast.evaluation import Scoring, build_scene, match_scene
 from mast.events import boxes_of
@@ -136,7 +137,7 @@ def load(model: Path, band_hz: float | None, options: argparse.Namespace) -> Det
             model = Path(shutil.copytree(found, Path(temporary) / "model"))
             card = load_card(model)
             update_card(model, card.model_copy(update={"front_end": card.front_end.at_band(band_hz)}))
-        return Detector(model, device=options.device, threshold=options.threshold)
+        return Detector(model, DetectOptions(device=options.device, threshold=options.threshold))
 
 
 def main() -> None:

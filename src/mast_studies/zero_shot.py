@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 
 from mast.audio import probe, read
+from mast.detect_options import DetectOptions
 from mast.events import BOX_COLUMNS, FloatArray, as_events
 from mast.files import write_whole
 from mast.inference import Detector
@@ -132,7 +133,7 @@ def detect_with_model(own: LabelledSet, model: Path, work: Path, device: str | N
     started = time.perf_counter()
     for name, floor in (("own", None), ("low", FLOOR)):
         copy = variant(model, work / "model" / f"{own.name}-{name}", band_hz=own.band_hz, threshold=floor)
-        detector = Detector(copy, device=device)
+        detector = Detector(copy, DetectOptions(device=device))
         if floor is None:
             threshold = round(detector.scores.threshold, 6)
         sources = [Source(own.dataset.path(str(f)), str(f)) for f in own.dataset.recordings["file"]]

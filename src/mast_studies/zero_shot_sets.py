@@ -172,11 +172,9 @@ def variant(model: Path, out: Path, *, band_hz: float | None = None, threshold: 
         if (model / name).is_file():
             shutil.copy(model / name, out / name)
     card = load_card(out)
-    changes: dict[str, object] = {}
-    if band_hz is not None and band_hz != card.front_end.high_hz:
-        changes["front_end"] = card.front_end.at_band(band_hz)
+    changed = card if band_hz is None else card.at_band(band_hz)
     if threshold is not None:
-        changes["thresholds"] = {**card.thresholds, "score": threshold}
-    if changes:
-        update_card(out, card.model_copy(update=changes))
+        changed = changed.model_copy(update={"thresholds": {**card.thresholds, "score": threshold}})
+    if changed != card:
+        update_card(out, changed)
     return out

@@ -9,6 +9,7 @@ import pytest
 
 from mast.annotations.detections import DONE, FAILED, DetectionRun, mark_path, read_run, write_run
 from mast.annotations.recording_names import RecordingNames, label_keys
+from mast.detect_options import DetectOptions
 from mast.errors import ConfigError
 
 
@@ -21,6 +22,7 @@ def test_a_run_comes_back_as_it_was_written(tmp_path: Path) -> None:
         band_hz=(20.0, 8_000.0),
         inputs=("/survey/OAK", "/survey/ELM"),
         made_with={"model": "ab" * 32, "root": "/survey"},
+        options=DetectOptions(precision_target=0.9, hop=0.5, device="cpu", embed=True),
         operating_point={"target": 0.9},
     )
     assert read_run(tmp_path) is None
@@ -36,6 +38,20 @@ def test_a_run_of_an_older_version(tmp_path: Path) -> None:
     assert run is not None
     assert (run.root, run.threshold, run.band_hz, run.model) == ("/survey", 0.4, None, "")
     assert run.model_id == "mast-cdcdcdcdcdcd"
+    assert run.options == DetectOptions(threshold=0.4)
+
+
+def test_options_of_an_older_version_are_told_from_the_rest(tmp_path: Path) -> None:
+    made_with = {"threshold": 0.4, "root": "/survey", "hop": 0.5, "embeddings": 192}
+    old = {"threshold": 0.45, "band_hz": [5.0, 2_000.0], "made_with": made_with}
+    (tmp_path / "run.json").write_text(json.dumps(old))
+    run = read_run(tmp_path)
+    assert run is not None
+    assert run.options == DetectOptions(threshold=0.45, band_hz=2_000.0, hop=0.5, embed=True)
+    (tmp_path / "run.json").write_text(json.dumps(old | {"operating_point": {"target": 0.8}}))
+    run = read_run(tmp_path)
+    assert run is not None
+    assert (run.options.precision_target, run.options.threshold) == (0.8, None)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +67,8 @@ def test_a_run_of_an_older_version(tmp_path: Path) -> None:
         b'{"made_with": {"root": "r"}, "threshold": "much"}',
         b'{"made_with": {"root": "r"}, "band_hz": [1]}',
         b'{"made_with": {"root": "r"}, "inputs": 3}',
+        b'{"made_with": {"root": "r"}, "options": {"hop": "far"}}',
+        b'{"made_with": {"root": "r"}, "options": {"unheard_of": 1}}',
         b"[" * 100_000,
         b'{"made_with": {"root": "r"}, "threshold": ' + b"9" * 5_000 + b"}",
     ],

@@ -7,7 +7,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mast.annotations.songs import join_events, songs_of
+from mast.annotations.songs import join_boxes, join_events, songs_of
 from mast.events import as_events, boxes_of, empty_events
 
 Rows = list[tuple[str, float, float, float, float]]
@@ -46,6 +46,16 @@ def test_songs_are_those_of_a_naive_twin(rows: list[tuple[float, float, float, f
     song = songs_of(boxes, gap_s)
     found = {frozenset(np.flatnonzero(song == k).tolist()) for k in set(song.tolist())}
     assert found == {frozenset(group) for group in naive_songs(boxes, gap_s)}
+    scores = np.arange(len(boxes)) % 3 / 3
+    joined, best = join_boxes(boxes, scores, gap_s)
+    table = as_events(
+        pd.DataFrame(boxes, columns=["start_s", "low_hz", "end_s", "high_hz"]).assign(
+            recording="a", score=scores
+        )
+    )
+    expected = join_events(table, gap_s)
+    assert sorted(joined.tolist()) == sorted(boxes_of(expected).tolist())
+    assert sorted(scores[best].tolist()) == sorted(expected["score"].tolist())
 
 
 def test_a_song_by_hand() -> None:

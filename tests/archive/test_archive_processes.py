@@ -14,6 +14,7 @@ from typer.testing import Result
 
 from mast.archive import CrewEngine, DetectorSpec, ProcessCrew, list_recordings
 from mast.cli.options import EXIT_SOME_FAILED
+from mast.detect_options import DetectOptions
 from mast.errors import MastError
 
 Run = Callable[..., Result]
@@ -35,7 +36,12 @@ def test_a_recording_that_kills_is_given_up_and_nothing_else_is(
 ) -> None:
     poison = "OAK/20230510_040000.wav"
     spec = PoisonedSpec(
-        str(model), {"device": "cpu"}, 1, poison=poison, raises=raises, diary=str(tmp_path / "diary")
+        str(model),
+        DetectOptions(device="cpu"),
+        1,
+        poison=poison,
+        raises=raises,
+        diary=str(tmp_path / "diary"),
     )
     with CrewEngine(ProcessCrew(spec), 2) as engine:
         outcomes = list(engine.search(list_recordings([str(survey)]).recordings))
@@ -56,7 +62,7 @@ def test_a_recording_that_kills_is_given_up_and_nothing_else_is(
 def test_mistakes_reach_the_user(model: Path, tmp_path: Path) -> None:
     with pytest.raises(MastError, match="no such folder"):
         CrewEngine(ProcessCrew(DetectorSpec(str(tmp_path / "typo"))), 2)
-    doomed = PoisonedSpec(str(model), {"device": "cpu"}, 1, at_start=True)
+    doomed = PoisonedSpec(str(model), DetectOptions(device="cpu"), 1, at_start=True)
     with pytest.raises(
         MastError, match=r"3 workers in a row ended before they had anything to do \(signal SIGKILL"
     ):
@@ -64,7 +70,7 @@ def test_mistakes_reach_the_user(model: Path, tmp_path: Path) -> None:
 
 
 def test_nothing_to_do(model: Path) -> None:
-    with CrewEngine(ProcessCrew(DetectorSpec(str(model), {"device": "cpu"}, 1)), 2) as engine:
+    with CrewEngine(ProcessCrew(DetectorSpec(str(model), DetectOptions(device="cpu"), 1)), 2) as engine:
         assert list(engine.search([])) == []
         assert len(engine.pids) == 1  # nobody was hired for it
 
@@ -83,7 +89,7 @@ def test_workers_without_room_for_copies_stop_the_run_with_one_sentence(survey: 
     """No recording is to blame."""
     recordings = list_recordings([f"local://{survey}"]).recordings
     with (
-        CrewEngine(ProcessCrew(FullDiskSpec(str(model), {"device": "cpu"}, 1)), 2) as engine,
+        CrewEngine(ProcessCrew(FullDiskSpec(str(model), DetectOptions(device="cpu"), 1)), 2) as engine,
         pytest.raises(MastError, match="the disk is full; free some space"),
     ):
         list(engine.search(recordings))

@@ -19,6 +19,7 @@ from typer.testing import Result
 
 from mast.archive import CrewEngine, list_recordings
 from mast.cli.options import EXIT_SOME_FAILED
+from mast.detect_options import DetectOptions
 from mast.errors import ConfigError, MastError
 
 pytestmark = pytest.mark.slow
@@ -86,7 +87,9 @@ def test_a_recording_that_kills_is_given_up_and_nothing_else_is(
     from mast.archive.ray_crew import RayCrew
 
     poison = "ELM/20230510_050000.wav"
-    spec = PoisonedSpec(str(model), {"device": "cpu"}, 1, poison=poison, diary=str(tmp_path / "diary"))
+    spec = PoisonedSpec(
+        str(model), DetectOptions(device="cpu"), 1, poison=poison, diary=str(tmp_path / "diary")
+    )
     with CrewEngine(RayCrew(spec), 2) as engine:
         outcomes = list(engine.search(list_recordings([str(survey)]).recordings))
     names = [outcome.source.recording for outcome in outcomes]

@@ -13,6 +13,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from mast.cli.classify import classify
+from mast.detect_options import DetectOptions
 from mast.errors import MastError
 from mast.events import EVENT_COLUMNS
 from mast.inference import Detector
@@ -111,7 +112,7 @@ def test_a_store_may_name_its_own_events(tmp_path: Path) -> None:
 def test_examples_may_be_a_dataset(tmp_path: Path) -> None:
     model = save_embedder(tmp_path / "model")
     species = write_species(tmp_path / "data", recordings=5, seconds=6)
-    detector = Detector(model, device="cpu")
+    detector = Detector(model, DetectOptions(device="cpu"))
     width = detector.embedding_width
     store = EventStore.create(tmp_path / "s", width, detector.model_id, model_folder=str(model))
     store.add([EventBatch(make_events(5), np.eye(5, width, dtype=np.float32))])

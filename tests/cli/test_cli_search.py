@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from mast.cli.search import search
 from mast.data import load_dataset
+from mast.detect_options import DetectOptions
 from mast.errors import MastError
 from mast.inference import Detector
 from mast.retrieval.embedding import BoxEmbedder
@@ -54,7 +55,7 @@ def species(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def store(model: Path, species: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    embedder = BoxEmbedder(Detector(model, device="cpu"))
+    embedder = BoxEmbedder(Detector(model, DetectOptions(device="cpu")))
     uri = tmp_path_factory.mktemp("store") / "s"
     made = EventStore.create(
         uri, embedder.width, embedder.model_id, projection_width=16, model_folder=str(model)

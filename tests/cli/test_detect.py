@@ -25,10 +25,10 @@ from mast.annotations.detections import read_run
 from mast.cli import detect as command
 from mast.cli.detect import detect
 from mast.cli.options import EXIT_SOME_FAILED
+from mast.detect_options import DEFAULT_HOP
 from mast.errors import MastError
 from mast.evaluation import Calibration
 from mast.events import EVENT_COLUMNS
-from mast.inference import DEFAULT_HOP
 from mast.models.box_vectors import LOOK_WIDTH
 from mast.models.checkpoint import load_card, update_card
 from mast.probability import OperatingPoint, StoredCalibration
@@ -228,6 +228,31 @@ def test_a_higher_threshold_filters_what_is_there(
     np.testing.assert_array_equal(again_rows, rows)
 
 
+def test_how_boxes_are_drawn_is_kept_and_not_mixed(model: Path, tmp_path: Path) -> None:
+    write_sound(tmp_path / "in" / "a.wav", 5)
+    out = tmp_path / "out"
+    arguments = (tmp_path / "in", "--model", model, "--out", out)
+    assert run(*arguments).exit_code == 0
+    whole = pd.read_csv(out / "detections.csv")
+    about = json.loads((out / "run.json").read_text())
+    for name in ("box", "join"):  # as an older version wrote it
+        del about["made_with"][name]
+    (out / "run.json").write_text(json.dumps(about))
+    assert run(*arguments, "--box", "all").exit_code == 0
+    other = str(run(*arguments, "--box", "strongest").exception)
+    assert "boxes of all (--box), not strongest, 25 dB" in other
+    arguments = (tmp_path / "in", "--model", model, "--out", tmp_path / "joined")
+    assert run(*arguments, "--box", "strongest", "--join", "0.5").exit_code == 0
+    about = json.loads((tmp_path / "joined" / "run.json").read_text())
+    assert (about["options"]["box"], about["options"]["join_s"]) == ("strongest", 0.5)
+    assert about["made_with"]["join"] == 0.5
+    assert len(pd.read_csv(tmp_path / "joined" / "detections.csv")) < len(whole)
+    assert "not none" in str(run(*arguments, "--box", "strongest").exception)
+    # which boxes are joined depends on the threshold
+    higher = run(*arguments, "--box", "strongest", "--join", "0.5", "--threshold", "0.6")
+    assert "boxes joined (--join)" in str(higher.exception)
+
+
 def test_what_was_searched_from_a_higher_score_on_cannot_be_lowered(model: Path, tmp_path: Path) -> None:
     write_sound(tmp_path / "in" / "a.wav", 3)
     arguments = (tmp_path / "in", "--model", model, "--out", tmp_path / "out")
@@ -284,6 +309,7 @@ def test_a_precision_picks_the_threshold_of_validation(survey: Path, tmp_path: P
     assert about["operating_point"]["precision"] == 0.92
     assert about["operating_point"]["data"] == "marsh"
     assert about["made_with"]["raw_threshold"] == 0.5
+    assert about["options"]["precision_target"] == 0.9  # as it was asked for
     found = pd.read_csv(out / "detections.csv")
     assert len(found)
     assert (found["score"] >= 0.666).all()

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from mast.cli.detect import detect
 from mast.cli.train import train
+from mast.detect_options import DetectOptions
 from mast.errors import ConfigError, MastError
 from mast.inference import Detector
 from mast.models.baselines import BaselineConfig
@@ -94,7 +95,7 @@ def test_what_needs_an_encoder_is_refused(trained: Path) -> None:
     with pytest.raises(
         MastError, match="is a baseline \\(FcosDetector\\) without the encoder that embeddings"
     ):
-        Detector(trained, embed=True)
+        Detector(trained, DetectOptions(embed=True))
     recipe = recipe_of("fcos")
     with pytest.raises(MastError, match="holds a baseline \\(FcosDetector\\), and self-training thaws"):
         load_detector(trained / "best", recipe, prepare_machine(recipe))

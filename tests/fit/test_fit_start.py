@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ from typer.testing import CliRunner
 
 import mast
 from mast.cli.main import app
+from mast.evaluation import PartTables
 from mast.fit import fit_run, judge, learn, pipeline
+from mast.fit.habit_choice import HabitChoice
 from mast.grid import FrontEnd
+from mast.habit import Habit
 from mast.models.checkpoint import ModelCard, load_card, save_checkpoint
 from mast.models.detector import DetectorConfig, MastDetector
 from mast.normalisation import Normalisation
@@ -67,7 +71,12 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def validation_says(monkeypatch: pytest.MonkeyPatch, **f1: float) -> None:
     """F1 of a detector by the folder it lies in."""
-    by_folder = {"start": f1["start"], "train": f1["trained"], "selftrain": f1.get("self_trained")}
+    by_folder = {
+        "start": f1["start"],
+        "train": f1["trained"],
+        "selftrain": f1.get("self_trained"),
+        "habit": f1.get("habit"),
+    }
 
     def told(folder: Path, *_: object, **__: object) -> float | None:
         return by_folder[folder.parent.name if folder.name == "best" else folder.name]
@@ -130,6 +139,45 @@ def test_a_start_that_training_does_not_beat_is_kept(
     helped = run_fit(*arguments, init=data / "start")
     assert helped.metrics["recommended"] == "trained"
     assert load_card(tmp_path / "run" / "best") == load_card(tmp_path / "run" / "train" / "best")
+
+
+def test_a_habit_that_boxes_show_is_kept_in_the_model(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learnt = Habit(box="strongest", time_db=20.0)
+
+    def choose(part: PartTables, start: Habit, path_of: Callable[[str], Path]) -> HabitChoice:
+        assert start == Habit()
+        assert len(part.truth)
+        assert (part.found["score"] >= 0.0123).all()
+        assert path_of(part.recordings[0]).is_file()
+        return HabitChoice(learnt, start, 0.2, 0.6, len(part.truth), 3)
+
+    monkeypatch.setattr(learn, "choose_habit", choose)
+    validation_says(monkeypatch, start=0.26, habit=0.40, trained=0.30)
+    told: list[str] = []
+    arguments = (data / "labelled", [], tmp_path / "run", toy_recipe(train__epochs=1))
+    fitted = run_fit(*arguments, init=data / "start", examples=0, told=told)
+    assert list(fitted.metrics["detectors"]) == ["start", "habit", "trained"]
+    assert fitted.metrics["recommended"] == "habit"
+    pairs = [(pair["of"], pair["to"]) for pair in fitted.metrics["differences"]]
+    assert pairs == [("habit", "start"), ("trained", "start")]
+    assert re.search(r"as it comes +with your habit +trained$", fitted.summary()[0])
+    assert fitted.summary()[-1].endswith("is kept and recommended with your habit of drawing boxes.")
+    best, start = load_card(tmp_path / "run" / "best"), load_card(data / "start")
+    assert best == start.model_copy(update={"habit": learnt})
+    assert mast.load(tmp_path / "run", device="cpu").habit == learnt
+    assert any("your boxes are drawn as the strongest harmonic (down to 25 dB)" in text for text in told)
+    report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "with your habit" in report
+    assert "What your habit of drawing boxes changed" in report
+    # one that does worse on validation is not used
+    validation_says(monkeypatch, start=0.26, habit=0.20, trained=0.10)
+    measured_anew(tmp_path / "run")
+    assert run_fit(*arguments, init=data / "start", examples=0).metrics["recommended"] == "start"
+    # nothing is learnt twice
+    monkeypatch.setattr(learn, "choose_habit", lambda *_: pytest.fail("learnt again"))
+    run_fit(*arguments, init=data / "start", examples=0)
 
 
 def test_self_training_goes_on_from_the_better_one(
@@ -255,6 +303,11 @@ def test_a_preset_of_ones_own_wins(data: Path, tmp_path: Path, monkeypatch: pyte
         ({"start": 0.2, "trained": 0.3, "self-trained": 0.1}, "trained"),
         ({"start": 0.2, "trained": 0.1, "self-trained": 0.3}, "self-trained"),
         ({"start": 0.2, "trained": 0.1, "self-trained": 0.1}, "start"),
+        ({"start": 0.2, "habit": 0.3, "trained": 0.25}, "habit"),
+        ({"start": 0.2, "habit": 0.3, "trained": 0.35}, "trained"),
+        ({"start": 0.2, "habit": 0.2, "trained": 0.1}, "start"),
+        ({"start": 0.2, "habit": 0.1, "trained": 0.21}, "trained"),
+        ({"start": None, "habit": 0.1, "trained": None}, "start"),
     ],
 )
 def test_the_recommended_detector_has_beaten_the_start(f1: dict[str, float | None], chosen: str) -> None:

@@ -16,10 +16,13 @@ import torch
 from random_detector import FRONT_END, save_detector, write_sound
 
 import mast
+from mast.annotations.redraw import redraw
 from mast.audio import windows as audio_windows
+from mast.detect_options import DetectOptions
 from mast.errors import AudioError, ConfigError, MastError
 from mast.events import EVENT_COLUMNS, boxes_of, pairwise_iom, pairwise_iou
 from mast.grid import FrontEnd
+from mast.habit import Habit
 from mast.inference import Detector, ScoredBoxes, Source
 from mast.inference.detector import _cast_products
 from mast.models.checkpoint import ModelCard, load_checkpoint, save_checkpoint
@@ -101,7 +104,7 @@ def test_several_batches_at_once_give_the_very_same_events(
     monkeypatch.setattr("mast.inference.detector.has_bfloat16", lambda device: bfloat16)
     paths = [write_sound(tmp_path / f"{i}.wav", 2 + 6.3 * i, seed=i) for i in range(5)]
     sources = [Source(path, path.name) for path in paths]
-    one, many = (Detector(model, device="cpu", batch_size=2, embed=True) for _ in range(2))
+    one, many = (Detector(model, DetectOptions(device="cpu", batch_size=2, embed=True)) for _ in range(2))
     one.workers, many.workers = 1, 3
     threads = torch.get_num_threads()
     for expected, found in zip(one.outcomes(sources), many.outcomes(sources), strict=True):
@@ -119,7 +122,7 @@ def test_workers_share_the_cores(model: Path, tmp_path: Path, monkeypatch: pytes
     before = torch.get_num_threads()
     torch.set_num_threads(4)
     try:
-        detector = Detector(model, device="cpu", batch_size=1)
+        detector = Detector(model, DetectOptions(device="cpu", batch_size=1))
         assert detector.workers == 4
         detector.workers = 2
         search, seen = detector._boxes, []
@@ -250,7 +253,7 @@ def test_names_relative_to_a_root(detector: Detector, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("several", [1, 3])
 def test_stopping_early_stops_the_threads(model: Path, tmp_path: Path, several: int) -> None:
-    detector = Detector(model, device="cpu")
+    detector = Detector(model, DetectOptions(device="cpu"))
     detector._reader = replace(detector._reader, several=several)
     paths = [write_sound(tmp_path / f"{i}.wav", 6) for i in range(5)]
     stream = detector.stream(paths)
@@ -281,7 +284,7 @@ def test_mistakes_are_one_sentence(model: Path, tmp_path: Path) -> None:
 
 def test_settings_change_with_all_that_changes_events(model: Path, tmp_path: Path) -> None:
     def settings(folder: Path = model, **options: float) -> dict[str, str | float]:
-        return Detector(folder, device="cpu", **options).settings  # type: ignore[arg-type]
+        return Detector(folder, DetectOptions(device="cpu", **options)).settings  # type: ignore[arg-type]
 
     assert settings() == settings(batch_size=3)
     assert settings() != settings(hop=0.5)
@@ -302,7 +305,7 @@ def test_no_event_lies_in_a_better_one_also_of_another_window(model: Path, tmp_p
     assert isinstance(kept, MastDetector)
     kept.config = kept.config.model_copy(update={"nested": 0.8})
     save_checkpoint(tmp_path / "decides", kept, card.model_copy(update={"architecture": kept.config}))
-    detector = Detector(tmp_path / "decides", device="cpu", embed=True)
+    detector = Detector(tmp_path / "decides", DetectOptions(device="cpu", embed=True))
 
     def nested() -> int:
         boxes = boxes_of(detector.detect(path)).copy()
@@ -382,7 +385,7 @@ def test_embeddings_only_where_asked_for(detector: Detector, model: Path, tmp_pa
     assert outcome.embeddings is None
     with pytest.raises(ConfigError, match="embed=True"):
         detector.detect_and_embed(path)
-    deaf = Detector(model, device="cpu", embed=True, threshold=1.0)
+    deaf = Detector(model, DetectOptions(device="cpu", embed=True, threshold=1.0))
     events, embeddings = deaf.detect_and_embed(path)
     assert len(events) == 0
     assert embeddings.shape == (0, deaf.embedding_width)
@@ -398,7 +401,7 @@ def test_full_batches_are_of_one_size_and_do_not_mix_recordings(
     monkeypatch.setattr(
         "mast.inference.detector.has_bfloat16", lambda device: False
     )  # not a CPU's own layers
-    plain, full = (Detector(model, device="cpu", batch_size=8, embed=True) for _ in range(2))
+    plain, full = (Detector(model, DetectOptions(device="cpu", batch_size=8, embed=True)) for _ in range(2))
     full._full, full.workers = True, 2
     full._reader = replace(full._reader, batch_size=3)
     sizes: list[int] = []
@@ -430,16 +433,16 @@ def test_full_batches_are_of_one_size_and_do_not_mix_recordings(
 
 
 def test_compiling_is_for_gpus(model: Path) -> None:
-    assert not Detector(model, device="cpu").compiled
+    assert not Detector(model, DetectOptions(device="cpu")).compiled
     with pytest.raises(ConfigError, match="compile on cpu"):
-        Detector(model, device="cpu", compile=True)
+        Detector(model, DetectOptions(device="cpu", compile=True))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_compiled_on_a_gpu_finds_what_the_plain_model_finds(model: Path, tmp_path: Path) -> None:
     path = write_sound(tmp_path / "a.wav", 30)
-    plain = Detector(model, device="cuda", batch_size=8, compile=False, embed=True)
-    compiled = Detector(model, device="cuda", batch_size=8, compile=True, embed=True)
+    plain = Detector(model, DetectOptions(device="cuda", batch_size=8, compile=False, embed=True))
+    compiled = Detector(model, DetectOptions(device="cuda", batch_size=8, compile=True, embed=True))
     expected, rows = plain.detect_and_embed(path)
     events, embeddings = compiled.detect_and_embed(path)
     # in bfloat16 a score near the threshold may fall on either side
@@ -457,3 +460,36 @@ def test_compiled_on_a_gpu_finds_what_the_plain_model_finds(model: Path, tmp_pat
 def test_import_mast_imports_no_torch() -> None:
     code = "import sys, mast; mast.load; sys.exit('torch' in sys.modules or 'pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "habit", [Habit(box="strongest"), Habit(join_s=0.0), Habit(box="strongest", join_s=0.0)]
+)
+def test_boxes_are_drawn_as_the_habit_says(model: Path, tmp_path: Path, habit: Habit) -> None:
+    path = write_sound(tmp_path / "OAK_20230510_235958.wav", 12.0)
+    options = DetectOptions(device="cpu", embed=True, box="all")
+    whole, vectors = Detector(model, options).detect_and_embed(path)
+    asked = options.model_copy(update={"box": habit.box, "join_s": habit.join_s})
+    events, embeddings = Detector(model, asked).detect_and_embed(path)
+    drawn = redraw(boxes_of(whole), whole["score"].to_numpy(), habit, path, FRONT_END)
+    assert 0 < len(events) == len(drawn.boxes) < len(whole)
+    order = np.lexsort(drawn.boxes[:, [3, 2, 1, 0]].T)
+    np.testing.assert_allclose(boxes_of(events), drawn.boxes[order], atol=2e-3)
+    np.testing.assert_array_equal(embeddings, vectors[drawn.rows[order]])
+    clock = pd.to_datetime(events["datetime"]) - pd.Timestamp("2023-05-10T23:59:58")
+    np.testing.assert_allclose(clock.dt.total_seconds(), events["start_s"], atol=2e-3)
+
+
+def test_a_habit_in_the_card_is_used_unless_told_otherwise(model: Path, tmp_path: Path) -> None:
+    kept, card = load_checkpoint(model / "best")
+    learnt = card.model_copy(update={"habit": Habit(box="strongest", time_db=10.0)})
+    save_checkpoint(tmp_path / "learnt", kept, learnt)
+    path = write_sound(tmp_path / "a.wav", 6.0)
+    own = Detector(tmp_path / "learnt", DetectOptions(device="cpu"))
+    assert own.habit == learnt.habit
+    assert own.settings["box"] == "strongest, 25 dB of its band and 10 dB of its time"
+    told = Detector(tmp_path / "learnt", DetectOptions(device="cpu", box="all"))
+    plain = Detector(model, DetectOptions(device="cpu"))
+    pd.testing.assert_frame_equal(told.detect(path), plain.detect(path))
+    assert not own.detect(path).equals(plain.detect(path))
+    assert told.settings == plain.settings != own.settings

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks import bench_hop
 from mast.audio import windows
 from mast.data import load_dataset
+from mast.detect_options import DetectOptions
 from mast.inference import Detector, Searched, Source
 
 
@@ -42,7 +43,7 @@ def test_each_hop_is_measured_and_compared_with_the_first(model: Path, tones: Pa
 
 @pytest.mark.parametrize("hop", [0.5, 0.75, 1.0])
 def test_windows_are_counted_as_they_are_searched(model: Path, tones: Path, hop: float) -> None:
-    detector = Detector(model, device="cpu", hop=hop)
+    detector = Detector(model, DetectOptions(device="cpu", hop=hop))
     dataset = load_dataset(tones)
     front_end = detector.card.front_end
     searched = sum(
@@ -60,7 +61,7 @@ def test_a_detector_that_hears_everything_at_one_hop_and_half_at_another(
     def outcomes(self: Detector, sources: list[Source]) -> Iterator[Searched]:
         for source in sources:
             events = truth[truth["recording"] == source.recording]
-            yield Searched(source, events if self.hop == 0.5 else events.iloc[::2])
+            yield Searched(source, events if self.options.hop == 0.5 else events.iloc[::2])
 
     monkeypatch.setattr(Detector, "outcomes", outcomes)
     arguments = ["--model", str(model), "--data", str(tones), "--device", "cpu", "--resamples", "20"]

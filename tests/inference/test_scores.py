@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from random_detector import save_detector, write_sound
 
+from mast.detect_options import DetectOptions
 from mast.errors import ConfigError, MastError
 from mast.evaluation import Calibration
 from mast.inference import Detector
@@ -51,7 +52,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def events(folder: Path, sound: Path, **options: float) -> pd.DataFrame:
-    return Detector(folder, device="cpu", **options).detect(sound)  # type: ignore[arg-type]
+    return Detector(folder, DetectOptions(device="cpu", **options)).detect(sound)  # type: ignore[arg-type]
 
 
 def test_scores_are_probabilities_and_the_events_the_same(model: Path, calibrated: Path, sound: Path) -> None:
@@ -59,7 +60,7 @@ def test_scores_are_probabilities_and_the_events_the_same(model: Path, calibrate
     raw, shown = events(model, sound), events(calibrated, sound)
     pd.testing.assert_frame_equal(raw.drop(columns="score"), shown.drop(columns="score"))
     assert np.allclose(shown["score"], CALIBRATION.apply(raw["score"]), atol=2e-6)
-    assert Detector(calibrated, device="cpu").scores.threshold == CALIBRATION.apply(0.3)
+    assert Detector(calibrated, DetectOptions(device="cpu")).scores.threshold == CALIBRATION.apply(0.3)
 
 
 def test_a_given_threshold_is_of_the_scores_that_users_see(
@@ -74,7 +75,7 @@ def test_a_given_threshold_is_of_the_scores_that_users_see(
 
 
 def test_a_precision_takes_the_stored_threshold(model: Path, calibrated: Path, sound: Path) -> None:
-    detector = Detector(calibrated, device="cpu", precision_target=0.8)
+    detector = Detector(calibrated, DetectOptions(device="cpu", precision_target=0.8))
     assert detector.scores.raw_threshold == 0.55
     assert detector.scores.threshold == CALIBRATION.apply(0.55)
     assert "reached precision 0.90 (95 % interval 0.80–0.95, recall 0.40) on 12" in detector.scores.sentence
@@ -88,7 +89,7 @@ def test_a_precision_takes_the_stored_threshold(model: Path, calibrated: Path, s
 def test_mistakes_with_precision(model: Path, calibrated: Path, tmp_path: Path) -> None:
     def message(folder: Path, **options: float) -> str:
         with pytest.raises(MastError) as caught:
-            Detector(folder, device="cpu", **options)  # type: ignore[arg-type]
+            Detector(folder, DetectOptions(device="cpu", **options))  # type: ignore[arg-type]
         return str(caught.value)
 
     assert "was never calibrated" in message(model, precision_target=0.8)
@@ -111,14 +112,14 @@ def test_a_strange_calibration_is_refused(tmp_path: Path) -> None:
     card = json.loads((folder / "model.json").read_text())
     (folder / "model.json").write_text(json.dumps(card | {"calibration": {"slope": 2}}))
     with pytest.raises(MastError, match=r"field calibration\.calibration: .* written by another version"):
-        Detector(folder, device="cpu")
+        Detector(folder, DetectOptions(device="cpu"))
 
 
 def test_settings_tell_calibrations_and_thresholds_apart(
     model: Path, calibrated: Path, tmp_path: Path
 ) -> None:
     def settings(folder: Path, **options: float) -> dict[str, str | float]:
-        return Detector(folder, device="cpu", **options).settings  # type: ignore[arg-type]
+        return Detector(folder, DetectOptions(device="cpu", **options)).settings  # type: ignore[arg-type]
 
     plain, own = settings(model), settings(calibrated)
     assert (plain["calibration"], plain["threshold"], plain["raw_threshold"]) == ("none", 0.3, 0.3)
@@ -134,4 +135,4 @@ def test_settings_tell_calibrations_and_thresholds_apart(
 
 def test_precision_is_a_config_error_only_when_it_makes_no_sense(calibrated: Path) -> None:
     with pytest.raises(ConfigError):
-        Detector(calibrated, device="cpu", precision_target=0.0)
+        Detector(calibrated, DetectOptions(device="cpu", precision_target=0.0))

@@ -13,6 +13,7 @@ from toy_embedder import FRONT_END, RATE, save_embedder, write_species
 
 from mast.audio import centre_and_pad, read
 from mast.data import load_dataset
+from mast.detect_options import DetectOptions
 from mast.errors import AudioError
 from mast.events import boxes_of
 from mast.features import LogMel
@@ -29,7 +30,9 @@ def detector(tmp_path_factory: pytest.TempPathFactory) -> Detector:
     """In float32 on every machine, so that numbers can be compared."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mast.inference.detector.has_bfloat16", lambda device: False)
-        return Detector(save_embedder(tmp_path_factory.mktemp("model")), device="cpu", embed=True)
+        return Detector(
+            save_embedder(tmp_path_factory.mktemp("model")), DetectOptions(device="cpu", embed=True)
+        )
 
 
 @pytest.fixture(scope="module")

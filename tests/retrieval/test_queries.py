@@ -10,6 +10,7 @@ import soundfile as sf
 from toy_embedder import save_embedder, write_species
 
 from mast.data import load_dataset
+from mast.detect_options import DetectOptions
 from mast.errors import ConfigError, MastError
 from mast.inference import Detector
 from mast.retrieval.embedding import BoxEmbedder
@@ -21,7 +22,7 @@ from mast.retrieval.to_embed import labelled_batches
 
 @pytest.fixture(scope="module")
 def detector(tmp_path_factory: pytest.TempPathFactory) -> Detector:
-    return Detector(save_embedder(tmp_path_factory.mktemp("model")), device="cpu")
+    return Detector(save_embedder(tmp_path_factory.mktemp("model")), DetectOptions(device="cpu"))
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,7 @@ def test_a_clip_is_its_best_detection_or_all_of_it(
     np.testing.assert_allclose(query.vector, query_box(BoxEmbedder(detector), path, box).vector, atol=1e-2)
     assert len(look_alikes(store, query, 4)) == 4
 
-    strict = Detector(save_embedder(tmp_path / "model", threshold=0.999999), device="cpu")
+    strict = Detector(save_embedder(tmp_path / "model", threshold=0.999999), DetectOptions(device="cpu"))
     whole = query_clip(strict, path)
     assert "nothing was detected" in whole.said
     np.testing.assert_allclose(

@@ -14,7 +14,8 @@ from mast.data.recordings import load_dataset
 from mast.errors import ConfigError
 from mast.models.detector import DetectorConfig
 from mast_studies import few_boxes
-from mast_studies.few_boxes import boxes_of_pieces, divide, nested, pieces, recipe_of
+from mast_studies.few_boxes import divide, recipe_of
+from mast_studies.few_boxes_chunks import boxes_of_pieces, nested, pieces
 from mast_studies.few_boxes_table import summarise, write_figure
 from mast_studies.zero_shot_sets import load_set
 
@@ -130,3 +131,23 @@ def test_the_whole_command_goes_on_where_it_stopped(
     few_boxes.main()
     assert json.loads(out.read_text())["figures"][tones.name] == figures
     assert "5/5" in capsys.readouterr().out
+
+
+def test_habits_are_measured_with_each_recording_held_back(
+    tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_small_detector(tmp_path / "model", score=0.3)
+    out = tmp_path / "habits.json"
+    words = ["few_boxes.py", "--habits", "--model", tmp_path / "model", "--data", tones, "--boxes", "4"]
+    words += ["--seeds", "2", "--device", "cpu", "--out", out]
+    monkeypatch.setattr(sys, "argv", [str(word) for word in words])
+    few_boxes.main()
+    own = json.loads(out.read_text())["figures"]["sets"][tones.name]
+    assert own["ways"]["all"] == own["ways"]["as it comes"]  # whole calls, at this band
+    assert own["ways"]["strongest"]["n_truth"] == own["data"]["boxes"]
+    seeds = own["4 boxes"]
+    assert [row["seed"] for row in seeds] == [0, 1]
+    for row in seeds:
+        assert sum(row["recordings_by_habit"].values()) == len(load_dataset(tones))
+        if not row["changed"]:
+            assert row["f1"] == own["ways"]["all"]["f1"]

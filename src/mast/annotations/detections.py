@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
 from mast.errors import ConfigError
 from mast.files import write_whole
 from mast.version import __version__
@@ -46,6 +47,7 @@ class DetectionRun:
         threshold: minimum score of an event in the tables; ``None`` where unknown.
         band_hz: lower and upper edge of the band that was searched; ``None`` where an older version wrote the file.
         inputs: files, folders and URIs that were given, as full paths.
+        options: that the command was given last; those that an older version's file tells of.
         made_with: all that changes what is found, as it was when the folder was begun.
         operating_point: for a threshold that stands for a precision: the target, and what validation reached.
     """
@@ -56,6 +58,7 @@ class DetectionRun:
     threshold: float | None = None
     band_hz: tuple[float, float] | None = None
     inputs: tuple[str, ...] = ()
+    options: DetectOptions = DEFAULT_OPTIONS
     made_with: Mapping[str, str | float] = field(default_factory=dict)
     operating_point: Mapping[str, object] | None = None
 
@@ -109,9 +112,29 @@ def _understood(content: dict[str, Any]) -> DetectionRun:
         threshold=None if threshold is None else float(threshold),
         band_hz=low_high,
         inputs=tuple(str(given) for given in content.get("inputs", ())),
+        options=_options(content, made_with, threshold, low_high),
         made_with=made_with,
         operating_point=content.get("operating_point"),
     )
+
+
+def _options(
+    content: Mapping[str, Any],
+    made_with: Mapping[str, Any],
+    threshold: float | None,
+    band_hz: tuple[float, float] | None,
+) -> DetectOptions:
+    """The options of a run; older versions did not write them, but most can be told from the rest."""
+    if "options" in content:
+        return DetectOptions.model_validate(content["options"])
+    point = content.get("operating_point")
+    known = {
+        "precision_target" if point else "threshold": point["target"] if point else threshold,
+        "band_hz": None if band_hz is None else band_hz[1],
+        "embed": bool(made_with.get("embeddings")),
+        **({"hop": made_with["hop"]} if "hop" in made_with else {}),
+    }
+    return DetectOptions.model_validate(known)
 
 
 def write_run(folder: Path, run: DetectionRun) -> None:
@@ -124,6 +147,7 @@ def write_run(folder: Path, run: DetectionRun) -> None:
         "band_hz": None if run.band_hz is None else list(run.band_hz),
         "inputs": list(run.inputs),
         "root": run.root,
+        "options": run.options.model_dump(mode="json"),
         "made_with": dict(run.made_with),
     }
     if run.operating_point is not None:

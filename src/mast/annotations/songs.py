@@ -48,6 +48,24 @@ def join_events(events: pd.DataFrame, gap_s: float) -> pd.DataFrame:
     return joined.loc[order].reset_index(drop=True)
 
 
+def join_boxes(boxes: FloatArray, scores: FloatArray, gap_s: float) -> tuple[FloatArray, IntArray]:
+    """The box of each song, and the row of its best-scored note.
+
+    Args:
+        boxes: (N, 4) rows start_s, low_hz, end_s, high_hz of one recording.
+        scores: (N,).
+        gap_s: as in :func:`join_events`.
+    """
+    song = songs_of(boxes, gap_s)
+    by_score = np.argsort(-scores, kind="stable")
+    _, first = np.unique(song[by_score], return_index=True)
+    best = by_score[first]
+    joined = boxes[best].copy()
+    np.minimum.at(joined[:, :2], song, boxes[:, :2])
+    np.maximum.at(joined[:, 2:], song, boxes[:, 2:])
+    return joined, best
+
+
 def songs_of(boxes: FloatArray, gap_s: float) -> IntArray:
     """The number of the song that each box belongs to, from 0 on; rows start_s, low_hz, end_s, high_hz."""
     links: list[tuple[int, int]] = []

@@ -65,7 +65,7 @@ class RayCrew:
         if self._mine:
             _join(alone, workers)
         about = ray.cluster_resources()
-        device = spec.options.get("device")
+        device = spec.options.device
         self._gpus = str(device).startswith("cuda") or (device is None and about.get("GPU", 0) >= 1)
         self.places = max(1, int(about.get("GPU" if self._gpus else "CPU", 0)))
         options = {"num_cpus": 1, "num_gpus": int(self._gpus), "max_restarts": 0, "max_task_retries": 0}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
+from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
 from mast.errors import MastError, machine_fault
 from mast.inference import Detector
 from mast.inference.settle import settle_process
@@ -39,13 +40,13 @@ class DetectorSpec:
 
     Attributes:
         model: as :class:`mast.inference.Detector` takes it.
-        options: the detector's other arguments.
+        options: how it searches.
         threads: of each worker on a CPU; torch's own choice where ``None``.
         files: of the model's folder, for machines that do not see this one's disk.
     """
 
     model: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: DetectOptions = DEFAULT_OPTIONS
     threads: int | None = None
     files: Mapping[str, bytes] | None = None
 
@@ -72,9 +73,9 @@ class DetectorSpec:
         """
         if self.threads is not None:
             torch.set_num_threads(self.threads)
-        options = dict(self.options)
-        if options.get("device") in (None, "cuda") and torch.cuda.is_available():
-            options["device"] = f"cuda:{number % torch.cuda.device_count()}"
+        options = self.options
+        if options.device in (None, "cuda") and torch.cuda.is_available():
+            options = options.model_copy(update={"device": f"cuda:{number % torch.cuda.device_count()}"})
         try:
             detector = self._detector(options)
         except Exception as error:
@@ -84,10 +85,10 @@ class DetectorSpec:
         settle_process()
         return detector
 
-    def _detector(self, options: dict[str, Any]) -> Detector:
+    def _detector(self, options: DetectOptions) -> Detector:
         if self.files is None:
-            return Detector(self.model, **options)
+            return Detector(self.model, options)
         with tempfile.TemporaryDirectory(prefix="mast-model-") as temporary:
             for name, content in self.files.items():
                 Path(temporary, name).write_bytes(content)
-            return Detector(temporary, **options)
+            return Detector(temporary, options)

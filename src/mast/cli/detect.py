@@ -14,6 +14,7 @@ from mast.cli.options import (
     Device,
     Quiet,
     count,
+    number,
     progress,
     say,
     score,
@@ -31,6 +32,13 @@ _FORMATS = (
 # sound that reaches four times the band searched, or not a third of it, is told of: 48 kHz of birds is neither
 _FAR_ABOVE, _FAR_BELOW = 4, 3
 _PARTITIONED = "partitioned"  # not an annotation format: a Parquet dataset for DuckDB, pandas, Spark
+
+
+class BoxName(StrEnum):
+    """What one box is."""
+
+    all = "all"
+    strongest = "strongest"
 
 
 class EngineName(StrEnum):
@@ -75,6 +83,22 @@ def detect(
     band: Annotated[
         float | None,
         upper_edge(help="Upper edge of the band to search; the model's own by default."),
+    ] = None,
+    box: Annotated[
+        BoxName | None,
+        typer.Option(
+            help="all of a call, or its strongest harmonic without echo; by default what the model learnt, else all, "
+            "but strongest where a model of lower voices searches above 50 kHz."
+        ),
+    ] = None,
+    join: Annotated[
+        float | None,
+        number(
+            "--join",
+            low=0.0,
+            high=3_600.0,
+            help="Make one box of those in a similar band at most so many seconds apart.",
+        ),
     ] = None,
     hop: Annotated[float, score(help="Step from window to window as a share of the window.")] = 0.75,
     batch: Annotated[
@@ -133,6 +157,12 @@ def detect(
     were, and stops where none was that good. Expect less at other sites. The embedded model was calibrated on clips
     that a vision-language model boxed and nobody checked: with it, count your own sample before you trust the figure.
 
+    What one box is differs from expert to expert. --box strongest cuts each box down to the strongest harmonic, without
+    the others and without echo: good for bats, bad for birds and fish. --box all leaves the whole call, and --join 0.3
+    makes one box of those in a similar band with gaps of at most 0.3 s. Without these options boxes are drawn as the
+    model learnt from your boxes (mast fit --init default), and otherwise as the model gives them; only where a model
+    of lower voices searches above 50 kHz, as the embedded one does with --band bats, it starts with strongest.
+
     Recordings that cannot be read are listed with reasons in failures.csv and tried again next time; those
     whose sound ends early are searched as far as they go, and listed as damaged.
 
@@ -146,8 +176,10 @@ def detect(
       mast detect recordings/ --model runs/detector --out detections --formats csv,raven
       mast detect hydrophone/ --band fish --out detections
       mast detect bats/ --band bats --out detections
+      mast detect bats/ --band bats --box all --out whole_calls
     """
     from mast.archive import DetectorSpec, list_recordings
+    from mast.detect_options import DetectOptions
     from mast.errors import AudioError, ConfigError
     from mast.inference import ResultsFolder
     from mast.uris import is_uri
@@ -160,16 +192,18 @@ def detect(
         )
     listing = list_recordings(recordings)
     mine = listing.recordings[part::parts]
-    options = {
-        "device": device,
-        "threshold": threshold,
-        "precision_target": precision,
-        "hop": hop,
-        "batch_size": batch,
-        "embed": embed,
-        "compile": compile,
-        "band_hz": band,
-    }
+    options = DetectOptions(
+        device=device,
+        threshold=threshold,
+        precision_target=precision,
+        hop=hop,
+        batch_size=batch,
+        embed=embed,
+        compile=compile,
+        band_hz=band,
+        box=None if box is None else box.value,
+        join_s=join,
+    )
     try:
         with (
             write_alone(out, f".shard-{part}-of-{parts}.lock"),
@@ -180,6 +214,7 @@ def detect(
                 out,
                 facts.settings,
                 listing.root,
+                options=options,
                 model=_full_name(model),
                 band_hz=facts.band_hz,
                 inputs=[_full_name(given) for given in recordings],

@@ -180,10 +180,11 @@ def _shown(batches: Iterator[EventBatch], advance: Callable[[], None]) -> Iterat
 
 
 def _embedder(model: str, device: str | None, batch: int | None) -> BoxEmbedder:
+    from mast.detect_options import DetectOptions
     from mast.inference import Detector
     from mast.retrieval.embedding import BoxEmbedder
 
-    return BoxEmbedder(Detector(model, device=device, batch_size=batch, compile=False))
+    return BoxEmbedder(Detector(model, DetectOptions(device=device, batch_size=batch, compile=False)))
 
 
 def _refuse_other(detections: DetectionsFolder, model: str | None, device: str | None) -> None:

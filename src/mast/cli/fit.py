@@ -54,7 +54,9 @@ def fit(
 
     Before it trains, it measures a few steps and says how long all of it will take on this machine. Started from a
     detector (--init), it also measures that one as it comes, and keeps it where training does not beat it on
-    validation.
+    validation. From five boxes on it first learns, in seconds, how you draw them: whole calls or the strongest
+    harmonic, notes or songs. What does not fit better on boxes held back is not used. The habit is kept in the model,
+    and mast detect draws by it.
 
     \b
     Example:
@@ -62,7 +64,7 @@ def fit(
       mast fit labelled/ --unlabeled archive/ --out runs/birds --preset tiny
     """
     from mast.fit.pipeline import fit as run
-    from mast.reports.fit_verdict import START
+    from mast.reports.fit_verdict import HABIT, START
     from mast.runs import Show
     from mast.training.start import Start
 
@@ -89,6 +91,7 @@ def fit(
         raise typer.Exit(130) from None
     for line in fitted.summary():
         typer.echo(line)
-    origin = "the start, as it comes" if fitted.metrics["recommended"] == START else "as trained here"
+    origins = {START: "the start, as it comes", HABIT: "the start, with your habit"}
+    origin = origins.get(fitted.metrics["recommended"], "as trained here")
     typer.echo(f"Model: {out / 'best'} ({origin}). Report: {out / 'report.html'}.")
     typer.echo(f"Next: mast detect RECORDINGS/ --model {out} --out detections")

@@ -257,9 +257,10 @@ def _prefill(
         raise ConfigError(
             "--prefill: whose boxes? give --model, a detector, or --detections, results of mast detect"
         )
+    from mast.detect_options import DetectOptions
     from mast.inference import Detector
 
-    detector = Detector(model, device=device)
+    detector = Detector(model, DetectOptions(device=device))
     return lambda path, row: detector.detect(path)
 
 

@@ -137,9 +137,12 @@ def _query(
 
 def model_of(store: EventStore, model: str | None, device: str | None) -> Detector:
     """The store's model: as given, where it lay when the store was made, or the one that ships with mast."""
+    from mast.detect_options import DetectOptions
     from mast.inference import Detector
 
-    detector = Detector(model if model is not None else _model_named(store), device=device, compile=False)
+    detector = Detector(
+        model if model is not None else _model_named(store), DetectOptions(device=device, compile=False)
+    )
     store.refuse_other_model(detector.model_id, detector.embedding_width)
     return detector
 

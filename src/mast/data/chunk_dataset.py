@@ -93,8 +93,10 @@ class ChunkDataset(torch.utils.data.Dataset[Example]):
             self.sure = [torch.tensor(own, dtype=torch.bool) for own in sure]
         self.weights = np.ones(len(chunks)) if weights is None else np.asarray(weights, dtype=np.float64)
         assert len(self.boxes) == len(self.weights) == len(chunks)
-        paths = {name: dataset.path(name) for name in chunks["recording"].unique()}
-        self._paths = [paths[name] for name in chunks["recording"]]
+        self.paths = {
+            str(name): dataset.path(name) for name in chunks["recording"].unique()
+        }  # of its recordings
+        self._paths = [self.paths[str(name)] for name in chunks["recording"]]
         self._starts = chunks["start_s"].to_numpy(dtype=np.float64)
 
     def __len__(self) -> int:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from mast.audio import probe, read
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 MEASUREMENTS = (
     "peak_hz",
@@ -57,40 +58,47 @@ def measure_events(path: str | Path, events: pd.DataFrame) -> pd.DataFrame:
     boxes = events[["start_s", "end_s", "low_hz", "high_hz"]].to_numpy(dtype=np.float64)
     measured = np.full((len(boxes), len(MEASUREMENTS)), np.nan)
     frame_s = HOP / info.sample_rate
-    for rows, first_s, last_s in _pieces(boxes, info.duration_s):
+    beside = np.maximum(_BESIDE_S, boxes[:, 1] - boxes[:, 0])
+    first, last = np.maximum(boxes[:, 0] - beside, 0.0), np.minimum(boxes[:, 1] + beside, info.duration_s)
+    inside = np.flatnonzero(boxes[:, 0] < info.duration_s)
+    for some, first_s, last_s in spans_together(first[inside], last[inside], at_once_s=_AT_ONCE_S):
         # frames lie where those of the whole recording do, and none that counts sees the edge of the piece
         first_frame = max(0, int(first_s / frame_s) - WINDOW // HOP)
         sound = read(path, start_s=first_frame * frame_s, end_s=last_s + WINDOW / info.sample_rate)
         power = power_spectrogram(sound)
-        for row in rows:
+        for row in inside[some]:
             measured[row] = measure_box(power, info.sample_rate, boxes[row], first_frame=first_frame)
     return pd.DataFrame(measured, columns=list(MEASUREMENTS), index=events.index)
 
 
-def _pieces(boxes: FloatArray, duration_s: float) -> Iterator[tuple[list[int], float, float]]:
-    """Rows that are near each other, and the span of sound that all of them need."""
-    beside = np.maximum(_BESIDE_S, boxes[:, 1] - boxes[:, 0])
-    first, last = np.maximum(boxes[:, 0] - beside, 0.0), np.minimum(boxes[:, 1] + beside, duration_s)
+def spans_together(
+    first_s: FloatArray, last_s: FloatArray, *, at_once_s: float
+) -> Iterator[tuple[IntArray, float, float]]:
+    """Rows of spans that are near each other, and the span of sound that all of them need.
+
+    Args:
+        first_s: (N,) where each span begins, in any order.
+        last_s: (N,) where it ends.
+        at_once_s: longest span of several together.
+    """
     rows: list[int] = []
-    for row in np.argsort(first, kind="stable").tolist():
-        if boxes[row, 0] >= duration_s:
-            continue
-        if rows and max(last[row], last[rows].max()) - first[rows[0]] > _AT_ONCE_S:
-            yield rows, float(first[rows[0]]), float(last[rows].max())
+    for row in np.argsort(first_s, kind="stable").tolist():
+        if rows and max(last_s[row], last_s[rows].max()) - first_s[rows[0]] > at_once_s:
+            yield np.array(rows), float(first_s[rows[0]]), float(last_s[rows].max())
             rows = []
         rows.append(row)
     if rows:
-        yield rows, float(first[rows[0]]), float(last[rows].max())
+        yield np.array(rows), float(first_s[rows[0]]), float(last_s[rows].max())
 
 
-def power_spectrogram(sound: NDArray[np.float32]) -> FloatArray:
-    """(frames, bins) power of 512 samples every 128; the middle of frame k is sample 128 k."""
-    padded = np.pad(sound.astype(np.float64), WINDOW // 2)
-    frames = np.lib.stride_tricks.sliding_window_view(padded, WINDOW)[: len(sound) + 1 : HOP]
-    window = np.hanning(WINDOW + 1)[:-1]
-    power = np.empty((len(frames), WINDOW // 2 + 1))
+def power_spectrogram(sound: NDArray[np.float32], *, window: int = WINDOW, hop: int = HOP) -> FloatArray:
+    """(frames, bins) power; the middle of frame k is sample ``hop × k``."""
+    padded = np.pad(sound.astype(np.float64), window // 2)
+    frames = np.lib.stride_tricks.sliding_window_view(padded, window)[: len(sound) + 1 : hop]
+    taper = np.hanning(window + 1)[:-1]
+    power = np.empty((len(frames), window // 2 + 1))
     for at in range(0, len(frames), 1_024):
-        power[at : at + 1_024] = np.abs(np.fft.rfft(frames[at : at + 1_024] * window)) ** 2
+        power[at : at + 1_024] = np.abs(np.fft.rfft(frames[at : at + 1_024] * taper)) ** 2
     return power
 
 
@@ -107,8 +115,8 @@ def measure_box(
     """
     start_s, end_s, low_hz, high_hz = (float(edge) for edge in box)
     frame_s, bin_hz = HOP / sample_rate, sample_rate / WINDOW
-    t1, t2 = _cells(start_s / frame_s, end_s / frame_s, first_frame, len(power))
-    f1, f2 = _cells(low_hz / bin_hz, high_hz / bin_hz, 0, power.shape[1])
+    t1, t2 = cells_between(start_s / frame_s, end_s / frame_s, first_frame, len(power))
+    f1, f2 = cells_between(low_hz / bin_hz, high_hz / bin_hz, 0, power.shape[1])
     cells = power[t1:t2, f1:f2]
     spectrum, envelope = cells.sum(axis=0), cells.sum(axis=1)
     if not spectrum.sum() > 0:
@@ -123,7 +131,7 @@ def measure_box(
     return np.array([peak, center, low, high, begin, end, end - begin, high - low, snr_db])
 
 
-def _cells(low: float, high: float, offset: int, most: int) -> tuple[int, int]:
+def cells_between(low: float, high: float, offset: int, most: int) -> tuple[int, int]:
     """Cells whose middle lies between two edges, as a slice that begins at ``offset``; else the nearest one."""
     first, stop = int(np.ceil(low)) - offset, int(np.floor(high)) + 1 - offset
     if first >= stop or first >= most or stop <= 0:

@@ -12,14 +12,19 @@ from accelerate.utils import broadcast_object_list
 
 from mast.fit.inputs import Sources, labels_of, sound_of
 from mast.normalisation import Normalisation
-from mast.reports.fit_verdict import SELF_TRAINED, START, TRAINED, recommended
+from mast.reports.fit_verdict import HABIT, SELF_TRAINED, START, TRAINED, recommended
 from mast.runs import UPSTREAM, Ledger, Progress, Show, Stage, flat
 from mast.training.chosen_chunks import Chunks, hold_out, labelled_chunks, unlabelled_chunks
 from mast.training.helped import validation_f1
 from mast.training.machine import Machine
 from mast.training.recipe import BOOKKEEPING, Recipe
 
-STAGES = {START: "start", TRAINED: "train", SELF_TRAINED: "self-train"}  # that made each detector
+STAGES = {
+    START: "start",
+    HABIT: "habit",
+    TRAINED: "train",
+    SELF_TRAINED: "self-train",
+}  # that made each detector
 
 
 class FitRun:

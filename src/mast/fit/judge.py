@@ -13,7 +13,7 @@ from mast.fit.forecast import in_words
 from mast.fit.inputs import facts_of, write_listing
 from mast.models.checkpoint import load_card
 from mast.reports.fit_report import write_fit_report
-from mast.reports.fit_verdict import NAMES, SELF_TRAINED, START, TRAINED
+from mast.reports.fit_verdict import HABIT, NAMES, SELF_TRAINED, START, TRAINED
 from mast.training.calibrate import calibrate_checkpoint
 from mast.version import __version__
 from mast.wording import counted
@@ -47,7 +47,7 @@ def scan(run: FitRun) -> None:
 def calibrate(run: FitRun) -> None:
     """The model to use: the recommended detector, whose scores mean something."""
     chosen, model = run.recommended, run.out / "best"
-    as_it_comes = chosen == START and load_card(run.detectors[START]).calibration is not None
+    as_it_comes = chosen in (START, HABIT) and load_card(run.detectors[START]).calibration is not None
 
     def work() -> dict[str, Any]:
         if run.machine.main:
@@ -79,7 +79,7 @@ def evaluate(run: FitRun, resamples: int) -> dict[str, Any]:
     """How good every detector is on every part but train; gives back ``metrics.json``."""
     path, detectors = run.out / "metrics.json", run.detectors
     names = list(detectors)
-    before = {TRAINED: START, SELF_TRAINED: run.teacher}
+    before = {HABIT: START, TRAINED: START, SELF_TRAINED: run.teacher}
     pairs = [(before[name], name) for name in names if before.get(name) in detectors]
 
     def work() -> dict[str, Any]:

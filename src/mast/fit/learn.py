@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,20 @@ from mast.errors import MastError
 from mast.files import replace_folder, write_whole
 from mast.fit.fit_run import STAGES, FitRun
 from mast.fit.forecast import Amounts, forecast
+from mast.fit.habit_choice import HabitChoice, choose_habit
 from mast.fit.inputs import start_of
-from mast.models.checkpoint import update_card
+from mast.habit import Habit
+from mast.hearing import HearingModel
+from mast.models.checkpoint import ModelCard, load_card, update_card
 from mast.models.detector import DetectorConfig
 from mast.normalisation import Normalisation
-from mast.reports.fit_verdict import NAMES, SELF_TRAINED, START, TRAINED, recommended
+from mast.reports.fit_verdict import HABIT, NAMES, SELF_TRAINED, START, TRAINED, recommended
 from mast.reports.reconstruction import draw_reconstructions
 from mast.runs import Progress, flat
 from mast.selftrain.pseudo import sure_pseudo_labels
 from mast.selftrain.rounds import RoundsRun, about_self_training, fit_rounds
 from mast.training.chosen_chunks import STATISTICS_CHUNKS, measured_normalisation, unlabelled_chunks
+from mast.training.chunk_scores import detect_chunks
 from mast.training.detector import DetectorRun, about_detector, fit_detector
 from mast.training.effort import Rates, measure_rates, suited
 from mast.training.pretraining import EncoderRun, about_pretraining, fit_encoder
@@ -144,12 +149,52 @@ def start(run: FitRun) -> None:
     def work() -> dict[str, Any]:
         if run.machine.main:
             replace_folder(init, folder)
-            update_card(folder, card.model_copy(update={"front_end": run.recipe.front_end}))
+            here = card.at_band(run.recipe.front_end.high_hz)
+            update_card(folder, here.model_copy(update={"front_end": run.recipe.front_end}))
         return {}
 
     run.do("start", {**run.common, "init": start_of(start)}, (folder / "model.json",), work)
     run.made(START, folder)
     run.say(f"start: {init}, as it comes: validation F1 {_f1(run.f1[START])}")
+
+
+def habit(run: FitRun) -> None:
+    """The start, drawing boxes as the user does, where boxes held back show that it should; nothing is trained."""
+    if START not in run.detectors:
+        return
+    folder = run.out / "habit"
+
+    def work() -> dict[str, Any]:
+        card = load_card(run.detectors[START])
+        choice = broadcast_object_list([_choice(run, card)])[0]
+        if run.machine.main:
+            replace_folder(run.detectors[START], folder)
+            update_card(folder, card.model_copy(update={"habit": choice.habit}))
+        run.machine.accelerator.wait_for_everyone()
+        return {"sentence": choice.sentence, "changed": choice.habit != choice.start}
+
+    inputs = {**run.common, **run.labels, **run.after("start")}
+    found = run.do("habit", inputs, (folder / "model.json",), work)
+    run.say(found["sentence"])
+    if found["changed"]:
+        run.made(HABIT, folder)
+        run.say(f"habit: validation F1 {_f1(run.f1[HABIT])}")
+
+
+def _choice(run: FitRun, card: ModelCard) -> HabitChoice:
+    """What the boxes to learn from say about how they are drawn."""
+    machine, plan, chunks = run.machine, run.recipe.train, run.parts["train"]
+    model = HearingModel.load(run.detectors[START], device=machine.device, precision=machine.precision)
+    model.card = card.model_copy(update={"habit": None})  # boxes as the model gives them
+    own = card.thresholds["score"]
+    measured = detect_chunks(
+        model,
+        chunks,
+        batch_size=machine.eval_batch(plan.batch_size),
+        workers=machine.workers,
+        score_threshold=own,
+    )
+    return choose_habit(replace(measured, threshold=own), card.habit or Habit(), chunks.path_of)
 
 
 def train(run: FitRun) -> None:
@@ -211,7 +256,7 @@ def self_train(run: FitRun) -> None:
         n_rounds = run.recipe.selftrain.rounds
         run.say(
             f"self-train: {n_rounds} round{'s' if n_rounds > 1 else ''} at most"
-            f"{', from the start, which training did not beat' if teacher == START else ''}"
+            f"{', from the start, which training did not beat' if teacher != TRAINED else ''}"
         )
         try:
             with run.bar("self-train") as progress:

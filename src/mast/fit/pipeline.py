@@ -5,6 +5,7 @@ RUN/scan/              recordings.csv, failures.csv
 RUN/statistics/        normalisation.json
 RUN/pretrain/          the encoder's run
 RUN/start/             the detector to start from, as it comes, on this run's front end
+RUN/habit/             the same, drawing boxes as yours are drawn
 RUN/train/             the detector's run on the expert's boxes
 RUN/selftrain/         its rounds on unlabelled sound
 RUN/best/              the model to use: the last that beat the start on validation, or the start
@@ -93,6 +94,7 @@ def fit(
         learn.statistics(run)
         learn.pretrain(run)
         learn.start(run)
+        learn.habit(run)
         learn.train(run)
         learn.self_train(run)
         judge.calibrate(run)

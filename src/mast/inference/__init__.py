@@ -1,12 +1,11 @@
 """A trained detector on recordings of any length and archives of any size."""
 
-from mast.inference.detector import DEFAULT_HOP, Detector, Searched
+from mast.inference.detector import Detector, Searched
 from mast.inference.pieces import Source
 from mast.inference.results import ResultsFolder, Totals
 from mast.inference.stitch import Embeddings, ScoredBoxes, Stitcher
 
 __all__ = [
-    "DEFAULT_HOP",
     "Detector",
     "Embeddings",
     "ResultsFolder",

@@ -25,7 +25,9 @@ import torch
 from torch import nn
 
 from mast.annotations.detections import model_id
+from mast.annotations.redraw import Redrawn, redraw
 from mast.audio import AudioInfo, Metadata, failing_alone
+from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
 from mast.device import find_device, has_bfloat16, send
 from mast.errors import AudioError, ConfigError, MastError
 from mast.events import FloatArray, IntArray, empty_events
@@ -40,9 +42,6 @@ from mast.models.detector import DenseOutput, MastDetector
 from mast.models.interface import BoxDetector
 from mast.models.packed import arrange_convolutions, pack_encoder
 
-# of a window. The paper's chunks overlap by half; 0.75 saves a third of the windows and hardly changes F1 on simulated
-# recordings (results/hop.json); calls of up to 2.5 s are still seen whole
-DEFAULT_HOP = 0.75
 # windows at once, our choice: ten minutes on a GPU (benchmarks/bench_gpu.py); elsewhere 4, which fills a core
 _BATCH = {"cuda": 64}
 # batches at once on a CPU, our choice: with a core to each, none waits for another after every product, and what a
@@ -97,62 +96,39 @@ class Detector:
     Args:
         folder: a model folder, or a training run that holds one as ``best``; ``"default"`` or ``"hf://owner/name"``,
             see :func:`mast.models.find.find_model`.
-        device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``; the GPU where there is one by default.
-        threshold: least score of an event, as the column ``score`` has it: a probability where the checkpoint was
-            calibrated. The checkpoint's own (tuned on validation) by default.
-        precision_target: instead of a threshold: the lowest one that reached this precision on validation.
-        hop: step from window to window as a share of the window, above 0 and at most 1. At 0.5 every sound but the
-            ends is seen twice; at 1 once, and calls cut by a window's edge are put together from pieces.
-        batch_size: windows at once; by the device by default. On a GPU every batch is filled up to it, with the
-            windows of the next recordings or with silence.
-        embed: also give the encoder's features inside each event, see :meth:`detect_and_embed`. They are held until
-            the recording is done: 2 D bytes an event, D the encoder's width.
-        compile: compile the model for this GPU, which makes the start slower; on CUDA by default.
-        band_hz: upper edge of the band to search, Hz; the model's own by default. Sound is played to the model so much
-            faster or slower: one that knows birds up to 8 kHz then finds fish up to 2 kHz, or bats up to 96.
+        options: how it searches.
 
     Attributes:
         hearing: the loaded model, arranged for searching.
         card: what the checkpoint says about itself.
+        options: as given.
+        habit: how boxes are drawn.
         scores: calibration, and the threshold as users see it and as a raw score; for a precision, what was reached.
         model_id: ``mast-`` and the start of the weights' fingerprint, as in the column ``model``.
         precision: ``"bfloat16"`` where the hardware multiplies it natively, else ``"float32"``.
         workers: batches searched at once.
     """
 
-    def __init__(
-        self,
-        folder: str | Path,
-        *,
-        device: str | None = None,
-        threshold: float | None = None,
-        precision_target: float | None = None,
-        hop: float = DEFAULT_HOP,
-        batch_size: int | None = None,
-        embed: bool = False,
-        compile: bool | None = None,
-        band_hz: float | None = None,
-    ) -> None:
-        self.device = find_device(device)
+    def __init__(self, folder: str | Path, options: DetectOptions = DEFAULT_OPTIONS) -> None:
+        self.options = options
+        self.device = find_device(options.device)
         self.precision: Precision = "bfloat16" if has_bfloat16(self.device) else "float32"
         self.hearing = HearingModel.load(
-            folder, device=self.device, band_hz=band_hz, precision=self.precision
+            folder, device=self.device, band_hz=options.band_hz, precision=self.precision
         )
         self.card = self.hearing.card
-        model: BoxDetector = self.hearing.mast_detector if embed else self.hearing.box_detector
+        model: BoxDetector = self.hearing.mast_detector if options.embed else self.hearing.box_detector
         self.scores = settle_scores(
-            self.card, self.hearing.folder, threshold=threshold, precision_target=precision_target
+            self.card,
+            self.hearing.folder,
+            threshold=options.threshold,
+            precision_target=options.precision_target,
         )
         self.nms_iou = self.hearing.nms_iou
-        self.hop = hop
-        self.batch_size = _BATCH.get(self.device.type, 4) if batch_size is None else batch_size
-        if not 0 < self.hop <= 1:
-            raise ConfigError(f"hop {self.hop:g}: expected a share of the window above 0 and at most 1")
-        if self.batch_size < 1:
-            raise ConfigError(f"batch of {self.batch_size} windows: expected at least 1")
+        self.habit = options.habit(self.card.habit)
+        self.batch_size = options.batch_size or _BATCH.get(self.device.type, 4)
         self.model_id = model_id(self.card.weights_sha256)
-        self.embed = embed
-        self.compiled = _can_compile(self.device) if compile is None else compile
+        self.compiled = _can_compile(self.device) if options.compile is None else options.compile
         if self.compiled and self.device.type != "cuda":
             raise ConfigError(
                 f"compile on {self.device.type}: only models on a CUDA GPU are compiled; leave it out"
@@ -176,7 +152,7 @@ class Detector:
         self._graphs: list[Graph[Seen]] = []  # of the network, recorded and not in use; a thread takes one
         self._reader = Reader(
             self.card.front_end,
-            hop_s=self.hop * self.card.front_end.chunk_s,
+            hop_s=options.hop * self.card.front_end.chunk_s,
             batch_size=min(self.batch_size, _PIECE) if self._full else self.batch_size,
             several=1 if self.device.type == "cpu" else min(_MOST_READERS, os.cpu_count() or 1),
         )
@@ -193,9 +169,10 @@ class Detector:
             "threshold": self.scores.threshold,
             "raw_threshold": self.scores.raw_threshold,
             "nms_iou": self.nms_iou,
-            "hop": self.hop,
+            "hop": self.options.hop,
+            **self.habit.settings,
             "precision": self.precision,
-            "embeddings": self.embedding_width if self.embed else 0,
+            "embeddings": self.embedding_width if self.options.embed else 0,
         }
 
     @property
@@ -231,7 +208,7 @@ class Detector:
             ConfigError: the detector was loaded without ``embed=True``.
             AudioError: the recording cannot be read.
         """
-        if not self.embed:
+        if not self.options.embed:
             raise ConfigError("this detector gives no embeddings; load it with embed=True")
         outcome = next(self.outcomes([_source(Path(path), root)]))
         if outcome.error:
@@ -348,7 +325,7 @@ class Detector:
             if isinstance(model, MastDetector):
                 spectrograms, output = dense(sound)
                 found = model.select(output, score_threshold=least, nms_iou=nms_iou)
-                if self.embed:
+                if self.options.embed:
                     features = model.vectors(output.tokens, spectrograms, [some.boxes for some in found])
             else:
                 spectrograms = self.hearing.spectrograms(sound)
@@ -394,7 +371,7 @@ class Detector:
         cells, scores = cells[alone], scores[alone]
         events, rows = self._events(cells, scores, source, info, about, duration_s)
         embeddings = None
-        if self.embed:
+        if self.options.embed:
             parts = [some.embeddings for some in found if some.embeddings is not None]
             nothing = np.zeros((0, self.embedding_width), dtype=np.float16)
             embeddings = np.concatenate([nothing, *parts])[alone[rows]]
@@ -422,30 +399,45 @@ class Detector:
 
         Also gives the rows of ``cells`` that the events are.
         """
-        boxes = grid_to_events(cells, self.card.front_end)
+        boxes, rows = self._drawn(
+            grid_to_events(cells, self.card.front_end), scores, source, info, duration_s
+        )
         # a microsecond and a millihertz: finer than any grid, and tables stay readable
         start_s, end_s = boxes[:, 0].round(6), np.minimum(boxes[:, 2].round(6), duration_s)
         low_hz, high_hz = boxes[:, 1].round(3), np.minimum(boxes[:, 3].round(3), info.sample_rate / 2)
         inside = np.flatnonzero((end_s > start_s) & (high_hz > low_hz))
         by_time = np.lexsort([column[inside] for column in (high_hz, end_s, low_hz, start_s)])
-        rows = inside[by_time]
+        drawn = inside[by_time]
+        rows = rows[drawn]
         if (n := len(rows)) == 0:
             return empty_events(), rows
         columns = {
             "recording": [source.recording] * n,
-            "start_s": start_s[rows],
-            "end_s": end_s[rows],
-            "low_hz": low_hz[rows],
-            "high_hz": high_hz[rows],
+            "start_s": start_s[drawn],
+            "end_s": end_s[drawn],
+            "low_hz": low_hz[drawn],
+            "high_hz": high_hz[drawn],
             "score": self.scores.calibration.apply(scores[rows]).round(6),
             "label": [""] * n,
             "site": [about.site or ""] * n,
-            "datetime": [about.clock_at(start) for start in start_s[rows].tolist()],
+            "datetime": [about.clock_at(start) for start in start_s[drawn].tolist()],
             "source": ["detector"] * n,
             "model": [self.model_id] * n,
         }
         # in the schema from the start: bringing a table into it takes as long as searching half a minute
         return pd.DataFrame(columns), rows
+
+    def _drawn(
+        self, boxes: FloatArray, scores: FloatArray, source: Source, info: AudioInfo, duration_s: float
+    ) -> Redrawn:
+        """A recording's boxes as the habit draws them, and which of those given each one has its score from."""
+        if self.habit.as_it_comes:
+            return Redrawn(boxes, np.arange(len(boxes)))
+        limits = [duration_s, info.sample_rate / 2] * 2
+        heard = np.minimum(boxes, limits)
+        inside = np.flatnonzero((heard[:, 2:] > heard[:, :2]).all(axis=1))
+        drawn = redraw(heard[inside], scores[inside], self.habit, source.path, self.card.front_end)
+        return Redrawn(drawn.boxes, inside[drawn.rows])
 
 
 def _source(path: Path, root: str | Path | None) -> Source:

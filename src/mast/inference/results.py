@@ -4,7 +4,8 @@ Each recording's events are written whole or not at all, as ``recordings/NAME.pa
 mark that the recording is done, and holds what is known about it. A recording that could not be read leaves
 ``recordings/NAME.failed.json`` and is tried again next time (:mod:`mast.annotations.detections` knows these files).
 ``run.json`` says what the results were made with; other models or settings are refused, but for a threshold no lower
-than the one that the recordings were searched with: the tables then hold the events that reach it. The tables over all
+than the one that the recordings were searched with: the tables then hold the events that reach it (not with joined
+boxes, for which ones are joined depends on the threshold). The tables over all
 recordings are made from the marks in one pass, so several processes may fill one folder, each its share.
 
 Where the detector embeds, a mark also holds the embedding of each event, and ``embeddings.npy`` those of all: its
@@ -41,9 +42,11 @@ from mast.annotations.detections import (
     read_run,
     write_run,
 )
+from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
 from mast.errors import ConfigError, shortened
 from mast.events import EVENT_COLUMNS, as_events, empty_events
 from mast.files import holds_files, locked, remove_orphans, whole_file, whole_folder, write_whole
+from mast.habit import Habit
 from mast.inference.detector import Searched
 from mast.inference.partitions import PARTITIONED, write_partitions
 from mast.inference.pieces import Source
@@ -59,6 +62,7 @@ _SCHEMA = pa.schema(
 )
 # errors that speak of one file; others, such as a full disk, end the run
 _OF_ONE_FILE = (errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.EINVAL, errno.EILSEQ)
+_BEFORE_HABITS = Habit().settings  # older versions did not say how boxes were drawn: as the model gives them
 # what a setting is called when it differs: {0} in the folder, {1} now
 _WORDS = {
     "root": "recordings named relative to {0}, not {1}",
@@ -68,6 +72,9 @@ _WORDS = {
     "precision": "numbers in {0}, not {1}, which another kind of processor has",
     "calibration": "another calibration of the model's scores",
     "input": "other spectrograms",
+    "threshold": "scores from {0:.3g} on, not {1:.3g}, and boxes joined (--join), which is done from one threshold on",
+    "box": "boxes of {0} (--box), not {1}",
+    "join": "boxes joined over {0} seconds (--join), not {1}",
 }
 
 
@@ -100,7 +107,8 @@ class ResultsFolder:
         settings: all that changes the results. A folder made with others is refused, but for a higher threshold: then
             the tables hold what reaches it, and nothing is searched again.
         root: the folder that recordings are named relative to; another would mix up their names.
-        model: as the user named it; for the record, as are the next three.
+        options: as the user gave them; for the record, as are the next four.
+        model: as the user named it.
         band_hz: lower and upper edge of the band that is searched.
         inputs: files, folders and URIs that were given.
         operating_point: what the threshold reached on validation, where it was chosen for a precision.
@@ -116,6 +124,7 @@ class ResultsFolder:
         settings: Mapping[str, str | float],
         root: str | Path,
         *,
+        options: DetectOptions = DEFAULT_OPTIONS,
         model: str = "",
         band_hz: tuple[float, float] | None = None,
         inputs: Sequence[str] = (),
@@ -133,6 +142,7 @@ class ResultsFolder:
             threshold=None if threshold is None else float(threshold),
             band_hz=band_hz,
             inputs=tuple(inputs),
+            options=options,
             made_with={**settings, "root": str(root)},
             operating_point=operating_point,
         )
@@ -156,14 +166,17 @@ class ResultsFolder:
         """Go on in a folder that was begun with the same settings, or a lower threshold."""
         refuse_others(
             self.folder,
-            {name: before.made_with.get(name) for name in self.run.made_with},
+            {name: before.made_with.get(name, _BEFORE_HABITS.get(name)) for name in self.run.made_with},
             self.run.made_with,
             instead="results of different models, settings or folders are not mixed, so choose another --out, or the "
             "same settings to resume",
-            ignore=("threshold", "raw_threshold"),
+            # which boxes are joined depends on which are there
+            ignore=("threshold", "raw_threshold") if self.run.made_with.get("join", "none") == "none" else (),
             # another model often has other settings, too
             words=lambda found: _difference(
-                "model" if "model" in found else next(iter(found)), before, self.run
+                next((name for name in ("model", "threshold") if name in found), next(iter(found))),
+                before,
+                self.run,
             ),
         )
         now, earlier = self.run.threshold, before.threshold
@@ -408,7 +421,7 @@ def _parquet(table: pa.Table, facts: Mapping[str, Any]) -> bytes:
 
 def _difference(key: str, before: DetectionRun, now: DetectionRun) -> str:
     """In which setting two runs differ."""
-    old, new = before.made_with.get(key), now.made_with[key]
+    old, new = before.made_with.get(key, _BEFORE_HABITS.get(key)), now.made_with[key]
     if key == "model":
         return f"the model {_model_name(before)}, not {_model_name(now)}"
     if key == "embeddings":

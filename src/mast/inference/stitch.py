@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mast.events import FloatArray, IntArray, overlapping_pairs, pairwise_iom
+from mast.events import FloatArray, IntArray, best_of_overlapping, pairwise_iom
 
 BoolArray = NDArray[np.bool_]
 Embeddings = NDArray[np.float16]
@@ -231,15 +231,6 @@ def without_nested(boxes: FloatArray, scores: FloatArray, share: float) -> IntAr
     """Rows of a recording's events that stay when none may lie in a better one, in their order.
 
     As :func:`mast.models.decode.drop_nested` within a window: of two that share more than ``share`` of the smaller one
-    the lower-scored goes, the later one where both are as good; one that is gone drops none.
+    the lower-scored goes.
     """
-    pairs = overlapping_pairs(boxes, boxes, threshold=share, overlap=pairwise_iom)
-    rank = np.empty(len(scores), dtype=np.int64)
-    rank[np.argsort(-scores, kind="stable")] = np.arange(len(scores))
-    worse, better = pairs.prediction, pairs.truth
-    nested = np.flatnonzero((rank[better] < rank[worse]) & (pairs.overlap > share))
-    stays = np.ones(len(scores), dtype=bool)
-    for k in nested[np.argsort(rank[better[nested]], kind="stable")]:
-        if stays[better[k]]:
-            stays[worse[k]] = False
-    return np.flatnonzero(stays)
+    return best_of_overlapping(boxes, scores, threshold=share, overlap=pairwise_iom)

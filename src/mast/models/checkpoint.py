@@ -32,6 +32,7 @@ from torch.overrides import TorchFunctionMode
 from mast.errors import MastError, machine_fault
 from mast.files import remove_parts, whole_file, write_whole
 from mast.grid import FrontEnd
+from mast.habit import STRONGEST_ABOVE_HZ, Habit
 from mast.models.baselines import BaselineConfig, build_baseline
 from mast.models.damage import Bounded, fingerprint, refuse_changed, refuse_senseless
 from mast.models.detector import DetectorConfig, MastDetector
@@ -63,6 +64,9 @@ class ModelCard(BaseModel):
     calibration: StoredCalibration | None = Field(
         default=None, description="what scores mean; none where it was never calibrated"
     )
+    habit: Habit | None = Field(
+        default=None, description="how its boxes are redrawn; none where they stay as the model gives them"
+    )
     provenance: dict[str, Any] = Field(default={}, description="recipe, data, seeds, versions, metrics")
     licence: str = Field(default="", description="of the weights, as their training data allow")
     weights_sha256: str = Field(default="", description="fingerprint of the weights; filled in on saving")
@@ -72,6 +76,18 @@ class ModelCard(BaseModel):
     def _none_is_empty(cls, field: Any) -> Any:
         """Earlier cards say ``{}`` where there is none."""
         return None if field == {} else field
+
+    def at_band(self, high_hz: float) -> ModelCard:
+        """The same model for sound played faster or slower, so that its band ends at ``high_hz``.
+
+        A habit that it carries is played with it. A model of lower voices has none for those above 50 kHz: there it
+        starts with the strongest harmonic alone, as experts draw bats.
+        """
+        front_end = self.front_end.at_band(high_hz)
+        habit = self.habit and self.habit.played_slower(front_end.hop_s / self.front_end.hop_s)
+        if habit is None and self.front_end.high_hz <= STRONGEST_ABOVE_HZ < high_hz:
+            habit = Habit(box="strongest")
+        return self.model_copy(update={"front_end": front_end, "habit": habit})
 
     @property
     def probabilities(self) -> Calibration:

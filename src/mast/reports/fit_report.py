@@ -29,7 +29,7 @@ from mast.reports.fit_figures import (
     read_curves,
     reliability_figure,
 )
-from mast.reports.fit_verdict import NAMES, SELF_TRAINED, START, part_words, verdict, with_interval
+from mast.reports.fit_verdict import HABIT, NAMES, SELF_TRAINED, START, part_words, verdict, with_interval
 from mast.reports.html_page import (
     Section,
     cards,
@@ -144,7 +144,7 @@ def _lead(story: _Story) -> str:
         ),
     ]
     words = "A detector of animal sounds as boxes in time and frequency, trained on your recordings."
-    if story.chosen == START:
+    if story.chosen in (START, HABIT):
         words = (
             "A detector of animal sounds as boxes in time and frequency: the one that this run started from."
         )
@@ -211,7 +211,9 @@ def _accuracy(story: _Story) -> str:
     if story.verdict:
         body += paragraph(story.verdict)
     for pair in story.metrics["differences"]:
-        what = "self-training" if pair["of"] == SELF_TRAINED else "training"
+        what = {SELF_TRAINED: "self-training", HABIT: "your habit of drawing boxes"}.get(
+            pair["of"], "training"
+        )
         body += f"<h3>What {what} changed</h3>"
         body += table(
             ["part", *(f"{word}, after − before" for word in list(_METRICS.values())[:4])],
@@ -284,7 +286,7 @@ def _scores(story: _Story) -> str:
             )
     body += "<h3>How sure should a detection be?</h3>"
     body += table(["--precision", "score from", "precision on validation", "recall on validation"], rows)
-    if story.chosen == START and load_card(story.run / "start").calibration:
+    if story.chosen in (START, HABIT) and load_card(story.run / "start").calibration:
         body += paragraph(
             f"This calibration came with the start: it is from {story.stored.n_recordings} other recordings, not from "
             "yours, and in your recordings precision may be lower."

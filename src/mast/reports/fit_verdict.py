@@ -8,20 +8,24 @@ from typing import Any
 from mast.training.helped import beats
 from mast.wording import counted
 
-START, TRAINED, SELF_TRAINED = "start", "trained", "self-trained"  # the detectors of a run, in this order
-NAMES = {START: "as it comes", TRAINED: "trained", SELF_TRAINED: "self-trained"}
+# the detectors of a run, in this order
+START, HABIT, TRAINED, SELF_TRAINED = "start", "habit", "trained", "self-trained"
+NAMES = {START: "as it comes", HABIT: "with your habit", TRAINED: "trained", SELF_TRAINED: "self-trained"}
 
 
 def recommended(f1: Mapping[str, float | None]) -> str:
     """The last detector, or the last that beat the start on validation; the start where none did.
+
+    A start that draws boxes by the user's habit, and is better for it, takes the place of the start as it comes.
 
     Args:
         f1: of each detector on validation, at the threshold it carries, in the order they were made.
     """
     if START not in f1:
         return list(f1)[-1]
-    later = [name for name in f1 if name != START and beats(f1[name], f1[START])]
-    return later[-1] if later else START
+    start = HABIT if beats(f1.get(HABIT), f1[START]) else START
+    later = [name for name in f1 if name not in (START, HABIT) and beats(f1[name], f1[start])]
+    return later[-1] if later else start
 
 
 def verdict(f1: Mapping[str, float | None]) -> str:
@@ -35,15 +39,16 @@ def verdict(f1: Mapping[str, float | None]) -> str:
             f"Self-training lowered F1 on validation from {before:.2f} to {after:.2f}: look at the other parts before "
             "you use it, or add --set selftrain.stop_when_no_gain=true to keep the better one."
         )
-    others = [name for name in f1 if name != START]
+    others = [name for name in f1 if name not in (START, HABIT)]
     numbers = ", ".join(f"{NAMES[name]} {_number(f1[name])}" for name in f1)
-    if chosen == START:
+    if chosen in (START, HABIT):
         what = (
             "Training did not beat the model it started from"
             if others == [TRAINED]
             else "Neither training nor self-training beat the model they started from"
         )
-        return f"{what} on validation (F1 {numbers}), so that model is kept and recommended as it comes."
+        how = "as it comes" if chosen == START else "with your habit of drawing boxes"
+        return f"{what} on validation (F1 {numbers}), so that model is kept and recommended {how}."
     if chosen != others[-1]:
         return (
             f"Self-training did not beat the model that this run started from on validation (F1 {numbers}), so the "

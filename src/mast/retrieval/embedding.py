@@ -122,7 +122,10 @@ class BoxEmbedder:
         duration_s = probe(path).duration_s
         visible = np.flatnonzero(_visible(given, front_end, duration_s))
         plan = plan_windows(
-            given[visible][:, [0, 2]], duration_s, front_end.chunk_s, self._detector.hop * front_end.chunk_s
+            given[visible][:, [0, 2]],
+            duration_s,
+            front_end.chunk_s,
+            self._detector.options.hop * front_end.chunk_s,
         )
         size = self._detector.batch_size
         for first in range(0, len(plan.starts_s), size):

@@ -63,6 +63,11 @@ class Chunks:
         """Of each chunk (M, 4), in cells."""
         return self._labels[0]
 
+    def path_of(self, recording: str) -> Path:
+        """Where a recording lies."""
+        parts = [part for part in self.examples.datasets if isinstance(part, ChunkDataset)]
+        return next(part.paths[recording] for part in parts if recording in part.paths)
+
     @property
     def n_boxes(self) -> int:
         """Over all chunks; a box that two chunks see counts twice."""

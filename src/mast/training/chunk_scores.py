@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from mast.annotations.redraw import redraw_events
 from mast.evaluation import PartTables
 from mast.evaluation.threshold import best_threshold_of
 from mast.events import BOX_COLUMNS, FloatArray, as_events
@@ -25,7 +26,7 @@ def detect_chunks(
     score_threshold: float = 0.05,
     nms_iou: float | None = None,
 ) -> PartTables:
-    """Truth and detections of labelled chunks that do not overlap.
+    """Truth and detections of labelled chunks that do not overlap, drawn by the model's habit where it has one.
 
     Args:
         model: a detector.
@@ -44,11 +45,15 @@ def detect_chunks(
         truth += [boxes.double().numpy() for boxes in batch.boxes]
         found += [detected.boxes.double().cpu().numpy() for detected in detections]
         scores += [detected.scores.double().cpu().numpy() for detected in detections]
-    events = _events(found, chunks, front_end)
+    events = _events(found, chunks, front_end).assign(score=np.concatenate(scores), source="detector")
+    card = model.card
+    if card.habit is not None:
+        own = card.thresholds.get("score", 0.0)
+        events = redraw_events(events, card.habit, front_end, chunks.path_of, threshold=own)
     spans = chunks.table.assign(end_s=chunks.table["start_s"] + front_end.chunk_s).groupby("recording")
     return PartTables(
         _events(truth, chunks, front_end),
-        events.assign(score=np.concatenate(scores), source="detector"),
+        events,
         spans.agg(start_s=("start_s", "min"), end_s=("end_s", "max")).reset_index(),
         front_end,
     )

@@ -1,0 +1,68 @@
+"""How recordings are searched: one set of options, from the command line and Python to ``run.json`` and back."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from mast.errors import ConfigError
+from mast.habit import Box, Habit
+
+# of a window. The paper's chunks overlap by half; 0.75 saves a third of the windows and hardly changes F1 on simulated
+# recordings (results/hop.json); calls of up to 2.5 s are still seen whole
+DEFAULT_HOP = 0.75
+
+
+class DetectOptions(BaseModel):
+    """What a user may choose when a model searches recordings; ``None`` leaves it to the model or the machine.
+
+    Attributes:
+        device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``; the GPU where there is one by default.
+        threshold: minimum score of an event, as the column ``score`` has it: a probability where the checkpoint was
+            calibrated. The checkpoint's own (tuned on validation) by default.
+        precision_target: instead of a threshold: the lowest one that reached this precision on validation.
+        hop: step from window to window as a share of the window, above 0 and at most 1. At 0.5 every sound but the
+            ends is seen twice; at 1 once, and calls cut by a window's edge are put together from pieces.
+        batch_size: windows at once; by the device by default. On a GPU every batch is filled up to it, with the
+            windows of the next recordings or with silence.
+        embed: also give the encoder's features inside each event, see :meth:`mast.inference.Detector.detect_and_embed`.
+            They are held until the recording is done: 2 D bytes an event, D the encoder's width.
+        compile: compile the model for this GPU, which makes the start slower; on CUDA by default.
+        band_hz: upper edge of the band to search, Hz; the model's own by default. Sound is played to the model so much
+            faster or slower: one that knows birds up to 8 kHz then finds fish up to 2 kHz, or bats up to 96.
+        box: ``"all"`` of a call, or its ``"strongest"`` harmonic alone; the model's own habit by default.
+        join_s: boxes of a similar band at most so many seconds apart are one; the model's own habit by default, none
+            where ``box`` is given.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    device: str | None = None
+    threshold: float | None = None
+    precision_target: float | None = None
+    hop: float = DEFAULT_HOP
+    batch_size: int | None = None
+    embed: bool = False
+    compile: bool | None = None
+    band_hz: float | None = None
+    box: Box | None = None
+    join_s: float | None = None
+
+    @model_validator(mode="after")
+    def _possible(self) -> DetectOptions:
+        if not 0 < self.hop <= 1:
+            raise ConfigError(f"hop {self.hop:g}: expected a share of the window above 0 and at most 1")
+        if self.batch_size is not None and self.batch_size < 1:
+            raise ConfigError(f"batch of {self.batch_size} windows: expected at least 1")
+        if self.join_s is not None and not 0 <= self.join_s < float("inf"):
+            raise ConfigError(f"join {self.join_s:g}: expected seconds, 0 or more")
+        return self
+
+    def habit(self, own: Habit | None) -> Habit:
+        """How boxes are drawn: as asked for, else by the model's own habit, else as the model gives them."""
+        habit = own or Habit()
+        if self.box is not None:
+            return habit.model_copy(update={"box": self.box, "join_s": self.join_s})
+        return habit if self.join_s is None else habit.model_copy(update={"join_s": self.join_s})
+
+
+DEFAULT_OPTIONS = DetectOptions()

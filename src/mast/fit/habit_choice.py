@@ -1,0 +1,138 @@
+"""Which habit a user's boxes show: chosen from a few of them, in seconds, and only where it holds on others.
+
+Each candidate redraws what the model found in the user's recordings, and is scored by F1 at an IoU of 0.5. One
+recording at a time is held back: the best candidate on the others is scored there. Only where what is chosen this way
+beats the start, over all recordings held back, the best candidate on all of them is used. With boxes in a single
+recording, stretches of it are held back instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from mast.annotations.redraw import redraw_events
+from mast.evaluation import PartTables
+from mast.events import FloatArray
+from mast.grid import FrontEnd
+from mast.habit import Habit
+
+STRETCHES = 5  # of a single recording that are held back in turn
+FEWEST_BOXES = 5  # our choice: from fewer nothing is chosen
+# our choice: so many boxes more must be right on what was held back than with the start, or a single lucky box decides
+LEAST_GAIN = 2
+# (dB of the band, dB of the time); the first is the default of mast.habit.Habit
+_STRONGEST_DB = ((25.0, 15.0), (25.0, 10.0), (25.0, 20.0), (35.0, 20.0))
+_GAPS_FRAMES = (10, 30, 80)  # 0.1, 0.3 and 0.8 s at the paper's band
+
+
+@dataclass(frozen=True)
+class HabitChoice:
+    """What a few boxes say.
+
+    Attributes:
+        habit: the one to use: the start's where nothing beat it.
+        start: the start's.
+        start_f1: of the start, over all boxes.
+        f1: of what was chosen without them, over all boxes.
+        boxes: how many there are.
+        units: what was held back in turn.
+    """
+
+    habit: Habit
+    start: Habit
+    start_f1: float
+    f1: float
+    boxes: int
+    units: int
+
+    @property
+    def sentence(self) -> str:
+        """What became of it, for people."""
+        if self.boxes < FEWEST_BOXES or self.units < 2:
+            return (
+                f"habit: {self.boxes} boxes are too few to learn how you draw them (at least {FEWEST_BOXES}); boxes "
+                f"stay as they come: {self.start}"
+            )
+        numbers = f"F1 {self.f1:.2f} on boxes held back, {self.start_f1:.2f} as it comes"
+        if self.habit == self.start:
+            return (
+                f"habit: no other way to draw boxes fits yours better ({numbers}), so they stay as they come: "
+                f"{self.start}"
+            )
+        return f"habit: your boxes are drawn as {self.habit} ({numbers})"
+
+
+def candidates(front_end: FrontEnd) -> list[Habit]:
+    """Whole calls, the strongest harmonic cut in a few ways, and notes joined over a few gaps."""
+    strongest = [Habit(box="strongest", band_db=band, time_db=time) for band, time in _STRONGEST_DB]
+    joined = [Habit(join_s=round(frames * front_end.hop_s, 6)) for frames in _GAPS_FRAMES]
+    return [Habit(), *strongest, *joined]
+
+
+def choose_habit(part: PartTables, start: Habit, path_of: Callable[[str], Path]) -> HabitChoice:
+    """The habit that a user's boxes show, or the start's.
+
+    Args:
+        part: the user's boxes, and the model's as it gives them, with its threshold.
+        start: the habit that the model comes with.
+        path_of: where a recording lies.
+    """
+    habits = [
+        start,
+        *(habit for habit in candidates(part.front_end) if habit != start),
+    ]  # of equals, the start
+    drawn = [redraw_events(part.counted, habit, part.front_end, path_of) for habit in habits]
+    table = np.stack([_counts(replace(part, found=found)) for found in drawn])  # (habits, units, 3)
+    everywhere, held = table.sum(axis=1), _held_back(table)
+    enough = len(part.truth) >= FEWEST_BOXES and table.shape[1] >= 2
+    gained = held[0] - everywhere[0, 0] >= LEAST_GAIN and _f1(held) > _f1(everywhere[0])
+    best = habits[int(_f1(everywhere).argmax())]
+    return HabitChoice(
+        habit=best if enough and gained else start,
+        start=start,
+        start_f1=float(_f1(everywhere[0])),
+        f1=float(_f1(held)),
+        boxes=len(part.truth),
+        units=table.shape[1],
+    )
+
+
+def _held_back(table: FloatArray) -> FloatArray:
+    """(3,) counts where each unit is scored by the candidate that is best on all others."""
+    everywhere = table.sum(axis=1)
+    chosen = [int(_f1(everywhere - table[:, unit]).argmax()) for unit in range(table.shape[1])]
+    held: FloatArray = table[chosen, np.arange(len(chosen))].sum(axis=0)
+    return held
+
+
+def _f1(counts: FloatArray) -> FloatArray:
+    """Of (…, 3) counts of right, found and true boxes; 0 where there are none."""
+    right, found, true = np.moveaxis(counts, -1, 0)
+    return np.asarray(2 * right / np.maximum(found + true, 1))
+
+
+def _counts(part: PartTables) -> FloatArray:
+    """(units, 3) right, found and true boxes of each recording, or of stretches of the only one with boxes.
+
+    Recordings without boxes are a unit, too: false alarms there count.
+    """
+    outcome = part.match()
+    truth, order = outcome.scene.truth, np.argsort(-outcome.scene.scores, kind="stable")
+    unit_of_truth, unit_of_found = truth.recording.copy(), outcome.recording.copy()
+    if len(np.unique(truth.recording)) == 1:
+        # stretches with as many boxes each; what was found belongs to where the boxes before it do
+        starts = np.sort(truth.boxes[:, 0])
+        bounds = starts[[len(starts) * k // STRETCHES for k in range(1, STRETCHES)]]
+        unit_of_truth = np.searchsorted(bounds, truth.boxes[:, 0], side="right")
+        unit_of_found = np.searchsorted(bounds, outcome.scene.predictions.boxes[order, 0], side="right")
+    hit = outcome.hit
+    unit_of_found[hit] = unit_of_truth[outcome.truth[hit]]
+    n = max(len(part.recordings), STRETCHES)
+    right, found, true = (
+        np.bincount(units, minlength=n) for units in (unit_of_found[hit], unit_of_found, unit_of_truth)
+    )
+    return np.stack([right, found, true], axis=1).astype(np.float64)

@@ -1,0 +1,57 @@
+"""A few boxes as a user would draw them: chunks of recordings, in a random order, until they hold that many."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from mast.data.recordings import Dataset
+from mast.data.splits import shuffle_key
+from mast.errors import ConfigError
+
+LEAST_PIECE_S = 0.1  # of a chunk: a remainder shorter than this is no chunk of its own
+
+
+def pieces(dataset: Dataset, chunk_s: float) -> pd.DataFrame:
+    """Chunks end to end over the recordings, as :func:`mast.data.chunk_table` gives them, with short recordings whole.
+
+    That table drops what is shorter than half a chunk; of a handful of boxes none should be lost.
+    """
+    rows = []
+    table = dataset.recordings
+    for name, duration, site in zip(table["file"], table["duration_s"], table["site"], strict=True):
+        for start in np.arange(0.0, float(duration), chunk_s):
+            valid = min(chunk_s, float(duration) - start)
+            if valid >= LEAST_PIECE_S * chunk_s or start == 0:
+                rows.append((str(name), float(start), valid, str(site)))
+    found = pd.DataFrame(rows, columns=["recording", "start_s", "valid_s", "site"])
+    no_hour = pd.Series(pd.NA, index=found.index, dtype="Int64")
+    return found.assign(datetime="", hour=no_hour, labelled=True, root=str(dataset.root))
+
+
+def boxes_of_pieces(dataset: Dataset, table: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """How many boxes each chunk costs: each box is counted once, where its centre lies."""
+    events = dataset.annotations.events
+    centre = (events["start_s"] + events["end_s"]) / 2
+    counts = [
+        int(((events["recording"] == name) & (centre >= start) & (centre < start + valid)).sum())
+        for name, start, valid in zip(table["recording"], table["start_s"], table["valid_s"], strict=True)
+    ]
+    return np.array(counts, dtype=np.int64)
+
+
+def nested(
+    table: pd.DataFrame, counts: np.ndarray[tuple[int], np.dtype[np.int64]], boxes: int, *, seed: int
+) -> list[int]:
+    """Rows of the chunks that a budget pays for: in a random order until that many boxes are drawn.
+
+    The order depends on the seed alone, so a larger budget contains the smaller. Chunks without boxes that come up on
+    the way belong to it: somebody listened to them.
+    """
+    places = zip(table["recording"], table["start_s"], strict=True)
+    keys = [shuffle_key(seed, str(recording), f"{start:.3f}") for recording, start in places]
+    order = sorted(range(len(table)), key=keys.__getitem__)
+    so_far = np.cumsum(counts[order])
+    if not len(order) or so_far[-1] < boxes:
+        raise ConfigError(f"{boxes} boxes asked for, but there are {int(counts.sum())}; ask for fewer")
+    return order[: int(np.searchsorted(so_far, boxes)) + 1]
