@@ -1,4 +1,4 @@
-"""Write the README's tables from results/*.json: `python scripts/readme_tables.py` (`--check` fails if they differ)."""
+"""Write the tables of README and docs from results/*.json: `python scripts/readme_tables.py` (`--check` only looks)."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from mast_studies.record import trained_at
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+PAGES = (README, ROOT / "docs" / "zero_shot.md")
 
 
 def main() -> None:
     """Replace each `<!-- table NAME -->…<!-- end -->` by its table."""
-    text = README.read_text(encoding="utf-8")
-    fresh = render(text)
-    if "--check" in sys.argv:
-        sys.exit(
-            0
-            if fresh == text
-            else "README.md: its tables are not those of results/; run scripts/readme_tables.py"
-        )
-    README.write_text(fresh, encoding="utf-8")
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        fresh = render(text)
+        if "--check" not in sys.argv:
+            page.write_text(fresh, encoding="utf-8")
+        elif fresh != text:
+            sys.exit(f"{page.name}: its tables are not those of results/; run scripts/readme_tables.py")
 
 
 def render(text: str) -> str:
-    """The README with every table made anew."""
+    """A page with every table rebuilt."""
     tables = {
         "ground": ground_table(),
         "zero_shot": zero_shot_table(),
+        "habits": habits_table(),
         "speed": speed_table(),
         "steps": steps_table(),
         "comparison": comparison_table(),
@@ -142,6 +142,36 @@ def zero_shot_table() -> str:
                 rows.append([f"{system}, {way}", *(cell or "–" for cell in cells)])
     files = "`results/zero_shot.json`, `results/zero_shot_second_half.json`"
     return f"{table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; {files}."
+
+
+def habits_table() -> str:
+    """What drawing boxes otherwise is worth, without boxes and from ten of them."""
+    found = result("habits")
+    rows = []
+    for name, own in found["figures"]["sets"].items():
+        about, start = own["data"], own["as_it_comes"]
+        for learnt in (key for key in own if "boxes" in key and key[0].isdigit()):
+            seeds = own[learnt]
+            from_all = learnt.endswith("all")
+            rows.append(
+                [
+                    f"`{name}`, {about['recordings']} recordings, {about['boxes']} boxes",
+                    _f1(own["ways"]["all"]) or "–",
+                    _f1(own["ways"]["strongest"]) or "–",
+                    "all" if from_all or start == "whole calls" else "strongest",
+                    ", ".join(f"{row['f1']:.2f}" for row in seeds),
+                    f"{sum(row['changed'] for row in seeds)} of {len(seeds) * about['recordings']}",
+                ]
+            )
+    header = [
+        "F1 (95 % interval)",
+        "`all`",
+        "`strongest`",
+        "start",
+        "from ten boxes, three seeds",
+        "habit changed",
+    ]
+    return f"{table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; `results/habits.json`."
 
 
 BENCH, PARTS = (

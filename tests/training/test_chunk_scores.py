@@ -11,12 +11,14 @@ from torch import Tensor
 from torch.utils.data import ConcatDataset
 from toy_recipe import FRONT_END
 
+from mast.annotations.redraw import redraw_events
 from mast.data.chunk_dataset import ChunkDataset
 from mast.data.recordings import load_dataset
 from mast.evaluation import PartTables
 from mast.evaluation.calibration import _folds
 from mast.events import boxes_of
 from mast.grid import events_to_grid
+from mast.habit import Habit
 from mast.hearing import HearingModel
 from mast.models.baselines import BaselineConfig
 from mast.models.checkpoint import ModelCard
@@ -103,3 +105,21 @@ def test_overlap_is_that_of_the_cells(found: PartTables) -> None:
     scene = found.match().scene
     np.testing.assert_array_equal(scene.predictions.boxes[:20], BOXES.double().numpy())
     np.testing.assert_array_equal(scene.truth.boxes % 1, 0)  # whole cells, with no remnant of a rounding
+
+
+def test_boxes_are_drawn_by_the_habit_of_the_card(chunks: Chunks, found: PartTables) -> None:
+    habit = Habit(box="strongest", join_s=0.05)
+    card = ModelCard(
+        kind="detector",
+        architecture=BaselineConfig(name="fcos"),
+        front_end=FRONT_END,
+        normalisation=Normalisation(mean=-8.0, std=4.0),
+        thresholds={"score": 0.5},
+        habit=habit,
+    )
+    model = HearingModel(TwentyBoxes(), card, device=torch.device("cpu"))
+    drawn = detect_chunks(model, chunks, batch_size=3).found
+    expected = redraw_events(found.found, habit, FRONT_END, chunks.path_of, threshold=0.5)
+    assert boxes_of(drawn).tolist() == boxes_of(expected).tolist()
+    assert drawn["score"].tolist() == expected["score"].tolist()
+    assert boxes_of(drawn).tolist() != boxes_of(found.found).tolist()
