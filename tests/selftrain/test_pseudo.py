@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -63,7 +62,9 @@ class Finds:
     """A detector that finds the same three boxes in every chunk."""
 
     front_end = FRONT_END
-    asked: ClassVar[list[dict[str, float]]] = []
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, float]] = []
 
     def detect(self, sound: torch.Tensor, **options: float) -> list[Detections]:
         self.asked.append(options)
@@ -120,7 +121,6 @@ def test_doubtful_boxes_are_kept_apart_from_pseudo_labels(tones: Path, tmp_path:
     chunks = labelled_chunks(load_dataset(tones), FRONT_END)["val"]
     recipe = SelfTrainRecipe(min_frames=10, min_bins=2, border_frames=16, doubtful=0.25)
     model = Finds()
-    model.asked.clear()
     events = pseudo_label(model, chunks, recipe, threshold=0.3, source="pseudo-1")  # type: ignore[arg-type]
     assert {some["score_threshold"] for some in model.asked} == {0.25}
     assert events["sure"].tolist() == [True, False, False] * len(chunks)  # the others are not valid
