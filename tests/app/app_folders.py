@@ -17,12 +17,18 @@ from mast.app.window import create_window
 
 TOKEN = "a-token-for-tests"
 _PROGRAM = """
-import sys, time
+import atexit, sys, time
 from pathlib import Path
 from mast.cli.reporting import report, reported
 from mast.errors import ConfigError
 words = sys.argv[1:]
 out = Path(words[words.index("--out") + 1])
+def leave():
+    if (out / "linger").exists():
+        (out / "linger").unlink()
+        time.sleep(2)
+
+atexit.register(leave)
 with reported():
     for done in range(100_000):
         report().figures("detect", done, 100_000, "recordings", 60.0)

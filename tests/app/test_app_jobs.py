@@ -74,6 +74,18 @@ def test_a_job_killed_from_outside_was_stopped_and_is_resumed(sound: Path) -> No
     eventually(lambda: _work(after, sound)[0]["state"] == "done")
 
 
+def test_a_command_that_is_slow_to_leave_is_waited_for(sound: Path) -> None:
+    page = client()
+    out = _begin(page, sound)
+    (out / "linger").touch()
+    process = read_progress(out).process  # type: ignore[union-attr]
+    _stop(page, sound, out)
+    assert page.post("/api/resume", json={"folder": str(out)}).status_code == 200
+    eventually(lambda: read_progress(out).process not in (0, process))  # type: ignore[union-attr]
+    eventually(lambda: _work(page, sound)[0]["done"] > 3)
+    _stop(page, sound, out)
+
+
 def test_why_a_job_failed_is_said(sound: Path) -> None:
     page = client()
     out = _begin(page, sound)

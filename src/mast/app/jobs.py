@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mast.errors import ConfigError
 from mast.files import machine_id
-from mast.progress import PROGRESS, REPORT_IN, announce, read_progress
+from mast.progress import PROGRESS, REPORT_IN, STARTING, announce, read_progress
 
 LOG = ".job.log"  # what the command says, in its folder
 _PROGRAM = (sys.executable, "-m", "mast")
@@ -30,11 +30,11 @@ class Jobs:
 
     def is_running(self, out: Path) -> bool:
         """Whether a command writes this folder, begun here or in a terminal."""
-        child = self._children.get(out)
-        if child is not None and child.poll() is None:
-            return True
         progress = read_progress(out)
-        return progress is not None and progress.state == "running"
+        if progress is not None and progress.what != STARTING:
+            return progress.state == "running"
+        child = self._children.get(out)
+        return child is not None and child.poll() is None
 
     def start(self, command: Sequence[str], out: Path, *, folder: Path | None = None) -> None:
         """Start ``mast COMMAND``, which writes ``out``; one that writes it already is left to do so.
@@ -50,6 +50,7 @@ class Jobs:
         with self._lock:
             if self.is_running(out):
                 return
+            self._await_end(out)
             out.mkdir(parents=True, exist_ok=True)
             working = folder or Path.cwd()
             announce(out, command, working)
@@ -63,6 +64,16 @@ class Jobs:
                     env={**os.environ, REPORT_IN: str(out)},
                     start_new_session=True,  # Ctrl-C at the server does not reach it
                 )
+
+    def _await_end(self, out: Path) -> None:
+        """Let the last command in a folder leave: it has said that it is done, and may still hold a lock."""
+        child = self._children.pop(out, None)
+        if child is not None:
+            try:
+                child.wait(2 * _PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
 
     def resume(self, out: Path) -> None:
         """Run the command again that was stopped in a folder, by the page, in a terminal, or by a power cut.
