@@ -38,7 +38,10 @@ _SERVE = """
 import sys
 from mast.review.review import open_review
 from mast.review.serve import serve
-serve(open_review(sys.argv[1]), port=0, browser=False, say=lambda address: print(address, flush=True))
+from mast.review.server import create_app
+review = open_review(sys.argv[1])
+say = lambda address: print(address, flush=True)
+serve(lambda token: create_app(review, token=token), port=0, browser=False, say=say)
 """
 
 

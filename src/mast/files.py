@@ -146,6 +146,21 @@ def locked(path: Path, *, busy: Callable[[], None] = lambda: None) -> Iterator[N
         lock.release()
 
 
+def is_locked(path: Path) -> bool:
+    """Whether a process holds this lock now. Asking takes a free lock for an instant."""
+    if not path.exists():
+        return False
+    lock = FileLock(path, thread_local=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return True
+    except OSError:  # not ours to take
+        return False
+    lock.release()
+    return False
+
+
 @contextmanager
 def sole_writer(folder: Path, name: str = _LOCK) -> Iterator[None]:
     """Let only one process at a time write a folder, or that part of it which ``name`` stands for.
@@ -192,7 +207,7 @@ def remove_orphans(folder: Path, *, below: bool = False) -> None:
             match = _PART.search(name)
             if (
                 match is not None
-                and match["machine"] == _machine()
+                and match["machine"] == machine_id()
                 and not _is_running(int(match["process"]))
             ):
                 if name in folders:
@@ -206,7 +221,7 @@ def remove_orphans(folder: Path, *, below: bool = False) -> None:
 
 
 @cache
-def _machine() -> str:
+def machine_id() -> str:
     """Differs wherever process numbers mean other processes: on another machine, after a start, in a container."""
     known = [platform.node()]
     with suppress(OSError):
@@ -240,7 +255,7 @@ def _refusal(part: Path) -> OSError | None:
 
 
 def _beside(path: Path) -> Path:
-    return path.with_name(f"{_prefix(path)}{os.getpid()}-{_machine()}-{secrets.token_hex(4)}.part")
+    return path.with_name(f"{_prefix(path)}{os.getpid()}-{machine_id()}-{secrets.token_hex(4)}.part")
 
 
 def _prefix(path: Path) -> str:

@@ -29,7 +29,7 @@ _CELL_DIGITS = 6  # behind the point, of fractional cells: what seconds and hert
 _EDGE = 1e-6  # a boundary this close below a frame edge (in frames) lies on it: 0.29 / 0.01 = 28.999…
 
 # where the band ends for animals that mast is asked about most; hardly a bat calls above 128 kHz
-BANDS_HZ = {"fish": 2_000.0, "birds": 8_000.0, "bats": 128_000.0}
+BANDS_HZ = {"fish": 2_000.0, "frogs": 8_000.0, "birds": 8_000.0, "bats": 128_000.0}
 
 
 class FrontEnd(BaseModel):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mast.annotations import FORMATS, AnnotationSet, guess_format, read_annotations, write_annotations
 from mast.errors import AnnotationError
+from mast.events import as_events
 
 # (format, file name): each way of writing it
 PLACES = [
@@ -243,3 +244,15 @@ def test_the_labelled_sets_convert_to_every_format_and_back(
     assert facts(back) == facts(annotations.clipped_to_nyquist())
     write_annotations(back.with_recordings(annotations.recordings), tmp_path / "again.csv", "csv")
     assert facts(read_annotations(tmp_path / "again.csv")) == facts(annotations.clipped_to_nyquist())
+
+
+def test_audacity_shows_the_score_where_there_is_no_label_and_reads_it_as_none(tmp_path: Path) -> None:
+    rows = {
+        "recording": ["a.wav", "a.wav"], "start_s": [0.0, 2.0], "end_s": [1.0, 3.0], "low_hz": [100.0, 100.0],
+        "high_hz": [900.0, 900.0], "score": [0.831, 0.5], "label": ["", "wren"],
+    }  # fmt: skip
+    events = as_events(pd.DataFrame(rows))
+    write_annotations(AnnotationSet(events), tmp_path / "a.txt", "audacity")
+    lines = (tmp_path / "a.txt").read_text().splitlines()
+    assert [line.split("\t")[2] for line in lines if not line.startswith("\\")] == ["score 0.83", "wren"]
+    assert read_annotations(tmp_path / "a.txt", "audacity").events["label"].tolist() == ["", "wren"]

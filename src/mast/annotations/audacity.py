@@ -3,12 +3,14 @@
 One file per recording. Audacity leaves out the second line for labels made without spectral selection and
 writes −1 for a limit that is not set: an open lower limit is 0 Hz, an open upper limit the Nyquist
 frequency of the recording, whose sample rate must then be known. A label file says that its recording was
-listened to, an empty file that nothing is there. Labels are all that Audacity can hold beside the box.
+listened to, an empty file that nothing is there. Labels are all that Audacity can hold beside the box: where a box
+has a score and no label, the label is ``score 0.83``, and is read as none.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +23,7 @@ from mast.annotations.tables import cell, one_line, parse_numbers, read_text, wr
 from mast.errors import AnnotationError
 from mast.events import check_events
 
+_SCORE = re.compile(r"score [01]\.\d\d")
 _OPEN = -1.0  # Audacity's sign for a frequency limit that is not set
 
 
@@ -84,7 +87,8 @@ def _read_labels(path: Path, name: str, nyquists: dict[str, float], columns: _Co
                 f"{path}, line {number}: expected start, end and label between tabs, found {line!r}"
             )
         times.append((fields[0], fields[1]))
-        labels.append(fields[2] if len(fields) > 2 else "")
+        label = fields[2] if len(fields) > 2 else ""
+        labels.append("" if _SCORE.fullmatch(label) else label)
         band.append((math.nan, math.nan))
         lines.append(number)
     starts = parse_numbers([t[0] for t in times], where, "start")
@@ -133,8 +137,14 @@ def write(annotations: AnnotationSet, path: Path) -> None:
 def _labels(events: pd.DataFrame | None) -> str:
     if events is None:
         return ""
-    rows = zip(*(events[c].tolist() for c in ("start_s", "end_s", "label", "low_hz", "high_hz")), strict=True)
+    names = ("start_s", "end_s", "label", "low_hz", "high_hz", "score")
+    rows = zip(*(events[c].tolist() for c in names), strict=True)
     return "".join(
-        f"{cell(start)}\t{cell(end)}\t{one_line(label)}\n\\\t{cell(low)}\t{cell(high)}\n"
-        for start, end, label, low, high in rows
+        f"{cell(start)}\t{cell(end)}\t{one_line(label or _score(score))}\n\\\t{cell(low)}\t{cell(high)}\n"
+        for start, end, label, low, high, score in rows
     )
+
+
+def _score(score: float) -> str:
+    """What stands where a box has no label."""
+    return f"score {score:.2f}" if 0 <= score <= 1 else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from rich.progress import (
     BarColumn,
@@ -10,10 +11,13 @@ from rich.progress import (
     Progress,
     ProgressColumn,
     Task,
+    TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
 from rich.text import Text
+
+from mast.cli.reporting import report
 
 # the rate is that of the last half hour: a training step on a CPU may take a minute; our choice
 RATE_S = 1800.0
@@ -33,6 +37,39 @@ class Counted(MofNCompleteColumn):
     def render(self, task: Task) -> Text:
         """As the library does, but for question marks."""
         return Text("") if task.total is None else super().render(task)
+
+
+class ReportedBar(Progress):
+    """A bar whose figures also go to the command's report (:mod:`mast.progress`), shown or not."""
+
+    def __init__(self, *columns: str | ProgressColumn, unit: str, **more: Any) -> None:
+        super().__init__(*columns, **more)
+        self._unit = unit
+
+    def add_task(self, description: str, *given: Any, **more: Any) -> TaskID:
+        """As the library does, and report it."""
+        return self._report(super().add_task(description, *given, **more))
+
+    def update(self, task_id: TaskID, **more: Any) -> None:
+        """As the library does, and report it."""
+        super().update(task_id, **more)
+        self._report(task_id)
+
+    def advance(self, task_id: TaskID, advance: float = 1) -> None:
+        """As the library does, and report it."""
+        super().advance(task_id, advance)
+        self._report(task_id)
+
+    def reset(self, task_id: TaskID, **more: Any) -> None:
+        """As the library does, and report it."""
+        super().reset(task_id, **more)
+        self._report(task_id)
+
+    def _report(self, task_id: TaskID) -> TaskID:
+        task = self._tasks[task_id]
+        unit = self._unit.format(task=task)
+        report().figures(task.description, task.completed, task.total, unit, task.time_remaining)
+        return task_id
 
 
 def columns(unit: str) -> list[str | ProgressColumn]:

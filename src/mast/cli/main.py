@@ -19,6 +19,7 @@ from mast.errors import MastError, machine_fault, shortened
 
 # what `mast --help` shows, in this order; each command has a module of its own, imported when it is called
 SUMMARIES = {
+    "app": "Open a page that leads from a folder to an answer.",
     "detect": "Find the sounds in recordings of any length.",
     "review": "Look at boxes, listen, correct and confirm them in the browser.",
     "summarize": "Count calls per hour, day and site.",
@@ -96,9 +97,12 @@ def with_debug(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(*, debug: bool, **given: Any) -> None:
+        from mast.cli.reporting import reported
+
         _Wanted.traceback = debug
         try:
-            command(**given)
+            with reported():
+                command(**given)
         except KeyboardInterrupt:  # typer would end without a word
             typer.echo("mast: stopped.", err=True)
             raise typer.Exit(130) from None
@@ -159,13 +163,11 @@ def main() -> None:
     except Exception as error:
         if _Wanted.traceback:
             raise
-        fault = str(error) if isinstance(error, MastError) else machine_fault(error)
-        if fault is not None:
-            typer.echo(f"mast: {shortened(fault)}", err=True)
-            sys.exit(EXIT_WRONG)
-        what = shortened(f"{type(error).__name__}: {error}")
-        typer.echo(f"mast: internal error: {what} (--debug shows where)", err=True)
-        sys.exit(EXIT_BUG)
+        from mast.cli.reporting import in_a_sentence
+
+        typer.echo(f"mast: {in_a_sentence(error)}", err=True)
+        known = isinstance(error, MastError) or machine_fault(error) is not None
+        sys.exit(EXIT_WRONG if known else EXIT_BUG)
 
 
 def _one_line(

@@ -38,7 +38,7 @@ def hertz(*names: str, help: str) -> Any:
 
 def upper_edge(*, help: str) -> Any:
     """The upper edge of a band: in Hz, or by the name of animals (:data:`mast.grid.BANDS_HZ`)."""
-    return typer.Option("--band", parser=_band_hz, metavar="HZ|fish|birds|bats", help=help)
+    return typer.Option("--band", parser=_band_hz, metavar="HZ|fish|frogs|birds|bats", help=help)
 
 
 def _band_hz(text: str) -> float:
@@ -81,16 +81,16 @@ def progress(quiet: bool, *, unit: str = "") -> Progress:
     Use as a context manager; ``add_task("scan", total=n)`` then ``advance(task)``.
     """
     from rich.console import Console
-    from rich.progress import Progress
 
-    from mast.cli.bars import RATE_S, columns
+    from mast.cli.bars import RATE_S, ReportedBar, columns
 
-    return Progress(
+    return ReportedBar(
         *columns(unit),
         console=Console(stderr=True),
         disable=quiet,
         transient=False,
         speed_estimate_period=RATE_S,
+        unit=unit,
     )
 
 
@@ -110,15 +110,21 @@ def write_alone(out: Path, name: str = ".lock") -> AbstractContextManager[None]:
         out: the folder.
         name: of the lock in it; commands with different ones may write the folder together.
     """
+    from mast.cli.reporting import report
     from mast.files import sole_writer
 
     # of several processes that train one model together, the first holds the folder for all
-    return sole_writer(out, name) if os.environ.get("RANK", "0") == "0" else nullcontext()
+    if os.environ.get("RANK", "0") != "0":
+        return nullcontext()
+    report().use(out)
+    return sole_writer(out, name)
 
 
 def say(message: str, *, quiet: bool) -> None:
     """One line on stderr, unless quiet; a name or a label in it may be of any length."""
+    from mast.cli.reporting import report
     from mast.errors import shortened
 
+    report().note(shortened(message))
     if not quiet:
         typer.echo(shortened(message), err=True)

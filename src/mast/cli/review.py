@@ -59,6 +59,7 @@ def review(
     """
     from mast.review.review import open_review
     from mast.review.serve import serve
+    from mast.review.server import create_app
     from mast.review.suggestions import take_suggestions
 
     with progress(quiet, unit="recordings") as bar:
@@ -79,4 +80,11 @@ def review(
     def tell(address: str) -> None:
         typer.echo(f"Review page: {address}  (Ctrl-C stops it; everything is saved)")
 
-    serve(opened, host=host, port=port, token=token, browser=not no_browser, say=tell)
+    serve(
+        lambda secret: create_app(opened, token=secret),
+        host=host,
+        port=port,
+        token=token,
+        browser=not no_browser,
+        say=tell,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,25 +15,10 @@ from mast.cli.options import EXIT_SOME_FAILED, Quiet, progress
 from mast.wording import counted
 
 if TYPE_CHECKING:
-    from mast.data.header_scan import Scanned
+    from mast.data.folder_survey import Row
 
-_COLUMNS = (
-    "file",
-    "site",
-    "datetime",
-    "duration_s",
-    "sample_rate",
-    "channels",
-    "format",
-    "recorder",
-    "latitude",
-    "longitude",
-    "warning",
-)
 _USERS_COLUMNS = ("site", "datetime", "recorder", "latitude", "longitude")  # what a person wrote here stays
 _NAMED = 10  # failures, warnings and sites named one by one in the summary; the tables hold them all
-
-Row = dict[str, str]
 
 
 def scan(
@@ -56,22 +42,20 @@ def scan(
     Example:
       mast scan recordings/ --out recordings/recordings.csv
     """
-    from mast.audio import Unlisted, find_recordings, text_names
-    from mast.errors import AudioError
+    from mast.data.folder_survey import COLUMNS, survey
 
-    unlisted: list[Unlisted] = []
-    paths = find_recordings(folder, unlisted=unlisted)
-    if not paths:
-        raise AudioError(
-            f"{folder}: no recordings found; expected files ending in .wav, .flac, .mp3, .ogg or .opus, "
-            "here or in folders below" + "".join(f"; {some}" for some in unlisted[:1])
-        )
     previous = _previous_rows(out) if out is not None and out.exists() else {}
-    rows, failures = _scan(paths, folder, quiet)
-    reasons = {some.folder: some.reason for some in unlisted}
-    failures += [
-        {"file": f"{name}/", "reason": reasons[path]} for path, name in text_names(reasons, folder).items()
-    ]
+    bar = progress(quiet, unit="files")
+    with ExitStack() as shown:
+
+        def show(done: int, total: int) -> None:
+            if not bar.task_ids:  # not before there is something to count: an error is one line
+                shown.enter_context(bar)
+                bar.add_task("scan", total=total)
+            bar.update(bar.task_ids[0], completed=done)
+
+        found = survey(folder, progress=show)
+    rows, failures = found.rows, found.failures
     kept = _keep_users_values(rows, previous)
 
     for line in _summary(rows, failures):
@@ -83,8 +67,8 @@ def scan(
     if out is not None:
         failures_path = out.parent / "failures.csv"
         if rows:
-            extra = [column for row in previous.values() for column in row if column not in _COLUMNS]
-            _write(out, [*rows, *kept], [*_COLUMNS, *dict.fromkeys(extra)])
+            extra = [column for row in previous.values() for column in row if column not in COLUMNS]
+            _write(out, [*rows, *kept], [*COLUMNS, *dict.fromkeys(extra)])
             closing[0] += f" in {out}"
         if failures or failures_path.exists():
             _write(failures_path, failures, ["file", "reason"])
@@ -94,47 +78,10 @@ def scan(
             if kept:
                 closing.append(f"{len(kept):,} of its rows name files that are not readable here")
     if not rows:
-        first = failures[0]
-        raise AudioError(
-            f"{folder}: none of the {len(paths):,} recordings is readable; {first['file']}: {first['reason']}"
-        )
+        raise found.nothing_readable(folder)
     _echo("; ".join(closing) + ".")
     if failures:
         raise typer.Exit(EXIT_SOME_FAILED)
-
-
-def _scan(paths: list[Path], folder: Path, quiet: bool) -> tuple[list[Row], list[Row]]:
-    """A row for every readable recording and one for every other file, in the order given."""
-    from mast.audio import text_names
-    from mast.data.header_scan import scan_headers
-    from mast.errors import shortened
-
-    names = {name: path for path, name in text_names(paths, folder).items()}
-    with progress(quiet, unit="files") as bar:
-        task = bar.add_task("scan", total=len(paths))
-        found = scan_headers(names, folder, advance=lambda: bar.advance(task))
-    failures = [
-        {"file": name, "reason": shortened(str(error).removeprefix(f"{path}: "))}
-        for name, path, error in found.unreadable
-    ]
-    return [_row(recording) for recording in found.recordings], failures
-
-
-def _row(recording: Scanned) -> Row:
-    file, info, about = recording
-    return {
-        "file": file,
-        "site": about.site or "",
-        "datetime": about.datetime.isoformat() if about.datetime else "",
-        "duration_s": f"{info.duration_s:.6f}".rstrip("0").rstrip("."),
-        "sample_rate": str(info.sample_rate),
-        "channels": str(info.channels),
-        "format": f"{info.format} {info.subtype}",
-        "recorder": about.recorder or "",
-        "latitude": "" if about.latitude is None else str(about.latitude),
-        "longitude": "" if about.longitude is None else str(about.longitude),
-        "warning": "truncated" if info.truncated else "no sound" if info.frames == 0 else "",
-    }
 
 
 def _previous_rows(table: Path) -> dict[str, Row]:
@@ -162,6 +109,8 @@ def _previous_rows(table: Path) -> dict[str, Row]:
 
 def _keep_users_values(rows: list[Row], previous: Mapping[str, Row]) -> list[Row]:
     """Carry what an earlier table says over into new rows; give back its rows that no new row matches."""
+    from mast.data.folder_survey import COLUMNS
+
     unmatched = dict(previous)
     for row in rows:
         # tables may name files relative to audio/; the spelling of the table wins
@@ -169,36 +118,36 @@ def _keep_users_values(rows: list[Row], previous: Mapping[str, Row]) -> list[Row
         if name is None:
             continue
         for column, value in unmatched.pop(name).items():
-            if column not in _COLUMNS or column == "file" or (column in _USERS_COLUMNS and value):
+            if column not in COLUMNS or column == "file" or (column in _USERS_COLUMNS and value):
                 row[column] = value
     return list(unmatched.values())
 
 
 def _summary(found: list[Row], failures: list[Row]) -> Iterable[str]:
     """Lines for people: what is there."""
-    hours = sum(float(row["duration_s"]) for row in found) / 3600
+    from mast.data.folder_survey import facts
+
+    all = facts(found)
     yield f"recordings    {len(found):,}"
-    yield f"hours         {hours:,.2f}"
-    yield f"formats       {_counts(row['format'] for row in found)}"
-    yield f"sample rates  {_counts(row['sample_rate'] + ' Hz' for row in found)}"
-    yield f"channels      {_counts(row['channels'] for row in found)}"
-    sites = Counter(row["site"] or "unknown" for row in found)
+    yield f"hours         {all.hours:,.2f}"
+    yield f"formats       {_counts(all.formats)}"
+    yield f"sample rates  {_counts(Counter({f'{rate} Hz': n for rate, n in all.sample_rates.items()}))}"
+    yield f"channels      {_counts(all.channels)}"
+    sites = Counter({site or "unknown": n for site, n in all.sites.items()})
     known = len(sites) - ("unknown" in sites)
-    yield f"sites         {known:,}" + (f": {_counts(sites.elements())}" if found else "")
-    days = sorted({row["datetime"][:10] for row in found if row["datetime"]})
-    undated = sum(not row["datetime"] for row in found)
-    span = f", {days[0]} to {days[-1]}" if days else ""
-    yield f"days          {len(days):,}{span}" + (
-        f"; {counted(undated, 'recording')} without clock time" if undated else ""
+    yield f"sites         {known:,}" + (f": {_counts(sites)}" if found else "")
+    span = f", {all.days[0]} to {all.days[-1]}" if all.days else ""
+    yield f"days          {len(all.days):,}{span}" + (
+        f"; {counted(all.undated, 'recording')} without clock time" if all.undated else ""
     )
     warned = [f"{row['file']}: {row['warning']}" for row in found if row["warning"]]
     yield from _listed("warnings", warned)
     yield from _listed("unreadable", [f"{row['file']}: {row['reason']}" for row in failures])
 
 
-def _counts(values: Iterable[str]) -> str:
+def _counts(counter: Counter[str]) -> str:
     """``WAV PCM_16 (20), FLAC PCM_16 (3)``, most frequent first."""
-    counts = Counter(values).most_common()
+    counts = counter.most_common()
     text = ", ".join(f"{value} ({count:,})" for value, count in counts[:_NAMED])
     return text + (f", and {len(counts) - _NAMED:,} more" if len(counts) > _NAMED else "")
 

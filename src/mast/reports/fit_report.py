@@ -59,6 +59,7 @@ _METRICS = {
     "ap50": "AP50",
     "miou": "mIoU",
 }
+_FEW = 10  # recordings, our choice: with fewer, a single one decides
 EXAMPLES = 3  # of each kind from the main part, one of each from the others; our choice
 
 
@@ -135,9 +136,9 @@ def _lead(story: _Story) -> str:
     time = time_unit(story.datasets)
     where = "test recordings" if story.main_part == "test" else "validation recordings"
     facts = [
-        (_number(part, "f1"), f"F1 on {where}"),
-        (_number(part, "precision"), "of detections are right (precision)"),
-        (_number(part, "recall"), "of the expert’s boxes are found (recall)"),
+        (_number(part, "f1"), f"F1 on {where}{_interval(part, 'f1')}"),
+        (_number(part, "precision"), f"of detections are right (precision){_interval(part, 'precision')}"),
+        (_number(part, "recall"), f"of the expert’s boxes are found (recall){_interval(part, 'recall')}"),
         (
             f"{len(story.labelled.annotations.events):,}",
             f"boxes by experts, {sound_s / time.seconds:,.1f} {time.many} of sound in all",
@@ -154,7 +155,12 @@ def _lead(story: _Story) -> str:
             " There is no test part, so accuracy is shown on validation recordings, on which the threshold was chosen: "
             "expect a little less on new ones."
         )
-    return paragraph(words) + cards(facts)
+    heard = int(story.metrics["parts"][story.main_part]["recordings"])
+    few = (
+        f"These figures rest on {counted(heard, 'recording')}. Below {_FEW} they say little about others: label more, "
+        "from other days and sites, before you trust them."
+    )
+    return paragraph(words) + cards(facts) + (paragraph(few) if heard < _FEW else "")
 
 
 def _data(story: _Story) -> str:
@@ -292,7 +298,7 @@ def _scores(story: _Story) -> str:
             "yours, and in your recordings precision may be lower."
         )
     return body + paragraph(
-        "Higher precision means fewer false alarms and more missed sounds. `mast detect --precision 0.9` uses these."
+        "Higher precision means fewer false alarms and more missed sounds. mast detect --precision 0.9 uses these."
     )
 
 
@@ -301,7 +307,7 @@ def _examples(story: _Story) -> str:
     body = paragraph(
         "Drawn at random at the model’s own threshold. Green: the expert’s boxes; dashed blue: detections with their "
         "score; the orange frame marks the box in question. Measuring cuts sound into chunks end to end, so a call "
-        "across a cut is two boxes here; `mast detect` joins such pieces."
+        "across a cut is two boxes here; mast detect joins such pieces."
     )
     for part in order:
         tables = story.part(part, story.chosen)
@@ -388,6 +394,12 @@ def _lines(values: dict[str, Any], prefix: str = "") -> list[str]:
         nested = isinstance(value, dict) and value
         found += _lines(value, f"{prefix}{key}.") if nested else [f"{prefix}{key}={json.dumps(value)}"]
     return found
+
+
+def _interval(result: dict[str, Any], key: str) -> str:
+    """Behind what a headline means: the range of the value; nothing where a single recording gives none."""
+    low, high = result["intervals"][key]
+    return "" if low is None or result[key] is None else f"; 95 % interval {low:.2f}–{high:.2f}"
 
 
 def _number(result: dict[str, Any], key: str) -> str:

@@ -20,8 +20,8 @@ Hour = Annotated[Literal[""] | int | None, Query()]
 Score = Annotated[Literal[""] | Annotated[float, Field(allow_inf_nan=False)] | None, Query()]
 
 
-def reading_routes(review: Review) -> APIRouter:
-    """The routes, on one review."""
+def reading_routes(review: Review, *, home: str = "") -> APIRouter:
+    """The routes, on one review; ``home`` is the address of the page that it was opened from."""
     router = APIRouter()
     store = review.store
 
@@ -31,6 +31,7 @@ def reading_routes(review: Review) -> APIRouter:
             found = listing.session(db)
         return {
             "title": review.workspace.title,
+            "home": home,
             "kind": review.workspace.kind,
             "threshold": review.workspace.threshold,
             "has_embeddings": bool(review.lookalikes),

@@ -56,10 +56,11 @@ class Guard:
     Args:
         app: the application.
         token: what must be shown; empty where the server is reached from this machine only.
+        here_only: requests must name this machine as their host also where there is a token.
     """
 
-    def __init__(self, app: ASGIApp, *, token: str = "") -> None:
-        self.app, self.token = app, token
+    def __init__(self, app: ASGIApp, *, token: str = "", here_only: bool = False) -> None:
+        self.app, self.token, self.here_only = app, token, here_only or not token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
@@ -72,7 +73,9 @@ class Guard:
             await _answer(send, *refused)
             return
         if self.token and scope["method"] == "GET" and (place := self._without_token(scope)) is not None:
-            cookie = f"{COOKIE}={self.token}; HttpOnly; SameSite=Strict; Path=/; Max-Age=2592000"
+            cookie = (
+                f"{_cookie_name(headers)}={self.token}; HttpOnly; SameSite=Strict; Path=/; Max-Age=2592000"
+            )
             await _answer(send, 303, "", [(b"location", place.encode()), (b"set-cookie", cookie.encode())])
             return
         received = 0
@@ -88,7 +91,10 @@ class Guard:
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message.get("headers", []), *_HEADERS]}
+                own = message.get("headers", [])
+                stated = {name.lower() for name, _ in own}
+                more = [(name, value) for name, value in _HEADERS if name not in stated]
+                message = {**message, "headers": [*own, *more]}
             await send(message)
 
         await self.app(scope, counted, guarded)
@@ -96,19 +102,19 @@ class Guard:
     def _refusal(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
         """A status and a sentence where a request may not pass."""
         host = headers.get("host", "")
-        if not self.token and _host_name(host) not in _LOOPBACK:
-            return 403, "this review is only for this machine; open it as http://127.0.0.1 with its port"
+        if self.here_only and _host_name(host) not in _LOOPBACK:
+            return 403, "this page is only for this machine; open it as http://127.0.0.1 with its port"
         if self.token and not self._is_known(scope, headers):
             return (
                 401,
-                "this review needs its token; open the address that mast review printed, with ?token= at its end",
+                "this page needs its token; open the address that mast printed, with ?token= at its end",
             )
         if scope["method"] not in _READING:
             origin = headers.get("origin")
             if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
-                return 403, "changes are taken only from the review page itself"
+                return 403, "changes are taken only from the page itself"
             if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-                return 403, "changes are taken only from the review page itself"
+                return 403, "changes are taken only from the page itself"
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdigit() or int(length[:18]) > MAX_BODY_BYTES:
             return 413, _TOO_LARGE
@@ -118,7 +124,7 @@ class Guard:
         scheme, _, shown = headers.get("authorization", "").partition(" ")
         given = [shown.strip()] if scheme.lower() == "bearer" else []
         try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+            cookie = SimpleCookie(headers.get("cookie", "")).get(_cookie_name(headers))
             given += [cookie.value] if cookie is not None else []
         except CookieError:
             pass
@@ -143,6 +149,12 @@ def _host_name(host: str) -> str:
     """The name in a ``Host`` header, without its port."""
     match = re.fullmatch(r"\[([0-9a-fA-F:.]+)\](?::\d+)?|([^:\[\]]+)(?::\d+)?", host.strip())
     return "" if match is None else (match[1] or match[2]).lower()
+
+
+def _cookie_name(headers: dict[str, str]) -> str:
+    """The cookie of this very server: browsers do not tell the ports of a machine apart."""
+    port = headers.get("host", "").rpartition(":")[2]
+    return f"{COOKIE}_{port}" if port.isascii() and port.isdigit() else COOKIE
 
 
 async def _answer(

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import atexit
 import secrets
+import shutil
 import socket
+import tempfile
 import threading
 import webbrowser
 from collections.abc import Callable
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mast.errors import ConfigError
-from mast.review.review import Review
+from mast.files import write_whole
 from mast.review.safety import is_loopback
-from mast.review.server import create_app
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
 
 
 def serve(
-    review: Review,
+    create: Callable[[str], ASGIApp],
     *,
     host: str = "127.0.0.1",
     port: int = 8765,
@@ -23,10 +31,10 @@ def serve(
     browser: bool = True,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Serve a review until it is stopped.
+    """Serve a page until it is stopped.
 
     Args:
-        review: what is open.
+        create: makes the application, given the token that requests must show.
         host: the address to listen at; beyond this machine, a token is needed.
         port: 0 takes any that is free.
         token: what requests must show; made up where it is needed and not given.
@@ -43,18 +51,31 @@ def serve(
     shown = _shown_host(host)
     address = f"http://{shown}:{listening.getsockname()[1]}/" + (f"?token={secret}" if secret else "")
     config = uvicorn.Config(
-        create_app(review, token=secret), log_level="warning", access_log=False, timeout_graceful_shutdown=2,
+        create(secret), log_level="warning", access_log=False, timeout_graceful_shutdown=2,
         server_header=False,
     )  # fmt: skip
     server = uvicorn.Server(config)
     say(address)
     if browser:
         # once the server answers: it listens already, so a moment is enough
-        threading.Timer(0.5, webbrowser.open, [address]).start()
+        threading.Timer(0.5, webbrowser.open, [_private_page(address) if secret else address]).start()
     try:
         server.run(sockets=[listening])
     finally:
         listening.close()
+
+
+def _private_page(address: str) -> str:
+    """A page that only its owner can read and that leads on to an address.
+
+    Everybody on a machine can see with which address a browser is started, and so would see the token.
+    """
+    page = Path(tempfile.mkdtemp(prefix="mast-")) / "open.html"  # a folder of its owner alone
+    atexit.register(shutil.rmtree, page.parent, ignore_errors=True)
+    write_whole(
+        page, f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(address)}">'.encode()
+    )
+    return page.as_uri()
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -69,7 +90,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listening.close()
         if isinstance(error, OSError) and error.errno in (98, 48, 10048):  # Linux, macOS, Windows
             raise ConfigError(
-                f"port {port} is taken, perhaps by another mast review; choose another with --port, or 0 for any"
+                f"port {port} is taken, perhaps by another page of mast; choose another with --port, or 0 for any"
             ) from None
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ConfigError(f"cannot listen at {host}:{port} ({reason}); check --host and --port") from None

@@ -1,11 +1,11 @@
-"""The application: pages, errors as one sentence, and the three groups of requests."""
+"""The application: the page, the three groups of requests, and what all our pages have: errors as one sentence."""
 
 from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,16 @@ def create_app(review: Review, *, token: str = "") -> ASGIApp:
         review: what is open.
         token: what every request must show; empty where only this machine can ask.
     """
+    return Guard(review_app(review), token=token)
+
+
+def review_app(review: Review, *, home: str = "") -> FastAPI:
+    """The same without the guard, for an application that has its own.
+
+    Args:
+        review: what is open.
+        home: address of the page that the review was opened from, seen from the review; empty where there is none.
+    """
     warnings.filterwarnings("ignore", category=DamagedAudioWarning)  # the page says so
 
     @asynccontextmanager
@@ -49,9 +59,8 @@ def create_app(review: Review, *, token: str = "") -> ASGIApp:
         yield
         review.close()
 
-    # no interactive documentation: it would load scripts from elsewhere
-    app = FastAPI(title="mast review", openapi_url=None, docs_url=None, redoc_url=None, lifespan=lifespan)
-    app.include_router(reading_routes(review), prefix="/api")
+    app = web_app("mast review", lifespan)
+    app.include_router(reading_routes(review, home=home), prefix="/api")
     app.include_router(writing_routes(review), prefix="/api")
     app.include_router(media_routes(review), prefix="/api")
 
@@ -59,19 +68,27 @@ def create_app(review: Review, *, token: str = "") -> ASGIApp:
     def page() -> FileResponse:
         return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-cache"})
 
-    app.mount("/static", _Static(directory=STATIC), name="static")
+    return app
+
+
+def web_app(title: str, lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]]) -> FastAPI:
+    """An application with the files that our pages share, and errors as one sentence."""
+    # no interactive documentation: it would load scripts from elsewhere
+    app = FastAPI(title=title, openapi_url=None, docs_url=None, redoc_url=None, lifespan=lifespan)
+    app.mount("/static", PageFiles(directory=STATIC), name="static")
     app.add_exception_handler(MastError, _on_mistake)
     app.add_exception_handler(OSError, _on_machine)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(Exception, _on_bug)
-    return Guard(app, token=token)
+    return app
 
 
-class _Static(StaticFiles):
-    """The page's files, asked for anew each time: an update must not meet an old half in the browser's cache."""
+class PageFiles(StaticFiles):
+    """A page's files, asked for again each time: an update must not meet an old half in the browser's cache."""
 
     def file_response(self, *args: Any, **more: Any) -> Any:
+        """A file, with the order to ask again."""
         response = super().file_response(*args, **more)
         response.headers["Cache-Control"] = "no-cache"
         return response

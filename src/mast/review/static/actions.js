@@ -6,7 +6,7 @@ import { byId } from "./dom.js";
 import { elapsed, fileName, labelText } from "./format.js";
 import { speak, toast } from "./notices.js";
 import * as outbox from "./outbox.js";
-import { isShown, remember, selectedEvent, state, tell } from "./state.js";
+import { isShown, lowestSought, remember, selectedEvent, speedHeard, state, tell } from "./state.js";
 
 const PAGE = 2000; // events fetched at once
 const SPEEDS = [1, 0.5, 0.25, 0.1];
@@ -395,14 +395,14 @@ export class Actions {
     const { recording_id, low_hz, high_hz } = event;
     const start_s = Math.max(0, event.start_s - PAD_S);
     const end_s = Math.min(state.recording.duration_s, event.end_s + PAD_S);
-    return this.player.play({ recording_id, start_s, end_s, low_hz, high_hz, speed: state.speed });
+    return this.player.play({ recording_id, start_s, end_s, low_hz, high_hz, speed: speedHeard(low_hz) });
   }
 
   playWindow() {
     if (this.player.playing) return this.player.stop();
     if (!state.recording) return undefined;
     const { start_s, end_s } = this.spectrogram.viewport.goal;
-    return this.player.play({ recording_id: state.recording.id, start_s, end_s, speed: state.speed });
+    return this.player.play({ recording_id: state.recording.id, start_s, end_s, speed: speedHeard(lowestSought()) });
   }
 
   nextSpeed() {

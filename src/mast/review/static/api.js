@@ -1,64 +1,13 @@
-/** The server, as functions. Every failure is one of two kinds: it answered "no", or it did not answer. */
+/** The server of a review, as functions; what can go wrong is in request.js. */
 
+import { address, call, json as ask } from "./request.js";
 import { state } from "./state.js";
 
-/** The server answered with an error; `message` is its sentence, `status` the number, `body` the rest. */
-export class Refused extends Error {
-  constructor(status, body) {
-    super((body && body.error) || `The server answered with error ${status}.`);
-    this.status = status;
-    this.body = body || {};
-  }
-}
+export { Away, Refused, Unsaved } from "./request.js";
 
-/** The server could not write it down, through no fault of what was asked; `message` says why. */
-export class Unsaved extends Refused {}
-
-/** The server did not answer. */
-export class Away extends Error {
-  constructor() {
-    super("The server does not answer.");
-  }
-}
-
-const AWAY = new Set([502, 503, 504]);
-const NO_SPACE = 507; // the disk is full, read-only or the like: the same may succeed later
-
-function address(path, query) {
-  const wanted = Object.entries(query || {}).filter(([, value]) => value !== undefined);
-  const text = new URLSearchParams(wanted.map(([name, value]) => [name, String(value)])).toString();
-  return text ? `api/${path}?${text}` : `api/${path}`;
-}
-
-async function call(method, path, { query, body, signal } = {}) {
-  const headers = {};
-  if (body !== undefined) headers["Content-Type"] = "application/json";
-  if (method !== "GET") headers["X-Reviewer"] = encodeURIComponent(state.reviewer);
-  const options = { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) };
-  let answer;
-  try {
-    answer = await fetch(address(path, query), options);
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new Away();
-  }
-  if (AWAY.has(answer.status)) throw new Away();
-  if (!answer.ok) {
-    const Kind = answer.status === NO_SPACE ? Unsaved : Refused;
-    throw new Kind(answer.status, await answer.json().catch(() => null));
-  }
-  return answer;
-}
-
-async function json(method, path, options) {
-  const answer = await call(method, path, options);
-  try {
-    return await answer.json();
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new Away(); // cut off in the middle
-  }
-}
+/** A decision goes with the name of who made it. */
+const json = (method, path, options = {}) =>
+  ask(method, path, method === "GET" ? options : { ...options, headers: { "X-Reviewer": encodeURIComponent(state.reviewer) } });
 
 const of = (eid) => `events/${encodeURIComponent(eid)}`;
 

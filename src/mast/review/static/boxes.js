@@ -132,7 +132,9 @@ function drawHandles(context, r, colour) {
 function drawName(context, event, r, plot, taken, rank) {
   const style = STATUS[event.status] || STATUS.open;
   const points = score(event.status === "open" ? event.score : null);
-  const text = `${style.sign}${labelText(event)}${points ? ` ${points}` : ""}`;
+  const words = [event.label, points].filter(Boolean).join(" ");
+  const text = `${style.sign}${words || (rank === 3 ? labelText(event) : "")}`;
+  if (!text) return;
   context.font = `${rank === 3 ? "600 " : ""}12px system-ui, sans-serif`;
   const width = Math.ceil(context.measureText(text).width) + 8;
   if (rank < 2 && width > 60 + 2.5 * r.width) return; // too small to be named: hovering shows the name

@@ -2,20 +2,10 @@
 
 import * as api from "./api.js";
 import { byId, element } from "./dom.js";
+import { saveAnswer } from "./download.js";
 import { many, stretch } from "./format.js";
+import { FORMAT_NAMES } from "./format_names.js";
 import { on, remember, state, tell } from "./state.js";
-
-const FORMATS = {
-  csv: "CSV (boxes.csv, for mast train)",
-  parquet: "Parquet",
-  raven: "Raven selection tables",
-  audacity: "Audacity labels",
-  kaleidoscope: "Kaleidoscope",
-  aoef: "AOEF (whombat)",
-  coco: "COCO",
-  yolo: "YOLO",
-  birdeep: "BIRDeep",
-};
 
 export function watchDialogs() {
   const name = byId("name-dialog");
@@ -53,10 +43,7 @@ export function watchDialogs() {
     answer("Preparing…");
     try {
       const found = await api.exportZip({ format, complete: byId("export-complete").checked });
-      const address = URL.createObjectURL(await found.blob());
-      const given = /filename="?([^";]+)/.exec(found.headers.get("Content-Disposition") || "");
-      element("a", { href: address, download: given ? given[1] : `${state.session.title}_${format}.zip` }).click();
-      setTimeout(() => URL.revokeObjectURL(address), 60_000);
+      await saveAnswer(found, `${state.session.title}_${format}.zip`);
       answer("The download has begun.");
     } catch (error) {
       answer(error.message, true);
@@ -86,7 +73,7 @@ export function watchDialogs() {
       const options = state.session.formats.map((format) => element(
         "option",
         { value: format },
-        FORMATS[format] || format,
+        FORMAT_NAMES[format] || format,
       ));
       byId("export-format").replaceChildren(...options);
     },

@@ -7,7 +7,7 @@ export const byId = (id) => document.getElementById(id);
  * An element with properties, attributes and children; text children are escaped by construction.
  * @param {string} tag
  * @param {Object<string, any>} [properties] `class`, `dataset`, `on…` listeners, attributes
- * @param {...(Node|string|null|undefined)} children
+ * @param {...(Node|string|null|undefined|false)} children
  */
 export function element(tag, properties = {}, ...children) {
   return fill(document.createElement(tag), properties, children);
@@ -25,7 +25,7 @@ function fill(node, properties, children) {
     else if (name === "dataset") Object.assign(node.dataset, value);
     else node.setAttribute(name, value === true ? "" : String(value));
   }
-  node.append(...children.filter((child) => child !== null && child !== undefined));
+  node.append(...children.filter((child) => child !== null && child !== undefined && child !== false));
   return node;
 }
 

@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { byId, debounce, element } from "./dom.js";
 import { clockText, dayText, elapsed, fileName, kilohertz, labelText, percent } from "./format.js";
-import { score, stretch, wallClock } from "./format.js";
+import { score, shortText, stretch, wallClock } from "./format.js";
 import { labelField } from "./label_field.js";
 import { nameOf } from "./outbox.js";
 import { on, selectedEvent, state } from "./state.js";
@@ -211,7 +211,7 @@ export class EventPanel {
         onclick: () => this.actions.goTo(event),
       },
       thumbnail(event, 0, 54),
-      element("span", {}, labelText(event)),
+      element("span", {}, shortText(event)),
     );
   }
 }

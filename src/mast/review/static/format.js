@@ -63,5 +63,9 @@ export const dayText = (date) => `${shortDayText(date)} ${date.getUTCFullYear()}
 /** The last part of a path; recordings are named by paths. */
 export const fileName = (path) => path.split("/").pop() || path;
 
-/** What to call an event that has no label. */
+/** What to call an event where there is one to be called. */
 export const labelText = (event) => event.label || "unnamed";
+
+/** What to call an event among many, most of which may have no label: its name, or its band. */
+export const shortText = (event) =>
+  event.label || `${kilohertz(event.low_hz, 1)}–${kilohertz(event.high_hz, 1)} kHz`;

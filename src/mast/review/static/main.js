@@ -55,6 +55,8 @@ spectrogram.tiles.refused = (error) => toast(error.message, { error: true });
 async function begin() {
   state.session = await api.session();
   byId("title").textContent = state.session.title;
+  byId("home").hidden = !state.session.home;
+  byId("home").href = state.session.home;
   document.title = `${state.session.title} – mast review`;
   filters.fill();
   dialogs.fill();

@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { readFailed } from "./connection.js";
 import { byId, element } from "./dom.js";
-import { clockText, elapsed, fileName, labelText, many, score, shortDayText, wallClock } from "./format.js";
+import { clockText, elapsed, fileName, many, score, shortDayText, shortText, wallClock } from "./format.js";
 import { toast } from "./notices.js";
 import { state } from "./state.js";
 import { thumbnail } from "./thumbnails.js";
@@ -148,7 +148,7 @@ export class Queue {
           "div",
           { class: "row-main" },
           element("span", { class: "sign", title: event.status }, SIGNS[event.status]),
-          element("b", {}, labelText(event)),
+          element("b", {}, shortText(event)),
           element("span", { class: "score" }, points),
         ),
         element("div", { class: "row-sub", title: `${event.recording} at ${elapsed(event.start_s)}` }, where),

@@ -70,6 +70,20 @@ export function isShown(event) {
   return state.boxesShown === "all" || event.status !== "rejected";
 }
 
+const INAUDIBLE_HZ = 15_000; // where most ears end; our choice
+const MOST_AUDIBLE_RATE = 96_000; // recorders for bats take more
+const SLOWED = 0.1;
+
+/** The speed to play at: the one chosen, but a tenth where what begins at `low_hz` would not be heard at all. */
+export const speedHeard = (low_hz) => (state.speed === 1 && low_hz >= INAUDIBLE_HZ ? SLOWED : state.speed);
+
+/** Where the sound begins that the window is played for: the selected box, or all that a recorder for bats heard. */
+export function lowestSought() {
+  const event = selectedEvent();
+  if (event) return event.low_hz;
+  return state.recording?.sample_rate > MOST_AUDIBLE_RATE ? INAUDIBLE_HZ : 0;
+}
+
 const REMEMBERED = ["reviewer", "display", "speed", "volume_db", "advance"];
 
 /** Take up the choices of last time; a broken or forbidden store is no reason to stop. */

@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { byId, debounce, element } from "./dom.js";
 import { clockText, dayText, elapsed, kilohertz, stretch, wallClock } from "./format.js";
 import * as outbox from "./outbox.js";
-import { on, remember, state, tell } from "./state.js";
+import { lowestSought, on, remember, speedHeard, state, tell } from "./state.js";
 
 const LEAST_RANGE_DB = 20;
 const MOST_RANGE_DB = 90;
@@ -57,6 +57,13 @@ export function watchTools({ actions, spectrogram, player, activity, progress })
   };
   for (const topic of ["speed", "boxes", "mode"]) on(topic, reflect);
   reflect();
+
+  const namePlaying = () => {
+    const slowed = speedHeard(lowestSought()) !== state.speed ? ", slowed ⅒×" : "";
+    byId("play-box-name").textContent = `Box${slowed}`;
+    byId("play-window-name").textContent = `Window${slowed}`;
+  };
+  for (const topic of ["speed", "selection", "recording", "events"]) on(topic, namePlaying);
 
   const showLoading = debounce(() => (byId("loading").hidden = !spectrogram.tiles.busy), 150);
   on("painted", showLoading);

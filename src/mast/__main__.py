@@ -1,0 +1,5 @@
+"""``python -m mast``: the command line."""
+
+from mast.cli.main import main
+
+main()

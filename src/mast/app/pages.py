@@ -1,0 +1,128 @@
+"""Reviews that are open, and the reports that commands wrote."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
+
+from fastapi.responses import FileResponse
+from starlette.concurrency import run_in_threadpool
+
+from mast.annotations.detections import read_run
+from mast.app.work import REPORT_PAGE, SUMMARY, SUMMARY_PAGE, results_root
+from mast.errors import ConfigError
+from mast.review.records import NotFoundError
+from mast.review.review import Review, open_review
+from mast.review.server import review_app
+from mast.review.workspace import DETECTIONS
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from starlette.types import Receive, Scope, Send
+
+_PAGES = {"found": SUMMARY_PAGE, "summary": f"{SUMMARY}/{SUMMARY_PAGE}", "report": REPORT_PAGE}
+# a report holds its own pictures and styles, and may neither ask for anything nor act as this page
+_REPORT_POLICY = (
+    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"
+)
+
+
+class _Open(NamedTuple):
+    stamp: int
+    review: Review
+    app: FastAPI
+
+
+class Reviews:
+    """Reviews of results folders, each opened when it is first asked for, below ``/review/KEY/``."""
+
+    def __init__(self) -> None:
+        self._open: dict[Path, _Open] = {}
+        self._lock = threading.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand a request on to the review that its address names."""
+        folder = folder_of_key(scope["path_params"]["key"])
+        found = await run_in_threadpool(self._get, folder)
+        await found.app(scope, receive, send)
+
+    def review(self, folder: Path) -> Review:
+        """The review of a folder.
+
+        Raises:
+            ConfigError: it is not a results folder, or its recordings are not there.
+        """
+        return self._get(folder).review
+
+    def _get(self, folder: Path) -> _Open:
+        with self._lock:
+            stamp = _stamp(folder)
+            known = self._open.get(folder)
+            if known is not None and known.stamp == stamp:
+                return known
+            # searched again since: the new tables are taken in, and decisions stay
+            review = open_review(folder)
+            if known is not None:
+                known.review.close()
+            self._open[folder] = _Open(stamp, review, review_app(review, home=_home(folder)))
+            return self._open[folder]
+
+    def close(self) -> None:
+        """Let go of all."""
+        with self._lock:
+            for one in self._open.values():
+                one.review.close()
+            self._open.clear()
+
+
+def _home(folder: Path) -> str:
+    """The first page, with the recordings that a results folder belongs to; with itself where it lies elsewhere."""
+    run = read_run(folder)
+    recordings = Path(run.root) if run is not None else folder
+    chosen = recordings if results_root(recordings) == folder.parent else folder
+    return f"../../#folder={quote(str(chosen), safe='')}"
+
+
+def key_of(folder: Path) -> str:
+    """A folder as part of an address."""
+    return base64.urlsafe_b64encode(os.fsencode(folder)).decode().rstrip("=")
+
+
+def folder_of_key(key: str) -> Path:
+    """The folder that an address names.
+
+    Raises:
+        NotFoundError: it names none.
+    """
+    try:
+        folder = Path(os.fsdecode(base64.urlsafe_b64decode(key + "=" * (-len(key) % 4))))
+    except (ValueError, binascii.Error):
+        raise NotFoundError("there is no such review; open it from the first page") from None
+    if not folder.is_absolute() or "\0" in str(folder) or not (folder / DETECTIONS).is_file():
+        raise NotFoundError("there is nothing to review in this folder; open it from the first page")
+    return folder
+
+
+def report_page(folder: Path, which: str) -> FileResponse:
+    """A page that a command wrote into its folder.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    name = _PAGES.get(which)
+    if name is None or not (folder / name).is_file():
+        raise ConfigError(f"{folder}: holds no such page yet; let the command finish first")
+    headers = {"Cache-Control": "no-cache", "Content-Security-Policy": _REPORT_POLICY}
+    return FileResponse(folder / name, media_type="text/html", headers=headers)
+
+
+def _stamp(folder: Path) -> int:
+    try:
+        return (folder / DETECTIONS).stat().st_mtime_ns
+    except OSError:
+        raise ConfigError(f"{folder}: nothing has been found here yet; let Find finish first") from None

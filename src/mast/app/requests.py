@@ -1,0 +1,180 @@
+"""What the page asks for: folders, their contents, and commands on them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.responses import FileResponse, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+
+from mast.annotations import FORMATS
+from mast.annotations.detections import read_run
+from mast.app.contents import Contents, picture
+from mast.app.folders import folder_of, list_folder, places
+from mast.app.jobs import Jobs
+from mast.app.pages import Reviews, key_of, report_page
+from mast.app.work import SUMMARY, Work, describe, learned_folder, models, work_on
+from mast.errors import ConfigError
+from mast.grid import BANDS_HZ
+from mast.progress import STARTING
+from mast.review.decisions import InvalidError
+from mast.review.export import export_folder
+from mast.review.requests_write import body_of
+
+_WHOLE = "whole"  # what is sought, where it is not a name in BANDS_HZ
+_CHECKED = "checked"  # the export that is learned from
+Path_ = Annotated[str, Query(max_length=4096)]
+
+
+def routes(first: Path | None, contents: Contents, jobs: Jobs, reviews: Reviews) -> APIRouter:
+    """The routes.
+
+    Args:
+        first: the folder to open with, if any.
+        contents: of folders.
+        jobs: that run.
+        reviews: that are open.
+    """
+    router = APIRouter()
+
+    @router.get("/start")
+    def start() -> dict[str, Any]:
+        return {
+            "folder": str(first) if first is not None else "",
+            "places": [{"name": name, "path": path} for name, path in places()],
+            "bands": [{"name": name, "high_hz": edge} for name, edge in BANDS_HZ.items()],
+            "formats": list(FORMATS),
+        }
+
+    @router.get("/folders")
+    def folders(path: Path_) -> dict[str, Any]:
+        return asdict(list_folder(folder_of(path)))
+
+    @router.get("/contents")
+    def read_contents(path: Path_, again: bool = False) -> dict[str, Any]:
+        return contents.of(folder_of(path), again=again)
+
+    @router.get("/picture")
+    def show_picture(path: Path_, file: Path_) -> Response:
+        made = picture(folder_of(path), file)
+        return Response(made, media_type="image/png", headers={"Cache-Control": "no-store"})
+
+    @router.get("/work")
+    def work(path: Path_) -> dict[str, Any]:
+        return _described(work_on(folder_of(path)), jobs)
+
+    @router.get("/page")
+    def page(folder: Path_, which: str) -> FileResponse:
+        return report_page(folder_of(folder), which)
+
+    @router.post("/find")
+    async def find(request: Request) -> dict[str, Any]:
+        given = await body_of(request)
+        chosen = work_on(folder_of(text_in(given, "path")))
+        sought, model = text_in(given, "sought"), text_in(given, "model", "")
+        command, out = await run_in_threadpool(_find, chosen, sought, model, contents)
+        await run_in_threadpool(jobs.start, command, out)
+        return {"folder": str(out)}
+
+    @router.post("/stop")
+    async def stop(request: Request) -> dict[str, Any]:
+        folder = folder_of(text_in(await body_of(request), "folder"))
+        await run_in_threadpool(jobs.stop, folder)
+        return {"folder": str(folder)}
+
+    @router.post("/resume")
+    async def resume(request: Request) -> dict[str, Any]:
+        folder = folder_of(text_in(await body_of(request), "folder"))
+        await run_in_threadpool(jobs.resume, folder)
+        return {"folder": str(folder)}
+
+    @router.post("/summarize")
+    async def summarize(request: Request) -> dict[str, Any]:
+        folder = folder_of(text_in(await body_of(request), "folder"))
+        out = folder / SUMMARY
+        await run_in_threadpool(jobs.start, ["summarize", str(folder), "--out", str(out)], out)
+        return {"folder": str(out)}
+
+    @router.post("/learn")
+    async def learn(request: Request) -> dict[str, Any]:
+        given = await body_of(request)
+        folder, complete = folder_of(text_in(given, "folder")), given.get("complete", False)
+        if not isinstance(complete, bool):
+            raise InvalidError("expected complete as true or false")
+        command, out = await run_in_threadpool(_learn, folder, complete, reviews)
+        await run_in_threadpool(jobs.start, command, out)
+        return {"folder": str(out)}
+
+    return router
+
+
+def text_in(given: dict[str, Any], name: str, default: str | None = None) -> str:
+    """A text that was sent.
+
+    Raises:
+        InvalidError: it is missing, or is something else.
+    """
+    value = given.get(name, default)
+    if not isinstance(value, str):
+        raise InvalidError(f"expected {name} as text")
+    return value
+
+
+def _described(work: Work, jobs: Jobs) -> dict[str, Any]:
+    results = []
+    for folder in work.results:
+        found = describe(folder)
+        if found["what"] == STARTING and jobs.is_running(folder):
+            found |= {"state": "running", "can_resume": False}
+        if found["kind"] == "find":
+            summary = folder / SUMMARY
+            found["summary"] = describe(summary) if summary.is_dir() or jobs.is_running(summary) else None
+            found["key"] = key_of(folder)
+        results.append(found)
+    return {
+        "recordings": str(work.recordings),
+        "root": str(work.root),
+        "results": results,
+        "models": [{"name": path.name, "folder": str(path)} for path in models(work)],
+    }
+
+
+def _find(work: Work, sought: str, model: str, contents: Contents) -> tuple[list[str], Path]:
+    """The command that searches the recordings, and the folder it writes."""
+    command = ["detect", str(work.recordings)]
+    if model:
+        if model not in {str(path) for path in models(work)}:
+            raise ConfigError(f"{model}: holds no model that was learned here; choose one in the list")
+        out = work.root / f"{Path(model).name}-found"
+        return [*command, "--out", str(out), "--embed", "--model", model], out
+    if sought == _WHOLE:
+        highest_hz = contents.highest_hz(work.recordings)
+        if not highest_hz:
+            raise ConfigError(f"{work.recordings}: has not been read yet; wait until its hours are shown")
+        band = f"{highest_hz:.0f}"
+    elif sought in BANDS_HZ:
+        band = sought
+    else:
+        raise ConfigError(f"{sought[:40]!r}: expected one of {', '.join(BANDS_HZ)}, {_WHOLE}")
+    out = work.root / (sought if sought != _WHOLE else f"whole-{band}-Hz")
+    return [*command, "--out", str(out), "--embed", "--band", band], out
+
+
+def _learn(folder: Path, complete: bool, reviews: Reviews) -> tuple[list[str], Path]:
+    """Write what was checked as a dataset; the command that learns from it, and the folder it writes."""
+    run = read_run(folder)
+    if run is None:
+        raise ConfigError(f"{folder}: is not a folder that Find made; choose one")
+    review = reviews.review(folder)
+    exported = export_folder(review.store, review.workspace, "csv", _CHECKED, complete=complete)
+    if not exported.events:
+        raise ConfigError("nothing has been accepted yet; open the review and accept some boxes first")
+    out = learned_folder(folder)
+    command = ["fit", str(exported.path), "--init", run.model or "default", "--out", str(out)]
+    if run.band_hz is not None:
+        command += ["--band", f"{run.band_hz[1]:g}"]
+    return command, out

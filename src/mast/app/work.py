@@ -1,0 +1,161 @@
+"""Where results lie, and what became of them. All of it is read from the folders themselves."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import pyarrow.parquet as pq
+
+from mast.annotations.detections import DONE, FAILED, RUN, marks, read_run
+from mast.errors import ConfigError
+from mast.progress import CommandProgress, read_progress
+from mast.review.workspace import DETECTIONS
+
+SUMMARY = "summary"  # below a results folder: what `mast summarize` writes
+SUMMARY_PAGE, REPORT_PAGE = "summary.html", "report.html"
+_MODEL = "best"  # below a run of `mast fit`
+_LEARNED = "-learned"
+Kind = Literal["find", "learn", "summary"]
+_KINDS: dict[str, Kind] = {"detect": "find", "fit": "learn", "summarize": "summary"}
+
+
+class Work(NamedTuple):
+    """What belongs to the folder that somebody chose.
+
+    Attributes:
+        recordings: where the sound is.
+        root: where results lie, or will.
+        results: folders of `mast detect` and `mast fit`.
+    """
+
+    recordings: Path
+    root: Path
+    results: list[Path]
+
+
+def work_on(folder: Path) -> Work:
+    """Find what was made from a folder of recordings; or, of a results folder, the recordings.
+
+    Raises:
+        ConfigError: the recordings of a results folder are gone, or cannot be told.
+    """
+    if (folder / RUN).is_file() or _kind(folder) == "find":
+        run = read_run(folder)
+        if run is None:
+            raise ConfigError(
+                f"{folder}: holds the beginnings of a search; choose the folder of its recordings"
+            )
+        if not Path(run.root).is_dir():
+            raise ConfigError(
+                f"{folder}: its recordings were in {run.root}, which is not there now; connect the disk"
+            )
+        related = [path for path in _folders(folder.parent) if path.name.startswith(f"{folder.name}-")]
+        return Work(Path(run.root), folder.parent, [folder, *(path for path in related if _kind(path))])
+    root = results_root(folder)
+    return Work(folder, root, [path for path in _folders(root) if _kind(path)])
+
+
+def results_root(recordings: Path) -> Path:
+    """Where results go: beside the recordings; in the home folder where nothing can be written there."""
+    beside = recordings.with_name(f"{recordings.name}-mast")
+    if beside.is_dir() or (recordings.name and os.access(recordings.parent, os.W_OK)):
+        return beside
+    return Path.home() / "mast" / (recordings.name or "recordings")
+
+
+def learned_folder(results: Path) -> Path:
+    """Where the model goes that is learned from what was checked in a results folder."""
+    return results.with_name(f"{results.name}{_LEARNED}")
+
+
+def models(work: Work) -> list[Path]:
+    """Runs of `mast fit` that have a model."""
+    return [path for path in work.results if (path / _MODEL).is_dir()]
+
+
+def describe(folder: Path) -> dict[str, Any]:
+    """A results folder for the page: what it is, how far it has come, what can be done with it."""
+    progress, kind = read_progress(folder), _kind(folder)
+    state = progress.state if progress is not None else "done" if _is_complete(folder, kind) else "stopped"
+    return {
+        "folder": str(folder),
+        "name": folder.name,
+        "kind": kind,
+        "state": state,
+        "can_resume": state in ("stopped", "failed") and progress is not None,
+        **_told(progress),
+        **(_found(folder) if kind == "find" else {}),
+        "has_summary": (folder / SUMMARY / SUMMARY_PAGE).is_file(),
+        "has_report": (folder / REPORT_PAGE).is_file(),
+        "has_model": (folder / _MODEL).is_dir(),
+    }
+
+
+def _told(progress: CommandProgress | None) -> dict[str, Any]:
+    if progress is None:
+        return {
+            "sentence": "",
+            "what": "",
+            "done": 0,
+            "total": 0,
+            "unit": "",
+            "left_s": None,
+            "notes": [],
+            "typed": "",
+        }
+    return {
+        "sentence": progress.sentence,
+        "what": progress.what,
+        "done": progress.done,
+        "total": progress.total,
+        "unit": progress.unit,
+        "left_s": progress.left_s,
+        "notes": progress.notes,
+        "typed": shlex.join(["mast", *progress.command]),
+    }
+
+
+def _kind(folder: Path) -> Kind | None:
+    """What a folder holds; ``None`` where it is not one of ours."""
+    progress = read_progress(folder)
+    if progress is not None and progress.command and progress.command[0] in _KINDS:
+        return _KINDS[progress.command[0]]
+    if (folder / RUN).is_file():
+        return "find"
+    return "learn" if (folder / "stages").is_dir() and (folder / _MODEL).is_dir() else None
+
+
+def _is_complete(folder: Path, kind: Kind | None) -> bool:
+    return (
+        folder / {"find": DETECTIONS, "learn": REPORT_PAGE, "summary": SUMMARY_PAGE}[kind or "find"]
+    ).is_file()
+
+
+def _found(folder: Path) -> dict[str, Any]:
+    """What was found so far; empty before the tables are there."""
+    try:
+        status = (folder / DETECTIONS).stat()
+        return dict(_counted(folder, status.st_mtime_ns))
+    except OSError:
+        return {"events": None, "searched": 0, "failed": 0}
+
+
+@lru_cache(maxsize=64)
+def _counted(folder: Path, stamp: int) -> dict[str, int]:
+    """Counts of a results folder, once for each time that its tables were written."""
+    return {
+        "events": pq.read_metadata(folder / DETECTIONS).num_rows,
+        "searched": sum(1 for _ in marks(folder, DONE)),
+        "failed": sum(1 for _ in marks(folder, FAILED)),
+    }
+
+
+def _folders(root: Path) -> list[Path]:
+    try:
+        return sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+    except OSError:
+        return []

@@ -1,0 +1,54 @@
+"""`mast app`: the page that leads from a folder to an answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mast.cli.options import Quiet
+
+
+def app(
+    folder: Annotated[
+        Path | None, typer.Argument(help="Folder to open with: of recordings, or of results.")
+    ] = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port of the page; 0 takes a free one.")
+    ] = 8764,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Open a page that leads from a folder to an answer: find the sounds in it, check, count and export them.
+
+    The page runs the commands that you could type: mast detect, mast summarize, mast fit. They go on when the page is
+    closed or this command is stopped; a run that was stopped can be resumed on the page or in a terminal, wherever it
+    was begun. Results lie beside the recordings, in a folder with -mast at the end of its name.
+
+    Only this machine can open the page, and only with the token in the address that is printed.
+
+    \b
+    Example:
+      mast app recordings/
+    """
+    import secrets
+
+    from mast.app.folders import folder_of
+    from mast.app.window import create_window
+    from mast.review.serve import serve
+
+    first = None if folder is None else folder_of(str(folder.absolute()))
+
+    def tell(address: str) -> None:
+        typer.echo(f"Page: {address}")
+        if not quiet:
+            typer.echo("Ctrl-C closes it; commands that it has started go on.")
+
+    serve(
+        lambda token: create_window(first, token=token),
+        port=port,
+        token=secrets.token_urlsafe(24),
+        browser=not no_browser,
+        say=tell,
+    )

@@ -1,0 +1,55 @@
+"""The report of the command that runs (:mod:`mast.progress`): begun by ``main``, fed by bars, ended by ``main``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+import typer
+
+from mast.errors import MastError, machine_fault, shortened
+from mast.progress import REPORT_IN, CommandReport
+
+EXIT_STOPPED = 130  # by the user
+_current: ContextVar[CommandReport | None] = ContextVar("report", default=None)
+
+
+def report() -> CommandReport:
+    """The report of the command that runs; one that nobody reads where none does."""
+    return _current.get() or CommandReport([])
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """CommandReport on the command in the block."""
+    own = CommandReport(sys.argv[1:])
+    if folder := os.environ.pop(REPORT_IN, ""):  # not for processes that this one starts
+        own.use(Path(folder))
+        own.begin()
+    token = _current.set(own)
+    try:
+        yield
+        own.end("done")
+    except typer.Exit as end:
+        own.end("stopped" if end.exit_code == EXIT_STOPPED else "done")
+        raise
+    except KeyboardInterrupt:
+        own.end("stopped")
+        raise
+    except Exception as error:
+        own.end("failed", in_a_sentence(error))
+        raise
+    finally:
+        _current.reset(token)
+
+
+def in_a_sentence(error: Exception) -> str:
+    """What the user is told of an error: what to put right, or that it is a bug of ours."""
+    fault = str(error) if isinstance(error, MastError) else machine_fault(error)
+    if fault is not None:
+        return shortened(fault)
+    return f"internal error: {shortened(f'{type(error).__name__}: {error}')} (--debug shows where)"

@@ -1,0 +1,183 @@
+"""Commands that the page starts: followed, stopped, killed, resumed, seen by two windows and by the next server."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from app_folders import client, eventually, use_slow_program, write_sound
+from fastapi.testclient import TestClient
+
+from mast.progress import PROGRESS, read_progress
+
+
+@pytest.fixture
+def sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    use_slow_program(monkeypatch, tmp_path)
+    return write_sound(tmp_path / "wood")
+
+
+def _work(page: TestClient, folder: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = page.get("/api/work", params={"path": str(folder)}).json()["results"]
+    return found
+
+
+def _begin(page: TestClient, sound: Path) -> Path:
+    answer = page.post("/api/find", json={"path": str(sound), "sought": "birds"})
+    assert answer.status_code == 200, answer.text
+    out = Path(answer.json()["folder"])
+    eventually(lambda: _work(page, sound)[0]["done"] > 3)
+    return out
+
+
+def _stop(page: TestClient, sound: Path, out: Path) -> None:
+    page.post("/api/stop", json={"folder": str(out)})
+    eventually(lambda: _work(page, sound)[0]["state"] != "running")
+
+
+def test_two_windows_and_the_next_server_see_the_same_job(sound: Path) -> None:
+    first, second = client(), client()
+    out = _begin(first, sound)
+    assert out == sound.parent / "wood-mast" / "birds"
+    process = read_progress(out).process  # type: ignore[union-attr]
+    seen = _work(second, sound)[0]
+    assert (seen["state"], seen["kind"], seen["left_s"], seen["unit"]) == (
+        "running",
+        "find",
+        60.0,
+        "recordings",
+    )
+    for page in (first, second):  # pressed again: it is left to run
+        assert page.post("/api/find", json={"path": str(sound), "sought": "birds"}).status_code == 200
+    assert read_progress(out).process == process  # type: ignore[union-attr]
+    _stop(second, sound, out)  # whoever asks
+    stopped = _work(first, sound)[0]
+    assert (stopped["state"], stopped["can_resume"]) == ("stopped", True)
+    assert stopped["typed"].endswith(f"detect {sound} --out {out} --embed --band birds")
+
+
+def test_a_job_killed_from_outside_was_stopped_and_is_resumed(sound: Path) -> None:
+    page = client()
+    out = _begin(page, sound)
+    os.kill(read_progress(out).process, signal.SIGKILL)  # type: ignore[union-attr]
+    eventually(lambda: _work(page, sound)[0]["state"] == "stopped")
+    after = client()  # a server that was started again knows as much
+    assert _work(after, sound)[0]["state"] == "stopped"
+    assert after.post("/api/resume", json={"folder": str(out)}).status_code == 200
+    eventually(lambda: _work(after, sound)[0]["state"] == "running")
+    (out / "finish").touch()
+    eventually(lambda: _work(after, sound)[0]["state"] == "done")
+
+
+def test_a_command_that_is_slow_to_leave_is_waited_for(sound: Path) -> None:
+    page = client()
+    out = _begin(page, sound)
+    (out / "linger").touch()
+    process = read_progress(out).process  # type: ignore[union-attr]
+    _stop(page, sound, out)
+    assert page.post("/api/resume", json={"folder": str(out)}).status_code == 200
+    eventually(lambda: read_progress(out).process not in (0, process))  # type: ignore[union-attr]
+    eventually(lambda: _work(page, sound)[0]["done"] > 3)
+    _stop(page, sound, out)
+
+
+def test_why_a_job_failed_is_said(sound: Path) -> None:
+    page = client()
+    out = _begin(page, sound)
+    (out / "fail").touch()
+    eventually(lambda: _work(page, sound)[0]["state"] == "failed")
+    assert _work(page, sound)[0]["sentence"] == "the model is not there; choose another"
+
+
+def test_what_was_begun_in_a_terminal_is_seen_but_only_its_own_folder_is_written(
+    sound: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "wood-mast" / "mine"
+    out.mkdir(parents=True)
+    told = {
+        "command": ["detect", "wood", "--out", "wood-mast/mine"], "folder": str(tmp_path), "process": 1, "machine": "",
+        "state": "running", "sentence": "", "what": "", "done": 1, "total": 2, "unit": "", "left_s": None, "notes": [],
+    }  # fmt: skip
+    page = client()
+    for command in (
+        ["convert", "a", "b", "--to", "csv", "--out", "wood-mast/mine"],
+        ["detect", "wood", "--out", "elsewhere"],
+        ["detect", "wood"],
+    ):
+        (out / PROGRESS).write_text(json.dumps({**told, "command": command}))
+        assert page.post("/api/resume", json={"folder": str(out)}).status_code == 400
+    (out / PROGRESS).write_text(json.dumps(told))
+    assert _work(page, sound)[0]["state"] == "stopped"
+    assert page.post("/api/resume", json={"folder": str(out)}).status_code == 200
+    eventually(lambda: _work(page, sound)[0]["done"] > 3)
+    _stop(page, sound, out)
+
+
+def test_a_full_disk_is_one_sentence_and_nothing_is_started(
+    sound: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = client(raise_server_exceptions=False)
+
+    def refuse(self: Path, *given: object, **more: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(self))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    answer = page.post("/api/find", json={"path": str(sound), "sought": "birds"})
+    assert answer.status_code == 507
+    assert answer.json()["error"].endswith("wood-mast/birds: the disk is full; free some space")
+    assert _work(page, sound) == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"sought": "unicorns"}, "expected one of fish, frogs, birds, bats, whole"),
+        ({"sought": "whole"}, "has not been read yet"),
+        ({"sought": "birds", "model": "/tmp"}, "holds no model that was learned here"),
+        ({}, "expected sought as text"),
+    ],
+)
+def test_what_cannot_be_found_is_said(sound: Path, wanted: dict[str, str], said: str) -> None:
+    answer = client().post("/api/find", json={"path": str(sound), **wanted})
+    assert answer.status_code == 400
+    assert said in answer.json()["error"]
+
+
+def test_the_contents_are_those_of_scan(sound: Path) -> None:
+    (sound / "broken.wav").write_bytes(b"no sound")
+    page = client()
+
+    def read() -> Any:
+        found = page.get("/api/contents", params={"path": str(sound)}).json()
+        return found if found["state"] != "reading" else None
+
+    found = eventually(read)
+    assert (found["recordings"], found["site_count"], found["day_count"]) == (2, 2, 2)
+    assert found["hours"] == pytest.approx(6 / 3600)
+    assert [one["file"] for one in found["broken"]] == ["broken.wav"]
+    answer = page.post("/api/find", json={"path": str(sound), "sought": "whole"})
+    out = Path(answer.json()["folder"])
+    assert out.name == "whole-8000-Hz"
+    eventually(lambda: _work(page, sound)[0]["done"] > 3)
+    _stop(page, sound, out)
+
+
+def test_a_folder_without_sound_is_one_sentence(tmp_path: Path) -> None:
+    page = client()
+
+    def read() -> Any:
+        found = page.get("/api/contents", params={"path": str(tmp_path)}).json()
+        return found if found["state"] != "reading" else None
+
+    assert "no recordings found; expected files ending in .wav" in eventually(read)["sentence"]
+
+
+def test_learning_needs_something_that_was_found(sound: Path) -> None:
+    answer = client().post("/api/learn", json={"folder": str(sound)})
+    assert answer.status_code == 400
+    assert "is not a folder that Find made" in answer.json()["error"]
