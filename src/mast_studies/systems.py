@@ -153,6 +153,13 @@ PUBLISHED = System(
     },
 )
 FROM_SCRATCH = System("from_scratch", "MAST, from scratch")
+DOUBTFUL_ST = System(
+    "st_full_doubt",
+    "MAST + ST, one round, doubtful boxes left out",
+    init="pretrained",
+    settings={"selftrain.doubtful": 0.2},
+    self_training=SelfTraining("mast", rounds=1),
+)
 BASELINE_ST = System(
     "faster_rcnn_st",
     "Faster R-CNN + ST",
