@@ -13,7 +13,7 @@ from mast_studies.record import trained_at
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-PAGES = (README, ROOT / "docs" / "zero_shot.md")
+PAGES = (README, *(ROOT / "docs" / f"{name}.md" for name in ("zero_shot", "soundscape_bench", "speed")))
 
 
 def main() -> None:
@@ -30,6 +30,7 @@ def main() -> None:
 def render(text: str) -> str:
     """A page with every table rebuilt."""
     tables = {
+        "peers": peers_table(),
         "ground": ground_table(),
         "zero_shot": zero_shot_table(),
         "habits": habits_table(),
@@ -142,6 +143,30 @@ def zero_shot_table() -> str:
                 rows.append([f"{system}, {way}", *(cell or "–" for cell in cells)])
     files = "`results/zero_shot.json`, `results/zero_shot_second_half.json`"
     return f"{table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; {files}."
+
+
+def peers_table() -> str:
+    """The embedded model beside each tool, on four sets."""
+    columns = {
+        ("zero_shot_second_half", "nbm_xc"): "European birds",
+        ("zero_shot", "birdeep_am1"): "wetland birds*",
+        ("zero_shot", "tagus_fish"): "fish",
+        ("zero_shot", "cr_bats"): "bats",
+    }
+    sets = [result(file)["figures"]["sets"][name]["systems"] for file, name in columns]
+    boxes = [result(file)["data"][name]["boxes"] for file, name in columns]
+    header = [
+        "F1",
+        *(f"{shown}, {count} boxes" for shown, count in zip(columns.values(), boxes, strict=True)),
+    ]
+    rows = [["mast (95 % interval)", *(_f1(systems["mast"]["own threshold"]) for systems in sets)]]
+    for tool in (name for name in sets[0] if name != "mast"):
+        both = [
+            [f"{systems[tool][way]['f1']:.2f}" for way in ("published settings", "best on this set")]
+            for systems in sets
+        ]
+        rows.append([tool, *(" → ".join(pair) for pair in both)])
+    return table(header, rows)
 
 
 def habits_table() -> str:

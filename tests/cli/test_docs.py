@@ -22,7 +22,7 @@ def test_every_command_has_an_example_and_the_common_options(name: str) -> None:
     assert re.search(rf"Examples?:\n    mast {name} \S", shown.output), shown.output
     for option in ("--quiet", "--debug"):
         assert option in shown.output
-    assert f"`mast {name} " in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"`mast {name} " in (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", SUMMARIES)
