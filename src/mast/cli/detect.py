@@ -21,6 +21,7 @@ from mast.cli.options import (
     upper_edge,
     write_alone,
 )
+from mast.wording import counted
 
 if TYPE_CHECKING:
     from mast.archive import DetectorSpec, Engine, Recording
@@ -246,7 +247,7 @@ def detect(
     done = f"{len(mine) - len(failures):,} of {len(mine):,} recordings are done in {out}; without --no-tables, the"
     folders = "folder" if len(listing.unlisted) == 1 else "folders"
     closing = [
-        f"{totals.events:,} events in {totals.recordings:,} recordings → {out / 'detections.csv'}"
+        f"{counted(totals.events, 'event')} in {counted(totals.recordings, 'recording')} → {out / 'detections.csv'}"
         if totals is not None
         else f"{done} same command makes the tables",
         *([f"{len(failures):,} of {len(mine):,} recordings failed"] if failures else []),

@@ -14,6 +14,7 @@ import pandas as pd
 from mast.annotations import AnnotationSet, write_annotations
 from mast.data.header_scan import scan_headers
 from mast.errors import AnnotationError
+from mast.wording import counted
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def probed(root: Path, paths: Iterable[Path]) -> pd.DataFrame:
     ]
     if failed := found.unreadable:
         warnings.warn(
-            f"{root}: {len(failed)} recordings cannot be read and are left out; the first: {failed[0].error}",
+            f"{root}: left out {counted(len(failed), 'recording')} that cannot be read; the first: {failed[0].error}",
             stacklevel=3,
         )
     return pd.DataFrame(rows, columns=["recording", "duration_s", "sample_rate"])
