@@ -93,6 +93,19 @@ def test_what_one_recording_alone_shows_is_not_used(found: tuple[Path, pd.DataFr
     assert choose_habit(part(found[1], truth), Habit(), found[0].joinpath).habit == Habit()
 
 
+def test_what_most_boxes_show_is_not_used_where_it_fails_on_boxes_held_back(
+    found: tuple[Path, pd.DataFrame],
+) -> None:
+    """Four of six boxes show the strongest harmonic, all in one recording: the other recording says otherwise."""
+    strongest, whole = as_drawn(found, Habit(box="strongest")), found[1]
+    two = whole[whole["recording"] == "1.wav"][:2]
+    truth = pd.concat([strongest[strongest["recording"] == "0.wav"], two], ignore_index=True)
+    detected = pd.concat([whole[whole["recording"] == "0.wav"], two], ignore_index=True)
+    choice = choose_habit(part(detected, truth), Habit(), found[0].joinpath)
+    assert choice.habit == Habit()
+    assert (choice.start_f1, choice.f1) == (pytest.approx(2 / 6), 0.0)
+
+
 def test_notes_are_joined_where_the_user_joins_them(found: tuple[Path, pd.DataFrame]) -> None:
     # each call was found in two parts, 0.2 s apart
     events = found[1]
