@@ -185,7 +185,7 @@ def settle(folder: Path, data: Path) -> None:
 
 
 def train_all(options: argparse.Namespace) -> Path:
-    """Pretrain, train, self-train where asked for; a killed stage goes on. The model's folder."""
+    """Pretrain, train, self-train where asked for; a killed stage resumes. The model's folder."""
     data = options.work / "data"
     gather(data, LESSONS["train"], make_worlds(data, "train", options), options)
     recipe = load_recipe(RECIPE, dict(parse_override(text) for text in options.set))

@@ -175,9 +175,7 @@ def _be_pytest(root: Path, tests: Sequence[str], output: int) -> NoReturn:
             del sys.modules[name]
         places = [str(root / "src"), os.environ.get("PYTHONPATH", "")]
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, places))
-        os.environ["PYTHONDONTWRITEBYTECODE"] = (
-            "1"  # a change within the same second would not be compiled anew
-        )
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # a change within the same second would not be recompiled
         sys.dont_write_bytecode = True
         sys.path[0] = str(root / "src")  # instead of this script's folder
         import pytest

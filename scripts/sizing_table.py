@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def render(text: str) -> str:
-    """The page with every table made anew."""
+    """The page with every table rebuilt."""
     tables = {"compute": compute_table, "storage": storage_table, "side_by_side": side_by_side_table}
     missing = "*Not measured yet: `python benchmarks/bench_archive.py --out results/archive.json`.*"
 

@@ -32,7 +32,7 @@ def load(
         name: ``"default"`` for the model that ships with mast; a run of ``mast fit`` or ``mast train``, or a model
             folder; ``"hf://owner/name"`` or ``"hf://owner/name@revision"`` for a model on the Hugging Face hub.
         device: ``"cpu"``, ``"cuda"`` …; the GPU where there is one by default.
-        threshold: least score of an event; the model's own, tuned on validation, by default.
+        threshold: minimum score of an event; the model's own, tuned on validation, by default.
         precision: share of events that should be right; picks the threshold that reached it on validation.
         hop: step from window to window as a share of the window.
         batch_size: windows at once; by the device by default.
@@ -41,7 +41,7 @@ def load(
         band_hz: upper edge of the band to search (``mast.grid.BANDS_HZ`` has some); the model's own by default.
         box: ``"all"`` of a call, or its ``"strongest"`` harmonic alone, without echo. The model's own habit by default:
             the embedded model draws all of a call, but above 50 kHz the strongest harmonic.
-        join_s: make one box of those in a similar band at most so many seconds apart.
+        join_s: make one box of those in a similar band at most this many seconds apart.
 
     Example::
 

@@ -30,7 +30,7 @@ class DetectOptions(BaseModel):
         band_hz: upper edge of the band to search, Hz; the model's own by default. Sound is played to the model so much
             faster or slower: one that knows birds up to 8 kHz then finds fish up to 2 kHz, or bats up to 96.
         box: ``"all"`` of a call, or its ``"strongest"`` harmonic alone; the model's own habit by default.
-        join_s: boxes of a similar band at most so many seconds apart are one; the model's own habit by default, none
+        join_s: boxes of a similar band at most this many seconds apart are one; the model's own habit by default, none
             where ``box`` is given.
     """
 

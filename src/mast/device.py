@@ -26,7 +26,7 @@ def find_device(name: str | torch.device | None = None) -> torch.device:
 
 
 def send(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """A CPU tensor on ``device``; the CPU goes on at once.
+    """A CPU tensor on ``device``; the CPU does not wait.
 
     A copy from ordinary memory may wait until the GPU has done all it was given, which in a training step is the whole
     step before. From pinned memory it queues up like any other work; pinned blocks are kept and used again.

@@ -31,7 +31,7 @@ class Habit(BaseModel):
         default=15.0, gt=0, description="strongest: the call ends so far below its strongest moment"
     )
     join_s: float | None = Field(
-        default=None, ge=0, description="boxes of a similar band at most so many seconds apart are one"
+        default=None, ge=0, description="boxes of a similar band at most this many seconds apart are one"
     )
 
     @property

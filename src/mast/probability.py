@@ -187,7 +187,7 @@ def checked_scores(scores: ArrayLike) -> FloatArray:
     outside = ~((values >= 0) & (values <= 1))  # NaN is outside
     if outside.any():
         raise ConfigError(
-            f"calibration: {int(outside.sum())} of {values.size} scores are no number from 0 to 1 (the first: "
+            f"calibration: {int(outside.sum())} of {values.size} scores are not numbers from 0 to 1 (the first: "
             f"{values[outside].flat[0]:g}); expected the scores that a detector gives"
         )
     return values

@@ -190,7 +190,7 @@ class Ledger:
 
     Args:
         run: the folder.
-        say: told of what is skipped and what starts over.
+        say: called with what is skipped and what starts over.
         main: whether this process writes; in a run of several processes one does.
         wait: until all processes are here.
         instead: refuse a step whose folder holds what other inputs made, and advise this; it starts over by default.

@@ -142,7 +142,7 @@ def test_bad_yolo_lines_are_named(line: str, message: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"images": ' + "[" * 100_000, "too deep to be annotations"),
+        ('{"images": ' + "[" * 100_000, "too deeply to be annotations"),
         (
             '{"images": [], "annotations": [], "data": ' + "9" * 5_000 + "}",
             "a number has thousands of digits",
@@ -178,8 +178,8 @@ COCO = {
         ("images", "id", [1], r"images\[0\]: id \[1\] is not an id"),
         ("annotations", "bbox", [0, 0, "x", 1], "bbox must be four finite numbers"),
         ("annotations", "bbox", [0, 0, 10**400, 1], "bbox must be four finite numbers"),
-        ("annotations", "image_id", [1], "is none of the images"),
-        ("annotations", "category_id", {}, "is none of the categories"),
+        ("annotations", "image_id", [1], "is not among the images"),
+        ("annotations", "category_id", {}, "is not among the categories"),
         ("annotations", "score", "high", "score must be a finite number, found"),
         ("categories", "id", {"a": 1}, r"categories\[0\]: id .* is not an id"),
     ],

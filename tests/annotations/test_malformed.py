@@ -110,11 +110,14 @@ IMAGE = {"id": 1, "file_name": "a.wav", "width": 600, "height": 80}
 @pytest.mark.parametrize(
     ("annotation", "message"),
     [
-        ({"image_id": 9, "bbox": [0, 0, 1, 1]}, r"annotations\[0\]: image_id 9 is none of the images"),
+        ({"image_id": 9, "bbox": [0, 0, 1, 1]}, r"annotations\[0\]: image_id 9 is not among the images"),
         ({"image_id": 1, "bbox": [0, 0, 1]}, r"annotations\[0\]: bbox must be four finite numbers"),
         ({"image_id": 1, "bbox": [0, 0, -1, 1]}, r"annotations\[0\]: bbox has a negative width"),
         ({"image_id": 1}, r"annotations\[0\]: bbox missing"),
-        ({"image_id": 1, "category_id": 4, "bbox": [0, 0, 1, 1]}, r"category_id 4 is none of the categories"),
+        (
+            {"image_id": 1, "category_id": 4, "bbox": [0, 0, 1, 1]},
+            r"category_id 4 is not among the categories",
+        ),
     ],
 )
 def test_bad_coco_is_named(annotation: dict[str, object], message: str, tmp_path: Path) -> None:

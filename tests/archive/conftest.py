@@ -32,7 +32,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def survey(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Twelve short recordings in two folders and one that is no sound."""
+    """Twelve short recordings in two folders and one that is not sound."""
     root = tmp_path_factory.mktemp("survey")
     for i in range(12):
         write_sound(root / ("OAK", "ELM")[i % 2] / f"20230510_{i:02d}0000.wav", 2 + i * 0.5, seed=i)

@@ -265,7 +265,7 @@ def test_mistakes_are_one_clear_sentence(dataset, predictions, options, error, m
 
 
 def test_a_split_needs_a_dataset(dataset, predictions):
-    with pytest.raises(ConfigError, match="this is no dataset folder"):
+    with pytest.raises(ConfigError, match="this is not a dataset folder"):
         run("--truth", dataset / "boxes.csv", "--predictions", predictions, "--split", "val")
 
 

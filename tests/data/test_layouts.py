@@ -328,7 +328,7 @@ def test_rainforest_home_is_a_choice(rainforest: Path) -> None:
 
 def test_rainforest_tables_of_no_recording(rainforest: Path) -> None:
     (rainforest / "13A" / "2018-07-10" / "elsewhere.txt").write_text(RAVEN + "1\t0\t1\t10\t20\tx\n")
-    with pytest.raises(AnnotationError, match=r"elsewhere is no recording of 13A/2018-07-10"):
+    with pytest.raises(AnnotationError, match=r"elsewhere is not a recording of 13A/2018-07-10"):
         read_rainforest(rainforest)
 
 

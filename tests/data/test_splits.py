@@ -185,7 +185,7 @@ def test_mistakes() -> None:
         split_recordings(dated(), SplitConfig(ood_sites=("Z",)))
     with pytest.raises(ConfigError, match="no recording is of 2022-01-01"):
         split_recordings(dated(), SplitConfig(ood_dates=("2022-01-01",)))
-    with pytest.raises(ConfigError, match="'11 May' is no date; expected YYYY-MM-DD"):
+    with pytest.raises(ConfigError, match="'11 May' is not a valid date; expected YYYY-MM-DD"):
         SplitConfig(ood_dates=("11 May",))
     with pytest.raises(ConfigError, match=r"the date of r000.wav is not known \(24 such"):
         split_recordings(dated().assign(datetime=""), SplitConfig(ood_since="2023-01-01"))

@@ -88,7 +88,7 @@ def test_apply_keeps_shape_and_takes_nothing(method):
 
 @pytest.mark.parametrize("bad", [-0.1, 1.1, math.nan, math.inf])
 def test_scores_outside_are_refused(bad):
-    with pytest.raises(ConfigError, match="1 of 2 scores are no number from 0 to 1"):
+    with pytest.raises(ConfigError, match="1 of 2 scores are not numbers from 0 to 1"):
         Calibration(method="temperature").apply([0.5, bad])
     with pytest.raises(ConfigError, match="1 of 2 scores"):
         fit_calibration([0.5, bad], [True, False], "platt")

@@ -271,7 +271,7 @@ def test_filters_search_and_recordings(ana: Reviewer) -> None:
     ana.page.wait_for_selector(".recording-row >> nth=2")
     ana.page.fill("[name=search]", "0601_060")
     ana.page.wait_for_function(
-        "() => document.querySelector('#list-count').textContent === 'No recording fits'"
+        "() => document.querySelector('#list-count').textContent === 'No matching recordings'"
     )
     ana.page.fill("[name=search]", "_06")
     ana.page.wait_for_function("() => document.querySelectorAll('.recording-row').length === 1")

@@ -232,7 +232,7 @@ def test_links_within_the_folder_and_to_the_folder_are_fine(tmp_path: Path) -> N
 def test_something_that_is_no_recording_is_not_opened(tmp_path: Path) -> None:
     folder = small_results(tmp_path)
     (tmp_path / "audio" / "notes.txt").write_text("private", encoding="utf-8")
-    with pytest.raises(AudioError, match="no recording"):
+    with pytest.raises(AudioError, match="not a recording"):
         open_review(folder).workspace.path("notes.txt")
 
 

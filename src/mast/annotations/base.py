@@ -199,7 +199,7 @@ def extents(annotations: AnnotationSet, names: list[str], format_name: str) -> d
         lacks = [w for w, d in (("duration", durations), ("sample rate", nyquists)) if name not in d]
         if lacks:
             raise AnnotationError(
-                f"{name}: {' and '.join(lacks)} unknown, and {format_name} cannot be written without; {_REMEDY}"
+                f"{name}: {' and '.join(lacks)} unknown, and {format_name} cannot be written without it; {_REMEDY}"
             )
     return {name: (durations[name], nyquists[name]) for name in names}
 

@@ -89,10 +89,10 @@ def _event(
 ) -> dict[str, object]:
     image = _field(annotation, "image_id", where)
     if not _is_id(image) or image not in pictures:
-        raise AnnotationError(f"{where}: image_id {image} is none of the images")
+        raise AnnotationError(f"{where}: image_id {image} is not among the images")
     category = annotation.get("category_id")
     if category is not None and (not _is_id(category) or category not in labels):
-        raise AnnotationError(f"{where}: category_id {category} is none of the categories")
+        raise AnnotationError(f"{where}: category_id {category} is not among the categories")
     picture = pictures[image]
     bbox = _numbers(_field(annotation, "bbox", where), 4, where, "bbox")
     if bbox[2] < 0 or bbox[3] < 0:

@@ -70,7 +70,7 @@ def read_json(path: Path) -> object:
     except json.JSONDecodeError as error:
         raise AnnotationError(f"{path}, line {error.lineno}: not valid JSON ({error.msg})") from None
     except RecursionError:
-        raise AnnotationError(f"{path}: lists within lists too deep to be annotations") from None
+        raise AnnotationError(f"{path}: nested too deeply to be annotations") from None
     except UnicodeEncodeError as error:
         raise AnnotationError(
             f"{path}: holds half a character ({error.object[error.start]!r}); save it again"
@@ -236,7 +236,7 @@ def read_table(path: Path) -> Table:
             rows.append(row + [""] * (len(header) - len(row)))
             lines.append(reader.line_num)
     except csv.Error as error:
-        raise AnnotationError(f"{path}, line {reader.line_num}: no delimited text ({error})") from None
+        raise AnnotationError(f"{path}, line {reader.line_num}: not delimited text ({error})") from None
     return Table(path, header, rows, lines)
 
 

@@ -40,7 +40,7 @@ class Idle(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """A worker is no more; ``error`` where it left for a user's mistake."""
+    """A worker has ended; ``error`` where it left for a user's mistake."""
 
     worker: int
     reason: str

@@ -2,7 +2,7 @@
 
 A worker gets a *hand* of recordings and reports each as it is done. When a worker dies, what it had not reported is
 dealt again, now one recording at a time, so that the one to blame is found; a recording with which two workers died
-becomes a failure, and the run goes on. A recording is so tried at most three times: in a hand, alone, alone.
+becomes a failure, and the run continues. A recording is so tried at most three times: in a hand, alone, alone.
 """
 
 from __future__ import annotations

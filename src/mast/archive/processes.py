@@ -1,6 +1,6 @@
 """Workers that are processes of this machine.
 
-A worker that is killed, by the system for memory or by a bug in a decoder, is replaced, and the run goes on.
+A worker that is killed, by the system for memory or by a bug in a decoder, is replaced, and the run continues.
 """
 
 from __future__ import annotations

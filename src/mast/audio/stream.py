@@ -149,7 +149,7 @@ def _decode(
 ) -> Iterator[Samples]:
     """Yield one channel of frames ``first`` up to ``stop`` at the recording's own rate.
 
-    The length in the header is not trusted: decoding goes on until no more sound comes.
+    The length in the header is not trusted: decoding continues until there is no more sound.
     """
     if channel != "mix" and not 0 <= channel < info.channels:
         raise AudioError(

@@ -50,7 +50,7 @@ def choose_thresholds(
     Args:
         names: likeliest name of each reviewed box.
         scores: of these names.
-        truth: the name that a person gave; empty for a box that is no animal's, where every name is wrong.
+        truth: the name that a person gave; empty for a box that holds no animal, where every name is wrong.
         precision: share of names that should be right.
         default: threshold of labels with fewer than ten such boxes.
     """

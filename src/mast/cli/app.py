@@ -22,9 +22,9 @@ def app(
 ) -> None:
     """Open a page that leads from a folder to an answer: find the sounds in it, check, count and export them.
 
-    The page runs the commands that you could type: mast detect, mast summarize, mast fit. They go on when the page is
-    closed or this command is stopped; a run that was stopped can be resumed on the page or in a terminal, wherever it
-    was begun. Results lie beside the recordings, in a folder with -mast at the end of its name.
+    The page runs the commands that you could type: mast detect, mast summarize, mast fit. They keep running when the
+    page is closed or this command is stopped; a run that was stopped can be resumed on the page or in a terminal,
+    wherever it was begun. Results are beside the recordings, in a folder whose name ends in -mast.
 
     Only this machine can open the page, and only with the token in the address that is printed.
 
@@ -43,7 +43,7 @@ def app(
     def tell(address: str) -> None:
         typer.echo(f"Page: {address}")
         if not quiet:
-            typer.echo("Ctrl-C closes it; commands that it has started go on.")
+            typer.echo("Ctrl-C closes it; commands that it has started keep running.")
 
     serve(
         lambda token: create_window(first, token=token),

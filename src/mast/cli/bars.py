@@ -32,7 +32,7 @@ class TimeLeft(TimeRemainingColumn):
 
 
 class Counted(MofNCompleteColumn):
-    """So many of so many, and nothing before it is known of how many."""
+    """Done of total; nothing while the total is unknown."""
 
     def render(self, task: Task) -> Text:
         """As the library does, but for question marks."""
@@ -78,9 +78,9 @@ def columns(unit: str) -> list[str | ProgressColumn]:
 
 
 def steps_of(bar: Progress, what: str) -> Callable[[int, int, str], None]:
-    """A task on ``bar`` (whose unit is ``{task.fields[text]}``) that is told of a run as training tells of itself.
+    """A task on ``bar`` (whose unit is ``{task.fields[text]}``) that follows a run as training reports it.
 
-    Where something else is counted than before, the rate is measured anew.
+    Where something else is counted than before, the rate is measured again.
     """
     task = bar.add_task(what, total=None, text="")
     counted, last = "", 0

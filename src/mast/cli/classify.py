@@ -36,7 +36,9 @@ def classify(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", help="The store's model, to embed a dataset; where it lay by default."),
+        typer.Option(
+            "--model", "-m", help="The store's model, to embed a dataset; by default where it was before."
+        ),
     ] = None,
     device: Device = None,
     quiet: Quiet = False,

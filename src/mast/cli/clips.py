@@ -64,15 +64,19 @@ def clips(
     pad: Annotated[
         float, number("--pad", low=0.0, high=60.0, help="Seconds of sound before and after each event.")
     ] = 0.5,
-    format: Annotated[FormatName, typer.Option(help="Of the sound: wav or flac, 16 bit.")] = FormatName.wav,
+    format: Annotated[FormatName, typer.Option(help="Sound format: wav or flac, 16 bit.")] = FormatName.wav,
     pictures: Annotated[bool, typer.Option(help="Draw a spectrogram with its box beside each clip.")] = True,
     no_voices: Annotated[
-        bool, typer.Option("--no-voices", help="Leave out clips in which people speak; the extra voices.")
+        bool,
+        typer.Option("--no-voices", help="Leave out clips in which people speak; needs the extra voices."),
     ] = False,
     join: Annotated[
         float | None,
         number(
-            "--join", low=0.0, high=3_600.0, help="Join notes at most so many seconds apart into songs first."
+            "--join",
+            low=0.0,
+            high=3_600.0,
+            help="Join notes at most this many seconds apart into songs first.",
         ),
     ] = None,
     audio: Annotated[

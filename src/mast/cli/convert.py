@@ -29,7 +29,8 @@ def convert(
     source: Annotated[
         Path,
         typer.Argument(
-            metavar="IN", help="Annotation file, folder of them, dataset folder, or what mast detect left."
+            metavar="IN",
+            help="Annotation file, folder of them, dataset folder, or the output folder of mast detect.",
         ),
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="File or folder to write.")],
@@ -39,7 +40,7 @@ def convert(
     ],
     from_: Annotated[
         str | None,
-        typer.Option("--from", "-f", help="Format to read; found out from the content by default."),
+        typer.Option("--from", "-f", help="Format to read; by default detected from the content."),
     ] = None,
     audio: Annotated[
         Path | None,
@@ -64,7 +65,7 @@ def convert(
         typer.Option("--part", help="birdset: train, test or test_5s; train on the hub by default."),
     ] = None,
     limit: Annotated[
-        int | None, count("--limit", high=10**9, help="birdset: recordings to stop after.")
+        int | None, count("--limit", high=10**9, help="birdset: stop after this many recordings.")
     ] = None,
     all_done: Annotated[
         bool,
@@ -78,7 +79,9 @@ def convert(
     ] = None,
     join: Annotated[
         float | None,
-        number("--join", low=0.0, high=3_600.0, help="Join notes at most so many seconds apart into songs."),
+        number(
+            "--join", low=0.0, high=3_600.0, help="Join notes at most this many seconds apart into songs."
+        ),
     ] = None,
     quiet: Quiet = False,
 ) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _FORMATS = (
     "csv, parquet, raven, audacity, coco, yolo, aoef, kaleidoscope, birdeep"  # a test compares with FORMATS
 )
-# sound that reaches four times the band searched, or not a third of it, is told of: 48 kHz of birds is neither
+# sound that reaches four times the band searched, or not a third of it, is reported: 48 kHz of birds is neither
 _FAR_ABOVE, _FAR_BELOW = 4, 3
 _PARTITIONED = "partitioned"  # not an annotation format: a Parquet dataset for DuckDB, pandas, Spark
 
@@ -58,7 +58,7 @@ def detect(
         ),
     ],
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder of the results; a stopped run there goes on.")
+        Path, typer.Option("--out", "-o", help="Folder for the results; a stopped run there resumes.")
     ],
     model: Annotated[
         str,
@@ -98,12 +98,12 @@ def detect(
             "--join",
             low=0.0,
             high=3_600.0,
-            help="Make one box of those in a similar band at most so many seconds apart.",
+            help="Make one box of those in a similar band at most this many seconds apart.",
         ),
     ] = None,
     hop: Annotated[float, score(help="Step from window to window as a share of the window.")] = 0.75,
     batch: Annotated[
-        int | None, count(high=65_536, help="Windows at once; by the device by default.")
+        int | None, count(high=65_536, help="Windows per batch; by default what suits the device.")
     ] = None,
     device: Device = None,
     embed: Annotated[
@@ -141,15 +141,16 @@ def detect(
 ) -> None:
     """Find the sounds in recordings of any length, as time–frequency boxes.
 
-    Writes detections.parquet and detections.csv over all recordings, a folder per further format (written
-    anew each time), failures.csv, run.json, and summary.html, a page that shows what was heard and found; with
+    Writes detections.parquet and detections.csv over all recordings, a folder per further format
+    (rewritten each time), failures.csv, run.json, and summary.html, a page that shows what was heard and found; with
     --embed also embeddings.npy, whose row k belongs to row k of detections.parquet. Each recording is kept as soon
-    as it is done: run the same command again after a stop and it goes on, without losing or doubling anything.
+    as it is done: run the same command again after a stop and it resumes, without losing or duplicating
+    anything.
     Results of another model or other settings are never mixed into one folder; only --threshold may be raised
     later, which filters the tables at once. Shards may share one folder, and run at the same time.
 
     --formats partitioned writes a Parquet dataset by site and date, for DuckDB, pandas and the like. --workers 4
-    searches with four processes; one that dies is replaced, and a recording that twice ends its worker is listed as
+    searches with four processes; one that dies is replaced, and a recording that crashes its worker twice is listed as
     failed. --engine ray does the same on a cluster. docs/scaling.md says what large archives take.
 
     The score of an event is the probability that it is right, where the model was calibrated (mast train does
@@ -235,7 +236,7 @@ def detect(
             failures, sample_rates = _search(running, results, todo, quiet)
     except KeyboardInterrupt:
         typer.echo(
-            f"mast: stopped; what is done is kept in {out}, the same command goes on from there.", err=True
+            f"mast: stopped; what is done is kept in {out}; run the same command again to resume.", err=True
         )
         raise typer.Exit(130) from None
     totals = results.combine(wanted, listing.unlisted) if tables else None

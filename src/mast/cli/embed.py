@@ -46,7 +46,7 @@ def embed(
         Path | None, typer.Option(help="Boxes of the dataset in any format; its boxes.csv by default.")
     ] = None,
     audio: Annotated[
-        Path | None, typer.Option(help="Where the recordings of detections lie now, if they have moved.")
+        Path | None, typer.Option(help="Where the recordings are now, if they have moved.")
     ] = None,
     again: Annotated[
         bool,
@@ -55,18 +55,18 @@ def embed(
         ),
     ] = False,
     batch: Annotated[
-        int | None, count(high=65_536, help="Windows at once; by the device by default.")
+        int | None, count(high=65_536, help="Windows per batch; by default what suits the device.")
     ] = None,
     device: Device = None,
     quiet: Quiet = False,
 ) -> None:
     """Put events and their embeddings into a store for mast search, classify and cluster.
 
-    DATA is a folder that mast detect wrote: with --embed its embeddings are taken over in seconds, otherwise they are
+    DATA is a folder that mast detect wrote: with --embed its embeddings are reused, in seconds; otherwise they are
     made from the sound. Or it is a dataset with boxes by people: each box is embedded from a window that sees it
     whole where possible, by the model given.
 
-    The store holds vectors of one model and refuses others. Adding the same data again doubles nothing: events that
+    The store holds vectors of one model and refuses others. Adding the same data again duplicates nothing: events that
     have changed are replaced, and those no longer among the events of a recording are removed. After a stop the same
     command resumes.
 

@@ -206,7 +206,7 @@ def _part(truth: _Truth, split: str | None, path: Path) -> _Truth:
         return truth
     if truth.dataset is None:
         raise ConfigError(
-            f"{path}: split {split!r} was asked for, but this is no dataset folder; expected a folder of "
+            f"{path}: split {split!r} was asked for, but this is not a dataset folder; expected a folder of "
             "recordings with a recordings.csv that has a split column"
         )
     chosen = truth.dataset.select(split=split)

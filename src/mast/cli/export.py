@@ -34,7 +34,8 @@ def export(
         typer.Option(help="hub: what it will be called there, owner/name; the folder's name by default."),
     ] = None,
     licence: Annotated[
-        str | None, typer.Option(help="hub: of the weights, such as cc-by-4.0; the model's own by default.")
+        str | None,
+        typer.Option(help="hub: licence of the weights, such as cc-by-4.0; the model's own by default."),
     ] = None,
     half: Annotated[
         bool, typer.Option("--half", help="hub: store weights in half precision, in half the space.")
@@ -44,9 +45,9 @@ def export(
     """Write a detector as an ONNX graph or a folder for a model hub.
 
     onnx: model.onnx takes sound (any number of chunks of one channel) and gives boxes and scores, features included;
-    it is compared with the model in torch, and refused where the two differ by more than rounding. Beside it lie
+    it is compared with the model in torch, and refused where the two differ by more than rounding. Beside it are
     model.json, README.md and detect_onnx.py, which finds events with numpy and onnxruntime alone. Baselines cannot be
-    exported so.
+    exported this way.
 
     hub: model.safetensors, model.json and a model card made from it, ready for `hf upload`; others then say
     mast detect --model hf://owner/name.

@@ -30,7 +30,7 @@ SUMMARIES = {
     "scan": "Say what is in a folder: hours, sites, days, unreadable files.",
     "plan": "Choose clips to annotate next.",
     "convert": "Convert annotations between formats.",
-    "simulate": "Make recordings whose every call is known.",
+    "simulate": "Make recordings in which every call is known.",
     "plot": "Draw a recording's spectrogram with boxes.",
     "evaluate": "Score detections: precision, recall, F1, average precision.",
     "embed": "Put events and their embeddings into a store.",

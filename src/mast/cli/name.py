@@ -36,7 +36,7 @@ def name(
     ] = None,
     rate: Annotated[
         int | None,
-        count("--rate", low=1_000, help="Sample rate that MODEL hears, where its input does not tell."),
+        count("--rate", low=1_000, help="Sample rate that MODEL expects, if its input does not say."),
     ] = None,
     window: Annotated[
         float | None,
@@ -67,13 +67,13 @@ def name(
 ) -> None:
     """Name boxes by what a classifier hears, or call them unknown.
 
-    Each box is heard in the windows and at the sample rate that the classifier wants. Boxes of a similar band within
+    Each box is heard in the windows and at the sample rate that the classifier expects. Boxes of a similar band within
     twenty seconds of each other decide together. A name whose score is below its threshold is "unknown". With
     --reviewed, labels that people have checked ten times or more get a threshold of their own.
 
     The table has the event columns, with label now the name; label_score, from 0 to 1; label_source, the classifier;
-    likely_label, the name before it was doubted; and given_label, what label was before. mast convert makes Raven
-    tables and others of it; mast review --names shows it. The thresholds are written beside it, as
+    likely_label, the name before it was doubted; and given_label, what label was before. mast convert turns it
+    into Raven tables and other formats; mast review --names shows it. The thresholds are written beside it, as
     OUT.calibration.json. Rows whose recording is missing or cannot be read are unknown and have no score.
 
     BirdNET comes with the extra birdnet; its weights are for non-commercial use (CC BY-NC-SA 4.0).

@@ -18,7 +18,7 @@ HIGHEST_HZ = 5e6  # recorders for bats go up to a quarter of a million
 EXIT_SOME_FAILED = 4  # of a command that finished, though some recordings could not be read
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only results and errors.")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; the GPU where there is one by default.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; by default the GPU, if there is one.")]
 
 
 def number(*names: str, low: float, high: float, help: str) -> Any:
@@ -72,7 +72,7 @@ def _not_nan(value: float | None) -> float | None:
     return value
 
 
-Seed = Annotated[int, count("--seed", low=0, high=2**32 - 1, help="Seed of everything random.")]
+Seed = Annotated[int, count("--seed", low=0, high=2**32 - 1, help="Random seed.")]
 
 
 def progress(quiet: bool, *, unit: str = "") -> Progress:

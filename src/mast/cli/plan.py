@@ -60,7 +60,7 @@ def plan(
         ),
     ] = None,
     prefill: Annotated[
-        bool, typer.Option("--prefill", help="Hand out tables with the detector's boxes, to be corrected.")
+        bool, typer.Option("--prefill", help="Fill the tables with the detector's boxes, to be corrected.")
     ] = False,
     annotations: Annotated[
         Path | None,
@@ -81,7 +81,7 @@ def plan(
         upper_edge(help="Upper edge of the band, where there is no model: its chunks set the clips."),
     ] = None,
     device: Annotated[
-        str | None, typer.Option(help="cpu, cuda; the GPU where there is one by default.")
+        str | None, typer.Option(help="cpu, cuda; by default the GPU, if there is one.")
     ] = None,
     quiet: Quiet = False,
     seed: Seed = 0,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mast.training.start import Start
 
 RunFolder = Annotated[
-    Path, typer.Option("--out", "-o", help="The run's folder; a killed run there is continued.")
+    Path, typer.Option("--out", "-o", help="The run's folder; a stopped run there is resumed.")
 ]
 Annotations = Annotated[Path | None, typer.Option(help="Boxes in any format, if not DATA/boxes.csv.")]
 Settings = Annotated[

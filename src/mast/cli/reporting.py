@@ -48,7 +48,7 @@ def reported() -> Iterator[None]:
 
 
 def in_a_sentence(error: Exception) -> str:
-    """What the user is told of an error: what to put right, or that it is a bug of ours."""
+    """What the user is told about an error: what to put right, or that it is a bug of ours."""
     fault = str(error) if isinstance(error, MastError) else machine_fault(error)
     if fault is not None:
         return shortened(fault)

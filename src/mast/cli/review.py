@@ -33,11 +33,11 @@ def review(
     host: Annotated[
         str,
         typer.Option(
-            help="Address to listen at. Beyond this machine (0.0.0.0), a token is made and printed."
+            help="Address to listen on. Beyond this machine (0.0.0.0), a token is made and printed."
         ),
     ] = "127.0.0.1",
     token: Annotated[
-        str | None, typer.Option(help="Use this token instead of a made-up one, and ask for it everywhere.")
+        str | None, typer.Option(help="Use this token instead of a random one, and ask for it everywhere.")
     ] = None,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
     quiet: Quiet = False,
@@ -46,7 +46,7 @@ def review(
     """Look at boxes, listen, correct and confirm them in the browser.
 
     Every decision is kept at once in DIR/review.sqlite, with who made it; several people may work at the same time,
-    each under a name. Run the command again to go on; detections that have come since are added. The page exports to
+    each under a name. Run the command again to continue; new detections are added. The page exports to
     all annotation formats: DIR/review_export/NAME in our CSV is a dataset for mast fit and mast train.
 
     A detector learns from sound that was listened to: mark it as reviewed on the page.

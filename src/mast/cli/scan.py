@@ -99,7 +99,7 @@ def _previous_rows(table: Path) -> dict[str, Row]:
         raise ConfigError(f"{table}: exists but cannot be read ({error}); choose another --out") from error
     if "file" not in columns:
         raise ConfigError(
-            f"{table}: exists and has no column 'file' (found {', '.join(columns) or 'none'}), so it is no "
+            f"{table}: exists and has no column 'file' (found {', '.join(columns) or 'none'}), so it is not a "
             "table of recordings and was left alone; choose another --out"
         )
     # earlier versions wrote the bytes of names that are no text as they are

@@ -60,7 +60,7 @@ def search(
     model: Annotated[
         str | None,
         typer.Option(
-            "--model", "-m", help="The store's model, for --file and --clip; where it lay by default."
+            "--model", "-m", help="The store's model, for --file and --clip; by default where it was before."
         ),
     ] = None,
     device: Device = None,
@@ -69,8 +69,8 @@ def search(
     """Find events that sound most like an event, a box or a clip.
 
     Prints a table (CSV): rank, id, distance (1 − cosine: 0 is the same), then the event's columns, nearest first. The
-    event itself is not among them. Filters are applied before the search, so k events come back where there are so
-    many; then every one of them is compared. With nothing to search for, it lists the first k events that meet the
+    event itself is not among them. Filters are applied before the search, so k events come back if that
+    many match; every one of them is compared. With nothing to search for, it lists the first k events that meet the
     filters, with their ids.
 
     \b

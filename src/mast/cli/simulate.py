@@ -84,7 +84,7 @@ def simulate(
     quiet: Quiet = False,
     seed: Seed = 0,
 ) -> None:
-    """Make recordings whose every call is known: audio, recordings.csv, boxes.csv.
+    """Make recordings in which every call is known: audio, recordings.csv, boxes.csv.
 
     Species, sites and days really differ, so that what is learnt at some sites and days can be tested at
     others. Boxes are what can be seen of each call over its background; boxes.csv gives label, SNR and

@@ -33,11 +33,12 @@ def summarize(
         int | None, count(help="Draw this many events to check in mast review, to correct the counts by.")
     ] = None,
     latitude: Annotated[
-        float | None, number("--latitude", low=-90, high=90, help="Of the sites, in degrees, north positive.")
+        float | None,
+        number("--latitude", low=-90, high=90, help="Latitude of the sites in degrees, north positive."),
     ] = None,
     longitude: Annotated[
         float | None,
-        number("--longitude", low=-180, high=180, help="Of the sites, in degrees, east positive."),
+        number("--longitude", low=-180, high=180, help="Longitude of the sites in degrees, east positive."),
     ] = None,
     utc_offset: Annotated[
         float | None,
@@ -61,7 +62,7 @@ def summarize(
     shows sunrise and sunset where a place is known: from the headers of the recordings, columns latitude and longitude
     of their recordings.csv, or --latitude and --longitude for all sites.
 
-    Detections are not all right. --check 60 draws 60 of them at random, bands of score apart, and remembers them in
+    Detections are not all right. --check 60 draws 60 of them at random within bands of score, and remembers them in
     DETECTIONS/to_check.csv. Decide about each in mast review (order "Sample to check"), run mast summarize again, and
     the tables also hold corrected counts with 95 % intervals. Only events drawn this way count, for what was checked
     because it looked doubtful says nothing about the rest. False alarms are corrected; missed calls stay missed.

@@ -80,7 +80,7 @@ def chunk_starts(
     hop = size // 2 if hop_s is None else round(hop_s * front_end.sample_rate)
     if hop < 1:
         raise ConfigError(
-            f"chunks: a hop of {hop_s} s is less than one sample; expected say {front_end.chunk_s / 2:g} s"
+            f"chunks: a hop of {hop_s} s is less than one sample; expected, for example, {front_end.chunk_s / 2:g} s"
         )
     end = round(duration_s * front_end.sample_rate)
     n_full = 0 if end < size else (end - size) // hop + 1

@@ -182,7 +182,7 @@ def make_soundscape_bench(
     Raises:
         ConfigError: the folder holds something else, or a test part stays without its boxes.
     """
-    species = [caller.label for caller in bench.simulation.world.species]  # a wrong folder is told of here
+    species = [caller.label for caller in bench.simulation.world.species]  # a wrong folder is reported here
     about = {"benchmark": NAME, "mast": __version__, **bench.model_dump(mode="json"), "species": species}
     sizes = _finished(out, about)
     if sizes is not None:

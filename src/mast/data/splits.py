@@ -239,7 +239,9 @@ def _day(text: str) -> str:
     try:
         return date.fromisoformat(text).isoformat()
     except ValueError:
-        raise ConfigError(f"split: '{text}' is no date; expected YYYY-MM-DD, as in 2023-05-14") from None
+        raise ConfigError(
+            f"split: '{text}' is not a valid date; expected YYYY-MM-DD, as in 2023-05-14"
+        ) from None
 
 
 def _fractions_left(fractions: tuple[float, float, float], given: set[str]) -> dict[str, float]:

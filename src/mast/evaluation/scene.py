@@ -171,7 +171,7 @@ def build_scene(
 
 
 def _checked(table: pd.DataFrame, what: str) -> pd.DataFrame:
-    """The table in the event schema; a row that is no box is the user's mistake."""
+    """The table in the event schema; a row that is not a box is the user's mistake."""
     try:
         events = as_events(table)
     except AnnotationError as error:

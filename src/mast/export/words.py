@@ -76,7 +76,7 @@ def onnx_readme(card: ModelCard, score_difference: float, box_difference: float)
         "## The graph",
         f"| | name | shape | |\n| --- | --- | --- | --- |\n"
         f"| input | `sound` | (batch, {front_end.chunk_samples}) float32 | {front_end.chunk_s:g} s of one channel at "
-        f"{front_end.sample_rate} Hz, full scale ±1, mean taken off; silence behind a shorter one |\n"
+        f"{front_end.sample_rate} Hz, full scale ±1, mean subtracted; a shorter one is padded with silence |\n"
         f"| output | `boxes` | (batch, points, 4) float32 | `t1, f1, t2, f2` in cells, for {points} |\n"
         f"| output | `scores` | (batch, points) float32 | between 0 and 1 |",
         f"Log-mel features and normalisation are part of the graph. A cell is {1000 * front_end.hop_s:g} ms by one of "

@@ -54,13 +54,13 @@ class HabitChoice:
         """What became of it, for people."""
         if self.boxes < FEWEST_BOXES or self.units < 2:
             return (
-                f"habit: {self.boxes} boxes are too few to learn how you draw them (at least {FEWEST_BOXES}); boxes "
-                f"stay as they come: {self.start}"
+                f"habit: {self.boxes} boxes are too few to learn how you draw them (at least {FEWEST_BOXES}); they "
+                f"are drawn as before: {self.start}"
             )
         numbers = f"F1 {self.f1:.2f} on boxes held back, {self.start_f1:.2f} as it comes"
         if self.habit == self.start:
             return (
-                f"habit: no other way to draw boxes fits yours better ({numbers}), so they stay as they come: "
+                f"habit: no other way to draw boxes fits yours better ({numbers}), so they are drawn as before: "
                 f"{self.start}"
             )
         return f"habit: your boxes are drawn as {self.habit} ({numbers})"

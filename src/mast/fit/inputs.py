@@ -57,12 +57,12 @@ def load_sources(
         unlabelled: folders of further recordings.
         annotations: boxes, if not ``data/boxes.csv``.
         init: a model as :func:`mast.models.find.find_model` takes it, or AudioMAE's file.
-        say: told of recordings that cannot be read.
+        say: called with a sentence about recordings that cannot be read.
     """
     say(f"scan: reading {', '.join(map(str, (data, *unlabelled)))}")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        # absolute, so that a run goes on from wherever the command is typed
+        # absolute, so that a run resumes from wherever the command is typed
         labelled = load_dataset(data.absolute(), annotations=annotations)
         others = tuple(load_dataset(folder.absolute()) for folder in unlabelled)
     if any(dataset.root == labelled.root for dataset in others):

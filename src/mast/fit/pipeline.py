@@ -71,7 +71,7 @@ def fit(
         unlabelled: folders of recordings nobody labelled; without any, there is no self-training.
         out: the run's folder; a killed run there is resumed.
         recipe: all settings.
-        show: told of progress.
+        show: called with progress.
         annotations: boxes, if not ``data/boxes.csv``.
         init: an encoder or detector to start from, instead of pretraining.
         fixed: where nobody chose the recipe's preset, the settings that somebody did choose, by dotted names: for a

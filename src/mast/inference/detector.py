@@ -222,7 +222,7 @@ class Detector:
         """The events of each recording in turn, in constant memory.
 
         Raises:
-            AudioError: at a recording that cannot be read. :meth:`outcomes` goes on instead.
+            AudioError: at a recording that cannot be read. :meth:`outcomes` continues instead.
         """
         for outcome in self.outcomes(_source(Path(path), root) for path in paths):
             if outcome.error:

@@ -19,7 +19,7 @@ _WARM_UP = 2  # calls before recording: the first compiles, the next has everyth
 class Graph(Generic[R]):
     """``work`` on a tensor of one shape. What it gave is overwritten by the next call.
 
-    Recording in one thread lets others go on with the GPU; where it cannot be recorded, ``work`` is called as it is.
+    Recording in one thread lets others keep using the GPU; where it cannot be recorded, ``work`` is called as it is.
 
     Args:
         work: from a tensor on the GPU to tensors; the same kernels for every input, and nothing that waits for the GPU.

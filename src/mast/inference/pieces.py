@@ -29,7 +29,7 @@ class Source(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Some consecutive windows of a recording: their sound, where each begins, and how much of it is no padding."""
+    """Some consecutive windows of a recording: their sound, where each begins, and how much of it is not padding."""
 
     sound: Samples  # (B, samples)
     starts_s: tuple[float, ...]

@@ -378,7 +378,7 @@ class ResultsFolder:
         write_whole(self.folder / FAILURES, table.to_csv(index=False, lineterminator="\n").encode())
 
     def _export(self, formats: list[str], recordings: pd.DataFrame) -> None:
-        """A folder per format, written anew: names in it depend on all recordings."""
+        """A folder per format, rewritten: names in it depend on all recordings."""
         columns = ["recording", "duration_s", "sample_rate", "site", "datetime"]
         known = recordings[columns] if len(recordings) else pd.DataFrame(columns=columns)
         events = as_events(pd.read_parquet(self.folder / f"{TABLE}.parquet"))

@@ -22,7 +22,7 @@ class Scores:
 
     Attributes:
         calibration: method ``none`` where the checkpoint has no calibration.
-        threshold: least score of an event as users see it.
+        threshold: minimum score of an event as users see it.
         raw_threshold: the same as a raw score.
         operating_point: for a precision that was asked for: the target, and what was reached on validation.
         sentence: the same for the user; empty where no precision was asked for.
@@ -50,7 +50,7 @@ def settle_scores(
     Args:
         card: of the checkpoint.
         folder: where it lies, for messages.
-        threshold: least score as users see it.
+        threshold: minimum score as users see it.
         precision_target: above 0 and at most 1.
 
     Raises:

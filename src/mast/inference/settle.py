@@ -15,7 +15,7 @@ _USERS_OWN = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLE
 def settle_process() -> None:
     """Once all is loaded: keep freed memory for the next batch, and leave what is loaded out of garbage collection.
 
-    A layer's output of some megabytes is otherwise given back to the system and asked for anew, page by page and
+    A layer's output of some megabytes is otherwise given back to the system and requested again, page by page and
     zeroed, at every layer of every batch: a tenth of the time. What is loaded stays to the end; looking through all of
     torch's objects for garbage takes a fifth of a second when the process ends, and now and then before.
     """

@@ -69,7 +69,7 @@ def balanced_order(clips: pd.DataFrame, heard: pd.DataFrame | None = None, *, se
     """Row numbers of ``clips``: one of each hour in turn, and within an hour one of each site in turn.
 
     With one site and nothing heard this is the paper's time-balanced order. What was heard counts as turns already
-    taken, so that a second plan goes on where the first ended. Clips without a clock are an hour of their own.
+    taken, so that a second plan continues where the first ended. Clips without a clock are an hour of their own.
     """
     hours, sites = clips["hour"].tolist(), clips["site"].astype(str).tolist()
     places = zip(clips["recording"].astype(str), clips["start_s"].astype(float), strict=True)

@@ -50,7 +50,7 @@ class Survey:
 def cover_order(survey: Survey, n: int) -> IntArray:
     """Row numbers of the best ``n`` candidates, best first; fewer where there are no more.
 
-    Greedy with a heap of stale gains: a gain only shrinks as more is covered, so a clip whose gain, computed anew, is
+    Greedy with a heap of stale gains: a gain only shrinks as more is covered, so a clip whose gain, computed again, is
     still on top is the best. Ties go to the earlier candidate, so nothing here is random.
     """
     if not survey.n_clips or not len(survey.vectors):

@@ -57,7 +57,7 @@ def guide(plan: pd.DataFrame, format: str, *, prefilled: bool) -> str:
     if prefilled:
         lines += [
             f"A detector has filled in {counted(int(plan['prefilled'].sum()), 'box')} already. It is often wrong:",
-            "correct its boxes, delete what is no call, and add what it missed.",
+            "correct its boxes, delete what is not a call, and add what it missed.",
             "",
         ]
     if format != "aoef":

@@ -48,9 +48,9 @@ from mast.wording import counted
 
 _PARTS = {
     "val": "recordings kept from training to choose thresholds and the best epoch",
-    "test": "recordings kept from training and used for no choice",
-    "temporal_ood": "days that were not trained on (temporal_ood), used for no choice",
-    "site_ood": "sites that were not trained on (site_ood), used for no choice",
+    "test": "recordings kept out of training and of all decisions",
+    "temporal_ood": "days that were not trained on (temporal_ood) and decided nothing",
+    "site_ood": "sites that were not trained on (site_ood) and decided nothing",
 }
 _METRICS = {
     "f1": "F1",

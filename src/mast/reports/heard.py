@@ -92,7 +92,7 @@ def read_heard(folder: Path) -> Heard:
         raise ConfigError(f"{folder}: {what}; expected a results folder of mast detect")
     if not (folder / f"{TABLE}.parquet").is_file():
         raise ConfigError(
-            f"{folder}: {TABLE}.parquet is missing, so mast detect has not finished here; run it again, it resumes "
+            f"{folder}: {TABLE}.parquet is missing, so mast detect has not finished here; run it again to resume "
             "where it stopped"
         )
     done = [facts for _, path in marks(folder, DONE) if (facts := mark_facts(path)) is not None]
@@ -171,7 +171,7 @@ def read_events(folder: Path) -> Iterator[pd.DataFrame]:
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise AnnotationError(
-            f"{path}: is not a table of detections ({reason}); run mast detect again"
+            f"{path}: not a table of detections ({reason}); run mast detect again"
         ) from None
 
 

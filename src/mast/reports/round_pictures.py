@@ -151,7 +151,7 @@ def _metrics_picture(run: SelfTrainingRun) -> Picture:
     axes.grid(axis="y", color="0.9")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=9)
     _tidy(axes)
-    other = "; the other lines were used for no choice" if run.parts else ""
+    other = "; the other lines decided nothing" if run.parts else ""
     return Picture("F1 after each stage", _png(figure), f"Choices look at validation alone{other}.")
 
 

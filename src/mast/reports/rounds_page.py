@@ -46,7 +46,7 @@ def rounds_html(run: Path, *, n_samples: int = 3) -> str:
             "<h3>Detectors</h3>",
             _table_html(metrics),
             "<p>F1, precision, recall, AP50 and mIoU are of in-domain validation, on which thresholds and stages are "
-            "chosen. The other parts are measured at the same threshold and were used for no choice.</p>",
+            "chosen. The other parts are measured at the same threshold and decided nothing.</p>",
             "<h3>Pseudo-labels</h3>",
             _table_html(summary) if len(summary) else "<p>None.</p>",
             pictures_html(round_pictures(read, n_samples=n_samples)),

@@ -7,7 +7,7 @@ Vectors of different models do not compare, so a store holds those of one model 
 Distance is 1 − cosine: 0 for the same direction, 1 for none in common, 2 for the opposite. Every search compares with
 every event that meets the conditions, a part at a time.
 
-An event is known by its recording, box and source, so what is added again after a kill is found there and not doubled.
+An event is known by its recording, box and source, so adding it again after a crash duplicates nothing.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class EventStore:
             )
 
     def add(self, batches: Iterable[EventBatch], *, whole_recordings: bool = False) -> Added:
-        """Add events; what is there already is not doubled, what has changed is replaced.
+        """Add events; what is there already is not duplicated, what has changed is replaced.
 
         In constant memory: some ten thousand events are held, a minute at most, then written.
 

@@ -2,7 +2,7 @@
 
 Opening a folder again brings what is new and leaves every decision alone. An event's id is made of its recording and
 box, so the same detection is the same event, whenever it is read. Detections that have gone from the tables (their
-recording was replaced and searched anew) go, too, unless somebody has decided about them.
+recording was replaced and searched again) go, too, unless somebody has decided about them.
 
 Boxes that people drew start as accepted: they are annotations already. Boxes of a detector start open.
 """
@@ -86,7 +86,7 @@ def take_in(store: Store, workspace: Workspace, *, seed: int = 0, progress: Prog
         if kind is not None and kind[0] != workspace.kind:
             raise ConfigError(
                 f"{store.path}: is the review of {kind[0]}, but the folder now holds {workspace.kind}; "
-                "move the file away to begin anew"
+                "move the file away to start again"
             )
         db.execute("INSERT OR REPLACE INTO facts VALUES ('kind', ?)", (workspace.kind,))
         to_check = json.dumps(read_to_check(workspace.folder)["event"].tolist())
@@ -171,7 +171,7 @@ class _Filler:
         return sentence.replace(f"{self.workspace.roots[0]}/", "")
 
     def _put_detections(self, changed: set[str], total: int) -> None:
-        """The events of recordings that are new or were searched anew, a row group in memory at a time."""
+        """The events of recordings that are new or were searched again, a row group in memory at a time."""
         done = 0
         part: list[pd.DataFrame] = []
         name: str | None = None
@@ -204,7 +204,7 @@ class _Filler:
         finish()
         flush()
         with_events = {own for own, _, _ in _runs(self.workspace.folder / DETECTIONS)}
-        with self.store.writing() as db:  # searched anew, and now nothing is found
+        with self.store.writing() as db:  # searched again, and now nothing is found
             for name in changed - with_events:
                 recording_id, stamp = self.known[name]
                 self._remove_untouched(db, recording_id, set())
@@ -414,7 +414,7 @@ def _filter(folder: Path) -> str:
 
 
 def _stamp(mark: Path | None) -> str:
-    """Changes when a recording is searched anew."""
+    """Changes when a recording is searched again."""
     if mark is None:
         return ""
     try:
@@ -451,7 +451,7 @@ def _runs(path: Path) -> Iterator[tuple[str, int, int]]:
             yield name, first, at - first
     except (OSError, pa.ArrowInvalid, pa.ArrowKeyError) as error:
         raise MastError(
-            f"{path}: is no table of detections ({str(error).splitlines()[0]}); run mast detect again"
+            f"{path}: not a table of detections ({str(error).splitlines()[0]}); run mast detect again"
         ) from None
 
 

@@ -66,7 +66,7 @@ class Lookalikes(ABC):
     ) -> dict[str, Any]:
         """Events farthest from everything accepted (where nothing is yet: from the middle of all), farthest first.
 
-        Of a large archive a random part is ranked. The first page ranks anew; later pages go on with that ranking.
+        Of a large archive a random part is ranked. The first page ranks again; later pages continue with that ranking.
         """
         condition, values = wanted.of_events()
         key = (wanted,)

@@ -54,7 +54,7 @@ def queue(
             (after,),
         ).fetchone()
         if row is None:
-            raise NotFoundError(f"there is no event {after[:40]!r} to go on after; reload the page")
+            raise NotFoundError(f"there is no event {after[:40]!r} to continue after; reload the page")
         beyond = f" AND ({', '.join(keys)}) > ({', '.join('?' * len(keys))})"
         values = [*values, *row]
     rows = db.execute(

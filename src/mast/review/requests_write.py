@@ -106,7 +106,7 @@ def reviewer_of(request: Request) -> str:
     """The reviewer's name, from the header ``X-Reviewer``.
 
     Raises:
-        InvalidError: there is none, or it is no name.
+        InvalidError: there is none, or it is not a name.
     """
     name = " ".join(unquote(request.headers.get("x-reviewer", ""), errors="replace").split())
     if not 1 <= len(name) <= _MOST_NAME or not name.isprintable():
@@ -128,7 +128,7 @@ async def body_of(request: Request) -> dict[str, Any]:
     try:
         given = json.loads(raw, parse_constant=_no_constant)
     except (ValueError, RecursionError):
-        raise InvalidError("expected a JSON object, found something that is no JSON") from None
+        raise InvalidError("expected a JSON object, found something that is not JSON") from None
     if not isinstance(given, dict):
         raise InvalidError("expected a JSON object, found something else")
     return given

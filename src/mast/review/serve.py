@@ -93,7 +93,7 @@ def _listen(host: str, port: int) -> socket.socket:
                 f"port {port} is taken, perhaps by another page of mast; choose another with --port, or 0 for any"
             ) from None
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ConfigError(f"cannot listen at {host}:{port} ({reason}); check --host and --port") from None
+        raise ConfigError(f"cannot listen on {host}:{port} ({reason}); check --host and --port") from None
     return listening
 
 

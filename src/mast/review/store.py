@@ -142,7 +142,7 @@ class Store:
             elif found != _VERSION:
                 raise ConfigError(
                     f"{path}: made by another version of mast (layout {found}, this one reads {_VERSION}); "
-                    "open it with that one, or move the file away to begin anew"
+                    "open it with that one, or move the file away to start again"
                 )
             if not self._writer.execute("SELECT 1 FROM sqlite_master WHERE name = 'suggestions'").fetchone():
                 with self.writing() as db:

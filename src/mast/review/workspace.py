@@ -33,7 +33,7 @@ class Workspace:
         kind: what it holds.
         audio: the folder of the recordings.
         annotations: boxes of a dataset that are not in ``boxes.csv``.
-        threshold: least score of a detection.
+        threshold: minimum score of a detection.
         moved: ``audio`` was given and is not what the results were made from.
     """
 
@@ -90,7 +90,7 @@ class Workspace:
         """The recording of that name below a folder; ``None`` where there is none.
 
         Raises:
-            AudioError: there is one, outside the folder, or something that is no recording.
+            AudioError: there is one, outside the folder, or something that is not a recording.
         """
         if "\0" in name:
             return None
@@ -106,7 +106,7 @@ class Workspace:
                 "folder that really holds it"
             )
         if real.suffix.lower() not in AUDIO_SUFFIXES:
-            raise AudioError(f"{name}: is no recording (wav, flac, mp3, ogg, opus) and is not opened")
+            raise AudioError(f"{name}: not a recording (wav, flac, mp3, ogg, opus), so it is not opened")
         return real
 
     @cached_property
@@ -154,7 +154,7 @@ def _detections(folder: Path, given: Path | None) -> Workspace:
     root, threshold = Path(run.root), DEFAULT_THRESHOLD if run.threshold is None else run.threshold
     if not (folder / DETECTIONS).is_file():
         raise ConfigError(
-            f"{folder}: {DETECTIONS} is missing, so mast detect has not finished here; run it again, it goes on "
+            f"{folder}: {DETECTIONS} is missing, so mast detect has not finished here; run it again to resume "
             "where it stopped"
         )
     if given is None and not root.is_dir():

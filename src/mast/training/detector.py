@@ -86,7 +86,7 @@ def train_detector(
 
     Args:
         data: a labelled dataset, or its folder.
-        out: the run's folder; a killed run there is continued.
+        out: the run's folder; a stopped run there is resumed.
         recipe: sizes and hyperparameters.
         init: where it starts, as :func:`mast.models.find.find_model` takes it: a detector, of which all weights are
             taken (see :mod:`mast.training.start`); a pretraining run or AudioMAE's file, of which the encoder is. A

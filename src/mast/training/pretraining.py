@@ -122,7 +122,7 @@ def pretrain(
 
     Args:
         data: folders of recordings; boxes, where there are any, are not looked at.
-        out: the run's folder; a killed run there is continued.
+        out: the run's folder; a stopped run there is resumed.
         recipe: sizes and hyperparameters.
         init: weights to start from: a model as :func:`mast.models.find.find_model` takes it, or AudioMAE's
             ``pretrained.pth``.

@@ -116,7 +116,7 @@ async function follow() {
     state.work = work;
     showWork(work);
   } catch (error) {
-    const gone = "The server does not answer. What it has started goes on; run mast app again to see it.";
+    const gone = "The server does not answer. What it has started keeps running; run mast app again to see it.";
     banner(error instanceof Away ? gone : error.message);
   }
 }

@@ -76,7 +76,7 @@ export class Results {
         ),
       );
     } else if (job.state === "failed") {
-      rows.push(element("p", { class: "failed-text" }, job.sentence || "It ended without a word; its folder has the log."));
+      rows.push(element("p", { class: "failed-text" }, job.sentence || "It ended without a message; its folder has the log."));
     } else {
       const far = job.total > 0 ? ` after ${job.done.toLocaleString("en")} of ${job.total.toLocaleString("en")} ${job.unit.split(",")[0]}` : "";
       rows.push(element("p", {}, `Stopped${far}. What is done is kept.`));

@@ -92,7 +92,7 @@ def _read_tables(folder: Path, table: pd.DataFrame) -> tuple[pd.DataFrame, pd.Da
         unknown = sorted(set(found.annotated()) - set(known["recording"]))
         if unknown:
             raise AnnotationError(
-                f"{file}: {unknown[0]} is no recording of {place}; expected the table to have the recording's "
+                f"{file}: {unknown[0]} is not a recording of {place}; expected the table to have the recording's "
                 "name, or to name it in its column Begin File"
             )
         parts.append(found)

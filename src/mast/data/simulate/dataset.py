@@ -228,7 +228,7 @@ def simulate_dataset(
             several keeps its own work under ``if __name__ == "__main__":``.
         on_recording: called after each recording.
     """
-    labels = [caller.label for caller in simulation.world.species]  # a wrong folder of calls is told of here
+    labels = [caller.label for caller in simulation.world.species]  # a wrong folder of calls is reported here
     prepare_folder(out)
     planned = plan_recordings(simulation)
     parameters = {"mast": __version__, **simulation.model_dump(mode="json"), "labels": labels}

@@ -356,7 +356,7 @@ def _draw_song(
 def _clips(folder: Path, patterns: Sequence[str]) -> list[tuple[Path, str]]:
     """(path, label) of the clips in a folder that match, in a fixed order."""
     if not folder.is_dir():
-        raise ConfigError(f"simulate: {folder} is no folder; expected a folder of recordings")
+        raise ConfigError(f"simulate: {folder} is not a folder; expected a folder of recordings")
     table = folder / "clips.csv"
     rows: list[tuple[Path, str, tuple[str, ...]]] = []  # and all that a pattern may match
     if table.is_file():

@@ -80,7 +80,7 @@ export class ProgressPanel {
     const go = element("button", { type: "button", onclick: this.sample }, "Review the random sample");
     if (!found || !found.n) {
       const text =
-        "Nobody has decided on events of the random sample yet. " +
+        "Nobody has judged events of the random sample yet. " +
         "A few dozen of them tell how many of all detections are right.";
       return [element("p", { class: "soft" }, text), go];
     }

@@ -37,7 +37,7 @@ export class Queue {
     this.rows.clear();
   }
 
-  /** Begin anew with the filters as they are. */
+  /** Start again with the filters as they are. */
   async reload() {
     this.clear();
     this.asked = JSON.stringify(this.wish());

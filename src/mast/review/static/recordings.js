@@ -61,7 +61,7 @@ export class Recordings {
     if (this.list.active) byId("list-count").textContent = this.total ? many(
       this.total,
       "recording",
-    ) : "No recording fits";
+    ) : "No matching recordings";
   }
 
   item(index) {
@@ -69,7 +69,7 @@ export class Recordings {
     return (items && items[index % PAGE]) || null;
   }
 
-  /** Fetch the open recording's row anew: its counts have changed. */
+  /** Fetch the open recording's row again: its counts have changed. */
   update(fresh) {
     for (const items of this.pages.values()) {
       const at = items ? items.findIndex((item) => item.id === fresh.id) : -1;
