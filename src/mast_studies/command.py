@@ -48,7 +48,7 @@ def experiment(
     ] = None,
     work: Annotated[
         Path,
-        typer.Option("--work", "-w", help="Folder of training runs and what was found; goes on from there."),
+        typer.Option("--work", "-w", help="Folder of training runs and what was found; resumes from there."),
     ] = Path("runs/experiments"),
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of tables and figures.")] = Path(
         "results/experiments"
@@ -87,7 +87,7 @@ def experiment(
     """Make a table or figure of the paper, from a dataset to a file.
 
     Trains the systems that a study compares, each once for all studies, and keeps what they find in the test parts in
-    WORK. Then writes OUT/NAME.csv, NAME.md, NAME.json and NAME.png. A stopped run goes on where it was; what is in WORK
+    WORK. Then writes OUT/NAME.csv, NAME.md, NAME.json and NAME.png. A stopped run resumes; what is in WORK
     can be collected on any machine.
 
     \b
@@ -167,7 +167,7 @@ def _run(
             failures += [f"{system} (seed {number}): {why}" for system, why in failed.items()]
     except KeyboardInterrupt:
         typer.echo(
-            f"mast: stopped; what is done is kept in {work}, the same command goes on from there.", err=True
+            f"mast: stopped; what is done is kept in {work}, the same command resumes.", err=True
         )
         raise typer.Exit(130) from None
     return failures
