@@ -166,9 +166,7 @@ def _run(
             failed = Runner(source, work, preset, known, seed=number, show=show).run(train, embed=embed)
             failures += [f"{system} (seed {number}): {why}" for system, why in failed.items()]
     except KeyboardInterrupt:
-        typer.echo(
-            f"mast: stopped; what is done is kept in {work}, the same command resumes.", err=True
-        )
+        typer.echo(f"mast: stopped; what is done is kept in {work}, the same command resumes.", err=True)
         raise typer.Exit(130) from None
     return failures
 
