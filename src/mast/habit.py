@@ -22,13 +22,13 @@ class Habit(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     box: Box = Field(
-        default="all", description="all of a call, or its strongest harmonic without harmonics and echo"
+        default="all", description="all of a call, or its strongest harmonic alone, without echo"
     )
     band_db: float = Field(
-        default=25.0, gt=0, description="strongest: the band ends so far below its strongest frequency"
+        default=25.0, gt=0, description="strongest: the band ends this far below its strongest frequency"
     )
     time_db: float = Field(
-        default=15.0, gt=0, description="strongest: the call ends so far below its strongest moment"
+        default=15.0, gt=0, description="strongest: the call ends this far below its strongest moment"
     )
     join_s: float | None = Field(
         default=None, ge=0, description="boxes of a similar band at most this many seconds apart are one"

@@ -25,7 +25,7 @@ def report() -> CommandReport:
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """CommandReport on the command in the block."""
+    """Report on the command in the block."""
     own = CommandReport(sys.argv[1:])
     if folder := os.environ.pop(REPORT_IN, ""):  # not for processes that this one starts
         own.use(Path(folder))

@@ -21,8 +21,7 @@ from numpy.typing import ArrayLike
 from mast.errors import ConfigError
 from mast.evaluation.metrics import ratio
 from mast.evaluation.outcome import Outcome
-from mast.evaluation.scene import BoolArray
-from mast.events import FloatArray, IntArray
+from mast.events import BoolArray, FloatArray, IntArray
 from mast.probability import CLIP, Calibration, Method, checked_scores, expit, logits
 
 FOLDS = 5  # our choice, the usual one

@@ -26,8 +26,7 @@ from __future__ import annotations
 import numpy as np
 
 from mast.evaluation.outcome import Outcome
-from mast.evaluation.scene import BoolArray
-from mast.events import FloatArray, IntArray
+from mast.events import BoolArray, FloatArray, IntArray
 
 METRICS = (
     "precision",

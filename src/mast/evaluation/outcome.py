@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mast.evaluation.scene import BoolArray, Scene
+from mast.evaluation.scene import Scene
 from mast.events import (
+    BoolArray,
     FloatArray,
     IntArray,
     OverlapMeasure,

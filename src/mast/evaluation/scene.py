@@ -10,13 +10,11 @@ from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from mast.errors import AnnotationError, ConfigError
-from mast.events import FloatArray, IntArray, as_events, boxes_of, check_events
+from mast.events import BoolArray, FloatArray, IntArray, as_events, boxes_of, check_events
 from mast.grid import FrontEnd, events_to_cells, events_to_grid
 
-BoolArray = NDArray[np.bool_]
 Space = Literal["grid", "cells", "hz"]
 
 _ENDLESS_FRAMES = 1 << 40  # one grid as long as any recording

@@ -25,9 +25,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mast.events import FloatArray, IntArray, best_of_overlapping, pairwise_iom
+from mast.events import BoolArray, FloatArray, IntArray, best_of_overlapping, pairwise_iom
 
-BoolArray = NDArray[np.bool_]
 Embeddings = NDArray[np.float16]
 
 EDGE_CELLS = 2.0  # our choice: a box that ends this close to a window's edge is taken for cut by it

@@ -18,12 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from mast.audio import centre_and_pad, probe, read
-from mast.events import FloatArray, IntArray
+from mast.events import BoolArray, FloatArray, IntArray
 from mast.grid import FrontEnd
 from mast.inference import Detector
 
 Vectors = NDArray[np.float32]
-BoolArray = NDArray[np.bool_]
 
 
 class WindowPlan(NamedTuple):
