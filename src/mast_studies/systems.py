@@ -153,6 +153,11 @@ PUBLISHED = System(
     },
 )
 FROM_SCRATCH = System("from_scratch", "MAST, from scratch")
+SCRATCH_ST = System(
+    "from_scratch_st",
+    "MAST + ST, from scratch",
+    self_training=SelfTraining("from_scratch", curriculum="union", rounds=1),
+)
 DOUBTFUL_ST = System(
     "st_full_doubt",
     "MAST + ST, one round, doubtful boxes left out",

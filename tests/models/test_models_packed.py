@@ -114,6 +114,7 @@ def test_arranged_convolutions_give_the_same_and_keep_their_names() -> None:
     maps = torch.randn(2, 16, 8, 4)
     expected, names = block(maps), list(block.state_dict())
     arrange_convolutions(block)
+    assert isinstance(block[1], SmallMapGroupNorm)
     assert list(block.state_dict()) == names
     torch.testing.assert_close(block(maps), expected)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -7,11 +8,13 @@ import pytest
 import torch
 from toy_recipe import small_recipe
 
+from mast.data.recordings import load_dataset
 from mast.errors import MastError
 from mast.models.checkpoint import load_card, load_checkpoint
 from mast.models.detector import DetectorConfig
 from mast.selftrain import rounds as rounds_module
 from mast.selftrain.rounds import RoundsRun, self_train
+from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.detector import train_detector
 from mast.training.pretraining import pretrain
 from mast.training.recipe import Recipe, load_recipe
@@ -74,6 +77,23 @@ def test_two_rounds_and_again(tones: Path, detector: Path, tmp_path: Path) -> No
     # a finished run is read, not repeated
     again = self_train(tones, [tones / "audio"], detector, tmp_path, recipe)
     pd.testing.assert_frame_equal(again, rows)
+
+
+def test_the_union_repeats_the_experts_chunks_up_to_their_share(tones: Path) -> None:
+    front_end = rounds_recipe().front_end
+    own = labelled_chunks(load_dataset(tones), front_end)["train"]
+    expert, pseudo = (
+        Chunks(own.examples, own.table.assign(whose=name), torch.full((len(own), 4), float(k)))
+        for k, name in enumerate(("expert", "pseudo"))
+    )
+    for share, times in ((None, 1), (0.1, 1), (0.75, 3), (0.8, 4)):
+        both = rounds_module._union(expert, pseudo, share)
+        assert both.table["whose"].tolist() == ["expert"] * times * len(own) + ["pseudo"] * len(own)
+        assert len(both.examples) == len(both.boxes) == len(both) == (times + 1) * len(own)
+        assert both.sound is not None
+        assert both.sound[:, 0].tolist() == [0.0] * times * len(own) + [1.0] * len(own)
+    read = replace(pseudo, sound=None)
+    assert rounds_module._union(expert, read, 0.5).sound is None
 
 
 @pytest.mark.parametrize(

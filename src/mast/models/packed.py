@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mast.models.encoder import Encoder
+from mast.models.map_norm import MapNorm
 from mast.models.transformer import Block
 
 _TRIAL_ROWS = 8
@@ -139,7 +140,7 @@ def arrange_convolutions(model: nn.Module) -> None:
         if isinstance(parent, nn.Conv2d):
             parent.weight.data = parent.weight.data.contiguous(memory_format=torch.channels_last)
         for name, child in parent.named_children():
-            if type(child) is nn.GroupNorm:
+            if type(child) is MapNorm:
                 setattr(parent, name, SmallMapGroupNorm(child))
 
 

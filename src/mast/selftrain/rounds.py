@@ -342,7 +342,7 @@ def _round(setting: _Setting, number: int, current: Path, rows: list[dict[str, A
     if plan.curriculum in ("full", "stage1"):
         stages.append(("stage1", pseudo, plan.stage1))
     if plan.curriculum == "union":
-        stages.append(("union", _union(setting.learn, pseudo), plan.stage1))
+        stages.append(("union", _union(setting.learn, pseudo, plan.expert_share), plan.stage1))
     if plan.curriculum in ("full", "stage2"):
         stages.append(("stage2", setting.learn, plan.stage2))
     for name, chunks, stage in stages:
@@ -435,7 +435,13 @@ def _with_labels(sources: list[tuple[Dataset, pd.DataFrame]], recipe: Recipe, la
     return Chunks(ConcatDataset(parts), table.assign(labelled=False))
 
 
-def _union(a: Chunks, b: Chunks) -> Chunks:
-    examples: ConcatDataset[Example] = ConcatDataset([*a.examples.datasets, *b.examples.datasets])
-    both = None if a.sound is None or b.sound is None else torch.cat([a.sound, b.sound])
-    return Chunks(examples, pd.concat([a.table, b.table], ignore_index=True), both)
+def _union(expert: Chunks, pseudo: Chunks, share: float | None) -> Chunks:
+    """The expert's chunks, as often as ``share`` of all asks for, and those with pseudo-labels."""
+    wanted = 1 if share is None else round(share / (1 - share) * len(pseudo) / len(expert))
+    parts = [*[expert] * max(1, wanted), pseudo]
+    examples: ConcatDataset[Example] = ConcatDataset(
+        [one for part in parts for one in part.examples.datasets]
+    )
+    sounds = [part.sound for part in parts if part.sound is not None]
+    table = pd.concat([part.table for part in parts], ignore_index=True)
+    return Chunks(examples, table, torch.cat(sounds) if len(sounds) == len(parts) else None)

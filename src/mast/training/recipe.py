@@ -135,6 +135,13 @@ class SelfTrainRecipe(BaseModel):
         description="boxes that score from this up to q, and those that are not valid, are neither calls nor "
         "background; beyond the paper, where what is not a pseudo-label is background",
     )
+    expert_share: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="union: the expert's chunks are repeated until they are about this share of all; beyond the "
+        "paper, where each chunk is there once",
+    )
     nms_iou: float = Field(0.5, gt=0, le=1, description="η")
     min_frames: float | None = Field(
         None, ge=0, description="validity: shortest pseudo-box; as 99 in 100 of the expert's boxes by default"

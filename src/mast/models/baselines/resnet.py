@@ -22,6 +22,7 @@ from torchvision.ops.feature_pyramid_network import ExtraFPNBlock
 from mast.errors import MastError
 from mast.models.baselines.config import ResNetOptions
 from mast.models.damage import refuse_senseless
+from mast.models.map_norm import MapNorm
 
 _STAGES = (1, 2, 3, 4)  # layer1 … layer4, strides 4, 8, 16, 32
 _BLOCKS: dict[str, tuple[Any, list[int]]] = {
@@ -52,15 +53,11 @@ class _ResNet(resnet.ResNet):  # type: ignore[misc]
         return stage
 
 
-class GroupNorm(nn.GroupNorm):
-    """32 groups, or pairs of channels where there are few; at home on a map of one cell, which torch's refuses."""
+class GroupNorm(MapNorm):
+    """32 groups, or pairs of channels where there are few."""
 
     def __init__(self, channels: int) -> None:
         super().__init__(min(32, channels // 2), channels)
-
-    def forward(self, features: Tensor) -> Tensor:
-        """(B, C, …) → the same shape."""
-        return torch.group_norm(features, self.num_groups, self.weight, self.bias, self.eps)
 
 
 def build_backbone(options: ResNetOptions, *, first_stage: int, extra: ExtraFPNBlock) -> nn.Module:
