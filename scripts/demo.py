@@ -83,7 +83,7 @@ def main() -> None:
     run = OUT / "run"
     print(f"\n{ABOUT_START}")
     begin = ["--out", str(run), "--init", START, "--preset", "tiny"]
-    mast("fit", str(labelled), "--unlabeled", str(archive), *begin, *changes)
+    mast("fit", str(labelled), "--unlabelled", str(archive), *begin, *changes)
     found = OUT / "detections"
     mast("detect", str(archive), "--model", str(run), "--out", str(found), "--formats", "csv,raven")
 

@@ -55,7 +55,7 @@ def _body(one: Collected) -> str:
     parts.append(
         folded(
             "Make it again",
-            code(f"mast experiment {study.name} --data LABELLED --unlabeled SOUND --work WORK --out OUT"),
+            code(f"mast experiment {study.name} --data LABELLED --unlabelled SOUND --work WORK --out OUT"),
         )
     )
     return "".join(parts)

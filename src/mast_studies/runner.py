@@ -215,7 +215,7 @@ class Runner:
             return taken
         if not self.source.unlabelled:
             raise MastError(
-                f"{system.name}: self-training needs unlabelled sound; give its folder with --unlabeled"
+                f"{system.name}: self-training needs unlabelled sound; give its folder with --unlabelled"
             )
         start = self.model(self.known[plan.start])
 

@@ -20,7 +20,7 @@ def boxes(path: Path, format: str | None = None, **options: object) -> list[list
     return read_annotations(path, format, **options).events[BOX].values.tolist()  # type: ignore[arg-type]
 
 
-def test_raven_in_any_column_order_with_frequency_spelled_out(tmp_path: Path) -> None:
+def test_raven_in_any_column_order_with_frequency_spelt_out(tmp_path: Path) -> None:
     table = "Species\tHigh Frequency (Hz)\tLow Frequency (Hz)\tend time (s)\tBEGIN TIME (s)\nrobin\t20\t10\t2.5\t1\n"
     (tmp_path / "a.Table.1.selections.txt").write_text(table)
     assert boxes(tmp_path / "a.Table.1.selections.txt") == [["a", 1.0, 2.5, 10.0, 20.0, "robin"]]

@@ -32,7 +32,7 @@ COMMANDS = {
     "train": "train {data} --out {out}/run --init",
     "fit": "fit {data} --out {out}/run --init",
     "pretrain": "pretrain {data} --out {out}/run --init",
-    "selftrain": "selftrain {data} --unlabeled {data} --out {out}/run --init",
+    "selftrain": "selftrain {data} --unlabelled {data} --out {out}/run --init",
 }
 
 

@@ -193,7 +193,7 @@ def test_nothing_real_is_learnt_from_and_tested_on(tmp_path: Path) -> None:
         (["--benchmark", "other"], "no such benchmark; there is soundscape-bench"),
         (["--benchmark", "soundscape-bench", "--density", "2"], "--density is fixed by the benchmark"),
         (["--benchmark", "soundscape-bench", "--call-labels", "x"], "--call-labels is fixed"),
-        (["--unlabeled-minutes", "60"], "is for the benchmark; give --benchmark soundscape-bench"),
+        (["--unlabelled-minutes", "60"], "is for the benchmark; give --benchmark soundscape-bench"),
     ],
 )
 def test_options_that_would_change_the_benchmark(tmp_path: Path, options: list[str], message: str) -> None:

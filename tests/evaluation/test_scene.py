@@ -13,7 +13,7 @@ from mast.evaluation import Scoring, align_recordings, build_scene, evaluate, ma
 from mast.grid import FrontEnd
 
 
-def test_recordings_are_recognised_however_they_are_spelled():
+def test_recordings_are_recognised_however_they_are_spelt():
     known = ["site1/a.wav", "site2/a.wav", "b.flac", "c.2023.wav"]
     names = ["site1/a.wav", "/data/set/site2/a.wav", "audio\\b.wav", "c.2023", "d.wav"]
     assert align_recordings(names, known) == {

@@ -190,7 +190,7 @@ def test_a_start_without_unlabelled_sound(whole: Path, tmp_path: Path) -> None:
 
 def test_the_command_tells_what_came_of_it_and_what_to_do_next(copied: Path, no_training: None) -> None:
     options = [text for name, value in SETTINGS.items() for text in ("--set", f"{name}={value}")]
-    data = [str(copied.parent / "labelled"), "--unlabeled", str(copied.parent / "archive")]
+    data = [str(copied.parent / "labelled"), "--unlabelled", str(copied.parent / "archive")]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(copied.parent)
         arguments = ["fit", *data, "--out", "run", "--preset", "tiny", *options]

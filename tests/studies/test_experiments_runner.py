@@ -53,7 +53,7 @@ def work(tmp_path_factory: pytest.TempPathFactory, tones: Path) -> Path:
 
 
 def run(root: Path, study: str, tones: Path, systems: str, *more: str):  # type: ignore[no-untyped-def]
-    command = ["experiment", study, "--data", str(tones), "--unlabeled", str(tones), "--systems", systems]
+    command = ["experiment", study, "--data", str(tones), "--unlabelled", str(tones), "--systems", systems]
     command += ["--work", str(root / "work"), "--out", str(root / "out"), "--preset", str(root / "toy.toml")]
     return CliRunner().invoke(app, [*command, "--name", "tones", "--quiet", *more])
 

@@ -26,9 +26,9 @@ def fit(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The run's folder; a stopped run there is resumed.")
     ],
-    unlabeled: Annotated[
+    unlabelled: Annotated[
         list[Path] | None,
-        typer.Option("--unlabeled", "-u", help="A folder of recordings nobody labelled; may be repeated."),
+        typer.Option("--unlabelled", "-u", help="A folder of recordings nobody labelled; may be repeated."),
     ] = None,
     annotations: Annotations = None,
     preset: SuitedPreset = None,
@@ -50,7 +50,7 @@ def fit(
     calibration, evaluation, report. Writes OUT/best (the model), OUT/metrics.json and OUT/report.html.
 
     Run the same command again after a stop and it resumes; what has not changed since is not done again, and what was
-    made from other data or settings is moved to OUT/earlier. Without --unlabeled there is no self-training.
+    made from other data or settings is moved to OUT/earlier. Without --unlabelled there is no self-training.
 
     Before it trains, it measures a few steps and says how long all of it will take on this machine. Started from a
     detector (--init), it also measures that one as it comes, and keeps it where training does not beat it on
@@ -61,7 +61,7 @@ def fit(
     \b
     Example:
       mast fit labelled/ --init default --out runs/birds
-      mast fit labelled/ --unlabeled archive/ --out runs/birds --preset tiny
+      mast fit labelled/ --unlabelled archive/ --out runs/birds --preset tiny
     """
     from mast.fit.pipeline import fit as run
     from mast.reports.fit_verdict import HABIT, START
@@ -75,7 +75,7 @@ def fit(
         with write_alone(out):
             fitted = run(
                 data,
-                unlabeled or [],
+                unlabelled or [],
                 out,
                 recipe,
                 show=show,

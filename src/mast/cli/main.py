@@ -53,6 +53,11 @@ class _Commands(TyperGroup):
         return name, load_command(name) if name else None, rest
 
 
+def _british(option: str) -> str:
+    """An option as we spell it; the American spelling is understood, too."""
+    return option.replace("labeled", "labelled")
+
+
 app = typer.Typer(
     name="mast",
     cls=_Commands,
@@ -61,7 +66,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": _british},
 )
 
 

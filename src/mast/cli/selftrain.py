@@ -13,9 +13,9 @@ from mast.cli.recipes import Annotations, Band, Preset, RunFolder, Settings, rec
 
 def selftrain(
     data: Annotated[Path, typer.Argument(help="The labelled dataset the detector was trained on.")],
-    unlabeled: Annotated[
+    unlabelled: Annotated[
         list[Path],
-        typer.Option("--unlabeled", "-u", help="A folder of recordings nobody labelled; may be repeated."),
+        typer.Option("--unlabelled", "-u", help="A folder of recordings nobody labelled; may be repeated."),
     ],
     init: Annotated[
         str,
@@ -39,7 +39,7 @@ def selftrain(
 
     \b
     Example:
-      mast selftrain labelled/ --unlabeled archive/ --init runs/detector --out runs/selftrain --preset tiny
+      mast selftrain labelled/ --unlabelled archive/ --init runs/detector --out runs/selftrain --preset tiny
     """
     from mast.data import load_dataset
     from mast.reports.rounds_page import write_rounds_page
@@ -50,7 +50,7 @@ def selftrain(
     with write_alone(out), steps(quiet, "self-train") as progress:
         rows = self_train(
             dataset,
-            unlabeled,
+            unlabelled,
             init,
             out,
             recipe,

@@ -150,7 +150,7 @@ def build_scene(
 
     Args:
         truth: the expert's events.
-        predictions: the detector's events; their recordings may be spelled as in :func:`align_recordings`.
+        predictions: the detector's events; their recordings may be spelt as in :func:`align_recordings`.
         reviewed: ``recording, start_s, end_s`` of what was listened to (``end_s`` missing: to the end);
             without it, the recordings that hold truth, from end to end.
         scoring: how boxes are compared.

@@ -9,12 +9,7 @@ from typing import Any
 
 from mast.models.checkpoint import ModelCard
 
-_PLACES = (
-    "data",
-    "init",
-    "unlabelled",
-    "unlabeled",
-)  # fields of provenance whose relative paths are places, too
+_PLACES = ("data", "init", "unlabelled")  # fields of provenance whose relative paths are places, too
 # an absolute path somewhere in a sentence; not the slashes of a URL or of "and/or"
 _ABSOLUTE = re.compile(r"""(?<![\w.:/\\~])(?:~|[A-Za-z]:)?[/\\][^\s'",;()]+""")
 

@@ -113,7 +113,7 @@ def pretrain(run: FitRun) -> None:
         learn, held = run.heard
         if not run.sources.unlabelled:
             run.say(
-                "pretrain: no --unlabeled sound, so the labelled recordings are all there is to listen to"
+                "pretrain: no --unlabelled sound, so the labelled recordings are all there is to listen to"
             )
         run.say(
             f"pretrain: {len(learn):,} chunks of {run.recipe.front_end.chunk_s:g} s, {len(held):,} held out, "
@@ -239,7 +239,7 @@ def train(run: FitRun) -> None:
 def self_train(run: FitRun) -> None:
     """The detector on unlabelled sound."""
     if not run.sources.unlabelled:
-        run.say("self-train: skipped, it needs sound without labels (--unlabeled FOLDER)")
+        run.say("self-train: skipped, it needs sound without labels (--unlabelled FOLDER)")
         return
     folder = run.out / "selftrain"
     teacher = run.teacher = recommended(run.f1) if run.f1 and _start_fits(run) else TRAINED

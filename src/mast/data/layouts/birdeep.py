@@ -51,12 +51,12 @@ def read_birdeep(
     known = probed(root, paths.values())
     events, reviewed, recordings = [], [], []
     part_of: dict[str, str] = {}
-    spelled = _spellings(known["recording"])
+    spelt = _spellings(known["recording"])
     for part, table in tables.items():
         found = read_annotations(table, "birdeep", recordings=known)
-        events.append(_renamed(found.events, spelled))
-        reviewed.append(_renamed(found.reviewed, spelled))
-        said = _renamed(found.recordings, spelled)
+        events.append(_renamed(found.events, spelt))
+        reviewed.append(_renamed(found.reviewed, spelt))
+        said = _renamed(found.recordings, spelt)
         recordings.append(said[said["site"] != ""])
         part_of |= dict.fromkeys(reviewed[-1]["recording"], part)
     listed = pd.concat(recordings, ignore_index=True).drop_duplicates("recording")
@@ -113,8 +113,6 @@ def _spellings(names: pd.Series[str]) -> dict[str, str]:
     return {_plain(name): name for name in names}
 
 
-def _renamed(table: pd.DataFrame, spelled: dict[str, str]) -> pd.DataFrame:
-    known = set(spelled.values())
-    return table.assign(
-        recording=[n if n in known else spelled.get(_plain(n), n) for n in table["recording"]]
-    )
+def _renamed(table: pd.DataFrame, spelt: dict[str, str]) -> pd.DataFrame:
+    known = set(spelt.values())
+    return table.assign(recording=[n if n in known else spelt.get(_plain(n), n) for n in table["recording"]])
