@@ -7,7 +7,7 @@ from mast.errors import ConfigError
 from mast.grid import FrontEnd
 from mast.habit import Habit
 from mast.models.checkpoint import ModelCard
-from mast.models.detector import DetectorConfig
+from mast.models.mast_detector import DetectorConfig
 from mast.normalisation import Normalisation
 
 LEARNT = Habit(box="strongest", band_db=20, time_db=10, join_s=0.2)

@@ -7,8 +7,6 @@ from collections import Counter
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src"
-# a command is called what it does, a format or a model what the world calls it, and every layer has a detector
-SHARED_FILES = {"__init__.py", "birdeep.py", "detector.py", "export.py", "review.py", "yolo.py"}
 
 
 def test_a_class_name_is_used_once() -> None:
@@ -23,5 +21,6 @@ def test_a_class_name_is_used_once() -> None:
 
 
 def test_a_file_name_is_used_once() -> None:
-    names = Counter(path.name for path in (SOURCE / "mast").rglob("*.py"))
-    assert {name for name, count in names.items() if count > 1} == SHARED_FILES
+    names = Counter(path.name for path in SOURCE.rglob("*.py") if not path.name.startswith("__"))
+    assert len(names) > 250
+    assert [name for name, count in names.items() if count > 1] == []

@@ -184,7 +184,7 @@ def _collect(
     """Tables and figures of what is in the work folder."""
     from mast_studies.collect import collect
     from mast_studies.page import write_page
-    from mast_studies.tables import Archive
+    from mast_studies.study_tables import Archive
 
     archive = Archive(work, datasets=[called] if called else None, seeds=seeds)
     if not archive.trials:

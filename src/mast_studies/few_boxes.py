@@ -30,10 +30,10 @@ from mast.data.recordings import Dataset, load_dataset
 from mast.errors import ConfigError
 from mast.files import whole_file, write_whole
 from mast.models.checkpoint import load_card
-from mast.models.detector import DetectorConfig
 from mast.models.find import find_model
+from mast.models.mast_detector import DetectorConfig
 from mast.training.chosen_chunks import Chunks
-from mast.training.detector import DetectorRun, fit_detector
+from mast.training.detector_training import DetectorRun, fit_detector
 from mast.training.machine import prepare_machine
 from mast.training.recipe import Recipe, load_recipe
 from mast.training.start import Start

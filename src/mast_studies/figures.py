@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mast_studies.tables import PARTS, Row, Score
+from mast_studies.study_tables import PARTS, Row, Score
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -20,7 +20,7 @@ import pandas as pd
 from mast.events import FloatArray, as_events, boxes_of, pairwise_iom
 from mast.inference import Detector, Source
 from mast.models.checkpoint import load_checkpoint, save_checkpoint
-from mast.models.detector import MastDetector
+from mast.models.mast_detector import MastDetector
 from mast_studies.record import write_result
 from mast_studies.zero_shot_measure import as_row, difference, measure
 from mast_studies.zero_shot_sets import LabelledSet, load_set, model_folder, pairs, unseen_world, variant

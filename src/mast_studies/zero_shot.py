@@ -31,7 +31,7 @@ from mast.inference.pieces import Source
 from mast.models.checkpoint import load_card
 from mast.reports.spectrogram import draw_spectrogram
 from mast_studies.record import write_result
-from mast_studies.tables import markdown
+from mast_studies.study_tables import markdown
 from mast_studies.zero_shot_measure import Found, as_row, difference, measure, own_and_best
 from mast_studies.zero_shot_sets import (
     PAPER_BAND_HZ,

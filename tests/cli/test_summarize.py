@@ -20,7 +20,7 @@ from mast.events import as_events
 from mast.inference.detector import Searched
 from mast.inference.pieces import Source
 from mast.inference.results import ResultsFolder
-from mast.review.review import open_review
+from mast.review.open_review import open_review
 
 app = typer.Typer()
 app.command()(summarize)

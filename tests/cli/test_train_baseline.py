@@ -20,7 +20,7 @@ from mast.models.baselines import BaselineConfig
 from mast.models.baselines.torchvision_detectors import FcosDetector
 from mast.models.checkpoint import load_checkpoint
 from mast.selftrain.watch import load_detector
-from mast.training.detector import train_detector
+from mast.training.detector_training import train_detector
 from mast.training.machine import prepare_machine
 from mast.training.recipe import Recipe, load_recipe
 
@@ -113,7 +113,7 @@ def test_a_recipe_names_its_detector() -> None:
 
 def test_the_backbone_is_slowed_down_only_where_it_comes_pretrained(tmp_path: Path) -> None:
     from mast.models.baselines import build_baseline
-    from mast.training.detector import _trainable
+    from mast.training.detector_training import _trainable
 
     recipe = recipe_of("fcos", **{"train.backbone_lr_multiplier": 0.1})
     assert isinstance(recipe.detector, BaselineConfig)

@@ -22,7 +22,7 @@ from mast.events import EVENT_COLUMNS
 from mast.fit import judge, learn
 from mast.normalisation import Normalisation
 from mast.selftrain.rounds import RoundsRun
-from mast.training.detector import DetectorRun
+from mast.training.detector_training import DetectorRun
 from mast.training.effort import Rates
 from mast.training.pretraining import EncoderRun
 

@@ -21,12 +21,12 @@ from mast.fit.habit_choice import HabitChoice
 from mast.grid import FrontEnd
 from mast.habit import Habit
 from mast.models.checkpoint import ModelCard, load_card, save_checkpoint
-from mast.models.detector import DetectorConfig, MastDetector
+from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.normalisation import Normalisation
 from mast.probability import StoredCalibration
 from mast.reports.fit_verdict import f1_table, recommended, verdict
 from mast.selftrain.rounds import RoundsRun
-from mast.training.detector import DetectorRun
+from mast.training.detector_training import DetectorRun
 from mast.training.effort import Rates
 from mast.training.loop import Result
 from mast.training.recipe import Recipe

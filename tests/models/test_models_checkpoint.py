@@ -21,9 +21,9 @@ from mast.models.checkpoint import (
     save_checkpoint,
     update_card,
 )
-from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.encoder import EncoderConfig
 from mast.models.mae import MaeConfig, MaskedAutoencoder
+from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.normalisation import Normalisation
 from mast.probability import Calibration, StoredCalibration
 

@@ -16,8 +16,8 @@ from mast.review import listing
 from mast.review.decisions import change_event
 from mast.review.intake import _calendar
 from mast.review.listing import ListFilter
+from mast.review.open_review import Review, open_review
 from mast.review.queue import queue
-from mast.review.review import Review, open_review
 from mast.review.store import STORE, Store
 
 

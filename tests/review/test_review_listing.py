@@ -12,9 +12,9 @@ from review_folders import add_detections, detections, small_results, write_tone
 from mast.review import listing
 from mast.review.decisions import add_event, change_event, delete_event, mark_reviewed
 from mast.review.listing import ListFilter, wilson
+from mast.review.open_review import Review, open_review
 from mast.review.queue import queue
 from mast.review.records import EVENT_SQL, NotFoundError, event_record
-from mast.review.review import Review, open_review
 
 
 @pytest.fixture(scope="module")

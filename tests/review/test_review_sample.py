@@ -15,8 +15,8 @@ from mast.evaluation.corrected_counts import Strata, stratify
 from mast.reports.heard import read_events
 from mast.review.decisions import change_event
 from mast.review.listing import ListFilter, session
+from mast.review.open_review import Review, open_review
 from mast.review.queue import queue
-from mast.review.review import Review, open_review
 from mast.review.sample import draw_sample, read_progress
 from mast.review.to_check import read_to_check
 

@@ -24,7 +24,7 @@ from mast.selftrain import rounds
 from mast.selftrain.watch import part_metrics
 from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.chunk_scores import chunk_metrics, detect_chunks
-from mast.training.detector import DetectorRun
+from mast.training.detector_training import DetectorRun
 from mast.training.loop import Result
 
 OOD = ("S1_20240501_100000.wav", "S1_20240501_110000.wav")

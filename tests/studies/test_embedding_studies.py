@@ -30,7 +30,7 @@ from mast_studies.neighbours import EmbeddedPart, box_neighbours, chunk_neighbou
 from mast_studies.page import write_page
 from mast_studies.paper import paper_metrics, paper_tables
 from mast_studies.studies import all_studies
-from mast_studies.tables import Archive
+from mast_studies.study_tables import Archive
 
 STUDIES = all_studies()
 NAMES = ("retrieval", "umap-chunks", "umap-boxes")

@@ -21,8 +21,8 @@ from mast.app.work import SUMMARY, Work, describe, learned_folder, models, work_
 from mast.errors import ConfigError
 from mast.grid import BANDS_HZ
 from mast.progress import STARTING
+from mast.review.decided import export_folder
 from mast.review.decisions import InvalidError
-from mast.review.export import export_folder
 from mast.review.requests_write import body_of
 
 _WHOLE = "whole"  # what is sought, where it is not a name in BANDS_HZ

@@ -57,7 +57,7 @@ def review(
       mast review detections/ --audio /media/card --port 0 --no-browser
       mast review detections/ --names named.csv
     """
-    from mast.review.review import open_review
+    from mast.review.open_review import open_review
     from mast.review.serve import serve
     from mast.review.server import create_app
     from mast.review.suggestions import take_suggestions

@@ -58,7 +58,7 @@ def train(
     """
     from mast.data import load_dataset
     from mast.training.chosen_chunks import labelled_chunks
-    from mast.training.detector import train_detector
+    from mast.training.detector_training import train_detector
     from mast.training.effort import suited
     from mast.training.helped import against_start, beats
     from mast.training.start import Start

@@ -24,7 +24,7 @@ from mast.grid import FrontEnd
 from mast.hearing import HearingModel
 from mast.models.boxes import clip_boxes
 from mast.models.checkpoint import CARD, ModelCard
-from mast.models.detector import DenseOutput, MastDetector
+from mast.models.mast_detector import DenseOutput, MastDetector
 
 GRAPH = "model.onnx"
 SCRIPT = "detect_onnx.py"

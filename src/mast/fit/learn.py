@@ -19,7 +19,7 @@ from mast.fit.inputs import start_of
 from mast.habit import Habit
 from mast.hearing import HearingModel
 from mast.models.checkpoint import ModelCard, load_card, update_card
-from mast.models.detector import DetectorConfig
+from mast.models.mast_detector import DetectorConfig
 from mast.normalisation import Normalisation
 from mast.reports.fit_verdict import HABIT, NAMES, SELF_TRAINED, START, TRAINED, recommended
 from mast.reports.reconstruction import draw_reconstructions
@@ -28,7 +28,7 @@ from mast.selftrain.pseudo import sure_pseudo_labels
 from mast.selftrain.rounds import RoundsRun, about_self_training, fit_rounds
 from mast.training.chosen_chunks import STATISTICS_CHUNKS, measured_normalisation, unlabelled_chunks
 from mast.training.chunk_scores import detect_chunks
-from mast.training.detector import DetectorRun, about_detector, fit_detector
+from mast.training.detector_training import DetectorRun, about_detector, fit_detector
 from mast.training.effort import Rates, measure_rates, suited
 from mast.training.pretraining import EncoderRun, about_pretraining, fit_encoder
 from mast.training.recipe import keep_recipe

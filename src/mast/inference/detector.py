@@ -38,8 +38,8 @@ from mast.inference.pieces import End, Piece, Reader, Source, full_batches
 from mast.inference.prefetch import concurrently
 from mast.inference.scores import settle_scores
 from mast.inference.stitch import Embeddings, ScoredBoxes, Stitcher, without_nested
-from mast.models.detector import DenseOutput, MastDetector
 from mast.models.interface import BoxDetector
+from mast.models.mast_detector import DenseOutput, MastDetector
 from mast.models.packed import arrange_convolutions, pack_encoder
 
 # windows at once, our choice: ten minutes on a GPU (benchmarks/bench_gpu.py); elsewhere 4, which fills a core

@@ -21,8 +21,8 @@ from mast.events import FloatArray
 from mast.grid import FrontEnd
 from mast.hearing import HearingModel
 from mast.models.checkpoint import load_card
-from mast.models.detector import MastDetector
 from mast.models.find import find_model
+from mast.models.mast_detector import MastDetector
 from mast.planning.cover import Survey, Vectors
 
 LEAST_SCORE = 0.05  # raw; boxes scored lower add doubt about nothing

@@ -15,7 +15,7 @@ from starlette.requests import Request
 
 from mast.errors import AudioError
 from mast.review.decisions import InvalidError
-from mast.review.review import Review
+from mast.review.open_review import Review
 from mast.review.sound import (
     LEAST_SPEED,
     MAX_CLIP_S,

@@ -10,9 +10,9 @@ from pydantic import Field
 from mast.annotations import FORMATS
 from mast.review import listing
 from mast.review.listing import ListFilter
+from mast.review.open_review import Review
 from mast.review.queue import queue
 from mast.review.records import read_event, read_recording, read_spans, recording_record
-from mast.review.review import Review
 
 Number = Annotated[float, Query(allow_inf_nan=False)]
 Text = Annotated[str | None, Query(max_length=300)]

@@ -16,9 +16,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from mast.review import decisions
+from mast.review.decided import export_folder, export_zip
 from mast.review.decisions import InvalidError
-from mast.review.export import export_folder, export_zip
-from mast.review.review import Review
+from mast.review.open_review import Review
 
 _MOST_NAME = 60
 

@@ -20,11 +20,11 @@ from mast.audio import DamagedAudioWarning
 from mast.errors import RUN_AGAIN, AudioError, MastError, machine_fault, shortened
 from mast.review.decisions import ConflictError
 from mast.review.lookalikes import NoEmbeddingError
+from mast.review.open_review import Review
 from mast.review.records import NotFoundError
 from mast.review.requests_media import media_routes
 from mast.review.requests_read import reading_routes
 from mast.review.requests_write import writing_routes
-from mast.review.review import Review
 from mast.review.safety import Guard
 from mast.review.sound import RangeError
 

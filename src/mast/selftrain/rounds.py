@@ -45,7 +45,7 @@ from mast.selftrain.pseudo import (
 from mast.selftrain.watch import load_detector, look_at, watch_parts
 from mast.training.chosen_chunks import Chunks, decode_once, labelled_chunks, unlabelled_chunks
 from mast.training.chunk_scores import chunk_metrics
-from mast.training.detector import DetectorRun, fit_detector
+from mast.training.detector_training import DetectorRun, fit_detector
 from mast.training.machine import Machine, prepare_machine
 from mast.training.recipe import Recipe, TrainRecipe, remember_recipe
 from mast.training.start import Start

@@ -1,7 +1,7 @@
 """BIRDeep as it is published: 641 minutes from nine recorders in Doñana, boxed.
 
 ``Audios/AM1/2023_05_10/AM1_20230510_060000.WAV`` …, and three tables beside ``Audios``: ``train_file.csv``,
-``validation_file.csv``, ``test_file.csv`` (:mod:`mast.annotations.birdeep`). A few recordings have a blank
+``validation_file.csv``, ``test_file.csv`` (:mod:`mast.annotations.birdeep_csv`). A few recordings have a blank
 before their ending or ``AM02`` for ``AM2`` in their name; they are found all the same.
 
 Held out as in the paper: the sites AM4 and AM15 (App. "Dataset Statistics"), and dates. The paper holds out two

@@ -1,6 +1,6 @@
 """How much speech `mast clips --no-voices` finds, and how many birds it would leave out.
 
-    python -m mast_studies.voices --pool data/pool --data data/birdeep_am1 data/nbm_xc --out results/voices.json
+    python -m mast_studies.voices_study --pool data/pool --data data/birdeep_am1 data/nbm_xc --out results/voices.json
 
 Clips of ``esc50`` and ``fsc22`` by what they hold, and the boxes of experts as ``mast clips`` would cut them. The
 threshold is the lowest of some that finds speech in at most one in fifty of the birds' clips, in the first half of the

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from mast.errors import ConfigError, MastError
 from mast.models.baselines.config import BaselineConfig, YoloOptions
-from mast.models.baselines.yolo import YoloDetector, _kept_quiet
+from mast.models.baselines.yolo26 import YoloDetector, _kept_quiet
 from mast.models.boxes import iou
 
 CHUNK = (128, 32)
