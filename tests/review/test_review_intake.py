@@ -49,7 +49,7 @@ def test_the_bar_counts_recordings_once(tmp_path: Path) -> None:
     folder = small_results(tmp_path)
     for _ in range(2):  # all are new; none is
         seen: list[tuple[int, int]] = []
-        open_review(folder, progress=lambda done, total, seen=seen: seen.append((done, total))).close()
+        open_review(folder, progress=lambda done, total, _, seen=seen: seen.append((done, total))).close()
         assert {total for _, total in seen} == {3}
         assert [done for done, _ in seen] == sorted(done for done, _ in seen)
         assert seen[-1] == (3, 3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from mast.cli.bars import ReportedBar
+    from mast.runs import Progress
 
 HIGHEST_HZ = 5e6  # recorders for bats go up to a quarter of a million
 EXIT_SOME_FAILED = 4  # of a command that finished, though some recordings could not be read
@@ -75,7 +76,7 @@ def _not_nan(value: float | None) -> float | None:
 Seed = Annotated[int, count("--seed", low=0, high=2**32 - 1, help="Random seed.")]
 
 
-def progress(quiet: bool, *, unit: str = "") -> Progress:
+def progress(quiet: bool, *, unit: str = "") -> ReportedBar:
     """A progress bar on stderr with rate and remaining time; silent when ``quiet``.
 
     Use as a context manager; ``add_task("scan", total=n)`` then ``advance(task)``.
@@ -95,8 +96,8 @@ def progress(quiet: bool, *, unit: str = "") -> Progress:
 
 
 @contextmanager
-def steps(quiet: bool, what: str) -> Iterator[Callable[[int, int, str], None]]:
-    """A progress bar for a training run, told as :data:`mast.training.loop.Progress` is."""
+def steps(quiet: bool, what: str) -> Iterator[Progress]:
+    """A progress bar that follows work as it is told of (:data:`mast.runs.Progress`)."""
     from mast.cli.bars import steps_of
 
     with progress(quiet, unit="{task.fields[text]}") as bar:
