@@ -18,6 +18,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
+from mast.arrays import FloatArray
 from mast.data import Dataset, load_dataset
 from mast.data.simulate.dataset import Simulation, simulate_dataset
 from mast.evaluation import (
@@ -31,7 +32,7 @@ from mast.evaluation import (
     match_scene,
 )
 from mast.evaluation.breakdown import reliability
-from mast.events import FloatArray, match_boxes, pairwise_iou
+from mast.events import match_boxes, pairwise_iou
 from mast.files import whole_file
 from mast.grid import FrontEnd
 from mast.reports.spectrogram import compute_spectrogram, frequency_ticks

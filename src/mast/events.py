@@ -12,13 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from mast.arrays import FloatArray, IntArray
 from mast.errors import AnnotationError
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 OverlapMeasure = Callable[[ArrayLike, ArrayLike], FloatArray]  # (N, 4), (M, 4) → (N, M)
 
 _BLOCK = 256  # predictions compared with their neighbourhood at once: a few megabytes

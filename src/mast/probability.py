@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from mast.arrays import FloatArray
 from mast.errors import ConfigError, MastError
-from mast.grid import FloatArray
 from mast.wording import counted
 
 Method = Literal["none", "temperature", "platt", "isotonic"]  # from the simplest to the most flexible

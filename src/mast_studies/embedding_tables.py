@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from mast.events import FloatArray
+from mast.arrays import FloatArray
 from mast.files import whole_file, write_whole
 from mast_studies.figures import part_name
 from mast_studies.found import Trial

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mast.events import FloatArray, as_events, boxes_of, pairwise_iom
+from mast.arrays import FloatArray
+from mast.events import as_events, boxes_of, pairwise_iom
 from mast.inference import Detector, Source
 from mast.models.checkpoint import load_checkpoint, save_checkpoint
 from mast.models.mast_detector import MastDetector

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mast.arrays import FloatArray
 from mast.audio import read
 from mast.classifiers.voices import RATE, THRESHOLD, VoiceFinder, speech
 from mast.data.recordings import load_dataset
 from mast.evaluation.bootstrap import draw_weights, interval
-from mast.events import FloatArray
 from mast_studies.record import write_result
 from mast_studies.zero_shot_sets import half_of
 

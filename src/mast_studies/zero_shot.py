@@ -22,9 +22,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mast.arrays import FloatArray
 from mast.audio import probe, read
 from mast.detect_options import DetectOptions
-from mast.events import BOX_COLUMNS, FloatArray, as_events
+from mast.events import BOX_COLUMNS, as_events
 from mast.files import write_whole
 from mast.inference import Detector
 from mast.inference.pieces import Source

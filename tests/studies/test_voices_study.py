@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import soundfile as sf
 
-from mast.events import FloatArray
+from mast.arrays import FloatArray
 from mast_studies import voices_study
 from mast_studies.voices_study import measure_boxes, measure_pool, share
 

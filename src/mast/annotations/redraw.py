@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from mast.annotations.songs import join_boxes
-from mast.events import BOX_COLUMNS, FloatArray, IntArray, best_of_overlapping, boxes_of, pairwise_iou
+from mast.arrays import FloatArray, IntArray
+from mast.events import BOX_COLUMNS, best_of_overlapping, boxes_of, pairwise_iou
 from mast.features.strongest import strongest_parts
 from mast.grid import FrontEnd
 from mast.habit import Habit

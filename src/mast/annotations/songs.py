@@ -7,7 +7,8 @@ import pandas as pd
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from mast.events import FloatArray, IntArray, boxes_of, pairwise_band_iou
+from mast.arrays import FloatArray, IntArray
+from mast.events import boxes_of, pairwise_band_iou
 
 SIMILAR_BAND = 0.25  # overlap of two bands as a share of both together; our choice
 NOTES = "notes"  # the column that counts what was joined

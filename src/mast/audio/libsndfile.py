@@ -18,9 +18,8 @@ import numpy as np
 import soundfile as sf
 from numpy.typing import NDArray
 
+from mast.arrays import Samples
 from mast.errors import AudioError
-
-Samples = NDArray[np.float32]
 
 UNKNOWN_FRAMES = 1 << 62  # so many and more mean that a header does not know; libsndfile says 2⁶³ − 1
 _BAD_SEEK = 39  # libsndfile's number for it

@@ -15,7 +15,8 @@ from typing import Literal
 import numpy as np
 import soxr
 
-from mast.audio.libsndfile import Samples, decoded
+from mast.arrays import Samples
+from mast.audio.libsndfile import decoded
 from mast.audio.probe import AudioInfo, probe
 from mast.errors import AudioError
 

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mast.audio.libsndfile import Samples, silence
+from mast.arrays import Samples
+from mast.audio.libsndfile import silence
 from mast.errors import ConfigError, first_line
 
 Logits = NDArray[np.float32]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mast.cli.options import Quiet, Seed, say, steps, write_alone
-from mast.cli.recipes import Annotations, Band, Preset, RunFolder, Settings, recipe_from
+from mast.cli.recipes import Annotations, Band, PresetName, RunFolder, Settings, recipe_from
 
 
 def selftrain(
@@ -23,7 +23,7 @@ def selftrain(
     ],
     out: RunFolder,
     annotations: Annotations = None,
-    preset: Preset = "base",
+    preset: PresetName = "base",
     band: Band = None,
     settings: Settings = None,
     quiet: Quiet = False,

@@ -69,7 +69,7 @@ class BoxTable(NamedTuple):
         )
 
 
-def pad_boxes(boxes: Sequence[Tensor], sure: Sequence[Tensor] | None = None) -> BoxTable:
+def box_table(boxes: Sequence[Tensor], sure: Sequence[Tensor] | None = None) -> BoxTable:
     """A list of (M, 4) tensors, and (M,) which are calls (all by default) → one table; M may differ and may be 0."""
     counts = [len(b) for b in boxes]
     cells = torch.zeros(len(boxes), max(counts, default=0), 4)
@@ -83,8 +83,8 @@ def pad_boxes(boxes: Sequence[Tensor], sure: Sequence[Tensor] | None = None) -> 
     return BoxTable(cells, kept, torch.ones(kept.shape), all_sure)
 
 
-def unpad_boxes(boxes: BoxTable, *, sure: bool = True) -> list[Tensor]:
-    """Inverse of :func:`pad_boxes`: float (M, 4) tensors of the boxes still kept, of calls or of the others."""
+def listed_boxes(boxes: BoxTable, *, sure: bool = True) -> list[Tensor]:
+    """Inverse of :func:`box_table`: float (M, 4) tensors of the boxes still kept, of calls or of the others."""
     chosen = boxes.kept & (boxes.sure == sure)
     return [cells[own] for cells, own in zip(boxes.cells, chosen, strict=True)]
 

@@ -18,10 +18,10 @@ from typing import NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mast.arrays import BoolArray, FloatArray, IntArray
 from mast.errors import ConfigError
 from mast.evaluation.metrics import ratio
 from mast.evaluation.outcome import Outcome
-from mast.events import BoolArray, FloatArray, IntArray
 from mast.probability import CLIP, Calibration, Method, checked_scores, expit, logits
 
 FOLDS = 5  # our choice, the usual one

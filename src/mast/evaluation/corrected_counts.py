@@ -22,8 +22,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mast.arrays import FloatArray, IntArray
 from mast.evaluation.metrics import ratio
-from mast.events import FloatArray, IntArray
 
 BANDS = 5  # of score, our choice: more gain little (Cochran, Sampling Techniques, section 5A.8)
 MIN_BAND_EVENTS = 10  # our choice: smaller bands are merged

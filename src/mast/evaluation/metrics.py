@@ -25,8 +25,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from mast.arrays import BoolArray, FloatArray, IntArray
 from mast.evaluation.outcome import Outcome
-from mast.events import BoolArray, FloatArray, IntArray
 
 METRICS = (
     "precision",

@@ -11,8 +11,9 @@ from typing import Literal, get_args
 import numpy as np
 import pandas as pd
 
+from mast.arrays import BoolArray, FloatArray, IntArray
 from mast.errors import AnnotationError, ConfigError
-from mast.events import BoolArray, FloatArray, IntArray, as_events, boxes_of, check_events
+from mast.events import as_events, boxes_of, check_events
 from mast.grid import FrontEnd, events_to_cells, events_to_grid
 
 Space = Literal["grid", "cells", "hz"]

@@ -23,10 +23,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from mast.arrays import FloatArray, IntArray
 from mast.audio import probe, read
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 MEASUREMENTS = (
     "peak_hz",

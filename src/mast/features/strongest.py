@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mast.arrays import FloatArray
 from mast.audio import probe, read
 from mast.features.measurements import cells_between, power_spectrogram, spans_together
-from mast.grid import FloatArray, FrontEnd
+from mast.grid import FrontEnd
 
 WINDOW, HOP = 256, 64  # samples at the front end's rate
 _AT_ONCE = 4  # chunks of sound in memory

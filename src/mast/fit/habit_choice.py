@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from mast.annotations.redraw import redraw_events
+from mast.arrays import FloatArray
 from mast.evaluation import PartTables
-from mast.events import FloatArray
 from mast.grid import FrontEnd
 from mast.habit import Habit
 

@@ -26,11 +26,12 @@ from torch import nn
 
 from mast.annotations.detections import model_id
 from mast.annotations.redraw import Redrawn, redraw
+from mast.arrays import FloatArray, IntArray
 from mast.audio import AudioInfo, Metadata, failing_alone
 from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
 from mast.device import find_device, has_bfloat16, send
 from mast.errors import AudioError, ConfigError, MastError
-from mast.events import FloatArray, IntArray, empty_events
+from mast.events import empty_events
 from mast.grid import grid_to_events
 from mast.hearing import HearingModel, Precision
 from mast.inference.graph import Graph

@@ -25,7 +25,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mast.events import BoolArray, FloatArray, IntArray, best_of_overlapping, pairwise_iom
+from mast.arrays import BoolArray, FloatArray, IntArray
+from mast.events import best_of_overlapping, pairwise_iom
 
 Embeddings = NDArray[np.float16]
 

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from mast.annotations.tables import read_table
+from mast.arrays import FloatArray
 from mast.errors import AnnotationError, ConfigError
-from mast.events import FloatArray
 from mast.wording import counted
 
 LEAST_BUDGETS = 4

@@ -28,7 +28,7 @@ from mast.wording import counted
 
 Choice = Literal["best", "random"]
 Per = Literal["label", "site", "day", "hour", "recording"]
-Format = Literal["wav", "flac"]
+ClipFormat = Literal["wav", "flac"]
 
 FindVoices = Callable[[Path, float, float], list[tuple[float, float]]]  # stretches of speech in a span
 
@@ -107,7 +107,7 @@ def cut_clips(
     out: Path,
     *,
     pad_s: float = 0.5,
-    format: Format = "wav",
+    format: ClipFormat = "wav",
     pictures: bool = True,
     voices: FindVoices | None = None,
     progress: Callable[[], None] = lambda: None,
@@ -155,7 +155,7 @@ def cut_clips(
     return cut
 
 
-def _named(chosen: pd.DataFrame, format: Format, pictures: bool) -> Iterator[CutClip]:
+def _named(chosen: pd.DataFrame, format: ClipFormat, pictures: bool) -> Iterator[CutClip]:
     """Names that sort as the events do: number, score, recording, second, label."""
     group, number = None, 0
     digits = max(3, len(str(len(chosen))))
@@ -188,7 +188,7 @@ def _span(event: dict[str, Any], pad_s: float) -> tuple[float, float]:
     return max(0.0, float(event["start_s"]) - pad_s), float(event["end_s"]) + pad_s
 
 
-def _cut(path: Path, event: dict[str, Any], target: Path, pad_s: float, format: Format) -> None:
+def _cut(path: Path, event: dict[str, Any], target: Path, pad_s: float, format: ClipFormat) -> None:
     info = probe(path)
     start_s, end_s = _span(event, pad_s)
     if not start_s < info.duration_s:

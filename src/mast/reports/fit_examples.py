@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
+from mast.arrays import FloatArray
 from mast.data.recordings import Dataset
 from mast.evaluation import PartTables
-from mast.events import FloatArray
 from mast.grid import FrontEnd
 from mast.reports.html_page import picture
 from mast.reports.spectrogram import compute_spectrogram, plot_boxes

@@ -27,10 +27,10 @@ from mast.annotations.detections import (
     read_run,
 )
 from mast.annotations.tables import Table, read_table
+from mast.arrays import FloatArray
 from mast.audio import describe, metadata, names_on_disk
 from mast.data.recordings import parse_clock
 from mast.errors import AnnotationError, AudioError, ConfigError, MastError
-from mast.events import FloatArray
 
 _BATCH = 65_536  # events in memory at a time
 _COLUMNS = ["recording", "start_s", "end_s", "low_hz", "high_hz", "score", "label", "source"]

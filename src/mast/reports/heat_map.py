@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from mast.arrays import FloatArray
 from mast.evaluation.metrics import ratio
-from mast.events import FloatArray
 from mast.reports.heard import NO_CLOCK, Place
 from mast.reports.sun import sun_times
 

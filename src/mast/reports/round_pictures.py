@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from mast.arrays import FloatArray
 from mast.data.recordings import Dataset
 from mast.errors import AudioError
-from mast.events import FloatArray, as_events
+from mast.events import as_events
 from mast.grid import FrontEnd
 from mast.reports.round_numbers import SelfTrainingRun, in_words, read_run, round_summary
 from mast.reports.spectrogram import (

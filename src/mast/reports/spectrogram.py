@@ -18,8 +18,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from mast.arrays import FloatArray
 from mast.errors import AudioError, shortened
-from mast.events import FloatArray, boxes_of
+from mast.events import boxes_of
 from mast.files import write_whole
 from mast.grid import FrontEnd
 

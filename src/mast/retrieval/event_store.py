@@ -24,12 +24,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
+from mast.arrays import Vectors
 from mast.errors import ConfigError, MastError, first_line, machine_fault
 from mast.events import EVENT_COLUMNS, as_events
 from mast.retrieval.event_ids import event_ids
 from mast.retrieval.event_table import (
     EventBatch,
-    Vectors,
     as_vectors,
     differing,
     distances,

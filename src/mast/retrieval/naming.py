@@ -19,9 +19,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from mast.arrays import IntArray, Vectors
 from mast.errors import ConfigError
-from mast.events import IntArray
-from mast.retrieval.nearest import Neighbours, Vectors, nearest
+from mast.retrieval.nearest import Neighbours, nearest
 
 UNKNOWN = "unknown"
 SOURCE = "examples"  # what names from here are said to come from

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs as arrow_fs
 
+from mast.arrays import IntArray
 from mast.errors import MastError, errno_of, first_line
-from mast.events import IntArray
 from mast.files import remove_orphans, sole_writer, whole_file, write_whole
 from mast.uris import is_uri, open_uri
 

@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from mast.arrays import Vectors
 from mast.audio import probe
 from mast.errors import ConfigError, MastError
 from mast.events import boxes_of
 from mast.inference import Detector
 from mast.retrieval.embedding import BoxEmbedder
 from mast.retrieval.event_store import EventStore
-from mast.retrieval.event_table import Vectors
 from mast.retrieval.filters import Filter
 
 

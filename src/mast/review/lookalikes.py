@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mast.errors import MastError
+from mast.retrieval.nearest import unit
 from mast.review.listing import ListFilter
 from mast.review.records import EVENT_SQL, NotFoundError, event_record
 
@@ -93,7 +94,7 @@ class Lookalikes(ABC):
             return []
         examples, known = self._some(db, "e.status = 'accepted'", [], _MOST_EXAMPLES)
         if not examples:
-            known = _unit(candidates.mean(axis=0, keepdims=True))
+            known = unit(candidates.mean(axis=0, keepdims=True))
         nearest = np.concatenate(
             [
                 1.0 - (candidates[at : at + 4096] @ known.T).max(axis=1)
@@ -126,10 +127,10 @@ class FileLookalikes(Lookalikes):
         """By comparing with every row of the file."""
         row = self._row_of(db, event_id)
         rows = self._known()
-        query = _unit(rows[row].astype(np.float32)[None])[0]
+        query = unit(rows[row].astype(np.float32)[None])[0]
         best_distance, best_row = np.empty(0, np.float32), np.empty(0, np.int64)
         for at in range(0, len(rows), _BLOCK_ROWS):
-            block = _unit(rows[at : at + _BLOCK_ROWS].astype(np.float32))
+            block = unit(rows[at : at + _BLOCK_ROWS].astype(np.float32))
             distance = 1.0 - block @ query
             if at <= row < at + len(block):
                 distance[row - at] = np.inf
@@ -167,7 +168,7 @@ class FileLookalikes(Lookalikes):
         order = np.argsort(wanted, kind="stable")
         vectors = np.empty((len(wanted), rows.shape[1]), np.float32)
         vectors[order] = rows[wanted[order]]
-        return _unit(vectors)
+        return unit(vectors)
 
     def _row_of(self, db: sqlite3.Connection, event_id: str) -> int:
         rows = self._known()
@@ -214,10 +215,3 @@ class _Places:
             (recording, row - first),
         ).fetchone()
         return None if found is None else event_record(found)
-
-
-def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Rows of length 1; zeros stay."""
-    length = np.linalg.norm(rows, axis=1, keepdims=True)
-    unit: NDArray[np.float32] = np.divide(rows, length, out=np.zeros_like(rows), where=length > 0)
-    return unit

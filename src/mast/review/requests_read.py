@@ -14,10 +14,10 @@ from mast.review.open_review import Review
 from mast.review.queue import queue
 from mast.review.records import read_event, read_recording, read_spans, recording_record
 
-Number = Annotated[float, Query(allow_inf_nan=False)]
+NumberQuery = Annotated[float, Query(allow_inf_nan=False)]
 Text = Annotated[str | None, Query(max_length=300)]
 Hour = Annotated[Literal[""] | int | None, Query()]
-Score = Annotated[Literal[""] | Annotated[float, Field(allow_inf_nan=False)] | None, Query()]
+ScoreQuery = Annotated[Literal[""] | Annotated[float, Field(allow_inf_nan=False)] | None, Query()]
 
 
 def reading_routes(review: Review, *, home: str = "") -> APIRouter:
@@ -42,7 +42,7 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
 
     @router.get("/progress")
     def progress(
-        site: Text = None, day: Text = None, hour: Hour = None, min_score: Score = None
+        site: Text = None, day: Text = None, hour: Hour = None, min_score: ScoreQuery = None
     ) -> dict[str, Any]:
         with store.reading() as db:
             return listing.progress(db, _filter(site, day, hour, min_score))
@@ -57,7 +57,7 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
         site: Text = None,
         day: Text = None,
         hour: Hour = None,
-        min_score: Score = None,
+        min_score: ScoreQuery = None,
         status: Literal["", "open", "started", "done"] = "",
         search: Text = None,
         sort: Literal["name", "time", "events", "score"] = "name",
@@ -76,8 +76,8 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
     @router.get("/recordings/{rid}/events")
     def events(
         rid: int,
-        start_s: Number = 0.0,
-        end_s: Number = 1e9,
+        start_s: NumberQuery = 0.0,
+        end_s: NumberQuery = 1e9,
         limit: Annotated[int, Query(ge=1, le=10_000)] = 2000,
     ) -> dict[str, Any]:
         with store.reading() as db:
@@ -101,7 +101,7 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
         site: Text = None,
         day: Text = None,
         hour: Hour = None,
-        min_score: Score = None,
+        min_score: ScoreQuery = None,
         search: Text = None,
         limit: Annotated[int, Query(ge=1, le=500)] = 50,
         after: Text = None,

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from mast.arrays import IntArray
 from mast.errors import ConfigError
 from mast.evaluation.corrected_counts import Checked, Strata, allocate
-from mast.events import IntArray
 from mast.reports.summary_counts import Sample
 from mast.review.intake import event_id, random_rank
 from mast.review.store import STORE

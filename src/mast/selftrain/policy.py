@@ -22,8 +22,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mast.arrays import FloatArray
 from mast.evaluation import Calibration, PartTables, calibrate
-from mast.events import FloatArray
 
 
 class Trust(NamedTuple):

@@ -19,7 +19,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from mast.events import BOX_COLUMNS, BoolArray, FloatArray, as_events
+from mast.arrays import BoolArray, FloatArray
+from mast.events import BOX_COLUMNS, as_events
 from mast.files import write_whole
 from mast.grid import FrontEnd, grid_to_events
 from mast.hearing import HearingModel

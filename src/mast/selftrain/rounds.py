@@ -13,7 +13,7 @@ Choices (the best epoch of a stage, thresholds, whether a round helped) look at 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from mast.errors import MastError
 from mast.files import replace_folder, write_whole
 from mast.models.checkpoint import load_card
 from mast.models.find import find_model
-from mast.runs import Progress
+from mast.runs import Progress, Say
 from mast.selftrain.policy import trust_in
 from mast.selftrain.pseudo import (
     PseudoLabels,
@@ -50,7 +50,6 @@ from mast.training.machine import Machine, prepare_machine
 from mast.training.recipe import Recipe, TrainRecipe, remember_recipe
 from mast.training.start import Start
 
-Say = Callable[[str], None]
 HEARD = "unlabelled.parquet"  # in a run's folder: the chunks that pseudo-labels are of
 
 

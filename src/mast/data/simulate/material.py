@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft, ndimage, signal
 
+from mast.arrays import Samples
 from mast.audio import AUDIO_SUFFIXES, find_recordings, read
 from mast.data.simulate.species import CURVE_POINTS, draw_hours, draw_motif
 from mast.errors import ConfigError
 
-Samples = NDArray[np.float32]
 _BACKGROUNDS_OF_SITE = 8  # recordings at most
 Half = Literal["first", "second"]
 

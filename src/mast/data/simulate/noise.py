@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import fft
 
+from mast.arrays import Samples
 from mast.data.simulate.species import CURVE_POINTS
 
-Samples = NDArray[np.float32]
 Floats = NDArray[np.float64]
 
 
@@ -150,8 +150,8 @@ def aircraft(rng: np.random.Generator, n: int, sample_rate: int) -> Samples:
     return _unit(roar * (np.float32(0.1) + np.sin(np.float32(np.pi) * at) ** 2))
 
 
-Maker = Callable[[np.random.Generator, int, int], Samples]
-COMPONENTS: dict[str, Maker] = {
+NoiseMaker = Callable[[np.random.Generator, int, int], Samples]
+COMPONENTS: dict[str, NoiseMaker] = {
     "ambient": ambient,
     "wind": wind,
     "rain": rain,

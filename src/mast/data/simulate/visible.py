@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from scipy import fft
 
-Samples = NDArray[np.float32]
+from mast.arrays import Samples
+
 Power = NDArray[np.float32]
 
 _FLOOR = np.float32(1e-14)
