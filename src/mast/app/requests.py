@@ -170,7 +170,9 @@ def _learn(folder: Path, complete: bool, reviews: Reviews) -> tuple[list[str], P
     if run is None:
         raise ConfigError(f"{folder}: is not a folder that Find made; choose one")
     review = reviews.review(folder)
-    exported = export_folder(review.store, review.workspace, "csv", _CHECKED, complete=complete)
+    exported = export_folder(
+        review.store, review.workspace, "csv", _CHECKED, complete=complete, learner=False
+    )
     if not exported.events:
         raise ConfigError("nothing has been accepted yet; open the review and accept some boxes first")
     out = learned_folder(folder)

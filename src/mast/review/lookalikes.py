@@ -11,12 +11,14 @@ import sqlite3
 import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_right
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mast.arrays import FloatArray, IntArray, Vectors
 from mast.errors import MastError
 from mast.retrieval.nearest import unit
 from mast.review.listing import ListFilter
@@ -29,6 +31,14 @@ _MOST_CANDIDATES, _MOST_EXAMPLES = 20_000, 512
 
 class NoEmbeddingError(MastError):
     """There is nothing to compare."""
+
+
+class ScoredVectors(NamedTuple):
+    """Some detections."""
+
+    seqs: IntArray  # (n,) their numbers in the store
+    scores: FloatArray  # (n,)
+    vectors: Vectors  # (n, D) of length 1
 
 
 class Lookalikes(ABC):
@@ -57,10 +67,14 @@ class Lookalikes(ABC):
         """
 
     @abstractmethod
-    def _some(
+    def some(
         self, db: sqlite3.Connection, condition: str, values: list[Any], most: int
-    ) -> tuple[list[str], NDArray[np.float32]]:
+    ) -> tuple[list[str], Vectors]:
         """Ids of at most so many events that meet a condition, a random part of them, and (n, D) unit vectors."""
+
+    @abstractmethod
+    def every(self, db: sqlite3.Connection) -> Iterator[ScoredVectors]:
+        """All detections that have a vector, a block at a time."""
 
     def novel(
         self, db: sqlite3.Connection, wanted: ListFilter, *, limit: int, after: str | None
@@ -89,10 +103,10 @@ class Lookalikes(ABC):
         return {"order": "novel", "total": total, "events": events}
 
     def _rank(self, db: sqlite3.Connection, condition: str, values: list[Any]) -> list[str]:
-        ids, candidates = self._some(db, condition, values, _MOST_CANDIDATES)
+        ids, candidates = self.some(db, condition, values, _MOST_CANDIDATES)
         if not ids:
             return []
-        examples, known = self._some(db, "e.status = 'accepted'", [], _MOST_EXAMPLES)
+        examples, known = self.some(db, "e.status = 'accepted'", [], _MOST_EXAMPLES)
         if not examples:
             known = unit(candidates.mean(axis=0, keepdims=True))
         nearest = np.concatenate(
@@ -149,9 +163,10 @@ class FileLookalikes(Lookalikes):
                 found.append({**event, "distance": round(max(distance, 0.0), 6)})
         return found
 
-    def _some(
+    def some(
         self, db: sqlite3.Connection, condition: str, values: list[Any], most: int
-    ) -> tuple[list[str], NDArray[np.float32]]:
+    ) -> tuple[list[str], Vectors]:
+        """By their place in the file."""
         self._known()
         rows = db.execute(
             "SELECT e.id, r.first_row + e.ordinal FROM events AS e JOIN recordings AS r ON r.id = e.recording_id "
@@ -160,7 +175,19 @@ class FileLookalikes(Lookalikes):
         ).fetchall()
         return [str(row[0]) for row in rows], self._vectors([row[1] for row in rows])
 
-    def _vectors(self, numbers: list[int]) -> NDArray[np.float32]:
+    def every(self, db: sqlite3.Connection) -> Iterator[ScoredVectors]:
+        """In the order of the file."""
+        self._known()
+        found = db.execute(
+            "SELECT e.seq, e.score, r.first_row + e.ordinal AS place FROM events AS e "
+            "JOIN recordings AS r ON r.id = e.recording_id "
+            "WHERE e.ordinal IS NOT NULL AND r.first_row IS NOT NULL AND e.score IS NOT NULL ORDER BY place"
+        ).fetchall()
+        for at in range(0, len(found), _BLOCK_ROWS):
+            seqs, scores, places = zip(*found[at : at + _BLOCK_ROWS], strict=True)
+            yield ScoredVectors(np.array(seqs, np.int64), np.array(scores), self._vectors(list(places)))
+
+    def _vectors(self, numbers: list[int]) -> Vectors:
         """(n, D) normalised embeddings; read in the order of the file."""
         rows = self._known()
         wanted = np.asarray(numbers, np.int64)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mast.errors import AudioError
 from mast.review.intake import Intake, take_in
+from mast.review.learning import Learning
 from mast.review.lookalikes_store import open_lookalikes
 from mast.review.records import read_recording
 from mast.review.store import STORE, Store
@@ -28,6 +29,7 @@ class Review:
         self.store = Store(workspace.folder / STORE)
         self.intake: Intake = take_in(self.store, workspace, seed=seed, progress=progress)
         self.lookalikes = open_lookalikes(workspace.folder)
+        self.learning = Learning(self.store, self.lookalikes)
         self.tiles = TileCache()
 
     def path_of(self, recording_id: int) -> Path:

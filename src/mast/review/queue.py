@@ -2,8 +2,8 @@
 
 ``uncertain``: those whose score is nearest the threshold; ``random``: an order that never changes, for estimates;
 ``check``: the sample that `mast summarize --check` drew; ``score``, ``time``; ``novel``: those unlike all that was
-accepted (:mod:`mast.review.lookalikes`). A page continues after its last event, wherever that one now stands, so
-deciding while paging neither skips nor repeats.
+accepted (:mod:`mast.review.lookalikes`); ``unsure`` and ``likely``: by the learner (:mod:`mast.review.learning`). A
+page continues after its last event, wherever that one now stands, so deciding while paging neither skips nor repeats.
 """
 
 from __future__ import annotations

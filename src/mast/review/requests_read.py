@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
@@ -9,6 +10,7 @@ from pydantic import Field
 
 from mast.annotations import FORMATS
 from mast.review import listing
+from mast.review.learning import LEARNED_ORDERS
 from mast.review.listing import ListFilter
 from mast.review.open_review import Review
 from mast.review.queue import queue
@@ -96,8 +98,13 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
 
     @router.get("/queue")
     def next_events(
-        order: Literal["uncertain", "novel", "random", "check", "score", "time"] = "uncertain",
-        status: Literal["", "open", "accepted", "rejected", "deleted"] = "open",
+        order: Literal[
+            "uncertain", "novel", "random", "check", "score", "time", "unsure", "likely"
+        ] = "uncertain",
+        label: Annotated[str, Query(max_length=200)] = "",
+        status: Literal[
+            "", "open", "accepted", "rejected", "deleted", "learner_accepted", "learner_rejected"
+        ] = "open",
         site: Text = None,
         day: Text = None,
         hour: Hour = None,
@@ -108,9 +115,19 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
     ) -> dict[str, Any]:
         wanted = _filter(site, day, hour, min_score, status, search)
         with store.reading() as db:
+            if order in LEARNED_ORDERS:
+                return review.learning.queue(db, order, wanted, label=label, limit=limit, after=after)
             if order == "novel":
                 return review.lookalikes.novel(db, wanted, limit=limit, after=after)
             return queue(db, order, wanted, limit=limit, after=after)
+
+    @router.get("/learner")
+    def learner() -> dict[str, Any]:
+        return review.learning.state()
+
+    @router.get("/learner/plan")
+    def plan(precision: NumberQuery = 0.95) -> dict[str, Any]:
+        return asdict(review.learning.plan(precision))
 
     return router
 

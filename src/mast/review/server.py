@@ -19,6 +19,7 @@ from starlette.staticfiles import StaticFiles
 from mast.audio import DamagedAudioWarning
 from mast.errors import RUN_AGAIN, AudioError, MastError, machine_fault, shortened
 from mast.review.decisions import ConflictError
+from mast.review.learning import TooFewError
 from mast.review.lookalikes import NoEmbeddingError
 from mast.review.open_review import Review
 from mast.review.records import NotFoundError
@@ -102,7 +103,7 @@ def _on_mistake(request: Request, error: Exception) -> JSONResponse:
     """A mistake that we know: its own sentence."""
     if isinstance(error, ConflictError):
         return _sentence(409, str(error), **({"event": error.event} if error.event else {}))
-    if isinstance(error, NoEmbeddingError):
+    if isinstance(error, NoEmbeddingError | TooFewError):
         return _sentence(409, str(error))
     if isinstance(error, NotFoundError):
         return _sentence(404, str(error))
