@@ -18,19 +18,13 @@ from mast.audio.headers import header_notes, parse_offset
 
 @dataclass(frozen=True)
 class Metadata:
-    """When, where and with what a recording was made; ``None`` is unknown.
-
-    ``datetime_from`` and ``site_from`` say where the value was found: ``GUANO``, ``AudioMoth comment``,
-    ``Wildlife Acoustics``, ``file name``, ``folder name`` or ``recordings.csv``.
-    """
+    """When, where and with what a recording was made; ``None`` is unknown."""
 
     site: str | None = None
     datetime: datetime | None = None
     recorder: str | None = None
     latitude: float | None = None
     longitude: float | None = None
-    datetime_from: str | None = None
-    site_from: str | None = None
 
     def clock_at(self, start_s: float, *, timespec: str = "milliseconds") -> str:
         """Wall clock at ``start_s`` into the recording as ISO 8601; empty where unknown."""
@@ -103,22 +97,16 @@ def metadata(path: str | Path, root: str | Path | None = None) -> Metadata:
     path = Path(path)
     notes = header_notes(path)
     when, site = None, None
-    when_from, site_from = None, None
     for note in notes:
         if when is None and note.datetime is not None and _plausible(note.datetime):
-            when, when_from = note.datetime, note.kind
+            when = note.datetime
         if site is None and note.site is not None:
-            site, site_from = note.site, note.kind
+            site = note.site
     folders = _folders(path, root)
     if when is None:
         when = time_in_name(path.stem) or _time_in_folder(path.stem, folders)
-        when_from = "file name" if when is not None else None
     if site is None:
-        site = site_in_name(path.stem)
-        site_from = "file name" if site is not None else None
-    if site is None:
-        site = _site_in_folders(folders)
-        site_from = "folder name" if site is not None else None
+        site = site_in_name(path.stem) or _site_in_folders(folders)
     if site is not None:  # a folder's name may hold bytes that are no text
         site = os.fsencode(site).decode("utf-8", errors="backslashreplace")
     located = next((note for note in notes if note.latitude is not None), None)
@@ -128,8 +116,6 @@ def metadata(path: str | Path, root: str | Path | None = None) -> Metadata:
         recorder=next((note.recorder for note in notes if note.recorder), _recorder_in_name(path.stem)),
         latitude=located.latitude if located else None,
         longitude=located.longitude if located else None,
-        datetime_from=when_from,
-        site_from=site_from,
     )
 
 

@@ -188,12 +188,7 @@ def stated_places(listing: Path) -> dict[str, Metadata]:
     places = {}
     for name, where, when in zip(table.texts(file), sites, times, strict=True):
         if where.strip() or when:
-            places[name.strip()] = Metadata(
-                site=where.strip() or None,
-                datetime=when,
-                site_from=listing.name if where.strip() else None,
-                datetime_from=listing.name if when else None,
-            )
+            places[name.strip()] = Metadata(site=where.strip() or None, datetime=when)
     return places
 
 

@@ -206,12 +206,6 @@ class EventStore:
             return False
         return bool(((given == found) | (given.isna() & found.isna())).all(axis=None))
 
-    def remove_recordings(self, recordings: Iterable[str]) -> None:
-        """Remove all events of some recordings."""
-        with self._folder.alone():
-            for name, events in self._of_recordings(recordings, ["id"]):
-                self._rewrite(name, self._none(self._schema.names), events["id"].combine_chunks())
-
     def search(
         self, vector: ArrayLike, k: int = 10, where: Filter | None = None, *, projection: bool = False
     ) -> pd.DataFrame:

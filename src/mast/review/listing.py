@@ -22,7 +22,6 @@ _ORDERS = {
     "events": "events DESC, id",
     "score": "best_score IS NULL, best_score DESC, id",
 }
-SORTS = tuple(_ORDERS)
 BY_LEARNER = {
     "learner_accepted": "accepted",
     "learner_rejected": "rejected",

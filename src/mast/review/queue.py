@@ -22,7 +22,6 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "score": ("-e.score", "e.seq"),
     "time": ("r.datetime", "r.id", "e.start_s", "e.seq"),
 }
-ORDERS = (*_KEYS, "novel")
 
 
 def queue(
@@ -32,7 +31,7 @@ def queue(
 
     Args:
         db: to read with.
-        order: one of :data:`ORDERS` but ``novel``.
+        order: one of the keys of :data:`_KEYS`.
         wanted: which events.
         limit: how many.
         after: id of the last event of the page before.
