@@ -1,7 +1,7 @@
 """The pictures of docs/metrics.md: `python scripts/metrics_pictures.py docs/images`.
 
 Sound and truth come from the simulator. The detector is made up: it finds loud calls more often than faint ones, draws
-its boxes a little off, imagines some, and its scores are no probabilities. Every number in a picture is computed by
+its boxes a little off, imagines some, and its scores are not probabilities. Every number in a picture is computed by
 `mast.evaluation` or `mast.events`.
 """
 

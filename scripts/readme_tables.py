@@ -174,7 +174,7 @@ def habits_table() -> str:
     found = result("habits")
     rows = []
     for name, own in found["figures"]["sets"].items():
-        about, start = own["data"], own["as_it_comes"]
+        about, start = own["data"], own["as_is"]
         for learnt in (key for key in own if "boxes" in key and key[0].isdigit()):
             seeds = own[learnt]
             from_all = learnt.endswith("all")

@@ -219,7 +219,7 @@ def overlapping_pairs(
     Args:
         truth: (M, 4) boxes.
         predictions: (P, 4) boxes.
-        threshold: least overlap of a pair.
+        threshold: minimum overlap of a pair.
         overlap: pairwise measure, (N, 4) × (M, 4) → (N, M); must be 0 for boxes apart in time.
         truth_group: (M,) whole numbers, such as the recording of each truth; only pairs within a group count.
         prediction_group: (P,) likewise.
@@ -259,7 +259,7 @@ def best_of_overlapping(
 ) -> IntArray:
     """Rows that stay, in their order, when of two that overlap more than ``threshold`` the lower-scored goes.
 
-    The later one goes where both are as good; one that is gone drops none.
+    Of two with equal scores the later goes; one that has gone drops no others.
     """
     pairs = overlapping_pairs(boxes, boxes, threshold=threshold, overlap=overlap)
     rank = np.empty(len(scores), dtype=np.int64)

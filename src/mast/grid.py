@@ -71,7 +71,7 @@ class FrontEnd(BaseModel):
     def at_band(self, high_hz: float) -> FrontEnd:
         """The same front end played faster or slower, so that its band ends at ``high_hz``.
 
-        Samples a frame, frames and bins stay: a model sees the same picture of sounds that are so much lower and
+        Samples a frame, frames and bins stay: a model sees the same picture of sounds that are that much lower and
         slower, or higher and faster.
 
         >>> FrontEnd().at_band(2_000) == FrontEnd.for_band(2_000)

@@ -297,7 +297,7 @@ def tidy(axis: Axes, *, grid: Literal["x", "y"]) -> None:
 
 
 def empty_figure(width: float, height: float) -> Figure:
-    """A figure of so many inches that needs no screen."""
+    """A figure of this size in inches; needs no screen."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""How often a classifier names boxes rightly, wrongly, or leaves them unknown, beside BirdNET alone.
+"""How often a classifier names boxes right, names them wrong, or leaves them unknown, beside BirdNET alone.
 
     python -m mast_studies.naming_study --data data/birdeep_am1 data/nbm_xc --clips data/pool --out results/naming.json
 

@@ -5,7 +5,7 @@
         --half nbm_xc=first --simulated
 
 A box lies in another when they share more than 0.8 of the smaller one, on the grid that boxes are compared on. The
-model is searched with twice at its own threshold: once with ``nested`` as it comes, once with both boxes kept.
+model is searched with twice at its own threshold: once with ``nested`` as is, once with both boxes kept.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def share_nested(own: LabelledSet, events: pd.DataFrame) -> float | None:
 
 
 def with_both(model: Path, out: Path) -> Path:
-    """The model as it comes, but that gives a box and what lies in it."""
+    """The model unchanged, except that it gives a box and what lies in it."""
     loaded, card = load_checkpoint(model)
     assert isinstance(loaded, MastDetector)
     loaded.config = loaded.config.model_copy(update={"nested": 1.0})

@@ -102,7 +102,7 @@ class Study:
             for dataset in archive.names()
             for part in self.parts_in(archive, dataset)
         ]
-        # all labels alone are no study of budgets
+        # all labels alone are not a study of budgets
         return [row for rows in tables if not self.budgets or len(rows) > 1 for row in rows]
 
     @property

@@ -76,7 +76,7 @@ def test_encodings_and_line_ends(encoding: str, newline: str, tmp_path: Path) ->
     assert boxes(tmp_path / "a.txt") == [["a", 1.0, 2.0, 3.0, 4.0, "niño"]]
 
 
-def test_bytes_that_are_no_windows_text_are_latin_1(tmp_path: Path) -> None:
+def test_bytes_that_are_not_windows_text_are_latin_1(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"\x81\xe9")
     assert read_text(tmp_path / "x") == "\x81é"
 

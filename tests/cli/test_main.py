@@ -70,7 +70,7 @@ def test_a_warning_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert capsys.readouterr().err == "mast: warning: 2 boxes start after the end\n"
 
 
-def test_what_the_machine_refuses_is_no_bug_of_ours(
+def test_what_the_machine_refuses_is_not_our_bug(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out/run.json")

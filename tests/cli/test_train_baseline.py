@@ -74,7 +74,7 @@ def test_trains_calibrates_and_finds_tones(trained: Path, tones: Path, tmp_path:
     assert ((found["end_s"] > found["start_s"]) & (found["high_hz"] > found["low_hz"])).all()
 
 
-def test_goes_on_from_its_own_kind_alone(trained: Path, tones: Path, tmp_path: Path) -> None:
+def test_continues_from_its_own_kind_only(trained: Path, tones: Path, tmp_path: Path) -> None:
     longer = recipe_of("fcos", **{"train.epochs": 1, "train.validate_every_epochs": 1})
     train_detector(tones, tmp_path / "more", longer, init=trained / "best", stop_after=1)
     with pytest.raises(

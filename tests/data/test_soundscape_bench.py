@@ -117,7 +117,7 @@ def test_the_result_depends_on_the_seed_alone_and_is_not_made_twice(tmp_path: Pa
     assert sizes["train"].recordings == 1
 
 
-def test_an_unfinished_benchmark_is_made_anew_and_other_files_are_left_alone(tmp_path: Path) -> None:
+def test_an_unfinished_benchmark_is_rebuilt_and_other_files_are_left_alone(tmp_path: Path) -> None:
     out = tmp_path / "bench"
     left = out / "labelled" / "audio" / "left.flac"
     left.parent.mkdir(parents=True)
@@ -131,7 +131,7 @@ def test_an_unfinished_benchmark_is_made_anew_and_other_files_are_left_alone(tmp
     assert len(load_dataset(out / "labelled")) == 5
 
 
-def test_too_few_boxes_are_told_of(tmp_path: Path) -> None:
+def test_too_few_boxes_are_reported(tmp_path: Path) -> None:
     poor = SMALL.model_copy(update={"most_test": 2, "test_boxes": 100_000})
     with pytest.raises(ConfigError, match=r"test has only .* boxes after 2 recordings, expected 100000"):
         make_soundscape_bench(tmp_path / "bench", poor)

@@ -121,7 +121,7 @@ def test_short_boxes_stay(make_table):
     assert evaluate(truth, truth, resamples=0).metrics["f1"] == 1.0
 
 
-def test_rows_that_are_no_boxes_are_named(make_table):
+def test_rows_that_are_not_boxes_are_named(make_table):
     good = make_table([("a", 1, 2, 1000, 2000)])
     with pytest.raises(AnnotationError, match=r"truth: row 2 \(b\): starts at 3 s after it ends at 2 s"):
         evaluate(make_table([("a", 1, 2, 1000, 2000), ("b", 3, 2, 1000, 2000)]), good)

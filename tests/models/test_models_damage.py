@@ -149,7 +149,7 @@ def test_a_front_end_that_the_model_is_not_made_for(model: Path) -> None:
     ],
     ids=["binary", "latin-1", "brackets", "objects", "digits", "empty", "null", "number"],
 )
-def test_text_that_is_no_json_object(model: Path, content: bytes) -> None:
+def test_text_that_is_not_a_json_object(model: Path, content: bytes) -> None:
     (model / "model.json").write_bytes(content)
     with pytest.raises(MastError, match="is not a JSON object"):
         load_checkpoint(model)

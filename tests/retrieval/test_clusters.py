@@ -88,7 +88,7 @@ def test_few_events_need_no_t_sne(n: int, monkeypatch: pytest.MonkeyPatch) -> No
     assert model.assign(np.ones((2, 4))).place.shape == (2, 2)
 
 
-def test_equal_events_are_no_trouble() -> None:
+def test_equal_events_are_fine() -> None:
     model = fit_clusters(np.ones((40, 5), dtype=np.float32))
     assert np.isfinite(model.grouping.place).all()
     assert np.isfinite(model.assign(np.ones((3, 5))).place).all()

@@ -76,7 +76,7 @@ def test_an_empty_store(store: EventStore) -> None:
     assert store.add([EventBatch(as_events(make_events(0)), np.zeros((0, WIDTH)))]) == Added(0, 0, 0, 0)
 
 
-def test_what_is_no_store(tmp_path: Path) -> None:
+def test_what_is_not_a_store(tmp_path: Path) -> None:
     with pytest.raises(MastError, match="no such folder"):
         EventStore.open(tmp_path / "none")
     (tmp_path / "other").mkdir()

@@ -252,7 +252,7 @@ def test_folders_that_are_neither(tmp_path: Path) -> None:
 
 
 def test_a_store_that_is_something_else(tmp_path: Path) -> None:
-    (tmp_path / STORE).write_bytes(b"this is no database at all, but it is long enough to look at" * 100)
+    (tmp_path / STORE).write_bytes(b"this is not a database at all, but it is long enough to look at" * 100)
     with pytest.raises(ConfigError, match="cannot be used"):
         Store(tmp_path / STORE)
     db = sqlite3.connect(tmp_path / "new.sqlite")

@@ -142,7 +142,7 @@ def test_results_of_other_settings_are_not_mixed(work: Path, tones: Path) -> Non
     assert "pretrain.lr was" in str(told.exception)
 
 
-def test_mistakes_are_told(tmp_path: Path, tones: Path) -> None:
+def test_mistakes_are_reported(tmp_path: Path, tones: Path) -> None:
     def error(*words: str) -> str:
         told = CliRunner().invoke(
             app, ["experiment", *words, "--work", str(tmp_path), "--out", str(tmp_path)]
@@ -162,7 +162,7 @@ def test_mistakes_are_told(tmp_path: Path, tones: Path) -> None:
     [
         (["train"] * 6 + ["temporal_ood", "site_ood"], False),
         (["train"] * 6 + ["test", "site_ood"], True),
-        ([""] * 6 + ["temporal_ood", "site_ood"], True),  # to be dealt out
+        ([""] * 6 + ["temporal_ood", "site_ood"], True),  # to be split
         (["train"] * 6 + ["", "site_ood"], True),
         (["train"] * 8, True),  # nothing would be measured
     ],

@@ -120,7 +120,7 @@ def test_the_card_holds_what_validation_says(
         found.model_copy(update={"data": "marsh, by two students"})
     )
     assert found.calibration.apply(0.95) == pytest.approx(expit(0.25 * logit(0.95)), abs=0.06)
-    assert calibrate_checkpoint(model, held, machine, seed=4) == found  # again is no other
+    assert calibrate_checkpoint(model, held, machine, seed=4) == found  # the same again
 
 
 def test_the_saved_detector_is_asked_as_in_validation(model: Path, tones: Path, machine: Machine) -> None:

@@ -98,7 +98,7 @@ def test_the_command_says_that_training_did_not_help(
     for trained, helps in ((0.1, False), (0.3, True)):
         monkeypatch.setattr("mast.training.helped.against_start", lambda *_, f1=trained, **__: (0.26, f1))
         shown = CliRunner().invoke(app, arguments, catch_exceptions=False).output
-        assert (f"(F1 0.260 as it comes, {trained:.3f} trained" in shown) != helps
+        assert (f"(F1 0.260 as is, {trained:.3f} trained" in shown) != helps
         assert (f"use --model {start}" in shown) != helps
 
 

@@ -77,7 +77,7 @@ def redraw_events(
         path_of: where a recording lies.
         threshold: as in :func:`redraw`.
     """
-    if habit.as_it_comes or events.empty:
+    if habit.changes_nothing or events.empty:
         return events
     parts = []
     for name, own in events.groupby("recording", sort=False):

@@ -26,7 +26,7 @@ def join_events(events: pd.DataFrame, gap_s: float) -> pd.DataFrame:
 
     Returns:
         In the order of the first note of each song. Its box holds all of them; everything else is taken from the note
-        with the highest score, but for the time of day, which is that of the first. ``notes`` says how many they are.
+        with the highest score, except for the time of day, which is that of the first. ``notes`` counts them.
     """
     if events.empty:
         return events.assign(**{NOTES: np.zeros(0, np.int64)})

@@ -33,7 +33,7 @@ class Metadata:
         return (self.datetime + timedelta(seconds=start_s)).isoformat(timespec=timespec)
 
     def overridden(self, other: Metadata) -> Metadata:
-        """The same, but for what ``other`` knows."""
+        """The same, updated with what ``other`` knows."""
         known = {field.name: getattr(other, field.name) for field in fields(other)}
         return replace(self, **{name: value for name, value in known.items() if value is not None})
 
@@ -67,7 +67,7 @@ _HEX_TIME = re.compile(r"^[0-9A-F]{8}$")  # AudioMoth firmware before 1.2: secon
 _TIME_ONLY = re.compile(r"^(?P<hour>\d\d)[-_.]?(?P<minute>\d\d)(?:[-_.]?(?P<second>\d\d))?$")
 _DATE_FOLDER = re.compile(r"^(?P<year>\d{4})(?P<sep>[-._]?)(?P<month>\d\d)(?P=sep)(?P<day>\d\d)$")
 
-# Channels in Song Meter names are no part of the site: SITE_0+1_…, and card or microphone A/B behind the
+# Channels in Song Meter names are not part of the site: SITE_0+1_…, and card or microphone A/B behind the
 # serial number that is the default prefix. "Plot_A" is left alone: there A is the plot.
 _CHANNELS = re.compile(r"[_-]-?\d\+\d-?$")
 _SONG_METER_SERIAL = re.compile(
@@ -107,7 +107,7 @@ def metadata(path: str | Path, root: str | Path | None = None) -> Metadata:
         when = time_in_name(path.stem) or _time_in_folder(path.stem, folders)
     if site is None:
         site = site_in_name(path.stem) or _site_in_folders(folders)
-    if site is not None:  # a folder's name may hold bytes that are no text
+    if site is not None:  # a folder's name may hold bytes that are not text
         site = os.fsencode(site).decode("utf-8", errors="backslashreplace")
     located = next((note for note in notes if note.latitude is not None), None)
     return Metadata(
@@ -193,7 +193,7 @@ def _datetime(match: re.Match[str], *, century: int = 0) -> datetime | None:
 
 
 def _plausible(when: datetime) -> bool:
-    """A year of field recordings; 1970 is what a recorder says whose clock was never set."""
+    """A year of field recordings; a recorder whose clock was never set says 1970."""
     return _EARLIEST_YEAR <= when.year <= _LATEST_YEAR and when.year != 1970
 
 

@@ -78,7 +78,7 @@ def read(
 ) -> Samples:
     """Read a recording, or a span of it, into memory.
 
-    A span is cut on the sample grid of the result: samples ``round(start_s × rate)`` up to and without
+    A span is cut on the sample grid of the result: samples ``round(start_s × rate)`` up to but without
     ``round(end_s × rate)`` of the whole recording, with the sound around the span taken into account in
     resampling. A span that runs past the end gives what exists.
 

@@ -1,4 +1,4 @@
-"""Stretches in which people speak, by silero-vad, so that they are not passed on.
+"""Stretches in which people speak, by silero-vad, so that they are not published.
 
 The model's weights (MIT licence) are in the package silero-vad, which is only looked for, never imported. It hears
 32 ms at a time, at 16 kHz, and says how likely speech is. A stretch of speech has at least a quarter of a second above

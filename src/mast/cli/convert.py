@@ -210,7 +210,7 @@ def _make_dataset(
     else:
         data = read_rainforest(source, home=None if home is None else _site_and_date(home))
     write_laid_out(data, out)
-    parts = data.annotations.recordings["split"].replace("", "to be dealt").value_counts()
+    parts = data.annotations.recordings["split"].replace("", "to be split").value_counts()
     typer.echo(
         f"{counted(len(data.sources), 'recording')} ({', '.join(f'{n} {name}' for name, n in parts.items())}), "
         f"{counted(len(data.annotations.events), 'box')} → {out}"

@@ -53,7 +53,7 @@ def fit(
     made from other data or settings is moved to OUT/earlier. Without --unlabelled there is no self-training.
 
     Before it trains, it measures a few steps and says how long all of it will take on this machine. Started from a
-    detector (--init), it also measures that one as it comes, and keeps it where training does not beat it on
+    detector (--init), it also measures that one as is, and keeps it where training does not beat it on
     validation. From five boxes on it first learns, in seconds, how you draw them: whole calls or the strongest
     harmonic, notes or songs. What does not fit better on boxes held back is not used. The habit is kept in the model,
     and mast detect draws by it.
@@ -91,7 +91,7 @@ def fit(
         raise typer.Exit(130) from None
     for line in fitted.summary():
         typer.echo(line)
-    origins = {START: "the start, as it comes", HABIT: "the start, with your habit"}
+    origins = {START: "the start, as is", HABIT: "the start, with your habit"}
     origin = origins.get(fitted.metrics["recommended"], "as trained here")
     typer.echo(f"Model: {out / 'best'} ({origin}). Report: {out / 'report.html'}.")
     typer.echo(f"Next: mast detect RECORDINGS/ --model {out} --out detections")

@@ -108,7 +108,7 @@ def with_debug(command: Callable[..., None]) -> Callable[..., None]:
         try:
             with reported():
                 command(**given)
-        except KeyboardInterrupt:  # typer would end without a word
+        except KeyboardInterrupt:  # typer would exit without a message
             typer.echo("mast: stopped.", err=True)
             raise typer.Exit(130) from None
 
@@ -183,7 +183,7 @@ def _one_line(
 
 
 def _quiet_about_the_machine(raised: threading.ExceptHookArgs) -> None:
-    """Print no traceback of a thread that the machine refused something: whoever waits for it hears of it."""
+    """Print no traceback for a thread that the machine stopped (a full disk, say): whoever waits for it reports it."""
     if _Wanted.traceback or raised.exc_value is None or machine_fault(raised.exc_value) is None:
         threading.__excepthook__(raised)
 

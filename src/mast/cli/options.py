@@ -23,7 +23,7 @@ Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; by default 
 
 
 def number(*names: str, low: float, high: float, help: str) -> Any:
-    """An option that is a number between two others; nan, which is no such number, is refused, too."""
+    """An option that is a number between two others; NaN is refused, too."""
     return typer.Option(*names, min=low, max=high, callback=_not_nan, help=help)
 
 
@@ -58,7 +58,7 @@ def _band_hz(text: str) -> float:
 
 
 def seconds(*names: str, help: str) -> Any:
-    """A time within a recording; the most is thirty years."""
+    """A time within a recording; at most thirty years."""
     return number(*names, low=0.0, high=1e9, help=help)
 
 

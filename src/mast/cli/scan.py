@@ -102,7 +102,7 @@ def _previous_rows(table: Path) -> dict[str, RecordingRow]:
             f"{table}: exists and has no column 'file' (found {', '.join(columns) or 'none'}), so it is not a "
             "table of recordings and was left alone; choose another --out"
         )
-    # earlier versions wrote the bytes of names that are no text as they are
+    # earlier versions wrote the bytes of names that are not text as they are
     names = [os.fsencode(row["file"]).decode("utf-8", errors="backslashreplace") for row in rows]
     return {name: {**row, "file": name} for name, row in zip(names, rows, strict=True)}
 
@@ -195,5 +195,5 @@ def _write(path: Path, rows: list[RecordingRow], columns: list[str]) -> None:
 
 
 def _echo(line: str) -> None:
-    """Print, also where a file name holds bytes that are no text."""
+    """Print, also where a file name holds bytes that are not text."""
     typer.echo(line.encode("utf-8", errors="replace").decode("utf-8"))

@@ -83,9 +83,9 @@ def train(
     if start.is_detector:
         before, after = against_start(dataset, out / "best", start, recipe, seed=seed)
         if not beats(after, before):
-            as_it_comes, trained = ("undefined" if f1 is None else f"{f1:.3f}" for f1 in (before, after))
+            as_is, trained = ("undefined" if f1 is None else f"{f1:.3f}" for f1 in (before, after))
             say(
-                f"Training did not beat the model it started from on validation (F1 {as_it_comes} as it comes, "
+                f"Training did not beat the model it started from on validation (F1 {as_is} as is, "
                 f"{trained} trained, each at its own threshold): use --model {init}.",
                 quiet=quiet,
             )

@@ -27,7 +27,7 @@ from mast.probability import CLIP, Calibration, Method, checked_scores, expit, l
 FOLDS = 5  # our choice, the usual one
 ISOTONIC_LEAST = 50  # hits, and as many misses: with fewer its steps follow the noise; our choice
 
-_SLOPES = (0.01, 100.0)  # above 0: a calibration never turns the ranking round, nor makes all scores equal
+_SLOPES = (0.01, 100.0)  # above 0: a calibration never reverses the ranking, nor makes all scores equal
 _PRIOR_SD = 2.0  # of slope and intercept; our choice: n hits of n at score 0.5 give about (n + 1) / (n + 2)
 
 

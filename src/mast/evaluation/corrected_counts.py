@@ -156,7 +156,7 @@ def expected_error(sizes: ArrayLike, expected: ArrayLike, checked: ArrayLike) ->
 
 
 def sample_size(sizes: ArrayLike, expected: ArrayLike, within: float) -> int:
-    """The smallest sample from which the number that is right is expected within ± this share of itself."""
+    """The smallest sample that should give the number that is right to within ± this share."""
     n_events = np.asarray(sizes, dtype=np.int64)
     low, high = 0, int(n_events.sum())
     while low < high:

@@ -30,7 +30,7 @@ class Scoring:
             one mel bin and everything outside the band is left out. ``"cells"``: the same grid, unrounded and
             uncut, for boxes that were found on it. ``"hz"``: seconds × hertz, unrounded.
         front_end: the grid; its chunk length also cuts recordings for the per-chunk mean.
-        iou_threshold: least overlap of a match (paper, App. "Evaluation Details": 0.5).
+        iou_threshold: minimum overlap of a match (paper, App. "Evaluation Details": 0.5).
     """
 
     space: Space = "grid"

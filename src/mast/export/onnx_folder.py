@@ -124,7 +124,7 @@ def _write_graph(graph: SoundToBoxes, card: ModelCard, path: Path) -> None:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """The exporter speaks of its own future, which helps no user."""
+    """The exporter warns about its own future, which helps no user."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

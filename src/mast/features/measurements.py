@@ -139,6 +139,6 @@ def cells_between(low: float, high: float, offset: int, most: int) -> tuple[int,
 
 
 def _share(energy: FloatArray, share: float) -> float:
-    """Where so much of the energy lies to the left, in cells from the left edge of the first; even within a cell."""
+    """Where this share of the energy lies to the left, in cells from the left edge of the first; even within a cell."""
     total = np.concatenate([[0.0], np.cumsum(energy)])
     return float(np.interp(share * total[-1], total, np.arange(len(total))))

@@ -28,7 +28,7 @@ def strongest_parts(
 ) -> FloatArray:
     """Each box cut down to its strongest part, row by row.
 
-    A box longer than a chunk of the front end stays as it is, for it is no single call; so does one of silence.
+    A box longer than a chunk of the front end stays as it is, as it is not a single call; so does one of silence.
 
     Args:
         path: the recording.

@@ -137,7 +137,7 @@ def pretrain(run: FitRun) -> None:
 
 
 def start(run: FitRun) -> None:
-    """The detector to start from as it comes: training has to beat it."""
+    """The detector to start from as is: training has to beat it."""
     start, folder = run.sources.start, run.out / "start"
     if not start.is_detector:
         return
@@ -155,7 +155,7 @@ def start(run: FitRun) -> None:
 
     run.do("start", {**run.common, "init": start_of(start)}, (folder / "model.json",), work)
     run.made(START, folder)
-    run.say(f"start: {init}, as it comes: validation F1 {_f1(run.f1[START])}")
+    run.say(f"start: {init}, as is: validation F1 {_f1(run.f1[START])}")
 
 
 def habit(run: FitRun) -> None:

@@ -285,7 +285,7 @@ class Detector:
         done = []
         for start_s, valid_s, inside in zip(piece.starts_s, piece.valid_s, found, strict=True):
             start, valid = start_s / self.card.front_end.hop_s, valid_s / self.card.front_end.hop_s
-            heard = inside.boxes[:, 0] < valid  # what begins in the padding is none
+            heard = inside.boxes[:, 0] < valid  # what begins in the padding is not an event
             boxes, scores = inside.boxes[heard], inside.scores[heard]
             embeddings = None if inside.embeddings is None else inside.embeddings[heard]
             boxes[:, 2] = np.minimum(boxes[:, 2], valid)
@@ -432,7 +432,7 @@ class Detector:
         self, boxes: FloatArray, scores: FloatArray, source: Source, info: AudioInfo, duration_s: float
     ) -> Redrawn:
         """A recording's boxes as the habit draws them, and which of those given each one has its score from."""
-        if self.habit.as_it_comes:
+        if self.habit.changes_nothing:
             return Redrawn(boxes, np.arange(len(boxes)))
         limits = [duration_s, info.sample_rate / 2] * 2
         heard = np.minimum(boxes, limits)

@@ -1,4 +1,4 @@
-"""What the detector finds, misses and imagines: a few spectrograms of each, chosen without favour."""
+"""What the detector finds, misses and imagines: a few spectrograms of each, drawn at random."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ShownBox(NamedTuple):
 def choose_examples(part: PartTables, *, each: int, seed: int) -> list[ShownBox]:
     """Hits, misses and false alarms at the part's threshold, drawn at random, from different recordings where possible.
 
-    Random, so that they look like what a user will meet; the best hits would flatter, the worst misses frighten.
+    Random, so that they look like what a user will meet; the best hits would flatter, the worst misses alarm.
 
     Args:
         part: what a detector found.

@@ -52,7 +52,7 @@ class Activity(NamedTuple):
 def activity(effort: pd.DataFrame, tally: pd.DataFrame) -> Activity | None:
     """From effort and counts of one site, by ``slot``; ``None`` where no recording has a clock.
 
-    Days without sound are part of it, unless they are so many that nobody would see the others.
+    Days without sound are part of it, unless there are so many that nobody would see the others.
     """
     spent = effort[(effort["slot"] != NO_CLOCK) & (effort["recorded_s"] > 0)]
     if spent.empty:

@@ -1,6 +1,6 @@
 """A spectrogram with boxes on it: truth solid green, predictions dashed blue.
 
-The picture has the model's eyes: the front end's mel bins, with the axis in kilohertz. Sound is drawn where
+The picture shows what the model sees: the front end's mel bins, with the axis in kilohertz. Sound is drawn where
 it is: a frame stands at the middle of its window, a mel bin at its centre frequency, and a box at its own
 seconds and hertz, unrounded. So a box that looks wrong is wrong.
 """
@@ -276,7 +276,7 @@ def grey_levels(spectrogram: Spectrogram) -> tuple[FloatArray, float, float]:
 
 
 def draw_sound(axes: Axes, spectrogram: Spectrogram, *, at_most: int = 13) -> None:
-    """Grey sound with a frequency axis of at most so many ticks."""
+    """Grey sound with a frequency axis of at most this many ticks."""
     front_end = spectrogram.front_end
     values, low, high = grey_levels(spectrogram)
     axes.imshow(

@@ -22,7 +22,7 @@ from mast.errors import ConfigError
 from mast.retrieval.nearest import nearest, unit
 
 NOISE = -1  # the group of events that belong to none
-MIN_CLUSTER = 10  # events; our choice: fewer are no group that a person would name
+MIN_CLUSTER = 10  # events; our choice: fewer are not a group that a person would name
 LEAST_EVENTS = 30  # below, t-SNE has no neighbourhoods to keep; plain distances do
 # scikit-learn's default. Adjusted mutual information of groups and labels, and with UMAP to 5 dimensions in its place:
 # 0.58 and 0.56 on the boxes of nbm_xc, 0.39 and 0.36 on tagus_fish, 0.58 and 0.63 on hard simulated species; one seed

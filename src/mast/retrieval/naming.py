@@ -122,7 +122,7 @@ class UnknownRule:
             )
         said = (
             f"on examples from held-out recordings {found.named_share:.0%} of {found.events:,} events were named, "
-            f"{_percent(found.right_share)} of them rightly"
+            f"{_percent(found.right_share)} of them correctly"
         )
         if found.unknown_label_events:
             said += f", and {found.unknown_found_share:.0%} of events whose label had no example were called {UNKNOWN}"

@@ -33,7 +33,7 @@ _FEW = 1_000  # rows that are checked one by one instead of the whole part
 
 
 class Part(NamedTuple):
-    """What is known of a part without reading it.
+    """What is known about a part without reading it.
 
     Attributes:
         name: of the file.
@@ -205,7 +205,7 @@ def _write_table(sink: Any, table: pa.Table) -> None:
 
 @contextmanager
 def _naming_damage(place: str) -> Iterator[None]:
-    """Let what pyarrow cannot read in the block be a ``MastError``; what the machine refuses stays."""
+    """Turn what pyarrow cannot read in the block into a ``MastError``; what the machine refuses stays."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:

@@ -104,7 +104,7 @@ def look_alikes(
     vector = query.projection if projection else query.vector
     if vector is None:
         raise MastError(
-            f"{store.uri}: no contrastive projection is known of the sound {query.said}; search by the encoder's "
+            f"{store.uri}: there is no contrastive projection of the sound {query.said}; search by the encoder's "
             "vectors"
         )
     found = store.search(vector, k + bool(query.event_id), where, projection=projection)

@@ -27,7 +27,7 @@ from mast.evaluation import Calibration, PartTables, calibrate
 
 
 class Trust(NamedTuple):
-    """What validation says of a detector's boxes at or above q."""
+    """What validation says about a detector's boxes at or above q."""
 
     calibration: Calibration  # score → chance to be right
     precision: float  # π_q

@@ -111,7 +111,7 @@ def self_train(
         seed: of everything random.
         accelerator: device, precision and processes.
         progress: called with steps done, steps in all and a short text.
-        say: told of each step.
+        say: called with a sentence about each step.
         watch: further labelled chunks to measure after each stage, by name, cut end to end as
             :func:`mast.training.chosen_chunks.labelled_chunks` does; beside the dataset's own parts other than train
             and val (``selftrain.measure_other_parts``). They are reported and used for nothing.
@@ -275,7 +275,7 @@ def _watched(setting: _Setting, model: Path, plan: TrainRecipe, folder: Path) ->
 
 
 def _agreed(answer: bool) -> bool:
-    """The main process's answer: processes that disagree in the last digit of F1 must not part ways."""
+    """The main process's answer: processes that disagree in the last digit of F1 must not take different branches."""
     return bool(broadcast_object_list([answer])[0])
 
 

@@ -241,7 +241,7 @@ class _DetectorInTraining:
 
     @property
     def _card(self) -> ModelCard:
-        """What is known of the model before anything was measured."""
+        """What is known about the model before anything was measured."""
         return ModelCard(
             kind="detector",
             architecture=self.run.recipe.detector_for(self.run.plan),

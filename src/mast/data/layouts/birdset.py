@@ -2,7 +2,7 @@
 
 A row holds ``audio`` (the bytes of an Ogg file and its name), ``filepath``, ``ebird_code`` and much about the
 recording (``lat``, ``long``, ``license``, ``recordist``, ``quality`` …). The ``train`` rows of a subset such as XCM
-have ``detected_events``: seconds at which a threshold found sound, no frequencies, looked at by nobody. They are no
+have ``detected_events``: seconds at which a threshold found sound, no frequencies, which nobody checked. They are not
 annotations: the recordings become *unlabelled*, and the events go to ``detected_events.csv``. The ``test`` rows of
 soundscape subsets have ``start_time, end_time, low_freq, high_freq``, one row a box: those are boxes.
 
@@ -100,7 +100,7 @@ def parquet_rows(folder: Path, *, split: str | None = None) -> Iterator[HubRow]:
                     row["__folder__"] = folder
                     yield _named(row, classes)
         except (lib.ArrowException, OSError) as error:
-            raise AnnotationError(f"{file}: no Parquet table ({str(error).splitlines()[0]})") from None
+            raise AnnotationError(f"{file}: not a Parquet table ({str(error).splitlines()[0]})") from None
 
 
 def write_birdset(

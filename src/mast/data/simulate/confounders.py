@@ -1,4 +1,4 @@
-"""What catches the eye and is no animal: drops, thunder, engines, voices, clicks, steps, rustling.
+"""What catches the eye and is not an animal: drops, thunder, engines, voices, clicks, steps, rustling.
 
 These are never boxed. For visibility they count as background: a call under a passing engine is hidden.
 """

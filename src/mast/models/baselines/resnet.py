@@ -53,7 +53,7 @@ class _ResNet(resnet.ResNet):  # type: ignore[misc]
 
 
 class GroupNorm(nn.GroupNorm):
-    """32 groups, or pairs of channels where there are few; at home on a map of one cell, which torch's refuses."""
+    """32 groups, or pairs of channels where there are few; works on a map of one cell, which torch's refuses."""
 
     def __init__(self, channels: int) -> None:
         super().__init__(min(32, channels // 2), channels)
