@@ -106,7 +106,7 @@ def progress(quiet: bool, *, unit: str = "") -> ReportedBar:
 
 @contextmanager
 def steps(quiet: bool, what: str) -> Iterator[Progress]:
-    """A progress bar that follows work as it is told of (:data:`mast.runs.Progress`)."""
+    """A progress bar that follows work by its reports (:data:`mast.runs.Progress`)."""
     from mast.cli.bars import steps_of
 
     with progress(quiet, unit="{task.fields[text]}") as bar:
