@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
 from mast.arrays import FloatArray
 from mast.data.recordings import Dataset
@@ -66,7 +67,7 @@ def choose_examples(part: PartTables, *, each: int, seed: int) -> list[ShownBox]
     ]
 
 
-def example_pictures(examples: list[ShownBox], part: PartTables, dataset: Dataset) -> Iterator[str]:
+def example_pictures(examples: list[ShownBox], part: PartTables, dataset: Dataset) -> Iterator[Markup]:
     """Each example as HTML: a chunk of sound around it, with all boxes there and a frame around the one meant."""
     shown = part.seen(part.counted)
     for example in examples:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import html
-from base64 import b64encode
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,15 +88,6 @@ def sample_pictures(run: SelfTrainingRun, *, n_samples: int = 3) -> list[Picture
         if drawn == n_samples:
             break
     return pictures
-
-
-def pictures_html(pictures: Sequence[Picture]) -> str:
-    """Pictures with their captions as HTML that needs no other file."""
-    return "\n".join(
-        f'<figure><img alt="{html.escape(p.title)}" src="data:image/png;base64,{b64encode(p.png).decode()}">'
-        f"<figcaption><b>{html.escape(p.title)}.</b> {html.escape(p.caption)}</figcaption></figure>"
-        for p in pictures
-    )
 
 
 def _new_figure(width: float, height: float) -> Figure:
