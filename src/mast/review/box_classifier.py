@@ -4,7 +4,7 @@ Logistic regression on a box's vector and the logit of its score. A normal prior
 probability": without decisions it says what the detector says, and a few decisions move it only a little. The vectors
 are centred and scaled to a mean squared length of 1, so that one width of the prior suits every model.
 
-The width was chosen by log-loss on simulated recordings and on bats, neither of which is among the sets that
+The widths of the priors were chosen on simulated recordings and on bats, neither of which is among the sets that
 docs/review.md reports.
 """
 
@@ -15,10 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from mast.arrays import BoolArray, FloatArray, IntArray, Vectors
-from mast.evaluation.calibration import FOLDS, fit_calibration
+from mast.evaluation.calibration import FOLDS
 from mast.probability import expit, logits
 
 _PRIOR_SD = 2.0  # of every weight
+_SLOPE_SD, _INTERCEPT_SD = 0.5, 1.0  # of what held-out logits mean
 _SEED = 0  # which decisions are held out together
 
 
@@ -96,27 +97,35 @@ def held_out(given: Vectors, right: BoolArray, groups: IntArray) -> FloatArray:
 
 
 class Sureness(NamedTuple):
-    """From logits to probabilities that hold for boxes nobody has seen; the fewer decisions, the more doubtful."""
+    """From logits to probabilities that hold for boxes nobody has seen."""
 
-    slope: float
-    intercept: float
-    covariance: FloatArray  # (2, 2) of the two
+    at: FloatArray  # (K,) logits, rising
+    probabilities: FloatArray  # (K,)
 
     def probability(self, z: FloatArray) -> FloatArray:
-        """Of logits: the mean over what slope and intercept may be (MacKay's approximation)."""
-        mean = self.slope * z + self.intercept
-        (a, b), (_, d) = self.covariance
-        variance = a * z**2 + 2 * b * z + d
-        return expit(mean / np.sqrt(1 + np.pi * variance / 8))
+        """Of logits."""
+        return np.asarray(np.interp(z, self.at, self.probabilities), dtype=np.float64)
 
 
 def fit_sureness(z: FloatArray, right: BoolArray) -> Sureness:
-    """Learn what held-out logits mean; the same fit that calibrates detectors."""
-    found = fit_calibration(expit(z), right, "platt")
-    x = np.stack([z, np.ones_like(z)], axis=1)
-    p = expit(found.slope * z + found.intercept)
-    information = (x * (p * (1 - p))[:, None]).T @ x + np.eye(2) / _PRIOR_SD**2
-    return Sureness(found.slope, found.intercept, np.asarray(np.linalg.inv(information), np.float64))
+    """Learn what held-out logits mean: ``sigmoid(slope · z + intercept)``, the mean over all slopes and intercepts.
+
+    Each pair counts as much as the decisions and a normal prior about (1, 0) make it probable. So few decisions never
+    give certainty.
+    """
+    slopes, intercepts = np.linspace(0.05, 6.0, 60), np.linspace(-5.0, 5.0, 51)
+    sign = np.where(right, 1.0, -1.0)
+    log = np.stack(
+        [-np.logaddexp(0.0, -sign[:, None] * (a * z[:, None] + intercepts)).sum(axis=0) for a in slopes]
+    )
+    log -= ((slopes[:, None] - 1) / _SLOPE_SD) ** 2 / 2 + (intercepts / _INTERCEPT_SD) ** 2 / 2
+    share = np.exp(log - log.max())
+    share /= share.sum()
+    at = np.linspace(-15.0, 15.0, 301)
+    mean = sum(
+        (expit(a * at[:, None] + intercepts) * own).sum(axis=1) for a, own in zip(slopes, share, strict=True)
+    )
+    return Sureness(at, np.asarray(mean, dtype=np.float64))
 
 
 def sure_enough(probability: FloatArray, precision: float) -> BoolArray:
