@@ -37,8 +37,8 @@ def save_random_detector(folder: Path, size: str, seed: int) -> None:
 
     from mast.grid import FrontEnd
     from mast.models.checkpoint import ModelCard, save_checkpoint
-    from mast.models.detector import DetectorConfig, MastDetector
     from mast.models.encoder import EncoderConfig
+    from mast.models.mast_detector import DetectorConfig, MastDetector
     from mast.normalisation import Normalisation
 
     torch.manual_seed(seed)

@@ -194,7 +194,7 @@ def encoder(timer: Timer, options: argparse.Namespace, *, compiled: bool, cast: 
     """The bare encoder: float32 weights under autocast as the detector runs it, or all in bfloat16."""
     import torch
 
-    from mast.models.detector import DetectorConfig, MastDetector
+    from mast.models.mast_detector import DetectorConfig, MastDetector
 
     torch.manual_seed(options.seed)
     device = torch.device(options.device)

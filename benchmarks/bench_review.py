@@ -36,7 +36,7 @@ SHORT_MINUTES, LONG_MINUTES = 10.0, 720.0
 AT_ONCE = 3  # tiles that the page asks for at the same time
 _SERVE = """
 import sys
-from mast.review.review import open_review
+from mast.review.open_review import open_review
 from mast.review.serve import serve
 from mast.review.server import create_app
 review = open_review(sys.argv[1])

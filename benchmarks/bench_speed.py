@@ -203,7 +203,7 @@ def stages(model: str, folder: Path, threshold: float | None, minutes: int) -> d
     from mast.detect_options import DetectOptions
     from mast.inference import Detector, ResultsFolder, Source, Stitcher
     from mast.inference.settle import settle_process
-    from mast.models.detector import MastDetector
+    from mast.models.mast_detector import MastDetector
 
     torch.set_num_threads(1)
     detector = Detector(model, DetectOptions(device="cpu", threshold=threshold))

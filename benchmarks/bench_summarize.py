@@ -86,7 +86,7 @@ def decide(folder: Path, out: Path) -> None:
     import pandas as pd
 
     from mast.cli.summarize import summarize
-    from mast.review.review import open_review
+    from mast.review.open_review import open_review
 
     summarize(folder, out, check=60, quiet=True)
     open_review(folder).close()

@@ -20,12 +20,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.record import write_result
 from mast.data.chunk_dataset import collate
 from mast.data.simulate import Simulation, simulate_dataset
-from mast.models.detector import MastDetector
 from mast.models.mae import MaskedAutoencoder
+from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
 from mast.training.batches import Batches
 from mast.training.chosen_chunks import hold_out, unlabelled_chunks
-from mast.training.detector import train_detector
+from mast.training.detector_training import train_detector
 from mast.training.machine import prepare_machine
 from mast.training.pretraining import pretrain
 from mast.training.recipe import Recipe, load_recipe

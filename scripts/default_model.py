@@ -40,13 +40,13 @@ from mast.data.soundscape_bench import BACKGROUND_LABELS, CALL_LABELS
 from mast.export.words import hub_readme
 from mast.hearing import HearingModel
 from mast.models.checkpoint import load_checkpoint, save_checkpoint
-from mast.models.detector import MastDetector
+from mast.models.mast_detector import MastDetector
 from mast.runs import Progress
 from mast.selftrain.rounds import self_train
 from mast.training.calibrate import calibrate_checkpoint
 from mast.training.chosen_chunks import decode_once, labelled_chunks
 from mast.training.chunk_scores import chunk_metrics, detect_chunks
-from mast.training.detector import train_detector
+from mast.training.detector_training import train_detector
 from mast.training.machine import prepare_machine
 from mast.training.pretraining import pretrain
 from mast.training.recipe import load_recipe, parse_override

@@ -1,7 +1,7 @@
 """`make demo`: from sound and a few boxes to a detector, a report and tables, by the commands users type.
 
 Two simulated sites, so that the truth is known. The first is labelled, the second nobody labelled: its boxes are kept
-apart and only used to say, at the end, how well the detector does there: as it comes with mast, after training on the
+apart and only used to say, at the end, how well the detector does there: unchanged, after training on the
 first site's boxes, and after self-training on sound without boxes.
 
 It is small, so that two CPU cores without instructions for bfloat16 are done in a few minutes. The seconds of CPU time
@@ -27,7 +27,7 @@ ABOUT_START = (
     "The detector starts from the one that comes with mast (--init default). It has heard simulated worlds before, but "
     "not this one: these sites, species and recordings are new to it."
 )
-# the preset tiny, cut to what a slow laptop does in minutes: two dozen small steps, most of the encoder as it comes
+# the preset tiny, cut to what a slow laptop does in minutes: two dozen small steps, most of the encoder frozen
 SETTINGS: dict[str, float | str] = {
     "train.epochs": 2,
     "train.warmup_epochs": 0.2,
@@ -83,7 +83,7 @@ def main() -> None:
     run = OUT / "run"
     print(f"\n{ABOUT_START}")
     begin = ["--out", str(run), "--init", START, "--preset", "tiny"]
-    mast("fit", str(labelled), "--unlabeled", str(archive), *begin, *changes)
+    mast("fit", str(labelled), "--unlabelled", str(archive), *begin, *changes)
     found = OUT / "detections"
     mast("detect", str(archive), "--model", str(run), "--out", str(found), "--formats", "csv,raven")
 

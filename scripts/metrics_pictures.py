@@ -1,7 +1,7 @@
 """The pictures of docs/metrics.md: `python scripts/metrics_pictures.py docs/images`.
 
 Sound and truth come from the simulator. The detector is made up: it finds loud calls more often than faint ones, draws
-its boxes a little off, imagines some, and its scores are no probabilities. Every number in a picture is computed by
+its boxes a little off, imagines some, and its scores are not probabilities. Every number in a picture is computed by
 `mast.evaluation` or `mast.events`.
 """
 
@@ -18,6 +18,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
+from mast.arrays import FloatArray
 from mast.data import Dataset, load_dataset
 from mast.data.simulate.dataset import Simulation, simulate_dataset
 from mast.evaluation import (
@@ -31,7 +32,7 @@ from mast.evaluation import (
     match_scene,
 )
 from mast.evaluation.breakdown import reliability
-from mast.events import FloatArray, match_boxes, pairwise_iou
+from mast.events import match_boxes, pairwise_iou
 from mast.files import whole_file
 from mast.grid import FrontEnd
 from mast.reports.spectrogram import compute_spectrogram, frequency_ticks

@@ -13,7 +13,13 @@ from mast_studies.record import trained_at
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-PAGES = (README, *(ROOT / "docs" / f"{name}.md" for name in ("zero_shot", "soundscape_bench", "speed")))
+PAGES = (
+    README,
+    *(
+        ROOT / "docs" / f"{name}.md"
+        for name in ("zero_shot", "soundscape_bench", "speed", "trust", "bats_and_fish")
+    ),
+)
 
 
 def main() -> None:
@@ -31,6 +37,8 @@ def render(text: str) -> str:
     """A page with every table rebuilt."""
     tables = {
         "peers": peers_table(),
+        "trust": trust_table(EXPERTS),
+        "bands": trust_table({key: shown for key, shown in EXPERTS.items() if shown in ("fish", "bats")}),
         "ground": ground_table(),
         "zero_shot": zero_shot_table(),
         "habits": habits_table(),
@@ -145,20 +153,48 @@ def zero_shot_table() -> str:
     return f"{table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; {files}."
 
 
+EXPERTS = {  # file and set of results: what was recorded
+    ("zero_shot_second_half", "nbm_xc"): "European birds",
+    ("zero_shot", "birdeep_am1"): "wetland birds",
+    ("zero_shot", "tagus_fish"): "fish",
+    ("zero_shot", "cr_bats"): "bats",
+}
+
+
+def trust_table(sets: dict[tuple[str, str], str]) -> str:
+    """What the embedded model finds and misses in recordings boxed by experts."""
+    rows = []
+    for (file, name), shown in sets.items():
+        about, own = result(file)["data"][name], result(file)["figures"]["sets"][name]["systems"]["mast"]
+        at = own["own threshold"]
+        rows.append(
+            [
+                f"{shown} (`{name}`)",
+                f"{about['recordings']}, {about['boxes']}",
+                _with_interval(at, "precision"),
+                _with_interval(at, "recall"),
+                f"{100 * own['diagnosis']['missed']:.0f} %",
+                f"{100 * own['diagnosis']['stray']:.0f} %",
+            ]
+        )
+    header = [
+        "",
+        "recordings, boxes",
+        "right of what it reports",
+        "found of what experts boxed",
+        "experts' boxes touched by no box",
+        "detections that touch nothing",
+    ]
+    files = ", ".join(f"`results/{file}.json`" for file in sorted({file for file, _ in sets}))
+    return f"{table(header, rows)}\n\n95 % intervals over recordings; {files}."
+
+
 def peers_table() -> str:
     """The embedded model beside each tool, on four sets."""
-    columns = {
-        ("zero_shot_second_half", "nbm_xc"): "European birds",
-        ("zero_shot", "birdeep_am1"): "wetland birds*",
-        ("zero_shot", "tagus_fish"): "fish",
-        ("zero_shot", "cr_bats"): "bats",
-    }
-    sets = [result(file)["figures"]["sets"][name]["systems"] for file, name in columns]
-    boxes = [result(file)["data"][name]["boxes"] for file, name in columns]
-    header = [
-        "F1",
-        *(f"{shown}, {count} boxes" for shown, count in zip(columns.values(), boxes, strict=True)),
-    ]
+    sets = [result(file)["figures"]["sets"][name]["systems"] for file, name in EXPERTS]
+    names = [f"{shown}*" if shown == "wetland birds" else shown for shown in EXPERTS.values()]
+    boxes = [result(file)["data"][name]["boxes"] for file, name in EXPERTS]
+    header = ["F1", *(f"{shown}, {count} boxes" for shown, count in zip(names, boxes, strict=True))]
     rows = [["mast (95 % interval)", *(_f1(systems["mast"]["own threshold"]) for systems in sets)]]
     for tool in (name for name in sets[0] if name != "mast"):
         both = [
@@ -174,7 +210,7 @@ def habits_table() -> str:
     found = result("habits")
     rows = []
     for name, own in found["figures"]["sets"].items():
-        about, start = own["data"], own["as_it_comes"]
+        about, start = own["data"], own["as_is"]
         for learnt in (key for key in own if "boxes" in key and key[0].isdigit()):
             seeds = own[learnt]
             from_all = learnt.endswith("all")
@@ -286,10 +322,12 @@ def speed_table() -> str:
 
 
 def _f1(row: dict[str, Any] | None) -> str:
-    if row is None:
-        return ""
-    low, high = row["f1_interval"]
-    return f"{row['f1']:.2f} ({low:.2f}–{high:.2f})"
+    return "" if row is None else _with_interval(row, "f1")
+
+
+def _with_interval(row: dict[str, Any], metric: str) -> str:
+    low, high = row[f"{metric}_interval"]
+    return f"{row[metric]:.2f} ({low:.2f}–{high:.2f})"
 
 
 if __name__ == "__main__":

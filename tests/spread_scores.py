@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mast.models.detector import MastDetector
+from mast.models.mast_detector import MastDetector
 
 
 def spread_scores(model: MastDetector) -> None:

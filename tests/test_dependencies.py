@@ -68,6 +68,14 @@ def test_every_import_is_declared(package: str, by_extra: dict[str, str]) -> Non
         )
 
 
+def test_every_file_is_in_the_wheel() -> None:
+    setup = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    package = ROOT / "src" / "mast"
+    taken = {path for pattern in setup["package-data"]["mast"] for path in package.glob(pattern)}
+    others = {path for path in package.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
+    assert others - taken == set()
+
+
 def test_every_plain_dependency_is_imported() -> None:
     used = {name for name, _ in imports("mast")}
     assert declared(PROJECT["dependencies"]) - used == set()

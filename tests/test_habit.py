@@ -7,17 +7,17 @@ from mast.errors import ConfigError
 from mast.grid import FrontEnd
 from mast.habit import Habit
 from mast.models.checkpoint import ModelCard
-from mast.models.detector import DetectorConfig
+from mast.models.mast_detector import DetectorConfig
 from mast.normalisation import Normalisation
 
 LEARNT = Habit(box="strongest", band_db=20, time_db=10, join_s=0.2)
 
 
 def test_who_decides_how_boxes_are_drawn() -> None:
-    assert DetectOptions().habit(None).as_it_comes
+    assert DetectOptions().habit(None).changes_nothing
     assert DetectOptions().habit(LEARNT) == LEARNT
     assert DetectOptions(box="strongest").habit(None) == Habit(box="strongest")
-    assert DetectOptions(box="all").habit(LEARNT).as_it_comes  # as the model gives them
+    assert DetectOptions(box="all").habit(LEARNT).changes_nothing  # as the model gives them
     told = DetectOptions(box="strongest").habit(LEARNT)
     assert (told.band_db, told.time_db, told.join_s) == (20, 10, None)
     assert DetectOptions(join_s=0.5).habit(LEARNT) == LEARNT.model_copy(update={"join_s": 0.5})

@@ -17,9 +17,9 @@ from mast.hearing import HearingModel
 from mast.models.baselines import BaselineConfig, build_baseline
 from mast.models.boxes import pool_boxes
 from mast.models.checkpoint import ModelCard, load_checkpoint, save_checkpoint
-from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.encoder import EncoderConfig
 from mast.models.mae import MaeConfig, MaskedAutoencoder
+from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.normalisation import Normalisation
 
 FRONT_END = FrontEnd(n_bins=32, chunk_frames=128)

@@ -42,7 +42,7 @@ def test_what_is_reported_is_what_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("state", ["done", "stopped", "failed"])
-def test_the_end_is_told(tmp_path: Path, state: str) -> None:
+def test_the_end_is_reported(tmp_path: Path, state: str) -> None:
     report = CommandReport(["fit"])
     report.use(tmp_path)
     report.begin()

@@ -48,7 +48,7 @@ def test_the_second_time_nothing_is_done_and_the_result_is_remembered(shop: Work
     assert shop.said == ["train: nothing has changed, skipped"]
 
 
-def test_a_stopped_stage_goes_on_in_its_folder(shop: Workshop) -> None:
+def test_a_stopped_stage_resumes_in_its_folder(shop: Workshop) -> None:
     with pytest.raises(KeyboardInterrupt):
         shop.do({"epochs": 5}, stop=True)
     shop.do({"epochs": 5})
@@ -58,7 +58,7 @@ def test_a_stopped_stage_goes_on_in_its_folder(shop: Workshop) -> None:
 
 
 @pytest.mark.parametrize("stop", [False, True])
-def test_other_inputs_start_anew_and_the_old_folder_is_kept(shop: Workshop, stop: bool) -> None:
+def test_other_inputs_start_over_and_the_old_folder_is_kept(shop: Workshop, stop: bool) -> None:
     if stop:
         with pytest.raises(KeyboardInterrupt):
             shop.do({"epochs": 5}, stop=True)

@@ -44,6 +44,8 @@ def test_a_package_installed_inside_somebody_elses_repository_has_no_commit(
     assert version.commit() == "unknown"
 
 
-def test_a_copy_without_history_is_told_its_commit(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_without_history_gets_its_commit_from_the_environment(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MAST_COMMIT", "c0ffee")
     assert version.commit() == "c0ffee"

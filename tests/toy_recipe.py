@@ -8,7 +8,7 @@ import torch
 
 from mast.grid import FrontEnd
 from mast.models.checkpoint import ModelCard, save_checkpoint
-from mast.models.detector import DetectorConfig, MastDetector
+from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.normalisation import Normalisation
 from mast.training.recipe import Recipe, load_recipe
 

@@ -41,7 +41,7 @@ def load(
         band_hz: upper edge of the band to search (``mast.grid.BANDS_HZ`` has some); the model's own by default.
         box: ``"all"`` of a call, or its ``"strongest"`` harmonic alone, without echo. The model's own habit by default:
             the embedded model draws all of a call, but above 50 kHz the strongest harmonic.
-        join_s: make one box of those in a similar band at most this many seconds apart.
+        join_s: merge boxes of a similar band that are at most this many seconds apart.
 
     Example::
 

@@ -35,7 +35,7 @@ _LAST_SHOWN = 120  # of them from the end, where a message says what to do
 
 
 def first_line(error: BaseException) -> str:
-    """What a library says of an error, without the stack that some append."""
+    """What a library says about an error, without the stack that some append."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
@@ -66,7 +66,7 @@ def _printable(character: str) -> str:
         return character
     if (
         "\udc80" <= character <= "\udcff"
-    ):  # a byte of a name on disk that is no text, spelt as tables spell it
+    ):  # a byte of a name on disk that is not text, spelt as tables spell it
         return f"\\x{ord(character) - 0xDC00:02x}"
     return character.encode("unicode_escape").decode("ascii")
 
@@ -121,7 +121,7 @@ def machine_fault(error: BaseException) -> str | None:
 
 
 def errno_of(error: BaseException) -> int | None:
-    """The system's number of what it refused, also where a library tells of it only in words; ``None`` without one."""
+    """The system's number of what it refused, also where a library reports it only in words; ``None`` without one."""
     if isinstance(error, MastError):
         return None
     if isinstance(error, OSError) and error.errno is not None and error.errno > 0:

@@ -12,13 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from mast.arrays import FloatArray, IntArray
 from mast.errors import AnnotationError
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 OverlapMeasure = Callable[[ArrayLike, ArrayLike], FloatArray]  # (N, 4), (M, 4) → (N, M)
 
 _BLOCK = 256  # predictions compared with their neighbourhood at once: a few megabytes
@@ -221,7 +219,7 @@ def overlapping_pairs(
     Args:
         truth: (M, 4) boxes.
         predictions: (P, 4) boxes.
-        threshold: least overlap of a pair.
+        threshold: minimum overlap of a pair.
         overlap: pairwise measure, (N, 4) × (M, 4) → (N, M); must be 0 for boxes apart in time.
         truth_group: (M,) whole numbers, such as the recording of each truth; only pairs within a group count.
         prediction_group: (P,) likewise.
@@ -261,7 +259,7 @@ def best_of_overlapping(
 ) -> IntArray:
     """Rows that stay, in their order, when of two that overlap more than ``threshold`` the lower-scored goes.
 
-    The later one goes where both are as good; one that is gone drops none.
+    Of two with equal scores the later goes; one that has gone drops no others.
     """
     pairs = overlapping_pairs(boxes, boxes, threshold=threshold, overlap=overlap)
     rank = np.empty(len(scores), dtype=np.int64)

@@ -13,13 +13,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from mast.arrays import FloatArray, IntArray
 from mast.errors import ConfigError
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 MIN_EVENT_FRAMES = 10  # App. "Bounding box coordinate conversion": under 100 ms after clipping is dropped
 # of a chunk, our choice: more than a computer can look at at once, so that a mistake does not fill its memory
@@ -73,7 +71,7 @@ class FrontEnd(BaseModel):
     def at_band(self, high_hz: float) -> FrontEnd:
         """The same front end played faster or slower, so that its band ends at ``high_hz``.
 
-        Samples a frame, frames and bins stay: a model sees the same picture of sounds that are so much lower and
+        Samples a frame, frames and bins stay: a model sees the same picture of sounds that are that much lower and
         slower, or higher and faster.
 
         >>> FrontEnd().at_band(2_000) == FrontEnd.for_band(2_000)

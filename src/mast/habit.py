@@ -35,7 +35,7 @@ class Habit(BaseModel):
     )
 
     @property
-    def as_it_comes(self) -> bool:
+    def changes_nothing(self) -> bool:
         """Whether boxes stay as a model gives them."""
         return self.box == "all" and self.join_s is None
 
@@ -57,7 +57,7 @@ class Habit(BaseModel):
         return words if self.join_s is None else f"{words}, joined over gaps of up to {self.join_s:g} s"
 
     def played_slower(self, times: float) -> Habit:
-        """The same habit for sounds that are so many times as long."""
+        """The same habit for sounds that are this many times as long."""
         return (
             self if self.join_s is None else self.model_copy(update={"join_s": round(self.join_s * times, 9)})
         )

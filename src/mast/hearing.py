@@ -21,11 +21,11 @@ from mast.grid import FrontEnd
 from mast.models.boxes import pad_boxes
 from mast.models.checkpoint import ModelCard, load_checkpoint
 from mast.models.decode import Detections
-from mast.models.detector import MastDetector
 from mast.models.encoder import Encoder
 from mast.models.find import find_model
 from mast.models.interface import BoxDetector
 from mast.models.mae import MaskedAutoencoder
+from mast.models.mast_detector import MastDetector
 
 Precision = Literal["float32", "bfloat16", "float16"]
 _TYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}

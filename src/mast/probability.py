@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from mast.arrays import FloatArray
 from mast.errors import ConfigError, MastError
-from mast.grid import FloatArray
 from mast.wording import counted
 
 Method = Literal["none", "temperature", "platt", "isotonic"]  # from the simplest to the most flexible
 
-LEAST_KEPT = 10  # our choice: one lucky prediction at the top is no precision of 100 %
+LEAST_KEPT = 10  # our choice: one lucky prediction at the top is not a precision of 100 %
 CLIP = 1e-6  # scores this close to 0 and 1 count as this close, so that logits and log-losses are finite
 
 

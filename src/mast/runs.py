@@ -1,6 +1,6 @@
 """What a run was made from: done once, remembered, never mixed with other inputs, its time added up.
 
-Whatever takes hours leaves a small file that says from what it is made, written whole. Who comes later compares: the
+Whatever takes hours leaves a small file that says from what it is made, written whole. A later run compares: the
 same inputs resume or skip; other inputs are refused in a sentence that names them, or start over beside the old ones.
 
 :class:`Ledger` does that for the steps of one folder, each with a note ``FOLDER/stages/NAME.json``, written when the
@@ -25,7 +25,7 @@ from mast.files import remove_parts, write_whole
 
 Say = Callable[[str], None]
 Progress = Callable[[int, int, str], None]
-"""Called with how many are done, how many there are in all (0: not known), and what they are, in words that may go on
+"""Called with how many are done, how many there are in all (0: not known), and what they are, perhaps with more
 behind a comma: 12, 400, "steps, loss 0.31"."""
 Bar = Callable[[str], AbstractContextManager[Progress]]
 EARLIER = "earlier"  # below a folder: what steps with other inputs had made
@@ -36,7 +36,7 @@ _SAVE_SECONDS = 10.0  # how often the time spent so far is written down
 
 @dataclass(frozen=True)
 class Show:
-    """How a run tells of itself.
+    """How a run reports on itself.
 
     Attributes:
         say: a line.

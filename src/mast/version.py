@@ -34,5 +34,5 @@ def commit() -> str:
 
 
 def provenance_of_code() -> dict[str, str]:
-    """What ``model.json`` says of the code that trained a model."""
+    """What ``model.json`` says about the code that trained a model."""
     return {"mast": __version__, "commit": commit()}

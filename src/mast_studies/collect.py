@@ -18,7 +18,7 @@ from mast_studies.figures import part_name
 from mast_studies.found import load_about
 from mast_studies.record import Training, trained_at, write_result
 from mast_studies.studies import Request, Study
-from mast_studies.tables import Archive, Row, as_cells, as_frame, as_json, markdown
+from mast_studies.study_tables import Archive, Row, as_cells, as_frame, as_json, markdown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

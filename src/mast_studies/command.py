@@ -34,9 +34,9 @@ def experiment(
         str | None,
         typer.Option(help="The labelled dataset with its splits; {seed} stands for the seed's number."),
     ] = None,
-    unlabeled: Annotated[
+    unlabelled: Annotated[
         list[str] | None,
-        typer.Option("--unlabeled", "-u", help="A folder of recordings nobody labelled; may be repeated."),
+        typer.Option("--unlabelled", "-u", help="A folder of recordings nobody labelled; may be repeated."),
     ] = None,
     generic: Annotated[
         list[Path] | None,
@@ -93,7 +93,7 @@ def experiment(
     \b
     Example:
       mast experiment list
-      mast experiment ood --data bench-{seed}/labelled --unlabeled bench-{seed}/unlabelled --seeds 0,1 --preset small
+      mast experiment ood --data bench-{seed}/labelled --unlabelled bench-{seed}/unlabelled --seeds 0,1 --preset small
       mast experiment report --work runs/experiments --out results/experiments
     """
     from mast_studies.studies import BUDGETS, all_studies, choose_systems, find_study
@@ -116,7 +116,7 @@ def experiment(
             raise ConfigError(f"experiment {name}: no other dataset is given; add --elsewhere FOLDER")
         wanted = [word.strip() for word in systems.split(",")] if systems else None
         train = choose_systems(chosen, wanted)
-        sources = {n: _source(data, unlabeled or [], generic, elsewhere, split, called, n) for n in numbers}
+        sources = {n: _source(data, unlabelled or [], generic, elsewhere, split, called, n) for n in numbers}
         embed = {system.name for study in chosen if study.summarise is not None for system in study.systems}
         failures = _run(train, embed, studies, sources, work, (preset, band, settings), quiet=quiet)
     collected = _collect(
@@ -184,7 +184,7 @@ def _collect(
     """Tables and figures of what is in the work folder."""
     from mast_studies.collect import collect
     from mast_studies.page import write_page
-    from mast_studies.tables import Archive
+    from mast_studies.study_tables import Archive
 
     archive = Archive(work, datasets=[called] if called else None, seeds=seeds)
     if not archive.trials:
@@ -213,7 +213,7 @@ def _collect(
 
 def _source(
     data: str,
-    unlabeled: list[str],
+    unlabelled: list[str],
     generic: list[Path] | None,
     elsewhere: list[Path] | None,
     split: Literal["auto", "recording", "time"],
@@ -228,7 +228,7 @@ def _source(
     return StudyData(
         name=called or _name_of(data),
         labelled=of_seed(data),
-        unlabelled=tuple(of_seed(text) for text in unlabeled),
+        unlabelled=tuple(of_seed(text) for text in unlabelled),
         generic=tuple(generic or ()),
         elsewhere=tuple(elsewhere or ()),
         split=_split_of(of_seed(data), split),
@@ -258,7 +258,7 @@ def _split_of(folder: Path, by: Literal["auto", "recording", "time"]) -> SplitCo
 def _name_of(data: str) -> str:
     """bench-{seed}/labelled → bench; data/birdeep → birdeep."""
     path = Path(data)
-    own = path.parent.name if path.name in ("labelled", "labeled") and path.parent.name else path.name
+    own = path.parent.name if path.name == "labelled" and path.parent.name else path.name
     return own.replace("{seed}", "").strip("-_ ") or "dataset"
 
 

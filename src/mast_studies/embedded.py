@@ -18,14 +18,14 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import ConcatDataset
 
+from mast.arrays import FloatArray, IntArray, Vectors
 from mast.data.chunk_dataset import Batch, ChunkDataset
 from mast.data.recordings import Dataset
 from mast.errors import MastError
-from mast.events import BOX_COLUMNS, FloatArray, IntArray, boxes_of
+from mast.events import BOX_COLUMNS, boxes_of
 from mast.grid import FrontEnd, events_to_cells, events_to_grid
 from mast.hearing import HearingModel
 from mast.models.boxes import iou, pad_boxes, pool_boxes
@@ -34,8 +34,6 @@ from mast.training.machine import Machine
 from mast_studies.embedding_tables import EmbeddedTables, Way
 from mast_studies.mel_statistics import mel_statistics
 from mast_studies.neighbours import EmbeddedPart, box_neighbours, chunk_neighbours
-
-Vectors = NDArray[np.float32]
 
 MATCH_IOU = (
     0.5  # App. "Box-Level Embeddings": a detection takes the label of the true box it overlaps this much

@@ -32,7 +32,7 @@ from mast_studies.embedding_tables import (
     ways_of,
 )
 from mast_studies.found import NOT_TESTS
-from mast_studies.tables import Archive
+from mast_studies.study_tables import Archive
 
 _BOX_MARK = ("start_s", "end_s", "low_hz", "high_hz")
 _RETRIEVAL = {

@@ -5,7 +5,7 @@
                                             about.json       of which models; written last
 
 Every value is the mean over seeds of a mean over chunks or boxes; intervals (95 %) draw recordings, as in
-:mod:`mast_studies.tables`, and differences come from the same draws.
+:mod:`mast_studies.study_tables`, and differences come from the same draws.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from mast.events import FloatArray
+from mast.arrays import FloatArray
 from mast.files import whole_file, write_whole
 from mast_studies.figures import part_name
 from mast_studies.found import Trial
 from mast_studies.ranks import mean_in_draws
-from mast_studies.tables import PARTS, Archive, Score, draw_recordings, mean_over_seeds, number
+from mast_studies.study_tables import PARTS, Archive, Score, draw_recordings, mean_over_seeds, number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,7 +6,7 @@
 Recordings are halved by their names: boxes come from the first half, the second is the test. A budget of N boxes is
 as many chunks, drawn at random, as hold N boxes; a larger budget contains the smaller. Each budget trains two
 detectors of the same architecture for the same number of steps: one starts from the model, one from scratch. No boxes:
-the model as it comes. One file a cell in WORK, so a run that was stopped goes on. ``docs/zero_shot.md`` says more.
+the model as is. One file a cell in WORK, so a stopped run resumes. ``docs/zero_shot.md`` says more.
 
 With ``--habits`` nothing is trained: how boxes are drawn is chosen from the boxes instead
 (:mod:`mast_studies.few_boxes_habits`), on any number of sets.
@@ -30,10 +30,10 @@ from mast.data.recordings import Dataset, load_dataset
 from mast.errors import ConfigError
 from mast.files import whole_file, write_whole
 from mast.models.checkpoint import load_card
-from mast.models.detector import DetectorConfig
 from mast.models.find import find_model
+from mast.models.mast_detector import DetectorConfig
 from mast.training.chosen_chunks import Chunks
-from mast.training.detector import DetectorRun, fit_detector
+from mast.training.detector_training import DetectorRun, fit_detector
 from mast.training.machine import prepare_machine
 from mast.training.recipe import Recipe, load_recipe
 from mast.training.start import Start
@@ -56,7 +56,7 @@ from mast_studies.zero_shot_sets import (
 )
 
 STARTS = ("model", "scratch")
-HELD = 4  # every fourth chunk chooses epoch and threshold, from so many chunks on
+HELD = 4  # every fourth chunk chooses epoch and threshold, from this many chunks on
 # our choice: from scratch the tiny preset's rate; on top of a model a twentieth of it, for larger steps undo what it
 # knows (at a quarter, ten boxes took a model from F1 0.72 to 0.32)
 RATES = {"model": {"lr": 1e-4, "backbone": 0.3}, "scratch": {"lr": 2e-3, "backbone": 1.0}}
@@ -146,7 +146,7 @@ class FewBoxesStudy:
         self.model = variant(model, folder / "model", band_hz=test.band_hz)
         self.card = load_card(self.model)
         if not isinstance(self.card.architecture, DetectorConfig):
-            raise ConfigError(f"{model}: is no detector of MAST, so nothing can be trained on top of it")
+            raise ConfigError(f"{model}: is not a detector of MAST, so nothing can be trained on top of it")
         self.recipe = recipe_of(self.card.architecture, self.card.front_end)
         self.table = pieces(learn, self.card.front_end.chunk_s)
         counts = boxes_of_pieces(learn, self.table)

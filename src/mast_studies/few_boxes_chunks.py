@@ -9,7 +9,7 @@ from mast.data.recordings import Dataset
 from mast.data.splits import shuffle_key
 from mast.errors import ConfigError
 
-LEAST_PIECE_S = 0.1  # of a chunk: a remainder shorter than this is no chunk of its own
+LEAST_PIECE_S = 0.1  # of a chunk: a remainder shorter than this is not a chunk of its own
 
 
 def pieces(dataset: Dataset, chunk_s: float) -> pd.DataFrame:

@@ -72,17 +72,17 @@ def measure_habits(own: LabelledSet, model: Path, options: argparse.Namespace) -
         for name, habit in (
             ("all", Habit()),
             ("strongest", Habit(box="strongest")),
-            ("as it comes", drawn.start),
+            ("as is", drawn.start),
         )
     }
     tried = {
         str(habit): round(measure(own, drawn.by(habit), resamples=0).metrics["f1"], 4)
         for habit in candidates(drawn.front_end)
     }
-    result: dict[str, Any] = {"ways": ways, "as_it_comes": str(drawn.start), "f1_of_each_candidate": tried}
+    result: dict[str, Any] = {"ways": ways, "as_is": str(drawn.start), "f1_of_each_candidate": tried}
     for boxes in options.boxes:
         starts = {f"{boxes} boxes": drawn.start}
-        if not drawn.start.as_it_comes:
+        if not drawn.start.changes_nothing:
             starts[f"{boxes} boxes, starting from all"] = Habit()
         for name, start in starts.items():
             result[name] = [_seed(drawn, boxes, seed, start) for seed in range(options.seeds)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mast_studies.tables import PARTS, Row, Score
+from mast_studies.study_tables import PARTS, Row, Score
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -297,7 +297,7 @@ def tidy(axis: Axes, *, grid: Literal["x", "y"]) -> None:
 
 
 def empty_figure(width: float, height: float) -> Figure:
-    """A figure of so many inches that needs no screen."""
+    """A figure of this size in inches; needs no screen."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

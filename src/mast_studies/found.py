@@ -59,12 +59,12 @@ def trials(work: Path) -> list[Trial]:
 
 
 def save_about(folder: Path, about: Mapping[str, Any]) -> None:
-    """Keep what else is known of the system; after all parts."""
+    """Keep what else is known about the system; after all parts."""
     write_whole(folder / "about.json", json.dumps(dict(about), indent=2).encode())
 
 
 def load_about(folder: Path) -> dict[str, Any]:
-    """What is known of a system; nothing where it was not written down."""
+    """What is known about a system; nothing where it was not written down."""
     try:
         about: dict[str, Any] = json.loads((folder / "about.json").read_text(encoding="utf-8"))
     except OSError:

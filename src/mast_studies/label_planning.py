@@ -41,7 +41,7 @@ from mast.planning.survey import Surveyor
 from mast.runs import refuse_others
 from mast.training.chosen_chunks import Chunks
 from mast.training.chunk_scores import detect_chunks
-from mast.training.detector import DetectorRun, fit_detector
+from mast.training.detector_training import DetectorRun, fit_detector
 from mast.training.machine import prepare_machine
 from mast.training.pretraining import pretrain
 from mast.training.recipe import BOOKKEEPING, Recipe, load_recipe, parse_override, remember_recipe
@@ -52,7 +52,7 @@ from mast_studies.figures import lines
 from mast_studies.found import Trial, load_about, save_about
 from mast_studies.record import write_result
 from mast_studies.runner import same_steps
-from mast_studies.tables import Archive, Line, Row, as_cells, as_json, markdown
+from mast_studies.study_tables import Archive, Line, Row, as_cells, as_json, markdown
 
 NAME = "simulated"
 STYLES = {

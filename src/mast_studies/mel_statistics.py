@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mast.events import FloatArray
+from mast.arrays import FloatArray
 from mast.retrieval.embedding import BoxEmbedder
 
 

@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from mast.arrays import FloatArray, IntArray, Vectors
 from mast.errors import MastError
 from mast.evaluation.metrics import ratio
-from mast.events import BOX_COLUMNS, FloatArray, IntArray
+from mast.events import BOX_COLUMNS
 from mast.grid import FrontEnd, grid_to_events
 from mast.retrieval.clusters import LEAST_EVENTS, centred, principal
 from mast.retrieval.nearest import nearest
@@ -25,8 +26,6 @@ from mast_studies.embedding_tables import NEIGHBOURS, Way
 from mast_studies.found import NOT_TESTS
 from mast_studies.mel_statistics import standardised
 from mast_studies.ranks import Labelled, rank_queries
-
-Vectors = NDArray[np.float32]
 
 POINTS = 4_000  # on a plane at most, our choice: more hide one another
 _UMAP_NEIGHBOURS = 15  # UMAP's own default

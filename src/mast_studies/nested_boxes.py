@@ -5,7 +5,7 @@
         --half nbm_xc=first --simulated
 
 A box lies in another when they share more than 0.8 of the smaller one, on the grid that boxes are compared on. The
-model is searched with twice at its own threshold: once with ``nested`` as it comes, once with both boxes kept.
+model is searched with twice at its own threshold: once with ``nested`` as is, once with both boxes kept.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mast.events import FloatArray, as_events, boxes_of, pairwise_iom
+from mast.arrays import FloatArray
+from mast.events import as_events, boxes_of, pairwise_iom
 from mast.inference import Detector, Source
 from mast.models.checkpoint import load_checkpoint, save_checkpoint
-from mast.models.detector import MastDetector
+from mast.models.mast_detector import MastDetector
 from mast_studies.record import write_result
 from mast_studies.zero_shot_measure import as_row, difference, measure
 from mast_studies.zero_shot_sets import LabelledSet, load_set, model_folder, pairs, unseen_world, variant
@@ -42,7 +43,7 @@ def share_nested(own: LabelledSet, events: pd.DataFrame) -> float | None:
 
 
 def with_both(model: Path, out: Path) -> Path:
-    """The model as it comes, but that gives a box and what lies in it."""
+    """The model unchanged, except that it gives a box and what lies in it."""
     loaded, card = load_checkpoint(model)
     assert isinstance(loaded, MastDetector)
     loaded.config = loaded.config.model_copy(update={"nested": 1.0})

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
+
+from markupsafe import Markup
 
 from mast.evaluation.bootstrap import TRAINING_NOISE
 from mast.files import write_whole
-from mast.reports.html_page import Section, code, embedded_png, folded, page, paragraph, table
+from mast.reports.html_page import Section, code, embedded_png, folded, heading, page, paragraph, table
 from mast_studies.collect import Collected
 from mast_studies.paper import paper_metrics, paper_tables
 
@@ -33,7 +34,7 @@ def write_page(collected: Sequence[Collected], out: Path) -> Path:
     return path
 
 
-def _body(one: Collected) -> str:
+def _body(one: Collected) -> Markup:
     study = one.study
     parts = [paragraph(f"{study.caption} ({study.paper})")]
     if one.missing:
@@ -41,13 +42,12 @@ def _body(one: Collected) -> str:
     for path in one.files:
         if path.suffix == ".png":
             parts.append(embedded_png(path.read_bytes(), study.title, small=study.name == "qualitative"))
-    for heading, header, cells in one.tables:
-        parts.append(f"<h3>{escape(heading)}</h3>")
+    for title, header, cells in one.tables:
+        parts.append(heading(title))
         parts.append(table(header, cells, words=(0, 1) if study.name == "retrieval" else (0,)))
     parts += [paragraph(f"{note}.", soft=True) for note in one.notes]
-    theirs = "".join(
-        f"<h3>{where}</h3>"
-        + table(["", *paper_metrics(study.name)], [[name, *numbers] for name, numbers in rows])
+    theirs = Markup().join(
+        heading(where) + table(["", *paper_metrics(study.name)], [[name, *numbers] for name, numbers in rows])
         for where, rows in paper_tables(study.name)
     )
     if theirs:
@@ -55,7 +55,7 @@ def _body(one: Collected) -> str:
     parts.append(
         folded(
             "Make it again",
-            code(f"mast experiment {study.name} --data LABELLED --unlabeled SOUND --work WORK --out OUT"),
+            code(f"mast experiment {study.name} --data LABELLED --unlabelled SOUND --work WORK --out OUT"),
         )
     )
-    return "".join(parts)
+    return Markup().join(parts)

@@ -23,7 +23,7 @@ from mast.reports.spectrogram import (
     literal,
 )
 from mast_studies.found import Trial, load_about
-from mast_studies.tables import Line
+from mast_studies.study_tables import Line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -19,10 +19,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from mast.arrays import FloatArray, IntArray
 from mast.errors import ConfigError
 from mast.evaluation.bootstrap import draw_weights, interval
 from mast.evaluation.metrics import ratio
-from mast.events import FloatArray, IntArray
 from mast.retrieval.nearest import unit
 
 _BLOCK_VALUES = 1 << 22  # similarities held at once (16 MB)

@@ -14,7 +14,7 @@ the box side by side (``mast.models.box_vectors``).
 ``differences`` are to the baseline, in pairs.
 
 Sets are read whole. Of ``nbm_xc`` that includes the half which ``zero_shot.py`` keeps for the end, so ``detection``
-tells of that half, too: do not look at it while a model is being made (docs/zero_shot.md, "The second half").
+shows that half, too: do not look at it while a model is being made (docs/zero_shot.md, "The second half").
 
 ``--band tagus_fish=2000`` shows that dataset to the model at another band, as if the tape were played at another speed.
 """

@@ -37,7 +37,7 @@ from mast.runs import Ledger, Progress, Say, Show, Stage, flat, refuse_others
 from mast.selftrain.rounds import self_train
 from mast.training.chosen_chunks import Chunks, decode_once, labelled_chunks
 from mast.training.chunk_scores import detect_chunks
-from mast.training.detector import DetectorRun, fit_detector
+from mast.training.detector_training import DetectorRun, fit_detector
 from mast.training.machine import prepare_machine
 from mast.training.pretraining import pretrain
 from mast.training.recipe import BOOKKEEPING, Recipe, SelfTrainRecipe, TrainRecipe, remember_recipe
@@ -215,7 +215,7 @@ class Runner:
             return taken
         if not self.source.unlabelled:
             raise MastError(
-                f"{system.name}: self-training needs unlabelled sound; give its folder with --unlabeled"
+                f"{system.name}: self-training needs unlabelled sound; give its folder with --unlabelled"
             )
         start = self.model(self.known[plan.start])
 

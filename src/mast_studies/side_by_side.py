@@ -8,7 +8,7 @@ One small detector in training leaves most of a large GPU idle: Faster R-CNN wai
 a ViT-S for its kernels to be started. Here every system is a process of its own (``mast experiment STUDY --systems
 NAME``), and as many run as memory and ``--at-once`` allow; start ``nvidia-cuda-mps-control -d`` first, so that they
 share the GPU instead of taking turns. A system that builds on another starts when that one is measured. Everything
-can be killed and goes on when the command is repeated.
+can be killed and resumes when the command is repeated.
 
 ``--keep``: what a system found is copied there, one small archive each, as soon as it is measured: for a machine
 that is only lent. Tables and figures are made afterwards, anywhere: ``mast experiment ood --collect-only --work …``.

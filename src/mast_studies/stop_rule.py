@@ -15,7 +15,7 @@ from typing import Any
 
 from mast_studies.collect import trainings
 from mast_studies.record import write_result
-from mast_studies.tables import PARTS, Archive, Line
+from mast_studies.study_tables import PARTS, Archive, Line
 
 ROUNDS = ("mast", "mast_st_1", "mast_st")
 

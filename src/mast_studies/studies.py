@@ -18,8 +18,8 @@ from mast_studies.embedding_tables import Summary
 from mast_studies.figures import PART_STYLE, STRATEGY_STYLE, bars, dots, lines, part_name
 from mast_studies.found import load_about
 from mast_studies.pictures import compare_systems
+from mast_studies.study_tables import PARTS, Archive, Line, Row
 from mast_studies.systems import System, budget_systems
-from mast_studies.tables import PARTS, Archive, Line, Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -102,7 +102,7 @@ class Study:
             for dataset in archive.names()
             for part in self.parts_in(archive, dataset)
         ]
-        # all labels alone are no study of budgets
+        # all labels alone are not a study of budgets
         return [row for rows in tables if not self.budgets or len(rows) > 1 for row in rows]
 
     @property

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from mast.data.augment import AugmentConfig
 from mast.data.budgets import STRATEGIES, Strategy
 from mast.models.baselines import BaselineName
-from mast.models.detector import DetectorConfig
+from mast.models.mast_detector import DetectorConfig
 
 Curriculum = Literal["full", "stage1", "stage2", "union"]
 LAST_STAGE: Mapping[Curriculum, str] = {

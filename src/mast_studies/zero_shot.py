@@ -3,7 +3,7 @@
     python -m mast_studies.zero_shot --model runs/default --out results/zero_shot.json --work runs/zero_shot \\
         --data data/birdeep_am1 data/nbm_xc data/tagus_fish --band tagus_fish=2000 --half nbm_xc=first --simulated
 
-Nothing is trained. Boxes count as found at an IoU of 0.5 in seconds × mel. Each system is measured as it comes (the
+Nothing is trained. Boxes count as found at an IoU of 0.5 in seconds × mel. Each system is measured as is (the
 model at its own threshold, a tool with its published settings) and, named so, with what is best on the set itself.
 Intervals are 95 %, by bootstrap over recordings. ``docs/zero_shot.md`` says more.
 """
@@ -22,16 +22,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mast.arrays import FloatArray
 from mast.audio import probe, read
 from mast.detect_options import DetectOptions
-from mast.events import BOX_COLUMNS, FloatArray, as_events
+from mast.events import BOX_COLUMNS, as_events
 from mast.files import write_whole
 from mast.inference import Detector
 from mast.inference.pieces import Source
 from mast.models.checkpoint import load_card
 from mast.reports.spectrogram import draw_spectrogram
 from mast_studies.record import write_result
-from mast_studies.tables import markdown
+from mast_studies.study_tables import markdown
 from mast_studies.zero_shot_measure import Found, as_row, difference, measure, own_and_best
 from mast_studies.zero_shot_sets import (
     PAPER_BAND_HZ,
@@ -71,7 +72,7 @@ def main() -> None:
     parser.add_argument(
         "--packages", type=Path, help="a folder with scikit-maad and bambird, if not installed"
     )
-    parser.add_argument("--recordings", type=int, help="only so many of each dataset, for a rehearsal")
+    parser.add_argument("--recordings", type=int, help="only this many of each dataset, for a rehearsal")
     parser.add_argument("--device", help="as in mast detect")
     parser.add_argument(
         "--work", type=Path, required=True, help="for the simulated world and what tools found"
@@ -119,7 +120,7 @@ def measure_set(own: LabelledSet, options: argparse.Namespace) -> dict[str, Any]
         result["systems"][tool.name] = rows
         found[tool.name] = best
     if options.model and len(found) > 1:
-        # the tools with their best settings against the model as it comes: the hardest comparison for the model
+        # the tools with their best settings against the model as is: the hardest comparison for the model
         result["f1_of_model_minus_best_of"] = {
             name: difference(own, events, found[MODEL]) for name, events in found.items() if name != MODEL
         }

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mast.arrays import FloatArray
 from mast.evaluation import Evaluation, Scoring, best_threshold, build_scene, compare, evaluate
-from mast.events import FloatArray, pairwise_iom, pairwise_iou
+from mast.events import pairwise_iom, pairwise_iou
 from mast_studies.zero_shot_sets import LabelledSet
 
 SHOWN = ("precision", "recall", "f1", "ap50", "miou", "f1_time", "f1_iom")

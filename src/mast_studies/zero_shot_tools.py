@@ -20,15 +20,13 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mast.events import FloatArray
+from mast.arrays import FloatArray, Samples
 from mast.features import LogMel
 from mast.grid import FrontEnd, grid_to_events
 
-Samples = NDArray[np.float32]
-Settings = Mapping[str, Any]
-Find = Callable[[Samples, int, Settings], FloatArray]
+ToolSettings = Mapping[str, Any]
+Find = Callable[[Samples, int, ToolSettings], FloatArray]
 NOTHING: FloatArray = np.empty((0, 4))
 
 
@@ -80,7 +78,7 @@ class Tool:
         return [first, *(one for one in tried if one != first)]
 
 
-def find_boxes(tool: Tool, sound: Samples, rate: int, settings: Settings) -> FloatArray:
+def find_boxes(tool: Tool, sound: Samples, rate: int, settings: ToolSettings) -> FloatArray:
     """What a tool boxes in a recording, in the recording's own seconds and hertz.
 
     ``speed`` in the settings plays the recording that many times faster before the tool hears it.
@@ -100,7 +98,7 @@ def find_boxes(tool: Tool, sound: Samples, rate: int, settings: Settings) -> Flo
 # scikit-maad
 
 
-def _maad_equalised(sound: Samples, rate: int, settings: Settings) -> FloatArray:
+def _maad_equalised(sound: Samples, rate: int, settings: ToolSettings) -> FloatArray:
     """Example "Find regions of interest (ROIs) in a spectrogram": median equaliser, smoothing, double threshold."""
     from maad import rois, util
     from maad import sound as maad_sound
@@ -115,7 +113,7 @@ def _maad_equalised(sound: Samples, rate: int, settings: Settings) -> FloatArray
     return _maad_regions(rois, util, smooth, tn, fn, settings)
 
 
-def _maad_subtracted(sound: Samples, rate: int, settings: Settings) -> FloatArray:
+def _maad_subtracted(sound: Samples, rate: int, settings: ToolSettings) -> FloatArray:
     """Example "Classify soundtypes with unsupervised learning": high-pass, spectral subtraction, double threshold."""
     from maad import rois, util
     from maad import sound as maad_sound
@@ -133,7 +131,7 @@ def _maad_subtracted(sound: Samples, rate: int, settings: Settings) -> FloatArra
 
 
 def _maad_regions(
-    rois: Any, util: Any, image: FloatArray, tn: FloatArray, fn: FloatArray, settings: Settings
+    rois: Any, util: Any, image: FloatArray, tn: FloatArray, fn: FloatArray, settings: ToolSettings
 ) -> FloatArray:
     mask = rois.create_mask(
         im=image, mode_bin="relative", bin_std=settings["bin_std"], bin_per=settings["bin_per"]
@@ -150,7 +148,7 @@ def _maad_regions(
 # bambird
 
 
-def _bambird(sound: Samples, rate: int, settings: Settings) -> FloatArray:
+def _bambird(sound: Samples, rate: int, settings: ToolSettings) -> FloatArray:
     """``extract_rois_full_sig`` on pieces, as ``single_file_extract_rois`` does it.
 
     That function itself loses all but the first piece with the current pandas, so the loop over pieces is ours; the
@@ -194,7 +192,7 @@ def _log_mel(front_end: FrontEnd) -> LogMel:
     return LogMel(front_end)
 
 
-def _percentile(sound: Samples, rate: int, settings: Settings) -> FloatArray:
+def _percentile(sound: Samples, rate: int, settings: ToolSettings) -> FloatArray:
     """Cells above a percentile of the recording's log-mel, each bin's median taken off; touching cells are one box."""
     import torch
     from scipy import ndimage

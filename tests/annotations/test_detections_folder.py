@@ -41,7 +41,7 @@ def test_a_run_of_an_older_version(tmp_path: Path) -> None:
     assert run.options == DetectOptions(threshold=0.4)
 
 
-def test_options_of_an_older_version_are_told_from_the_rest(tmp_path: Path) -> None:
+def test_options_of_an_older_version_are_inferred_from_the_rest(tmp_path: Path) -> None:
     made_with = {"threshold": 0.4, "root": "/survey", "hop": 0.5, "embeddings": 192}
     old = {"threshold": 0.45, "band_hz": [5.0, 2_000.0], "made_with": made_with}
     (tmp_path / "run.json").write_text(json.dumps(old))

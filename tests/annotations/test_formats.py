@@ -130,7 +130,7 @@ def test_events_wholly_above_nyquist_are_left_out(name: str, file: str, tmp_path
 
 
 @pytest.mark.parametrize("name", ["csv", "raven", "audacity", "kaleidoscope", "birdeep"])
-def test_unknown_rates_and_durations_are_no_obstacle(name: str, tmp_path: Path) -> None:
+def test_unknown_rates_and_durations_do_not_matter(name: str, tmp_path: Path) -> None:
     spans = pd.DataFrame({"recording": ["a.wav", "b.wav"], "start_s": 0.0, "end_s": float("nan")})
     annotations = AnnotationSet(one_event(high_hz=99_000.0).events, spans)
     write_annotations(

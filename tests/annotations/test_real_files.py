@@ -20,7 +20,7 @@ def boxes(path: Path, format: str | None = None, **options: object) -> list[list
     return read_annotations(path, format, **options).events[BOX].values.tolist()  # type: ignore[arg-type]
 
 
-def test_raven_in_any_column_order_with_frequency_spelled_out(tmp_path: Path) -> None:
+def test_raven_in_any_column_order_with_frequency_spelt_out(tmp_path: Path) -> None:
     table = "Species\tHigh Frequency (Hz)\tLow Frequency (Hz)\tend time (s)\tBEGIN TIME (s)\nrobin\t20\t10\t2.5\t1\n"
     (tmp_path / "a.Table.1.selections.txt").write_text(table)
     assert boxes(tmp_path / "a.Table.1.selections.txt") == [["a", 1.0, 2.5, 10.0, 20.0, "robin"]]
@@ -76,7 +76,7 @@ def test_encodings_and_line_ends(encoding: str, newline: str, tmp_path: Path) ->
     assert boxes(tmp_path / "a.txt") == [["a", 1.0, 2.0, 3.0, 4.0, "niño"]]
 
 
-def test_bytes_that_are_no_windows_text_are_latin_1(tmp_path: Path) -> None:
+def test_bytes_that_are_not_windows_text_are_latin_1(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"\x81\xe9")
     assert read_text(tmp_path / "x") == "\x81é"
 

@@ -84,7 +84,7 @@ def test_nothing(tmp_path: Path) -> None:
     assert list((tmp_path / "p").iterdir()) == []
 
 
-def test_detect_writes_it_anew_each_time(run: Run, model: Path, tmp_path: Path) -> None:
+def test_detect_rewrites_it_each_time(run: Run, model: Path, tmp_path: Path) -> None:
     root, out = tmp_path / "in", tmp_path / "out"
     write_sound(root / "OAK" / "20230510_235955.wav", 12)  # over midnight
     write_sound(root / "b.wav", 4, seed=1)

@@ -76,7 +76,7 @@ def test_a_worker_killed_in_the_middle(
     assert_same_results(tmp_path / "out", whole)
 
     lost = next((tmp_path / "out" / "recordings").rglob("*.wav.parquet"))
-    lost.unlink()  # as if the run had been stopped before it; one process goes on where the cluster was
+    lost.unlink()  # as if the run had been stopped before it; one process resumes where the cluster was
     assert run(survey, "--model", model, "--out", tmp_path / "out").exit_code == EXIT_SOME_FAILED
     assert_same_results(tmp_path / "out", whole)
 

@@ -55,7 +55,7 @@ def test_the_tables_may_be_left_to_a_last_run(
     assert_same_results(out, whole)
 
 
-def test_a_folder_that_another_shard_just_made_is_no_strangers(
+def test_a_folder_that_another_shard_just_made_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "out"

@@ -30,7 +30,7 @@ def flac_declaring(path: Path, total: int, frames: int = 3 * RATE + 777) -> Path
 
 
 def mp3_declaring(path: Path, mpeg_frames: int, frames: int = 3 * RATE) -> Path:
-    """An MP3 whose Xing header declares so many MPEG frames."""
+    """An MP3 whose Xing header declares this many MPEG frames."""
     sf.write(path, noise(frames), RATE)
     content = bytearray(path.read_bytes())
     at = max(content.find(b"Xing"), content.find(b"Info"))
@@ -40,7 +40,7 @@ def mp3_declaring(path: Path, mpeg_frames: int, frames: int = 3 * RATE) -> Path:
 
 
 def ogg_declaring(path: Path, position: int, frames: int = 3 * RATE) -> Path:
-    """An OGG whose last page says that so many samples came before its end."""
+    """An OGG whose last page says that this many samples came before its end."""
     sf.write(path, noise(frames), RATE, format="OGG", subtype="OPUS" if path.suffix == ".opus" else "VORBIS")
     content = bytearray(path.read_bytes())
     at = content.rfind(b"OggS")

@@ -113,8 +113,6 @@ def test_names(name: str, when: datetime | None, site: str | None) -> None:
 def test_folders(tmp_path: Path, file: str, site: str | None, when: datetime | None) -> None:
     about = metadata(tmp_path / file, tmp_path)
     assert (about.site, about.datetime) == (site, when)
-    assert (about.site_from is None) == (site is None)
-    assert (about.datetime_from is None) == (when is None)
 
 
 def test_folders_above_the_dataset_say_nothing(tmp_path: Path) -> None:
@@ -201,7 +199,6 @@ def test_audiomoth_header_in_a_file(tmp_path: Path, place: str) -> None:
     assert sf.info(path).frames == 800
     about = metadata(path, tmp_path)
     assert about.datetime == datetime(2019, 2, 24, 19, 17, 30, tzinfo=zone(-3))  # the header, not the name
-    assert about.datetime_from == "AudioMoth comment"
     assert about.recorder == "AudioMoth 24F319055FDF2C94"
     assert about.site is None
 
@@ -238,8 +235,6 @@ def test_guano_chunk_written_by_the_guano_library(tmp_path: Path) -> None:
         recorder="Pettersson D500X",
         latitude=48.25,
         longitude=11.5,
-        datetime_from="GUANO",
-        site_from="GUANO",
     )
 
 

@@ -175,7 +175,7 @@ def test_guano_places_that_are_not_on_earth(tmp_path: Path, place: str) -> None:
     assert (about.latitude, about.longitude) == (None, None)
 
 
-def test_a_file_full_of_empty_chunks_comes_to_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_full_of_empty_chunks_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.wav"
     path.write_bytes(b"RIFF\0\0\0\0WAVE" + b"AAAA\0\0\0\0" * 1_000)
     monkeypatch.setattr(import_module("mast.audio.riff"), "_MOST_CHUNKS", 10)
@@ -183,7 +183,7 @@ def test_a_file_full_of_empty_chunks_comes_to_an_end(tmp_path: Path, monkeypatch
         probe(path)
 
 
-def test_things_that_are_no_files(tmp_path: Path) -> None:
+def test_things_that_are_not_files(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.wav")
     (tmp_path / "loop.wav").symlink_to(tmp_path / "loop.wav")
     (tmp_path / "gone.wav").symlink_to(tmp_path / "nowhere.wav")
@@ -250,7 +250,7 @@ def test_names_are_text_and_no_two_alike(tmp_path: Path) -> None:
     assert names_on_disk("plain.wav") == ["plain.wav"]
 
 
-def test_a_site_folder_whose_name_is_no_text(tmp_path: Path) -> None:
+def test_a_site_folder_whose_name_is_not_text(tmp_path: Path) -> None:
     path = tmp_path / "Ch\udceane" / "a.wav"
     path.parent.mkdir()
     sf.write(os.fsencode(path), noise(RATE), RATE)
@@ -263,7 +263,7 @@ def test_many_channels(tmp_path: Path) -> None:
 
 
 def test_damage_in_the_middle_costs_few_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # behind the damage libFLAC may go on, sample by sample
+    # behind the damage libFLAC may continue, sample by sample
     sf.write(tmp_path / "a.flac", noise(20 * RATE), RATE)
     content = bytearray((tmp_path / "a.flac").read_bytes())
     content[len(content) // 2 : len(content) // 2 + 3_000] = np.random.default_rng(1).bytes(3_000)

@@ -82,7 +82,7 @@ def test_models_that_do_not_hear_windows_are_refused(
         load_classifier(write_classifier(tmp_path, shape), write_labels(tmp_path), sample_rate=RATE)
 
 
-def test_files_that_are_no_classifiers_are_refused(tmp_path: Path) -> None:
+def test_files_that_are_not_classifiers_are_refused(tmp_path: Path) -> None:
     labels = write_labels(tmp_path)
     (tmp_path / "broken.onnx").write_bytes(b"not a model")
     for name, says in (

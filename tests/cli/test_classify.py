@@ -95,7 +95,7 @@ def test_known_kinds_are_named_and_the_third_is_unknown(
         f"{(named['label'] != 'unknown').sum()} of 90 events named by 80 examples of 2 labels"
         in result.output
     )
-    assert "of them rightly" in result.output
+    assert "of them correctly" in result.output
 
 
 def test_a_store_may_name_its_own_events(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_a_folder_that_detect_left_knows_its_recordings(name: str, dataset: Path
     assert "dropped" not in run(left, tmp_path / "same.csv", "--to", "csv")[1]
 
 
-def test_a_name_that_is_no_text_is_spelt_out(dataset: Path, tmp_path: Path) -> None:
+def test_a_name_that_is_not_text_is_spelt_out(dataset: Path, tmp_path: Path) -> None:
     raw = os.fsdecode(b"caf\xe9.wav")
     (dataset / "audio" / "a.wav").rename(dataset / "audio" / raw)
     labels = tmp_path / "labels"

@@ -480,7 +480,7 @@ def test_embeddings_of_nothing(model: Path, tmp_path: Path) -> None:
         ([256_000], ["--quiet"], ""),
     ],
 )
-def test_sound_far_outside_the_searched_band_is_told_of(
+def test_sound_far_outside_the_searched_band_is_reported(
     rates: list[int], more: list[str], hint: str, model: Path, tmp_path: Path
 ) -> None:
     for rate in rates:
@@ -532,7 +532,7 @@ def test_files_and_folders_each_recording_once(survey: Path, model: Path, tmp_pa
     assert names == {"OAK/20230510_000000.wav", "ELM/20230510_010000.wav"}
 
 
-def test_a_name_that_is_no_text(model: Path, tmp_path: Path) -> None:
+def test_a_name_that_is_not_text(model: Path, tmp_path: Path) -> None:
     source = write_sound(tmp_path / "a.wav", 3)
     folder = tmp_path / "in"
     folder.mkdir()

@@ -41,7 +41,7 @@ def test_help_imports_no_command() -> None:
     code = (
         "import sys; from mast.cli.main import app\n"
         "try:\n    app()\nexcept SystemExit as end:\n    assert not end.code\n"
-        "heavy = {'torch', 'pandas', 'numpy', 'matplotlib', 'soundfile', 'scipy', 'rich', 'mast_studies'}\n"
+        "heavy = {'torch', 'pandas', 'numpy', 'matplotlib', 'soundfile', 'scipy', 'rich', 'jinja2', 'mast_studies'}\n"
         "found = {one for one in sys.modules if one in heavy or one.startswith('mast.cli.')} - {'mast.cli.main'}\n"
         "sys.exit(', '.join(sorted(found)) or 0)"
     )

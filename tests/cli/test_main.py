@@ -16,7 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 from mast.cli import main as cli
-from mast.errors import MOST_SHOWN, ConfigError, machine_fault
+from mast.errors import MOST_SHOWN, ConfigError, MastError, machine_fault
 
 
 def ends(monkeypatch: pytest.MonkeyPatch, error: BaseException, *, debug: bool = False) -> int:
@@ -70,7 +70,7 @@ def test_a_warning_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert capsys.readouterr().err == "mast: warning: 2 boxes start after the end\n"
 
 
-def test_what_the_machine_refuses_is_no_bug_of_ours(
+def test_what_the_machine_refuses_is_not_our_bug(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out/run.json")
@@ -141,3 +141,11 @@ def test_the_studies_are_in_a_clone_only() -> None:
     assert done.returncode == 2
     assert "pip install -e .[studies]" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["--unlabelled", "--unlabeled"])
+def test_either_spelling_of_an_option_is_understood(option: str, tmp_path: Path) -> None:
+    given = ["fit", str(tmp_path / "none"), option, str(tmp_path), "--out", str(tmp_path / "run")]
+    done = CliRunner().invoke(cli.app, given)
+    assert isinstance(done.exception, MastError), done.output
+    assert "no such folder" in str(done.exception)

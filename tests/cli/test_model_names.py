@@ -32,7 +32,7 @@ COMMANDS = {
     "train": "train {data} --out {out}/run --init",
     "fit": "fit {data} --out {out}/run --init",
     "pretrain": "pretrain {data} --out {out}/run --init",
-    "selftrain": "selftrain {data} --unlabeled {data} --out {out}/run --init",
+    "selftrain": "selftrain {data} --unlabelled {data} --out {out}/run --init",
 }
 
 
@@ -73,7 +73,7 @@ def test_default_is_a_model(
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_what_is_no_model_is_one_sentence(name: str, data: Path, store: Path, tmp_path: Path) -> None:
+def test_what_is_not_a_model_is_one_sentence(name: str, data: Path, store: Path, tmp_path: Path) -> None:
     done = run(name, str(tmp_path / "none"), data, store, tmp_path)
     assert isinstance(done.exception, MastError), done.output
     assert str(done.exception).startswith(f"{tmp_path / 'none'}: no such folder; {EXPECTED}")

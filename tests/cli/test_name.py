@@ -21,7 +21,7 @@ from mast.cli.convert import convert
 from mast.cli.name import name
 from mast.errors import AnnotationError, AudioError, ConfigError, MastError
 from mast.review.decisions import change_event
-from mast.review.review import open_review
+from mast.review.open_review import open_review
 
 pytest.importorskip("onnxruntime")
 app, converting = typer.Typer(), typer.Typer()

@@ -94,7 +94,7 @@ def test_mistakes_are_one_sentence(dataset: Path, tmp_path: Path) -> None:
 
 def test_opening_the_page_needs_no_torch(dataset: Path) -> None:
     code = (
-        "import sys; from mast.review.review import open_review; from mast.review.server import create_app\n"
+        "import sys; from mast.review.open_review import open_review; from mast.review.server import create_app\n"
         "create_app(open_review(sys.argv[1]))\n"
         "sys.exit('torch' in sys.modules)"
     )

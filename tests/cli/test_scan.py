@@ -150,7 +150,7 @@ def test_table_that_names_files_below_audio(tmp_path: Path) -> None:
     assert (row["file"], row["split"], row["duration_s"]) == ("a.wav", "train", "0.1")
 
 
-def test_a_file_that_is_no_table_of_recordings_is_left_alone(folder: Path) -> None:
+def test_a_file_that_is_not_a_table_of_recordings_is_left_alone(folder: Path) -> None:
     out = folder / "thesis.csv"
     out.write_text("chapter,pages\n1,20\n")
     result = run(folder, "--out", out)
@@ -276,7 +276,7 @@ def test_whatever_one_recording_raises_is_its_own_failure(
     assert len(rows["OAK/20230510_073000.WAV"]) < 500
 
 
-def test_names_that_are_no_text_are_spelt(tmp_path: Path) -> None:
+def test_names_that_are_not_text_are_spelt_out(tmp_path: Path) -> None:
     sf.write(tmp_path / "a.wav", np.zeros(1_600), 16_000)
     root = tmp_path / "in"
     root.mkdir()

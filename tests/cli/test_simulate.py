@@ -54,7 +54,7 @@ def test_help_has_a_runnable_example() -> None:
         (["--calls", "nowhere"], "not a folder"),
     ],
 )
-def test_mistakes_are_told_in_one_line(tmp_path: Path, options: list[str], message: str) -> None:
+def test_mistakes_are_reported_in_one_line(tmp_path: Path, options: list[str], message: str) -> None:
     result = CliRunner().invoke(app, [str(tmp_path / "out"), *SMALL, *options])
     assert isinstance(result.exception, ConfigError)
     assert message in str(result.exception)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from mast.events import as_events
 from mast.inference.detector import Searched
 from mast.inference.pieces import Source
 from mast.inference.results import ResultsFolder
-from mast.review.review import open_review
+from mast.review.open_review import open_review
 
 app = typer.Typer()
 app.command()(summarize)
@@ -164,6 +165,16 @@ def test_the_page_needs_nothing_else_and_says_what_was_heard(found: Path, tmp_pa
     assert "UTC+0 by the longitude is assumed" in page
     assert "Some of these are false alarms" in page
     assert not [word for word in ("http://", "https://", "<script", "<audio") if word in page]
+
+
+def test_a_hostile_label_is_only_shown(found: Path, tmp_path: Path) -> None:
+    table = pd.read_parquet(found / "detections.parquet")
+    table["label"] = ["<script>alert(1)</script>", "<i>"] * (len(table) // 2)
+    table.to_parquet(found / "detections.parquet")
+    assert run(found, "--out", tmp_path / "out").exit_code == 0
+    page = (tmp_path / "out" / "summary.html").read_text()
+    assert "A, &lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert not re.search("<script|<i>", page)
 
 
 @pytest.mark.parametrize("latitude", [90, -90])

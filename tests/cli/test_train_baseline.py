@@ -20,7 +20,7 @@ from mast.models.baselines import BaselineConfig
 from mast.models.baselines.torchvision_detectors import FcosDetector
 from mast.models.checkpoint import load_checkpoint
 from mast.selftrain.watch import load_detector
-from mast.training.detector import train_detector
+from mast.training.detector_training import train_detector
 from mast.training.machine import prepare_machine
 from mast.training.recipe import Recipe, load_recipe
 
@@ -74,7 +74,7 @@ def test_trains_calibrates_and_finds_tones(trained: Path, tones: Path, tmp_path:
     assert ((found["end_s"] > found["start_s"]) & (found["high_hz"] > found["low_hz"])).all()
 
 
-def test_goes_on_from_its_own_kind_alone(trained: Path, tones: Path, tmp_path: Path) -> None:
+def test_continues_from_its_own_kind_only(trained: Path, tones: Path, tmp_path: Path) -> None:
     longer = recipe_of("fcos", **{"train.epochs": 1, "train.validate_every_epochs": 1})
     train_detector(tones, tmp_path / "more", longer, init=trained / "best", stop_after=1)
     with pytest.raises(
@@ -113,7 +113,7 @@ def test_a_recipe_names_its_detector() -> None:
 
 def test_the_backbone_is_slowed_down_only_where_it_comes_pretrained(tmp_path: Path) -> None:
     from mast.models.baselines import build_baseline
-    from mast.training.detector import _trainable
+    from mast.training.detector_training import _trainable
 
     recipe = recipe_of("fcos", **{"train.backbone_lr_multiplier": 0.1})
     assert isinstance(recipe.detector, BaselineConfig)

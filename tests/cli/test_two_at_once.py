@@ -42,7 +42,7 @@ def data(tmp_path: Path) -> Path:
         (("fit", "DATA", "--preset", "tiny"), ".lock"),
         (("train", "DATA", "--preset", "tiny"), ".lock"),
         (("pretrain", "DATA", "--preset", "tiny"), ".lock"),
-        (("selftrain", "DATA", "--unlabeled", "DATA", "--init", "DATA", "--preset", "tiny"), ".lock"),
+        (("selftrain", "DATA", "--unlabelled", "DATA", "--init", "DATA", "--preset", "tiny"), ".lock"),
         (("detect", "DATA"), ".shard-0-of-1.lock"),
         (("detect", "DATA", "--shard", "1/4"), ".shard-1-of-4.lock"),
     ],

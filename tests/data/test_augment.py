@@ -11,7 +11,7 @@ from torch import Tensor
 from mast.data import transforms
 from mast.data.augment import OPERATIONS, AugmentConfig, augment_batch
 from mast.data.noise_bank import NoiseBank
-from mast.data.transforms import BoxTable, Limits, pad_boxes, unpad_boxes
+from mast.data.transforms import BoxTable, Limits, box_table, listed_boxes
 from mast.errors import ConfigError
 
 T, F = 128, 64
@@ -28,7 +28,7 @@ def painted(*examples: list[list[int]]) -> tuple[Tensor, BoxTable]:
     for spectrogram, boxes in zip(spectrograms, examples, strict=True):
         for t1, f1, t2, f2 in boxes:
             spectrogram[0, t1:t2, f1:f2] = LOUD
-    return spectrograms, pad_boxes([torch.tensor(b, dtype=torch.float32).reshape(-1, 4) for b in examples])
+    return spectrograms, box_table([torch.tensor(b, dtype=torch.float32).reshape(-1, 4) for b in examples])
 
 
 def bright_extent(spectrogram: Tensor) -> list[int]:
@@ -38,7 +38,7 @@ def bright_extent(spectrogram: Tensor) -> list[int]:
 
 
 def only_box(boxes: BoxTable, example: int = 0) -> list[float]:
-    (box,) = unpad_boxes(boxes)[example]
+    (box,) = listed_boxes(boxes)[example]
     return box.tolist()
 
 
@@ -110,7 +110,7 @@ def test_a_box_shifted_out_is_dropped_and_a_sliver_too() -> None:
     spectrograms, boxes = painted([[10, 10, 40, 20], [0, 0, 5, 5], [60, 30, 61, 31]])
     _, shifted = transforms.time_shift(spectrograms, boxes, torch.tensor([-35]), LIMITS)
     # 5 frames left of the first: dropped; the second is gone; the third was always small, and is not cut
-    assert unpad_boxes(shifted)[0].tolist() == [[25, 30, 26, 31]]
+    assert listed_boxes(shifted)[0].tolist() == [[25, 30, 26, 31]]
 
 
 @pytest.mark.parametrize(
@@ -125,15 +125,15 @@ def test_masks_hide_and_drop_what_is_mostly_hidden(axis: int, start: int, end: i
     untouched = torch.cat([masked[0, 0, :start], masked[0, 0, end:]]) if axis == 0 else masked[0, 0, :, end:]
     assert (hidden < QUIET + 1).all()
     assert (untouched == LOUD).any()
-    assert len(unpad_boxes(left)[0]) == kept
+    assert len(listed_boxes(left)[0]) == kept
 
 
 def test_two_masks_together_hide_a_box_that_neither_hides_alone() -> None:
     spectrograms, boxes = painted([[30, 10, 90, 20]])
     once, left = transforms.time_mask(spectrograms, boxes, torch.tensor([30]), torch.tensor([54]), LIMITS)
-    assert len(unpad_boxes(left)[0]) == 1
+    assert len(listed_boxes(left)[0]) == 1
     _, left = transforms.frequency_mask(once, left, torch.tensor([10]), torch.tensor([14]), LIMITS)
-    assert len(unpad_boxes(left)[0]) == 0  # 0.6 × 0.6 of it is visible
+    assert len(listed_boxes(left)[0]) == 0  # 0.6 × 0.6 of it is visible
 
 
 def test_mixup_adds_powers_and_keeps_all_boxes() -> None:
@@ -145,8 +145,8 @@ def test_mixup_adds_powers_and_keeps_all_boxes() -> None:
     louder = spectrograms[0].mean() - spectrograms[1].mean()
     expected = torch.log(0.75 * spectrograms[0].exp() + 0.25 * (spectrograms[1] + louder).exp())
     torch.testing.assert_close(mixed[0], expected, atol=1e-4, rtol=0)
-    assert unpad_boxes(joined)[0].tolist() == [[10, 5, 40, 15], [60, 30, 100, 50], [5, 5, 30, 9]]
-    assert unpad_boxes(joined)[1].tolist() == [[60, 30, 100, 50], [5, 5, 30, 9], [10, 5, 40, 15]]
+    assert listed_boxes(joined)[0].tolist() == [[10, 5, 40, 15], [60, 30, 100, 50], [5, 5, 30, 9]]
+    assert listed_boxes(joined)[1].tolist() == [[60, 30, 100, 50], [5, 5, 30, 9], [10, 5, 40, 15]]
 
 
 def test_cutmix_pastes_a_splice_and_clips_both_sets_of_boxes() -> None:
@@ -162,7 +162,7 @@ def test_cutmix_pastes_a_splice_and_clips_both_sets_of_boxes() -> None:
     assert torch.equal(pasted[0, 0, :50], spectrograms[0, 0, :50])
     assert torch.equal(pasted[0, 0, 95:], spectrograms[0, 0, 95:])
     # cut at its end; cut at its start; under the patch: gone; the partner's, cut at the patch; outside: gone
-    assert unpad_boxes(joined)[0].tolist() == [[20, 10, 50, 20], [95, 10, 120, 20], [60, 30, 95, 50]]
+    assert listed_boxes(joined)[0].tolist() == [[20, 10, 50, 20], [95, 10, 120, 20], [60, 30, 95, 50]]
 
 
 @pytest.mark.parametrize(("patch", "left"), [
@@ -177,22 +177,22 @@ def test_cutmix_pastes_a_splice_and_clips_both_sets_of_boxes() -> None:
 ])  # fmt: skip
 def test_what_a_patch_leaves_of_a_box(patch: list[int], left: list[list[int]]) -> None:
     spectrograms, boxes = painted([[20, 10, 80, 20]])
-    empty = pad_boxes([torch.empty(0, 4)])
+    empty = box_table([torch.empty(0, 4)])
     _, joined = transforms.cutmix(spectrograms, boxes, spectrograms, empty, torch.tensor([patch]), LIMITS)
-    assert unpad_boxes(joined)[0].tolist() == left
+    assert listed_boxes(joined)[0].tolist() == left
 
 
 def test_cutmix_drops_partner_boxes_of_which_the_patch_shows_too_little_band() -> None:
     spectrograms, boxes = painted([[20, 10, 80, 20]])
-    empty = pad_boxes([torch.empty(0, 4)])
+    empty = box_table([torch.empty(0, 4)])
     _, joined = transforms.cutmix(
         spectrograms, empty, spectrograms, boxes, torch.tensor([[0, 16, T, F]]), LIMITS
     )
-    assert unpad_boxes(joined)[0].tolist() == []
+    assert listed_boxes(joined)[0].tolist() == []
     _, joined = transforms.cutmix(
         spectrograms, empty, spectrograms, boxes, torch.tensor([[0, 14, T, F]]), LIMITS
     )
-    assert unpad_boxes(joined)[0].tolist() == [[20, 14, 80, 20]]
+    assert listed_boxes(joined)[0].tolist() == [[20, 14, 80, 20]]
 
 
 def test_cutmix_boxes_against_visible_cells() -> None:
@@ -207,7 +207,7 @@ def test_cutmix_boxes_against_visible_cells() -> None:
             spectrograms[:1], boxes.rows(torch.tensor([0])), spectrograms[1:], boxes.rows(torch.tensor([1])),
             torch.tensor([patch]), KEEP_ALL,
         )  # fmt: skip
-        found = {tuple(box) for box in unpad_boxes(joined)[0].tolist()}
+        found = {tuple(box) for box in listed_boxes(joined)[0].tolist()}
         expected = set()
         for band in (slice(5, 15), slice(40, 50)):
             seen = (pasted[0, 0, :, band] > 0).any(dim=1).tolist()
@@ -241,14 +241,14 @@ def test_background_is_added_as_power_at_the_level_asked_for() -> None:
 
 def test_padding_round_trip() -> None:
     given = [torch.tensor([[1.0, 2, 3, 4]]), torch.empty(0, 4), torch.tensor([[5, 6, 7, 8], [0, 0, 1, 1]])]
-    back = unpad_boxes(pad_boxes(given))
+    back = listed_boxes(box_table(given))
     assert [b.tolist() for b in back] == [b.tolist() for b in given]
-    assert unpad_boxes(pad_boxes([])) == []
+    assert listed_boxes(box_table([])) == []
 
 
 def batch_of(n: int) -> tuple[Tensor, list[Tensor]]:
     spectrograms, boxes = painted(*([[20 + i % 7, 10, 80, 20]] for i in range(n)))
-    return spectrograms, unpad_boxes(boxes)
+    return spectrograms, listed_boxes(boxes)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

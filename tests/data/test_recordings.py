@@ -167,7 +167,7 @@ def test_boxes_after_the_end_are_warned_of(folder: Path) -> None:
         load_dataset(folder)
 
 
-def test_boxes_above_half_the_sample_rate_are_cut_or_left_out_and_told_of(folder: Path) -> None:
+def test_boxes_above_half_the_sample_rate_are_cut_or_left_out_and_reported(folder: Path) -> None:
     name = "A_20230510_060000.wav"
     (folder / "boxes.csv").write_text(
         f"file,{BOX}\n{name},0.5,1.0,1000,2000,owl\n{name},0.5,1.0,7000,9000,bat\n{name},0.5,1.0,8000,9000,bat\n"
@@ -309,7 +309,7 @@ def test_times_at_the_end_of_all_calendars(folder: Path) -> None:
         load_dataset(folder)
 
 
-def test_names_that_are_no_text(folder: Path) -> None:
+def test_names_that_are_not_text(folder: Path) -> None:
     (folder / "boxes.csv").unlink()
     source = folder / "audio" / "A_20230510_060000.wav"
     for name in (b"caf\xe9.wav", b"caf\\xe9.wav"):

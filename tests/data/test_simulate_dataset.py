@@ -299,7 +299,7 @@ def test_clips_are_chosen_by_label_source_or_path(material: Path) -> None:
     )
     listed = load_material(material / "calls", None, RATE)
     assert listed is not None
-    assert [species.label for species in listed.species] == ["toad", "yours"]  # a file's name is no label
+    assert [species.label for species in listed.species] == ["toad", "yours"]  # a file's name is not a label
     assert load_material(None, None, RATE) is None
     with pytest.raises(ConfigError, match="matching whale"):
         load_material(material / "calls", None, RATE, call_labels=["whale"])

@@ -117,7 +117,7 @@ def test_the_result_depends_on_the_seed_alone_and_is_not_made_twice(tmp_path: Pa
     assert sizes["train"].recordings == 1
 
 
-def test_an_unfinished_benchmark_is_made_anew_and_other_files_are_left_alone(tmp_path: Path) -> None:
+def test_an_unfinished_benchmark_is_rebuilt_and_other_files_are_left_alone(tmp_path: Path) -> None:
     out = tmp_path / "bench"
     left = out / "labelled" / "audio" / "left.flac"
     left.parent.mkdir(parents=True)
@@ -131,7 +131,7 @@ def test_an_unfinished_benchmark_is_made_anew_and_other_files_are_left_alone(tmp
     assert len(load_dataset(out / "labelled")) == 5
 
 
-def test_too_few_boxes_are_told_of(tmp_path: Path) -> None:
+def test_too_few_boxes_are_reported(tmp_path: Path) -> None:
     poor = SMALL.model_copy(update={"most_test": 2, "test_boxes": 100_000})
     with pytest.raises(ConfigError, match=r"test has only .* boxes after 2 recordings, expected 100000"):
         make_soundscape_bench(tmp_path / "bench", poor)
@@ -193,7 +193,7 @@ def test_nothing_real_is_learnt_from_and_tested_on(tmp_path: Path) -> None:
         (["--benchmark", "other"], "no such benchmark; there is soundscape-bench"),
         (["--benchmark", "soundscape-bench", "--density", "2"], "--density is fixed by the benchmark"),
         (["--benchmark", "soundscape-bench", "--call-labels", "x"], "--call-labels is fixed"),
-        (["--unlabeled-minutes", "60"], "is for the benchmark; give --benchmark soundscape-bench"),
+        (["--unlabelled-minutes", "60"], "is for the benchmark; give --benchmark soundscape-bench"),
     ],
 )
 def test_options_that_would_change_the_benchmark(tmp_path: Path, options: list[str], message: str) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -109,13 +110,15 @@ def test_numbers_are_those_of_the_results() -> None:
     said("method.md", f"{value} {interval} for {hop['windows']} windows instead of {half['windows']}")
 
 
+def f1_text(row: dict[str, Any]) -> str:
+    """0.47 (0.32–0.60)."""
+    low, high = row["f1_interval"]
+    return f"{row['f1']:.2f} ({low:.2f}–{high:.2f})"
+
+
 def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
     def figures(name: str) -> Any:
         return json.loads((ROOT / "results" / f"{name}.json").read_text(encoding="utf-8"))["figures"]
-
-    def f1(row: dict[str, Any]) -> str:
-        low, high = row["f1_interval"]
-        return f"{row['f1']:.2f} ({low:.2f}–{high:.2f})"
 
     first, second = (
         figures(name)["sets"]["nbm_xc"]["systems"]["mast"] for name in ("zero_shot", "zero_shot_second_half")
@@ -139,10 +142,10 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
     said = {
         "docs/zero_shot.md": [
             f"the present model (`8c68fd8`) | {halves} |",
-            f"and {f1(own[1])} is the better guess",
-            f"where the detector reaches {f1(own[0])}",
-            *(f"{f1(drawn[name])}" for name in ("birdeep_am1", "nbm_xc")),
-            *(f1(point) for point in curve),
+            f"and {f1_text(own[1])} is the better guess",
+            f"where the detector reaches {f1_text(own[0])}",
+            *(f"{f1_text(drawn[name])}" for name in ("birdeep_am1", "nbm_xc")),
+            *(f1_text(point) for point in curve),
         ],
         "README.md": [
             f"an hour of sound in about {3600 / race['times_real_time']:.0f} seconds",
@@ -166,10 +169,45 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
             f"the rate was {gpu['with_start']['chunks_per_s']:.0f}",
         ],
     }
+    said["docs/trust.md"] = trust_figures(figures)
+    bats = figures("habits")["sets"]["cr_bats"]["ways"]
+    said["docs/bats_and_fish.md"] = [
+        f"raises F1 from {f1_text(bats['all'])} to {f1_text(bats['strongest'])}",
+        f"from {curve[0]['f1']:.2f} to {curve[1]['f1']:.2f}",
+    ]
     for page, texts in said.items():
         page_text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
         for text in texts:
             assert text in page_text, f"{page} should say: {text}"
+
+
+def trust_figures(figures: Callable[[str], Any]) -> list[str]:
+    """What docs/trust.md has to say, beside its table."""
+    card = json.loads((ROOT / "src/mast/pretrained/default/model.json").read_text(encoding="utf-8"))
+    names = {"birdeep_am1": "wetland", "nbm_xc": "European"}
+    agreed = {name: f1_text(figures("checked")[name]) for name in names}
+    corrected = figures("corrected_counts")
+    held = [100 * case["coverage"] for case in corrected["cases"]]
+    named, field = (
+        figures("naming")["second_half"][name]["detected boxes"][
+            figures("naming")["chosen_on_the_first_half"]
+        ]
+        for name in ("nbm_xc", "birdeep_am1")
+    )
+    voices = figures("voices")
+    speech = voices["pool"]["second_half"][f"{voices['threshold']}"]["speech"]["share"]
+    assert field["unknown"] == 1.0
+    return [
+        *(f"{agreed[name]} on {shown} birds" for name, shown in names.items()),
+        f"{card['calibration']['n_recordings']} minutes of clips that chose its threshold",
+        f"({card['calibration']['n_truth']:,} boxes)",
+        f"in {min(held):g} to {max(held):g} % of {corrected['draws']} draws, {100 * corrected['mean_coverage']:g} % on "
+        f"average over {len(held)} cases",
+        f"named {100 * (1 - named['unknown']):.0f} % of the detections that match an expert's box; "
+        f"{100 * named['right_of_named']:.0f} % of those names were right",
+        "recorded in the field at 16 kHz, it named none",
+        f"found speech in {100 * speech:.0f} % of clips",
+    ]
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/zero_shot.md"])

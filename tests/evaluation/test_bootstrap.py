@@ -1,4 +1,4 @@
-"""Intervals over recordings: against drawing tables anew, and deterministic by seed."""
+"""Intervals over recordings: against tables drawn again, and deterministic by seed."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_the_same_seed_gives_the_same_interval() -> None:
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 3.0])
 def test_intervals_hold_the_truth_nineteen_times_in_twenty(power: float) -> None:
-    """200 draws with scores that are too modest, calibrated and too sure; `mast_studies.corrected_counts` has more."""
+    """200 draws with scores too modest, calibrated and too sure; `mast_studies.corrected_counts_study` has more."""
     generator = np.random.default_rng(7)
     held, errors = [], []
     for _ in range(200):

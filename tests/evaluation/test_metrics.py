@@ -210,7 +210,7 @@ def test_perfect_predictions_are_perfect_in_both_spaces(make_random):
         )
 
 
-def test_scores_that_are_no_probabilities_have_no_calibration_error(make_table):
+def test_scores_that_are_not_probabilities_have_no_calibration_error(make_table):
     result = plain(make_table([("a", 0, 1, 1000, 2000)]), make_table([("a", 0, 1, 1000, 2000, 3.5)]))
     assert np.isnan(result.metrics["ece"])
     assert result.metrics["ap50"] == 1.0

@@ -175,7 +175,7 @@ def test_sentences() -> None:
     ],
 )
 @pytest.mark.parametrize("probability", [0.0, 0.05, 0.1, 0.3, 0.7, 0.8, 0.93, 1.0])
-def test_the_least_score_of_a_probability(calibration: Calibration, probability: float) -> None:
+def test_the_minimum_score_of_a_probability(calibration: Calibration, probability: float) -> None:
     found = calibration.least_score(probability)
     if found is None:
         assert calibration.apply(1.0) < probability

@@ -13,7 +13,7 @@ from mast.evaluation import Scoring, align_recordings, build_scene, evaluate, ma
 from mast.grid import FrontEnd
 
 
-def test_recordings_are_recognised_however_they_are_spelled():
+def test_recordings_are_recognised_however_they_are_spelt():
     known = ["site1/a.wav", "site2/a.wav", "b.flac", "c.2023.wav"]
     names = ["site1/a.wav", "/data/set/site2/a.wav", "audio\\b.wav", "c.2023", "d.wav"]
     assert align_recordings(names, known) == {
@@ -121,7 +121,7 @@ def test_short_boxes_stay(make_table):
     assert evaluate(truth, truth, resamples=0).metrics["f1"] == 1.0
 
 
-def test_rows_that_are_no_boxes_are_named(make_table):
+def test_rows_that_are_not_boxes_are_named(make_table):
     good = make_table([("a", 1, 2, 1000, 2000)])
     with pytest.raises(AnnotationError, match=r"truth: row 2 \(b\): starts at 3 s after it ends at 2 s"):
         evaluate(make_table([("a", 1, 2, 1000, 2000), ("b", 3, 2, 1000, 2000)]), good)

@@ -20,8 +20,8 @@ from mast.models.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
-from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.encoder import EncoderConfig
+from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.normalisation import Normalisation
 
 

@@ -27,9 +27,9 @@ from mast.features import LogMel
 from mast.grid import FrontEnd
 from mast.models.checkpoint import ModelCard, load_checkpoint, save_checkpoint
 from mast.models.decode import drop_nested
-from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.encoder import EncoderConfig
 from mast.models.mae import MaeConfig, MaskedAutoencoder
+from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.normalisation import Normalisation
 
 onnxruntime = pytest.importorskip("onnxruntime")

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import soundfile as sf
 
+from mast.arrays import FloatArray
 from mast.features.measurements import power_spectrogram
 from mast.features.strongest import HOP, WINDOW, strongest_part, strongest_parts
-from mast.grid import FloatArray, FrontEnd
+from mast.grid import FrontEnd
 
 LEVELS_DB = (0.0, 5.0, -12.0)  # of three harmonics: the second is the strongest
 FUNDAMENTAL = 0.14  # of half the rate

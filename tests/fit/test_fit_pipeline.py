@@ -22,7 +22,7 @@ from mast.events import EVENT_COLUMNS
 from mast.fit import judge, learn
 from mast.normalisation import Normalisation
 from mast.selftrain.rounds import RoundsRun
-from mast.training.detector import DetectorRun
+from mast.training.detector_training import DetectorRun
 from mast.training.effort import Rates
 from mast.training.pretraining import EncoderRun
 
@@ -137,7 +137,7 @@ def test_a_run_may_move_with_its_data(copied: Path, no_training: None) -> None:
         ({"workers": 0, "train__save_every_s": 100.0, "pretrain__log_every_steps": 3}, None),
     ],
 )
-def test_another_setting_starts_anew_from_there(
+def test_another_setting_starts_over_from_there(
     copied: Path, no_training: None, change: dict[str, object], first: str | None
 ) -> None:
     data = (copied.parent / "labelled", [copied.parent / "archive"], copied, toy_recipe(**change))
@@ -152,7 +152,7 @@ def test_another_setting_starts_anew_from_there(
     assert not (copied / folder / "best").exists()
 
 
-def test_other_boxes_train_anew_but_the_encoder_is_kept(copied: Path, no_training: None) -> None:
+def test_other_boxes_train_again_but_the_encoder_is_kept(copied: Path, no_training: None) -> None:
     boxes = copied.parent / "labelled" / "boxes.csv"
     table = pd.read_csv(boxes)
     told: list[str] = []
@@ -168,7 +168,7 @@ def test_other_boxes_train_anew_but_the_encoder_is_kept(copied: Path, no_trainin
     assert any(text.startswith("train: labels was 32 boxes") for text in told)
 
 
-def test_other_sound_pretrains_anew(copied: Path, no_training: None) -> None:
+def test_other_sound_pretrains_again(copied: Path, no_training: None) -> None:
     audio = copied.parent / "archive" / "audio"
     first = sorted(audio.iterdir())[0]
     first.rename(audio / "S3_20240601_000000.wav")
@@ -190,7 +190,7 @@ def test_a_start_without_unlabelled_sound(whole: Path, tmp_path: Path) -> None:
 
 def test_the_command_tells_what_came_of_it_and_what_to_do_next(copied: Path, no_training: None) -> None:
     options = [text for name, value in SETTINGS.items() for text in ("--set", f"{name}={value}")]
-    data = [str(copied.parent / "labelled"), "--unlabeled", str(copied.parent / "archive")]
+    data = [str(copied.parent / "labelled"), "--unlabelled", str(copied.parent / "archive")]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(copied.parent)
         arguments = ["fit", *data, "--out", "run", "--preset", "tiny", *options]

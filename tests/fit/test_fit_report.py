@@ -32,7 +32,7 @@ from mast.reports.fit_figures import (
     read_curves,
     reliability_figure,
 )
-from mast.reports.html_page import Section, page, picture, table
+from mast.reports.html_page import picture
 
 FRONT_END = FrontEnd(n_bins=64, chunk_frames=256)
 
@@ -149,11 +149,3 @@ def test_curves_survive_a_line_cut_short(tmp_path: Path) -> None:
     steps, loss = curves.series["train/loss"]
     assert steps.tolist() == [1, 2]
     assert loss.tolist() == [2.0, 1.0]
-
-
-def test_a_page_shows_text_as_text() -> None:
-    rows = table(["site"], [["<b>oak & elm</b>"]])
-    text = page("a < b", "", [Section("Data", "data", rows), Section("Empty", "empty", "")])
-    assert "&lt;b&gt;oak &amp; elm&lt;/b&gt;" in text
-    assert "<title>a &lt; b</title>" in text
-    assert "Empty" not in text

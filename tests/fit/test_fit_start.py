@@ -21,12 +21,12 @@ from mast.fit.habit_choice import HabitChoice
 from mast.grid import FrontEnd
 from mast.habit import Habit
 from mast.models.checkpoint import ModelCard, load_card, save_checkpoint
-from mast.models.detector import DetectorConfig, MastDetector
+from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.normalisation import Normalisation
 from mast.probability import StoredCalibration
 from mast.reports.fit_verdict import f1_table, recommended, verdict
 from mast.selftrain.rounds import RoundsRun
-from mast.training.detector import DetectorRun
+from mast.training.detector_training import DetectorRun
 from mast.training.effort import Rates
 from mast.training.loop import Result
 from mast.training.recipe import Recipe
@@ -89,7 +89,7 @@ def measured_anew(run: Path) -> None:
         note.unlink()
 
 
-def test_the_start_is_measured_as_what_comes_of_it_is(data: Path, tmp_path: Path, no_pictures: None) -> None:
+def test_the_start_is_measured_like_the_trained_model(data: Path, tmp_path: Path, no_pictures: None) -> None:
     told: list[str] = []
     recipe = toy_recipe(train__epochs=1)
     fitted = run_fit(data / "labelled", [], tmp_path / "run", recipe, init=data / "start", told=told)
@@ -104,11 +104,11 @@ def test_the_start_is_measured_as_what_comes_of_it_is(data: Path, tmp_path: Path
         # what decides is what the table shows
         assert metrics["validation_f1"][name] == pytest.approx(found["parts"]["val"]["f1"])
     assert [(pair["of"], pair["to"]) for pair in metrics["differences"]] == [("trained", "start")]
-    assert any(text.startswith("start: ") and "as it comes: validation F1" in text for text in told)
+    assert any(text.startswith("start: ") and "as is: validation F1" in text for text in told)
     table, sentence = fitted.summary()[:-1], fitted.summary()[-1]
-    assert re.search(r"as it comes +trained$", table[0])
+    assert re.search(r"as is +trained$", table[0])
     assert re.match(r"validation, 1 recording, \d+ boxes +\d\.\d\d", table[1])
-    assert "on validation (F1 as it comes" in sentence
+    assert "on validation (F1 as is" in sentence
 
 
 def test_a_start_that_training_does_not_beat_is_kept(
@@ -120,8 +120,8 @@ def test_a_start_that_training_does_not_beat_is_kept(
     fitted = run_fit(*arguments, init=data / "start")
     assert fitted.metrics["recommended"] == "start"
     assert fitted.summary()[-1] == (
-        "Training did not beat the model it started from on validation (F1 as it comes 0.26, trained 0.10), so that "
-        "model is kept and recommended as it comes."
+        "Training did not beat the model it started from on validation (F1 as is 0.26, trained 0.10), so that "
+        "model is kept and recommended as is."
     )
     best, start = load_card(tmp_path / "run" / "best"), load_card(data / "start")
     assert best == start  # weights, threshold, calibration
@@ -162,7 +162,7 @@ def test_a_habit_that_boxes_show_is_kept_in_the_model(
     assert fitted.metrics["recommended"] == "habit"
     pairs = [(pair["of"], pair["to"]) for pair in fitted.metrics["differences"]]
     assert pairs == [("habit", "start"), ("trained", "start")]
-    assert re.search(r"as it comes +with your habit +trained$", fitted.summary()[0])
+    assert re.search(r"as is +with your habit +trained$", fitted.summary()[0])
     assert fitted.summary()[-1].endswith("is kept and recommended with your habit of drawing boxes.")
     best, start = load_card(tmp_path / "run" / "best"), load_card(data / "start")
     assert best == start.model_copy(update={"habit": learnt})
@@ -180,7 +180,7 @@ def test_a_habit_that_boxes_show_is_kept_in_the_model(
     run_fit(*arguments, init=data / "start", examples=0)
 
 
-def test_self_training_goes_on_from_the_better_one(
+def test_self_training_continues_from_the_better_one(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_pictures: None
 ) -> None:
     class Reached(Exception):
@@ -216,7 +216,7 @@ def test_self_training_from_the_start_and_all_three_are_measured(
     pairs = [(pair["of"], pair["to"]) for pair in fitted.metrics["differences"]]
     assert pairs == [("trained", "start"), ("self-trained", "start")]
     report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    for words in ("as it comes", "What training changed", "What self-training changed", fitted.summary()[-1]):
+    for words in ("as is", "What training changed", "What self-training changed", fitted.summary()[-1]):
         assert words in report
 
 
@@ -313,7 +313,7 @@ def test_a_preset_of_ones_own_wins(data: Path, tmp_path: Path, monkeypatch: pyte
 def test_the_recommended_detector_has_beaten_the_start(f1: dict[str, float | None], chosen: str) -> None:
     assert recommended(f1) == chosen
     sentence = verdict(f1)
-    assert ("recommended as it comes" in sentence) == (chosen == "start")
+    assert ("recommended as is" in sentence) == (chosen == "start")
     assert len(sentence) < 300
 
 
@@ -328,7 +328,7 @@ def test_a_table_for_the_terminal() -> None:
         },
     }
     assert f1_table(metrics) == [
-        "F1 (95 % interval)                 as it comes       trained",
+        "F1 (95 % interval)                 as is             trained",
         "validation, 1 recording, 11 boxes  0.26 (0.10–0.40)  –",
         "other sites, 2 recordings, 1 box   –                 0.26 (0.10–0.40)",
     ]

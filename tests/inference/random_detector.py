@@ -11,8 +11,8 @@ from spread_scores import spread_scores
 
 from mast.grid import FrontEnd
 from mast.models.checkpoint import ModelCard, save_checkpoint
-from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.encoder import EncoderConfig
+from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.normalisation import Normalisation
 
 FRONT_END = FrontEnd(n_bins=64, chunk_frames=256)  # 2.56 s

@@ -26,9 +26,9 @@ from mast.habit import Habit
 from mast.inference import Detector, ScoredBoxes, Source
 from mast.inference.detector import _cast_products
 from mast.models.checkpoint import ModelCard, load_checkpoint, save_checkpoint
-from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.encoder import EncoderConfig
 from mast.models.mae import MaeConfig, MaskedAutoencoder
+from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.normalisation import Normalisation
 
 RATE = FRONT_END.sample_rate

@@ -8,9 +8,9 @@ budget of upsampling between the axes; Prop. 3 counts what separable filters sav
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-FloatArray = NDArray[np.float64]
+from mast.arrays import FloatArray
 
 PATCH = 16  # the encoder's strides
 

@@ -255,7 +255,7 @@ def test_full_size_is_resnet50_with_six_layers(variant: str) -> None:
     assert model.chunk == (1024, 128)
 
 
-def test_mistakes_are_told(monkeypatch: pytest.MonkeyPatch, plain: DetrDetector) -> None:
+def test_mistakes_are_reported(monkeypatch: pytest.MonkeyPatch, plain: DetrDetector) -> None:
     with pytest.raises(ConfigError, match="1 lists of boxes given for 2 chunks"):
         plain.loss(torch.zeros(2, 1, *CHUNK), [TRUTH])
     with pytest.raises(ConfigError, match="did you mean 'queries'"):

@@ -21,9 +21,9 @@ from mast.models.checkpoint import (
     save_checkpoint,
     update_card,
 )
-from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.encoder import EncoderConfig
 from mast.models.mae import MaeConfig, MaskedAutoencoder
+from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.normalisation import Normalisation
 from mast.probability import Calibration, StoredCalibration
 
@@ -162,7 +162,7 @@ def test_edits_of_model_json_count(tmp_path: Path) -> None:
 
 
 def kill_after(monkeypatch: pytest.MonkeyPatch, moves_before: int) -> None:
-    """Stop the next write when so many files have been moved into place."""
+    """Stop the next write when this many files have been moved into place."""
     moves, move = [], os.replace
 
     def killed(beside: Path, place: Path) -> None:
@@ -273,7 +273,7 @@ def test_mismatches_name_the_first_tensor(tmp_path: Path) -> None:
         load_weights(MaskedAutoencoder(MAE), tmp_path)
 
 
-def test_what_is_no_checkpoint(tmp_path: Path) -> None:
+def test_what_is_not_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(MastError, match="no such file"):
         load_checkpoint(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"not tensors")

@@ -27,9 +27,9 @@ from mast.models.checkpoint import (
     update_card,
 )
 from mast.models.damage import Bounded, fingerprint, refuse_senseless
-from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.encoder import EncoderConfig
 from mast.models.mae import MaeConfig, MaskedAutoencoder
+from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.normalisation import Normalisation
 
 ENCODER = EncoderConfig(chunk_frames=64, n_bins=32, width=32, depth=2, heads=2)
@@ -149,7 +149,7 @@ def test_a_front_end_that_the_model_is_not_made_for(model: Path) -> None:
     ],
     ids=["binary", "latin-1", "brackets", "objects", "digits", "empty", "null", "number"],
 )
-def test_text_that_is_no_json_object(model: Path, content: bytes) -> None:
+def test_text_that_is_not_a_json_object(model: Path, content: bytes) -> None:
     (model / "model.json").write_bytes(content)
     with pytest.raises(MastError, match="is not a JSON object"):
         load_checkpoint(model)

@@ -7,7 +7,7 @@ import torch
 
 from mast.errors import ConfigError
 from mast.models.detail import DetailPath
-from mast.models.detector import DetectorConfig, MastDetector
+from mast.models.mast_detector import DetectorConfig, MastDetector
 
 
 def awake(path: DetailPath) -> DetailPath:

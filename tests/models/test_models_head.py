@@ -19,7 +19,7 @@ def test_points_of_the_paper() -> None:
     assert points.centres.max(0).values.tolist() == [1020, 126]
 
 
-def test_one_point_is_the_least() -> None:
+def test_one_point_is_the_minimum() -> None:
     points = make_points((1, 1), (16, 16), 2)
     assert points.centres.tolist() == [[8, 8], [16, 16]]
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from mast.models.boxes import pad_truths
-from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.encoder import EncoderConfig
 from mast.models.mae import MaeConfig, MaskedAutoencoder
+from mast.models.mast_detector import DetectorConfig, MastDetector
 
 ENCODER = EncoderConfig(chunk_frames=64, n_bins=32, width=32, depth=1, heads=2)
 

@@ -5,8 +5,8 @@ from torch.nn import functional as F
 
 from mast.models import packed
 from mast.models.blocks import ConvBlock
-from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.encoder import Encoder, EncoderConfig
+from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.models.packed import PackedLinear, SmallMapGroupNorm, arrange_convolutions, pack_encoder
 
 pytestmark = pytest.mark.usefixtures("bfloat16_anywhere")

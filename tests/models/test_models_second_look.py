@@ -8,9 +8,9 @@ from torchvision.ops import roi_align
 
 from mast.events import match_boxes
 from mast.models.boxes import iou, pad_truths
-from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.encoder import EncoderConfig
 from mast.models.losses import giou_loss
+from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.models.second_look import Looked, Regions, SecondLook, choose_regions, second_terms
 
 CHUNK = (128, 64)
@@ -182,7 +182,7 @@ def test_the_loss_reads_no_value() -> None:
 
 
 def test_two_looks_learn_a_few_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mast.models.detector._LEARNT", 24)  # gradients of regions are slow on a CPU
+    monkeypatch.setattr("mast.models.mast_detector._LEARNT", 24)  # gradients of regions are slow on a CPU
     torch.manual_seed(0)
     model = MastDetector(CONFIG)
     sound, boxes = chunks(4)

@@ -83,7 +83,7 @@ def random_survey(n: int, a_clip: int, *, heard: int = 0, seed: int = 3, width: 
 
 
 def naive_cover(survey: Survey, n: int) -> list[int]:
-    """All gains anew in every step."""
+    """All gains computed again in every step."""
     vectors = np.concatenate([survey.vectors, survey.heard]).astype(np.float64)
     vectors = vectors - vectors.mean(axis=0)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)

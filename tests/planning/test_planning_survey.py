@@ -108,7 +108,7 @@ def test_chunks_lie_end_to_end_in_a_clip() -> None:
     assert chunk_grid(0.0, 0.3, FRONT_END) == [0.0]
 
 
-def test_what_is_no_model_is_refused(model: Path, tmp_path: Path) -> None:
+def test_what_is_not_a_model_is_refused(model: Path, tmp_path: Path) -> None:
     assert front_end_of(model) == FRONT_END
     with pytest.raises(MastError, match="no such folder"):
         Surveyor(tmp_path / "none")

@@ -72,7 +72,7 @@ def test_more_noise_widens_the_interval() -> None:
 def test_few_budgets_give_no_estimate() -> None:
     with pytest.raises(ConfigError, match=r"3 budgets \(16, 32, 64 chunks\).*needs at least 4"):
         estimate(curve([16, 32, 64, 64], [0.3, 0.4, 0.5, 0.52]), 64, 64)
-    with pytest.raises(ConfigError, match="expected something more"):
+    with pytest.raises(ConfigError, match="expected amounts above 0"):
         estimate(curve([1, 2, 3, 4], [0.1, 0.2, 0.3, 0.4]), 4, 0)
 
 

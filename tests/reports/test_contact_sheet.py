@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import soundfile as sf
+from markupsafe import Markup
 from PIL import Image
 
 from mast.events import as_events
@@ -146,7 +147,7 @@ def test_long_and_strange_words_fit(archive: Path) -> None:
     caption = "Грач" * 40 + "\n" + "<script>alert(1)</script>"
     tile = make_tiles(events(TONE), find_in([archive]), captions=[caption])[0]
     assert sheet_png(Sheet("x" * 500, "y " * 500, [tile]))
-    page = sheets_page("Title", "", [Sheet("<b>", "note", [tile])])
+    page = sheets_page("Title", Markup(), [Sheet("<b>", "note", [tile])])
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert(1)" in page
     assert "&lt;b&gt;" in page

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 from base64 import b64decode
 from pathlib import Path
 
@@ -142,6 +143,17 @@ def test_page_needs_no_other_file(run: Path) -> None:
     assert not re.search(r"https?://|<script|<link", text)
     assert "The model of round 2 was kept" in text
     assert "validation 0.500 → 0.700, site OOD 0.200 → 0.500" in text
+
+
+def test_a_hostile_name_is_only_shown(run: Path, tmp_path: Path) -> None:
+    hostile = tmp_path / "<i>&"
+    shutil.copytree(run, hostile)
+    for path in hostile.glob("round-*/pseudo.parquet"):
+        pd.read_parquet(path).assign(site="<script>alert(1)</script>").to_parquet(path)
+    text = write_rounds_page(hostile, n_samples=1).read_text(encoding="utf-8")
+    assert "Self-training: &lt;i&gt;&amp;</title>" in text
+    assert "Site &lt;script&gt;alert(1)&lt;/script&gt;, " in text
+    assert "<script" not in text
 
 
 def test_nothing_found_and_nothing_gained(tones: Path, tmp_path: Path) -> None:

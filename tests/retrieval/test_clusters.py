@@ -8,7 +8,7 @@ import pytest
 
 from mast.errors import ConfigError
 from mast.retrieval import clusters
-from mast.retrieval.clusters import NOISE, ClusterModel, Known, centred, fit_clusters, nearest, summarise
+from mast.retrieval.clusters import NOISE, ClusterModel, Known, centred, fit_clusters, summarise
 
 
 def groups(
@@ -88,7 +88,7 @@ def test_few_events_need_no_t_sne(n: int, monkeypatch: pytest.MonkeyPatch) -> No
     assert model.assign(np.ones((2, 4))).place.shape == (2, 2)
 
 
-def test_equal_events_are_no_trouble() -> None:
+def test_equal_events_are_fine() -> None:
     model = fit_clusters(np.ones((40, 5), dtype=np.float32))
     assert np.isfinite(model.grouping.place).all()
     assert np.isfinite(model.assign(np.ones((3, 5))).place).all()
@@ -99,16 +99,6 @@ def test_senseless_wishes_are_refused() -> None:
         fit_clusters(np.ones((40, 5)), min_cluster=1)
     with pytest.raises(ConfigError, match="expected a row for each event"):
         fit_clusters(np.ones(40))
-
-
-def test_nearest_is_sorted_and_exact() -> None:
-    rng = np.random.default_rng(2)
-    among, vectors = (centred(rng.normal(size=(n, 6)), np.zeros(6)) for n in (50, 9))
-    near, distance = nearest(vectors, among, 4)
-    exact = 1 - vectors.astype(np.float64) @ among.T.astype(np.float64)
-    assert near.tolist() == np.argsort(exact, axis=1)[:, :4].tolist()
-    assert distance == pytest.approx(np.sort(exact, axis=1)[:, :4], abs=1e-6)
-    assert nearest(vectors, among[:3], 3)[0].shape == (9, 3)
 
 
 def naive_novelty(vectors: np.ndarray, known: np.ndarray) -> tuple[list[float], list[float]]:

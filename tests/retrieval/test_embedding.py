@@ -149,7 +149,7 @@ def test_an_order_of_boxes_changes_nothing(detector: Detector, species: Path) ->
     )
 
 
-def test_a_dataset_goes_on_after_a_broken_recording(detector: Detector, tmp_path: Path) -> None:
+def test_a_dataset_continues_after_a_broken_recording(detector: Detector, tmp_path: Path) -> None:
     root = write_species(tmp_path / "data", recordings=3)
     dataset = load_dataset(root)
     broken = dataset.boxed_recordings[1]

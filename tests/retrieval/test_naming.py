@@ -100,7 +100,7 @@ def test_known_sounds_are_named_and_new_ones_are_not() -> None:
     assert (new["label"] == UNKNOWN).mean() > 0.9
     assert set(new["nearest_label"]) <= {"label 0", "label 1", "label 2"}
     text = calibration.sentence()
-    assert f"{calibration.held_out.right_share:.0%} of them rightly" in text
+    assert f"{calibration.held_out.right_share:.0%} of them correctly" in text
 
 
 def test_labels_without_meaning_stay_unknown() -> None:

@@ -41,6 +41,12 @@ def renamed(given: EventBatch, prefix: str) -> EventBatch:
     return given._replace(events=given.events.assign(recording=prefix + given.events["recording"]))
 
 
+def first_half(given: EventBatch) -> EventBatch:
+    """Of ten events in five recordings, one of each."""
+    half = len(given.events) // 2
+    return EventBatch(given.events.iloc[:half], given.vectors[:half])
+
+
 def parts_of(store: EventStore) -> list[Path]:
     return sorted(Path(store.uri).glob("events-*.arrow"))
 
@@ -62,11 +68,13 @@ def test_small_additions_fill_one_part(store: EventStore, monkeypatch: pytest.Mo
         store.add([renamed(batch(10), f"{number:02d}-")])
     assert len(store) == 120
     assert len(parts_of(store)) == 2
-    store.remove_recordings([f"{number:02d}-r{k}.wav" for number in range(8) for k in range(5)])
-    store.add([renamed(batch(75), "later-")])  # into the room that this has made
+    store.add(
+        [renamed(first_half(batch(10)), f"{number:02d}-") for number in range(8)], whole_recordings=True
+    )
+    assert len(store) == 80
+    store.add([renamed(batch(35), "later-")])  # into the room that this has made
     assert len(store) == 115
     assert len(parts_of(store)) == 2
-    assert store.find(k=1)["recording"][0].startswith("08-")
 
 
 def test_a_damaged_part_is_named_and_can_be_built_again(
@@ -179,7 +187,7 @@ def test_a_full_disk_leaves_the_store_as_it_was(
 
     def do() -> None:
         if change == "remove":
-            store.remove_recordings(["r1.wav"])
+            store.add([first_half(given)], whole_recordings=True)
         elif change == "replace":
             store.add([given._replace(events=given.events.assign(label="new"))])
         else:

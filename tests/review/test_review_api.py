@@ -19,7 +19,7 @@ from review_folders import small_results, write_tones
 from starlette.testclient import TestClient
 
 from mast.annotations import FORMATS
-from mast.review.review import open_review
+from mast.review.open_review import open_review
 from mast.review.safety import MAX_BODY_BYTES
 from mast.review.server import create_app
 from mast.review.sound import open_wav

@@ -16,8 +16,8 @@ from review_folders import small_results
 from mast.errors import MastError
 from mast.review import decisions
 from mast.review.decisions import ConflictError, InvalidError
+from mast.review.open_review import Review, open_review
 from mast.review.records import NotFoundError, read_event, read_spans
-from mast.review.review import Review, open_review
 from mast.review.spans import joined, total_s, without
 
 BOX = {"start_s": 1.0, "end_s": 2.0, "low_hz": 500.0, "high_hz": 900.0}

@@ -16,8 +16,8 @@ from mast.review import listing
 from mast.review.decisions import change_event
 from mast.review.intake import _calendar
 from mast.review.listing import ListFilter
+from mast.review.open_review import Review, open_review
 from mast.review.queue import queue
-from mast.review.review import Review, open_review
 from mast.review.store import STORE, Store
 
 
@@ -49,7 +49,7 @@ def test_the_bar_counts_recordings_once(tmp_path: Path) -> None:
     folder = small_results(tmp_path)
     for _ in range(2):  # all are new; none is
         seen: list[tuple[int, int]] = []
-        open_review(folder, progress=lambda done, total, seen=seen: seen.append((done, total))).close()
+        open_review(folder, progress=lambda done, total, _, seen=seen: seen.append((done, total))).close()
         assert {total for _, total in seen} == {3}
         assert [done for done, _ in seen] == sorted(done for done, _ in seen)
         assert seen[-1] == (3, 3)
@@ -252,7 +252,7 @@ def test_folders_that_are_neither(tmp_path: Path) -> None:
 
 
 def test_a_store_that_is_something_else(tmp_path: Path) -> None:
-    (tmp_path / STORE).write_bytes(b"this is no database at all, but it is long enough to look at" * 100)
+    (tmp_path / STORE).write_bytes(b"this is not a database at all, but it is long enough to look at" * 100)
     with pytest.raises(ConfigError, match="cannot be used"):
         Store(tmp_path / STORE)
     db = sqlite3.connect(tmp_path / "new.sqlite")

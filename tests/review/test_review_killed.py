@@ -21,7 +21,7 @@ from mast.review.store import STORE
 
 _SERVE = """
 import sys
-from mast.review.review import open_review
+from mast.review.open_review import open_review
 from mast.review.serve import serve
 from mast.review.server import create_app
 review = open_review(sys.argv[1])

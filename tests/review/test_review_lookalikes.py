@@ -15,8 +15,8 @@ from mast.review import lookalikes
 from mast.review.decisions import add_event, change_event, delete_event
 from mast.review.listing import ListFilter
 from mast.review.lookalikes import FileLookalikes, NoEmbeddingError
+from mast.review.open_review import Review, open_review
 from mast.review.records import NotFoundError
-from mast.review.review import Review, open_review
 
 
 @pytest.fixture

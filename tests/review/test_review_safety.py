@@ -8,7 +8,7 @@ import pytest
 from review_folders import small_results
 from starlette.testclient import TestClient
 
-from mast.review.review import Review, open_review
+from mast.review.open_review import Review, open_review
 from mast.review.safety import is_loopback
 from mast.review.server import STATIC, create_app
 

@@ -15,9 +15,9 @@ from mast.evaluation.corrected_counts import Strata, stratify
 from mast.reports.heard import read_events
 from mast.review.decisions import change_event
 from mast.review.listing import ListFilter, session
+from mast.review.open_review import Review, open_review
 from mast.review.queue import queue
-from mast.review.review import Review, open_review
-from mast.review.sample import draw_sample, read_progress
+from mast.review.sample import draw_sample, read_checking
 from mast.review.to_check import read_to_check
 
 
@@ -72,18 +72,18 @@ def test_the_review_offers_exactly_what_was_drawn(folder: Path) -> None:
 def test_only_strata_whose_drawn_events_are_all_decided_count(folder: Path) -> None:
     drawn = draw(folder, 20)
     strata = strata_of(folder)
-    assert read_progress(folder, strata).sample is None  # nobody has opened a review
+    assert read_checking(folder, strata).sample is None  # nobody has opened a review
     review = open_review(folder)
     names = read_to_check(folder).set_index("event")["stratum"]
     decide(review, drawn[:-1])
-    progress = read_progress(folder, strata)
-    assert (progress.drawn, progress.open) == (20, 1)
-    assert progress.sample is not None
+    checking = read_checking(folder, strata)
+    assert (checking.drawn, checking.open) == (20, 1)
+    assert checking.sample is not None
     unfinished = strata.names.index(names[drawn[-1]])
-    assert progress.sample.strata.checked[unfinished] == 0
-    assert (np.delete(progress.sample.strata.checked, unfinished) > 0).all()
+    assert checking.sample.strata.checked[unfinished] == 0
+    assert (np.delete(checking.sample.strata.checked, unfinished) > 0).all()
     decide(review, drawn[-1:], "rejected")
-    sample = read_progress(folder, strata).sample
+    sample = read_checking(folder, strata).sample
     assert sample is not None
     assert sample.strata.checked.sum() == 20
     assert sample.strata.right.sum() == 19
@@ -96,9 +96,9 @@ def test_events_that_were_not_drawn_say_nothing_unless_their_stratum_is_known_wh
         rows = db.execute("SELECT id, score FROM events ORDER BY score").fetchall()
     lowest = [row["id"] for row in rows[: strata.sizes[0]]]
     decide(review, lowest[:-1], "rejected")
-    assert read_progress(folder, strata).sample is None
+    assert read_checking(folder, strata).sample is None
     decide(review, lowest[-1:])
-    sample = read_progress(folder, strata).sample
+    sample = read_checking(folder, strata).sample
     assert sample is not None
     assert sample.strata.checked.tolist() == [strata.sizes[0], 0, 0, 0, 0]
     assert sample.strata.right.tolist() == [1, 0, 0, 0, 0]
@@ -110,7 +110,7 @@ def test_a_moved_box_counts_where_it_was_found_and_an_unnamed_one_may_get_a_name
     review = open_review(folder)
     decide(review, drawn[1:])
     change_event(review.store, "ann", drawn[0], {"version": 0, "start_s": 0.0, "end_s": 5.0, "label": "wren"})
-    sample = read_progress(folder, strata).sample
+    sample = read_checking(folder, strata).sample
     assert sample is not None
     assert sample.strata.right.sum() == 20
     moved = sample.rows.set_index("event").loc[drawn[0]]
@@ -128,7 +128,7 @@ def test_a_wrong_name_is_not_right(tmp_path: Path) -> None:
     drawn, review = draw(folder, 8), open_review(folder)
     decide(review, drawn[:6])
     decide(review, drawn[6:], label="robin")
-    sample = read_progress(folder, strata_of(folder)).sample
+    sample = read_checking(folder, strata_of(folder)).sample
     assert sample is not None
     assert (sample.strata.checked.sum(), sample.strata.right.sum()) == (8, 6)
     review.close()
@@ -140,17 +140,17 @@ def test_a_sample_of_other_events_does_not_count(folder: Path, tmp_path: Path) -
     review.close()
     write_tones(tmp_path / "audio" / "C_3.wav")
     add_detections(folder, tmp_path / "audio", {"C_3.wav": detections("C_3.wav", 50, seed=9)}, embed=False)
-    progress = read_progress(folder, strata_of(folder))
-    assert progress.outdated
-    assert progress.sample is None
+    checking = read_checking(folder, strata_of(folder))
+    assert checking.outdated
+    assert checking.sample is None
     draw(folder, 20)
-    assert not read_progress(folder, strata_of(folder)).outdated
+    assert not read_checking(folder, strata_of(folder)).outdated
 
 
 def test_a_file_that_is_no_review_is_one_sentence(folder: Path) -> None:
     (folder / "review.sqlite").write_text("my notes")
     with pytest.raises(ConfigError, match="is not a review of mast review"):
-        read_progress(folder, strata_of(folder))
+        read_checking(folder, strata_of(folder))
 
 
 def test_equal_boxes_have_the_ids_of_the_review(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from review_folders import add_detections, detections, write_tones
 
 from mast.errors import ConfigError
 from mast.review.decisions import change_event
+from mast.review.open_review import Review, open_review
 from mast.review.records import read_event
-from mast.review.review import Review, open_review
 from mast.review.store import STORE, Store
 from mast.review.suggestions import take_suggestions
 

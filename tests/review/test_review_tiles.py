@@ -13,7 +13,7 @@ from review_folders import write_tones
 
 from mast.errors import AudioError
 from mast.review import tiles
-from mast.review.colours import COLOURS, colour_table, encode_png
+from mast.review.colours import colour_table, encode_png
 from mast.review.tile_cache import TileCache
 from mast.review.tiles import View, layout, levels_db, render_tile, to_levels
 
@@ -171,7 +171,7 @@ def test_stereo_is_the_mean_of_its_channels(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("colours", COLOURS)
+@pytest.mark.parametrize("colours", ["magma", "grey", "viridis"])
 def test_the_png_holds_the_levels(sound: Path, colours: str) -> None:
     from PIL import Image
 

@@ -20,7 +20,7 @@ from mast.models.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
-from mast.models.detector import DetectorConfig, MastDetector
+from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.normalisation import Normalisation
 from mast.training.recipe import load_recipe
 

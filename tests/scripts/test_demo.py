@@ -72,7 +72,7 @@ def test_the_demo_shows_the_start_beside_what_came_of_it(
     demo.main()
     assert commands.typed == ["simulate", "scan", "convert", "plot", "fit", "detect"]
     shown = capsys.readouterr().out
-    assert "as it comes       trained           self-trained" in shown
+    assert "as is             trained           self-trained" in shown
     assert "0.50 (0.40–0.80)  0.60 (0.40–0.80)  0.70 (0.40–0.80)" in shown
     assert "On validation the self-trained detector beats the one it started from" in shown
     assert "seconds of CPU time" in shown

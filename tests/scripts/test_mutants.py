@@ -80,7 +80,7 @@ def test_what_fails_anyway_notices_nothing(tree: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["x = 1\n", "2 * x, 2 * x\n"])
-def test_a_text_that_is_not_there_once_is_told_of(tree: Path, text: str) -> None:
+def test_a_text_that_is_not_there_exactly_once_is_reported(tree: Path, text: str) -> None:
     (tree / "src" / "sums.py").write_text(text)
     (sentence,) = said(tree)
     assert sentence.startswith("mutant triple: its old text is ")

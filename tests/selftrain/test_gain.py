@@ -24,7 +24,7 @@ from mast.selftrain import rounds
 from mast.selftrain.watch import part_metrics
 from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.chunk_scores import chunk_metrics, detect_chunks
-from mast.training.detector import DetectorRun
+from mast.training.detector_training import DetectorRun
 from mast.training.loop import Result
 
 OOD = ("S1_20240501_100000.wav", "S1_20240501_110000.wav")
@@ -69,7 +69,7 @@ def fit_that_scores(f1_by_round: dict[int, float], *, killed_in: int = 0) -> Fit
     [
         ({1: 0.999}, 1, 1),
         ({1: 0.8, 2: 0.9, 3: 0.85, 4: 1.0}, 3, 2),  # the third did not help, the fourth is not tried
-        ({1: 0.8, 2: 0.8, 3: 1.0}, 2, 1),  # no more is no gain
+        ({1: 0.8, 2: 0.8, 3: 1.0}, 2, 1),  # the same is not a gain
         ({1: -0.1, 2: 1.0}, 1, 0),
     ],
 )

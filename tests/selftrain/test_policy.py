@@ -10,9 +10,10 @@ import pytest
 import torch
 from toy_recipe import FRONT_END
 
+from mast.arrays import FloatArray
 from mast.errors import ConfigError
 from mast.evaluation import Calibration, PartTables
-from mast.events import FloatArray, as_events, pairwise_iou
+from mast.events import as_events, pairwise_iou
 from mast.grid import FrontEnd
 from mast.models.decode import Detections, select_boxes
 from mast.selftrain import pseudo

@@ -11,11 +11,11 @@ from toy_recipe import small_recipe
 from mast.data.recordings import load_dataset
 from mast.errors import MastError
 from mast.models.checkpoint import load_card, load_checkpoint
-from mast.models.detector import DetectorConfig
+from mast.models.mast_detector import DetectorConfig
 from mast.selftrain import rounds as rounds_module
 from mast.selftrain.rounds import RoundsRun, self_train
 from mast.training.chosen_chunks import Chunks, labelled_chunks
-from mast.training.detector import train_detector
+from mast.training.detector_training import train_detector
 from mast.training.pretraining import pretrain
 from mast.training.recipe import Recipe, load_recipe
 from mast.training.start import same_fields

@@ -18,11 +18,11 @@ from untrained_detector import gain_recipe, save_untrained
 from mast.data import load_dataset
 from mast.hearing import HearingModel
 from mast.models.checkpoint import load_checkpoint
-from mast.models.detector import MastDetector
+from mast.models.mast_detector import MastDetector
 from mast.selftrain import rounds
 from mast.selftrain.pseudo import CELLS
 from mast.training.chosen_chunks import Chunks, labelled_chunks
-from mast.training.detector import DetectorRun, fit_detector
+from mast.training.detector_training import DetectorRun, fit_detector
 from mast.training.loop import Result
 from mast.training.machine import prepare_machine
 

@@ -9,7 +9,7 @@ from spread_scores import spread_scores
 from toy_recipe import small_recipe
 
 from mast.models.checkpoint import ModelCard, save_checkpoint
-from mast.models.detector import MastDetector
+from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
 from mast.training.recipe import Recipe
 

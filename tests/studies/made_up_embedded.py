@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from mast_studies.neighbours import EmbeddedPart, Vectors
+from mast.arrays import Vectors
+from mast_studies.neighbours import EmbeddedPart
 
 LABELS = ("buzz", "chirp", "whoop")
 

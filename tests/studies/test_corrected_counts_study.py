@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mast.evaluation.corrected_counts import Checked, Corrected
-from mast_studies import corrected_counts
-from mast_studies.corrected_counts import simulate
+from mast_studies import corrected_counts_study
+from mast_studies.corrected_counts_study import simulate
 
 
 def test_coverage_and_width_of_one_case() -> None:
@@ -19,11 +19,11 @@ def test_coverage_and_width_of_one_case() -> None:
 
 
 def test_intervals_that_are_too_narrow_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = corrected_counts.correct
+    honest = corrected_counts_study.correct
 
     def too_sure(strata: Checked, unchecked: np.ndarray, right: list[int]) -> Corrected:
         estimate, low, high = honest(strata, unchecked, right)
         return Corrected(estimate, estimate - (estimate - low) / 4, estimate + (high - estimate) / 4)
 
-    monkeypatch.setattr(corrected_counts, "correct", too_sure)
+    monkeypatch.setattr(corrected_counts_study, "correct", too_sure)
     assert simulate(300, 60, 1.0, draws=40, seed=0)["coverage"] < 0.7

@@ -30,7 +30,7 @@ from mast_studies.neighbours import EmbeddedPart, box_neighbours, chunk_neighbou
 from mast_studies.page import write_page
 from mast_studies.paper import paper_metrics, paper_tables
 from mast_studies.studies import all_studies
-from mast_studies.tables import Archive
+from mast_studies.study_tables import Archive
 
 STUDIES = all_studies()
 NAMES = ("retrieval", "umap-chunks", "umap-boxes")
@@ -222,7 +222,7 @@ def test_each_study_ends_in_its_files(work: Path, tmp_path: Path) -> None:
     assert paper_tables("retrieval")[0].rows[0][1][2:] == ["0.723", "0.902", "5.76"]
 
 
-def test_what_cannot_be_told_is_a_sentence(tmp_path: Path) -> None:
+def test_what_is_unknown_is_a_sentence(tmp_path: Path) -> None:
     keep(tmp_path, parts(labels=()), dataset="no_labels")
     keep(tmp_path, parts(labels=("buzz",)), dataset="one_label")
     keep(tmp_path, parts(detected=False), dataset="no_detections")

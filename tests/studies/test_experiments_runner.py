@@ -53,7 +53,7 @@ def work(tmp_path_factory: pytest.TempPathFactory, tones: Path) -> Path:
 
 
 def run(root: Path, study: str, tones: Path, systems: str, *more: str):  # type: ignore[no-untyped-def]
-    command = ["experiment", study, "--data", str(tones), "--unlabeled", str(tones), "--systems", systems]
+    command = ["experiment", study, "--data", str(tones), "--unlabelled", str(tones), "--systems", systems]
     command += ["--work", str(root / "work"), "--out", str(root / "out"), "--preset", str(root / "toy.toml")]
     return CliRunner().invoke(app, [*command, "--name", "tones", "--quiet", *more])
 
@@ -142,7 +142,7 @@ def test_results_of_other_settings_are_not_mixed(work: Path, tones: Path) -> Non
     assert "pretrain.lr was" in str(told.exception)
 
 
-def test_mistakes_are_told(tmp_path: Path, tones: Path) -> None:
+def test_mistakes_are_reported(tmp_path: Path, tones: Path) -> None:
     def error(*words: str) -> str:
         told = CliRunner().invoke(
             app, ["experiment", *words, "--work", str(tmp_path), "--out", str(tmp_path)]
@@ -162,7 +162,7 @@ def test_mistakes_are_told(tmp_path: Path, tones: Path) -> None:
     [
         (["train"] * 6 + ["temporal_ood", "site_ood"], False),
         (["train"] * 6 + ["test", "site_ood"], True),
-        ([""] * 6 + ["temporal_ood", "site_ood"], True),  # to be dealt out
+        ([""] * 6 + ["temporal_ood", "site_ood"], True),  # to be split
         (["train"] * 6 + ["", "site_ood"], True),
         (["train"] * 8, True),  # nothing would be measured
     ],

@@ -11,14 +11,14 @@ from made_up_found import scatter
 
 from mast.data.augment import AugmentConfig
 from mast.errors import ConfigError
-from mast.models.detector import DetectorConfig
+from mast.models.mast_detector import DetectorConfig
 from mast_studies.collect import collect
 from mast_studies.page import write_page
 from mast_studies.paper import METRICS, paper_tables
 from mast_studies.presets import OWN_PRESETS, load_preset
 from mast_studies.runner import same_steps
 from mast_studies.studies import Request, all_studies, choose_systems, find_study, systems_by_name
-from mast_studies.tables import Archive
+from mast_studies.study_tables import Archive
 
 STUDIES = all_studies()
 

@@ -12,7 +12,7 @@ from toy_recipe import FRONT_END, save_small_detector, small_recipe
 
 from mast.data.recordings import load_dataset
 from mast.errors import ConfigError
-from mast.models.detector import DetectorConfig
+from mast.models.mast_detector import DetectorConfig
 from mast_studies import few_boxes
 from mast_studies.few_boxes import divide, recipe_of
 from mast_studies.few_boxes_chunks import boxes_of_pieces, nested, pieces
@@ -112,7 +112,7 @@ def test_the_figure_is_drawn(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_whole_command_goes_on_where_it_stopped(
+def test_the_whole_command_resumes_where_it_stopped(
     tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save_small_detector(tmp_path / "model", score=0.3)
@@ -143,7 +143,7 @@ def test_habits_are_measured_with_each_recording_held_back(
     monkeypatch.setattr(sys, "argv", [str(word) for word in words])
     few_boxes.main()
     own = json.loads(out.read_text())["figures"]["sets"][tones.name]
-    assert own["ways"]["all"] == own["ways"]["as it comes"]  # whole calls, at this band
+    assert own["ways"]["all"] == own["ways"]["as is"]  # whole calls, at this band
     assert own["ways"]["strongest"]["n_truth"] == own["data"]["boxes"]
     seeds = own["4 boxes"]
     assert [row["seed"] for row in seeds] == [0, 1]

@@ -12,7 +12,7 @@ import soundfile as sf
 
 from mast.classifiers.box_names import HowToHear
 from mast.classifiers.classifier import Classifier
-from mast_studies.naming import (
+from mast_studies.naming_study import (
     WARBLERS,
     around_the_box,
     birdnet_alone,

@@ -14,7 +14,7 @@ from toy_recipe import FRONT_END, small_recipe
 
 from mast.events import BOX_COLUMNS, as_events
 from mast.models.checkpoint import ModelCard, save_checkpoint
-from mast.models.detector import DetectorConfig, MastDetector
+from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.normalisation import Normalisation
 from mast_studies import nested_boxes
 from mast_studies.zero_shot_sets import load_set

@@ -21,7 +21,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import speed_others
 
-from mast_studies.zero_shot_tools import TOOLS, Samples, Tool, find_boxes
+from mast.arrays import Samples
+from mast_studies.zero_shot_tools import TOOLS, Tool, find_boxes
 
 RATE, SECONDS = 22_050, 6
 CALLS = [(1.0, 2_000, 1.5), (3.0, 3_500, 3.6), (4.6, 5_000, 5.0)]  # start_s, centre in hertz, end_s

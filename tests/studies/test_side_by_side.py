@@ -55,7 +55,7 @@ def test_a_large_job_is_not_overtaken_for_ever(tmp_path: Path) -> None:
     assert order.read_text()[:2] == "sL"
 
 
-def test_a_failure_is_told_and_keeps_nobody_waiting(tmp_path: Path) -> None:
+def test_a_failure_is_reported_and_keeps_nobody_waiting(tmp_path: Path) -> None:
     jobs = [
         job("d/bad", "raise SystemExit('no such sound')"),
         job("d/orphan", "pass", needs=(tmp_path / "never",)),

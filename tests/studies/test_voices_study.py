@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 import soundfile as sf
 
-from mast.events import FloatArray
-from mast_studies import voices
-from mast_studies.voices import measure_boxes, measure_pool, share
+from mast.arrays import FloatArray
+from mast_studies import voices_study
+from mast_studies.voices_study import measure_boxes, measure_pool, share
 
 
 class Loudness:
@@ -27,7 +27,7 @@ class Loudness:
 def test_the_lowest_threshold_that_leaves_birds_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(voices, "GROUPS", {"speech": ("Speaking",), "birds": ("crow",)})
+    monkeypatch.setattr(voices_study, "GROUPS", {"speech": ("Speaking",), "birds": ("crow",)})
     rows = []
     for k in range(20):
         for label, loud in (("Speaking", 0.9), ("crow", 0.25)):

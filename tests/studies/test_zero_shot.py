@@ -145,7 +145,7 @@ def test_too_short_or_silent_sound_holds_nothing() -> None:
         assert find_boxes(plain, sound, 16_000, plain.published).shape == (0, 4)
 
 
-def test_what_is_no_box_is_dropped() -> None:
+def test_what_is_not_a_box_is_dropped() -> None:
     nonsense = np.array([[0, 1, np.nan, 2], [1, 5, 1, 9], [2, 7, 3, 7], [0, 100, 1, 200]])
     odd = Tool("odd", {}, {}, lambda sound, rate, settings: nonsense)
     assert find_boxes(odd, np.ones(10, np.float32), 8, {}).tolist() == [[0, 100, 1, 200]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def toy_preset(*, pretrain_chunks: int) -> str:
-    """Pretraining on so many chunks, and a small detector; as TOML, to which more may be added."""
+    """Pretraining on this many chunks, and a small detector; as TOML, to which more may be added."""
     return f"""
 size = "tiny"
 front_end = {{ n_bins = 32, chunk_frames = 128 }}

@@ -11,7 +11,7 @@ from accelerate import Accelerator
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from toy_recipe import small_recipe
 
-from mast.training.detector import train_detector
+from mast.training.detector_training import train_detector
 from mast.training.pretraining import pretrain
 
 if __name__ == "__main__":

@@ -24,15 +24,15 @@ from mast.models.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
-from mast.models.detector import MastDetector
 from mast.models.mae import MaeConfig, MaskedAutoencoder
+from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
 from mast.probability import StoredCalibration
-from mast.training import calibrate, detector
+from mast.training import calibrate, detector_training
 from mast.training.calibrate import calibrate_checkpoint
 from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.chunk_scores import detect_chunks
-from mast.training.detector import train_detector
+from mast.training.detector_training import train_detector
 from mast.training.machine import Machine, prepare_machine
 from mast.training.recipe import Recipe
 
@@ -120,7 +120,7 @@ def test_the_card_holds_what_validation_says(
         found.model_copy(update={"data": "marsh, by two students"})
     )
     assert found.calibration.apply(0.95) == pytest.approx(expit(0.25 * logit(0.95)), abs=0.06)
-    assert calibrate_checkpoint(model, held, machine, seed=4) == found  # again is no other
+    assert calibrate_checkpoint(model, held, machine, seed=4) == found  # the same again
 
 
 def test_the_saved_detector_is_asked_as_in_validation(model: Path, tones: Path, machine: Machine) -> None:
@@ -177,7 +177,7 @@ def test_a_finished_run_is_calibrated_once(
         calls.append(folder)
         return calibrate_checkpoint(folder, *arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(detector, "calibrate_checkpoint", counted)
+    monkeypatch.setattr(detector_training, "calibrate_checkpoint", counted)
     train_detector(tones, tmp_path, recipe, stop_after=1)
     assert calls == []
     train_detector(tones, tmp_path, recipe)

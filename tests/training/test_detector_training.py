@@ -19,10 +19,10 @@ from mast.errors import ConfigError
 from mast.evaluation import PartTables
 from mast.hearing import HearingModel
 from mast.models.checkpoint import load_checkpoint
-from mast.models.detector import MastDetector
-from mast.training import calibrate, chunk_scores, detector
+from mast.models.mast_detector import MastDetector
+from mast.training import calibrate, chunk_scores, detector_training
 from mast.training.chosen_chunks import Chunks, labelled_chunks
-from mast.training.detector import DetectorObjective, train_detector
+from mast.training.detector_training import DetectorObjective, train_detector
 from mast.training.pretraining import pretrain
 from mast.training.recipe import Recipe
 from mast.training.spectrograms import Spectrograms
@@ -146,7 +146,7 @@ def test_epoch_threshold_and_calibration_are_chosen_on_validation_chunks(
         return forward(self, batch, step)
 
     forward = DetectorObjective.forward
-    monkeypatch.setattr(detector, "detect_chunks", detect)
+    monkeypatch.setattr(detector_training, "detect_chunks", detect)
     monkeypatch.setattr(calibrate, "detect_chunks", detect)
     monkeypatch.setattr(DetectorObjective, "forward", loss)
     parts = labelled_chunks(load_dataset(tones), FRONT_END)
@@ -186,8 +186,8 @@ def test_only_sound_that_was_listened_to_gives_backgrounds(tones: Path) -> None:
     plan = small_recipe().train
     empty = [len(boxes) == 0 for boxes in chunks._labels[0]]
     assert any(empty)
-    bank = detector._noise_bank(chunks, plan, seed=0)
+    bank = detector_training._noise_bank(chunks, plan, seed=0)
     assert bank is not None
     assert len(bank) == sum(empty)
     unheard = replace(chunks, table=chunks.table.assign(labelled=False))
-    assert detector._noise_bank(unheard, plan, seed=0) is None
+    assert detector_training._noise_bank(unheard, plan, seed=0) is None

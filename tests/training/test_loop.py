@@ -39,7 +39,7 @@ class Objective(nn.Module):
         return {"loss": self.model(batch).mean()}
 
 
-def test_progress_is_told_before_the_first_step_and_at_every_slow_one(
+def test_progress_is_shown_before_the_first_step_and_at_every_slow_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not only when numbers are read: twenty steps of a large model on a CPU take minutes."""

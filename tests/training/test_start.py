@@ -21,13 +21,13 @@ from mast.models.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
-from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.find import find_model
 from mast.models.mae import MaskedAutoencoder
+from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.normalisation import Normalisation
 from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.chunk_scores import detect_chunks
-from mast.training.detector import train_detector
+from mast.training.detector_training import train_detector
 from mast.training.helped import against_start, beats
 from mast.training.loop import Result
 from mast.training.recipe import Recipe, load_recipe
@@ -92,13 +92,13 @@ def test_the_command_says_that_training_did_not_help(
     start = saved(tmp_path / "start", detector_of(small_recipe()))
     best = {"f1": 0.1, "precision": 0.1, "recall": 0.1, "ap50": 0.1, "threshold": 0.5}
     monkeypatch.setattr(
-        "mast.training.detector.train_detector", lambda *_, **__: Result(1, best, best, 1, 1.0)
+        "mast.training.detector_training.train_detector", lambda *_, **__: Result(1, best, best, 1, 1.0)
     )
     arguments = ["train", str(tones), "--init", str(start), "--out", str(tmp_path / "run")]
     for trained, helps in ((0.1, False), (0.3, True)):
         monkeypatch.setattr("mast.training.helped.against_start", lambda *_, f1=trained, **__: (0.26, f1))
         shown = CliRunner().invoke(app, arguments, catch_exceptions=False).output
-        assert (f"(F1 0.260 as it comes, {trained:.3f} trained" in shown) != helps
+        assert (f"(F1 0.260 as is, {trained:.3f} trained" in shown) != helps
         assert (f"use --model {start}" in shown) != helps
 
 
@@ -276,7 +276,7 @@ def test_both_commands_start_from_whatever_names_a_model(
         taken.append(init)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mast.training.detector.train_detector", begin)
+    monkeypatch.setattr("mast.training.detector_training.train_detector", begin)
     monkeypatch.setattr("mast.fit.pipeline.fit", begin)
     arguments = [command, str(tones), "--init", name, "--out", "out", "--preset", "tiny"]
     CliRunner().invoke(app, arguments)

@@ -70,7 +70,7 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
 
 
 def _check_geometries(content: object, path: Path) -> None:
-    """Refuse swapped limits, which the library would put in order without a word."""
+    """Refuse swapped limits, which the library would put in order silently."""
     found = content.get("data", {}) if isinstance(content, dict) else {}
     events = found.get("sound_events") if isinstance(found, dict) else None
     boxes, places = [], []

@@ -107,7 +107,7 @@ class AnnotationSet:
         return self.events["recording"].map(self.nyquists()).astype("float64").fillna(np.inf)
 
     def clipped_to_nyquist(self) -> AnnotationSet:
-        """No frequency above half the sample rate, where that is known: there is no sound.
+        """The same with boxes cut to half the sample rate, where that is known: there is no sound above it.
 
         Events that reach above it are cut to it; events that lie wholly above it are left out.
         """

@@ -3,9 +3,9 @@
 The picture we describe has 100 columns a second and 512 rows from 0 Hz (bottom) to the Nyquist frequency
 (top), linear in both: our choice, so that pixel boxes mean something; nothing is drawn. Beside the standard
 fields an image carries ``extent`` (``[seconds, low_hz, high_hz]`` of the picture), ``reviewed`` (list of
-``[start_s, end_s]``, null for the end of the recording) and what is known of the recording; an annotation
+``[start_s, end_s]``, null for the end of the recording) and what is known about the recording; an annotation
 carries ``box`` (``[start_s, low_hz, end_s, high_hz]``, exact) and all event columns. Where ``bbox`` was
-changed by another tool so that it differs from ``box``, ``bbox`` is believed.
+changed by another tool so that it differs from ``box``, ``bbox`` counts.
 
 From elsewhere: images without ``extent`` are taken to span their whole recording and 0 Hz to Nyquist, so
 duration and sample rate must be known; images without ``reviewed`` were listened to.

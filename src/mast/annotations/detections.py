@@ -1,4 +1,4 @@
-"""The files of a folder that `mast detect` fills, for whoever reads it: no detector, and no torch, is needed for that.
+"""The files of a folder that `mast detect` fills; reading them needs neither a detector nor torch.
 
 ``run.json`` says how the detections were made: which model, which threshold, which band, from which recordings. Every
 recording that is done has a *mark*, ``recordings/NAME.parquet``: its events, and facts about it in the header. A
@@ -47,7 +47,7 @@ class DetectionRun:
         threshold: minimum score of an event in the tables; ``None`` where unknown.
         band_hz: lower and upper edge of the band that was searched; ``None`` where an older version wrote the file.
         inputs: files, folders and URIs that were given, as full paths.
-        options: that the command was given last; those that an older version's file tells of.
+        options: those of the last command; of an older version's file, those that it holds.
         made_with: all that changes what is found, as it was when the folder was begun.
         operating_point: for a threshold that stands for a precision: the target, and what validation reached.
     """
@@ -204,7 +204,7 @@ def failure_facts(mark: Path) -> dict[str, Any] | None:
 
 
 def mark_facts(mark: Path) -> dict[str, Any] | None:
-    """What a mark says about its recording; ``None`` where there is no whole one."""
+    """What a mark says about its recording; ``None`` where it is missing or incomplete."""
     try:
         facts = json.loads((pq.read_schema(mark).metadata or {})[FACTS])
         return facts if isinstance(facts, dict) and isinstance(facts.get("recording"), str) else None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from mast.annotations import aoef, audacity, birdeep, coco, events_csv, kaleidoscope, raven, yolo
+from mast.annotations import aoef, audacity, birdeep_csv, coco, events_csv, kaleidoscope, raven, yolo
 from mast.annotations.base import ALL, BOX_AND_LABEL, AnnotationSet, Format, check_set
 from mast.annotations.tables import read_json, read_text
 from mast.errors import AnnotationError
@@ -81,8 +81,8 @@ FORMATS: dict[str, Format] = {
         folder=False,
     ),
     "birdeep": Format(
-        read=birdeep.read,
-        write=birdeep.write,
+        read=birdeep_csv.read,
+        write=birdeep_csv.write,
         about="BIRDeep CSV",
         event_columns=BOX_AND_LABEL | {"annotator"},
         recording_columns=frozenset({"duration_s", "site", "datetime"}),

@@ -1,4 +1,4 @@
-"""Which recording a name in an annotation file means, and how a recording's own file is called."""
+"""Which recording a name in an annotation file means, and what a recording's own file is called."""
 
 from __future__ import annotations
 

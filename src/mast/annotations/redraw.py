@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from mast.annotations.songs import join_boxes
-from mast.events import BOX_COLUMNS, FloatArray, IntArray, best_of_overlapping, boxes_of, pairwise_iou
+from mast.arrays import FloatArray, IntArray
+from mast.events import BOX_COLUMNS, best_of_overlapping, boxes_of, pairwise_iou
 from mast.features.strongest import strongest_parts
 from mast.grid import FrontEnd
 from mast.habit import Habit
@@ -76,7 +77,7 @@ def redraw_events(
         path_of: where a recording lies.
         threshold: as in :func:`redraw`.
     """
-    if habit.as_it_comes or events.empty:
+    if habit.changes_nothing or events.empty:
         return events
     parts = []
     for name, own in events.groupby("recording", sort=False):

@@ -1,7 +1,7 @@
 """`recordings.csv` and `reviewed.csv`: what a dataset folder says beside its boxes.
 
 The same two small tables stand beside annotations in any format that has no place of its own for a fact:
-`recordings.csv` (``file`` and whatever is known of it) in a folder of label files, `reviewed.csv`
+`recordings.csv` (``file`` and whatever is known about it) in a folder of label files, `reviewed.csv`
 (``file, start_s, end_s``; a blank end is the end of the recording) wherever the spans listened to differ
 from what the format says by itself.
 

@@ -7,7 +7,8 @@ import pandas as pd
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from mast.events import FloatArray, IntArray, boxes_of, pairwise_band_iou
+from mast.arrays import FloatArray, IntArray
+from mast.events import boxes_of, pairwise_band_iou
 
 SIMILAR_BAND = 0.25  # overlap of two bands as a share of both together; our choice
 NOTES = "notes"  # the column that counts what was joined
@@ -25,7 +26,7 @@ def join_events(events: pd.DataFrame, gap_s: float) -> pd.DataFrame:
 
     Returns:
         In the order of the first note of each song. Its box holds all of them; everything else is taken from the note
-        with the highest score, but for the time of day, which is that of the first. ``notes`` says how many they are.
+        with the highest score, except for the time of day, which is that of the first. ``notes`` counts them.
     """
     if events.empty:
         return events.assign(**{NOTES: np.zeros(0, np.int64)})

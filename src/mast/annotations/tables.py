@@ -1,4 +1,4 @@
-"""Delimited text as people have it: any encoding, delimiter and column order; errors name line and field."""
+"""Delimited text as people write it: any encoding, delimiter and column order; errors name line and field."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Table:
         return next((have[_plain(name)] for name in names if _plain(name) in have), None)
 
     def need(self, wanted: Mapping[str, Sequence[str]]) -> dict[str, str]:
-        """Column names for each of ``wanted`` (meaning → names it may have); one error names what lacks."""
+        """Column names for each of ``wanted`` (meaning → names it may have); one error names all that are missing."""
         found = {meaning: self.find(*names) for meaning, names in wanted.items()}
         missing = [wanted[meaning][0] for meaning, column in found.items() if column is None]
         if missing:

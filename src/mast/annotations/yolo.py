@@ -31,7 +31,7 @@ from mast.events import check_events
 _PRECISE = Context(prec=60)
 _DIGITS = Context(prec=34)  # of the fractions: enough that seconds and Hz come back to the last bit
 _NOTHING = Decimal("1e-25")  # what rounding leaves of zero
-_SIX_DIGITS = Decimal("1e-6")  # YOLO tools write so many, and may land a hair outside
+_SIX_DIGITS = Decimal("1e-6")  # YOLO tools write six digits, which may land just outside
 _BESIDE = ("classes.txt",)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mast.audio import probe
-from mast.data.folder_survey import Row, facts, survey
+from mast.data.folder_survey import RecordingRow, facts, survey
 from mast.errors import MastError, machine_fault, shortened
 from mast.review.colours import encode_png
 from mast.review.tiles import View, levels_db, to_levels
@@ -77,7 +77,7 @@ class Contents:
             reading.sentence = shortened(known or f"{type(error).__name__}: {error}")
 
 
-def _described(rows: list[Row], failures: list[Row]) -> dict[str, Any]:
+def _described(rows: list[RecordingRow], failures: list[RecordingRow]) -> dict[str, Any]:
     every = facts(rows)
     whole = [row for row in rows if not row["warning"]] or rows
     return {

@@ -16,8 +16,8 @@ from starlette.concurrency import run_in_threadpool
 from mast.annotations.detections import read_run
 from mast.app.work import REPORT_PAGE, SUMMARY, SUMMARY_PAGE, results_root
 from mast.errors import ConfigError
+from mast.review.open_review import Review, open_review
 from mast.review.records import NotFoundError
-from mast.review.review import Review, open_review
 from mast.review.server import review_app
 from mast.review.workspace import DETECTIONS
 

@@ -21,8 +21,8 @@ from mast.app.work import SUMMARY, Work, describe, learned_folder, models, work_
 from mast.errors import ConfigError
 from mast.grid import BANDS_HZ
 from mast.progress import STARTING
+from mast.review.decided import export_folder
 from mast.review.decisions import InvalidError
-from mast.review.export import export_folder
 from mast.review.requests_write import body_of
 
 _WHOLE = "whole"  # what is sought, where it is not a name in BANDS_HZ
@@ -170,7 +170,9 @@ def _learn(folder: Path, complete: bool, reviews: Reviews) -> tuple[list[str], P
     if run is None:
         raise ConfigError(f"{folder}: is not a folder that Find made; choose one")
     review = reviews.review(folder)
-    exported = export_folder(review.store, review.workspace, "csv", _CHECKED, complete=complete)
+    exported = export_folder(
+        review.store, review.workspace, "csv", _CHECKED, complete=complete, learner=False
+    )
     if not exported.events:
         raise ConfigError("nothing has been accepted yet; open the review and accept some boxes first")
     out = learned_folder(folder)

@@ -1,7 +1,7 @@
 """A crew of workers that search an archive together: how they are led, whatever they are made of.
 
 :class:`Crew` is what a kind of workers has to offer; :mod:`mast.archive.processes` and :mod:`mast.archive.ray_crew` are
-the two kinds. :class:`CrewEngine` hires, deals, replaces the dead and gives up on recordings that kill.
+the two kinds. :class:`CrewEngine` hires, deals, replaces the dead and gives up on recordings that kill workers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Idle(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """A worker has ended; ``error`` where it left for a user's mistake."""
+    """A worker has ended; ``error`` where a user's mistake ended it."""
 
     worker: int
     reason: str
@@ -82,7 +82,7 @@ class Engine(Protocol):
 
 
 class OneProcess:
-    """The engine that is no crew: this process, with all the threads torch wants."""
+    """The engine without a crew: this process, with all the threads torch wants."""
 
     def __init__(self, spec: DetectorSpec) -> None:
         self.detector = spec.load()

@@ -1,8 +1,8 @@
-"""Who searches what: recordings dealt to workers so that none is lost, doubled, or the end of everybody.
+"""Who searches what: recordings dealt to workers so that none is lost or searched twice, and none stops the run.
 
 A worker gets a *hand* of recordings and reports each as it is done. When a worker dies, what it had not reported is
 dealt again, now one recording at a time, so that the one to blame is found; a recording with which two workers died
-becomes a failure, and the run continues. A recording is so tried at most three times: in a hand, alone, alone.
+becomes a failure, and the run continues. So a recording is tried at most three times: once in a hand, twice alone.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Dealer:
         self.left -= 1
 
     def lost(self, hand: Hand, reason: str) -> list[Searched]:
-        """The worker with this hand is gone; gives the recordings that are given up now."""
+        """The worker with this hand is gone; returns the recordings that are given up now."""
         left, hand.left = list(hand.left.values()), {}
         given_up = []
         for recording in left:

@@ -1,4 +1,4 @@
-"""Recordings wherever they lie: on a disk, on a network drive, in object storage.
+"""Recordings wherever they are stored: on a disk, on a network drive, in object storage.
 
 A recording at a URI (``s3://``, ``gs://``, or anything fsspec knows) is copied to a temporary file while the ones
 before it are searched, and the copy is removed when its events are kept: a few copies exist at a time, however
@@ -38,7 +38,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class NoRoomError(MastError):
-    """The disk of temporary copies takes no more."""
+    """The disk for temporary copies is full."""
 
 
 class Recording(NamedTuple):
@@ -50,7 +50,7 @@ class Recording(NamedTuple):
         root: folder that all names are relative to.
         store: the URI that opens the store it lies in; empty for a disk.
         size_bytes: as listed in the store; of a file on a disk, which may still change, it is asked when needed.
-        stated: what the dataset's ``recordings.csv`` says of it.
+        stated: what the dataset's ``recordings.csv`` says about it.
     """
 
     path: str
@@ -101,7 +101,7 @@ def list_recordings(arguments: Sequence[str]) -> Listing:
     remote = [is_uri(argument) for argument in given]
     if any(remote) and not all(remote):
         raise ConfigError(
-            f"{', '.join(arguments)}: folders here and URIs in one run would have no common root; run them apart, "
+            f"{', '.join(arguments)}: folders here and URIs in one run would have no common root; run them separately, "
             "each with its own --out"
         )
     listing = _list_store(given) if any(remote) else _list_disk([Path(argument) for argument in given])
@@ -143,7 +143,7 @@ def _list_disk(arguments: list[Path]) -> Listing:
 def _list_store(uris: list[str]) -> Listing:
     if len({(urlsplit(uri).scheme, urlsplit(uri).query) for uri in uris}) > 1:
         raise ConfigError(
-            f"{', '.join(uris)}: expected URIs of one store; run them apart, each with its own --out"
+            f"{', '.join(uris)}: expected URIs of one store; run them separately, each with its own --out"
         )
     files: dict[str, int | None] = {}
     folders = []
@@ -246,7 +246,7 @@ class Copies:
 
         Raises:
             AudioError: it could not be copied, tried several times.
-            NoRoomError: this machine has no room for copies, so that the next would fail alike.
+            NoRoomError: this machine has no room for copies, so the next would fail, too.
         """
         if not recording.store:
             return recording.source

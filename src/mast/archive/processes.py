@@ -92,9 +92,9 @@ class ProcessCrew:
 
 
 def _work(pipe: _Pipe, spec: DetectorSpec, worker: int) -> None:
-    """The life of a worker: load the detector, then search what is given until nobody is there any more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all: who leads decides
-    warnings.simplefilter("ignore", DamagedAudioWarning)  # told in the outcome
+    """The life of a worker: load the detector, then search what is given until the leader is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the leader decides
+    warnings.simplefilter("ignore", DamagedAudioWarning)  # reported in the outcome
     try:
         detector = spec.load(worker)
     except MastError as error:

@@ -26,7 +26,7 @@ from mast.audio import DamagedAudioWarning
 from mast.errors import ConfigError, MastError
 from mast.inference import Detector, Searched
 
-_UNREAD_OUTCOMES = 4  # a worker pauses when so many recordings wait to be written; our choice
+_UNREAD_OUTCOMES = 4  # a worker pauses when this many recordings wait to be written; our choice
 _OBJECT_STORE_BYTES = (
     256 * 2**20
 )  # of a cluster that lives for one command: outcomes pass through, nothing stays
@@ -39,7 +39,7 @@ class _Searcher:
         self._detector: Detector | None = None
 
     def start(self, spec: DetectorSpec, number: int) -> tuple[DetectorFacts, int]:
-        warnings.simplefilter("ignore", DamagedAudioWarning)  # told in the outcome
+        warnings.simplefilter("ignore", DamagedAudioWarning)  # reported in the outcome
         self._detector = spec.load(number)
         return DetectorFacts.of(self._detector), os.getpid()
 
@@ -114,7 +114,7 @@ class RayCrew:
             del self._pending[some]
             return Idle(worker)
         except RayTaskError as error:
-            # an error that is no outcome: what the worker holds, a GPU perhaps, may be in any state
+            # an error, not an outcome: what the worker holds, a GPU perhaps, may be in any state
             cause = error.cause
             mistake = cause if isinstance(cause, MastError) else None
             return self._gone(some, worker, f"{type(cause).__name__}: {cause}", mistake)
@@ -130,7 +130,7 @@ class RayCrew:
 
 def _join(alone: bool, workers: int | None) -> None:
     """Join the cluster of ``RAY_ADDRESS``, or start one on this machine."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told what users do
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage reports
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     try:
         if alone:

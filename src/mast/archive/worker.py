@@ -66,7 +66,7 @@ class DetectorSpec:
         """The detector, on this machine; the process is then settled for the search (:mod:`mast.inference.settle`).
 
         Args:
-            number: of the worker; workers share the GPUs of a machine out among them.
+            number: of the worker; the workers on a machine share its GPUs.
 
         Raises:
             MastError: it cannot be loaded; also where the machine refuses, so that every kind of worker hands it on.

@@ -18,19 +18,13 @@ from mast.audio.headers import header_notes, parse_offset
 
 @dataclass(frozen=True)
 class Metadata:
-    """When, where and with what a recording was made; ``None`` is unknown.
-
-    ``datetime_from`` and ``site_from`` say where the value was found: ``GUANO``, ``AudioMoth comment``,
-    ``Wildlife Acoustics``, ``file name``, ``folder name`` or ``recordings.csv``.
-    """
+    """When, where and with what a recording was made; ``None`` is unknown."""
 
     site: str | None = None
     datetime: datetime | None = None
     recorder: str | None = None
     latitude: float | None = None
     longitude: float | None = None
-    datetime_from: str | None = None
-    site_from: str | None = None
 
     def clock_at(self, start_s: float, *, timespec: str = "milliseconds") -> str:
         """Wall clock at ``start_s`` into the recording as ISO 8601; empty where unknown."""
@@ -39,7 +33,7 @@ class Metadata:
         return (self.datetime + timedelta(seconds=start_s)).isoformat(timespec=timespec)
 
     def overridden(self, other: Metadata) -> Metadata:
-        """The same, but for what ``other`` knows."""
+        """The same, updated with what ``other`` knows."""
         known = {field.name: getattr(other, field.name) for field in fields(other)}
         return replace(self, **{name: value for name, value in known.items() if value is not None})
 
@@ -73,7 +67,7 @@ _HEX_TIME = re.compile(r"^[0-9A-F]{8}$")  # AudioMoth firmware before 1.2: secon
 _TIME_ONLY = re.compile(r"^(?P<hour>\d\d)[-_.]?(?P<minute>\d\d)(?:[-_.]?(?P<second>\d\d))?$")
 _DATE_FOLDER = re.compile(r"^(?P<year>\d{4})(?P<sep>[-._]?)(?P<month>\d\d)(?P=sep)(?P<day>\d\d)$")
 
-# Channels in Song Meter names are no part of the site: SITE_0+1_…, and card or microphone A/B behind the
+# Channels in Song Meter names are not part of the site: SITE_0+1_…, and card or microphone A/B behind the
 # serial number that is the default prefix. "Plot_A" is left alone: there A is the plot.
 _CHANNELS = re.compile(r"[_-]-?\d\+\d-?$")
 _SONG_METER_SERIAL = re.compile(
@@ -103,23 +97,17 @@ def metadata(path: str | Path, root: str | Path | None = None) -> Metadata:
     path = Path(path)
     notes = header_notes(path)
     when, site = None, None
-    when_from, site_from = None, None
     for note in notes:
         if when is None and note.datetime is not None and _plausible(note.datetime):
-            when, when_from = note.datetime, note.kind
+            when = note.datetime
         if site is None and note.site is not None:
-            site, site_from = note.site, note.kind
+            site = note.site
     folders = _folders(path, root)
     if when is None:
         when = time_in_name(path.stem) or _time_in_folder(path.stem, folders)
-        when_from = "file name" if when is not None else None
     if site is None:
-        site = site_in_name(path.stem)
-        site_from = "file name" if site is not None else None
-    if site is None:
-        site = _site_in_folders(folders)
-        site_from = "folder name" if site is not None else None
-    if site is not None:  # a folder's name may hold bytes that are no text
+        site = site_in_name(path.stem) or _site_in_folders(folders)
+    if site is not None:  # a folder's name may hold bytes that are not text
         site = os.fsencode(site).decode("utf-8", errors="backslashreplace")
     located = next((note for note in notes if note.latitude is not None), None)
     return Metadata(
@@ -128,8 +116,6 @@ def metadata(path: str | Path, root: str | Path | None = None) -> Metadata:
         recorder=next((note.recorder for note in notes if note.recorder), _recorder_in_name(path.stem)),
         latitude=located.latitude if located else None,
         longitude=located.longitude if located else None,
-        datetime_from=when_from,
-        site_from=site_from,
     )
 
 
@@ -207,7 +193,7 @@ def _datetime(match: re.Match[str], *, century: int = 0) -> datetime | None:
 
 
 def _plausible(when: datetime) -> bool:
-    """A year of field recordings; 1970 is what a recorder says whose clock was never set."""
+    """A year of field recordings; a recorder whose clock was never set says 1970."""
     return _EARLIEST_YEAR <= when.year <= _LATEST_YEAR and when.year != 1970
 
 

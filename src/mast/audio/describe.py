@@ -1,4 +1,4 @@
-"""What one recording is, for those who go through many: whatever is wrong with it stays its own failure."""
+"""What one recording is, for commands that read many: whatever is wrong with it is its own failure."""
 
 from __future__ import annotations
 

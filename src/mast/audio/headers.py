@@ -91,7 +91,7 @@ def parse_audiomoth_comment(comment: str) -> datetime | None:
 
 
 def parse_offset(text: str) -> timezone | None:
-    """``+2``, ``-03``, ``+0530`` or ``+5:30`` as a time zone; ``None`` where it is none."""
+    """``+2``, ``-03``, ``+0530`` or ``+5:30`` as a time zone; ``None`` where it is not an offset."""
     match = _OFFSET.match(text)
     if match is None:
         return None

@@ -1,7 +1,7 @@
 """Blocks of samples out of libsndfile: the only file that reads sound.
 
 Its decoder of mp3 writes to the process's stderr whatever it finds strange about a file. What is wrong with a recording
-is said in our own words, so while libsndfile works, C's stderr leads nowhere. Python's is another and is not touched.
+is said in our own words, so C's stderr is discarded while libsndfile works. Python's is separate and is not touched.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ import numpy as np
 import soundfile as sf
 from numpy.typing import NDArray
 
+from mast.arrays import Samples
 from mast.errors import AudioError
 
-Samples = NDArray[np.float32]
-
-UNKNOWN_FRAMES = 1 << 62  # so many and more mean that a header does not know; libsndfile says 2⁶³ − 1
+UNKNOWN_FRAMES = 1 << 62  # this many or more: the header does not know; libsndfile says 2⁶³ − 1
 _BAD_SEEK = 39  # libsndfile's number for it
-_COUNTED_FRAMES = 1 << 14  # decoded at a time to count them; of a damaged end so much may be lost
+_COUNTED_FRAMES = 1 << 14  # decoded at a time to count them; up to this much of a damaged end may be lost
 
 
 def open_sound(path: Path) -> sf.SoundFile:
@@ -39,7 +38,7 @@ def open_sound(path: Path) -> sf.SoundFile:
             return sf.SoundFile(os.fsencode(path) if os.name == "posix" else path)
     except sf.LibsndfileError as error:
         reason = str(error.error_string).strip().rstrip(".")
-        if "not recognised" in reason or "does not exist" in reason:  # as it puts an mp3 without any sound
+        if "not recognised" in reason or "does not exist" in reason:  # its words for an mp3 without sound
             reason = "no sound format we know"
         raise AudioError(
             f"{path}: not readable as sound ({reason}); expected a complete wav, flac, mp3, ogg or opus "
@@ -76,7 +75,7 @@ def decoded(
             return ""
         except sf.LibsndfileError as error:
             problem = str(error.error_string).strip().rstrip(".") or f"error {error.code} of the decoder"
-            # soundfile goes where it has read to; at the end of a file of unknown length libFLAC refuses that
+            # soundfile seeks to where it stopped reading; at the end of a file of unknown length libFLAC refuses that
             if file.frames >= UNKNOWN_FRAMES and error.code == _BAD_SEEK:
                 problem = ""
     yield from _salvaged(path, position, block if stop is None else min(block, stop - position))
@@ -95,7 +94,9 @@ def _next(file: sf.SoundFile, frames: int) -> Samples:
 
     Sixteen-bit sound is scaled here: the same numbers as libsndfile's, in a third of the time.
     """
-    if file.tell() >= file.frames:  # beyond, in a damaged mp3, soundfile would ask for less than nothing
+    if (
+        file.tell() >= file.frames
+    ):  # beyond, in a damaged mp3, soundfile would ask for a negative number of frames
         return np.empty((0, file.channels), np.float32)
     with silence():
         if file.subtype != "PCM_16":
@@ -144,7 +145,7 @@ _working = 0  # threads inside libsndfile
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Lead C's stderr nowhere; where the C library is not glibc, nothing happens."""
+    """Discard C's stderr; where the C library is not glibc, nothing happens."""
     global _working
     place = _c_stderr()
     if place is None:
@@ -165,7 +166,7 @@ def silence() -> Iterator[None]:
 
 @cache
 def _c_stderr() -> tuple[ctypes.c_void_p, int | None, int] | None:
-    """C's variable ``stderr``, its value, and a stream that leads nowhere."""
+    """C's variable ``stderr``, its value, and a stream that discards what it gets."""
     try:
         if not (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc"):
             return None

@@ -76,7 +76,7 @@ def probe(path: str | Path) -> AudioInfo:
 
 
 def check_readable(path: Path) -> RiffChunks | None:
-    """Answer the mistakes that libsndfile answers badly ("System error"), and give a WAV's chunks.
+    """Report the mistakes that libsndfile reports badly ("System error"), and give a WAV's chunks.
 
     Raises:
         AudioError: the file is missing, empty, a folder, not permitted, or a WAV that was never closed.
@@ -129,7 +129,7 @@ def _measured(path: Path, file: sf.SoundFile) -> tuple[int, int, bool]:
     if declared < UNKNOWN_FRAMES and _has_its_end(file, declared):
         return declared, declared, not closed
     frames = count_frames(path)
-    # a length that is not known is no broken promise; lengths of mp3 may be estimates: a little short is not truncated
+    # an unknown length cannot fall short; lengths of mp3 may be estimates: a little short is not truncated
     slack = file.samplerate if file.format == "MP3" else 0
     unknown = declared >= UNKNOWN_FRAMES
     return frames, frames if unknown else declared, not closed or (not unknown and frames < declared - slack)

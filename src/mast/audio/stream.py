@@ -15,7 +15,8 @@ from typing import Literal
 import numpy as np
 import soxr
 
-from mast.audio.libsndfile import Samples, decoded
+from mast.arrays import Samples
+from mast.audio.libsndfile import decoded
 from mast.audio.probe import AudioInfo, probe
 from mast.errors import AudioError
 
@@ -77,7 +78,7 @@ def read(
 ) -> Samples:
     """Read a recording, or a span of it, into memory.
 
-    A span is cut on the sample grid of the result: samples ``round(start_s × rate)`` up to and without
+    A span is cut on the sample grid of the result: samples ``round(start_s × rate)`` up to but without
     ``round(end_s × rate)`` of the whole recording, with the sound around the span taken into account in
     resampling. A span that runs past the end gives what exists.
 

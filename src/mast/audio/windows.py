@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from mast.audio.libsndfile import Samples
+from mast.arrays import Samples
 from mast.audio.stream import stream
 from mast.errors import AudioError
 from mast.grid import FrontEnd

@@ -16,11 +16,11 @@ import numpy as np
 import pandas as pd
 
 from mast.annotations.songs import SIMILAR_BAND
+from mast.arrays import FloatArray, IntArray, Samples
 from mast.audio import probe
-from mast.audio.libsndfile import Samples
 from mast.classifiers.classifier import Classifier, Logits
 from mast.classifiers.window_grid import HOPS, WindowGrid, band_only, read_windows
-from mast.events import FloatArray, IntArray, boxes_of, pairwise_band_iou
+from mast.events import boxes_of, pairwise_band_iou
 
 SONG_GAP_S = 20.0  # between boxes that decide together
 _BLOCK = 256  # boxes named at once

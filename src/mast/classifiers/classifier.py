@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mast.audio.libsndfile import Samples, silence
+from mast.arrays import Samples
+from mast.audio.libsndfile import silence
 from mast.errors import ConfigError, first_line
 
 Logits = NDArray[np.float32]
@@ -23,7 +24,7 @@ Run = Callable[[Samples], list[NDArray[np.float32]]]  # (B, n) → every output
 # rates of classifiers that people use, by the length of their input: BirdNET, and Perch
 KNOWN_RATES = {144_000: 48_000, 160_000: 32_000}
 _BATCH = 8  # windows at once, where the model takes any number
-_SURE = 1e-6  # probabilities closer to 0 or 1 are taken for this
+_SURE = 1e-6  # probabilities closer to 0 or 1 are clipped to this
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +78,7 @@ def load_classifier(
     Args:
         path: the model, ``.onnx`` or ``.tflite``.
         labels: a text file, one label per line in the order of the model's outputs.
-        sample_rate: of the sound it was trained on; known for models that hear as much as BirdNET or Perch.
+        sample_rate: of the sound it was trained on; known for models whose windows are as long as BirdNET's or Perch's.
         window_s: seconds it hears at once, where the model takes any length.
         softmax: its outputs are logits of classes that exclude each other. Otherwise outputs between 0 and 1 are taken
             as probabilities, and others as logits of each class on its own.
@@ -178,7 +179,7 @@ def _open_tflite(path: Path) -> _Model:
             f"{path}: needs the package ai-edge-litert; install it with `pip install 'mast-audio[birdnet]'`"
         ) from None
     try:
-        with silence():  # it tells of its own acceleration
+        with silence():  # it prints what it uses for acceleration
             interpreter: Any = Interpreter(model_path=str(path), num_threads=1)
             interpreter.allocate_tensors()
     except Exception as error:

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mast.arrays import IntArray
 from mast.classifiers.classifier import read_labels
 from mast.errors import ConfigError
-from mast.events import IntArray
 
 
 class Possible(NamedTuple):

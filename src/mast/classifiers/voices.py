@@ -1,4 +1,4 @@
-"""Stretches in which people speak, by silero-vad, so that they are not passed on.
+"""Stretches in which people speak, by silero-vad, so that they are not published.
 
 The model's weights (MIT licence) are in the package silero-vad, which is only looked for, never imported. It hears
 32 ms at a time, at 16 kHz, and says how likely speech is. A stretch of speech has at least a quarter of a second above
@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from mast.arrays import FloatArray, Samples
 from mast.audio import probe, read
-from mast.audio.libsndfile import Samples
 from mast.errors import ConfigError
-from mast.events import FloatArray
 
-Span = tuple[float, float]  # start_s, end_s
+SpeechSpan = tuple[float, float]  # start_s, end_s
 
 RATE, FRAME = 16_000, 512
 THRESHOLD = 0.3  # lowest that leaves birds alone: results/voices.json
@@ -51,7 +50,7 @@ class VoiceFinder:
             providers=["CPUExecutionProvider"],
         )
 
-    def __call__(self, path: Path, start_s: float, end_s: float) -> list[Span]:
+    def __call__(self, path: Path, start_s: float, end_s: float) -> list[SpeechSpan]:
         """Stretches of speech that touch a span of a recording, in seconds of the recording.
 
         Raises:
@@ -79,7 +78,7 @@ class VoiceFinder:
         return found
 
 
-def speech(probabilities: FloatArray, threshold: float = THRESHOLD) -> list[Span]:
+def speech(probabilities: FloatArray, threshold: float = THRESHOLD) -> list[SpeechSpan]:
     """Stretches of speech, in seconds from the first frame.
 
     >>> speech(np.array([0.0] * 10 + [0.9] * 10 + [0.0] * 10))

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from mast.arrays import Samples
 from mast.audio import read
-from mast.audio.libsndfile import Samples
 
 HOPS = 2  # windows that begin within the length of one
 _AT_ONCE_S = 30.0  # of sound in memory

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     ProgressColumn,
     Task,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.progress import Progress as RichProgress
 from rich.text import Text
 
 from mast.cli.reporting import report
+from mast.runs import Progress
 
 # the rate is that of the last half hour: a training step on a CPU may take a minute; our choice
 RATE_S = 1800.0
@@ -39,7 +39,7 @@ class Counted(MofNCompleteColumn):
         return Text("") if task.total is None else super().render(task)
 
 
-class ReportedBar(Progress):
+class ReportedBar(RichProgress):
     """A bar whose figures also go to the command's report (:mod:`mast.progress`), shown or not."""
 
     def __init__(self, *columns: str | ProgressColumn, unit: str, **more: Any) -> None:
@@ -77,7 +77,7 @@ def columns(unit: str) -> list[str | ProgressColumn]:
     return [TextColumn("{task.description}"), BarColumn(), Counted(), TextColumn(unit), TimeLeft()]
 
 
-def steps_of(bar: Progress, what: str) -> Callable[[int, int, str], None]:
+def steps_of(bar: RichProgress, what: str) -> Progress:
     """A task on ``bar`` (whose unit is ``{task.fields[text]}``) that follows a run as training reports it.
 
     Where something else is counted than before, the rate is measured again.

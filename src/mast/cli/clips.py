@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mast.cli.event_files import find_recordings_of
-from mast.cli.options import EXIT_SOME_FAILED, Quiet, Seed, count, number, progress, score, write_alone
+from mast.cli.options import EXIT_SOME_FAILED, Join, Quiet, Seed, count, number, progress, score, write_alone
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -70,15 +70,7 @@ def clips(
         bool,
         typer.Option("--no-voices", help="Leave out clips in which people speak; needs the extra voices."),
     ] = False,
-    join: Annotated[
-        float | None,
-        number(
-            "--join",
-            low=0.0,
-            high=3_600.0,
-            help="Join notes at most this many seconds apart into songs first.",
-        ),
-    ] = None,
+    join: Join = None,
     audio: Annotated[
         Path | None, typer.Option(help="Folder of the recordings; by default where detect found them.")
     ] = None,

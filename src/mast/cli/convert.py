@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mast.cli.event_files import cut_to_nyquist
-from mast.cli.options import Quiet, count, number, progress, say
+from mast.cli.options import Join, Quiet, count, progress, say
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -77,12 +77,7 @@ def convert(
             "--add-to", help="tasks: annotations from before, any format, to be written with these."
         ),
     ] = None,
-    join: Annotated[
-        float | None,
-        number(
-            "--join", low=0.0, high=3_600.0, help="Join notes at most this many seconds apart into songs."
-        ),
-    ] = None,
+    join: Join = None,
     quiet: Quiet = False,
 ) -> None:
     """Convert annotations between formats, without loss where both can hold the fact.
@@ -215,7 +210,7 @@ def _make_dataset(
     else:
         data = read_rainforest(source, home=None if home is None else _site_and_date(home))
     write_laid_out(data, out)
-    parts = data.annotations.recordings["split"].replace("", "to be dealt").value_counts()
+    parts = data.annotations.recordings["split"].replace("", "to be split").value_counts()
     typer.echo(
         f"{counted(len(data.sources), 'recording')} ({', '.join(f'{n} {name}' for name, n in parts.items())}), "
         f"{counted(len(data.annotations.events), 'box')} → {out}"

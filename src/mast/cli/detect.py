@@ -12,9 +12,9 @@ import typer
 from mast.cli.options import (
     EXIT_SOME_FAILED,
     Device,
+    Join,
     Quiet,
     count,
-    number,
     progress,
     say,
     score,
@@ -92,15 +92,7 @@ def detect(
             "but strongest where a model of lower voices searches above 50 kHz."
         ),
     ] = None,
-    join: Annotated[
-        float | None,
-        number(
-            "--join",
-            low=0.0,
-            high=3_600.0,
-            help="Make one box of those in a similar band at most this many seconds apart.",
-        ),
-    ] = None,
+    join: Join = None,
     hop: Annotated[float, score(help="Step from window to window as a share of the window.")] = 0.75,
     batch: Annotated[
         int | None, count(high=65_536, help="Windows per batch; by default what suits the device.")

@@ -25,7 +25,7 @@ class _Space(enum.StrEnum):
 
 
 class _Truth(NamedTuple):
-    """What was boxed, what was listened to and what is known of the recordings; the dataset where there is one."""
+    """What was boxed, what was listened to and what is known about the recordings; the dataset where there is one."""
 
     events: pd.DataFrame
     reviewed: pd.DataFrame

@@ -26,9 +26,9 @@ def fit(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The run's folder; a stopped run there is resumed.")
     ],
-    unlabeled: Annotated[
+    unlabelled: Annotated[
         list[Path] | None,
-        typer.Option("--unlabeled", "-u", help="A folder of recordings nobody labelled; may be repeated."),
+        typer.Option("--unlabelled", "-u", help="A folder of recordings nobody labelled; may be repeated."),
     ] = None,
     annotations: Annotations = None,
     preset: SuitedPreset = None,
@@ -50,10 +50,10 @@ def fit(
     calibration, evaluation, report. Writes OUT/best (the model), OUT/metrics.json and OUT/report.html.
 
     Run the same command again after a stop and it resumes; what has not changed since is not done again, and what was
-    made from other data or settings is moved to OUT/earlier. Without --unlabeled there is no self-training.
+    made from other data or settings is moved to OUT/earlier. Without --unlabelled there is no self-training.
 
     Before it trains, it measures a few steps and says how long all of it will take on this machine. Started from a
-    detector (--init), it also measures that one as it comes, and keeps it where training does not beat it on
+    detector (--init), it also measures that one as is, and keeps it where training does not beat it on
     validation. From five boxes on it first learns, in seconds, how you draw them: whole calls or the strongest
     harmonic, notes or songs. What does not fit better on boxes held back is not used. The habit is kept in the model,
     and mast detect draws by it.
@@ -61,7 +61,7 @@ def fit(
     \b
     Example:
       mast fit labelled/ --init default --out runs/birds
-      mast fit labelled/ --unlabeled archive/ --out runs/birds --preset tiny
+      mast fit labelled/ --unlabelled archive/ --out runs/birds --preset tiny
     """
     from mast.fit.pipeline import fit as run
     from mast.reports.fit_verdict import HABIT, START
@@ -75,7 +75,7 @@ def fit(
         with write_alone(out):
             fitted = run(
                 data,
-                unlabeled or [],
+                unlabelled or [],
                 out,
                 recipe,
                 show=show,
@@ -91,7 +91,7 @@ def fit(
         raise typer.Exit(130) from None
     for line in fitted.summary():
         typer.echo(line)
-    origins = {START: "the start, as it comes", HABIT: "the start, with your habit"}
+    origins = {START: "the start, as is", HABIT: "the start, with your habit"}
     origin = origins.get(fitted.metrics["recommended"], "as trained here")
     typer.echo(f"Model: {out / 'best'} ({origin}). Report: {out / 'report.html'}.")
     typer.echo(f"Next: mast detect RECORDINGS/ --model {out} --out detections")

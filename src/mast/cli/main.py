@@ -53,6 +53,11 @@ class _Commands(TyperGroup):
         return name, load_command(name) if name else None, rest
 
 
+def _british(option: str) -> str:
+    """An option as we spell it; the American spelling is understood, too."""
+    return option.replace("labeled", "labelled")
+
+
 app = typer.Typer(
     name="mast",
     cls=_Commands,
@@ -61,7 +66,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": _british},
 )
 
 
@@ -103,7 +108,7 @@ def with_debug(command: Callable[..., None]) -> Callable[..., None]:
         try:
             with reported():
                 command(**given)
-        except KeyboardInterrupt:  # typer would end without a word
+        except KeyboardInterrupt:  # typer would exit without a message
             typer.echo("mast: stopped.", err=True)
             raise typer.Exit(130) from None
 
@@ -178,7 +183,7 @@ def _one_line(
 
 
 def _quiet_about_the_machine(raised: threading.ExceptHookArgs) -> None:
-    """Print no traceback of a thread that the machine refused something: whoever waits for it hears of it."""
+    """Print no traceback for a thread that the machine stopped (a full disk, say): whoever waits for it reports it."""
     if _Wanted.traceback or raised.exc_value is None or machine_fault(raised.exc_value) is None:
         threading.__excepthook__(raised)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from mast.cli.bars import ReportedBar
+    from mast.runs import Progress
 
 HIGHEST_HZ = 5e6  # recorders for bats go up to a quarter of a million
 EXIT_SOME_FAILED = 4  # of a command that finished, though some recordings could not be read
@@ -22,7 +23,7 @@ Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; by default 
 
 
 def number(*names: str, low: float, high: float, help: str) -> Any:
-    """An option that is a number between two others; nan, which is no such number, is refused, too."""
+    """An option that is a number between two others; NaN is refused, too."""
     return typer.Option(*names, min=low, max=high, callback=_not_nan, help=help)
 
 
@@ -57,7 +58,7 @@ def _band_hz(text: str) -> float:
 
 
 def seconds(*names: str, help: str) -> Any:
-    """A time within a recording; the most is thirty years."""
+    """A time within a recording; at most thirty years."""
     return number(*names, low=0.0, high=1e9, help=help)
 
 
@@ -72,10 +73,19 @@ def _not_nan(value: float | None) -> float | None:
     return value
 
 
+Join = Annotated[
+    float | None,
+    number(
+        "--join",
+        low=0.0,
+        high=3_600.0,
+        help="Make one box of those in a similar band at most this many seconds apart: notes become songs.",
+    ),
+]
 Seed = Annotated[int, count("--seed", low=0, high=2**32 - 1, help="Random seed.")]
 
 
-def progress(quiet: bool, *, unit: str = "") -> Progress:
+def progress(quiet: bool, *, unit: str = "") -> ReportedBar:
     """A progress bar on stderr with rate and remaining time; silent when ``quiet``.
 
     Use as a context manager; ``add_task("scan", total=n)`` then ``advance(task)``.
@@ -95,8 +105,8 @@ def progress(quiet: bool, *, unit: str = "") -> Progress:
 
 
 @contextmanager
-def steps(quiet: bool, what: str) -> Iterator[Callable[[int, int, str], None]]:
-    """A progress bar for a training run, told as :data:`mast.training.loop.Progress` is."""
+def steps(quiet: bool, what: str) -> Iterator[Progress]:
+    """A progress bar that follows work by its reports (:data:`mast.runs.Progress`)."""
     from mast.cli.bars import steps_of
 
     with progress(quiet, unit="{task.fields[text]}") as bar:

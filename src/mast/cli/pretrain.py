@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from mast.cli.options import Quiet, Seed, say, steps, write_alone
-from mast.cli.recipes import Band, Preset, RunFolder, Settings, recipe_from
+from mast.cli.recipes import Band, PresetName, RunFolder, Settings, recipe_from
 
 
 def pretrain(
     data: Annotated[list[Path], typer.Argument(help="Folders of recordings; labels are not needed.")],
     out: RunFolder,
-    preset: Preset = "base",
+    preset: PresetName = "base",
     init: Annotated[
         str | None,
         typer.Option(

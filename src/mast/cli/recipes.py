@@ -23,7 +23,9 @@ Settings = Annotated[
         "--set", metavar="NAME=VALUE", help="Change one setting, as in train.epochs=5; may be repeated."
     ),
 ]
-Preset = Annotated[str, typer.Option("--preset", "-p", help="tiny, small, base, paper, or a recipe.toml.")]
+PresetName = Annotated[
+    str, typer.Option("--preset", "-p", help="tiny, small, base, paper, or a recipe.toml.")
+]
 SuitedPreset = Annotated[
     str | None,
     typer.Option(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mast.cli.options import Quiet, Seed, progress, say
+from mast.cli.options import Quiet, Seed, say, steps
 from mast.wording import counted
 
 
@@ -57,20 +57,13 @@ def review(
       mast review detections/ --audio /media/card --port 0 --no-browser
       mast review detections/ --names named.csv
     """
-    from mast.review.review import open_review
+    from mast.review.open_review import open_review
     from mast.review.serve import serve
     from mast.review.server import create_app
     from mast.review.suggestions import take_suggestions
 
-    with progress(quiet, unit="recordings") as bar:
-        task = bar.add_task("open", total=None)
-        opened = open_review(
-            folder,
-            audio=audio,
-            annotations=annotations,
-            seed=seed,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
-        )
+    with steps(quiet, "open") as show:
+        opened = open_review(folder, audio=audio, annotations=annotations, seed=seed, progress=show)
     for table in names or []:
         say(f"{take_suggestions(opened.store, table):,} events have names from {table}", quiet=quiet)
     found = opened.intake

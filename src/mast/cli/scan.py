@@ -15,7 +15,7 @@ from mast.cli.options import EXIT_SOME_FAILED, Quiet, progress
 from mast.wording import counted
 
 if TYPE_CHECKING:
-    from mast.data.folder_survey import Row
+    from mast.data.folder_survey import RecordingRow
 
 _USERS_COLUMNS = ("site", "datetime", "recorder", "latitude", "longitude")  # what a person wrote here stays
 _NAMED = 10  # failures, warnings and sites named one by one in the summary; the tables hold them all
@@ -84,7 +84,7 @@ def scan(
         raise typer.Exit(EXIT_SOME_FAILED)
 
 
-def _previous_rows(table: Path) -> dict[str, Row]:
+def _previous_rows(table: Path) -> dict[str, RecordingRow]:
     """The rows of an existing table by file name, so that nothing written by hand is lost."""
     import csv
 
@@ -102,12 +102,12 @@ def _previous_rows(table: Path) -> dict[str, Row]:
             f"{table}: exists and has no column 'file' (found {', '.join(columns) or 'none'}), so it is not a "
             "table of recordings and was left alone; choose another --out"
         )
-    # earlier versions wrote the bytes of names that are no text as they are
+    # earlier versions wrote the bytes of names that are not text as they are
     names = [os.fsencode(row["file"]).decode("utf-8", errors="backslashreplace") for row in rows]
     return {name: {**row, "file": name} for name, row in zip(names, rows, strict=True)}
 
 
-def _keep_users_values(rows: list[Row], previous: Mapping[str, Row]) -> list[Row]:
+def _keep_users_values(rows: list[RecordingRow], previous: Mapping[str, RecordingRow]) -> list[RecordingRow]:
     """Carry what an earlier table says over into new rows; give back its rows that no new row matches."""
     from mast.data.folder_survey import COLUMNS
 
@@ -123,7 +123,7 @@ def _keep_users_values(rows: list[Row], previous: Mapping[str, Row]) -> list[Row
     return list(unmatched.values())
 
 
-def _summary(found: list[Row], failures: list[Row]) -> Iterable[str]:
+def _summary(found: list[RecordingRow], failures: list[RecordingRow]) -> Iterable[str]:
     """Lines for people: what is there."""
     from mast.data.folder_survey import facts
 
@@ -178,7 +178,7 @@ def _box_summary(folder: Path) -> str | None:
     return f"boxes         {len(events):,}, median {length_s:.3g} s long and {bandwidth_hz:,.0f} Hz wide"
 
 
-def _write(path: Path, rows: list[Row], columns: list[str]) -> None:
+def _write(path: Path, rows: list[RecordingRow], columns: list[str]) -> None:
     """Write a table whole or not at all: an interrupted scan leaves the earlier one as it was."""
     import csv
 
@@ -195,5 +195,5 @@ def _write(path: Path, rows: list[Row], columns: list[str]) -> None:
 
 
 def _echo(line: str) -> None:
-    """Print, also where a file name holds bytes that are no text."""
+    """Print, also where a file name holds bytes that are not text."""
     typer.echo(line.encode("utf-8", errors="replace").decode("utf-8"))

@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from mast.cli.options import Quiet, Seed, say, steps, write_alone
-from mast.cli.recipes import Annotations, Band, Preset, RunFolder, Settings, recipe_from
+from mast.cli.recipes import Annotations, Band, PresetName, RunFolder, Settings, recipe_from
 
 
 def selftrain(
     data: Annotated[Path, typer.Argument(help="The labelled dataset the detector was trained on.")],
-    unlabeled: Annotated[
+    unlabelled: Annotated[
         list[Path],
-        typer.Option("--unlabeled", "-u", help="A folder of recordings nobody labelled; may be repeated."),
+        typer.Option("--unlabelled", "-u", help="A folder of recordings nobody labelled; may be repeated."),
     ],
     init: Annotated[
         str,
@@ -23,7 +23,7 @@ def selftrain(
     ],
     out: RunFolder,
     annotations: Annotations = None,
-    preset: Preset = "base",
+    preset: PresetName = "base",
     band: Band = None,
     settings: Settings = None,
     quiet: Quiet = False,
@@ -39,7 +39,7 @@ def selftrain(
 
     \b
     Example:
-      mast selftrain labelled/ --unlabeled archive/ --init runs/detector --out runs/selftrain --preset tiny
+      mast selftrain labelled/ --unlabelled archive/ --init runs/detector --out runs/selftrain --preset tiny
     """
     from mast.data import load_dataset
     from mast.reports.rounds_page import write_rounds_page
@@ -50,7 +50,7 @@ def selftrain(
     with write_alone(out), steps(quiet, "self-train") as progress:
         rows = self_train(
             dataset,
-            unlabeled,
+            unlabelled,
             init,
             out,
             recipe,

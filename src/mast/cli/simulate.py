@@ -12,7 +12,17 @@ from mast.wording import counted
 
 _BENCHMARK = "soundscape-bench"
 # what a benchmark leaves to its user; everything else is what makes it a benchmark
-_FREE = {"out", "benchmark", "calls", "backgrounds", "unlabeled_minutes", "workers", "quiet", "debug", "seed"}
+_FREE = {
+    "out",
+    "benchmark",
+    "calls",
+    "backgrounds",
+    "unlabelled_minutes",
+    "workers",
+    "quiet",
+    "debug",
+    "seed",
+}
 
 
 def simulate(
@@ -73,10 +83,10 @@ def simulate(
         str | None,
         typer.Option(
             help=f"{_BENCHMARK}: OUT/labelled and OUT/unlabelled of fixed sizes; only --seed (its number), "
-            "--calls, --backgrounds, --unlabeled-minutes and --workers may be given with it."
+            "--calls, --backgrounds, --unlabelled-minutes and --workers may be given with it."
         ),
     ] = None,
-    unlabeled_minutes: Annotated[
+    unlabelled_minutes: Annotated[
         int | None,
         count(help="Minutes of sound without boxes in the benchmark; 6000 by default, about 4 GB."),
     ] = None,
@@ -97,15 +107,15 @@ def simulate(
     """
     if benchmark is not None:
         _check_benchmark(ctx, benchmark)
-        _make_benchmark(out, calls, backgrounds, unlabeled_minutes, seed, workers, quiet)
+        _make_benchmark(out, calls, backgrounds, unlabelled_minutes, seed, workers, quiet)
         return
     from pydantic import ValidationError
 
     from mast.data.simulate import BoxStyle, Simulation, simulate_dataset
     from mast.errors import ConfigError
 
-    if unlabeled_minutes is not None:
-        raise ConfigError(f"--unlabeled-minutes is for the benchmark; give --benchmark {_BENCHMARK} with it")
+    if unlabelled_minutes is not None:
+        raise ConfigError(f"--unlabelled-minutes is for the benchmark; give --benchmark {_BENCHMARK} with it")
     try:
         low, _, high = hours.partition("-")
         span = (float(low), float(high))
@@ -169,14 +179,14 @@ def _make_benchmark(
     out: Path,
     calls: Path | None,
     backgrounds: Path | None,
-    unlabeled_minutes: int | None,
+    unlabelled_minutes: int | None,
     seed: int,
     workers: int,
     quiet: bool,
 ) -> None:
     from mast.data.soundscape_bench import SoundscapeBench, make_soundscape_bench
 
-    own = {} if unlabeled_minutes is None else {"unlabelled": unlabeled_minutes}
+    own = {} if unlabelled_minutes is None else {"unlabelled": unlabelled_minutes}
     bench = SoundscapeBench(seed=seed, calls=calls, backgrounds=backgrounds, **own)
     with progress(quiet, unit="recordings") as bar:
         task = bar.add_task("simulate", total=None)

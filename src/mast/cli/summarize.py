@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mast.evaluation.corrected_counts import Strata
     from mast.reports.heard import Heard, Place
     from mast.reports.summary_page import Advice
-    from mast.review.sample import Progress
+    from mast.review.sample import Checking
 
 _TABLES = {"counts": "hour", "days": "day", "sites": "site"}  # table → its finest column
 _OWN = {*(f"{name}.csv" for name in _TABLES), "summary.xlsx", "summary.html"}
@@ -78,7 +78,7 @@ def summarize(
     from mast.reports.summary_counts import count_events, count_table
     from mast.reports.summary_page import PAGE, Surroundings, summary_page
     from mast.reports.workbook import write_workbook
-    from mast.review.sample import draw_sample, read_progress
+    from mast.review.sample import draw_sample, read_checking
 
     if (latitude is None) != (longitude is None):
         raise ConfigError("--latitude and --longitude belong together; give both, or neither")
@@ -91,18 +91,18 @@ def summarize(
         )
     if check is not None:
         draw_sample(detections, read_events(detections), strata, check)
-    progress = read_progress(detections, strata)
+    checking = read_checking(detections, strata)
     counts = count_events(read_events(detections), heard, strata=strata)
     tables: dict[str, pd.DataFrame] = {
-        name: count_table(counts, level, progress.sample)  # type: ignore[arg-type]
+        name: count_table(counts, level, checking.sample)  # type: ignore[arg-type]
         for name, level in _TABLES.items()
     }
-    advice = _advice(strata, progress, detections, out)
+    advice = _advice(strata, checking, detections, out)
     around = Surroundings(
         places=_places(heard, latitude, longitude),
         utc_offset_h=utc_offset,
         locate=None if audio is None and heard.root is None else find_recordings_of(detections, audio),
-        sample=progress.sample,
+        sample=checking.sample,
         advice=advice,
     )
     with write_alone(out):
@@ -158,7 +158,7 @@ def _write(out: Path, tables: dict[str, pd.DataFrame]) -> None:
             table.to_csv(part, index=False, lineterminator="\n")
 
 
-def _advice(strata: Strata, progress: Progress, detections: Path, out: Path) -> tuple[Advice, ...]:
+def _advice(strata: Strata, checking: Checking, detections: Path, out: Path) -> tuple[Advice, ...]:
     """What to do next for counts one can trust."""
     from mast.evaluation.corrected_counts import sample_size
     from mast.reports.summary_page import Advice
@@ -166,22 +166,22 @@ def _advice(strata: Strata, progress: Progress, detections: Path, out: Path) -> 
     if not len(strata):
         return ()
     again = f"mast summarize {detections} --out {out}"
-    if progress.outdated:
+    if checking.outdated:
         return (
             Advice(
                 "The events have changed since a sample was drawn. Draw it again; decisions are kept",
-                f"{again} --check {progress.drawn}",
+                f"{again} --check {checking.drawn}",
             ),
         )
-    if progress.open:
+    if checking.open:
         return (
             Advice(
-                f"{progress.open:,} of {progress.drawn:,} events to check are open. Decide about them (order “Sample "
+                f"{checking.open:,} of {checking.drawn:,} events to check are open. Decide about them (order “Sample "
                 "to check”), then summarize again",
                 f"mast review {detections}",
             ),
         )
-    if progress.sample is None:
+    if checking.sample is None:
         size = sample_size(strata.sizes, strata.expected, _WITHIN)
         return (
             Advice(

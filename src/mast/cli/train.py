@@ -58,7 +58,7 @@ def train(
     """
     from mast.data import load_dataset
     from mast.training.chosen_chunks import labelled_chunks
-    from mast.training.detector import train_detector
+    from mast.training.detector_training import train_detector
     from mast.training.effort import suited
     from mast.training.helped import against_start, beats
     from mast.training.start import Start
@@ -83,9 +83,9 @@ def train(
     if start.is_detector:
         before, after = against_start(dataset, out / "best", start, recipe, seed=seed)
         if not beats(after, before):
-            as_it_comes, trained = ("undefined" if f1 is None else f"{f1:.3f}" for f1 in (before, after))
+            as_is, trained = ("undefined" if f1 is None else f"{f1:.3f}" for f1 in (before, after))
             say(
-                f"Training did not beat the model it started from on validation (F1 {as_it_comes} as it comes, "
+                f"Training did not beat the model it started from on validation (F1 {as_is} as is, "
                 f"{trained} trained, each at its own threshold): use --model {init}.",
                 quiet=quiet,
             )

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mast.data import transforms
 from mast.data.noise_bank import NoiseBank
-from mast.data.transforms import BoxTable, Limits, pad_boxes, unpad_boxes
+from mast.data.transforms import BoxTable, Limits, box_table, listed_boxes
 from mast.device import send
 from mast.errors import ConfigError
 
@@ -139,7 +139,7 @@ def augment_batch(
     assert generator.device.type == "cpu", "choices are drawn on the CPU, so that no GPU is waited for"
     batch = len(spectrograms)
     loss_weights = torch.ones(batch) if weights is None else weights.clone()
-    table = pad_boxes([b.detach().cpu() for b in boxes], sure)
+    table = box_table([b.detach().cpu() for b in boxes], sure)
     out = spectrograms.clone()
     available = _available(config, noise, batch)
     chosen = _choose(batch, len(available), config, generator)
@@ -159,7 +159,7 @@ def augment_batch(
             changed = _change(operation, own, draw, config, noise)
         out[index] = changed.spectrograms
         table = table.replace_rows(rows, changed.boxes)
-    return Augmented(out, unpad_boxes(table), unpad_boxes(table, sure=False), loss_weights)
+    return Augmented(out, listed_boxes(table), listed_boxes(table, sure=False), loss_weights)
 
 
 class _Group(NamedTuple):

@@ -10,12 +10,12 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from mast.arrays import BoolArray, FloatArray, IntArray
 from mast.audio import centre_and_pad, read
 from mast.data.chunks import chunk_boxes
 from mast.data.recordings import Dataset
 from mast.errors import ConfigError
-from mast.events import BoolArray, FloatArray
-from mast.grid import FrontEnd, IntArray
+from mast.grid import FrontEnd
 
 
 class Example(NamedTuple):

@@ -16,11 +16,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from mast.arrays import IntArray
 from mast.data.recordings import Dataset, parse_clock
 from mast.data.splits import Split, SplitConfig, split_recordings
 from mast.errors import ConfigError
 from mast.events import boxes_of
-from mast.grid import FrontEnd, IntArray, events_to_grid
+from mast.grid import FrontEnd, events_to_grid
 
 _SLACK_S = 0.01  # a reviewed span may end this much before the sound does: durations are rounded
 

@@ -11,7 +11,7 @@ from mast.audio import Unlisted, find_recordings, text_names
 from mast.data.header_scan import Scanned, scan_headers
 from mast.errors import AudioError, shortened
 
-Row = dict[str, str]
+RecordingRow = dict[str, str]
 
 COLUMNS = (
     "file",
@@ -38,8 +38,8 @@ class FolderSurvey:
         files: recordings in all, readable or not.
     """
 
-    rows: list[Row]
-    failures: list[Row]
+    rows: list[RecordingRow]
+    failures: list[RecordingRow]
     files: int
 
     def nothing_readable(self, folder: Path) -> AudioError:
@@ -106,7 +106,7 @@ def survey(folder: Path, *, progress: Callable[[int, int], None] = lambda done, 
     return FolderSurvey([_row(recording) for recording in found.recordings], failures, len(paths))
 
 
-def facts(rows: Sequence[Row]) -> Facts:
+def facts(rows: Sequence[RecordingRow]) -> Facts:
     """Add up what rows say."""
     return Facts(
         hours=sum(float(row["duration_s"]) for row in rows) / 3600,
@@ -119,7 +119,7 @@ def facts(rows: Sequence[Row]) -> Facts:
     )
 
 
-def _row(recording: Scanned) -> Row:
+def _row(recording: Scanned) -> RecordingRow:
     file, info, about = recording
     return {
         "file": file,

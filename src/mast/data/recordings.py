@@ -177,7 +177,7 @@ def stated_places(listing: Path) -> dict[str, Metadata]:
     A table of that name without a column ``file`` is somebody else's and says nothing.
 
     Raises:
-        MastError: the table cannot be read, or a time in it is none.
+        MastError: the table cannot be read, or a time in it is not valid.
     """
     table = read_table(listing)
     file, site, clock = table.find("file", "recording"), table.find("site"), table.find("datetime")
@@ -188,12 +188,7 @@ def stated_places(listing: Path) -> dict[str, Metadata]:
     places = {}
     for name, where, when in zip(table.texts(file), sites, times, strict=True):
         if where.strip() or when:
-            places[name.strip()] = Metadata(
-                site=where.strip() or None,
-                datetime=when,
-                site_from=listing.name if where.strip() else None,
-                datetime_from=listing.name if when else None,
-            )
+            places[name.strip()] = Metadata(site=where.strip() or None, datetime=when)
     return places
 
 
@@ -327,7 +322,7 @@ def _fill_in(record: dict[Hashable, Any], path: Path, root: Path) -> None:
 
 
 def _believable(duration_s: float, sample_rate: float, path: Path) -> bool:
-    """Whether a length is listed, and one that so large a file can have."""
+    """Whether a length is listed, and a file of this size can have it."""
     if not (duration_s > 0 and sample_rate > 0):  # NaN: not listed
         return False
     try:

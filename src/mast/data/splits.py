@@ -2,7 +2,7 @@
 
 The rule of the house: no second of sound is in two parts. The paper splits *chunks* 70/15/15, and its
 chunks overlap by half, so the same call is in training and in test; ``by="chunk"`` reproduces that for
-comparison and says so (``Split.leaky``). By default whole recordings are dealt out, so that seconds and boxes
+comparison. By default whole recordings are dealt out, so that seconds and boxes
 both come in the right shares (:mod:`mast.data.deal`). With one or two recordings, or where a deal would leave
 validation nearly without boxes and a cut would not, recordings are cut in time instead, with a guard gap
 between the parts.
@@ -89,13 +89,9 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Split:
-    """A dataset divided into spans, sorted by recording and time.
-
-    ``leaky`` is true of the split by chunk only: there spans of different parts overlap.
-    """
+    """A dataset divided into spans, sorted by recording and time; of a split by chunk, spans of two parts overlap."""
 
     spans: tuple[Span, ...]
-    leaky: bool = False
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -190,7 +186,7 @@ def split_recordings(
         if chunks is None:
             raise ConfigError("split: a split by chunk needs the table of chunks; make it with chunk_table")
         spans += _deal_chunks(chunks[chunks["recording"].isin(set(rest["file"]))], fractions, seed)
-    return Split(tuple(sorted(spans)), leaky=by == "chunk")
+    return Split(tuple(sorted(spans)))
 
 
 def held_out(table: pd.DataFrame, config: SplitConfig | None = None) -> pd.Series[str]:

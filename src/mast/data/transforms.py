@@ -69,7 +69,7 @@ class BoxTable(NamedTuple):
         )
 
 
-def pad_boxes(boxes: Sequence[Tensor], sure: Sequence[Tensor] | None = None) -> BoxTable:
+def box_table(boxes: Sequence[Tensor], sure: Sequence[Tensor] | None = None) -> BoxTable:
     """A list of (M, 4) tensors, and (M,) which are calls (all by default) → one table; M may differ and may be 0."""
     counts = [len(b) for b in boxes]
     cells = torch.zeros(len(boxes), max(counts, default=0), 4)
@@ -83,8 +83,8 @@ def pad_boxes(boxes: Sequence[Tensor], sure: Sequence[Tensor] | None = None) -> 
     return BoxTable(cells, kept, torch.ones(kept.shape), all_sure)
 
 
-def unpad_boxes(boxes: BoxTable, *, sure: bool = True) -> list[Tensor]:
-    """Inverse of :func:`pad_boxes`: float (M, 4) tensors of the boxes still kept, of calls or of the others."""
+def listed_boxes(boxes: BoxTable, *, sure: bool = True) -> list[Tensor]:
+    """Inverse of :func:`box_table`: float (M, 4) tensors of the boxes still kept, of calls or of the others."""
     chosen = boxes.kept & (boxes.sure == sure)
     return [cells[own] for cells, own in zip(boxes.cells, chosen, strict=True)]
 
@@ -255,7 +255,7 @@ def _clip_to(boxes: BoxTable, moved: Tensor, frame: Tensor, limits: Limits) -> B
     high = torch.minimum(moved[..., 2:], frame[..., 2:])
     left, before = high - low, moved[..., 2:] - moved[..., :2]
     least = torch.tensor([limits.min_frames, limits.min_bins], dtype=left.dtype)
-    fine = (left > 0) & ((left >= least) | (left >= before - 1e-4))  # rounding of a moved edge is no cut
+    fine = (left > 0) & ((left >= least) | (left >= before - 1e-4))  # rounding of a moved edge is not a cut
     return boxes._replace(cells=torch.cat([low, high], dim=-1), kept=boxes.kept & fine.all(dim=-1))
 
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mast.arrays import FloatArray
 from mast.evaluation.metrics import metrics_of
 from mast.evaluation.outcome import Outcome
-from mast.events import FloatArray
 
 Interval = tuple[float, float]  # low, high; NaN where it cannot be told
 # said wherever trainings are compared; docs/results.md says which trainings these were

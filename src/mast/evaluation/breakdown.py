@@ -7,9 +7,9 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
+from mast.arrays import FloatArray
 from mast.evaluation.metrics import CALIBRATION_BINS, calibration_bins, ratio
 from mast.evaluation.outcome import Outcome
-from mast.events import FloatArray
 
 _SIZE_EDGES: list[float] = [32**2, 96**2]  # COCO's
 _LENGTH_EDGES_S: list[float] = [0.1, 0.5, 2.0]  # our choice

@@ -18,16 +18,16 @@ from typing import NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mast.arrays import BoolArray, FloatArray, IntArray
 from mast.errors import ConfigError
 from mast.evaluation.metrics import ratio
 from mast.evaluation.outcome import Outcome
-from mast.events import BoolArray, FloatArray, IntArray
 from mast.probability import CLIP, Calibration, Method, checked_scores, expit, logits
 
 FOLDS = 5  # our choice, the usual one
 ISOTONIC_LEAST = 50  # hits, and as many misses: with fewer its steps follow the noise; our choice
 
-_SLOPES = (0.01, 100.0)  # above 0: a calibration never turns the ranking round, nor makes all scores equal
+_SLOPES = (0.01, 100.0)  # above 0: a calibration never reverses the ranking, nor makes all scores equal
 _PRIOR_SD = 2.0  # of slope and intercept; our choice: n hits of n at score 0.5 give about (n + 1) / (n + 2)
 
 

@@ -8,7 +8,7 @@ fixed seed), and 95 % of the sums over strata lie within the interval. A stratum
 Two priors are drawn from, and the interval spans both. Jeffreys' pulls every stratum towards a half: over five strata
 with a dozen checked in each that adds up. One around the share that is right in all strata together has no such pull,
 but believes too firmly in a stratum where everything was right. Either alone held too rarely in trials; both together
-held 93 to 98.5 % of the time (`mast_studies.corrected_counts`, ``results/corrected_counts.json``).
+held 93 to 98.5 % of the time (`mast_studies.corrected_counts_study`, ``results/corrected_counts.json``).
 
 This takes false alarms out of a count. Calls that the detector missed are in no stratum, and stay missed.
 """
@@ -22,8 +22,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mast.arrays import FloatArray, IntArray
 from mast.evaluation.metrics import ratio
-from mast.events import FloatArray, IntArray
 
 BANDS = 5  # of score, our choice: more gain little (Cochran, Sampling Techniques, section 5A.8)
 MIN_BAND_EVENTS = 10  # our choice: smaller bands are merged
@@ -156,7 +156,7 @@ def expected_error(sizes: ArrayLike, expected: ArrayLike, checked: ArrayLike) ->
 
 
 def sample_size(sizes: ArrayLike, expected: ArrayLike, within: float) -> int:
-    """The smallest sample from which the number that is right is expected within ± this share of itself."""
+    """The smallest sample that should give the number that is right to within ± this share."""
     n_events = np.asarray(sizes, dtype=np.int64)
     low, high = 0, int(n_events.sum())
     while low < high:

@@ -25,8 +25,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from mast.arrays import BoolArray, FloatArray, IntArray
 from mast.evaluation.outcome import Outcome
-from mast.events import BoolArray, FloatArray, IntArray
 
 METRICS = (
     "precision",
@@ -65,7 +65,7 @@ def metrics_of(
 
 
 def ratio(above: FloatArray, below: FloatArray) -> FloatArray:
-    """Ratio, NaN where there is nothing below."""
+    """Ratio; NaN where the denominator is 0."""
     out = np.full(np.shape(above), np.nan)
     np.divide(above, below, out=out, where=below > 0)
     return out
@@ -141,7 +141,7 @@ def _mean_precision(recall: FloatArray, best_beyond: FloatArray, points: FloatAr
 
 
 def calibration_bins(outcome: Outcome) -> IntArray | None:
-    """The bin of each prediction; None where scores are no probabilities."""
+    """The bin of each prediction; None where scores are not probabilities."""
     if len(outcome.scores) and not (outcome.scores.min() >= 0 and outcome.scores.max() <= 1):
         return None
     return np.minimum((outcome.scores * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)

@@ -10,18 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mast.arrays import BoolArray, FloatArray, IntArray
 from mast.evaluation.scene import Scene
-from mast.events import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    OverlapMeasure,
-    Pairs,
-    match_pairs,
-    overlapping_pairs,
-    pairwise_iom,
-    pairwise_iou,
-)
+from mast.events import OverlapMeasure, Pairs, match_pairs, overlapping_pairs, pairwise_iom, pairwise_iou
 
 AP_IOUS: FloatArray = np.linspace(0.5, 0.95, 10)  # COCO's ten thresholds
 

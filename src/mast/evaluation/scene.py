@@ -11,8 +11,9 @@ from typing import Literal, get_args
 import numpy as np
 import pandas as pd
 
+from mast.arrays import BoolArray, FloatArray, IntArray
 from mast.errors import AnnotationError, ConfigError
-from mast.events import BoolArray, FloatArray, IntArray, as_events, boxes_of, check_events
+from mast.events import as_events, boxes_of, check_events
 from mast.grid import FrontEnd, events_to_cells, events_to_grid
 
 Space = Literal["grid", "cells", "hz"]
@@ -29,7 +30,7 @@ class Scoring:
             one mel bin and everything outside the band is left out. ``"cells"``: the same grid, unrounded and
             uncut, for boxes that were found on it. ``"hz"``: seconds × hertz, unrounded.
         front_end: the grid; its chunk length also cuts recordings for the per-chunk mean.
-        iou_threshold: least overlap of a match (paper, App. "Evaluation Details": 0.5).
+        iou_threshold: minimum overlap of a match (paper, App. "Evaluation Details": 0.5).
     """
 
     space: Space = "grid"
@@ -150,7 +151,7 @@ def build_scene(
 
     Args:
         truth: the expert's events.
-        predictions: the detector's events; their recordings may be spelled as in :func:`align_recordings`.
+        predictions: the detector's events; their recordings may be spelt as in :func:`align_recordings`.
         reviewed: ``recording, start_s, end_s`` of what was listened to (``end_s`` missing: to the end);
             without it, the recordings that hold truth, from end to end.
         scoring: how boxes are compared.

@@ -79,7 +79,7 @@ def detect(
             piece = sound[start : start + size]
             chunk[: len(piece)] = piece - piece.mean(dtype=np.float64)
         for start, cells, values in zip(some, *session.run(None, {"sound": chunks}), strict=True):
-            valid = min(len(sound) - start, size) / hop_samples  # what begins in the padding is none
+            valid = min(len(sound) - start, size) / hop_samples  # what begins in the padding is not an event
             real = (values >= threshold) & (cells[:, 0] < valid) & (cells[:, 2:] > cells[:, :2]).all(axis=1)
             cells, values = cells[real].astype(float), values[real]
             rows = nms(cells, values, thresholds.get("nms_iou", 0.5))

@@ -24,7 +24,7 @@ from mast.grid import FrontEnd
 from mast.hearing import HearingModel
 from mast.models.boxes import clip_boxes
 from mast.models.checkpoint import CARD, ModelCard
-from mast.models.detector import DenseOutput, MastDetector
+from mast.models.mast_detector import DenseOutput, MastDetector
 
 GRAPH = "model.onnx"
 SCRIPT = "detect_onnx.py"
@@ -124,7 +124,7 @@ def _write_graph(graph: SoundToBoxes, card: ModelCard, path: Path) -> None:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """The exporter speaks of its own future, which helps no user."""
+    """The exporter warns about its own future, which helps no user."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from mast.features.logmel import FLOOR, PREEMPHASIS, fft_size, mel_bank
 from mast.grid import FrontEnd
 from mast.models.boxes import clip_boxes
-from mast.models.detector import DenseOutput, MastDetector
 from mast.models.encoder import Encoder
+from mast.models.mast_detector import DenseOutput, MastDetector
 from mast.normalisation import Normalisation
 
 

@@ -9,12 +9,7 @@ from typing import Any
 
 from mast.models.checkpoint import ModelCard
 
-_PLACES = (
-    "data",
-    "init",
-    "unlabelled",
-    "unlabeled",
-)  # fields of provenance whose relative paths are places, too
+_PLACES = ("data", "init", "unlabelled")  # fields of provenance whose relative paths are places, too
 # an absolute path somewhere in a sentence; not the slashes of a URL or of "and/or"
 _ABSOLUTE = re.compile(r"""(?<![\w.:/\\~])(?:~|[A-Za-z]:)?[/\\][^\s'",;()]+""")
 
@@ -22,7 +17,7 @@ _ABSOLUTE = re.compile(r"""(?<![\w.:/\\~])(?:~|[A-Za-z]:)?[/\\][^\s'",;()]+""")
 def without_places(card: ModelCard) -> ModelCard:
     """The card with every path in its provenance cut down to its last part, also inside sentences.
 
-    Paths say nothing to others, and at times more than their owner would like.
+    Paths mean nothing to others, and sometimes say more than their owner would like.
     """
     places = sorted(set(_paths(card.provenance)), key=len, reverse=True)
     return card.model_copy(update={"provenance": _cut(card.provenance, places)})

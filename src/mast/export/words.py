@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mast.models.checkpoint import ModelCard
-from mast.models.detector import DetectorConfig
+from mast.models.mast_detector import DetectorConfig
 from mast.version import __version__
 
 # names of the hub's list of licences; others are "other" there

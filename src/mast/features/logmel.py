@@ -22,8 +22,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from mast.arrays import IntArray
 from mast.errors import ConfigError
-from mast.grid import FrontEnd, IntArray
+from mast.grid import FrontEnd
 
 PREEMPHASIS = 0.97  # Kaldi's default, unchanged by the paper
 _KALDI_MEL = 1127.0  # Kaldi's natural-logarithm form of 2595 log10; the factor cancels but for rounding

@@ -23,10 +23,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from mast.arrays import FloatArray, IntArray
 from mast.audio import probe, read
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 MEASUREMENTS = (
     "peak_hz",
@@ -141,6 +139,6 @@ def cells_between(low: float, high: float, offset: int, most: int) -> tuple[int,
 
 
 def _share(energy: FloatArray, share: float) -> float:
-    """Where so much of the energy lies to the left, in cells from the left edge of the first; even within a cell."""
+    """Where this share of the energy lies to the left, in cells from the left edge of the first; even within a cell."""
     total = np.concatenate([[0.0], np.cumsum(energy)])
     return float(np.interp(share * total[-1], total, np.arange(len(total))))

@@ -91,7 +91,7 @@ class RunningStats:
 def running_stats(batches: Iterable[tuple[Tensor | NDArray[Any], ArrayLike]]) -> RunningStats:
     """Statistics over a stream of chunks, leaving out frames that are padding.
 
-    The paper's wording implies to count them. They sit at the floor of the logarithm and would drag μ down where clips
+    The paper's wording implies counting them. They sit at the floor of the logarithm and would drag μ down where clips
     are short.
 
     Args:

@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mast.arrays import FloatArray
 from mast.audio import probe, read
 from mast.features.measurements import cells_between, power_spectrogram, spans_together
-from mast.grid import FloatArray, FrontEnd
+from mast.grid import FrontEnd
 
 WINDOW, HOP = 256, 64  # samples at the front end's rate
 _AT_ONCE = 4  # chunks of sound in memory
@@ -27,7 +28,7 @@ def strongest_parts(
 ) -> FloatArray:
     """Each box cut down to its strongest part, row by row.
 
-    A box longer than a chunk of the front end stays as it is, for it is no single call; so does one of silence.
+    A box longer than a chunk of the front end stays as it is, as it is not a single call; so does one of silence.
 
     Args:
         path: the recording.

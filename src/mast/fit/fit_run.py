@@ -98,7 +98,7 @@ class FitRun:
 
         def work() -> dict[str, Any]:
             mine = validation_f1(folder, self.parts["val"], self.recipe.train, self.machine)
-            return {"f1": broadcast_object_list([mine])[0]}  # processes that disagree must not part ways
+            return {"f1": broadcast_object_list([mine])[0]}  # all processes must take the same branch
 
         self.f1[name] = self.do(
             f"validate-{name}", {**self.common, **self.labels, **self.after(STAGES[name])}, (), work

@@ -20,7 +20,7 @@ class Amounts(NamedTuple):
 
 
 def seconds_by_stage(recipe: Recipe, n: Amounts, rates: Rates) -> dict[str, float]:
-    """What the stages of a run take that are not over in no time."""
+    """Seconds that the longer stages of a run take."""
     found = {"training": training_seconds(recipe.train, n.train, n.val, rates)}
     if n.pretrain:
         found["pretraining"] = looks_of(recipe.pretrain, n.pretrain) * rates.pretrain

@@ -15,14 +15,14 @@ from pathlib import Path
 import numpy as np
 
 from mast.annotations.redraw import redraw_events
+from mast.arrays import FloatArray
 from mast.evaluation import PartTables
-from mast.events import FloatArray
 from mast.grid import FrontEnd
 from mast.habit import Habit
 
 STRETCHES = 5  # of a single recording that are held back in turn
 FEWEST_BOXES = 5  # our choice: from fewer nothing is chosen
-# our choice: so many boxes more must be right on what was held back than with the start, or a single lucky box decides
+# our choice: this many more boxes must be right on what was held back than with the start, or one lucky box decides
 LEAST_GAIN = 2
 # (dB of the band, dB of the time); the first is the default of mast.habit.Habit
 _STRONGEST_DB = ((25.0, 15.0), (25.0, 10.0), (25.0, 20.0), (35.0, 20.0))
@@ -57,7 +57,7 @@ class HabitChoice:
                 f"habit: {self.boxes} boxes are too few to learn how you draw them (at least {FEWEST_BOXES}); they "
                 f"are drawn as before: {self.start}"
             )
-        numbers = f"F1 {self.f1:.2f} on boxes held back, {self.start_f1:.2f} as it comes"
+        numbers = f"F1 {self.f1:.2f} on boxes held back, {self.start_f1:.2f} as is"
         if self.habit == self.start:
             return (
                 f"habit: no other way to draw boxes fits yours better ({numbers}), so they are drawn as before: "

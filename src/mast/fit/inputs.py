@@ -112,7 +112,7 @@ def labels_of(dataset: Dataset) -> str:
 
 
 def facts_of(dataset: Dataset) -> str:
-    """All that a report tells of a dataset, as a fingerprint."""
+    """All that a report says about a dataset, as a fingerprint."""
     return _table_digest((dataset.recordings, dataset.annotations.events, dataset.annotations.reviewed))
 
 

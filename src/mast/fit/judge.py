@@ -47,7 +47,7 @@ def scan(run: FitRun) -> None:
 def calibrate(run: FitRun) -> None:
     """The model to use: the recommended detector, whose scores mean something."""
     chosen, model = run.recommended, run.out / "best"
-    as_it_comes = chosen in (START, HABIT) and load_card(run.detectors[START]).calibration is not None
+    as_is = chosen in (START, HABIT) and load_card(run.detectors[START]).calibration is not None
 
     def work() -> dict[str, Any]:
         if run.machine.main:
@@ -67,7 +67,7 @@ def calibrate(run: FitRun) -> None:
         assert stored is not None
         seen = float(stored.calibration.apply(card.thresholds["score"]))
         heard = f"{stored.n_recordings} validation recording{'s' if stored.n_recordings != 1 else ''}"
-        origin = "as it comes with the start" if as_it_comes else f"from {heard}"
+        origin = "the start's own" if as_is else f"from {heard}"
         run.say(f"calibrate: method {stored.calibration.method}, {origin}; threshold {seen:.2f}")
         return {"method": stored.calibration.method, "threshold": seen}
 

@@ -19,7 +19,7 @@ from mast.fit.inputs import start_of
 from mast.habit import Habit
 from mast.hearing import HearingModel
 from mast.models.checkpoint import ModelCard, load_card, update_card
-from mast.models.detector import DetectorConfig
+from mast.models.mast_detector import DetectorConfig
 from mast.normalisation import Normalisation
 from mast.reports.fit_verdict import HABIT, NAMES, SELF_TRAINED, START, TRAINED, recommended
 from mast.reports.reconstruction import draw_reconstructions
@@ -28,7 +28,7 @@ from mast.selftrain.pseudo import sure_pseudo_labels
 from mast.selftrain.rounds import RoundsRun, about_self_training, fit_rounds
 from mast.training.chosen_chunks import STATISTICS_CHUNKS, measured_normalisation, unlabelled_chunks
 from mast.training.chunk_scores import detect_chunks
-from mast.training.detector import DetectorRun, about_detector, fit_detector
+from mast.training.detector_training import DetectorRun, about_detector, fit_detector
 from mast.training.effort import Rates, measure_rates, suited
 from mast.training.pretraining import EncoderRun, about_pretraining, fit_encoder
 from mast.training.recipe import keep_recipe
@@ -113,7 +113,7 @@ def pretrain(run: FitRun) -> None:
         learn, held = run.heard
         if not run.sources.unlabelled:
             run.say(
-                "pretrain: no --unlabeled sound, so the labelled recordings are all there is to listen to"
+                "pretrain: no --unlabelled sound, so the labelled recordings are all there is to listen to"
             )
         run.say(
             f"pretrain: {len(learn):,} chunks of {run.recipe.front_end.chunk_s:g} s, {len(held):,} held out, "
@@ -137,7 +137,7 @@ def pretrain(run: FitRun) -> None:
 
 
 def start(run: FitRun) -> None:
-    """The detector to start from as it comes: training has to beat it."""
+    """The detector to start from as is: training has to beat it."""
     start, folder = run.sources.start, run.out / "start"
     if not start.is_detector:
         return
@@ -155,7 +155,7 @@ def start(run: FitRun) -> None:
 
     run.do("start", {**run.common, "init": start_of(start)}, (folder / "model.json",), work)
     run.made(START, folder)
-    run.say(f"start: {init}, as it comes: validation F1 {_f1(run.f1[START])}")
+    run.say(f"start: {init}, as is: validation F1 {_f1(run.f1[START])}")
 
 
 def habit(run: FitRun) -> None:
@@ -239,7 +239,7 @@ def train(run: FitRun) -> None:
 def self_train(run: FitRun) -> None:
     """The detector on unlabelled sound."""
     if not run.sources.unlabelled:
-        run.say("self-train: skipped, it needs sound without labels (--unlabeled FOLDER)")
+        run.say("self-train: skipped, it needs sound without labels (--unlabelled FOLDER)")
         return
     folder = run.out / "selftrain"
     teacher = run.teacher = recommended(run.f1) if run.f1 and _start_fits(run) else TRAINED

@@ -4,7 +4,7 @@ RUN/stages/*.json      what is done, and from what
 RUN/scan/              recordings.csv, failures.csv
 RUN/statistics/        normalisation.json
 RUN/pretrain/          the encoder's run
-RUN/start/             the detector to start from, as it comes, on this run's front end
+RUN/start/             the detector to start from, as is, on this run's front end
 RUN/habit/             the same, drawing boxes as yours are drawn
 RUN/train/             the detector's run on the expert's boxes
 RUN/selftrain/         its rounds on unlabelled sound

@@ -26,11 +26,12 @@ from torch import nn
 
 from mast.annotations.detections import model_id
 from mast.annotations.redraw import Redrawn, redraw
+from mast.arrays import FloatArray, IntArray
 from mast.audio import AudioInfo, Metadata, failing_alone
 from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
 from mast.device import find_device, has_bfloat16, send
 from mast.errors import AudioError, ConfigError, MastError
-from mast.events import FloatArray, IntArray, empty_events
+from mast.events import empty_events
 from mast.grid import grid_to_events
 from mast.hearing import HearingModel, Precision
 from mast.inference.graph import Graph
@@ -38,8 +39,8 @@ from mast.inference.pieces import End, Piece, Reader, Source, full_batches
 from mast.inference.prefetch import concurrently
 from mast.inference.scores import settle_scores
 from mast.inference.stitch import Embeddings, ScoredBoxes, Stitcher, without_nested
-from mast.models.detector import DenseOutput, MastDetector
 from mast.models.interface import BoxDetector
+from mast.models.mast_detector import DenseOutput, MastDetector
 from mast.models.packed import arrange_convolutions, pack_encoder
 
 # windows at once, our choice: ten minutes on a GPU (benchmarks/bench_gpu.py); elsewhere 4, which fills a core
@@ -284,7 +285,7 @@ class Detector:
         done = []
         for start_s, valid_s, inside in zip(piece.starts_s, piece.valid_s, found, strict=True):
             start, valid = start_s / self.card.front_end.hop_s, valid_s / self.card.front_end.hop_s
-            heard = inside.boxes[:, 0] < valid  # what begins in the padding is none
+            heard = inside.boxes[:, 0] < valid  # what begins in the padding is not an event
             boxes, scores = inside.boxes[heard], inside.scores[heard]
             embeddings = None if inside.embeddings is None else inside.embeddings[heard]
             boxes[:, 2] = np.minimum(boxes[:, 2], valid)
@@ -431,7 +432,7 @@ class Detector:
         self, boxes: FloatArray, scores: FloatArray, source: Source, info: AudioInfo, duration_s: float
     ) -> Redrawn:
         """A recording's boxes as the habit draws them, and which of those given each one has its score from."""
-        if self.habit.as_it_comes:
+        if self.habit.changes_nothing:
             return Redrawn(boxes, np.arange(len(boxes)))
         limits = [duration_s, info.sample_rate / 2] * 2
         heard = np.minimum(boxes, limits)

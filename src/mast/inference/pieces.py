@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from mast.arrays import Samples
 from mast.audio import AudioInfo, Metadata, describe, failing_alone, window_batches
-from mast.audio.libsndfile import Samples
 from mast.errors import MastError
 from mast.grid import FrontEnd
 from mast.inference.prefetch import in_turn

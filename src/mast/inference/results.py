@@ -163,7 +163,7 @@ class ResultsFolder:
             self._resume(before)
 
     def _resume(self, before: DetectionRun) -> None:
-        """Go on in a folder that was begun with the same settings, or a lower threshold."""
+        """Resume in a folder that was started with the same settings, or a lower threshold."""
         refuse_others(
             self.folder,
             {name: before.made_with.get(name, _BEFORE_HABITS.get(name)) for name in self.run.made_with},
@@ -336,7 +336,7 @@ class ResultsFolder:
         return Totals(len(done), events, len(failed), len(damaged), searched, list(failed))
 
     def _read_mark(self, path: Path) -> _Mark | None:
-        """A mark that belongs into the tables; ``None`` for one that is not whole, or was made otherwise."""
+        """A mark that belongs in the tables; ``None`` for one that is incomplete, or was made otherwise."""
         facts = mark_facts(path)
         if facts is None or not self._counts(facts):
             return None

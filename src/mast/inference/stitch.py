@@ -25,12 +25,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mast.events import BoolArray, FloatArray, IntArray, best_of_overlapping, pairwise_iom
+from mast.arrays import BoolArray, FloatArray, IntArray
+from mast.events import best_of_overlapping, pairwise_iom
 
 Embeddings = NDArray[np.float16]
 
 EDGE_CELLS = 2.0  # our choice: a box that ends this close to a window's edge is taken for cut by it
-SAME_EVENT = 0.5  # our choice, as the NMS within a window: least agreement of two boxes of one event
+SAME_EVENT = 0.5  # our choice, as the NMS within a window: minimum agreement of two boxes of one event
 
 
 class ScoredBoxes(NamedTuple):
@@ -60,7 +61,7 @@ class _Track:
 
     @property
     def cut(self) -> bool:
-        """Whether it seems to go on behind the last window that saw it."""
+        """Whether it seems to continue past the last window that saw it."""
         return bool(self.box[2] >= self.seen_until - EDGE_CELLS)
 
 

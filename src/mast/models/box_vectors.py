@@ -1,9 +1,9 @@
-"""What a box is found again by: the encoder's features inside it, and beside them what it plainly looks like.
+"""What a box is recognised by: the encoder's features inside it, and beside them what it plainly looks like.
 
 The paper's box embedding is the encoder's map averaged inside the box (App. "Box-Level Embeddings"). A token is 0.16 s
-by 16 mel bins, so that average says more of what kind of sound it is than of where it lies and how it is shaped. The
-second half says just that: how loud and how uneven each of 32 bands is inside the box, how long it is, where it begins
-and ends in frequency. Each half has length one. Together they name sounds better than either (results/retrieval.json).
+by 16 mel bins, so that average says more about the kind of sound than about its place and shape. The second half says
+just that: how loud and how uneven each of 32 bands is inside the box, how long it is, where it begins and ends in
+frequency. Each half has length one. Together they name sounds better than either (results/retrieval.json).
 """
 
 from __future__ import annotations

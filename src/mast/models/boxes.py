@@ -84,7 +84,7 @@ def iou(a: Tensor, b: Tensor) -> Tensor:
 
 
 def clip_boxes(boxes: Tensor, chunk: tuple[int, int]) -> Tensor:
-    """(…, 4) → the same, cut to a chunk of so many frames and bins."""
+    """(…, 4) → the same, cut to a chunk of this many frames and bins."""
     time, frequency = boxes[..., 0::2].clamp(0, chunk[0]), boxes[..., 1::2].clamp(0, chunk[1])
     return torch.stack([time, frequency], dim=-1).flatten(-2)  # t1, f1, t2, f2
 

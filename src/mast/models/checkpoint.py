@@ -35,9 +35,9 @@ from mast.grid import FrontEnd
 from mast.habit import STRONGEST_ABOVE_HZ, Habit
 from mast.models.baselines import BaselineConfig, build_baseline
 from mast.models.damage import Bounded, fingerprint, refuse_changed, refuse_senseless
-from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.interface import BoxDetector
 from mast.models.mae import MaeConfig, MaskedAutoencoder
+from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.normalisation import Normalisation
 from mast.probability import Calibration, StoredCalibration
 

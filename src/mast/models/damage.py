@@ -106,7 +106,7 @@ def refuse_changed(weights: Mapping[str, Tensor], expected: str, source: Path) -
 
 
 def refuse_senseless(weights: Mapping[Any, Any], source: Path) -> None:
-    """Refuse weights that are no plain tensors, or hold a number that is not finite."""
+    """Refuse weights that are not plain tensors, or hold a number that is not finite."""
     for name, tensor in weights.items():
         if not isinstance(name, str) or not isinstance(tensor, Tensor):
             raise MastError(f"{source}: holds {type(tensor).__name__} under {name!r}; expected named tensors")

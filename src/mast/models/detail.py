@@ -27,7 +27,7 @@ class DetailPath(nn.Sequential):
     def __init__(self, channels: int, outputs: int, strides: tuple[float, float]) -> None:
         steps = [round(math.log2(stride)) for stride in strides]
         if any(2.0**n != stride for n, stride in zip(steps, strides, strict=True)):
-            raise ConfigError(f"the detail path halves: strides {strides} are no powers of two")
+            raise ConfigError(f"the detail path halves: strides {strides} are not powers of two")
         layers: list[nn.Module] = []
         inputs = 1
         for step in range(max(steps)):

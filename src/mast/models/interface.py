@@ -67,5 +67,5 @@ class BoxDetector(nn.Module, ABC):
     def load_backbone(self, path: Path) -> str:
         """Start the backbone from a file of weights that others made; returns a sentence about it."""
         raise ConfigError(
-            f"{path}: {type(self).__name__} starts from no such file; leave --init out to train from scratch"
+            f"{path}: {type(self).__name__} cannot start from such a file; leave --init out to train from scratch"
         )

@@ -1,7 +1,7 @@
 """The encoder as a CPU with bfloat16 products runs it fastest: the same numbers, to that type's rounding.
 
 oneDNN keeps weights in blocks of its own. ``nn.Linear`` hands them over as they are, so that every call arranges them
-anew, and adds the bias in a pass of its own; together that costs as much as the product. Here they are arranged once.
+again, and adds the bias in a pass of its own; together that costs as much as the product. Here they are arranged once.
 Sums along the residual path stay in float32 and are made in place, for memory is what a core waits for.
 
 The operations are torch's own but not part of its promise (its compiler uses them). Where one is missing or answers

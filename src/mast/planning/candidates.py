@@ -34,7 +34,7 @@ def candidate_clips(dataset: Dataset, front_end: FrontEnd, clip_s: float) -> pd.
     recording shorter than a clip is one clip.
 
     Args:
-        dataset: recordings, and what was heard of them.
+        dataset: recordings, and which parts were listened to.
         front_end: its chunks say where clips begin.
         clip_s: seconds of a clip.
 

@@ -14,10 +14,10 @@ from typing import Literal, get_args
 import numpy as np
 import pandas as pd
 
+from mast.arrays import IntArray
 from mast.data.budgets import budget_order
 from mast.data.splits import shuffle_key
 from mast.errors import ConfigError
-from mast.events import IntArray
 from mast.planning.cover import Survey, cover_order
 
 PlanStrategy = Literal["time-balanced", "random", "sequential", "diverse"]

@@ -12,11 +12,9 @@ import heapq
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mast.events import FloatArray, IntArray
-
-Vectors = NDArray[np.float32]
+from mast.arrays import FloatArray, IntArray, Vectors
+from mast.retrieval.nearest import unit
 
 GROUND = 4_096  # chunks that have to be covered, at most; our choice: 64 MB for 4,096 candidates
 _BLOCK = 512  # clips compared at once
@@ -119,10 +117,4 @@ def _centred(vectors: Vectors, heard: Vectors) -> tuple[Vectors, Vectors]:
     both.append(np.asarray(heard, dtype=np.float32).reshape(-1, both[0].shape[1]))
     middle = np.concatenate(both).mean(axis=0, dtype=np.float64).astype(np.float32)
     around = [part - middle for part in both]
-    return _unit(around[0]), _unit(around[1])
-
-
-def _unit(vectors: Vectors) -> Vectors:
-    length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: Vectors = np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0)
-    return unit
+    return unit(around[0]), unit(around[1])

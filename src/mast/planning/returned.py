@@ -22,7 +22,7 @@ from mast.planning.whombat import completed_clips
 
 _YES = frozenset({"yes", "y", "true", "t", "1", "x", "done", "ok", "✓", "ja", "oui", "si", "sí"})
 _NO = frozenset({"", "no", "n", "false", "f", "0", "nein", "non", "-"})
-_SLACK_S = 0.05  # a box drawn this far beyond a clip is a hand's tremor
+_SLACK_S = 0.05  # a box drawn this far beyond a clip is a slip of the hand
 
 
 @dataclass(frozen=True)

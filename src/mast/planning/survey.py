@@ -14,16 +14,16 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from mast.arrays import FloatArray, Vectors
 from mast.audio import centre_and_pad, read
 from mast.data.recordings import Dataset
 from mast.errors import AudioError
-from mast.events import FloatArray
 from mast.grid import FrontEnd
 from mast.hearing import HearingModel
 from mast.models.checkpoint import load_card
-from mast.models.detector import MastDetector
 from mast.models.find import find_model
-from mast.planning.cover import Survey, Vectors
+from mast.models.mast_detector import MastDetector
+from mast.planning.cover import Survey
 
 LEAST_SCORE = 0.05  # raw; boxes scored lower add doubt about nothing
 _BATCH = {"cuda": 32}  # chunks at once, our choice; elsewhere 4

@@ -55,7 +55,7 @@ def completed_clips(path: Path, names: RecordingNames) -> set[str] | None:
     try:
         content = json.loads(read_text(path))
     except json.JSONDecodeError as error:
-        raise AnnotationError(f"{path}, line {error.lineno}: no JSON ({error.msg})") from None
+        raise AnnotationError(f"{path}, line {error.lineno}: not valid JSON ({error.msg})") from None
     found = content.get("data") if isinstance(content, dict) else None
     tasks = found.get("tasks") if isinstance(found, dict) else None
     if not isinstance(found, dict) or not isinstance(tasks, list):

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from mast.annotations.tables import read_table
+from mast.arrays import FloatArray
 from mast.errors import AnnotationError, ConfigError
-from mast.events import FloatArray
 from mast.wording import counted
 
 LEAST_BUDGETS = 4
@@ -47,7 +47,7 @@ class Law(NamedTuple):
     exponent: float
 
     def at(self, amount: float | FloatArray) -> FloatArray:
-        """F1 with so many labels, never below 0."""
+        """F1 with this many labels, never below 0."""
         n = np.maximum(np.asarray(amount, dtype=np.float64), 1e-9)
         return np.maximum(self.ceiling - self.drop * n**-self.exponent, 0.0)
 
@@ -109,7 +109,7 @@ def estimate(curve: Curve, now: float, more: float, *, seed: int = 0, draws: int
             f"with three parameters needs at least {LEAST_BUDGETS} to say anything, so measure more of them"
         )
     if now < 0 or not more > 0:
-        raise ConfigError(f"{more:g} {curve.unit} more than {now:g}: expected something more than something")
+        raise ConfigError(f"{more:g} {curve.unit} more than {now:g}: expected amounts above 0")
     law = fit_law(curve.amount, curve.f1)
     left = float(np.sqrt(((law.at(curve.amount) - curve.f1) ** 2).sum() / max(1, len(curve.f1) - 3)))
     noise = np.maximum(np.where(np.isfinite(curve.noise), curve.noise, 0.0), max(left, _LEAST_NOISE))

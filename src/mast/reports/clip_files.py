@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
-from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
@@ -24,25 +22,18 @@ from mast.errors import AudioError
 from mast.files import whole_file, write_whole
 from mast.reports.contact_sheet import Locate, Tile, caption_of, make_tiles, sheet_front_end
 from mast.reports.html_page import Section, page, paragraph
+from mast.reports.templating import piece
 from mast.wording import counted
 
 Choice = Literal["best", "random"]
 Per = Literal["label", "site", "day", "hour", "recording"]
-Format = Literal["wav", "flac"]
+ClipFormat = Literal["wav", "flac"]
 
 FindVoices = Callable[[Path, float, float], list[tuple[float, float]]]  # stretches of speech in a span
 
 TABLE, FAILURES, VOICES, PAGE = "clips.csv", "failures.csv", "voices.csv", "index.html"
 _MOST_SHOWN = 2_000  # clips on the page; a browser shows no more in comfort
 _LONGEST_NAME = 80  # letters taken from a recording's name or a label
-_STYLE = """
-<style>
-.clips { display: grid; grid-template-columns: repeat(auto-fill, minmax(14rem, 1fr)); gap: .9rem; margin: .8rem 0; }
-.clip { border: 1px solid var(--line); border-radius: .4rem; padding: .4rem; overflow-wrap: anywhere; }
-.clip img { width: 100%; } .clip audio { width: 100%; height: 2.2rem; margin-top: .3rem; }
-.clip span { display: block; font-size: .8rem; line-height: 1.3; margin-top: .3rem; }
-</style>
-"""
 
 
 class CutClip(NamedTuple):
@@ -107,7 +98,7 @@ def cut_clips(
     out: Path,
     *,
     pad_s: float = 0.5,
-    format: Format = "wav",
+    format: ClipFormat = "wav",
     pictures: bool = True,
     voices: FindVoices | None = None,
     progress: Callable[[], None] = lambda: None,
@@ -155,7 +146,7 @@ def cut_clips(
     return cut
 
 
-def _named(chosen: pd.DataFrame, format: Format, pictures: bool) -> Iterator[CutClip]:
+def _named(chosen: pd.DataFrame, format: ClipFormat, pictures: bool) -> Iterator[CutClip]:
     """Names that sort as the events do: number, score, recording, second, label."""
     group, number = None, 0
     digits = max(3, len(str(len(chosen))))
@@ -188,7 +179,7 @@ def _span(event: dict[str, Any], pad_s: float) -> tuple[float, float]:
     return max(0.0, float(event["start_s"]) - pad_s), float(event["end_s"]) + pad_s
 
 
-def _cut(path: Path, event: dict[str, Any], target: Path, pad_s: float, format: Format) -> None:
+def _cut(path: Path, event: dict[str, Any], target: Path, pad_s: float, format: ClipFormat) -> None:
     info = probe(path)
     start_s, end_s = _span(event, pad_s)
     if not start_s < info.duration_s:
@@ -254,17 +245,11 @@ def clips_page(cut: Cut, title: str) -> str:
     if cut.failures:
         lead += paragraph(f"{len(cut.failures):,} could not be cut; {FAILURES} says why.", soft=True)
     sections = [
-        Section(group or "Clips", f"group-{number}", _cards(clips))
+        Section(
+            group or "Clips",
+            f"group-{number}",
+            piece("clips.html", "cards", [(clip, caption_of(clip.event)) for clip in clips]),
+        )
         for number, (group, clips) in enumerate(shown.items())
     ]
-    return page(title, _STYLE + lead, sections)
-
-
-def _cards(clips: Sequence[CutClip]) -> str:
-    cards = []
-    for clip in clips:
-        words = escape(caption_of(clip.event)).replace("\n", "<br>")
-        image = f'<img loading="lazy" alt="" src="{quote(clip.picture)}">' if clip.picture else ""
-        sound = f'<audio controls preload="none" src="{quote(clip.sound)}"></audio>'
-        cards.append(f'<div class="clip">{image}<span>{words}</span>{sound}</div>')
-    return f'<div class="clips">{"".join(cards)}</div>'
+    return page(title, piece("clips.html", "style") + lead, sections)

@@ -7,18 +7,17 @@ recording is missing or damaged is a grey tile that says why; it is never left o
 
 from __future__ import annotations
 
-import base64
 import io
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
 from mast.errors import AudioError
 from mast.events import boxes_of
@@ -26,6 +25,7 @@ from mast.files import write_whole
 from mast.grid import FrontEnd
 from mast.reports.html_page import Section, page, paragraph
 from mast.reports.spectrogram import Spectrogram, compute_spectrogram, grey_levels
+from mast.reports.templating import piece
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -41,31 +41,6 @@ _PAPER, _INK, _SOFT, _GREY = "#ffffff", "#1d2327", "#5c6670", "#c9ced3"
 _GAP = 12
 _CAPTION = 34  # pixels below a tile: two lines
 _LOUD = 0.7  # peak of a clip: field sounds are faint
-_STYLE = """
-<style>
-.tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(11.5rem, 1fr)); gap: .8rem;
-  margin: .8rem 0 1.4rem; }
-.tile { border: 1px solid var(--line); border-radius: .4rem; padding: .35rem; background: #fff; font: inherit;
-  text-align: left; color: inherit; overflow-wrap: anywhere; }
-button.tile { cursor: pointer; } button.tile:hover, button.tile:focus-visible { border-color: var(--accent); }
-button.tile.playing { outline: 3px solid var(--accent); }
-.tile img { width: 100%; } .tile span { display: block; font-size: .8rem; line-height: 1.3; margin-top: .3rem; }
-</style>
-"""
-_SCRIPT = """
-<script>
-let last = null;
-function hear(tile) {
-  const sound = tile.querySelector("audio");
-  if (last && last !== sound) { last.pause(); last.currentTime = 0; }
-  last = sound;
-  if (!sound.paused) { sound.pause(); sound.currentTime = 0; return; }
-  tile.classList.add("playing");
-  sound.onpause = sound.onended = () => tile.classList.remove("playing");
-  sound.play();
-}
-</script>
-"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,19 +185,28 @@ def sheet_png(sheet: Sheet, *, columns: int = COLUMNS) -> bytes:
     return buffer.getvalue()
 
 
-def tile_grid(tiles: Sequence[Tile]) -> str:
+class ShownTile(NamedTuple):
+    """A tile as the page holds it."""
+
+    png: bytes
+    alt: str
+    caption: str
+    sound: bytes  # empty where it is silent
+
+
+def tile_grid(tiles: Sequence[Tile]) -> Markup:
     """Tiles without sound, as a part of another page."""
-    return f'{_STYLE}<div class="tiles">{"".join(_tile_html(tile, False) for tile in tiles)}</div>'
+    return piece("tiles.html", "style") + piece("tiles.html", "grid", [_shown(tile, b"") for tile in tiles])
 
 
 def sheets_page(
-    title: str, lead: str, sheets: Sequence[Sheet], *, audio_limit_bytes: int = AUDIO_LIMIT_BYTES
+    title: str, lead: Markup, sheets: Sequence[Sheet], *, audio_limit_bytes: int = AUDIO_LIMIT_BYTES
 ) -> str:
     """All sheets as one page that needs nothing else; a click on a tile plays it.
 
     Args:
         title: plain text.
-        lead: HTML below the title.
+        lead: below the title.
         sheets: in order.
         audio_limit_bytes: of MP3; tiles beyond it are silent, and the page says so.
     """
@@ -234,22 +218,22 @@ def sheets_page(
             with_sound = bool(tile.sound) and len(tile.sound) <= left
             silent += bool(tile.sound) and not with_sound
             left -= len(tile.sound) if with_sound else 0
-            tiles.append(_tile_html(tile, with_sound))
-        body = paragraph(sheet.note, soft=True) + f'<div class="tiles">{"".join(tiles)}</div>'
+            tiles.append(_shown(tile, tile.sound if with_sound else b""))
+        body = paragraph(sheet.note, soft=True) + piece("tiles.html", "grid", tiles)
         sections.append(Section(sheet.title, f"sheet-{number}", body))
-    more = ""
+    more = Markup()
     if silent:
         more = paragraph(
             f"The last {silent} tiles are silent: more sound would make this page too large to open or send.",
             soft=True,
         )
-    return page(title, _STYLE + lead + more + _SCRIPT, sections)
+    return page(title, piece("tiles.html", "style") + lead + more + piece("tiles.html", "script"), sections)
 
 
 def write_sheets(
     folder: Path,
     title: str,
-    lead: str,
+    lead: Markup,
     sheets: Sequence[Sheet],
     names: Sequence[str],
 ) -> list[Path]:
@@ -352,22 +336,15 @@ def _missing(caption: str, reason: str) -> Tile:
     return Tile(canvas, caption, problem=reason)
 
 
-def _tile_html(tile: Tile, with_sound: bool) -> str:
+def _shown(tile: Tile, sound: bytes) -> ShownTile:
     from PIL import Image
 
     buffer = io.BytesIO()
     # the octree keeps the thin coloured line of the box, which the median cut turns grey
     few = tile.picture.quantize(64, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
     few.save(buffer, format="png", optimize=True)
-    picture = base64.b64encode(buffer.getvalue()).decode("ascii")
-    words = escape(tile.caption).replace("\n", "<br>")
-    alt = escape(tile.problem or tile.caption.replace("\n", ", "), quote=True)
-    inside = f'<img alt="{alt}" src="data:image/png;base64,{picture}"><span>{words}</span>'
-    if not with_sound:
-        return f'<div class="tile">{inside}</div>'
-    sound = base64.b64encode(tile.sound).decode("ascii")
-    audio = f'<audio preload="none" src="data:audio/mpeg;base64,{sound}"></audio>'
-    return f'<button type="button" class="tile" onclick="hear(this)">{inside}{audio}</button>'
+    alt = tile.problem or tile.caption.replace("\n", ", ")
+    return ShownTile(buffer.getvalue(), alt, tile.caption, sound)
 
 
 def _font(size: int) -> FreeTypeFont | ImageFont:

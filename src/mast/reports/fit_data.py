@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
+from mast.arrays import FloatArray
 from mast.data.recordings import Dataset, parse_clock
-from mast.events import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

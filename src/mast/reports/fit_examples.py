@@ -1,4 +1,4 @@
-"""What the detector finds, misses and imagines: a few spectrograms of each, chosen without favour."""
+"""What the detector finds, misses and imagines: a few spectrograms of each, drawn at random."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
+from mast.arrays import FloatArray
 from mast.data.recordings import Dataset
 from mast.evaluation import PartTables
-from mast.events import FloatArray
 from mast.grid import FrontEnd
 from mast.reports.html_page import picture
 from mast.reports.spectrogram import compute_spectrogram, plot_boxes
@@ -35,7 +36,7 @@ class ShownBox(NamedTuple):
 def choose_examples(part: PartTables, *, each: int, seed: int) -> list[ShownBox]:
     """Hits, misses and false alarms at the part's threshold, drawn at random, from different recordings where possible.
 
-    Random, so that they look like what a user will meet; the best hits would flatter, the worst misses frighten.
+    Random, so that they look like what a user will meet; the best hits would flatter, the worst misses alarm.
 
     Args:
         part: what a detector found.
@@ -66,7 +67,7 @@ def choose_examples(part: PartTables, *, each: int, seed: int) -> list[ShownBox]
     ]
 
 
-def example_pictures(examples: list[ShownBox], part: PartTables, dataset: Dataset) -> Iterator[str]:
+def example_pictures(examples: list[ShownBox], part: PartTables, dataset: Dataset) -> Iterator[Markup]:
     """Each example as HTML: a chunk of sound around it, with all boxes there and a frame around the one meant."""
     shown = part.seen(part.counted)
     for example in examples:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from mast.arrays import FloatArray
 from mast.evaluation import Calibration, Outcome, PartTables, calibrated
 from mast.evaluation.breakdown import reliability
-from mast.events import FloatArray
 from mast.reports.spectrogram import literal
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ import json
 import platform
 from collections.abc import Sequence
 from datetime import datetime
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import torch
+from markupsafe import Markup
 
 from mast.data.recordings import Dataset
 from mast.evaluation import PartTables
@@ -36,6 +36,7 @@ from mast.reports.html_page import (
     code,
     embedded_png,
     folded,
+    heading,
     page,
     paragraph,
     picture,
@@ -130,7 +131,7 @@ def write_fit_report(
     return out
 
 
-def _lead(story: _Story) -> str:
+def _lead(story: _Story) -> Markup:
     part = story.metrics["detectors"][story.chosen]["parts"][story.main_part]
     sound_s = sum(float(d.recordings["duration_s"].sum()) for _, d in story.datasets)
     time = time_unit(story.datasets)
@@ -160,10 +161,10 @@ def _lead(story: _Story) -> str:
         f"These figures rest on {counted(heard, 'recording')}. Below {_FEW} they say little about others: label more, "
         "from other days and sites, before you trust them."
     )
-    return paragraph(words) + cards(facts) + (paragraph(few) if heard < _FEW else "")
+    return paragraph(words) + cards(facts) + (paragraph(few) if heard < _FEW else Markup())
 
 
-def _data(story: _Story) -> str:
+def _data(story: _Story) -> Markup:
     time = time_unit(story.datasets)
     body = table(sites_header(story.datasets), sites_table(story.datasets), words=(0, 1))
     figure = hours_figure(story.datasets)
@@ -188,7 +189,7 @@ def _data(story: _Story) -> str:
         ]
         for name, p in story.metrics["parts"].items()
     ]
-    body += "<h3>Parts that the detector is measured on</h3>"
+    body += heading("Parts that the detector is measured on")
     body += table(["part", "recordings", time.many, "boxes", "what it is"], rows, words=(0, 4))
     heard = " Pretraining hears all recordings, those of every part included, without their boxes."
     return body + paragraph(
@@ -198,7 +199,7 @@ def _data(story: _Story) -> str:
     )
 
 
-def _accuracy(story: _Story) -> str:
+def _accuracy(story: _Story) -> Markup:
     names = story.names()
     rows = []
     for part in story.metrics["parts"]:
@@ -220,7 +221,7 @@ def _accuracy(story: _Story) -> str:
         what = {SELF_TRAINED: "self-training", HABIT: "your habit of drawing boxes"}.get(
             pair["of"], "training"
         )
-        body += f"<h3>What {what} changed</h3>"
+        body += heading(f"What {what} changed")
         body += table(
             ["part", *(f"{word}, after − before" for word in list(_METRICS.values())[:4])],
             [
@@ -240,7 +241,7 @@ def _accuracy(story: _Story) -> str:
     return body + _kinds(story)
 
 
-def _kinds(story: _Story) -> str:
+def _kinds(story: _Story) -> Markup:
     """Recall by size and band of the sound."""
     groups = story.metrics["detectors"][story.chosen]["parts"][story.main_part]["recall_by"]
     words = {"size": "size on the spectrogram", "length": "length", "band": "frequency"}
@@ -256,15 +257,15 @@ def _kinds(story: _Story) -> str:
         for kind in groups.get(by, [])
     ]
     if not rows:
-        return ""
+        return Markup()
     return (
-        f"<h3>Which sounds are found ({escape(part_words(story.main_part))})</h3>"
+        heading(f"Which sounds are found ({part_words(story.main_part)})")
         + table(["by", "group", "expert boxes", "found", "recall"], rows, words=(0, 1))
         + paragraph("Small: under 32 × 32 cells (frames × mel bins); large: 96 × 96 and over.", soft=True)
     )
 
 
-def _scores(story: _Story) -> str:
+def _scores(story: _Story) -> Markup:
     outcome = story.part(story.main_part, story.chosen).match()
     if not len(outcome.scores):
         return paragraph("The detector finds nothing here, so its scores cannot be judged.")
@@ -290,7 +291,7 @@ def _scores(story: _Story) -> str:
                     f"{point.recall:.2f}",
                 ]
             )
-    body += "<h3>How sure should a detection be?</h3>"
+    body += heading("How sure should a detection be?")
     body += table(["--precision", "score from", "precision on validation", "recall on validation"], rows)
     if story.chosen in (START, HABIT) and load_card(story.run / "start").calibration:
         body += paragraph(
@@ -302,7 +303,7 @@ def _scores(story: _Story) -> str:
     )
 
 
-def _examples(story: _Story) -> str:
+def _examples(story: _Story) -> Markup:
     order = [story.main_part, *(p for p in story.metrics["parts"] if p not in ("val", "test"))]
     body = paragraph(
         "Drawn at random at the model’s own threshold. Green: the expert’s boxes; dashed blue: detections with their "
@@ -313,21 +314,21 @@ def _examples(story: _Story) -> str:
         tables = story.part(part, story.chosen)
         each = story.examples if part == story.main_part else min(1, story.examples)
         examples = choose_examples(tables, each=each, seed=story.seed)
-        body += f"<h3>{escape(part_words(part))}</h3>"
+        body += heading(part_words(part))
         missing = [k for k in ("hit", "miss", "false alarm") if k not in {e.kind for e in examples}]
         if missing:
             body += paragraph(f"There is no {' and no '.join(missing)} here.", soft=True)
-        body += "".join(example_pictures(examples, tables, story.labelled))
+        body += Markup().join(example_pictures(examples, tables, story.labelled))
     return body
 
 
-def _rounds(story: _Story) -> str:
+def _rounds(story: _Story) -> Markup:
     if not (story.run / "selftrain" / "rounds.csv").exists() or SELF_TRAINED not in story.detectors:
-        return ""
+        return Markup()
     return rounds_html(story.run / "selftrain", n_samples=min(2, max(1, story.examples)))
 
 
-def _curves(story: _Story) -> str:
+def _curves(story: _Story) -> Markup:
     runs = [("pretrain", "Pretraining"), ("train", "Training on the expert’s boxes")]
     if SELF_TRAINED in story.detectors:
         for folder in sorted((story.run / "selftrain").glob("round-*/*/curves.jsonl")):
@@ -339,10 +340,10 @@ def _curves(story: _Story) -> str:
     found = [read_curves(story.run / where / "curves.jsonl", title) for where, title in runs]
     figure = curves_figure([curves for curves in found if curves is not None])
     caption = "Left: the loss, thin at each step, thick its running mean. Right: on sound that was held out."
-    body = picture(figure, caption) if figure is not None else ""
+    body = picture(figure, caption) if figure is not None else Markup()
     reconstruction = story.run / "pretrain" / "reconstruction.png"
     if reconstruction.exists():
-        body += "<h3>What the encoder learnt from listening</h3>" + embedded_png(
+        body += heading("What the encoder learnt from listening") + embedded_png(
             reconstruction.read_bytes(),
             "Sound as it is, what the encoder was shown of it, and what it made of the hidden parts.",
             small=True,
@@ -350,7 +351,7 @@ def _curves(story: _Story) -> str:
     return body
 
 
-def _use(story: _Story) -> str:
+def _use(story: _Story) -> Markup:
     out = story.run
     threshold = float(story.calibration.apply(story.card.thresholds["score"]))
     body = paragraph("Find sounds in other recordings; results come as tables, also for Raven and Audacity:")
@@ -368,7 +369,7 @@ def _use(story: _Story) -> str:
     )
 
 
-def _settings(story: _Story) -> str:
+def _settings(story: _Story) -> Markup:
     rows = [
         ["model", f"mast-{story.card.weights_sha256[:12]} in {story.run / 'best'}"],
         ["size", "as the start" if "encoder" in story.recipe.train.detector else story.recipe.size],

@@ -10,13 +10,13 @@ from mast.wording import counted
 
 # the detectors of a run, in this order
 START, HABIT, TRAINED, SELF_TRAINED = "start", "habit", "trained", "self-trained"
-NAMES = {START: "as it comes", HABIT: "with your habit", TRAINED: "trained", SELF_TRAINED: "self-trained"}
+NAMES = {START: "as is", HABIT: "with your habit", TRAINED: "trained", SELF_TRAINED: "self-trained"}
 
 
 def recommended(f1: Mapping[str, float | None]) -> str:
     """The last detector, or the last that beat the start on validation; the start where none did.
 
-    A start that draws boxes by the user's habit, and is better for it, takes the place of the start as it comes.
+    A start that draws boxes by the user's habit, and is better for it, takes the place of the start as is.
 
     Args:
         f1: of each detector on validation, at the threshold it carries, in the order they were made.
@@ -47,7 +47,7 @@ def verdict(f1: Mapping[str, float | None]) -> str:
             if others == [TRAINED]
             else "Neither training nor self-training beat the model they started from"
         )
-        how = "as it comes" if chosen == START else "with your habit of drawing boxes"
+        how = "as is" if chosen == START else "with your habit of drawing boxes"
         return f"{what} on validation (F1 {numbers}), so that model is kept and recommended {how}."
     if chosen != others[-1]:
         return (

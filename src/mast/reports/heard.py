@@ -27,16 +27,16 @@ from mast.annotations.detections import (
     read_run,
 )
 from mast.annotations.tables import Table, read_table
+from mast.arrays import FloatArray
 from mast.audio import describe, metadata, names_on_disk
 from mast.data.recordings import parse_clock
 from mast.errors import AnnotationError, AudioError, ConfigError, MastError
-from mast.events import FloatArray
 
 _BATCH = 65_536  # events in memory at a time
 _COLUMNS = ["recording", "start_s", "end_s", "low_hz", "high_hz", "score", "label", "source"]
 _ASKED = 3  # recordings of a site whose headers are asked for the place
 _EPOCH = datetime(1970, 1, 1)
-NO_CLOCK = -(1 << 40)  # the hour of what nobody knows the time of
+NO_CLOCK = -(1 << 40)  # the hour of events whose time is unknown
 _HOUR_US = 3_600_000_000
 
 

@@ -1,11 +1,10 @@
 """Activity by date and hour of the day as a picture, with the sun's lines on it.
 
-An SVG made by hand: sharp at every size, and made in milliseconds, for `mast detect` ends with it.
+An SVG from a template: sharp at every size, and made in milliseconds, for `mast detect` ends with it.
 """
 
 from __future__ import annotations
 
-import base64
 import io
 import math
 from collections.abc import Iterator
@@ -14,11 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
+from mast.arrays import FloatArray
 from mast.evaluation.metrics import ratio
-from mast.events import FloatArray
 from mast.reports.heard import NO_CLOCK, Place
 from mast.reports.sun import sun_times
+from mast.reports.templating import render
 
 _UNHEARD = (228, 231, 234)
 _SCALE = ("#ffffd9", "#c7e9b4", "#41b6c4", "#225ea8", "#081d58")  # of none to most; ColorBrewer's YlGnBu
@@ -52,7 +53,7 @@ class Activity(NamedTuple):
 def activity(effort: pd.DataFrame, tally: pd.DataFrame) -> Activity | None:
     """From effort and counts of one site, by ``slot``; ``None`` where no recording has a clock.
 
-    Days without sound are part of it, unless they are so many that nobody would see the others.
+    Days without sound are part of it, unless there are so many that nobody would see the others.
     """
     spent = effort[(effort["slot"] != NO_CLOCK) & (effort["recorded_s"] > 0)]
     if spent.empty:
@@ -71,27 +72,28 @@ def activity(effort: pd.DataFrame, tally: pd.DataFrame) -> Activity | None:
     return Activity(rate.T, [_EPOCH + timedelta(days=int(day)) for day in days])
 
 
-def draw_activity(found: Activity, sky: Sky | None = None) -> str:
+def draw_activity(found: Activity, sky: Sky | None = None) -> Markup:
     """A heat map as SVG: dates from left to right, hours of the day upwards; grey where nothing was recorded."""
-    days = len(found.days)
-    wide = int(np.clip(_DAY * days, _NARROW, _WIDE))
+    wide = int(np.clip(_DAY * len(found.days), _NARROW, _WIDE))
     most = float(np.nanmax(found.rate)) if np.isfinite(found.rate).any() else 0.0
-    width, height = _LEFT + wide + _RIGHT, _TOP + _HEIGHT + _BOTTOM
-    parts = [
-        f'<svg viewBox="0 0 {width} {height}" width="{width}" style="max-width:100%;height:auto;display:block" '
-        'role="img" aria-label="activity by date and hour" font-size="12" fill="#1d2327">',
-        f'<image x="{_LEFT}" y="{_TOP}" width="{wide}" height="{_HEIGHT}" preserveAspectRatio="none" '
-        f'style="image-rendering:pixelated" href="data:image/png;base64,{_cells(found.rate, most)}"/>',
-        f'<rect x="{_LEFT}" y="{_TOP}" width="{wide}" height="{_HEIGHT}" fill="none" stroke="#5c6670"/>',
-        *_axes(found, wide),
-        *(_sun_lines(found, sky, wide) if sky is not None else ()),
-        *_legend(_LEFT + wide + 16, most),
-        "</svg>",
-    ]
-    return "".join(parts)
+    return render(
+        "heat_map.svg",
+        width=_LEFT + wide + _RIGHT,
+        height=_TOP + _HEIGHT + _BOTTOM,
+        left=_LEFT,
+        top=_TOP,
+        wide=wide,
+        high=_HEIGHT,
+        cells=_cells(found.rate, most),
+        hours=[(_y(hour), hour) for hour in range(0, 25, 6)],
+        dates=list(_dates(found.days, wide)),
+        sun=list(_sun_lines(found, sky, wide)) if sky is not None else [],
+        colours=_SCALE,
+        rates=[(share, _plain(most * share)) for share in ((0.0, 0.5, 1.0) if most else (0.0,))],
+    )
 
 
-def _cells(rate: FloatArray, most: float) -> str:
+def _cells(rate: FloatArray, most: float) -> bytes:
     """A pixel for each hour of each day, as PNG."""
     from PIL import Image
 
@@ -102,41 +104,16 @@ def _cells(rate: FloatArray, most: float) -> str:
     colours[~known] = _UNHEARD
     buffer = io.BytesIO()
     Image.fromarray(colours[::-1].round().astype(np.uint8)).save(buffer, format="png")
-    return base64.b64encode(buffer.getvalue()).decode("ascii")
+    return buffer.getvalue()
 
 
-def _axes(found: Activity, wide: int) -> Iterator[str]:
-    for hour in range(0, 25, 6):
-        y = _y(hour)
-        yield f'<line x1="{_LEFT - 4}" x2="{_LEFT}" y1="{y:g}" y2="{y:g}" stroke="#5c6670"/>'
-        yield f'<text x="{_LEFT - 8}" y="{y + 4:g}" text-anchor="end">{hour}</text>'
-    middle = _TOP + _HEIGHT / 2
-    yield f'<text x="12" y="{middle:g}" text-anchor="middle" transform="rotate(-90 12 {middle:g})">hour</text>'
-    days = found.days
+def _dates(days: list[date], wide: int) -> Iterator[tuple[float, str]]:
+    """Where along the map dates are written; the year on the first, or on each where there are several years."""
     one_year = days[0].year == days[-1].year
     step = max(1, math.ceil(_LABEL * len(days) / wide))
     for k in range(0, len(days), step):
-        x = _x(k + 0.5, len(days), wide)
-        foot = _TOP + _HEIGHT
-        yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{foot}" y2="{foot + 4}" stroke="#5c6670"/>'
         year = f" {days[k].year}" if k == 0 or not one_year else ""
-        yield f'<text x="{x:.1f}" y="{foot + 18}" text-anchor="middle">{days[k].day} {days[k]:%b}{year}</text>'
-
-
-def _legend(x: int, most: float) -> Iterator[str]:
-    """What the colours mean: events per hour, from none to most."""
-    stops = "".join(
-        f'<stop offset="{k / (len(_SCALE) - 1)}" stop-color="{c}"/>' for k, c in enumerate(_SCALE)
-    )
-    yield f'<linearGradient id="scale" x1="0" x2="0" y1="1" y2="0">{stops}</linearGradient>'
-    yield f'<rect x="{x}" y="{_TOP}" width="14" height="{_HEIGHT}" fill="url(#scale)" stroke="#5c6670"/>'
-    for share in (0.0, 0.5, 1.0) if most else (0.0,):
-        yield f'<text x="{x + 20}" y="{_TOP + _HEIGHT * (1 - share) + 4:g}">{_plain(most * share)}</text>'
-    middle, right = _TOP + _HEIGHT / 2, x + 72
-    yield (
-        f'<text x="{right}" y="{middle:g}" text-anchor="middle" transform="rotate(-90 {right} {middle:g})">'
-        "events per hour</text>"
-    )
+        yield _x(k + 0.5, len(days), wide), f"{days[k].day} {days[k]:%b}{year}"
 
 
 def sun_hours(found: Activity, sky: Sky) -> FloatArray:
@@ -146,8 +123,8 @@ def sun_hours(found: Activity, sky: Sky) -> FloatArray:
     return np.asarray((hours + sky.offset_h) % 24)
 
 
-def _sun_lines(found: Activity, sky: Sky, wide: int) -> Iterator[str]:
-    """A dash a day."""
+def _sun_lines(found: Activity, sky: Sky, wide: int) -> Iterator[tuple[str, str]]:
+    """A dash a day, as a path, and its colour."""
     for hours, colour in zip(sun_hours(found, sky), _SUN, strict=True):
         dashes = "".join(
             f"M{_x(k, len(hours), wide):.1f} {_y(float(hour)):.1f}H{_x(k + 1, len(hours), wide):.1f}"
@@ -155,7 +132,7 @@ def _sun_lines(found: Activity, sky: Sky, wide: int) -> Iterator[str]:
             if math.isfinite(hour)
         )
         if dashes:
-            yield f'<path d="{dashes}" stroke="{colour}" stroke-width="2" fill="none"/>'
+            yield dashes, colour
 
 
 def _x(day: float, days: int, wide: int) -> float:

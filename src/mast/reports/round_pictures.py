@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import html
-from base64 import b64encode
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,9 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from mast.arrays import FloatArray
 from mast.data.recordings import Dataset
 from mast.errors import AudioError
-from mast.events import FloatArray, as_events
+from mast.events import as_events
 from mast.grid import FrontEnd
 from mast.reports.round_numbers import SelfTrainingRun, in_words, read_run, round_summary
 from mast.reports.spectrogram import (
@@ -90,15 +88,6 @@ def sample_pictures(run: SelfTrainingRun, *, n_samples: int = 3) -> list[Picture
         if drawn == n_samples:
             break
     return pictures
-
-
-def pictures_html(pictures: Sequence[Picture]) -> str:
-    """Pictures with their captions as HTML that needs no other file."""
-    return "\n".join(
-        f'<figure><img alt="{html.escape(p.title)}" src="data:image/png;base64,{b64encode(p.png).decode()}">'
-        f"<figcaption><b>{html.escape(p.title)}.</b> {html.escape(p.caption)}</figcaption></figure>"
-        for p in pictures
-    )
 
 
 def _new_figure(width: float, height: float) -> Figure:

@@ -6,15 +6,17 @@ Everything is read from the run's folder (``rounds.csv``, ``round-N/pseudo.parqu
 
 from __future__ import annotations
 
-import html
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
 from mast.files import write_whole
 from mast.reports.round_numbers import SelfTrainingRun, in_words, read_run, round_summary
-from mast.reports.round_pictures import pictures_html, round_pictures
+from mast.reports.round_pictures import round_pictures
+from mast.reports.templating import render
 
 PAGE = "rounds.html"
 _SUMMARY_NAMES = {
@@ -27,7 +29,14 @@ _SUMMARY_NAMES = {
 }
 
 
-def rounds_html(run: Path, *, n_samples: int = 3) -> str:
+class WrittenTable(NamedTuple):
+    """Texts to show."""
+
+    header: list[str]
+    rows: list[list[str]]
+
+
+def rounds_html(run: Path, *, n_samples: int = 3) -> Markup:
     """The part of a page that is about self-training: a sentence, two tables and the pictures."""
     read = read_run(run)
     columns = ["round", "stage", "f1", "precision", "recall", "ap50", "miou"]
@@ -40,41 +49,20 @@ def rounds_html(run: Path, *, n_samples: int = 3) -> str:
     }
     metrics = read.rows[columns].rename(columns=names).assign(kept=np.where(read.rows["kept"], "kept", ""))
     summary = round_summary(read).rename(columns=lambda name: _SUMMARY_NAMES.get(name, name))
-    return "\n".join(
-        [
-            f"<p>{html.escape(_verdict(read))}</p>",
-            "<h3>Detectors</h3>",
-            _table_html(metrics),
-            "<p>F1, precision, recall, AP50 and mIoU are of in-domain validation, on which thresholds and stages are "
-            "chosen. The other parts are measured at the same threshold and decided nothing.</p>",
-            "<h3>Pseudo-labels</h3>",
-            _table_html(summary) if len(summary) else "<p>None.</p>",
-            pictures_html(round_pictures(read, n_samples=n_samples)),
-        ]
+    return render(
+        "rounds.html",
+        verdict=_verdict(read),
+        detectors=_written(metrics),
+        pseudo=_written(summary),
+        pictures=round_pictures(read, n_samples=n_samples),
     )
 
 
 def write_rounds_page(run: Path, *, n_samples: int = 3) -> Path:
     """Write ``rounds.html`` into a run's folder, a page that needs no other file; returns its path."""
-    page = f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Self-training: {html.escape(run.name)}</title>
-<style>{_STYLE}</style></head><body>
-<h1>Self-training</h1>
-{rounds_html(run, n_samples=n_samples)}
-</body></html>
-"""
+    page = render("rounds_page.html", name=run.name, part=rounds_html(run, n_samples=n_samples))
     write_whole(run / PAGE, page.encode())
     return run / PAGE
-
-
-_STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; font-size: 14px; margin: 0 0 1rem; display: block; overflow-x: auto; }
-th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap; }
-th { font-weight: 600; border-bottom: 2px solid #888; }
-figure { margin: 1.5rem 0; } img { max-width: 100%; }
-figcaption { font-size: 14px; color: #555; }
-"""
 
 
 def _verdict(run: SelfTrainingRun) -> str:
@@ -89,12 +77,11 @@ def _verdict(run: SelfTrainingRun) -> str:
     )
 
 
-def _table_html(table: pd.DataFrame) -> str:
+def _written(table: pd.DataFrame) -> WrittenTable:
     def cell(value: object) -> str:
         if isinstance(value, float):
             return "–" if np.isnan(value) else f"{value:.3f}" if abs(value) < 100 else f"{value:.0f}"
-        return html.escape(str(value))
+        return str(value)
 
-    head = "".join(f"<th>{html.escape(str(c))}</th>" for c in table.columns)
-    rows = ["".join(f"<td>{cell(v)}</td>" for v in row) for row in table.itertuples(index=False)]
-    return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+    rows = [[cell(value) for value in row] for row in table.itertuples(index=False)]
+    return WrittenTable([str(name) for name in table.columns], rows)

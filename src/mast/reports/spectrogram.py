@@ -1,6 +1,6 @@
 """A spectrogram with boxes on it: truth solid green, predictions dashed blue.
 
-The picture has the model's eyes: the front end's mel bins, with the axis in kilohertz. Sound is drawn where
+The picture shows what the model sees: the front end's mel bins, with the axis in kilohertz. Sound is drawn where
 it is: a frame stands at the middle of its window, a mel bin at its centre frequency, and a box at its own
 seconds and hertz, unrounded. So a box that looks wrong is wrong.
 """
@@ -18,8 +18,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from mast.arrays import FloatArray
 from mast.errors import AudioError, shortened
-from mast.events import FloatArray, boxes_of
+from mast.events import boxes_of
 from mast.files import write_whole
 from mast.grid import FrontEnd
 
@@ -275,7 +276,7 @@ def grey_levels(spectrogram: Spectrogram) -> tuple[FloatArray, float, float]:
 
 
 def draw_sound(axes: Axes, spectrogram: Spectrogram, *, at_most: int = 13) -> None:
-    """Grey sound with a frequency axis of at most so many ticks."""
+    """Grey sound with a frequency axis of at most this many ticks."""
     front_end = spectrogram.front_end
     values, low, high = grey_levels(spectrogram)
     axes.imshow(

@@ -13,12 +13,12 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from mast.arrays import IntArray
 from mast.errors import AnnotationError
 from mast.evaluation.corrected_counts import Checked, Corrected, Strata, correct
-from mast.events import IntArray
 from mast.reports.heard import NO_CLOCK, Heard, day_of, effort, slots
 
-Level = Literal["hour", "day", "site"]
+CountLevel = Literal["hour", "day", "site"]
 _KEYS = ["site", "slot", "label", "stratum"]
 _SHOWN_OF_ONE = 2  # best or doubtful events of one recording
 _MOST_TALLIES = 64  # batches whose counts are kept apart
@@ -141,7 +141,7 @@ def _summed(tallies: list[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(tallies).groupby(_KEYS).sum().reset_index()
 
 
-def count_table(counts: Counts, level: Level, sample: Sample | None = None) -> pd.DataFrame:
+def count_table(counts: Counts, level: CountLevel, sample: Sample | None = None) -> pd.DataFrame:
     """One row per site, day, hour and label; or per site, day and label; or per site and label.
 
     Args:
@@ -188,7 +188,7 @@ def correct_total(sample: Sample) -> Corrected:
     return correct(sample.strata, unchecked, [int(sample.strata.right.sum())])
 
 
-def _period(slot: pd.Series[int], level: Level) -> pd.Series[int]:
+def _period(slot: pd.Series[int], level: CountLevel) -> pd.Series[int]:
     if level == "hour":
         return slot
     if level == "day":
@@ -196,7 +196,7 @@ def _period(slot: pd.Series[int], level: Level) -> pd.Series[int]:
     return slot * 0
 
 
-def _when(period: pd.Series[int], level: Level) -> dict[str, object]:
+def _when(period: pd.Series[int], level: CountLevel) -> dict[str, object]:
     if level == "site":
         return {}
     per_day = 24 if level == "hour" else 1
@@ -208,7 +208,7 @@ def _when(period: pd.Series[int], level: Level) -> dict[str, object]:
 
 
 def _corrected(
-    table: pd.DataFrame, tally: pd.DataFrame, heard: Heard, level: Level, sample: Sample | None
+    table: pd.DataFrame, tally: pd.DataFrame, heard: Heard, level: CountLevel, sample: Sample | None
 ) -> Corrected:
     """Of each row."""
     nothing = np.full(len(table), np.nan)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
 from mast.errors import shortened
 from mast.evaluation.corrected_counts import Corrected
@@ -19,7 +19,7 @@ from mast.grid import FrontEnd
 from mast.reports.contact_sheet import Locate, find_in, make_tiles, scale_note, sheet_front_end, tile_grid
 from mast.reports.heard import NO_CLOCK, Heard, Place, find_places, read_events
 from mast.reports.heat_map import Sky, activity, draw_activity, sun_note
-from mast.reports.html_page import Section, cards, code, page, paragraph, table
+from mast.reports.html_page import Section, cards, code, figure, heading, page, paragraph, table
 from mast.reports.summary_counts import Counts, Sample, correct_total, count_events, count_table
 
 PAGE = "summary.html"
@@ -67,7 +67,7 @@ def summary_page(counts: Counts, title: str, around: Surroundings) -> str:
         [
             Section("When", "when", _when(counts, around)),
             Section("Where", "where", _where(counts, around.sample)),
-            Section("What", "what", _what(counts, around.sample) if len(counts.labels) > 1 else ""),
+            Section("What", "what", _what(counts, around.sample) if len(counts.labels) > 1 else Markup()),
             Section("How sure", "sure", _how_sure(counts, total, around)),
             Section("The best", "best", _pictures(counts, counts.best, around.locate, "The highest scores.")),
             Section(
@@ -101,7 +101,7 @@ def write_results_summary(folder: Path, heard: Heard) -> None:
     write_whole(folder / PAGE, summary_page(counts, title, around).encode())
 
 
-def _lead(counts: Counts, total: Corrected | None) -> str:
+def _lead(counts: Counts, total: Corrected | None) -> Markup:
     heard = counts.heard
     n, failed, damaged = len(heard.recordings), len(heard.failed), int(heard.recordings["damaged"].sum())
     recordings = "recording" if n == 1 else "recordings"
@@ -134,7 +134,7 @@ def _span(counts: Counts) -> str:
     )
 
 
-def _when(counts: Counts, around: Surroundings) -> str:
+def _when(counts: Counts, around: Surroundings) -> Markup:
     by = counts.tally.groupby(["site", "label"])["n"].sum()
     wanted = sorted(
         ((site, label) for site in counts.heard.sites for label in counts.labels),
@@ -162,9 +162,8 @@ def _when(counts: Counts, around: Surroundings) -> str:
             caveat,
             "days without sound are left out" if found.has_gaps else "",
         ]
-        body += f"<h3>{escape(name + what)}</h3>"
-        caption = escape("; ".join(note for note in notes if note) + ".")
-        body += f"<figure>{draw_activity(found, sky)}<figcaption>{caption}</figcaption></figure>"
+        caption = "; ".join(note for note in notes if note) + "."
+        body += heading(name + what) + figure(draw_activity(found, sky), caption)
     if not maps:
         return paragraph("The recordings state no time, so nobody can say when.")
     if len(shown) > maps:
@@ -191,7 +190,7 @@ def _sky(heard: Heard, site: str, around: Surroundings) -> tuple[Sky | None, str
     return Sky(place, guess), f"the clock states no time zone, UTC{guess:+d} by the longitude is assumed"
 
 
-def _where(counts: Counts, sample: Sample | None) -> str:
+def _where(counts: Counts, sample: Sample | None) -> Markup:
     rows = count_table(_any_label(counts), "site", sample and _without_labels(sample))
     header = ["site", "recordings", "hours", "failed", "days", "events", "per hour"]
     n = counts.heard.recordings.groupby("site").size()
@@ -213,7 +212,7 @@ def _where(counts: Counts, sample: Sample | None) -> str:
         for row in rows.head(_MOST_ROWS).to_dict("records")
     ]
     more = paragraph(f"The first {_MOST_ROWS} of {len(rows)} sites; sites.csv has all.", soft=True)
-    return table(header, cells) + (more if len(rows) > _MOST_ROWS else "")
+    return table(header, cells) + (more if len(rows) > _MOST_ROWS else Markup())
 
 
 def _any_label(counts: Counts) -> Counts:
@@ -225,7 +224,7 @@ def _without_labels(sample: Sample) -> Sample:
     return Sample(sample.rows.assign(label=""), sample.strata)
 
 
-def _what(counts: Counts, sample: Sample | None) -> str:
+def _what(counts: Counts, sample: Sample | None) -> Markup:
     heard = replace(
         counts.heard,
         recordings=counts.heard.recordings.assign(site=""),
@@ -246,13 +245,13 @@ def _what(counts: Counts, sample: Sample | None) -> str:
         for row in rows.head(_MOST_ROWS).to_dict("records")
     ]
     more = paragraph(f"The first {_MOST_ROWS} of {len(rows)} labels; sites.csv has all.", soft=True)
-    return table(header, cells) + (more if len(rows) > _MOST_ROWS else "")
+    return table(header, cells) + (more if len(rows) > _MOST_ROWS else Markup())
 
 
-def _how_sure(counts: Counts, total: Corrected | None, around: Surroundings) -> str:
+def _how_sure(counts: Counts, total: Corrected | None, around: Surroundings) -> Markup:
     if not counts.calls:
-        return ""
-    body = ""
+        return Markup()
+    body = Markup()
     if around.sample is not None and total is not None:
         checked, right = int(around.sample.strata.checked.sum()), int(around.sample.strata.right.sum())
         body += paragraph(
@@ -272,9 +271,9 @@ def _how_sure(counts: Counts, total: Corrected | None, around: Surroundings) -> 
     return body + paragraph(MISSED, soft=True)
 
 
-def _pictures(counts: Counts, events: pd.DataFrame, locate: Locate | None, note: str) -> str:
+def _pictures(counts: Counts, events: pd.DataFrame, locate: Locate | None, note: str) -> Markup:
     if events.empty:
-        return ""
+        return Markup()
     if locate is None:
         return paragraph("The recordings are not on this machine, so there are no pictures.", soft=True)
     shown = as_events(events.drop(columns="order"))
@@ -288,7 +287,7 @@ def _pictures(counts: Counts, events: pd.DataFrame, locate: Locate | None, note:
     return paragraph(f"{note} {scale[0].upper()}{scale[1:]}.", soft=True) + tile_grid(tiles)
 
 
-def _how_made(heard: Heard) -> str:
+def _how_made(heard: Heard) -> Markup:
     run = heard.run
     rows = [
         ["model", f"{run.model} ({run.model_id})" if run.model else run.model_id],

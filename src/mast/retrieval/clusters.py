@@ -17,20 +17,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from mast.arrays import FloatArray, IntArray, Vectors
 from mast.errors import ConfigError
-from mast.events import FloatArray, IntArray
-
-Vectors = NDArray[np.float32]
+from mast.retrieval.nearest import nearest, unit
 
 NOISE = -1  # the group of events that belong to none
-MIN_CLUSTER = 10  # events; our choice: fewer are no group that a person would name
+MIN_CLUSTER = 10  # events; our choice: fewer are not a group that a person would name
 LEAST_EVENTS = 30  # below, t-SNE has no neighbourhoods to keep; plain distances do
 # scikit-learn's default. Adjusted mutual information of groups and labels, and with UMAP to 5 dimensions in its place:
 # 0.58 and 0.56 on the boxes of nbm_xc, 0.39 and 0.36 on tagus_fish, 0.58 and 0.63 on hard simulated species; one seed
 _PERPLEXITY = 30.0
 _COMPONENTS = 50  # principal ones that t-SNE sees: as many as its authors took
 _VOTERS = 5  # neighbours in the sample that place an event outside it
-_BLOCK = 512  # vectors compared with a sample at once
+_BLOCK = 512  # events whose neighbours vote at once
 
 
 class Grouping(NamedTuple):
@@ -67,10 +66,13 @@ class ClusterModel:
         voters = min(_VOTERS, len(self.sample))
         if not voters:
             return Grouping(cluster, place)
+        neighbours = nearest(given, self.sample, voters)
         for begin in range(0, len(given), _BLOCK):
             rows = slice(begin, begin + _BLOCK)
-            near, distance = nearest(given[rows], self.sample, voters)
-            weight = 1.0 / (distance + 1e-4)  # (n, V); the same sound outvotes all others
+            near = neighbours.index[rows]
+            weight = 1.0 / (
+                neighbours.distance[rows].astype(np.float64) + 1e-4
+            )  # (n, V); the same sound outvotes all
             weight /= weight.sum(axis=1, keepdims=True)
             place[rows] = (self.grouping.place[near] * weight[:, :, None]).sum(axis=1)
             votes = np.zeros((len(near), self.clusters + 1))
@@ -110,25 +112,7 @@ def fit_clusters(sample: ArrayLike, *, min_cluster: int = MIN_CLUSTER, seed: int
 
 def centred(vectors: ArrayLike, middle: ArrayLike) -> Vectors:
     """(N, D) unit vectors around a mean; one that is the mean itself stays zero."""
-    around = np.asarray(vectors, dtype=np.float32) - np.asarray(middle, dtype=np.float32)
-    length = np.linalg.norm(around, axis=1, keepdims=True)
-    unit: Vectors = np.divide(around, length, out=np.zeros_like(around), where=length > 1e-12)
-    return unit
-
-
-def nearest(vectors: Vectors, among: Vectors, k: int) -> tuple[IntArray, FloatArray]:
-    """The ``k`` nearest of ``among`` (unit vectors), nearest first: (N, k) rows and cosine distances."""
-    apart = -(vectors @ among.T)  # (N, S) float32: a block with a sample of 20,000 is 40 MB
-    if k == 1:
-        near = apart.argmin(axis=1)[:, None]
-    elif k < len(among):
-        near = np.argpartition(apart, k - 1, axis=1)[:, :k]
-    else:
-        near = np.tile(np.arange(len(among)), (len(vectors), 1))
-    distance = 1.0 + np.take_along_axis(apart, near, axis=1).astype(np.float64)
-    order = np.lexsort((near, distance), axis=1)
-    near, distance = (np.take_along_axis(part, order, axis=1) for part in (near, distance))
-    return near.astype(np.int64), np.maximum(distance, 0.0)
+    return unit(np.asarray(vectors, dtype=np.float32) - np.asarray(middle, dtype=np.float32))
 
 
 class Novelty(NamedTuple):
@@ -167,12 +151,10 @@ class Known:
             if len(self)
             else np.zeros((len(np.asarray(vectors)), 0), np.float32)
         )
-        distance, row = np.full(len(given), np.nan), np.zeros(len(given), dtype=np.int64)
         if not len(self):
-            return Novelty(distance, distance.copy(), [""] * len(given))
-        for begin in range(0, len(given), _BLOCK):
-            near, own = nearest(given[begin : begin + _BLOCK], self.vectors, 1)
-            row[begin : begin + _BLOCK], distance[begin : begin + _BLOCK] = near[:, 0], own[:, 0]
+            return Novelty(np.full(len(given), np.nan), np.full(len(given), np.nan), [""] * len(given))
+        near = nearest(given, self.vectors, 1)
+        distance = near.distance[:, 0].astype(np.float64)
         distance[distance < 1e-6] = 0.0  # rounding
         n = len(self._among_themselves)
         beyond = (
@@ -180,17 +162,12 @@ class Known:
             if n
             else np.full(len(given), np.nan)
         )
-        return Novelty(distance, beyond, [self.labels[k] for k in row])
+        return Novelty(distance, beyond, [self.labels[k] for k in near.index[:, 0]])
 
     def _nearest_other(self) -> FloatArray:
         """(K,) distance of each annotated event to the nearest other one."""
-        found = np.empty(len(self.vectors))
-        for begin in range(0, len(self.vectors), _BLOCK):
-            some = self.vectors[begin : begin + _BLOCK]
-            distance = 1.0 - np.asarray(some @ self.vectors.T, dtype=np.float64)
-            distance[np.arange(len(some)), begin + np.arange(len(some))] = np.inf
-            found[begin : begin + _BLOCK] = distance.min(axis=1)
-        return np.maximum(found, 0.0)
+        own = np.arange(len(self.vectors))
+        return nearest(self.vectors, self.vectors, 1, apart=((own, own),)).distance[:, 0].astype(np.float64)
 
 
 def summarise(events: pd.DataFrame) -> pd.DataFrame:

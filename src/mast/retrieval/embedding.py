@@ -14,15 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
+from mast.arrays import BoolArray, FloatArray, IntArray, Vectors
 from mast.audio import centre_and_pad, probe, read
-from mast.events import BoolArray, FloatArray, IntArray
 from mast.grid import FrontEnd
 from mast.inference import Detector
-
-Vectors = NDArray[np.float32]
 
 
 class WindowPlan(NamedTuple):

@@ -1,4 +1,4 @@
-"""Names of events that do not change, whoever asks for them."""
+"""Names of events that never change."""
 
 from __future__ import annotations
 

@@ -24,12 +24,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
+from mast.arrays import Vectors
 from mast.errors import ConfigError, MastError, first_line, machine_fault
 from mast.events import EVENT_COLUMNS, as_events
 from mast.retrieval.event_ids import event_ids
 from mast.retrieval.event_table import (
     EventBatch,
-    Vectors,
     as_vectors,
     differing,
     distances,
@@ -205,12 +205,6 @@ class EventStore:
         if not given.index.equals(found.index.astype(given.index.dtype)):
             return False
         return bool(((given == found) | (given.isna() & found.isna())).all(axis=None))
-
-    def remove_recordings(self, recordings: Iterable[str]) -> None:
-        """Remove all events of some recordings."""
-        with self._folder.alone():
-            for name, events in self._of_recordings(recordings, ["id"]):
-                self._rewrite(name, self._none(self._schema.names), events["id"].combine_chunks())
 
     def search(
         self, vector: ArrayLike, k: int = 10, where: Filter | None = None, *, projection: bool = False

@@ -14,11 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
+from mast.arrays import Vectors
 from mast.errors import ConfigError
 from mast.events import EVENT_COLUMNS, as_events
 from mast.retrieval.event_ids import event_ids
-
-Vectors = NDArray[np.float32]
 
 _ONE = 32_767  # what 1.0 is kept as
 _SAME = 1e-4  # distance up to which two vectors of one event are the same but for rounding

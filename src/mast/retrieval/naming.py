@@ -19,9 +19,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from mast.arrays import IntArray, Vectors
 from mast.errors import ConfigError
-from mast.events import IntArray
-from mast.retrieval.nearest import Neighbours, Vectors, nearest
+from mast.retrieval.nearest import Neighbours, nearest
 
 UNKNOWN = "unknown"
 SOURCE = "examples"  # what names from here are said to come from
@@ -122,7 +122,7 @@ class UnknownRule:
             )
         said = (
             f"on examples from held-out recordings {found.named_share:.0%} of {found.events:,} events were named, "
-            f"{_percent(found.right_share)} of them rightly"
+            f"{_percent(found.right_share)} of them correctly"
         )
         if found.unknown_label_events:
             said += f", and {found.unknown_found_share:.0%} of events whose label had no example were called {UNKNOWN}"

@@ -8,9 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from mast.events import IntArray
-
-Vectors = NDArray[np.float32]
+from mast.arrays import IntArray, Vectors
 
 _BLOCK_VALUES = 1 << 22  # similarities held at once (16 MB)
 

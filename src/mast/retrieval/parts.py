@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs as arrow_fs
 
+from mast.arrays import IntArray
 from mast.errors import MastError, errno_of, first_line
-from mast.events import IntArray
 from mast.files import remove_orphans, sole_writer, whole_file, write_whole
 from mast.uris import is_uri, open_uri
 
@@ -33,7 +33,7 @@ _FEW = 1_000  # rows that are checked one by one instead of the whole part
 
 
 class Part(NamedTuple):
-    """What is known of a part without reading it.
+    """What is known about a part without reading it.
 
     Attributes:
         name: of the file.
@@ -205,7 +205,7 @@ def _write_table(sink: Any, table: pa.Table) -> None:
 
 @contextmanager
 def _naming_damage(place: str) -> Iterator[None]:
-    """Let what pyarrow cannot read in the block be a ``MastError``; what the machine refuses stays."""
+    """Turn what pyarrow cannot read in the block into a ``MastError``; what the machine refuses stays."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:

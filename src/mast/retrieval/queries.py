@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from mast.arrays import Vectors
 from mast.audio import probe
 from mast.errors import ConfigError, MastError
 from mast.events import boxes_of
 from mast.inference import Detector
 from mast.retrieval.embedding import BoxEmbedder
 from mast.retrieval.event_store import EventStore
-from mast.retrieval.event_table import Vectors
 from mast.retrieval.filters import Filter
 
 
@@ -104,7 +104,7 @@ def look_alikes(
     vector = query.projection if projection else query.vector
     if vector is None:
         raise MastError(
-            f"{store.uri}: no contrastive projection is known of the sound {query.said}; search by the encoder's "
+            f"{store.uri}: there is no contrastive projection of the sound {query.said}; search by the encoder's "
             "vectors"
         )
     found = store.search(vector, k + bool(query.event_id), where, projection=projection)

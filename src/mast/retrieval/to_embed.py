@@ -115,7 +115,7 @@ def embed_recording(
 ) -> EventBatch | None:
     """The events of one recording with vectors made from its sound; ``None`` where none could be made.
 
-    Events outside the recording or the model's band are left out, and told as a failure.
+    Events outside the recording or the model's band are left out, and reported as a failure.
     """
     name = str(events["recording"].iloc[0])
     try:

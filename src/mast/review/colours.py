@@ -9,7 +9,6 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-COLOURS = ("magma", "grey", "viridis")
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _INDEXED = 3  # PNG's colour type: a byte a pixel, looked up in a table
 _LEVEL = 3  # of compression, our choice: a third faster than zlib's own, a twentieth larger

@@ -83,7 +83,7 @@ def add_event(store: Store, reviewer: str, recording_id: int, given: Mapping[str
              random_rank(event_id, seed.encode())),
         )  # fmt: skip
         after = {**box, "label": label, "status": "accepted", "reviewer": reviewer}
-        _append(
+        append_log(
             db,
             reviewer,
             "add",
@@ -136,7 +136,7 @@ def change_event(store: Store, reviewer: str, event_id: str, given: Mapping[str,
         after["reviewer"] = "" if after["status"] == "open" else reviewer
         kind = "delete" if after["status"] == "deleted" else "change"
         _put_state(db, event, after)
-        _append(db, reviewer, kind, event["recording_id"], event_id=event_id, before=before, after=after)
+        append_log(db, reviewer, kind, event["recording_id"], event_id=event_id, before=before, after=after)
         return read_event(db, event_id)
 
 
@@ -164,7 +164,7 @@ def mark_reviewed(
         after = joined([*before, (start, end)]) if reviewed else without(before, [(start, end)])
         if after != before:
             put_spans(db, recording_id, after)
-            _append(db, reviewer, "spans", recording_id, before=before, after=after)
+            append_log(db, reviewer, "spans", recording_id, before=before, after=after)
         return after
 
 
@@ -205,12 +205,12 @@ def _step(store: Store, reviewer: str, kind: str) -> Undone:
             events = _restore(db, action, wanted, expected, kind)
         except ConflictError as error:
             conflict = error  # kept outside: what follows must be written
-            row = _append(
+            row = append_log(
                 db, reviewer, "skip", action["recording_id"], event_id=action["event_id"], target=action["id"]
             )
             db.execute("INSERT OR REPLACE INTO undone VALUES (?, ?, 0)", (action["id"], row))
         else:
-            row = _append(
+            row = append_log(
                 db, reviewer, kind, action["recording_id"], event_id=action["event_id"], before=expected,
                 after=wanted, target=action["id"],
             )  # fmt: skip
@@ -273,7 +273,7 @@ def _put_state(db: sqlite3.Connection, event: Mapping[str, Any], state: Mapping[
     )  # fmt: skip
 
 
-def _append(
+def append_log(
     db: sqlite3.Connection,
     reviewer: str,
     kind: str,

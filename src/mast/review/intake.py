@@ -13,7 +13,7 @@ import json
 import math
 import sqlite3
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import blake2b
@@ -34,8 +34,7 @@ from mast.review.spans import joined, total_s
 from mast.review.store import Store
 from mast.review.to_check import read_to_check
 from mast.review.workspace import DETECTIONS, FAILURES, Workspace
-
-Progress = Callable[[int, int], None]  # recordings done, recordings in all
+from mast.runs import Progress
 
 _PEOPLE = frozenset({"", "expert", "human", "simulator"})  # sources whose boxes are annotations already
 _BATCH_RECORDINGS = 200  # a transaction, so that a stop loses little
@@ -73,7 +72,7 @@ def take_in(store: Store, workspace: Workspace, *, seed: int = 0, progress: Prog
         store: empty, or of this folder.
         workspace: the folder.
         seed: of the random order, for a new store; later ones keep theirs.
-        progress: called with recordings done and in all.
+        progress: told of the recordings read.
 
     Raises:
         MastError: tables that cannot be read.
@@ -91,7 +90,7 @@ def take_in(store: Store, workspace: Workspace, *, seed: int = 0, progress: Prog
         db.execute("INSERT OR REPLACE INTO facts VALUES ('kind', ?)", (workspace.kind,))
         to_check = json.dumps(read_to_check(workspace.folder)["event"].tolist())
         db.execute("INSERT OR REPLACE INTO facts VALUES ('to_check', ?)", (to_check,))
-    intake = _Filler(store, workspace, seed, progress or (lambda done, total: None))
+    intake = _Filler(store, workspace, seed, progress or (lambda done, total, what: None))
     result = intake.detections() if workspace.kind == "detections" else intake.dataset()
     store.build_indices()
     with store.writing() as db:
@@ -134,9 +133,9 @@ class _Filler:
                 self._put_recordings(batch, changed)
                 batch = []
                 # a new recording is half done when it is described, and done when its events are here
-                self.progress(done - len(changed) + len(changed) // 2, len(names))
+                self.progress(done - len(changed) + len(changed) // 2, len(names), "recordings")
         self._put_detections(changed, len(names))
-        self.progress(len(names), len(names))
+        self.progress(len(names), len(names), "recordings")
         return Intake(len(names), self.new_recordings, self.new_events)
 
     def _described(
@@ -181,7 +180,7 @@ class _Filler:
             nonlocal done
             self._put_events(with_batch)
             done += len(with_batch)
-            self.progress(total - len(changed) + (len(changed) + done) // 2, total)
+            self.progress(total - len(changed) + (len(changed) + done) // 2, total, "recordings")
             with_batch.clear()
 
         def finish() -> None:
@@ -251,7 +250,7 @@ class _Filler:
             self._put_events(
                 [(row.name, groups.get(row.name, dataset.annotations.events[:0])) for row in batch]
             )
-            self.progress(at + len(batch), len(rows))
+            self.progress(at + len(batch), len(rows), "recordings")
         spans = dataset.annotations.reviewed
         with self.store.writing() as db:
             for name, own in spans.groupby("recording"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sqlite3
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from mast.review.records import (
@@ -21,7 +22,10 @@ _ORDERS = {
     "events": "events DESC, id",
     "score": "best_score IS NULL, best_score DESC, id",
 }
-SORTS = tuple(_ORDERS)
+BY_LEARNER = {
+    "learner_accepted": "accepted",
+    "learner_rejected": "rejected",
+}  # no person has decided about these
 _MOST_LABELS = 500
 _OPEN_ALLOWED = 0.1  # our choice: of the random sample, at most this share may have been skipped
 _Z95 = 1.959963984540054
@@ -81,8 +85,11 @@ class ListFilter:
         if self.min_score is not None:
             terms.append("e.score >= ?")
             values.append(self.min_score)
-        if self.status == "open":
-            terms.append("e.status = 'open'")  # spelt out, so that the indices of open events serve
+        if self.status == "open":  # spelt out, so that the indices of open events serve
+            terms.append("e.status = 'open' AND NOT EXISTS (SELECT 1 FROM learned WHERE event_id = e.id)")
+        elif self.status in BY_LEARNER:
+            terms.append("e.status = 'open' AND e.id IN (SELECT event_id FROM learned WHERE status = ?)")
+            values.append(BY_LEARNER[self.status])
         elif self.status:
             terms.append("e.status = ?")
             values.append(self.status)
@@ -160,6 +167,10 @@ def progress(db: sqlite3.Connection, wanted: ListFilter) -> dict[str, Any]:
     by = db.execute(
         "SELECT reviewer, count(*) FROM events WHERE version > 0 AND reviewer <> '' GROUP BY reviewer"
     )
+    learned = db.execute(
+        "SELECT coalesce(sum(l.status = 'accepted'), 0), coalesce(sum(l.status = 'rejected'), 0) FROM learned AS l "
+        "JOIN events AS e ON e.id = l.event_id WHERE e.status = 'open'"
+    ).fetchone()
     events, open_events = sums[0], sums[1]
     return {
         "events": events,
@@ -169,6 +180,8 @@ def progress(db: sqlite3.Connection, wanted: ListFilter) -> dict[str, Any]:
         "relabelled": touched[0],
         "changed": touched[1],
         "added": touched[2],
+        "learner_accepted": learned[0],
+        "learner_rejected": learned[1],
         "by_reviewer": {row[0]: row[1] for row in by},
         "precision": precision(db, wanted),
         "spans_s": sums[2],
@@ -217,7 +230,7 @@ def wilson(right: int, n: int) -> tuple[float, float]:
 
 
 def activity(db: sqlite3.Connection) -> dict[str, Any]:
-    """Events that are not rejected, by site and hour of the day."""
+    """Events that neither a person nor the learner rejected, by site and hour of the day."""
     sites = [row[0] for row in db.execute("SELECT DISTINCT site FROM recordings ORDER BY site")]
     site_of = dict(db.execute("SELECT id, site FROM recordings").fetchall())
     place = {site: k for k, site in enumerate(sites)}
@@ -227,7 +240,11 @@ def activity(db: sqlite3.Connection) -> dict[str, Any]:
         "SELECT recording_id, hour, count(*) FROM events INDEXED BY events_by_hour "
         "WHERE status IN ('open', 'accepted') GROUP BY recording_id, hour"
     )
-    for recording_id, hour, n in rows:
+    rejected = db.execute(
+        "SELECT e.recording_id, e.hour, -count(*) FROM learned AS l JOIN events AS e ON e.id = l.event_id "
+        "WHERE l.status = 'rejected' AND e.status = 'open' GROUP BY e.recording_id, e.hour"
+    )
+    for recording_id, hour, n in chain(rows, rejected):
         if hour is None:
             without_clock += n
         else:

@@ -11,13 +11,16 @@ import sqlite3
 import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_right
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mast.arrays import FloatArray, IntArray, Vectors
 from mast.errors import MastError
+from mast.retrieval.nearest import unit
 from mast.review.listing import ListFilter
 from mast.review.records import EVENT_SQL, NotFoundError, event_record
 
@@ -28,6 +31,14 @@ _MOST_CANDIDATES, _MOST_EXAMPLES = 20_000, 512
 
 class NoEmbeddingError(MastError):
     """There is nothing to compare."""
+
+
+class ScoredVectors(NamedTuple):
+    """Some detections."""
+
+    seqs: IntArray  # (n,) their numbers in the store
+    scores: FloatArray  # (n,)
+    vectors: Vectors  # (n, D) of length 1
 
 
 class Lookalikes(ABC):
@@ -56,10 +67,14 @@ class Lookalikes(ABC):
         """
 
     @abstractmethod
-    def _some(
+    def some(
         self, db: sqlite3.Connection, condition: str, values: list[Any], most: int
-    ) -> tuple[list[str], NDArray[np.float32]]:
+    ) -> tuple[list[str], Vectors]:
         """Ids of at most so many events that meet a condition, a random part of them, and (n, D) unit vectors."""
+
+    @abstractmethod
+    def every(self, db: sqlite3.Connection) -> Iterator[ScoredVectors]:
+        """All detections that have a vector, a block at a time."""
 
     def novel(
         self, db: sqlite3.Connection, wanted: ListFilter, *, limit: int, after: str | None
@@ -88,12 +103,12 @@ class Lookalikes(ABC):
         return {"order": "novel", "total": total, "events": events}
 
     def _rank(self, db: sqlite3.Connection, condition: str, values: list[Any]) -> list[str]:
-        ids, candidates = self._some(db, condition, values, _MOST_CANDIDATES)
+        ids, candidates = self.some(db, condition, values, _MOST_CANDIDATES)
         if not ids:
             return []
-        examples, known = self._some(db, "e.status = 'accepted'", [], _MOST_EXAMPLES)
+        examples, known = self.some(db, "e.status = 'accepted'", [], _MOST_EXAMPLES)
         if not examples:
-            known = _unit(candidates.mean(axis=0, keepdims=True))
+            known = unit(candidates.mean(axis=0, keepdims=True))
         nearest = np.concatenate(
             [
                 1.0 - (candidates[at : at + 4096] @ known.T).max(axis=1)
@@ -126,10 +141,10 @@ class FileLookalikes(Lookalikes):
         """By comparing with every row of the file."""
         row = self._row_of(db, event_id)
         rows = self._known()
-        query = _unit(rows[row].astype(np.float32)[None])[0]
+        query = unit(rows[row].astype(np.float32)[None])[0]
         best_distance, best_row = np.empty(0, np.float32), np.empty(0, np.int64)
         for at in range(0, len(rows), _BLOCK_ROWS):
-            block = _unit(rows[at : at + _BLOCK_ROWS].astype(np.float32))
+            block = unit(rows[at : at + _BLOCK_ROWS].astype(np.float32))
             distance = 1.0 - block @ query
             if at <= row < at + len(block):
                 distance[row - at] = np.inf
@@ -148,9 +163,10 @@ class FileLookalikes(Lookalikes):
                 found.append({**event, "distance": round(max(distance, 0.0), 6)})
         return found
 
-    def _some(
+    def some(
         self, db: sqlite3.Connection, condition: str, values: list[Any], most: int
-    ) -> tuple[list[str], NDArray[np.float32]]:
+    ) -> tuple[list[str], Vectors]:
+        """By their place in the file."""
         self._known()
         rows = db.execute(
             "SELECT e.id, r.first_row + e.ordinal FROM events AS e JOIN recordings AS r ON r.id = e.recording_id "
@@ -159,7 +175,19 @@ class FileLookalikes(Lookalikes):
         ).fetchall()
         return [str(row[0]) for row in rows], self._vectors([row[1] for row in rows])
 
-    def _vectors(self, numbers: list[int]) -> NDArray[np.float32]:
+    def every(self, db: sqlite3.Connection) -> Iterator[ScoredVectors]:
+        """In the order of the file."""
+        self._known()
+        found = db.execute(
+            "SELECT e.seq, e.score, r.first_row + e.ordinal AS place FROM events AS e "
+            "JOIN recordings AS r ON r.id = e.recording_id "
+            "WHERE e.ordinal IS NOT NULL AND r.first_row IS NOT NULL AND e.score IS NOT NULL ORDER BY place"
+        ).fetchall()
+        for at in range(0, len(found), _BLOCK_ROWS):
+            seqs, scores, places = zip(*found[at : at + _BLOCK_ROWS], strict=True)
+            yield ScoredVectors(np.array(seqs, np.int64), np.array(scores), self._vectors(list(places)))
+
+    def _vectors(self, numbers: list[int]) -> Vectors:
         """(n, D) normalised embeddings; read in the order of the file."""
         rows = self._known()
         wanted = np.asarray(numbers, np.int64)
@@ -167,7 +195,7 @@ class FileLookalikes(Lookalikes):
         order = np.argsort(wanted, kind="stable")
         vectors = np.empty((len(wanted), rows.shape[1]), np.float32)
         vectors[order] = rows[wanted[order]]
-        return _unit(vectors)
+        return unit(vectors)
 
     def _row_of(self, db: sqlite3.Connection, event_id: str) -> int:
         rows = self._known()
@@ -214,10 +242,3 @@ class _Places:
             (recording, row - first),
         ).fetchone()
         return None if found is None else event_record(found)
-
-
-def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Rows of length 1; zeros stay."""
-    length = np.linalg.norm(rows, axis=1, keepdims=True)
-    unit: NDArray[np.float32] = np.divide(rows, length, out=np.zeros_like(rows), where=length > 0)
-    return unit

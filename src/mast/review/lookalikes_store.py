@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from mast.errors import MastError
 from mast.retrieval.event_ids import event_id
 from mast.retrieval.event_store import EventStore
 from mast.retrieval.parts import FACTS
-from mast.review.lookalikes import FileLookalikes, Lookalikes, NoEmbeddingError
+from mast.review.lookalikes import FileLookalikes, Lookalikes, NoEmbeddingError, ScoredVectors
 from mast.review.records import EVENT_SQL, NotFoundError, event_record
 from mast.review.workspace import EMBEDDINGS
 
+_BLOCK_EVENTS = 8_192
 _MORE = 4  # × as many neighbours are asked for, where too few of them are in this review
 
 
@@ -68,9 +70,10 @@ class StoreLookalikes(Lookalikes):
                 return found
             wanted *= _MORE
 
-    def _some(
+    def some(
         self, db: sqlite3.Connection, condition: str, values: list[Any], most: int
     ) -> tuple[list[str], NDArray[np.float32]]:
+        """Those that the store holds."""
         rows = db.execute(
             f"{EVENT_SQL} WHERE e.ordinal IS NOT NULL AND {condition} ORDER BY e.rank LIMIT ?",
             [*values, most],
@@ -78,6 +81,19 @@ class StoreLookalikes(Lookalikes):
         event_of = {name: str(row["id"]) for row in reversed(rows) for name in _names(row)}
         known, vectors = self.store.known_vectors(list(event_of))
         return [event_of[name] for name in known], vectors
+
+    def every(self, db: sqlite3.Connection) -> Iterator[ScoredVectors]:
+        """In the order of the review."""
+        last = -1
+        while rows := db.execute(
+            f"{EVENT_SQL} WHERE e.ordinal IS NOT NULL AND e.score IS NOT NULL AND e.seq > ? ORDER BY e.seq LIMIT ?",
+            (last, _BLOCK_EVENTS),
+        ).fetchall():
+            last = rows[-1]["seq"]
+            row_of = {name: row for row in reversed(rows) for name in _names(row)}
+            known, vectors = self.store.known_vectors(list(row_of))
+            seqs = np.array([row_of[name]["seq"] for name in known], np.int64)
+            yield ScoredVectors(seqs, np.array([row_of[name]["score"] for name in known]), vectors)
 
 
 class _StoredPlaces:

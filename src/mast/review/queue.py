@@ -2,8 +2,8 @@
 
 ``uncertain``: those whose score is nearest the threshold; ``random``: an order that never changes, for estimates;
 ``check``: the sample that `mast summarize --check` drew; ``score``, ``time``; ``novel``: those unlike all that was
-accepted (:mod:`mast.review.lookalikes`). A page continues after its last event, wherever that one now stands, so
-deciding while paging neither skips nor repeats.
+accepted (:mod:`mast.review.lookalikes`); ``unsure`` and ``likely``: by the learner (:mod:`mast.review.learning`). A
+page continues after its last event, wherever that one now stands, so deciding while paging neither skips nor repeats.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "score": ("-e.score", "e.seq"),
     "time": ("r.datetime", "r.id", "e.start_s", "e.seq"),
 }
-ORDERS = (*_KEYS, "novel")
 
 
 def queue(
@@ -32,7 +31,7 @@ def queue(
 
     Args:
         db: to read with.
-        order: one of :data:`ORDERS` but ``novel``.
+        order: one of the keys of :data:`_KEYS`.
         wanted: which events.
         limit: how many.
         after: id of the last event of the page before.

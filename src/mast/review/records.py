@@ -15,7 +15,9 @@ STATUSES = ("open", "accepted", "rejected", "deleted")
 EVENT_SQL = (
     "SELECT e.*, r.name AS recording, r.site AS site, r.datetime AS recording_datetime, "
     "(SELECT json_group_array(json_object('source', s.source, 'label', s.label, 'score', s.score)) "
-    "FROM suggestions AS s WHERE s.event_id = e.id) AS suggestions "
+    "FROM suggestions AS s WHERE s.event_id = e.id) AS suggestions, "
+    "(SELECT json_object('status', l.status, 'label', l.label) FROM learned AS l "
+    "WHERE l.event_id = e.id AND e.status = 'open') AS learned "
     "FROM events AS e JOIN recordings AS r ON r.id = e.recording_id"
 )
 RECORDING_STATUS_SQL = (
@@ -39,8 +41,12 @@ def event_record(row: sqlite3.Row) -> dict[str, Any]:
     )
     names = ("id", "recording_id", "recording", "start_s", "end_s", "low_hz", "high_hz", "score", "label",
              "original_label", "source", "status", "reviewer", "version", "site")  # fmt: skip
-    suggested = json.loads(row["suggestions"])
-    return {**{name: row[name] for name in names}, "datetime": when, "suggestions": suggested}
+    return {
+        **{name: row[name] for name in names},
+        "datetime": when,
+        "suggestions": json.loads(row["suggestions"]),
+        "learned": json.loads(row["learned"]) if row["learned"] else None,
+    }
 
 
 def recording_record(row: sqlite3.Row) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from starlette.requests import Request
 
 from mast.errors import AudioError
 from mast.review.decisions import InvalidError
-from mast.review.review import Review
+from mast.review.open_review import Review
+from mast.review.requests_read import NumberQuery
 from mast.review.sound import (
     LEAST_SPEED,
     MAX_CLIP_S,
@@ -31,7 +32,6 @@ from mast.review.tiles import MAX_HEIGHT, MAX_SPAN_S, MAX_WIDTH, View, render_ti
 _RENDERER = 1  # changes when the same view is to look different
 _AT_ONCE = max(2, min(4, os.cpu_count() or 2))  # tiles and clips in the making: each holds some 30 MB
 _CLOSED = 499  # nobody waits for the answer any more
-Number = Annotated[float, Query(allow_inf_nan=False)]
 Edge = Annotated[float | None, Query(allow_inf_nan=False, ge=0, le=1e7)]  # of a band, in hertz
 
 
@@ -54,8 +54,8 @@ def media_routes(review: Review) -> APIRouter:
     async def tile(
         request: Request,
         rid: int,
-        start_s: Number,
-        end_s: Number,
+        start_s: NumberQuery,
+        end_s: NumberQuery,
         low_hz: Annotated[float, Query(allow_inf_nan=False, ge=0)] = 0.0,
         high_hz: Annotated[float, Query(allow_inf_nan=False, gt=0, le=1e7)] = 24_000.0,
         width: Annotated[int, Query(ge=1, le=MAX_WIDTH)] = 512,
@@ -90,8 +90,8 @@ def media_routes(review: Review) -> APIRouter:
     async def clip(
         request: Request,
         rid: int,
-        start_s: Number,
-        end_s: Number,
+        start_s: NumberQuery,
+        end_s: NumberQuery,
         low_hz: Edge = None,
         high_hz: Edge = None,
         speed: Annotated[float, Query(ge=LEAST_SPEED, le=MOST_SPEED)] = 1.0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
@@ -9,15 +10,16 @@ from pydantic import Field
 
 from mast.annotations import FORMATS
 from mast.review import listing
+from mast.review.learning import LEARNED_ORDERS
 from mast.review.listing import ListFilter
+from mast.review.open_review import Review
 from mast.review.queue import queue
 from mast.review.records import read_event, read_recording, read_spans, recording_record
-from mast.review.review import Review
 
-Number = Annotated[float, Query(allow_inf_nan=False)]
+NumberQuery = Annotated[float, Query(allow_inf_nan=False)]
 Text = Annotated[str | None, Query(max_length=300)]
 Hour = Annotated[Literal[""] | int | None, Query()]
-Score = Annotated[Literal[""] | Annotated[float, Field(allow_inf_nan=False)] | None, Query()]
+ScoreQuery = Annotated[Literal[""] | Annotated[float, Field(allow_inf_nan=False)] | None, Query()]
 
 
 def reading_routes(review: Review, *, home: str = "") -> APIRouter:
@@ -42,7 +44,7 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
 
     @router.get("/progress")
     def progress(
-        site: Text = None, day: Text = None, hour: Hour = None, min_score: Score = None
+        site: Text = None, day: Text = None, hour: Hour = None, min_score: ScoreQuery = None
     ) -> dict[str, Any]:
         with store.reading() as db:
             return listing.progress(db, _filter(site, day, hour, min_score))
@@ -57,7 +59,7 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
         site: Text = None,
         day: Text = None,
         hour: Hour = None,
-        min_score: Score = None,
+        min_score: ScoreQuery = None,
         status: Literal["", "open", "started", "done"] = "",
         search: Text = None,
         sort: Literal["name", "time", "events", "score"] = "name",
@@ -76,8 +78,8 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
     @router.get("/recordings/{rid}/events")
     def events(
         rid: int,
-        start_s: Number = 0.0,
-        end_s: Number = 1e9,
+        start_s: NumberQuery = 0.0,
+        end_s: NumberQuery = 1e9,
         limit: Annotated[int, Query(ge=1, le=10_000)] = 2000,
     ) -> dict[str, Any]:
         with store.reading() as db:
@@ -96,21 +98,36 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
 
     @router.get("/queue")
     def next_events(
-        order: Literal["uncertain", "novel", "random", "check", "score", "time"] = "uncertain",
-        status: Literal["", "open", "accepted", "rejected", "deleted"] = "open",
+        order: Literal[
+            "uncertain", "novel", "random", "check", "score", "time", "unsure", "likely"
+        ] = "uncertain",
+        label: Annotated[str, Query(max_length=200)] = "",
+        status: Literal[
+            "", "open", "accepted", "rejected", "deleted", "learner_accepted", "learner_rejected"
+        ] = "open",
         site: Text = None,
         day: Text = None,
         hour: Hour = None,
-        min_score: Score = None,
+        min_score: ScoreQuery = None,
         search: Text = None,
         limit: Annotated[int, Query(ge=1, le=500)] = 50,
         after: Text = None,
     ) -> dict[str, Any]:
         wanted = _filter(site, day, hour, min_score, status, search)
         with store.reading() as db:
+            if order in LEARNED_ORDERS:
+                return review.learning.queue(db, order, wanted, label=label, limit=limit, after=after)
             if order == "novel":
                 return review.lookalikes.novel(db, wanted, limit=limit, after=after)
             return queue(db, order, wanted, limit=limit, after=after)
+
+    @router.get("/learner")
+    def learner() -> dict[str, Any]:
+        return review.learning.state()
+
+    @router.get("/learner/plan")
+    def plan(precision: NumberQuery = 0.95) -> dict[str, Any]:
+        return asdict(review.learning.plan(precision))
 
     return router
 

@@ -16,9 +16,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from mast.review import decisions
+from mast.review.decided import export_folder, export_zip
 from mast.review.decisions import InvalidError
-from mast.review.export import export_folder, export_zip
-from mast.review.review import Review
+from mast.review.open_review import Review
 
 _MOST_NAME = 60
 
@@ -50,6 +50,18 @@ def writing_routes(review: Review) -> APIRouter:
     async def redo(request: Request) -> dict[str, Any]:
         return asdict(await run_in_threadpool(decisions.redo, store, reviewer_of(request)))
 
+    @router.post("/learner/apply")
+    async def apply(request: Request) -> dict[str, Any]:
+        name, given = reviewer_of(request), await body_of(request)
+        precision = given.get("precision")
+        if isinstance(precision, bool) or not isinstance(precision, int | float):
+            raise InvalidError("precision: expected a share of decisions that should be right, such as 0.95")
+        return await run_in_threadpool(review.learning.apply, name, float(precision))
+
+    @router.post("/learner/undo")
+    async def take_back(request: Request) -> dict[str, Any]:
+        return {"taken_back": await run_in_threadpool(review.learning.take_back, reviewer_of(request))}
+
     @router.post("/recordings/{rid}/reviewed")
     async def reviewed(rid: int, request: Request) -> dict[str, Any]:
         name, given = reviewer_of(request), await body_of(request)
@@ -68,26 +80,31 @@ def writing_routes(review: Review) -> APIRouter:
     async def export(request: Request) -> dict[str, Any]:
         reviewer_of(request)
         given = await body_of(request)
-        format, folder, complete = (
-            given.get("format", "csv"),
-            given.get("folder", ""),
-            given.get("complete", False),
-        )
-        if not isinstance(format, str) or not isinstance(folder, str) or not isinstance(complete, bool):
-            raise InvalidError("expected format and folder as text, complete as true or false")
+        format, folder = given.get("format", "csv"), given.get("folder", "")
+        complete, learner = given.get("complete", False), given.get("learner", True)
+        if not isinstance(format, str) or not isinstance(folder, str):
+            raise InvalidError("expected format and folder as text")
+        if not isinstance(complete, bool) or not isinstance(learner, bool):
+            raise InvalidError("expected complete and learner as true or false")
         done = await run_in_threadpool(
-            export_folder, store, review.workspace, format, folder or format, complete=complete
+            export_folder,
+            store,
+            review.workspace,
+            format,
+            folder or format,
+            complete=complete,
+            learner=learner,
         )
         return {**asdict(done), "path": str(done.path)}
 
     @router.get("/export")
     def download(
-        format: Annotated[str, Query(max_length=40)] = "csv", complete: bool = False
+        format: Annotated[str, Query(max_length=40)] = "csv", complete: bool = False, learner: bool = True
     ) -> FileResponse:
         with tempfile.NamedTemporaryFile(prefix="mast-review-", suffix=".zip", delete=False) as file:
             path = Path(file.name)
         try:
-            export_zip(store, path, format, complete=complete)
+            export_zip(store, path, format, complete=complete, learner=learner)
         except BaseException:
             path.unlink()
             raise

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from mast.arrays import IntArray
 from mast.errors import ConfigError
 from mast.evaluation.corrected_counts import Checked, Strata, allocate
-from mast.events import IntArray
 from mast.reports.summary_counts import Sample
 from mast.review.intake import event_id, random_rank
 from mast.review.store import STORE
@@ -30,7 +30,7 @@ _MADE_OF = ("recording", "start_s", "end_s", "low_hz", "high_hz", "label", "sour
 
 
 @dataclass(frozen=True)
-class Progress:
+class Checking:
     """How far the checking has come.
 
     Attributes:
@@ -87,7 +87,7 @@ def _identified(batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         yield batch.assign(event=ids)
 
 
-def read_progress(folder: Path, strata: Strata) -> Progress:
+def read_checking(folder: Path, strata: Strata) -> Checking:
     """What of the sample was decided.
 
     Raises:
@@ -110,7 +110,7 @@ def read_progress(folder: Path, strata: Strata) -> Progress:
     checked = np.bincount(rows["stratum"].to_numpy(dtype=np.int64), minlength=len(strata))
     right = np.bincount(rows.loc[rows["right"], "stratum"].to_numpy(dtype=np.int64), minlength=len(strata))
     sample = Sample(rows, Checked(strata.sizes, checked, right)) if chosen else None
-    return Progress(sample, len(drawn), int((~drawn["event"].isin(known)).sum()), outdated)
+    return Checking(sample, len(drawn), int((~drawn["event"].isin(known)).sum()), outdated)
 
 
 def _decided(folder: Path, strata: Strata) -> pd.DataFrame:
@@ -159,4 +159,4 @@ def _rows(path: Path) -> list[sqlite3.Row]:
     )
 
 
-__all__ = ["TO_CHECK", "Progress", "draw_sample", "read_progress"]
+__all__ = ["TO_CHECK", "Checking", "draw_sample", "read_checking"]

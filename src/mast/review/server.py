@@ -19,12 +19,13 @@ from starlette.staticfiles import StaticFiles
 from mast.audio import DamagedAudioWarning
 from mast.errors import RUN_AGAIN, AudioError, MastError, machine_fault, shortened
 from mast.review.decisions import ConflictError
+from mast.review.learning import TooFewError
 from mast.review.lookalikes import NoEmbeddingError
+from mast.review.open_review import Review
 from mast.review.records import NotFoundError
 from mast.review.requests_media import media_routes
 from mast.review.requests_read import reading_routes
 from mast.review.requests_write import writing_routes
-from mast.review.review import Review
 from mast.review.safety import Guard
 from mast.review.sound import RangeError
 
@@ -102,7 +103,7 @@ def _on_mistake(request: Request, error: Exception) -> JSONResponse:
     """A mistake that we know: its own sentence."""
     if isinstance(error, ConflictError):
         return _sentence(409, str(error), **({"event": error.event} if error.event else {}))
-    if isinstance(error, NoEmbeddingError):
+    if isinstance(error, NoEmbeddingError | TooFewError):
         return _sentence(409, str(error))
     if isinstance(error, NotFoundError):
         return _sentence(404, str(error))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-Span = tuple[float, float]
+HeardSpan = tuple[float, float]
 
 
-def joined(spans: Iterable[Span]) -> list[Span]:
+def joined(spans: Iterable[HeardSpan]) -> list[HeardSpan]:
     """The same time as few spans; empty ones are dropped.
 
     >>> joined([(4, 6), (0, 2), (2, 3)])
     [(0, 3), (4, 6)]
     """
-    result: list[Span] = []
+    result: list[HeardSpan] = []
     for start, end in sorted(span for span in spans if span[1] > span[0]):
         if result and start <= result[-1][1]:
             result[-1] = (result[-1][0], max(result[-1][1], end))
@@ -22,14 +22,14 @@ def joined(spans: Iterable[Span]) -> list[Span]:
     return result
 
 
-def without(spans: Iterable[Span], holes: Iterable[Span]) -> list[Span]:
+def without(spans: Iterable[HeardSpan], holes: Iterable[HeardSpan]) -> list[HeardSpan]:
     """The time of ``spans`` that is in none of ``holes``.
 
     >>> without([(0, 10)], [(2, 3), (9, 12)])
     [(0, 2), (3, 9)]
     """
     cut = joined(holes)
-    result: list[Span] = []
+    result: list[HeardSpan] = []
     at = 0
     for begin, end in joined(spans):
         start = begin
@@ -46,6 +46,6 @@ def without(spans: Iterable[Span], holes: Iterable[Span]) -> list[Span]:
     return result
 
 
-def total_s(spans: Iterable[Span]) -> float:
+def total_s(spans: Iterable[HeardSpan]) -> float:
     """Seconds in all."""
     return sum(end - start for start, end in spans)

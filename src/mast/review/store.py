@@ -72,7 +72,8 @@ CREATE TABLE log (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     time TEXT NOT NULL,
     reviewer TEXT NOT NULL,
-    kind TEXT NOT NULL,                     -- add, change, delete, spans; undo, redo, skip name an earlier row
+    kind TEXT NOT NULL,                     -- add, change, delete, spans; undo, redo, skip name an earlier row;
+                                            -- apply, take_back are of the learner
     recording_id INTEGER NOT NULL,
     event_id TEXT,
     before TEXT,                            -- JSON
@@ -96,12 +97,22 @@ CREATE TRIGGER event_decided AFTER UPDATE OF status ON events WHEN old.status <>
 END;
 """
 
-# added later: reviews that were begun before have none
-_SUGGESTIONS = """
+# added later: reviews that were begun before have none. What the learner decides is apart from the events, so that
+# nothing takes it for a person's decision; it counts where an event is open
+_ADDED_LATER = {
+    "suggestions": """
 CREATE TABLE IF NOT EXISTS suggestions (
     event_id TEXT NOT NULL, source TEXT NOT NULL, label TEXT NOT NULL, score REAL, PRIMARY KEY (event_id, source)
 ) WITHOUT ROWID;
-"""
+""",
+    "learned": """
+CREATE TABLE IF NOT EXISTS learned (
+    event_id TEXT PRIMARY KEY,
+    status TEXT NOT NULL,                   -- accepted, rejected
+    label TEXT NOT NULL                     -- given by the learner; empty for none
+) WITHOUT ROWID;
+""",
+}
 
 # made after a first filling, which is faster than keeping them up to date through it
 _INDICES = """
@@ -144,9 +155,12 @@ class Store:
                     f"{path}: made by another version of mast (layout {found}, this one reads {_VERSION}); "
                     "open it with that one, or move the file away to start again"
                 )
-            if not self._writer.execute("SELECT 1 FROM sqlite_master WHERE name = 'suggestions'").fetchone():
-                with self.writing() as db:
-                    db.execute(_SUGGESTIONS)
+            for table, statement in _ADDED_LATER.items():
+                if not self._writer.execute(
+                    "SELECT 1 FROM sqlite_master WHERE name = ?", (table,)
+                ).fetchone():
+                    with self.writing() as db:
+                        db.execute(statement)
         except sqlite3.DatabaseError as error:
             raise ConfigError(
                 f"{path}: cannot be used for the review ({error}); the folder must be on a local disk and writable, "

@@ -22,12 +22,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mast.arrays import FloatArray
 from mast.evaluation import Calibration, PartTables, calibrate
-from mast.events import FloatArray
 
 
 class Trust(NamedTuple):
-    """What validation says of a detector's boxes at or above q."""
+    """What validation says about a detector's boxes at or above q."""
 
     calibration: Calibration  # score → chance to be right
     precision: float  # π_q

@@ -19,7 +19,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from mast.events import BOX_COLUMNS, BoolArray, FloatArray, as_events
+from mast.arrays import BoolArray, FloatArray
+from mast.events import BOX_COLUMNS, as_events
 from mast.files import write_whole
 from mast.grid import FrontEnd, grid_to_events
 from mast.hearing import HearingModel
@@ -47,7 +48,7 @@ def is_valid(
 def smallest_box(boxes: Sequence[Tensor]) -> tuple[float, float]:
     """Frames and bins that 99 in 100 of the expert's boxes have at least; a cell each where there is no box.
 
-    A fixed least length would call every shorter call background, and teach the student so: with 100 ms it found
+    A fixed minimum length would call every shorter call background, and teach the student so: with 100 ms it found
     12 in 100 of the calls shorter than that, where its teacher had found 33.
     """
     extents = torch.cat([torch.empty(0, 2), *((own[:, 2:] - own[:, :2]).float() for own in boxes)])
@@ -76,7 +77,7 @@ def pseudo_label(
         chunks: unlabelled chunks.
         recipe: η and the validity predicate, in numbers.
         threshold: q.
-        source: what the events say of themselves.
+        source: the column ``source`` of the events.
         batch_size: chunks at a time.
         workers: decoding processes.
         progress: called with chunks done, chunks in all and a short text.
@@ -126,7 +127,7 @@ def keep_trusted(events: pd.DataFrame, trust: Trust, recipe: SelfTrainRecipe, *,
 
     Args:
         events: boxes at or above q.
-        trust: what validation says of such boxes.
+        trust: what validation says about such boxes.
         recipe: whether boxes below the threshold are kept as doubtful ones.
         most: the model's own threshold, above which nothing is dropped.
     """

@@ -13,7 +13,7 @@ Choices (the best epoch of a stage, thresholds, whether a round helped) look at 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from mast.errors import MastError
 from mast.files import replace_folder, write_whole
 from mast.models.checkpoint import load_card
 from mast.models.find import find_model
-from mast.runs import Progress
+from mast.runs import Progress, Say
 from mast.selftrain.policy import trust_in
 from mast.selftrain.pseudo import (
     PseudoLabels,
@@ -45,12 +45,11 @@ from mast.selftrain.pseudo import (
 from mast.selftrain.watch import load_detector, look_at, watch_parts
 from mast.training.chosen_chunks import Chunks, decode_once, labelled_chunks, unlabelled_chunks
 from mast.training.chunk_scores import chunk_metrics
-from mast.training.detector import DetectorRun, fit_detector
+from mast.training.detector_training import DetectorRun, fit_detector
 from mast.training.machine import Machine, prepare_machine
 from mast.training.recipe import Recipe, TrainRecipe, remember_recipe
 from mast.training.start import Start
 
-Say = Callable[[str], None]
 HEARD = "unlabelled.parquet"  # in a run's folder: the chunks that pseudo-labels are of
 
 
@@ -112,7 +111,7 @@ def self_train(
         seed: of everything random.
         accelerator: device, precision and processes.
         progress: called with steps done, steps in all and a short text.
-        say: told of each step.
+        say: called with a sentence about each step.
         watch: further labelled chunks to measure after each stage, by name, cut end to end as
             :func:`mast.training.chosen_chunks.labelled_chunks` does; beside the dataset's own parts other than train
             and val (``selftrain.measure_other_parts``). They are reported and used for nothing.
@@ -276,7 +275,7 @@ def _watched(setting: _Setting, model: Path, plan: TrainRecipe, folder: Path) ->
 
 
 def _agreed(answer: bool) -> bool:
-    """The main process's answer: processes that disagree in the last digit of F1 must not part ways."""
+    """The main process's answer: processes that disagree in the last digit of F1 must not take different branches."""
     return bool(broadcast_object_list([answer])[0])
 
 

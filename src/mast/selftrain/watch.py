@@ -11,8 +11,8 @@ from mast.errors import MastError
 from mast.evaluation import PartTables
 from mast.files import write_whole
 from mast.hearing import HearingModel
-from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.interface import BoxDetector
+from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.training.chosen_chunks import Chunks
 from mast.training.chunk_scores import detect_chunks
 from mast.training.machine import Machine

@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 
 from mast.annotations.redraw import redraw_events
+from mast.arrays import FloatArray
 from mast.evaluation import PartTables
 from mast.evaluation.threshold import best_threshold_of
-from mast.events import BOX_COLUMNS, FloatArray, as_events
+from mast.events import BOX_COLUMNS, as_events
 from mast.grid import FrontEnd, grid_to_events
 from mast.hearing import HearingModel
 from mast.training.chosen_chunks import Chunks, in_order

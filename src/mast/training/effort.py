@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import torch
 
 from mast.data.chunk_dataset import Batch, collate
-from mast.models.detector import MastDetector
 from mast.models.mae import MaskedAutoencoder
+from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
 from mast.training.chosen_chunks import Chunks
-from mast.training.detector import build_detector, thaw
+from mast.training.detector_training import build_detector, thaw
 from mast.training.loop import Optimisation
 from mast.training.machine import Machine
 from mast.training.recipe import Recipe, TrainRecipe

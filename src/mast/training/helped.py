@@ -1,4 +1,4 @@
-"""Whether training helped: the detector that it started from, as it comes, is what it has to beat."""
+"""Whether training helped: it has to beat the detector that it started from, unchanged."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def against_start(
     assert start.path is not None
     recipe = start.adopted(recipe)
     machine, held = prepare_machine(recipe), labelled_chunks(dataset, recipe.front_end, seed=seed)["val"]
-    as_it_comes = validation_f1(start.path, held, recipe.train, machine, front_end=recipe.front_end)
-    return as_it_comes, validation_f1(best, held, recipe.train, machine)
+    as_is = validation_f1(start.path, held, recipe.train, machine, front_end=recipe.front_end)
+    return as_is, validation_f1(best, held, recipe.train, machine)
 
 
 def beats(f1: float | None, start: float | None) -> bool:

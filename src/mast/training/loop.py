@@ -190,7 +190,7 @@ class _Learner(Generic[B]):
         self.step += 1
 
     def validate(self, epochs: int) -> None:
-        """Measure the model after so many epochs; keep it, and if it is the best so far, as that."""
+        """Measure the model after this many epochs; keep it, and if it is the best so far, as that."""
         job, main = self.job, self.accelerator.is_main_process
         self.shown.eval()
         # other shapes than in training: not worth compiling
@@ -231,7 +231,7 @@ class _Learner(Generic[B]):
         return Result(self.step, self.best, self.last, self.best_epoch, chunks_per_s)
 
     def close(self) -> None:
-        """Nothing is logged any more."""
+        """Close the log."""
         if self.log:
             self.log.close()
 

@@ -57,7 +57,7 @@ class Machine:
         64 on an H200, where starting the kernels one by one takes longer than running them).
         """
         if self.device.type == "cuda":
-            # as convolutions want it there; otherwise each turns its input round and back
+            # as convolutions want it there; otherwise each would convert its input and back
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if self.compiled:
             torch.set_float32_matmul_precision("high")
@@ -81,7 +81,7 @@ def _precision(recipe: Recipe) -> str:
 
 
 def prepare_machine(recipe: Recipe, accelerator: Accelerator | None = None) -> Machine:
-    """Settle what the recipe leaves to the machine."""
+    """Decide what the recipe leaves to the machine."""
     if accelerator is None:
         accelerator = Accelerator(mixed_precision=_PRECISION[_precision(recipe)])
     on_gpu = accelerator.device.type == "cuda"

@@ -15,9 +15,9 @@ from mast.data.augment import AugmentConfig
 from mast.errors import ConfigError, MastError
 from mast.grid import FrontEnd
 from mast.models.baselines import BaselineConfig, BaselineName
-from mast.models.detector import DetectorConfig
 from mast.models.encoder import Size
 from mast.models.mae import MaeConfig
+from mast.models.mast_detector import DetectorConfig
 from mast.runs import refuse_others, remember, remembered
 from mast.training.loop import Optimisation
 from mast.training.schedule import Unfreezing

@@ -30,10 +30,10 @@ from mast.models.checkpoint import (
     load_encoder,
     load_weights,
 )
-from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.find import find_model
 from mast.models.interface import BoxDetector
 from mast.models.mae import MaskedAutoencoder
+from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.normalisation import Normalisation
 from mast.training.chosen_chunks import Chunks
 from mast.training.recipe import Recipe, TrainRecipe

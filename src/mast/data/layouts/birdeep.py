@@ -1,7 +1,7 @@
 """BIRDeep as it is published: 641 minutes from nine recorders in Doñana, boxed.
 
 ``Audios/AM1/2023_05_10/AM1_20230510_060000.WAV`` …, and three tables beside ``Audios``: ``train_file.csv``,
-``validation_file.csv``, ``test_file.csv`` (:mod:`mast.annotations.birdeep`). A few recordings have a blank
+``validation_file.csv``, ``test_file.csv`` (:mod:`mast.annotations.birdeep_csv`). A few recordings have a blank
 before their ending or ``AM02`` for ``AM2`` in their name; they are found all the same.
 
 Held out as in the paper: the sites AM4 and AM15 (App. "Dataset Statistics"), and dates. The paper holds out two
@@ -51,12 +51,12 @@ def read_birdeep(
     known = probed(root, paths.values())
     events, reviewed, recordings = [], [], []
     part_of: dict[str, str] = {}
-    spelled = _spellings(known["recording"])
+    spelt = _spellings(known["recording"])
     for part, table in tables.items():
         found = read_annotations(table, "birdeep", recordings=known)
-        events.append(_renamed(found.events, spelled))
-        reviewed.append(_renamed(found.reviewed, spelled))
-        said = _renamed(found.recordings, spelled)
+        events.append(_renamed(found.events, spelt))
+        reviewed.append(_renamed(found.reviewed, spelt))
+        said = _renamed(found.recordings, spelt)
         recordings.append(said[said["site"] != ""])
         part_of |= dict.fromkeys(reviewed[-1]["recording"], part)
     listed = pd.concat(recordings, ignore_index=True).drop_duplicates("recording")
@@ -113,8 +113,6 @@ def _spellings(names: pd.Series[str]) -> dict[str, str]:
     return {_plain(name): name for name in names}
 
 
-def _renamed(table: pd.DataFrame, spelled: dict[str, str]) -> pd.DataFrame:
-    known = set(spelled.values())
-    return table.assign(
-        recording=[n if n in known else spelled.get(_plain(n), n) for n in table["recording"]]
-    )
+def _renamed(table: pd.DataFrame, spelt: dict[str, str]) -> pd.DataFrame:
+    known = set(spelt.values())
+    return table.assign(recording=[n if n in known else spelt.get(_plain(n), n) for n in table["recording"]])

@@ -2,7 +2,7 @@
 
 A row holds ``audio`` (the bytes of an Ogg file and its name), ``filepath``, ``ebird_code`` and much about the
 recording (``lat``, ``long``, ``license``, ``recordist``, ``quality`` …). The ``train`` rows of a subset such as XCM
-have ``detected_events``: seconds at which a threshold found sound, no frequencies, looked at by nobody. They are no
+have ``detected_events``: seconds at which a threshold found sound, no frequencies, which nobody checked. They are not
 annotations: the recordings become *unlabelled*, and the events go to ``detected_events.csv``. The ``test`` rows of
 soundscape subsets have ``start_time, end_time, low_freq, high_freq``, one row a box: those are boxes.
 
@@ -31,7 +31,7 @@ from mast.events import check_events
 from mast.files import write_whole
 
 HUB_NAME = "DBD-research-group/BirdSet"
-Row = dict[str, Any]
+HubRow = dict[str, Any]
 # columns of a row that are kept for the recording, by the name recordings.csv has for them
 _ABOUT = {"lat": "latitude", "long": "longitude", "license": "licence", "recordist": "recordist"}
 _ABOUT |= {
@@ -52,7 +52,7 @@ class BirdSetCounts(NamedTuple):
     failures: int
 
 
-def hub_rows(name: str = HUB_NAME, subset: str = "XCM", split: str = "train") -> Iterator[Row]:
+def hub_rows(name: str = HUB_NAME, subset: str = "XCM", split: str = "train") -> Iterator[HubRow]:
     """Rows streamed from the hub: nothing is stored but what the caller keeps."""
     if Path(name).exists():  # datasets would take a file here for a script, and run it
         raise MastError(
@@ -75,7 +75,7 @@ def hub_rows(name: str = HUB_NAME, subset: str = "XCM", split: str = "train") ->
         yield _named(dict(row), classes)
 
 
-def parquet_rows(folder: Path, *, split: str | None = None) -> Iterator[Row]:
+def parquet_rows(folder: Path, *, split: str | None = None) -> Iterator[HubRow]:
     """Rows of the Parquet files below a folder, few at a time.
 
     Args:
@@ -100,11 +100,11 @@ def parquet_rows(folder: Path, *, split: str | None = None) -> Iterator[Row]:
                     row["__folder__"] = folder
                     yield _named(row, classes)
         except (lib.ArrowException, OSError) as error:
-            raise AnnotationError(f"{file}: no Parquet table ({str(error).splitlines()[0]})") from None
+            raise AnnotationError(f"{file}: not a Parquet table ({str(error).splitlines()[0]})") from None
 
 
 def write_birdset(
-    rows: Iterable[Row],
+    rows: Iterable[HubRow],
     out: Path,
     *,
     limit: int | None = None,
@@ -193,7 +193,7 @@ def _write_tables(
     write_annotations(AnnotationSet(events, reviewed, recordings), out, "csv")
 
 
-def _named(row: Row, classes: list[str] | None) -> Row:
+def _named(row: HubRow, classes: list[str] | None) -> HubRow:
     """A row whose species is a code, not a number."""
     code = row.get("ebird_code")
     if classes is not None and isinstance(code, int) and 0 <= code < len(classes):
@@ -210,7 +210,7 @@ def _classes(metadata: dict[bytes, bytes]) -> list[str] | None:
         return None
 
 
-def _name(row: Row) -> str:
+def _name(row: HubRow) -> str:
     """File name of a row's recording."""
     audio = row.get("audio")
     inside = audio.get("path") if isinstance(audio, dict) else audio
@@ -221,7 +221,7 @@ def _name(row: Row) -> str:
     return name
 
 
-def _write_sound(row: Row, name: str, out: Path) -> dict[str, object]:
+def _write_sound(row: HubRow, name: str, out: Path) -> dict[str, object]:
     """Write a row's sound; what is known about the recording comes back."""
     target = out / "audio" / name
     write_whole(target, _sound(row, name))
@@ -234,7 +234,7 @@ def _write_sound(row: Row, name: str, out: Path) -> dict[str, object]:
     return about
 
 
-def _sound(row: Row, name: str) -> bytes:
+def _sound(row: HubRow, name: str) -> bytes:
     audio = row.get("audio")
     content = audio.get("bytes") if isinstance(audio, dict) else None
     if isinstance(content, bytes):

@@ -34,7 +34,7 @@ def write_laid_out(data: LaidOut, out: Path) -> None:
     """Write ``out/audio``, ``recordings.csv``, ``boxes.csv`` and, where not all was heard, ``reviewed.csv``.
 
     Recordings are linked where the file system can (no second copy), and copied where not. Tables come last:
-    without them an interrupted run is no dataset.
+    without them an interrupted run is not a dataset.
     """
     empty_folder(out)
     for name in data.annotations.names():

@@ -6,12 +6,10 @@ from bisect import bisect_left
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mast.arrays import Samples
 from mast.data.simulate.confounders import LEVELS_DB
 from mast.data.simulate.world import Day, Site
-
-Samples = NDArray[np.float32]
 
 
 class Tracks(NamedTuple):

@@ -8,7 +8,7 @@ import numpy as np
 
 from mast.data.simulate.world import Caller, Day, Site
 
-_BOUT_S = 45.0  # how long an animal goes on calling, on average (our choice)
+_BOUT_S = 45.0  # how long an animal keeps calling, on average (our choice)
 _MAX_DISTANCE_M = 400.0
 
 

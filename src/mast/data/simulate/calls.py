@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mast.arrays import Samples
 from mast.data.simulate.species import CONTOUR_POINTS, WAVETABLE_POINTS, Species, Syllable
-
-Samples = NDArray[np.float32]
 
 MAX_PHRASE_S = 8.0  # our choice: the longest phrases boxed in the bird recordings looked at last 8 s
 _CONTROL_HZ = 1_000.0  # rate of roughness and of the drawn curves

@@ -1,4 +1,4 @@
-"""What catches the eye and is no animal: drops, thunder, engines, voices, clicks, steps, rustling.
+"""What catches the eye and is not an animal: drops, thunder, engines, voices, clicks, steps, rustling.
 
 These are never boxed. For visibility they count as background: a call under a passing engine is hidden.
 """
@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mast.arrays import Samples
 from mast.data.simulate.noise import band_db, coloured
-
-Samples = NDArray[np.float32]
 
 
 def _even(sample_rate: int, seconds: float) -> int:
@@ -121,8 +119,8 @@ def thump(rng: np.random.Generator, sample_rate: int) -> Samples:
     return coloured(rng, band_db(sample_rate, 10, rng.uniform(40, 120), above_db=14), n) * _hump(n, 0.25)
 
 
-Maker = Callable[[np.random.Generator, int], Samples]
-CONFOUNDERS: dict[str, Maker] = {
+ConfounderMaker = Callable[[np.random.Generator, int], Samples]
+CONFOUNDERS: dict[str, ConfounderMaker] = {
     "drop": drop,
     "click": click,
     "thunder": thunder,

@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft, ndimage, signal
 
+from mast.arrays import Samples
 from mast.audio import AUDIO_SUFFIXES, find_recordings, read
 from mast.data.simulate.species import CURVE_POINTS, draw_hours, draw_motif
 from mast.errors import ConfigError
 
-Samples = NDArray[np.float32]
 _BACKGROUNDS_OF_SITE = 8  # recordings at most
 Half = Literal["first", "second"]
 
@@ -36,7 +36,7 @@ _FRAME_S = 0.016
 _CLIP_RANGE = 1e-3  # quieter than this below a clip's loudest cell is taken for its background
 _PATCH_SHARE = 0.01  # patches with less than this of the loudest one's energy are specks of noise
 _LONGEST_NOTE_S = 0.6  # of a clip that is a note of a song
-_SPLIT_S = 0.5  # silence inside a clip that parts two calls
+_SPLIT_S = 0.5  # silence inside a clip that separates two calls
 
 
 class Note(NamedTuple):
@@ -368,7 +368,7 @@ def _clips(folder: Path, patterns: Sequence[str]) -> list[tuple[Path, str]]:
                     )
                 path = folder / row["file"]
                 label = row.get("label") or ""
-                if not label or Path(label).suffix.lower() in AUDIO_SUFFIXES:  # a file's name is no label
+                if not label or Path(label).suffix.lower() in AUDIO_SUFFIXES:  # a file's name is not a label
                     label = row.get("source") or path.parent.name
                 rows.append((path, label, (label, row.get("source") or "", Path(row["file"]).as_posix())))
     else:

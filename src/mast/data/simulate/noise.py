@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import fft
 
+from mast.arrays import Samples
 from mast.data.simulate.species import CURVE_POINTS
 
-Samples = NDArray[np.float32]
 Floats = NDArray[np.float64]
 
 
@@ -26,7 +26,7 @@ def loop_length(sample_rate: int, seconds: float) -> int:
 def band_db(
     sample_rate: int, low_hz: float, high_hz: float, *, below_db: float = 12.0, above_db: float = 12.0
 ) -> Floats:
-    """A curve that is flat from low to high and falls by so many dB per octave outside, (CURVE_POINTS,)."""
+    """A curve that is flat from low to high and falls by these dB per octave outside, (CURVE_POINTS,)."""
     hz = np.linspace(0.0, sample_rate / 2, CURVE_POINTS)
     octave = np.log2(np.maximum(hz, 5.0))
     under = np.maximum(np.log2(low_hz) - octave, 0.0)
@@ -150,8 +150,8 @@ def aircraft(rng: np.random.Generator, n: int, sample_rate: int) -> Samples:
     return _unit(roar * (np.float32(0.1) + np.sin(np.float32(np.pi) * at) ** 2))
 
 
-Maker = Callable[[np.random.Generator, int, int], Samples]
-COMPONENTS: dict[str, Maker] = {
+NoiseMaker = Callable[[np.random.Generator, int, int], Samples]
+COMPONENTS: dict[str, NoiseMaker] = {
     "ambient": ambient,
     "wind": wind,
     "rain": rain,

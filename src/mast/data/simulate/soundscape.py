@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mast.arrays import Samples
 from mast.data.simulate.background import draw_tracks, read_tracks
 from mast.data.simulate.calling_times import Call, schedule
 from mast.data.simulate.calls import render_phrase
@@ -25,8 +26,6 @@ from mast.data.simulate.visible import (
     visible_boxes,
 )
 from mast.data.simulate.world import Day, Site
-
-Samples = NDArray[np.float32]
 
 _ECHO_SEEN_S = 0.2  # echoes later than this are never drawn into a box
 _CLEAN = BoxStyle(

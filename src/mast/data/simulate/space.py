@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
+from mast.arrays import Samples
 from mast.data.simulate.species import CURVE_POINTS
 
-Samples = NDArray[np.float32]
 Spectrum = NDArray[np.complex64]
 
 _GRID = np.arange(CURVE_POINTS, dtype=np.float64)

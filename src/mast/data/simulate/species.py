@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from mast.errors import ConfigError
 
-Range = tuple[float, float]
-Curve = NDArray[np.float32]
+Bounds = tuple[float, float]
 
 CURVE_POINTS = 257  # frequency responses are dB at this many points from 0 Hz to half the sample rate
 WAVETABLE_POINTS = 4096  # one period; nearest look-up stays about 60 dB below the tone
@@ -31,22 +30,22 @@ _TOP_OF_BAND = 0.46  # of the sample rate: callers stay below the anti-alias slo
 class Family:
     """Ranges from which a species of this family is drawn (log-uniform where both ends are positive)."""
 
-    centre_hz: Range  # fundamental or carrier
-    span_octaves: Range  # how far the pitch moves within a syllable
-    duration_s: Range  # of a syllable
+    centre_hz: Bounds  # fundamental or carrier
+    span_octaves: Bounds  # how far the pitch moves within a syllable
+    duration_s: Bounds  # of a syllable
     count: tuple[int, int]  # syllables in a phrase
-    duty: Range  # syllable duration over onset interval
-    interval_s: Range  # silence between phrases of one animal
+    duty: Bounds  # syllable duration over onset interval
+    interval_s: Bounds  # silence between phrases of one animal
     n_types: tuple[int, int] = (1, 2)  # syllable shapes in the repertoire
     harmonics: tuple[int, int] = (1, 2)
-    tilt_db: Range = (-24.0, -12.0)  # per octave of harmonic number
-    pulse_hz: Range = (0.0, 0.0)  # amplitude modulation
-    pulse_depth: Range = (0.0, 0.0)
-    vibrato_octaves: Range = (0.0, 0.04)
-    roughness: Range = (0.0, 0.004)  # random frequency modulation: tone → noise
+    tilt_db: Bounds = (-24.0, -12.0)  # per octave of harmonic number
+    pulse_hz: Bounds = (0.0, 0.0)  # amplitude modulation
+    pulse_depth: Bounds = (0.0, 0.0)
+    vibrato_octaves: Bounds = (0.0, 0.04)
+    roughness: Bounds = (0.0, 0.004)  # random frequency modulation: tone → noise
     formants: tuple[int, int] = (0, 0)
-    attack: Range = (0.05, 0.4)  # of the syllable
-    source_db: Range = (74.0, 96.0)  # at one metre
+    attack: Bounds = (0.05, 0.4)  # of the syllable
+    source_db: Bounds = (74.0, 96.0)  # at one metre
     chorus: float = 0.05  # how often it calls in company
     nocturnal: float = 0.15  # chance that a species of the family calls at night
     type_octaves: float = 0.0  # spread of the syllable shapes' own pitches
@@ -143,7 +142,7 @@ class Species:
     pause_s: float | None = None  # after each run through the repertoire, of a species that sings motifs
 
     @cached_property
-    def wavetable(self) -> Curve:
+    def wavetable(self) -> NDArray[np.float32]:
         """One period of the voice, peak-normalised, (WAVETABLE_POINTS,)."""
         phase = np.arange(WAVETABLE_POINTS) * (2 * np.pi / WAVETABLE_POINTS)
         wave = np.zeros(WAVETABLE_POINTS)
@@ -175,7 +174,7 @@ class Species:
         return self.centre_hz / 2**reach, self.centre_hz * 2**reach * len(self.harmonics)
 
     @cached_property
-    def response_db(self) -> Curve:
+    def response_db(self) -> NDArray[np.float32]:
         """The vocal tract's response at CURVE_POINTS frequencies, dB."""
         hz = np.linspace(1.0, self.sample_rate / 2, CURVE_POINTS)
         curve = np.zeros(CURVE_POINTS)
@@ -184,7 +183,7 @@ class Species:
         return np.asarray(np.maximum(curve, -30.0), dtype=np.float32)
 
 
-def _draw(rng: np.random.Generator, bounds: Range) -> float:
+def _draw(rng: np.random.Generator, bounds: Bounds) -> float:
     low, high = bounds
     if low > 0:
         return float(np.exp(rng.uniform(np.log(low), np.log(high))))

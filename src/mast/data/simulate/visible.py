@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from scipy import fft
 
-Samples = NDArray[np.float32]
+from mast.arrays import Samples
+
 Power = NDArray[np.float32]
 
 _FLOOR = np.float32(1e-14)
@@ -28,7 +29,7 @@ _BAND_SHARE = 0.07  # of the call's clarity, for a band to be noticed
 class BoxStyle(BaseModel):
     """How an annotator draws. Defaults are our choice, set beside real recordings boxed by hand.
 
-    People differ most in the gap. One set of xeno-canto recordings parts calls of one species 0.07 s apart
+    People differ most in the gap. One set of xeno-canto recordings separates calls of one species 0.07 s apart
     (the tenth percentile of gaps between neighbouring boxes is 0.04 s), one from Doñana none closer than 0.8 s.
     """
 
@@ -69,7 +70,7 @@ class BoxStyle(BaseModel):
     min_duration_s: float = Field(0.02, ge=0, description="shorter boxes are not drawn")
 
     def gap_of(self, *, song: bool) -> float:
-        """The gap that parts two boxes of one animal."""
+        """The gap that separates two boxes of one animal."""
         return self.song_gap_s if song and self.song_gap_s is not None else self.gap_s
 
     @property
@@ -85,7 +86,7 @@ class BoxStyle(BaseModel):
 
 @dataclass(frozen=True)
 class Event:
-    """One box: what is seen of a call or of calls too close to part."""
+    """One box: what is seen of a call or of calls too close to separate."""
 
     start_s: float
     end_s: float
@@ -126,7 +127,7 @@ class PowerGrid:
         return max(0, (n - self.window) // self.hop + 1)
 
     def power(self, samples: Samples, *, every: int = 1) -> Power:
-        """(frames, bins) power of every so-manieth frame; at least one frame (short sound is padded)."""
+        """(frames, bins) power of one in ``every`` frames; at least one frame (short sound is padded)."""
         if len(samples) < self.window:
             samples = np.pad(samples, (0, self.window - len(samples)))
         cut = np.lib.stride_tricks.sliding_window_view(samples, self.window)[:: self.hop * every]

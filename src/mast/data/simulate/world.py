@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from mast.arrays import Samples
 from mast.data.simulate.confounders import CONFOUNDERS
 from mast.data.simulate.material import Backgrounds, ClipSpecies, Material
 from mast.data.simulate.noise import COMPONENTS, apply_curve, band_db, coloured, loop_length, wavy_db
@@ -19,7 +20,6 @@ from mast.data.simulate.space import Acoustics, draw_echo
 from mast.data.simulate.species import CURVE_POINTS, Species, draw_species, families_for
 from mast.errors import ConfigError
 
-Samples = NDArray[np.float32]
 Caller = Species | ClipSpecies
 
 _SPECIES, _SITE, _DAY, _LOOPS, _WEATHER = range(

@@ -32,6 +32,6 @@ def build_baseline(config: BaselineConfig) -> BoxDetector:
         from mast.models.baselines.detr import DetrDetector
 
         return DetrDetector(config)
-    from mast.models.baselines.yolo import YoloDetector
+    from mast.models.baselines.yolo26 import YoloDetector
 
     return YoloDetector(config)

@@ -22,7 +22,7 @@ classification stays at ln 2, what the share of full slots tells by itself. A pr
 are the paper's way out.
 
 ``variant = "guided"``, the default, is for short schedules. It is still DETR: a set of slots, matched one to one, which
-read the picture by attention; there is no dense head, and a slot may end anywhere. Of others' making are slots that are
+read the picture by attention; there is no dense head, and a slot may end anywhere. Taken from others are slots that are
 boxes, the look at them, their refinement and the groups (``detr_guided.py`` says whose), focal loss in place of the
 down-weighted cross-entropy, and normalised tokens (Deformable DETR). Ours is the start: what mixes tokens or slots with
 each other (self-attention, and the feed-forward layer after it) and the boxes' changes begin at zero, as residual

@@ -36,7 +36,7 @@ _HEADS = (  # where a head looks: centre in half box sides (time, frequency), an
     (0.0, 0.0, 0.0),  # everywhere
 )
 _LONGEST = (
-    100.0  # the slowest wave of a position's features is so many times longer than the fastest, 2π tokens
+    100.0  # the slowest wave of a position's features is this many times longer than the fastest, 2π tokens
 )
 _LOG_STRETCH = 2.0  # a layer makes a side at most e² = 7 times longer or shorter
 _LEAST_SIDE = 1e-3  # share of the chunk, of a box handed on

@@ -1,6 +1,6 @@
 """Faster R-CNN and FCOS from torchvision's parts, class-agnostic, ResNet-50 with a feature pyramid.
 
-How a spectrogram becomes a picture is told in ``resnet.py``; neither resizes nor normalises it further. Backbone,
+How a spectrogram becomes a picture is explained in ``resnet.py``; neither resizes nor normalises it further. Backbone,
 heads, matching and box coding are torchvision's. What is ours, because from scratch on small boxes it decides whether
 the baseline learns at all:
 

@@ -37,12 +37,14 @@ export function watchDialogs() {
     byId("export-answer").textContent = text;
     byId("export-answer").className = error ? "failed" : "";
   };
+  const wanted = () => ({ complete: byId("export-complete").checked, learner: byId("export-learner").checked });
+  on("learner", ({ applied }) => (byId("export-learner-row").hidden = !applied));
   byId("export").addEventListener("click", () => (answer(""), byId("export-dialog").showModal()));
   byId("export-download").addEventListener("click", async () => {
     const format = byId("export-format").value;
     answer("Preparing…");
     try {
-      const found = await api.exportZip({ format, complete: byId("export-complete").checked });
+      const found = await api.exportZip({ format, ...wanted() });
       await saveAnswer(found, `${state.session.title}_${format}.zip`);
       answer("The download has begun.");
     } catch (error) {
@@ -54,7 +56,7 @@ export function watchDialogs() {
     answer("Writing…");
     try {
       const [format, folder] = [byId("export-format").value, byId("export-folder").value.trim()];
-      const done = await api.exportFolder({ format, folder, complete: byId("export-complete").checked });
+      const done = await api.exportFolder({ format, folder, ...wanted() });
       const boxes = `${many(done.events, "box", "boxes")} in ${many(done.recordings, "recording")}`;
       answer(`${boxes}, ${stretch(done.reviewed_s)} heard. Written to ${done.path}. ${done.note || ""}`);
     } catch (error) {

@@ -70,6 +70,24 @@ export function watchFilters({ queue, recordings }) {
   byId("reload-list").addEventListener("click", () => show());
   on("recording", () => recordings.list.draw());
 
+  /** Offer what the learner can rank by, and what it has decided. */
+  on("learner", ({ available, labels, applied }) => {
+    const { order, status } = form.elements;
+    for (const value of ["unsure", "likely"]) order.querySelector(`[value=${value}]`).hidden = !available;
+    for (const old of order.querySelectorAll("[data-label]")) if (!labels.includes(old.dataset.label)) old.remove();
+    const offered = new Set([...order.querySelectorAll("[data-label]")].map((option) => option.dataset.label));
+    const fresh = labels.filter((label) => available && !offered.has(label));
+    order.querySelector("[value=likely]").after(...fresh.map((label) => element(
+      "option",
+      { value: `likely:${label}`, dataset: { label } },
+      `Most likely ${label} first`,
+    )));
+    for (const value of ["learner_accepted", "learner_rejected"]) {
+      status.querySelector(`[value=${value}]`).hidden = !applied && state.filters.status !== value;
+    }
+    reflect();
+  });
+
   /** Offer the sites, days and hours there are. */
   const fill = () => {
     const { sites, days, to_check } = state.session;

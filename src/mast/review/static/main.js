@@ -10,6 +10,7 @@ import { EventPanel } from "./event_panel.js";
 import { watchFilters } from "./filters.js";
 import { watchPointer } from "./gestures.js";
 import { watchKeys } from "./keys.js";
+import { LearnerPanel } from "./learner_panel.js";
 import { toast } from "./notices.js";
 import * as outbox from "./outbox.js";
 import { Overview } from "./overview.js";
@@ -45,8 +46,9 @@ const eventPanel = new EventPanel(actions);
 const filters = watchFilters({ queue, recordings });
 const activity = new ActivityPanel((chosen) => filters.set(chosen));
 const progress = new ProgressPanel(() => filters.set({ order: "random", status: "open" }, "queue"));
+const learner = new LearnerPanel((chosen) => filters.set(chosen, "queue"));
 const dialogs = watchDialogs();
-watchTools({ actions, spectrogram, player, activity, progress });
+watchTools({ actions, spectrogram, player, activity, progress, learner });
 watchPointer(spectrogram, actions);
 watchKeys({ actions, spectrogram, eventPanel, help: dialogs.help });
 spectrogram.tiles.refused = (error) => toast(error.message, { error: true });
@@ -62,6 +64,7 @@ async function begin() {
   dialogs.fill();
   dialogs.askName();
   progress.load();
+  learner.load();
   const place = new URLSearchParams(location.hash.slice(1));
   state.list = state.session.events ? "queue" : "recordings";
   await filters.show();
@@ -97,6 +100,12 @@ on("back", async () => {
   spectrogram.redraw();
   progress.load();
   return filters.show({ keep: true });
+});
+on("saved", () => queue.decided());
+on("applied", () => {
+  actions.refresh();
+  progress.load();
+  filters.show();
 });
 setInterval(() => {
   if (document.hidden) return;

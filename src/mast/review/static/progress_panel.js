@@ -57,7 +57,7 @@ export class ProgressPanel {
     return bar;
   }
 
-  counts({ accepted, rejected, relabelled, added, changed, spans_s }) {
+  counts({ accepted, rejected, relabelled, added, changed, spans_s, learner_accepted, learner_rejected }) {
     const rows = [
       ["Accepted", accepted],
       ["Rejected", rejected],
@@ -65,6 +65,9 @@ export class ProgressPanel {
       ["Moved or resized", changed],
       ["Drawn by hand", added],
       ["Sound marked as heard", spans_s ? stretch(spans_s) : "none"],
+      ...(learner_accepted + learner_rejected
+        ? [["Accepted by the learner", learner_accepted], ["Rejected by the learner", learner_rejected]]
+        : []),
     ];
     return element(
       "dl",

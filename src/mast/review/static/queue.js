@@ -11,6 +11,13 @@ import { VirtualList } from "./virtual_list.js";
 
 const PAGE = 50;
 const SIGNS = { open: "", accepted: "✓", rejected: "✕", deleted: "–" };
+const RANK_AGAIN = 10; // decisions, in the learner's orders
+
+/** "likely:Blackbird" → the order and the label that is sought. */
+function orderAndLabel(chosen) {
+  const [order, ...label] = chosen.split(":");
+  return [order, label.join(":")];
+}
 
 export class Queue {
   /** @param {HTMLElement} box @param {(event: any) => void} chosen called with the event of a clicked row */
@@ -34,6 +41,7 @@ export class Queue {
     this.loading = null;
     this.ended = false;
     this.last = -1; // row of the event of this queue that was selected last
+    this.decisions = 0; // since it was ranked
     this.rows.clear();
   }
 
@@ -48,8 +56,37 @@ export class Queue {
 
   /** What the filters ask for; another answer than before means that the list is out of date. */
   wish() {
-    const { order, status, site, day, hour, min_score } = state.filters;
-    return { order, status, site, day, hour, min_score: Number(min_score) || "" };
+    const { status, site, day, hour, min_score } = state.filters;
+    const [order, label] = orderAndLabel(state.filters.order);
+    return { order, label, status, site, day, hour, min_score: Number(min_score) || "" };
+  }
+
+  /** A decision was saved: the learner's orders are ranked again from time to time. */
+  decided() {
+    if (!["unsure", "likely"].includes(this.wish().order) || ++this.decisions < RANK_AGAIN) return;
+    this.decisions = 0;
+    this.rankAgain();
+  }
+
+  /** Bring what comes after the event looked at into the learner's new order; nothing before it moves. */
+  async rankAgain() {
+    this.abort.abort(); // pages of the old order
+    this.abort = new AbortController();
+    this.loading = null;
+    const { signal } = this.abort;
+    try {
+      const page = await api.queue({ ...this.wish(), limit: PAGE, after: "" }, signal);
+      if (signal.aborted) return;
+      const kept = this.items.slice(0, this.last + 1);
+      const known = new Set(kept.map((event) => event.id));
+      this.items = [...kept, ...page.events.filter((event) => !known.has(event.id))];
+      this.total = kept.filter((event) => event.status !== "open").length + page.total;
+      this.ended = page.events.length < PAGE;
+      this.say();
+      this.list.setCount(this.items.length);
+    } catch (error) {
+      readFailed(error, (refused) => toast(refused.message, { error: true }));
+    }
   }
 
   query() {
@@ -122,11 +159,13 @@ export class Queue {
   row(index) {
     const event = this.items[index];
     const chosen = event.id === state.selected;
-    const sign = `${event.status}/${event.label}/${event.version}/${chosen}`;
+    const sign = `${event.status}/${event.label}/${event.version}/${chosen}/${event.learned?.status}/${event.chance}`;
     const kept = this.rows.get(event.id);
     if (kept && kept.sign === sign) return kept.node;
     const picture = kept ? kept.node.querySelector(".thumbnail") : thumbnail(event, 66, 44);
-    const points = score(event.score);
+    const points = score(event.chance ?? event.score);
+    const meaning = event.chance === undefined ? "Score of the detector" : "Chance that the learner gives it";
+    const verdict = event.learned?.status;
     const clock = wallClock(event.datetime);
     const place = `${elapsed(event.start_s)} in ${fileName(event.recording)}`;
     const when = clock ? `${shortDayText(clock)} ${clockText(clock).slice(0, 5)}` : place;
@@ -147,9 +186,13 @@ export class Queue {
         element(
           "div",
           { class: "row-main" },
-          element("span", { class: "sign", title: event.status }, SIGNS[event.status]),
+          element(
+            "span",
+            { class: "sign", title: verdict ? `${verdict} by the learner` : event.status },
+            verdict ? `(${SIGNS[verdict]})` : SIGNS[event.status],
+          ),
           element("b", {}, shortText(event)),
-          element("span", { class: "score" }, points),
+          element("span", { class: "score", title: meaning }, points),
         ),
         element("div", { class: "row-sub", title: `${event.recording} at ${elapsed(event.start_s)}` }, where),
       ),

@@ -33,7 +33,7 @@ export const state = {
   list: "queue", // or "recordings"
   boxesShown: "all",
   filters: {
-    order: "uncertain",
+    order: "uncertain", // "likely:LABEL" seeks a label
     search: "",
     site: "",
     day: "",

@@ -10,7 +10,7 @@ const LEAST_RANGE_DB = 20;
 const MOST_RANGE_DB = 90;
 
 /** @param {any} page */
-export function watchTools({ actions, spectrogram, player, activity, progress }) {
+export function watchTools({ actions, spectrogram, player, activity, progress, learner }) {
   const click = (id, action) => byId(id).addEventListener("click", action);
   const view = (move) => () => {
     move(spectrogram.viewport);
@@ -32,7 +32,7 @@ export function watchTools({ actions, spectrogram, player, activity, progress })
   addEventListener("click", (event) => event.detail > 0 && event.target.closest("button")?.blur());
 
   watchPicture(spectrogram);
-  watchTabs({ activity, progress });
+  watchTabs({ activity, progress, learner });
 
   byId("speed").addEventListener("change", (event) => actions.setSpeed(Number(event.target.value)));
   byId("volume").value = state.volume_db;
@@ -131,15 +131,14 @@ function watchPicture(spectrogram) {
   }
 }
 
-function watchTabs({ activity, progress }) {
-  const names = ["event", "activity", "progress"];
+function watchTabs(panels) {
+  const names = ["event", "activity", "progress", "learner"];
   const open = (chosen) => {
     for (const name of names) {
       byId(`tab-${name}`).setAttribute("aria-selected", String(name === chosen));
       byId(`panel-${name}`).hidden = name !== chosen;
     }
-    if (chosen === "activity") activity.load();
-    if (chosen === "progress") progress.load();
+    panels[chosen]?.load();
   };
   for (const name of names) byId(`tab-${name}`).addEventListener("click", () => open(name));
 }

@@ -1,6 +1,6 @@
-"""How often a classifier names boxes rightly, wrongly, or leaves them unknown, beside BirdNET alone.
+"""How often a classifier names boxes right, names them wrong, or leaves them unknown, beside BirdNET alone.
 
-    python -m mast_studies.naming --data data/birdeep_am1 data/nbm_xc --clips data/pool --out results/naming.json
+    python -m mast_studies.naming_study --data data/birdeep_am1 data/nbm_xc --clips data/pool --out results/naming.json
 
 Boxes whose label BirdNET knows are named: those that experts drew, and those that the embedded model finds and that
 match one of these (IoU of a half). ``birdnet_alone`` is what its users have: the frames of 3 s, side by side, that a

@@ -19,8 +19,8 @@ from mast.errors import ConfigError
 from mast.hearing import HearingModel
 from mast.models.baselines import BaselineConfig, build_baseline
 from mast.models.checkpoint import ModelCard, load_card, save_checkpoint
-from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.interface import BoxDetector
+from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.normalisation import Normalisation
 from mast.runs import Progress
 from mast.training.batches import step_generator, step_seed
@@ -241,7 +241,7 @@ class _DetectorInTraining:
 
     @property
     def _card(self) -> ModelCard:
-        """What is known of the model before anything was measured."""
+        """What is known about the model before anything was measured."""
         return ModelCard(
             kind="detector",
             architecture=self.run.recipe.detector_for(self.run.plan),

@@ -6,6 +6,8 @@
   A detector learns from marked sound only; only there a missing box means that nothing called.
 * An accepted box outside the marked spans is heard for its own extent and no further, so that it counts in evaluation,
   and its surroundings do not pass as silence.
+* Boxes that only the learner accepted come with the source ``learner``, and are left out on request. Nobody has heard
+  them, so they are never counted as heard: a detector does not learn from them.
 * On request, recordings whose every event is decided count as listened to from beginning to end.
 
 A folder in our own CSV format is a dataset: beside the tables lies a link ``audio`` to the recordings.
@@ -29,11 +31,12 @@ from mast.annotations import FORMATS, AnnotationSet, write_annotations
 from mast.events import as_events
 from mast.files import whole_folder
 from mast.review.decisions import BOX, InvalidError
-from mast.review.spans import Span, joined, total_s, without
+from mast.review.spans import HeardSpan, joined, total_s, without
 from mast.review.store import Store
 from mast.review.workspace import Workspace
 
 EXPORTS = "review_export"
+LEARNER = "learner"  # source of boxes that only the learner accepted
 _NAME = re.compile(r"[\w][\w .()+-]{0,59}")
 
 
@@ -56,16 +59,17 @@ class Exported:
     note: str
 
 
-def collect(db: sqlite3.Connection, *, complete: bool = False) -> AnnotationSet:
+def collect(db: sqlite3.Connection, *, complete: bool = False, learner: bool = True) -> AnnotationSet:
     """The review as annotations, by the rules at the top of this file.
 
     Args:
         db: to read with.
         complete: recordings whose every event is decided count as listened to from beginning to end.
+        learner: with boxes that only the learner accepted.
     """
     known = db.execute("SELECT * FROM recordings WHERE error = '' ORDER BY name").fetchall()
     names = {row["id"]: row["name"] for row in known}
-    spans: dict[int, list[Span]] = {row["id"]: [] for row in known}
+    spans: dict[int, list[HeardSpan]] = {row["id"]: [] for row in known}
     for recording, start, end in db.execute("SELECT recording_id, start_s, end_s FROM spans"):
         if recording in spans:
             spans[recording].append((start, end))
@@ -73,22 +77,27 @@ def collect(db: sqlite3.Connection, *, complete: bool = False) -> AnnotationSet:
         for row in known:
             if row["open"] == 0 and row["events"] > 0 and row["duration_s"] is not None:
                 spans[row["id"]].append((0.0, float(row["duration_s"])))
-    doubtful: dict[int, list[Span]] = {}
+    doubtful: dict[int, list[HeardSpan]] = {}
     for recording, start, end in db.execute(
         "SELECT recording_id, start_s, end_s FROM events WHERE status = 'open' AND recording_id IN "
         "(SELECT recording_id FROM spans)"
     ):
         doubtful.setdefault(recording, []).append((start, end))
     accepted = db.execute(
-        "SELECT recording_id, start_s, end_s, low_hz, high_hz, label, reviewer, source FROM events "
-        "WHERE status = 'accepted' ORDER BY recording_id, start_s, seq"
+        "SELECT recording_id, start_s, end_s, low_hz, high_hz, label, reviewer, source, seq FROM events "
+        "WHERE status = 'accepted' UNION ALL "
+        "SELECT e.recording_id, e.start_s, e.end_s, e.low_hz, e.high_hz, iif(l.label = '', e.label, l.label), '', "
+        f"'{LEARNER}', e.seq FROM learned AS l JOIN events AS e ON e.id = l.event_id "
+        "WHERE ? AND l.status = 'accepted' AND e.status = 'open' ORDER BY 1, 2, 9",
+        (learner,),
     )
     rows: list[dict[str, Any]] = []
-    heard_boxes: dict[int, list[Span]] = {}
-    for recording, start, end, low, high, label, reviewer, source in accepted:
+    heard_boxes: dict[int, list[HeardSpan]] = {}
+    for recording, start, end, low, high, label, reviewer, source, _ in accepted:
         if recording not in names:
             continue
-        heard_boxes.setdefault(recording, []).append((start, end))
+        if source != LEARNER:
+            heard_boxes.setdefault(recording, []).append((start, end))
         rows.append(
             {
                 "recording": names[recording],
@@ -140,7 +149,13 @@ def decided_boxes(path: Path) -> pd.DataFrame:
 
 
 def export_folder(
-    store: Store, workspace: Workspace, format: str, name: str, *, complete: bool = False
+    store: Store,
+    workspace: Workspace,
+    format: str,
+    name: str,
+    *,
+    complete: bool = False,
+    learner: bool = True,
 ) -> Exported:
     """Write annotations to ``review_export/NAME`` in the folder under review; an earlier one of that name is replaced.
 
@@ -157,18 +172,20 @@ def export_folder(
     if os.path.realpath(place.parent) != os.path.join(os.path.realpath(workspace.folder), EXPORTS):
         raise InvalidError(f"{EXPORTS} leads out of {workspace.title}; remove that link first")
     with whole_folder(place) as part:
-        annotations = _write(store, part, format, complete=complete)
+        annotations = _write(store, part, format, complete=complete, learner=learner)
         note = _note(annotations)
         if format == "csv" and not _link_audio(part, workspace, annotations):
             note = f"{note} Copy these tables beside the recordings to train on them.".strip()
     return _summary(place, annotations, note)
 
 
-def export_zip(store: Store, file: Path, format: str, *, complete: bool = False) -> Exported:
+def export_zip(
+    store: Store, file: Path, format: str, *, complete: bool = False, learner: bool = True
+) -> Exported:
     """Write annotations as one zip file; unpacked beside the recordings, CSV makes them a dataset."""
     _check_format(format)
     with tempfile.TemporaryDirectory() as folder:
-        annotations = _write(store, Path(folder), format, complete=complete)
+        annotations = _write(store, Path(folder), format, complete=complete, learner=learner)
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
             for path in sorted(Path(folder).rglob("*")):
                 if path.is_file():
@@ -176,9 +193,9 @@ def export_zip(store: Store, file: Path, format: str, *, complete: bool = False)
     return _summary(file, annotations, _note(annotations))
 
 
-def _write(store: Store, folder: Path, format: str, *, complete: bool) -> AnnotationSet:
+def _write(store: Store, folder: Path, format: str, *, complete: bool, learner: bool) -> AnnotationSet:
     with store.reading() as db:
-        annotations = collect(db, complete=complete)
+        annotations = collect(db, complete=complete, learner=learner)
     chosen = FORMATS[format]
     write_annotations(
         annotations, folder if chosen.folder else folder / f"annotations{chosen.suffix}", format
@@ -223,7 +240,7 @@ def _link_audio(folder: Path, workspace: Workspace, annotations: AnnotationSet) 
 def _note(annotations: AnnotationSet) -> str:
     if not len(annotations.reviewed):
         return "Nothing has been accepted or marked as reviewed yet."
-    boxes: dict[str, list[Span]] = {}
+    boxes: dict[str, list[HeardSpan]] = {}
     for name, start, end in _times(annotations.events):
         boxes.setdefault(name, []).append((start, end))
     own = {(name, *span) for name, spans in boxes.items() for span in joined(spans)}

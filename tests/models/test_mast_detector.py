@@ -9,7 +9,6 @@ from mast.events import match_boxes, pairwise_iou
 from mast.models.adapters import AdapterName
 from mast.models.assign import assign_atss
 from mast.models.boxes import iou, pad_boxes
-from mast.models.detector import DetectorConfig, MastDetector
 from mast.models.encoder import EncoderConfig, Size
 from mast.models.losses import (
     centreness_loss,
@@ -19,6 +18,7 @@ from mast.models.losses import (
     giou_loss,
     quality_focal_loss,
 )
+from mast.models.mast_detector import DetectorConfig, MastDetector
 
 ENCODER = EncoderConfig(chunk_frames=128, n_bins=64, width=48, depth=2, heads=2)
 CONFIG = DetectorConfig(encoder=ENCODER, channels=32, levels=3, head_convs=1)
@@ -239,7 +239,7 @@ def test_two_processes_make_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     boxes[0] = torch.zeros(0, 4)
     whole = model.loss(spectrograms, boxes)
     mean = whole["positives_per_image"] * 2  # of the two halves
-    monkeypatch.setattr("mast.models.detector.mean_over_processes", lambda count: mean)
+    monkeypatch.setattr("mast.models.mast_detector.mean_over_processes", lambda count: mean)
     halves = [model.loss(spectrograms[i : i + 2], boxes[i : i + 2]) for i in (0, 2)]
     for name in ("loss", "classification", "corners", "giou", "centreness", "positives_per_image"):
         torch.testing.assert_close((halves[0][name] + halves[1][name]) / 2, whole[name])

@@ -1,6 +1,6 @@
 """How much speech `mast clips --no-voices` finds, and how many birds it would leave out.
 
-    python -m mast_studies.voices --pool data/pool --data data/birdeep_am1 data/nbm_xc --out results/voices.json
+    python -m mast_studies.voices_study --pool data/pool --data data/birdeep_am1 data/nbm_xc --out results/voices.json
 
 Clips of ``esc50`` and ``fsc22`` by what they hold, and the boxes of experts as ``mast clips`` would cut them. The
 threshold is the lowest of some that finds speech in at most one in fifty of the birds' clips, in the first half of the
@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mast.arrays import FloatArray
 from mast.audio import read
 from mast.classifiers.voices import RATE, THRESHOLD, VoiceFinder, speech
 from mast.data.recordings import load_dataset
 from mast.evaluation.bootstrap import draw_weights, interval
-from mast.events import FloatArray
 from mast_studies.record import write_result
 from mast_studies.zero_shot_sets import half_of
 

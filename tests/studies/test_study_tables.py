@@ -8,7 +8,7 @@ from made_up_found import write_found
 
 from mast.errors import MastError
 from mast_studies.figures import dots
-from mast_studies.tables import Archive, Line, as_cells, as_frame
+from mast_studies.study_tables import Archive, Line, as_cells, as_frame
 
 TRUTHS = {"a.wav": 4, "b.wav": 6}
 HITS = {"a.wav": 2, "b.wav": 3}

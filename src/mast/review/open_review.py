@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from mast.errors import AudioError
-from mast.review.intake import Intake, Progress, take_in
+from mast.review.intake import Intake, take_in
+from mast.review.learning import Learning
 from mast.review.lookalikes_store import open_lookalikes
 from mast.review.records import read_recording
 from mast.review.store import STORE, Store
 from mast.review.tile_cache import TileCache
 from mast.review.workspace import Workspace, open_workspace
+from mast.runs import Progress
 
 
 class Review:
@@ -19,7 +21,7 @@ class Review:
     Args:
         workspace: the folder.
         seed: of the random order.
-        progress: called with recordings read and in all while the folder is taken in.
+        progress: told of the recordings read while the folder is taken in.
     """
 
     def __init__(self, workspace: Workspace, *, seed: int = 0, progress: Progress | None = None) -> None:
@@ -27,6 +29,7 @@ class Review:
         self.store = Store(workspace.folder / STORE)
         self.intake: Intake = take_in(self.store, workspace, seed=seed, progress=progress)
         self.lookalikes = open_lookalikes(workspace.folder)
+        self.learning = Learning(self.store, self.lookalikes)
         self.tiles = TileCache()
 
     def path_of(self, recording_id: int) -> Path:

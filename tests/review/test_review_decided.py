@@ -12,9 +12,9 @@ from review_folders import add_detections, detections, small_results, write_data
 from mast.annotations import FORMATS, AnnotationSet, read_annotations
 from mast.data import chunk_table, load_dataset
 from mast.grid import FrontEnd
+from mast.review.decided import collect, export_folder, export_zip
 from mast.review.decisions import add_event, change_event, delete_event, mark_reviewed
-from mast.review.export import collect, export_folder, export_zip
-from mast.review.review import Review, open_review
+from mast.review.open_review import Review, open_review
 from mast.review.spans import joined
 
 

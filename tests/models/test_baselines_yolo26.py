@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from mast.errors import ConfigError, MastError
 from mast.models.baselines.config import BaselineConfig, YoloOptions
-from mast.models.baselines.yolo import YoloDetector, _kept_quiet
+from mast.models.baselines.yolo26 import YoloDetector, _kept_quiet
 from mast.models.boxes import iou
 
 CHUNK = (128, 32)
@@ -192,7 +192,7 @@ def test_scale_chooses_the_network(untrained: YoloDetector) -> None:
     assert YoloOptions().scale == "x"  # the paper's
 
 
-def test_mistakes_are_told(monkeypatch: pytest.MonkeyPatch, untrained: YoloDetector) -> None:
+def test_mistakes_are_reported(monkeypatch: pytest.MonkeyPatch, untrained: YoloDetector) -> None:
     with pytest.raises(ConfigError, match="1 lists of boxes given for 2 chunks"):
         untrained.loss(torch.zeros(2, 1, *CHUNK), [TRUTH])
     with pytest.raises(ConfigError, match="did you mean 'scale'"):

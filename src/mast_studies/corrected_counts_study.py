@@ -1,6 +1,6 @@
 """How often the intervals of corrected counts hold the truth, in simulation.
 
-    python -m mast_studies.corrected_counts --out results/corrected_counts.json
+    python -m mast_studies.corrected_counts_study --out results/corrected_counts.json
 
 Each draw makes a population of detections with scores, decides which are right, draws a sample as
 `mast summarize --check` does, and asks whether the interval holds the true number. Scores may be calibrated (power 1),

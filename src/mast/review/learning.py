@@ -1,0 +1,396 @@
+"""Learning while reviewing: people's decisions train the learner, which ranks and, when asked, sorts out the rest.
+
+The learner is trained anew when it is asked something and people have decided since. What it decides lies apart from
+people's decisions (table ``learned``), and counts only for events that no person has decided about: nothing of theirs
+is overwritten, and taking it back empties that table.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mast.arrays import BoolArray, FloatArray, IntArray, Vectors
+from mast.errors import MastError
+from mast.probability import expit
+from mast.review.box_classifier import (
+    Scaling,
+    features,
+    fit_sureness,
+    fit_weights,
+    held_out,
+    scaling_of,
+    sure_enough,
+)
+from mast.review.decisions import InvalidError, append_log
+from mast.review.listing import ListFilter
+from mast.review.lookalikes import Lookalikes
+from mast.review.records import EVENT_SQL, NotFoundError, event_record
+from mast.review.store import Store
+
+LEARNED_ORDERS = ("unsure", "likely")
+
+# our choices
+LEAST_DECISIONS, LEAST_OF_EACH = 50, 5  # before the learner may decide
+_LEAST_NAMED = 5  # accepted boxes of a label before it is learnt
+_MOST_LABELS = 20  # the commonest
+_MOST_DECISIONS = 2_000  # a random part of more
+_MOST_SCALED = 20_000  # vectors that the scaling is taken from
+_PRECISIONS = (0.5, 0.999)
+
+_DECIDED = "e.status <> 'open' AND e.reviewer <> '' AND e.score IS NOT NULL"
+
+
+class TooFewError(MastError):
+    """There are too few decisions to learn from."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What the learner has learnt, and what it says of every detection.
+
+    Attributes:
+        stamp: of the last decision that it knows.
+        given: (n, F) features of what people decided about.
+        right: (n,) what they said.
+        names: (n,) labels of what they accepted; empty where it has none or was rejected.
+        recordings: (n,) numbers of their recordings.
+        labels: that are learnt.
+        seqs: (N,) numbers of all detections, ascending.
+        calls: (N,) logits that they are right.
+        of_label: (N, L) logits that they are right and of each label.
+    """
+
+    stamp: int
+    given: Vectors
+    right: BoolArray
+    names: NDArray[np.object_]
+    recordings: IntArray
+    labels: list[str]
+    seqs: IntArray
+    calls: Vectors
+    of_label: Vectors
+
+    def logits(self, label: str) -> Vectors:
+        """(N,) that detections are right and of a label; of any, where it is empty.
+
+        Raises:
+            InvalidError: a label that is not learnt.
+        """
+        if not label:
+            return self.calls
+        if label not in self.labels:
+            raise InvalidError(
+                f"label {label[:40]!r} is not learnt; accept at least {_LEAST_NAMED} boxes under this name first"
+            )
+        return self.of_label[:, self.labels.index(label)]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the learner would decide about events that no person has decided about.
+
+    Attributes:
+        precision: share of its decisions that should be right.
+        decisions: of people that it has learnt from.
+        accepted: events that it would accept.
+        rejected: events that it would reject.
+        named: of the accepted, those without a name that it would name.
+        right: of both, how many it expects to be right.
+        left: events that it would leave open.
+    """
+
+    precision: float
+    decisions: int
+    accepted: int
+    rejected: int
+    named: int
+    right: int
+    left: int
+
+
+class Learning:
+    """The learner of one review.
+
+    Args:
+        store: of the review.
+        lookalikes: the vectors; false where there are none.
+    """
+
+    def __init__(self, store: Store, lookalikes: Lookalikes) -> None:
+        self.store, self.lookalikes = store, lookalikes
+        self._lock = threading.Lock()
+        self._scaling: Scaling | None = None
+        self._learned: Learned | None = None
+        self._rankings: dict[tuple[object, ...], IntArray] = {}
+
+    def state(self) -> dict[str, Any]:
+        """For the page: how many decisions there are, which labels can be learnt, and what was applied."""
+        with self.store.reading() as db:
+            accepted, rejected = db.execute(
+                "SELECT coalesce(sum(e.status = 'accepted'), 0), coalesce(sum(e.status <> 'accepted'), 0) "
+                f"FROM events AS e WHERE e.version > 0 AND {_DECIDED}"
+            ).fetchone()
+            applied = db.execute("SELECT value FROM facts WHERE name = 'applied'").fetchone()
+            labels = _labels(
+                row[0]
+                for row in db.execute(
+                    f"SELECT e.label FROM events AS e WHERE {_DECIDED} AND e.status = 'accepted' AND e.label <> ''"
+                )
+            )
+        return {
+            "available": bool(self.lookalikes),
+            "accepted": accepted,
+            "rejected": rejected,
+            "least": LEAST_DECISIONS,
+            "least_of_each": LEAST_OF_EACH,
+            "labels": labels,
+            "applied": json.loads(applied[0]) if applied else None,
+        }
+
+    def queue(
+        self,
+        db: sqlite3.Connection,
+        order: str,
+        wanted: ListFilter,
+        *,
+        label: str = "",
+        limit: int,
+        after: str | None,
+    ) -> dict[str, Any]:
+        """A page of the queue in the learner's order. The first page learns anew; later ones continue with its ranking.
+
+        Args:
+            db: to read with.
+            order: one of :data:`LEARNED_ORDERS`.
+            wanted: which events.
+            label: that is sought, for ``likely``; empty for any call.
+            limit: how many.
+            after: id of the last event of the page before.
+        """
+        key = (order, label, wanted)
+        seq = _seq_of(db, after) if after else None
+        ranking = self._rankings.get(key)
+        learned = self._learned
+        if learned is None or ranking is None or seq is None or seq not in ranking:
+            learned = self._learn(db)
+            logits = learned.logits(label)
+            ranking = _rank(db, learned, -np.abs(logits) if order == "unsure" else logits, wanted)
+            self._rankings = {key: ranking}
+        begin = int(np.flatnonzero(ranking == seq)[0]) + 1 if seq is not None and seq in ranking else 0
+        chances = expit(learned.logits(label).astype(np.float64))
+        events = []
+        for one in ranking[begin : begin + limit].tolist():
+            row = db.execute(f"{EVENT_SQL} WHERE e.seq = ?", (one,)).fetchone()
+            if row is not None:
+                chance = float(chances[np.searchsorted(learned.seqs, one)])
+                events.append({**event_record(row), "chance": round(chance, 3)})
+        return {"order": order, "total": len(ranking), "events": events}
+
+    def plan(self, precision: float) -> Plan:
+        """What :meth:`apply` would do now.
+
+        Raises:
+            TooFewError: too few decisions.
+            InvalidError: a precision that makes no sense.
+        """
+        with self.store.reading() as db:
+            return self._decide(db, precision)[0]
+
+    def apply(self, reviewer: str, precision: float) -> dict[str, Any]:
+        """Let the learner decide about all events that no person has decided about, instead of what it decided before.
+
+        Args:
+            reviewer: who asks for it.
+            precision: share of its decisions that should be right.
+
+        Raises:
+            TooFewError: too few decisions.
+            InvalidError: a precision that makes no sense.
+        """
+        with self.store.reading() as db:
+            plan, rows = self._decide(db, precision)
+        applied = {**asdict(plan), "by": reviewer, "time": datetime.now(UTC).isoformat(timespec="seconds")}
+        with self.store.writing() as db:
+            before = db.execute("SELECT value FROM facts WHERE name = 'applied'").fetchone()
+            db.execute("DELETE FROM learned")
+            db.executemany(
+                "INSERT INTO learned SELECT id, ?, ? FROM events WHERE seq = ? AND status = 'open'", rows
+            )
+            db.execute("INSERT OR REPLACE INTO facts VALUES ('applied', ?)", (json.dumps(applied),))
+            append_log(
+                db, reviewer, "apply", 0, before=json.loads(before[0]) if before else None, after=applied
+            )
+        return applied
+
+    def take_back(self, reviewer: str) -> int:
+        """Undo all that the learner has decided; how many decisions that were."""
+        with self.store.writing() as db:
+            before = db.execute("SELECT value FROM facts WHERE name = 'applied'").fetchone()
+            taken = db.execute("DELETE FROM learned").rowcount
+            db.execute("DELETE FROM facts WHERE name = 'applied'")
+            if before:
+                append_log(db, reviewer, "take_back", 0, before=json.loads(before[0]), after=None)
+        return taken
+
+    def _learn(self, db: sqlite3.Connection) -> Learned:
+        """What the learner says now; as before where nobody has decided since."""
+        with self._lock:
+            stamp = int(db.execute("SELECT coalesce(max(id), 0) FROM log").fetchone()[0])
+            if self._learned is None or self._learned.stamp != stamp:
+                self._learned = self._trained(db, stamp)
+            return self._learned
+
+    def _trained(self, db: sqlite3.Connection, stamp: int) -> Learned:
+        if self._scaling is None:
+            self._scaling = scaling_of(self.lookalikes.some(db, "1", [], _MOST_SCALED)[1])
+        ids, vectors = self.lookalikes.some(db, _DECIDED, [], _MOST_DECISIONS)
+        facts = [
+            db.execute(
+                "SELECT score, status, label, recording_id FROM events WHERE id = ?", (one,)
+            ).fetchone()
+            for one in ids
+        ]
+        given = features(vectors, np.array([row["score"] for row in facts], dtype=np.float64), self._scaling)
+        right = np.array([row["status"] == "accepted" for row in facts], dtype=bool)
+        names = np.array([row["label"] if row["status"] == "accepted" else "" for row in facts], dtype=object)
+        labels = _labels(name for name in names if name)
+        some = _teach_labels(right, names)
+        weights = [
+            fit_weights(given, right),
+            *(fit_weights(given[some], names[some] == one) for one in labels),
+        ]
+        seqs, said = [], []
+        for block in self.lookalikes.every(db):
+            seqs.append(block.seqs)
+            said.append(
+                features(block.vectors, block.scores, self._scaling) @ np.float32(np.stack(weights, axis=1))
+            )
+        every = np.concatenate(seqs) if seqs else np.zeros(0, np.int64)
+        values = np.concatenate(said) if said else np.zeros((0, len(weights)), np.float32)
+        order = np.argsort(every, kind="stable")
+        return Learned(
+            stamp=stamp,
+            given=given,
+            right=right,
+            names=names,
+            recordings=np.array([row["recording_id"] for row in facts], dtype=np.int64),
+            labels=labels,
+            seqs=every[order],
+            calls=values[order, 0],
+            of_label=values[order, 1:],
+        )
+
+    def _decide(self, db: sqlite3.Connection, precision: float) -> tuple[Plan, list[tuple[str, str, int]]]:
+        """The plan, and ``(status, label, number)`` of each event that the learner decides about."""
+        if not _PRECISIONS[0] <= precision <= _PRECISIONS[1]:
+            low, high = _PRECISIONS
+            raise InvalidError(
+                f"precision {precision:g}: expected a share from {low:g} to {high:g}, such as 0.95"
+            )
+        learned = self._learn(db)
+        n, right = len(learned.right), int(learned.right.sum())
+        if n < LEAST_DECISIONS or min(right, n - right) < LEAST_OF_EACH:
+            raise TooFewError(
+                f"the learner decides from {LEAST_DECISIONS} decisions on, with at least {LEAST_OF_EACH} accepted and "
+                f"{LEAST_OF_EACH} rejected boxes; so far there are {right} accepted and {n - right} rejected"
+            )
+        found = db.execute(
+            "SELECT seq, recording_id, label FROM events WHERE status = 'open' AND score IS NOT NULL ORDER BY seq"
+        ).fetchall()
+        seqs, places = _places(learned, np.array([row[0] for row in found], dtype=np.int64))
+        row_of = {row[0]: row for row in found}
+        rest = [row_of[seq] for seq in seqs.tolist()]
+        groups = _groups(learned.recordings, np.array([row[1] for row in rest], dtype=np.int64))
+        sureness = fit_sureness(held_out(learned.given, learned.right, groups), learned.right)
+        probability = sureness.probability(learned.calls[places].astype(np.float64))
+        accepted = sure_enough(probability, precision) & (probability > 0.5)
+        rejected = sure_enough(1 - probability, precision) & (probability < 0.5)
+        unnamed = accepted & np.array([row[2] == "" for row in rest], dtype=bool)
+        names = np.full(len(rest), "", dtype=object)
+        names[unnamed] = _named(learned, places[unnamed], groups, precision)
+        expected = probability[accepted].sum() + (1 - probability[rejected]).sum()
+        plan = Plan(
+            precision=precision,
+            decisions=n,
+            accepted=int(accepted.sum()),
+            rejected=int(rejected.sum()),
+            named=int((names != "").sum()),
+            right=round(float(expected)),
+            left=int((~accepted & ~rejected).sum()),
+        )
+        status = np.where(accepted, "accepted", "rejected")
+        decided = accepted | rejected
+        rows = zip(status[decided].tolist(), names[decided].tolist(), seqs[decided].tolist(), strict=True)
+        return plan, list(rows)
+
+
+def _rank(db: sqlite3.Connection, learned: Learned, by: Vectors, wanted: ListFilter) -> IntArray:
+    """Numbers of the events that are wanted and have a vector, the highest first."""
+    condition, values = wanted.of_events()
+    found = db.execute(f"SELECT e.seq FROM events AS e WHERE {condition} AND e.score IS NOT NULL", values)
+    seqs, places = _places(learned, np.array([row[0] for row in found], dtype=np.int64))
+    return seqs[np.argsort(-by[places], kind="stable")]
+
+
+def _named(learned: Learned, places: IntArray, groups: IntArray, precision: float) -> NDArray[np.object_]:
+    """The likeliest label of some detections, where it is sure enough; empty elsewhere."""
+    names = np.full(len(places), "", dtype=object)
+    if not len(places) or not learned.labels:
+        return names
+    columns: list[FloatArray] = []
+    some = _teach_labels(learned.right, learned.names)
+    for k, label in enumerate(learned.labels):
+        own = learned.names[some] == label
+        sureness = fit_sureness(held_out(learned.given[some], own, groups[some]), own)
+        columns.append(sureness.probability(learned.of_label[places, k].astype(np.float64)))
+    probability = np.stack(columns, axis=1)  # (n, L)
+    sure = sure_enough(probability.max(axis=1), precision)
+    names[sure] = np.array(learned.labels, dtype=object)[probability[sure].argmax(axis=1)]
+    return names
+
+
+def _teach_labels(right: BoolArray, names: NDArray[np.object_]) -> BoolArray:
+    """Which decisions teach labels: all but accepted boxes without a name, which may be anything."""
+    return np.asarray(~right | (names != ""), dtype=bool)
+
+
+def _labels(names: Iterable[str]) -> list[str]:
+    """Labels with enough examples, the commonest first."""
+    counts = Counter(names)
+    enough = [name for name, n in counts.items() if n >= _LEAST_NAMED]
+    return sorted(enough, key=lambda name: (-counts[name], name))[:_MOST_LABELS]
+
+
+def _groups(decided: IntArray, rest: IntArray) -> IntArray:
+    """What is held out together: whole recordings where most of the rest lies in others, and else single boxes.
+
+    So the decisions are judged as the rest will be: by decisions about other recordings, or about the same ones.
+    """
+    elsewhere = 2 * int(np.isin(rest, decided).sum()) < len(rest)
+    return decided if elsewhere else np.arange(len(decided))
+
+
+def _places(learned: Learned, seqs: IntArray) -> tuple[IntArray, IntArray]:
+    """Those of some events that have a vector, and where they are in ``learned``."""
+    at = np.searchsorted(learned.seqs, seqs)
+    known = np.zeros(len(seqs), dtype=bool)
+    inside = at < len(learned.seqs)
+    known[inside] = learned.seqs[at[inside]] == seqs[inside]
+    return seqs[known], at[known]
+
+
+def _seq_of(db: sqlite3.Connection, event_id: str) -> int:
+    row = db.execute("SELECT seq FROM events WHERE id = ?", (event_id,)).fetchone()
+    if row is None:
+        raise NotFoundError(f"there is no event {event_id[:40]!r} to continue after; reload the page")
+    return int(row[0])

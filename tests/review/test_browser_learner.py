@@ -1,0 +1,199 @@
+"""Learning while reviewing in a real browser: rank again, let the learner decide, take it back."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import soundfile as sf
+from browser_reviewer import LAPTOP, RATE, Reviewer, Server, make_results, open_browser
+
+from mast.events import as_events
+from mast.inference import ResultsFolder, Searched, Source
+
+EVENTS = 100
+TABLET = {"width": 1024, "height": 768}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One browser for all tests."""
+    with open_browser() as opened:
+        yield opened
+
+
+def learnable(root: Path) -> Path:
+    """Two recordings of many short tones; those above 4 kHz are right, which the vectors tell and the scores do not."""
+    audio, out = root / "audio", root / "results"
+    audio.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    results = ResultsFolder(out, {"model": "tones", "threshold": 0.5, "embeddings": 4}, audio)
+    for name in ("N1_20240501_050000.wav", "N1_20240501_060000.wav"):
+        sound = rng.normal(0, 0.003, RATE * 60)
+        hz = rng.uniform(1_000, 7_000, EVENTS)
+        start = 0.3 + 0.55 * np.arange(EVENTS)
+        for begin, pitch in zip(start, hz, strict=True):
+            a, length = int(begin * RATE), int(0.3 * RATE)
+            sound[a : a + length] += 0.2 * np.sin(2 * np.pi * pitch * np.arange(length) / RATE)
+        sf.write(audio / name, sound, RATE)
+        table = {
+            "recording": name,
+            "start_s": start,
+            "end_s": start + 0.3,
+            "low_hz": hz - 200,
+            "high_hz": hz + 200,
+        }
+        events = pd.DataFrame({**table, "score": rng.uniform(0.3, 0.9, EVENTS)}).assign(
+            site="N1", source="detector"
+        )
+        vectors = rng.normal(0, 0.2, (EVENTS, 4))
+        vectors[:, 0] += np.where(hz > 4_000, 1.0, -1.0)
+        results.add(
+            Searched(
+                Source(audio / name, name, audio),
+                as_events(events),
+                60.0,
+                RATE,
+                "N1",
+                f"2024-05-01T0{name[-9]}:00:00",
+                embeddings=vectors.astype(np.float16),
+            )
+        )
+    results.combine([])
+    return out
+
+
+def is_right(event: dict[str, Any]) -> bool:
+    return float(event["low_hz"]) + 200 > 4_000
+
+
+def decide_elsewhere(server: Server, count: int) -> None:
+    """A colleague decides, rightly, about the first of the random order."""
+    for event in server.get(f"queue?order=random&limit={count}")["events"]:
+        status = "accepted" if is_right(event) else "rejected"
+        body = json.dumps({"version": event["version"], "status": status}).encode()
+        head = {"Content-Type": "application/json", "X-Reviewer": "Bo"}
+        request = urllib.request.Request(
+            f"{server.address}api/events/{event['id']}", body, head, method="PATCH"
+        )
+        urllib.request.urlopen(request, timeout=20).close()
+
+
+@pytest.fixture
+def ana(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Reviewer]:
+    server = Server(learnable(tmp_path_factory.mktemp("learner")))
+    decide_elsewhere(server, 45)
+    reviewer = Reviewer(browser, server, "Ana")
+    yield reviewer
+    reviewer.context.close()
+    server.kill()
+    assert reviewer.complaints == []
+
+
+def queue_ids(ana: Reviewer) -> list[str]:
+    found: list[str] = ana.ask("r.queue.items.map((event) => event.id)")
+    return found
+
+
+def test_the_queue_is_ranked_again_and_the_box_looked_at_stays(ana: Reviewer) -> None:
+    ana.page.wait_for_selector(
+        "#filters select[name=order] option[value=unsure]:not([hidden])", state="attached"
+    )
+    ana.page.select_option("select[name=order]", "unsure")
+    ana.until(
+        "r.queue.items.length >= 50 && r.queue.wish().order === 'unsure' && r.queue.items[0].chance !== undefined"
+    )
+    ana.page.click("#left-body .row:first-child")
+    ana.settle()
+    before = queue_ids(ana)
+    for n in range(10):
+        event = ana.server.event(ana.selected)
+        assert event["id"] == before[n]
+        with ana.page.expect_response(lambda answer: "api/queue" in answer.url) if n == 9 else _nothing():
+            ana.press("a" if is_right(event) else "r")
+        ana.until("r.state.selected !== argument", event["id"])
+    ana.until("r.queue.decisions === 0")
+    ana.page.wait_for_timeout(300)
+    after = queue_ids(ana)
+    place = after.index(ana.selected)
+    assert after[:10] == before[:10]  # what was gone through stays where it was
+    assert place == 10  # and so does the one looked at
+    assert after[place + 1 :] != before[place + 1 : len(after)]
+    assert ana.ask("r.queue.last") == 10
+    assert len(set(after)) == len(after)
+
+
+class _nothing:
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *what: object) -> None: ...
+
+
+def test_it_decides_about_the_rest_and_one_click_takes_it_back(ana: Reviewer) -> None:
+    ana.page.click("#tab-learner")
+    ana.page.wait_for_selector("text=5 more decisions to go")
+    decide_elsewhere(ana.server, 35)
+    ana.page.click("#tab-learner")
+    ana.page.select_option("#learner-precision", "0.9")
+    ana.page.wait_for_selector("#learner-apply")
+    plan = ana.server.get("learner/plan?precision=0.9")
+    text = ana.page.inner_text("#learner-plan")
+    decided = plan["accepted"] + plan["rejected"]
+    assert f"About {plan['right']} of these {decided} will be right" in text
+    assert decided > 60
+    people = {e["id"]: e["status"] for k in (1, 2) for e in ana.server.events(k) if e["reviewer"]}
+
+    ana.page.click("#learner-apply")
+    ana.page.wait_for_selector("#learner-undo")
+    events = [event for k in (1, 2) for event in ana.server.events(k)]
+    verdicts = {e["id"]: (e["learned"]["status"] == "accepted", is_right(e)) for e in events if e["learned"]}
+    assert len(verdicts) == decided
+    assert np.mean([said == true for said, true in verdicts.values()]) > 0.95
+    assert not set(verdicts) & set(people)
+    ana.until("r.queue.items.every((event) => !event.learned)")  # they have left the queue of open events
+    ana.page.click("text=Check accepted")
+    ana.until(
+        "r.queue.items.length > 0 && r.queue.items.every((event) => event.learned?.status === 'accepted')"
+    )
+    assert "(✓)" in ana.page.inner_text("#left-body")
+    ana.page.click("#export")
+    assert ana.page.is_visible("#export-learner")
+    ana.page.keyboard.press("Escape")
+
+    ana.page.click("#learner-undo")
+    ana.page.wait_for_selector("#learner-apply")
+    events = [event for k in (1, 2) for event in ana.server.events(k)]
+    assert all(event["learned"] is None for event in events)
+    assert {e["id"]: e["status"] for e in events if e["reviewer"]} == people
+    ana.until("r.state.filters.status === 'open' && r.queue.total === argument", 2 * EVENTS - len(people))
+
+
+@pytest.mark.parametrize("viewport", [LAPTOP, TABLET], ids=["laptop", "tablet"])
+def test_the_panel_fits(ana: Reviewer, viewport: dict[str, int]) -> None:
+    ana.page.set_viewport_size(viewport)
+    decide_elsewhere(ana.server, 35)
+    ana.page.click("#tab-learner")
+    ana.page.wait_for_selector("#learner-plan")
+    for selector in ("body", "#panel-learner", ".side.right .tabs"):
+        wide, there = ana.page.evaluate(
+            "(s) => { const n = document.querySelector(s); return [n.scrollWidth, n.clientWidth]; }", selector
+        )
+        assert wide <= there, selector
+
+
+def test_without_vectors_one_sentence(tmp_path: Path, browser: Any) -> None:
+    folder = make_results(tmp_path)
+    (folder / "embeddings.npy").unlink()
+    server = Server(folder)
+    ana = Reviewer(browser, server, "Ana")
+    ana.page.click("#tab-learner")
+    ana.page.wait_for_selector("text=run mast detect with --embed, or mast embed with --out in this folder")
+    assert ana.page.is_hidden("select[name=order] option[value=unsure]")
+    ana.close()
+    server.kill()
