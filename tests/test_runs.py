@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mast.errors import ConfigError, MastError
-from mast.runs import UPSTREAM, Ledger, Stage, differences, flat, in_words, remembered
+from mast.runs import UPSTREAM, Ledger, Stage, differences, differences_in_words, flat, remembered
 
 
 class Workshop:
@@ -172,13 +172,13 @@ def test_differences_are_named_by_their_whole_names() -> None:
     now = {"train": {"augment": None, "epochs": 6, "workers": 4}, "seed": 0}
     found = differences(before, now, ignore=("workers",))
     assert found == {"train.augment.noise": (0.5, None), "train.epochs": (5, 6)}
-    assert in_words(found) == "train.augment.noise was 0.5, now none; train.epochs was 5, now 6"
+    assert differences_in_words(found) == "train.augment.noise was 0.5, now none; train.epochs was 5, now 6"
     assert differences({"betas": [0.9, 0.95]}, {"betas": (0.9, 0.95)}) == {}  # as JSON keeps them
 
 
 def test_a_sentence_names_three_differences_and_counts_the_rest() -> None:
     found = differences({}, dict.fromkeys("abcde", 1))
-    assert in_words(found).endswith("c was none, now 1 and 2 more")
+    assert differences_in_words(found).endswith("c was none, now 1 and 2 more")
 
 
 def test_a_damaged_memory_is_one_sentence(tmp_path: Path) -> None:

@@ -86,10 +86,10 @@ def differences(
     }
 
 
-def in_words(found: Mapping[str, tuple[Any, Any]]) -> str:
+def differences_in_words(found: Mapping[str, tuple[Any, Any]]) -> str:
     """Differences as part of a sentence, the first three.
 
-    >>> in_words({"train.epochs": (5, 6)})
+    >>> differences_in_words({"train.epochs": (5, 6)})
     'train.epochs was 5, now 6'
     """
     told = [
@@ -133,7 +133,7 @@ def refuse_others(
     """
     found = differences(before, now, ignore=ignore)
     if found:
-        told = words(found) if words else f"other settings ({in_words(found)})"
+        told = words(found) if words else f"other settings ({differences_in_words(found)})"
         raise ConfigError(f"{where}: was made with {told}; {instead}")
 
 
@@ -267,7 +267,9 @@ class Ledger:
             if before is not None and stage.folder is not None and filled:
                 refuse_others(stage.folder, before["inputs"], stage.inputs, instead=self.instead)
             return
-        changed = in_words(differences(before["inputs"], stage.inputs)) if before is not None else ""
+        changed = (
+            differences_in_words(differences(before["inputs"], stage.inputs)) if before is not None else ""
+        )
         if stage.folder is None or not filled:
             if changed:
                 self.say(f"{stage.name}: {changed}; made again")

@@ -14,7 +14,7 @@ from mast.data.simulate.visible import (
     Event,
     PowerGrid,
     background_level,
-    join_events,
+    merge_events,
     union,
     visible_boxes,
 )
@@ -112,8 +112,8 @@ def test_songs_have_a_gap_of_their_own() -> None:
     assert [one.song for one in calls] == [False] * 3
     assert song.song
     apart = [event(0, 1, 1_000, 2_000), event(1.2, 2, 1_000, 2_000)]
-    assert len(join_events(apart, style)) == 2
-    assert len(join_events([replace(one, song=True) for one in apart], style)) == 1
+    assert len(merge_events(apart, style)) == 2
+    assert len(merge_events([replace(one, song=True) for one in apart], style)) == 1
 
 
 def test_what_is_seen_is_followed_into_the_background() -> None:
@@ -159,12 +159,12 @@ def event(
 def test_joining_by_animal_and_by_overlap() -> None:
     style = BoxStyle(gap_s=0.2, same_call_overlap=0.5)
     near = [event(0, 1, 1_000, 2_000), event(1.1, 2, 1_500, 2_500)]
-    assert [e.row for e in join_events(near, style)] == [(0, 1_000, 2, 2_500)]
-    assert len(join_events([near[0], replace(near[1], caller=2)], style)) == 2  # another animal, no overlap
-    assert len(join_events([near[0], replace(near[1], label="b")], style)) == 2
+    assert [e.row for e in merge_events(near, style)] == [(0, 1_000, 2, 2_500)]
+    assert len(merge_events([near[0], replace(near[1], caller=2)], style)) == 2  # another animal, no overlap
+    assert len(merge_events([near[0], replace(near[1], label="b")], style)) == 2
     over = [event(0, 1, 1_000, 2_000), event(0.2, 1.1, 1_000, 2_000, caller=2)]
-    assert len(join_events(over, style)) == 1
-    assert join_events([], style) == []
+    assert len(merge_events(over, style)) == 1
+    assert merge_events([], style) == []
 
 
 boxes = st.builds(
@@ -183,8 +183,8 @@ boxes = st.builds(
 @given(st.lists(boxes, max_size=12))
 def test_joining_covers_everything_and_is_finished(events: list[Event]) -> None:
     style = BoxStyle()
-    joined = join_events(events, style)
-    assert join_events(joined, style) == joined
+    joined = merge_events(events, style)
+    assert merge_events(joined, style) == joined
     assert [e.start_s for e in joined] == sorted(e.start_s for e in joined)
     for e in events:
         assert any(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mast.fit.forecast import Amounts, forecast, in_words, seconds_by_stage
+from mast.fit.forecast import Amounts, duration_in_words, forecast, seconds_by_stage
 from mast.training.effort import Rates
 from mast.training.recipe import load_recipe
 
@@ -46,4 +46,4 @@ def test_the_sentence_names_the_time_and_what_it_was_made_from() -> None:
     ],
 )
 def test_durations(seconds: float, words: str) -> None:
-    assert in_words(seconds) == words
+    assert duration_in_words(seconds) == words

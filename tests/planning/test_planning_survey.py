@@ -19,7 +19,7 @@ from mast.features import LogMel
 from mast.models.checkpoint import load_checkpoint
 from mast.planning.candidates import candidate_clips
 from mast.planning.cover import cover_order
-from mast.planning.survey import Surveyor, chunk_grid, doubt, doubt_in_clips, front_end_of
+from mast.planning.survey import Surveyor, chunk_grid, doubt, doubt_in_clips, model_front_end
 
 
 @pytest.fixture(scope="module")
@@ -109,8 +109,8 @@ def test_chunks_lie_end_to_end_in_a_clip() -> None:
 
 
 def test_what_is_not_a_model_is_refused(model: Path, tmp_path: Path) -> None:
-    assert front_end_of(model) == FRONT_END
+    assert model_front_end(model) == FRONT_END
     with pytest.raises(MastError, match="no such folder"):
         Surveyor(tmp_path / "none")
     with pytest.raises(MastError, match="holds no model"):
-        front_end_of(tmp_path)
+        model_front_end(tmp_path)

@@ -18,7 +18,7 @@ from mast.data.chunks import chunk_table
 from mast.errors import MastError
 from mast.events import as_events, pairwise_iou
 from mast.grid import events_to_grid
-from mast.reports.round_numbers import agreement, read_run, round_summary
+from mast.reports.round_numbers import agreement, read_rounds, round_summary
 from mast.reports.round_pictures import round_pictures, sample_pictures
 from mast.reports.rounds_page import rounds_html, write_rounds_page
 
@@ -99,7 +99,7 @@ def test_agreement_against_box_by_box() -> None:
 
 
 def test_summary(run: Path) -> None:
-    read = read_run(run)
+    read = read_rounds(run)
     table = round_summary(read)
     assert table["round"].tolist() == [1, 2]
     assert table["boxes"].tolist() == [len(read.pseudo[1]), len(read.pseudo[2])]
@@ -123,10 +123,10 @@ def test_pictures(run: Path, tones: Path, tmp_path: Path) -> None:
     for picture in pictures:
         image = matplotlib.image.imread(io.BytesIO(picture.png))
         assert image[..., :3].std() > 0.02  # something is drawn
-    again = sample_pictures(read_run(run), n_samples=1)
+    again = sample_pictures(read_rounds(run), n_samples=1)
     assert [p.png for p in again] == [p.png for p in pictures[3:]]
     # recordings that are gone are left out
-    moved = read_run(run)
+    moved = read_rounds(run)
     for events in moved.pseudo.values():
         events["root"] = str(tmp_path)
     assert sample_pictures(moved) == []
@@ -142,7 +142,7 @@ def test_page_needs_no_other_file(run: Path) -> None:
         assert b64decode(source.removeprefix("data:image/png;base64,")).startswith(b"\x89PNG")
     assert not re.search(r"https?://|<script|<link", text)
     assert "The model of round 2 was kept" in text
-    assert "validation 0.500 → 0.700, site OOD 0.200 → 0.500" in text
+    assert "validation 0.500 → 0.700, other sites 0.200 → 0.500" in text
 
 
 def test_a_hostile_name_is_only_shown(run: Path, tmp_path: Path) -> None:
@@ -160,4 +160,4 @@ def test_nothing_found_and_nothing_gained(tones: Path, tmp_path: Path) -> None:
     text = rounds_html(write_run(tmp_path / "run", tones, n_rounds=1, kept=0, boxes=False))
     assert "No round raised F1 on validation above 0.500" in text
     with pytest.raises(MastError, match=r"has no rounds\.csv"):
-        read_run(tmp_path)
+        read_rounds(tmp_path)

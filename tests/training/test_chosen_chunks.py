@@ -16,7 +16,7 @@ from mast.errors import MastError
 from mast.features import LogMel
 from mast.training.chosen_chunks import (
     decode_once,
-    decoded,
+    decoded_chunks,
     hold_out,
     in_order,
     labelled_chunks,
@@ -27,7 +27,7 @@ from mast.training.chosen_chunks import (
 
 def test_decoded_chunks_give_the_same_batches(tones: Path) -> None:
     chunks = labelled_chunks(load_dataset(tones), FRONT_END)["train"]
-    held = replace(chunks, sound=decoded(chunks, torch.device("cpu")))
+    held = replace(chunks, sound=decoded_chunks(chunks, torch.device("cpu")))
     for part in chunks.examples.datasets:
         assert isinstance(part, ChunkDataset)
         part.weights = np.linspace(0.1, 0.9, len(part))  # as pseudo-labels have them

@@ -21,7 +21,7 @@ from mast.errors import MastError, machine_fault, shortened
 SUMMARIES = {
     "app": "Open a page that leads from a folder to an answer.",
     "detect": "Find the sounds in recordings of any length.",
-    "review": "Look at boxes, listen, correct and confirm them in the browser.",
+    "review": "Look at boxes, listen, correct and confirm in the browser.",
     "summarize": "Count calls per hour, day and site.",
     "clips": "Cut detections out of their recordings.",
     "measure": "Measure every box: frequencies, where its energy lies.",

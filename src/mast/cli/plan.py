@@ -197,9 +197,9 @@ def _front_end(model: str | None, band: float | None) -> FrontEnd:
     from mast.grid import FrontEnd
 
     if model is not None:
-        from mast.planning.survey import front_end_of
+        from mast.planning.survey import model_front_end
 
-        return front_end_of(model)
+        return model_front_end(model)
     return FrontEnd() if band is None else FrontEnd.for_band(band)
 
 

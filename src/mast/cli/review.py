@@ -43,7 +43,7 @@ def review(
     quiet: Quiet = False,
     seed: Seed = 0,
 ) -> None:
-    """Look at boxes, listen, correct and confirm them in the browser.
+    """Look at boxes, listen, correct and confirm in the browser.
 
     Every decision is kept at once in DIR/review.sqlite, with who made it; several people may work at the same time,
     each under a name. Run the command again to continue; new detections are added. The page exports to

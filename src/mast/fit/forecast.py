@@ -41,18 +41,18 @@ def seconds_by_stage(recipe: Recipe, n: Amounts, rates: Rates) -> dict[str, floa
 def forecast(recipe: Recipe, n: Amounts, rates: Rates, *, device: str) -> str:
     """The same as a sentence."""
     seconds = seconds_by_stage(recipe, n, rates)
-    stages = ", ".join(f"{name} {in_words(value)}" for name, value in seconds.items())
+    stages = ", ".join(f"{name} {duration_in_words(value)}" for name, value in seconds.items())
     return (
-        f"about {in_words(sum(seconds.values()))} on {device} ({stages}): {recipe.train.epochs:,} epochs of "
+        f"about {duration_in_words(sum(seconds.values()))} on {device} ({stages}): {recipe.train.epochs:,} epochs of "
         f"{n.train:,} chunks at {rates.train:.2g} s each, as just measured"
     )
 
 
-def in_words(seconds: float) -> str:
+def duration_in_words(seconds: float) -> str:
     """A duration as people say it.
 
-    >>> in_words(20), in_words(100), in_words(20 * 60), in_words(5 * 3600), in_words(7 * 86400)
-    ('20 seconds', '2 minutes', '20 minutes', '5 hours', '7 days')
+    >>> [duration_in_words(seconds) for seconds in (20, 100, 20 * 60, 5 * 3600, 7 * 86400)]
+    ['20 seconds', '2 minutes', '20 minutes', '5 hours', '7 days']
     """
     for unit, length_s, up_to_s in (("second", 1, 90), ("minute", 60, 90 * 60), ("hour", 3600, 48 * 3600)):
         if seconds < up_to_s:

@@ -9,7 +9,7 @@ from typing import Any
 from mast.files import replace_folder, write_whole
 from mast.fit.detector_scores import measure_detectors
 from mast.fit.fit_run import STAGES, FitRun
-from mast.fit.forecast import in_words
+from mast.fit.forecast import duration_in_words
 from mast.fit.inputs import facts_of, write_listing
 from mast.models.checkpoint import load_card
 from mast.reports.fit_report import write_fit_report
@@ -25,13 +25,13 @@ def scan(run: FitRun) -> None:
     spans = labelled.annotations.reviewed
     heard_s = float((spans["end_s"] - spans["start_s"]).sum())
     run.say(
-        f"scan: {counted(len(labelled), 'recording')}, {in_words(heard_s)} of them listened to, with "
+        f"scan: {counted(len(labelled), 'recording')}, {duration_in_words(heard_s)} of them listened to, with "
         f"{counted(len(labelled.annotations.events), 'box')}"
     )
     if run.sources.unlabelled:
         n_unlabelled = sum(map(len, run.sources.unlabelled))
         sound_s = sum(float(d.recordings["duration_s"].sum()) for d in run.sources.unlabelled)
-        run.say(f"scan: {n_unlabelled:,} unlabelled recordings, {in_words(sound_s)}")
+        run.say(f"scan: {n_unlabelled:,} unlabelled recordings, {duration_in_words(sound_s)}")
     parts = ", ".join(f"{name} {len(chunks):,}" for name, chunks in run.parts.items())
     run.say(f"scan: labelled chunks of {run.recipe.front_end.chunk_s:g} s by part: {parts}")
     inputs = {f"dataset {i}": facts_of(d) for i, (_, d) in enumerate(run.sources.everything)}

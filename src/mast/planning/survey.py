@@ -181,6 +181,6 @@ def chunk_grid(start_s: float, end_s: float, front_end: FrontEnd) -> list[float]
     return [start_s + k * front_end.chunk_s for k in range(n)]
 
 
-def front_end_of(folder: str | Path) -> FrontEnd:
+def model_front_end(folder: str | Path) -> FrontEnd:
     """Band and chunks of a model, without loading its weights."""
     return load_card(find_model(folder)).front_end

@@ -49,7 +49,7 @@ class SelfTrainingRun:
         return [c.removesuffix("_f1") for c in self.rows.columns if c.endswith("_f1")]
 
 
-def read_run(run: Path) -> SelfTrainingRun:
+def read_rounds(run: Path) -> SelfTrainingRun:
     """Read the folder of a self-training run."""
     for needed in ("rounds.csv", "recipe.json", "expert.parquet"):
         if not (run / needed).is_file():
@@ -108,8 +108,3 @@ def round_summary(run: SelfTrainingRun) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
-
-
-def in_words(name: str) -> str:
-    """A column's or a part's name for people."""
-    return name.replace("_ood", " OOD").replace("_", " ")

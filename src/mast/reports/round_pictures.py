@@ -14,7 +14,8 @@ from mast.data.recordings import Dataset
 from mast.errors import AudioError
 from mast.events import as_events
 from mast.grid import FrontEnd
-from mast.reports.round_numbers import SelfTrainingRun, in_words, read_run, round_summary
+from mast.reports.fit_verdict import part_words
+from mast.reports.round_numbers import SelfTrainingRun, read_rounds, round_summary
 from mast.reports.spectrogram import (
     TRUTH_COLOUR,
     compute_spectrogram,
@@ -46,7 +47,7 @@ class Picture:
 
 def round_pictures(run: Path | SelfTrainingRun, *, n_samples: int = 3) -> list[Picture]:
     """All pictures of a run, in the order of a page: metrics, counts, histograms, samples."""
-    read = read_run(run) if isinstance(run, Path) else run
+    read = read_rounds(run) if isinstance(run, Path) else run
     pictures = [_metrics_picture(read), _counts_picture(read), _histogram_picture(read)]
     return pictures + sample_pictures(read, n_samples=n_samples)
 
@@ -115,7 +116,7 @@ def _metrics_picture(run: SelfTrainingRun) -> Picture:
     x = np.arange(len(rows))
     more = iter(_MORE_COLOURS * (1 + len(run.parts)))
     lines = [("validation", "f1", "#1558d6")]
-    lines += [(literal(in_words(p)), f"{p}_f1", _PART_COLOURS.get(p) or next(more)) for p in run.parts]
+    lines += [(literal(part_words(p)), f"{p}_f1", _PART_COLOURS.get(p) or next(more)) for p in run.parts]
     for name, column, colour in lines:
         width = 2.4 if column == "f1" else 1.6
         axes.plot(x, rows[column], color=colour, marker="o", markersize=5, linewidth=width, label=name)

@@ -14,7 +14,8 @@ import pandas as pd
 from markupsafe import Markup
 
 from mast.files import write_whole
-from mast.reports.round_numbers import SelfTrainingRun, in_words, read_run, round_summary
+from mast.reports.fit_verdict import part_words
+from mast.reports.round_numbers import SelfTrainingRun, read_rounds, round_summary
 from mast.reports.round_pictures import round_pictures
 from mast.reports.templating import render
 
@@ -38,14 +39,14 @@ class WrittenTable(NamedTuple):
 
 def rounds_html(run: Path, *, n_samples: int = 3) -> Markup:
     """The part of a page that is about self-training: a sentence, two tables and the pictures."""
-    read = read_run(run)
+    read = read_rounds(run)
     columns = ["round", "stage", "f1", "precision", "recall", "ap50", "miou"]
     columns += [f"{part}_f1" for part in read.parts]
     names = {
         "f1": "F1",
         "ap50": "AP50",
         "miou": "mIoU",
-        **{f"{p}_f1": f"F1 {in_words(p)}" for p in read.parts},
+        **{f"{p}_f1": f"F1 {part_words(p)}" for p in read.parts},
     }
     metrics = read.rows[columns].rename(columns=names).assign(kept=np.where(read.rows["kept"], "kept", ""))
     summary = round_summary(read).rename(columns=lambda name: _SUMMARY_NAMES.get(name, name))
@@ -70,7 +71,7 @@ def _verdict(run: SelfTrainingRun) -> str:
     first, kept = run.rows.iloc[0], run.rows[run.rows["kept"]].iloc[0]
     if kept["round"] == 0:
         return f"No round raised F1 on validation above {first['f1']:.3f}: the initial model was kept."
-    parts = [("validation", "f1"), *((in_words(part), f"{part}_f1") for part in run.parts)]
+    parts = [("validation", "f1"), *((part_words(part), f"{part}_f1") for part in run.parts)]
     changes = [f"{name} {first[c]:.3f} → {kept[c]:.3f}" for name, c in parts if np.isfinite(first[c])]
     return (
         f"The model of round {kept['round']} was kept. F1 from the initial model to it: {', '.join(changes)}."

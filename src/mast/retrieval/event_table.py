@@ -18,6 +18,7 @@ from mast.arrays import Vectors
 from mast.errors import ConfigError
 from mast.events import EVENT_COLUMNS, as_events
 from mast.retrieval.event_ids import event_ids
+from mast.retrieval.nearest import unit
 
 _ONE = 32_767  # what 1.0 is kept as
 _SAME = 1e-4  # distance up to which two vectors of one event are the same but for rounding
@@ -112,14 +113,13 @@ def unit_vectors(vectors: ArrayLike, width: int, where: str) -> Vectors:
         raise ConfigError(
             f"{where}: vectors of width {found} given where {width} was expected; are they another model's?"
         )
-    length = np.linalg.norm(given.astype(np.float64), axis=1, keepdims=True)
-    bad = np.flatnonzero(~np.isfinite(length[:, 0]) | (length[:, 0] == 0))
+    bad = np.flatnonzero(~np.isfinite(given).all(axis=1) | ~given.any(axis=1))
     if len(bad):
         raise ConfigError(
             f"{where}: vector {bad[0]} (of {len(given)}) is zero or holds no finite numbers; expected a direction, so "
             "embed that event again"
         )
-    return np.asarray(given / length, dtype=np.float32)
+    return unit(given)
 
 
 def _kept(vectors: Vectors) -> pa.Array:

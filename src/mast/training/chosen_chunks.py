@@ -309,10 +309,10 @@ def decode_once(
     total = torch.cuda.get_device_properties(device).total_memory
     if len(chunks) * first.waveform.nbytes > DECODED_SHARE * total:
         return chunks
-    return replace(chunks, sound=decoded(chunks, device, workers=workers, progress=progress))
+    return replace(chunks, sound=decoded_chunks(chunks, device, workers=workers, progress=progress))
 
 
-def decoded(
+def decoded_chunks(
     chunks: Chunks, device: torch.device, *, workers: int = 0, progress: Progress | None = None
 ) -> Tensor:
     """(N, samples) the sound of all chunks."""

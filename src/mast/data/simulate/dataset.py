@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mast.data.simulate.material import Half, load_material
 from mast.data.simulate.soundscape import Soundscape, render
-from mast.data.simulate.visible import BoxStyle, Event, join_events
+from mast.data.simulate.visible import BoxStyle, Event, merge_events
 from mast.data.simulate.world import DAYS_APART, World
 from mast.errors import ConfigError
 from mast.files import whole_file, write_whole
@@ -302,7 +302,7 @@ def _pieces(simulation: Simulation, planned: PlannedRecording) -> Iterable[Sound
 
 def _truth(simulation: Simulation, pieces: list[Soundscape]) -> tuple[list[Event], list[Event]]:
     tape = simulation.sample_rate / simulation.world_rate
-    seen = join_events([event for piece in pieces for event in piece.events], simulation.style)
+    seen = merge_events([event for piece in pieces for event in piece.events], simulation.style)
     unseen = [event for piece in pieces for event in piece.hidden]
     return [play(event, tape) for event in seen], [play(event, tape) for event in unseen]
 

@@ -22,7 +22,7 @@ from mast.data.simulate.visible import (
     Power,
     PowerGrid,
     background_level,
-    join_events,
+    merge_events,
     visible_boxes,
 )
 from mast.data.simulate.world import Day, Site
@@ -66,7 +66,7 @@ def render(
     """Simulate a recording piece by piece, in constant memory.
 
     Each piece carries the boxes of the calls that begin in it, in seconds from the recording's start and not
-    yet joined across pieces: :func:`mast.data.simulate.visible.join_events` does that at the end. Calls ring
+    yet joined across pieces: :func:`mast.data.simulate.visible.merge_events` does that at the end. Calls ring
     on into the next piece. Hour and weather are those of the recording's start, however long it lasts.
     """
     rate = site.sample_rate
@@ -136,7 +136,7 @@ def simulate_chunk(
     waveform = (
         np.concatenate([piece.waveform for piece in pieces]) if pieces else np.zeros(0, dtype=np.float32)
     )
-    events = join_events([event for piece in pieces for event in piece.events], drawn)
+    events = merge_events([event for piece in pieces for event in piece.events], drawn)
     return Soundscape(waveform, events, [event for piece in pieces for event in piece.hidden])
 
 

@@ -262,7 +262,7 @@ def union(a: Event, b: Event) -> Event:
     )
 
 
-def join_events(events: list[Event], style: BoxStyle) -> list[Event]:
+def merge_events(events: list[Event], style: BoxStyle) -> list[Event]:
     """Join boxes of one animal that are closer than the gap, and boxes of one label that mostly coincide.
 
     Returns them in order of start. Joining is repeated until nothing changes, so its result does not depend
