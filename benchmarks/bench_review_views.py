@@ -6,7 +6,7 @@ A server in a process of its own holds made-up detections (:mod:`benchmarks.benc
 vector. ``cpu_ms`` is what the server computes for one request, the mean over some of each kind: the time that a
 reviewer waits on a machine that does nothing else. ``wall_ms``, the median, also holds what other work takes.
 
-``queue_unsure_after_a_decision`` and ``queue_likely_after_a_decision`` learn anew and rank all events; ``next_page``
+``queue_unsure_after_a_decision`` and ``queue_likely_after_a_decision`` learn again and rank all events; ``next_page``
 continues with that ranking. ``plan`` is worked out after each of some decisions, ``apply`` and ``undo`` write and take
 back decisions about all events that the learner is sure enough of: the vectors say which are right, or it would be sure
 of none.
