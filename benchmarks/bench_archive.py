@@ -102,7 +102,10 @@ def search(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     }
     for name, run in best.items():
         figures[name] = {"seconds": run["seconds"], "times_real_time": sound_s / run["seconds"]}
-    for name in ("one_process_one_thread", "one_process_all_threads"):  # workers are nobody's children
+    for name in (
+        "one_process_one_thread",
+        "one_process_all_threads",
+    ):  # workers are not children of this process
         if name in best:
             figures[name]["cpu_seconds"] = best[name]["cpu_seconds"]
     return figures

@@ -15,7 +15,7 @@ process. ``end_to_end`` is the command itself, by number of workers, in chunks/s
 - ``without_start``: over the difference to the wall clock of the same command on one recording. Only one worker ever
   starts for one recording, so what the others' start costs stays inside.
 
-A step that fails or would begin after ``--most-seconds`` is named as such, and the others go on; the file is written
+A step that fails or would begin after ``--most-seconds`` is named as such, and the others continue; the file is written
 after every step. The recordings are one file of noise under many names, so it is read from memory and not from a disk.
 """
 

@@ -101,7 +101,7 @@ def measure(
     options: argparse.Namespace,
     first: pd.DataFrame | None,
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """The events at one hop, and how good and how dear they are."""
+    """The events at one hop, how good they are, and what they cost."""
     search(detector, dataset.select(recordings=dataset.reviewed_recordings[:1]))  # compilation, memory pools
     began = time.perf_counter()
     found = search(detector, dataset)

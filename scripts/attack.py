@@ -86,7 +86,7 @@ def attack(name: str, *, count: int, seed: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Attack, tell, and keep."""
+    """Attack, report, and keep the results."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

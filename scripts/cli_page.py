@@ -11,7 +11,7 @@ from typing import Any
 from mast.cli.main import SUMMARIES, load_command
 
 PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
-COMMON = ("quiet", "debug", "help")  # every command has them: told once, at the top
+COMMON = ("quiet", "debug", "help")  # every command has them: listed once, at the top
 TOP = """\
 # Command line
 

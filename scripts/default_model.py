@@ -140,7 +140,7 @@ def refine(name: str, start: Path, options: argparse.Namespace) -> Path:
 def average(models: list[Path], out: Path) -> Path:
     """The mean of the weights that all have, and of the thresholds; the first one's card. The model's folder.
 
-    One that is named several times weighs so much more.
+    One that is named several times counts that many times.
     """
     loaded = [load_checkpoint(folder) for folder in models]
     mean, card = loaded[0]
@@ -205,7 +205,7 @@ def train_all(options: argparse.Namespace) -> Path:
 def join_clips(pool: Path, out: Path, sources: Collection[str] = (), *, sample_rate: int = RATE) -> Path:
     """A pool's clips end to end, a minute a recording: alone, most are shorter than half a chunk.
 
-    ``sources``: only these. ``sample_rate``: what the files say of themselves; a quarter of the clips' own plays them
+    ``sources``: only these. ``sample_rate``: what the files' headers say; a quarter of the clips' own plays them
     four times slower.
     """
     if (out / "recordings.csv").exists():

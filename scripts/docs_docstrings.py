@@ -9,6 +9,7 @@ import griffe
 
 _ROLE = re.compile(r":(?:func|class|meth|mod|data|attr|exc):`~?([^`]+)`")
 _LITERAL = re.compile(r"::\n\n(?=    )")  # what follows is code
+_EXAMPLE = re.compile(r"^>>> .*(?:\n(?!\s*$).*)*", re.MULTILINE)  # up to the next blank line
 
 
 class Docstrings(griffe.Extension):
@@ -21,10 +22,11 @@ class Docstrings(griffe.Extension):
 
 
 def as_markdown(text: str) -> str:
-    """Cross-references as code, ``::`` before code as a colon.
+    """Cross-references as code, ``::`` before code as a colon, examples as blocks.
 
     >>> as_markdown("See :func:`~mast.events.as_events`::")
     'See `as_events`::'
     """
     text = _ROLE.sub(lambda found: f"`{found[1].rsplit('.', 1)[-1]}`", text)
+    text = _EXAMPLE.sub(lambda found: f"```pycon\n{found[0]}\n```", text)
     return _LITERAL.sub(":\n\n", text)

@@ -138,7 +138,7 @@ def mutated(content: bytes, others: list[bytes], rng: random.Random) -> bytes:
 
 
 def believable(info: object, size: int) -> bool:
-    """Whether so many bytes can hold so long a sound: a FLAC of silence is the densest, 65,535 samples in a dozen."""
+    """Whether a file of this size can hold that much sound: FLAC of silence has 65,535 samples in a dozen bytes."""
     return info.frames <= 8_000 * (size + 100) and info.duration_s <= 3600 * 24 * 60  # type: ignore[attr-defined]
 
 

@@ -1,4 +1,4 @@
-"""What each part of the campaign counts and tells."""
+"""What each part of the campaign counts and reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class Summary:
-    """Outcomes as they come: one line each on the terminal, all of them in a file at the end."""
+    """Outcomes one by one: one line each on the terminal, all of them in a file at the end."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path

@@ -167,6 +167,9 @@ def events_to_grid(
 
     Returns:
         Cells and the row each came from, in the order given.
+
+    >>> events_to_grid([[1.0, 2000, 2.0, 3000]], FrontEnd()).boxes.tolist()
+    [[100, 67, 200, 84]]
     """
     events = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
     frames = front_end.chunk_frames if n_frames is None else n_frames
@@ -205,6 +208,9 @@ def grid_to_events(
 
     Returns:
         (M, 4) rows ``start_s, low_hz, end_s, high_hz``.
+
+    >>> grid_to_events([[100, 67, 200, 84]], FrontEnd()).round(1).tolist()
+    [[1.0, 1977.9, 2.0, 3018.8]]
     """
     cells = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
     band = (front_end.low_hz, front_end.high_hz)

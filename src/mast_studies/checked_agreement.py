@@ -3,9 +3,9 @@
     python -m mast_studies.checked_agreement --data data/birdeep_am1 data/nbm_xc --out results/checked.json
 
 ``drawn_NAME.csv`` holds pieces of a dataset that were boxed as the pool was (``scripts/default_model_checked.csv``), by
-eyes that had not seen the expert's boxes: of ``birdeep_am1`` pieces of its training days, of ``nbm_xc`` its first half.
-Nothing was trained on them. The expert's boxes are cut to the pieces and taken for the truth; so this is also how well
-somebody does who is careful but does not know the expert's habits.
+the same vision-language model, which had not seen the expert's boxes: of ``birdeep_am1`` pieces of its training days,
+of ``nbm_xc`` its first half. Nothing was trained on them. The expert's boxes are cut to the pieces and taken for the
+truth; so this is also how well somebody does who is careful but does not know the expert's habits.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Collected:
         files: that were written.
         datasets: that it shows.
         tables: for people.
-        notes: one sentence for each thing that could not be told.
+        notes: one sentence for each thing that could not be measured.
     """
 
     study: Study

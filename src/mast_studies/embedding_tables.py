@@ -84,7 +84,7 @@ class Summary:
     Attributes:
         cells: all values, for the CSV and the JSON.
         tables: for people.
-        notes: one sentence for each thing that could not be told.
+        notes: one sentence for each thing that could not be measured.
         figure: the picture; None where there is nothing to draw.
     """
 

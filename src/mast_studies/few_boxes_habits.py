@@ -1,9 +1,9 @@
 """`few_boxes.py --habits`: what drawing boxes otherwise is worth, without boxes and from ten of them.
 
 The model searches each set once. Its boxes are then measured whole (``all``), cut to the strongest harmonic
-(``strongest``), as they come (which of the two that is depends on the band), and as :func:`choose_habit` decides from a
-few boxes. For the last, one recording at a time is held back: chunks of the others are drawn until they hold that many
-boxes, and what they say is used on the recording held back. Nothing is trained.
+(``strongest``), as the model gives them (which of the two depends on the band), and as :func:`choose_habit` decides
+from a few boxes. For the last, one recording at a time is held back: chunks of the others are drawn until they hold
+that many boxes, and what they say is used on the recording held back. Nothing is trained.
 """
 
 from __future__ import annotations

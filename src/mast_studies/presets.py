@@ -95,7 +95,7 @@ def load_preset(source: str | Path, overrides: Mapping[str, Any] | None = None) 
             raise ConfigError(f"{source}: not valid TOML ({error})") from None
         systems = values.pop("systems", {})
     preset = Preset(str(source), merged(values, nested(overrides or {})), systems)
-    _ = preset.recipe  # a mistake is told now, not an hour into the run
+    _ = preset.recipe  # a mistake is reported now, not an hour into the run
     return preset
 
 

@@ -108,6 +108,7 @@ def test_the_reader_of_docstrings_understands_ours() -> None:
         sys.path.pop(0)
     text = "See :func:`~mast.events.as_events` and ``x``::\n\n    code"
     assert as_markdown(text) == "See `as_events` and ``x``:\n\n    code"
+    assert as_markdown("Add.\n\n>>> 1 + 1\n2\n\nMore.") == "Add.\n\n```pycon\n>>> 1 + 1\n2\n```\n\nMore."
 
 
 def test_a_link_out_of_the_docs_becomes_a_name(caplog: pytest.LogCaptureFixture) -> None:

@@ -88,7 +88,7 @@ def decide_elsewhere(server: Server, count: int) -> None:
 @pytest.fixture
 def ana(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Reviewer]:
     server = Server(learnable(tmp_path_factory.mktemp("learner")))
-    decide_elsewhere(server, 45)
+    decide_elsewhere(server, 75)
     reviewer = Reviewer(browser, server, "Ana")
     yield reviewer
     reviewer.context.close()
@@ -138,7 +138,7 @@ class _nothing:
 def test_it_decides_about_the_rest_and_one_click_takes_it_back(ana: Reviewer) -> None:
     ana.page.click("#tab-learner")
     ana.page.wait_for_selector("text=5 more decisions to go")
-    decide_elsewhere(ana.server, 35)
+    decide_elsewhere(ana.server, 10)
     ana.page.click("#tab-learner")
     ana.page.select_option("#learner-precision", "0.9")
     ana.page.wait_for_selector("#learner-apply")
@@ -177,7 +177,7 @@ def test_it_decides_about_the_rest_and_one_click_takes_it_back(ana: Reviewer) ->
 @pytest.mark.parametrize("viewport", [LAPTOP, TABLET], ids=["laptop", "tablet"])
 def test_the_panel_fits(ana: Reviewer, viewport: dict[str, int]) -> None:
     ana.page.set_viewport_size(viewport)
-    decide_elsewhere(ana.server, 35)
+    decide_elsewhere(ana.server, 10)
     ana.page.click("#tab-learner")
     ana.page.wait_for_selector("#learner-plan")
     for selector in ("body", "#panel-learner", ".side.right .tabs"):

@@ -292,9 +292,9 @@ def test_exports_say_who_accepted(review: Review, tmp_path: Path) -> None:
 
 
 def test_from_few_decisions_it_does_not_decide(review: Review) -> None:
-    decide(review, 49)
+    decide(review, 79)
     with pytest.raises(
-        TooFewError, match=r"decides from 50 decisions on.*so far there are \d+ accepted and \d+ rej"
+        TooFewError, match=r"decides from 80 decisions on.*so far there are \d+ accepted and \d+ rej"
     ):
         review.learning.plan(0.9)
     with pytest.raises(TooFewError):
@@ -329,7 +329,7 @@ def test_a_review_that_was_begun_before_there_was_a_learner(review: Review) -> N
     folder = review.workspace.folder
     review.close()
     again = open_review(folder)
-    decide(again, 60)
+    decide(again, 80)
     assert again.learning.apply("Ana", 0.9)["accepted"] > 0
 
 
@@ -349,7 +349,7 @@ def test_requests(review: Review) -> None:
     head = {"X-Reviewer": "Ana"}
     assert client.get("/api/learner").json()["accepted"] == 0
     few = client.get("/api/learner/plan?precision=0.9")
-    assert (few.status_code, "50 decisions" in few.json()["error"]) == (409, True)
+    assert (few.status_code, "80 decisions" in few.json()["error"]) == (409, True)
     decide(review, 80)
     plan = client.get("/api/learner/plan?precision=0.9").json()
     done = client.post("/api/learner/apply", json={"precision": 0.9}, headers=head)

@@ -52,7 +52,7 @@ def classify(
     other sites or recorders than the examples may fare worse.
 
     The table has the event columns, with label now the name; id; label_share, of the neighbours with that label;
-    distance, to the nearest of them (1 − cosine); nearest_label, the name before it was doubted; nearest_id;
+    distance, to the nearest of them (1 − cosine); nearest_label, the name whatever its distance; nearest_id;
     label_score, 1 − distance, and label_source, "examples", as in tables of mast name; and given_label, what label
     was before.
 

@@ -52,7 +52,7 @@ def cluster(
 
     t-SNE and HDBSCAN on the embeddings of the store; the seed is constant, so the same store gives the same groups.
     Novelty is the distance (1 − cosine) to the nearest event with a label, in STORE or in --annotated; beyond is the
-    share of annotated events that have a nearer annotated neighbour than that: 0.99 is something else.
+    share of annotated events that have a nearer annotated neighbour than that: 0.99 means something new.
 
     Writes clusters.csv and clusters.parquet (id, event, cluster, x, y, novelty), summary.csv (a row for each group, the
     newest first), map.png, and with --audio a contact sheet for each group: sheets/*.png, and index.html with sound.

@@ -72,7 +72,7 @@ def name(
     --reviewed, labels that people have checked ten times or more get a threshold of their own.
 
     The table has the event columns, with label now the name; label_score, from 0 to 1; label_source, the classifier;
-    likely_label, the name before it was doubted; and given_label, what label was before. mast convert turns it
+    likely_label, the likeliest name whatever its score; and given_label, what label was before. mast convert turns it
     into Raven tables and other formats; mast review --names shows it. The thresholds are written beside it, as
     OUT.calibration.json. Rows whose recording is missing or cannot be read are unknown and have no score.
 
@@ -172,7 +172,7 @@ def _heard(
 def _with_names(
     events: pd.DataFrame, heard: pd.DataFrame, classifier: Classifier, common: bool
 ) -> pd.DataFrame:
-    """The events with the likeliest names, before any is doubted."""
+    """The events with the likeliest names, whatever their scores."""
     from mast.classifiers.species_lists import common_name, scientific_name
 
     spell = common_name if common else scientific_name

@@ -113,6 +113,12 @@ def evaluate(
         threshold: predictions below this score are left out of all but AP and ECE; None keeps all.
         resamples: bootstrap draws over recordings; 0 for no intervals.
         seed: of the draws.
+
+    >>> columns = ["recording", "start_s", "end_s", "low_hz", "high_hz", "score"]
+    >>> truth = pd.DataFrame([["a.wav", 1, 2, 2000, 3000, 1], ["a.wav", 4, 4.5, 500, 900, 1]], columns=columns)
+    >>> found = pd.DataFrame([["a.wav", 1.1, 2, 2000, 3000, 0.9], ["a.wav", 7, 7.5, 500, 900, 0.4]], columns=columns)
+    >>> [evaluate(truth, found, resamples=0).metrics[name] for name in ("precision", "recall", "f1")]
+    [0.5, 0.5, 0.5]
     """
     scene = build_scene(truth, predictions, reviewed=reviewed, scoring=scoring)
     _warn_of_ignored(scene, "predictions")
@@ -141,6 +147,13 @@ def compare(
         thresholds: score threshold of each system.
         resamples: bootstrap draws.
         seed: of the draws.
+
+    >>> columns = ["recording", "start_s", "end_s", "low_hz", "high_hz", "score"]
+    >>> truth = pd.DataFrame([["a.wav", 1, 2, 2000, 3000, 1], ["a.wav", 4, 4.5, 500, 900, 1]], columns=columns)
+    >>> found = pd.DataFrame([["a.wav", 1.1, 2, 2000, 3000, 0.9], ["a.wav", 7, 7.5, 500, 900, 0.4]], columns=columns)
+    >>> difference = compare(truth, found, found[:1], resamples=0).differences["precision"]
+    >>> difference.a, difference.b, difference.difference
+    (0.5, 1.0, 0.5)
     """
     outcomes = []
     for name, predictions in (("the first predictions", a), ("the second predictions", b)):

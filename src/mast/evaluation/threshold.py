@@ -36,6 +36,12 @@ def best_threshold(
     """The threshold with the highest pooled F1; of equals, the highest threshold.
 
     Arguments are those of :func:`mast.evaluation.evaluate`.
+
+    >>> columns = ["recording", "start_s", "end_s", "low_hz", "high_hz", "score"]
+    >>> truth = pd.DataFrame([["a.wav", 1, 2, 2000, 3000, 1], ["a.wav", 4, 4.5, 500, 900, 1]], columns=columns)
+    >>> found = pd.DataFrame([["a.wav", 1.1, 2, 2000, 3000, 0.9], ["a.wav", 7, 7.5, 500, 900, 0.4]], columns=columns)
+    >>> best_threshold(truth, found).value
+    0.9
     """
     return best_threshold_of(match_scene(build_scene(truth, predictions, reviewed=reviewed, scoring=scoring)))
 

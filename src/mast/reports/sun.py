@@ -33,7 +33,7 @@ def sun_times(day: date, latitude: float, longitude: float) -> SunTimes:
 
     >>> rise, set, _ = sun_times(date(2024, 6, 20), 51.5, 0.0)  # London
     >>> round(rise, 1), round(set, 1)
-    (3.7, 20.4)
+    (3.7, 20.3)
     """
     noon_h = 12 - longitude / 15
     times = []

@@ -240,7 +240,7 @@ class Namer:
 
         Returns:
             The events with ``label`` (or "unknown"), ``label_share`` (of the neighbours that have it), ``distance``
-            (to the nearest of these), ``nearest_label`` (the name before it was doubted), ``nearest_id`` (of that
+            (to the nearest of these), ``nearest_label`` (the name whatever its distance), ``nearest_id`` (of that
             example), ``given_label`` (what ``label`` was), and as `mast name` has them ``label_score`` (1 − distance)
             and ``label_source``.
         """

@@ -40,7 +40,7 @@ from mast.review.store import Store
 LEARNED_ORDERS = ("unsure", "likely")
 
 # our choices
-LEAST_DECISIONS, LEAST_OF_EACH = 50, 5  # before the learner may decide
+LEAST_DECISIONS, LEAST_OF_EACH = 80, 5  # before the learner may decide
 _LEAST_NAMED = 5  # accepted boxes of a label before it is learnt
 _MOST_LABELS = 20  # the commonest
 _MOST_DECISIONS = 2_000  # a random part of more

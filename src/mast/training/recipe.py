@@ -238,7 +238,11 @@ class Recipe(BaseModel):
 
 
 def load_recipe(source: str | Path, overrides: Mapping[str, Any] | None = None) -> Recipe:
-    """A preset by name or a TOML file, with overrides such as ``{"train.epochs": 5}`` on top."""
+    """A preset by name or a TOML file, with overrides such as ``{"train.epochs": 5}`` on top.
+
+    >>> load_recipe("tiny", {"train.epochs": 5}).train.epochs
+    5
+    """
     name = str(source)
     if name in PRESETS:
         text = (resources.files("mast") / "presets" / f"{name}.toml").read_bytes()

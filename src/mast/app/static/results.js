@@ -111,6 +111,7 @@ export class Results {
         job.has_summary && element("a", { class: "button", href: api.pageAddress(job.folder, "summary"), target: "_blank" }, "Summary"),
         element("span", { class: "export" }, select, this.button("Export", () => this.export(job, select.value))),
       ),
+      element("p", { class: "soft" }, "An export holds the boxes that were accepted in the review."),
       summary && summary.state === "failed" && element("p", { class: "failed-text" }, summary.sentence),
       !running && this.learn(job),
     ].filter(Boolean);
@@ -127,7 +128,7 @@ export class Results {
         this.button("Learn from what I checked", () => api.learn(job.folder, complete.checked)),
         element("span", { class: "soft" }, "Trains the detector on your decisions and reports what that changed."),
       ),
-      element("label", { class: "check" }, complete, " Recordings whose every box is decided count as heard from beginning to end"),
+      element("label", { class: "check" }, complete, " Recordings whose every box is decided count as heard from beginning to end: where they have no box, nothing calls"),
     );
   }
 

@@ -310,7 +310,8 @@ export class Actions {
     if (state.recording?.id !== recording_id) return;
     state.recording.reviewed_spans = spans;
     const { start_s, end_s } = job.change;
-    toast(`${elapsed(start_s, 0)} – ${elapsed(end_s, 0)} ${job.what}.`);
+    const meaning = job.change.reviewed ? ": where it has no box, nothing calls" : "";
+    toast(`${elapsed(start_s, 0)} – ${elapsed(end_s, 0)} ${job.what}${meaning}.`);
     tell("spans");
   }
 

@@ -12,6 +12,7 @@ export const FLOOR_DB = -120;
 export const RANGE_DB = 120;
 
 const MIDDLE_DB = -70; // the quietest colour at gain 0
+const MOST_AUTO_DB = 32; // a call 6 dB above the noise is seen beside loud ones, whose tops are all bright then
 
 /** The floor that a gain in dB stands for. */
 export const floorOf = (gain_db) => MIDDLE_DB - gain_db;
@@ -59,7 +60,7 @@ export function autoLook(tiles) {
   const loudness = (at) => FLOOR_DB + (at / 255) * RANGE_DB;
   const noise_db = loudness(level(0.5));
   const loud_db = loudness(level(0.998));
-  return { floor_db: noise_db - 2, range_db: Math.min(80, Math.max(28, loud_db - noise_db + 4)) };
+  return { floor_db: noise_db - 2, range_db: Math.min(MOST_AUTO_DB, Math.max(28, loud_db - noise_db + 4)) };
 }
 
 /** Colours of boxes; each status also differs in line or sign, so that colour is never all there is. */
