@@ -60,6 +60,15 @@ def test_a_dataset_goes_to_every_format_and_back(name: str, dataset: Path, tmp_p
     assert back.reviewed_empty() == ["b.wav"]
 
 
+def test_what_the_recordings_say_is_not_called_lost(dataset: Path, tmp_path: Path) -> None:
+    tables = tmp_path / "raven"
+    run(dataset / "boxes.csv", tables, "--to", "raven", "--audio", dataset / "audio")
+    _, stderr = run(tables, tmp_path / "boxes.csv", "--to", "csv", "--audio", dataset / "audio")
+    assert "dropped" not in stderr
+    _, stderr = run(tables, tmp_path / "alone.csv", "--to", "csv")
+    assert "dropped, csv cannot hold it: recordings' duration_s" in stderr
+
+
 def test_cut_frequencies_and_losses_are_said(dataset: Path, tmp_path: Path) -> None:
     _, stderr = run(
         dataset / "boxes.csv", tmp_path / "labels", "--to", "audacity", "--audio", dataset / "audio"

@@ -141,7 +141,9 @@ def convert(
         annotations = replace(annotations, events=join_events(annotations.events, join))
     write_annotations(annotations, out, to)
 
-    lost = FORMATS[to].lost(annotations, out)
+    # what the recordings themselves say is not lost
+    kept = set() if audio is None or known is None else {f"recordings' {column}" for column in known}
+    lost = [what for what in FORMATS[to].lost(annotations, out) if what not in kept]
     if lost:
         say(f"dropped, {to} cannot hold it: {', '.join(lost)}", quiet=False)
     typer.echo(
