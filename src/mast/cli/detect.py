@@ -250,6 +250,8 @@ def detect(
     if failures or damaged or listing.unlisted:
         closing[-1] += f" (see {out / 'failures.csv'})"
     typer.echo("; ".join(closing) + ".")
+    if totals is not None and totals.events:
+        say(f"Next: mast review {out}", quiet=quiet)
     if hint := _other_band(sample_rates, facts.band_hz[1]):
         say(hint, quiet=quiet)
     if failures or listing.unlisted:
