@@ -17,7 +17,7 @@ PAGES = (
     README,
     *(
         ROOT / "docs" / f"{name}.md"
-        for name in ("zero_shot", "soundscape_bench", "speed", "trust", "bats_and_fish")
+        for name in ("zero_shot", "soundscape_bench", "speed", "trust", "bats_and_fish", "review")
     ),
 )
 
@@ -42,6 +42,9 @@ def render(text: str) -> str:
         "ground": ground_table(),
         "zero_shot": zero_shot_table(),
         "habits": habits_table(),
+        "learning": learning_table(),
+        "learning_button": learning_button_table(),
+        "views": views_table(),
         "speed": speed_table(),
         "steps": steps_table(),
         "comparison": comparison_table(),
@@ -233,6 +236,84 @@ def habits_table() -> str:
         "habit changed",
     ]
     return f"{table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; `results/habits.json`."
+
+
+def learning_table() -> str:
+    """Decisions that simulated reviewers need, by the order they go through the boxes in."""
+    figures = result("review_learning")["figures"]
+    ways = {
+        "best_score": "best score first",
+        "uncertain": "uncertain first",
+        "learner": "learner least sure first",
+    }
+    rows = []
+    for name, own in figures["sets"].items():
+        saved = own["saved_against_best_score"]
+        low, high = saved["interval"]
+        cells = [f"{own['decisions'][way]['mean']:.0f}" for way in ways]
+        rows.append(
+            [
+                f"`{name}`, {own['boxes']} detections, {own['right']} right",
+                *cells,
+                f"{saved['mean']:.0f} ({low:.0f} to {high:.0f})".replace("-", "−"),
+                f"{saved['reviewers_who_save']} of {figures['reviewers']}",
+            ]
+        )
+    return table(
+        ["decisions needed", *ways.values(), "saved (95 % of reviewers)", "reviewers who saved"], rows
+    )
+
+
+def learning_button_table() -> str:
+    """What the learner decides about the rest, beside what it promised."""
+    figures = result("review_learning")["figures"]
+    rows = []
+    for name, own in figures["sets"].items():
+        for count, done in own["button"]["learner"].items():
+            alone = own["button"]["score_alone"][count]
+            low, high = done["right_interval"]
+            rows.append(
+                [
+                    f"`{name}`, {count} decisions",
+                    f"{done['promised']:.1%}",
+                    f"{done['right']:.1%} ({low:.0%}–{high:.0%})",
+                    f"{done['share_decided']:.0%}",
+                    f"{alone['share_decided']:.0%}",
+                ]
+            )
+    header = ["after", "promised", "right (95 % of reviewers)", "of the rest decided", "from scores alone"]
+    return table([*header], [[cell.replace("%", " %") for cell in row] for row in rows])
+
+
+def views_table() -> str:
+    """What each view of the review page costs."""
+    found = result("review_views")
+    figures = found["figures"]
+    names = {
+        "decision": "save a decision",
+        "session": "first look at the folder",
+        "recordings": "list of recordings",
+        "queue_uncertain": "queue: uncertain",
+        "queue_random": "queue: random",
+        "queue_time": "queue: by time",
+        "queue_novel": "queue: novel",
+        "queue_unsure_after_a_decision": "queue: learner least sure, after a decision",
+        "queue_likely_after_a_decision": "queue: most likely a call, after a decision",
+        "next_page": "the next 50 of these",
+        "similar": "look-alikes",
+        "activity": "activity by hour and site",
+        "progress": "progress and precision",
+        "plan": "what the learner would decide",
+        "apply": f"let it decide about {figures['applied_to']:,} events",
+        "undo": "take that back",
+    }
+    rows = [[shown, _seconds(figures["views"][name]["cpu_ms"])] for name, shown in names.items()]
+    header = [f"{figures['events']:,} events in {figures['recordings']:,} recordings", "computing time"]
+    return f"{table(header, rows)}\n\n{found['hardware']['cpu']}, one core; `results/review_views.json`."
+
+
+def _seconds(milliseconds: float) -> str:
+    return f"{milliseconds / 1000:.1f} s" if milliseconds >= 1000 else f"{milliseconds:.0f} ms"
 
 
 BENCH, PARTS = (

@@ -1,4 +1,4 @@
-"""The picture as it comes: a call 6 dB above the noise is seen, also beside loud ones."""
+"""The picture by default: a call 6 dB above the noise is seen, also beside loud ones."""
 
 from __future__ import annotations
 

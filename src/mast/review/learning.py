@@ -1,6 +1,6 @@
 """Learning while reviewing: people's decisions train the learner, which ranks and, when asked, sorts out the rest.
 
-The learner is trained anew when it is asked something and people have decided since. What it decides lies apart from
+The learner is retrained when it is asked something and people have decided since. What it decides lies apart from
 people's decisions (table ``learned``), and counts only for events that no person has decided about: nothing of theirs
 is overwritten, and taking it back empties that table.
 """
@@ -56,7 +56,7 @@ class TooFewError(MastError):
 
 @dataclass(frozen=True)
 class Learned:
-    """What the learner has learnt, and what it says of every detection.
+    """What the learner has learnt, and its verdict on every detection.
 
     Attributes:
         stamp: of the last decision that it knows.
@@ -167,7 +167,7 @@ class Learning:
         limit: int,
         after: str | None,
     ) -> dict[str, Any]:
-        """A page of the queue in the learner's order. The first page learns anew; later ones continue with its ranking.
+        """A page of the queue in the learner's order. The first page retrains; later ones continue with its ranking.
 
         Args:
             db: to read with.

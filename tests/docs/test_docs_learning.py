@@ -1,0 +1,49 @@
+"""What docs/review.md says in words about learning while reviewing, against the results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+PAGE = " ".join((ROOT / "docs" / "review.md").read_text(encoding="utf-8").split())
+FIGURES: dict[str, Any] = json.loads((ROOT / "results" / "review_learning.json").read_text(encoding="utf-8"))[
+    "figures"
+]
+SETS: dict[str, Any] = FIGURES["sets"]
+
+
+def test_how_it_was_measured() -> None:
+    assert "down to a score of 0.1" in PAGE
+    assert FIGURES["threshold"] == 0.1
+    assert "Each of forty had a random three quarters of the recordings" in PAGE
+    assert (FIGURES["reviewers"], FIGURES["share_of_recordings"]) == (40, 0.75)
+    assert "hold 90 % of the right boxes at a precision of 95 %" in PAGE
+    assert FIGURES["sought"] == {"precision": 0.95, "recall": 0.9}
+
+
+def test_what_is_saved() -> None:
+    assert "nearly every reviewer saves decisions, about a fifth and two fifths of them" in PAGE
+    for name, share in (("nbm_xc", 0.2), ("tagus_fish", 0.4)):
+        saved = SETS[name]["saved_against_best_score"]
+        assert saved["reviewers_who_save"] >= 0.9 * FIGURES["reviewers"]
+        assert abs(saved["share"] - share) < 0.06
+    assert "`birdeep_am1` no gain is shown" in PAGE
+    low, high = SETS["birdeep_am1"]["saved_against_best_score"]["interval"]
+    assert low < 0 < high
+    assert "the order *uncertain* needs hardly more decisions than the learner" in PAGE
+    fish = SETS["tagus_fish"]["decisions"]
+    assert 0 <= fish["uncertain"]["mean"] - fish["learner"]["mean"] < 10
+
+
+def test_the_promise() -> None:
+    assert "The promise is up to two points too good" in PAGE
+    over = [
+        done["promised"] - done["right"]
+        for own in SETS.values()
+        for done in own["button"]["learner"].values()
+    ]
+    assert over
+    assert min(over) > 0
+    assert max(over) < 0.025
