@@ -1,9 +1,11 @@
-"""Time and memory of `mast summarize` on a hundred thousand boxes, and on ten times fewer.
+"""Time and memory of `mast summarize` and `mast clips` on a hundred thousand boxes, and on ten times fewer.
 
     python benchmarks/bench_summarize.py --out results/summarize.json
 
 Recordings of a minute at ten sites over sixty days, boxes at random; a sample of 60 is drawn and decided, so corrected
-counts with intervals are part of it. ``ratio`` is the peak memory on the many boxes over that on the few.
+counts with intervals are part of it. ``clips`` are the best 100 of all boxes with a picture each, ``sound`` the best
+2,000 without pictures. ``cpu_s`` is what one core would need; ``ratio`` is the peak memory on the many boxes over that
+on the few.
 """
 
 from __future__ import annotations
@@ -27,14 +29,17 @@ LABELS = ("wren", "robin", "blackcap")
 _MEASURE = """
 import json, resource, sys, time
 from pathlib import Path
+from mast.cli.clips import clips
 from mast.cli.summarize import summarize
 def peak_mb():
     unit = 2**20 if sys.platform == "darwin" else 2**10  # bytes there, kilobytes on Linux
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
-began = time.perf_counter()
-summarize(Path(sys.argv[1]), Path(sys.argv[2]), quiet=True)
-print(json.dumps({"seconds": time.perf_counter() - began, "peak_mb": peak_mb()}))
+found, out, what = Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
+began, cpu = time.perf_counter(), time.process_time()
+clips(found, out, quiet=True, **what) if what else summarize(found, out, quiet=True)
+print(json.dumps({"seconds": time.perf_counter() - began, "cpu_s": time.process_time() - cpu, "peak_mb": peak_mb()}))
 """
+CLIPS = {"clips": {"most": 100}, "sound": {"most": 2_000, "pictures": False}}
 
 
 def write_detections(folder: Path, audio: Path, events: int, recordings: int) -> None:
@@ -97,9 +102,9 @@ def decide(folder: Path, out: Path) -> None:
             db.execute("UPDATE events SET status = ?, version = 1 WHERE id = ?", (status, event))
 
 
-def measure(folder: Path, out: Path) -> dict[str, Any]:
-    """Seconds and peak memory in a fresh process."""
-    command = [sys.executable, "-c", _MEASURE, str(folder), str(out)]
+def measure(folder: Path, out: Path, clips: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Seconds and peak memory in a fresh process: of the summary, or of clips with these options."""
+    command = [sys.executable, "-c", _MEASURE, str(folder), str(out), json.dumps(clips)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
@@ -130,9 +135,16 @@ def main() -> None:
                 "rows_of_counts": rows,
                 "page_mb": round(page_mb, 2),
                 **took,
+                **{
+                    name: {"most": chosen["most"], **measure(root / "found", root / name, chosen)}
+                    for name, chosen in CLIPS.items()
+                },
             }
     figures["ratio"] = figures["many"]["peak_mb"] / figures["few"]["peak_mb"]
     many = figures["many"]
+    for name in CLIPS:
+        cut = many[name]
+        print(f"{name}: {cut['most']:,} in {cut['cpu_s']:.1f} s of CPU, {cut['peak_mb']:,.0f} MB at most")
     print(
         f"{many['events']:,} boxes in {many['recordings']:,} recordings: {many['seconds']:.1f} s, "
         f"{many['peak_mb']:,.0f} MB at most, {figures['ratio']:.2f} × that of a tenth"
