@@ -1,0 +1,167 @@
+"""What `mast detect --precision` promises, and what it keeps on recordings from elsewhere.
+
+    python -m mast_studies.promised_precision --data data/birdeep_am1 data/nbm_xc data/tagus_fish data/cr_bats \\
+        --band tagus_fish=2000 --band cr_bats=128000 --half nbm_xc=first --out results/promised_precision.json
+
+For each precision the model's card names a threshold. ``card`` is the precision that this threshold gives on a set.
+``others`` is a promise of another kind: the lowest threshold that reached the precision on all *other* sets together,
+each set counting alike, so one sees whether a calibration on several sources would hold on the next. ``mean_score``
+of the boxes kept is what the scores themselves promise. Intervals are 95 %, by bootstrap over recordings. Nothing is
+trained, and no set decides anything about itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mast.arrays import BoolArray, FloatArray
+from mast.evaluation.outcome import match_scene
+from mast.evaluation.scene import build_scene
+from mast.models.checkpoint import load_card
+from mast.probability import LEAST_KEPT, StoredCalibration
+from mast_studies.record import write_result
+from mast_studies.study_tables import markdown
+from mast_studies.zero_shot import detect_with_model
+from mast_studies.zero_shot_measure import scoring_of
+from mast_studies.zero_shot_sets import LabelledSet, load_set, model_folder, pairs
+
+TARGETS = (0.5, 0.6, 0.7, 0.8, 0.9)
+RESAMPLES = 2_000
+
+
+class Judged:
+    """The boxes of one set, best first, and which are right.
+
+    Attributes:
+        scores: (P,) as users see them.
+        right: (P,).
+        recording: (P,) number of the recording of each.
+        n_recordings: of the set.
+    """
+
+    def __init__(self, scores: FloatArray, right: BoolArray, recording: Any, n_recordings: int) -> None:
+        order = np.argsort(-scores, kind="stable")
+        self.scores, self.right, self.recording = scores[order], right[order], np.asarray(recording)[order]
+        self.n_recordings = n_recordings
+
+    def kept(self, threshold: float) -> int:
+        """How many boxes score at least this."""
+        return int((self.scores >= threshold).sum())
+
+    def precision(self, threshold: float, seed: int = 0) -> dict[str, Any]:
+        """Share of right boxes among those kept, with its interval over recordings."""
+        kept = self.kept(threshold)
+        if not kept:
+            return {"kept": 0, "precision": None, "interval": None}
+        right, of = (
+            np.bincount(self.recording[:kept], weights=w, minlength=self.n_recordings)
+            for w in (self.right[:kept], np.ones(kept))
+        )
+        draws = np.random.default_rng(seed).multinomial(
+            self.n_recordings, np.full(self.n_recordings, 1 / self.n_recordings), size=RESAMPLES
+        )
+        counted = draws @ of
+        shares = (draws @ right)[counted > 0] / counted[counted > 0]
+        low, high = np.quantile(shares, [0.025, 0.975])
+        return {
+            "kept": kept,
+            "precision": round(float(self.right[:kept].mean()), 4),
+            "interval": [round(float(low), 4), round(float(high), 4)],
+            "mean_score": round(float(self.scores[:kept].mean()), 4),
+        }
+
+
+def judge(own: LabelledSet, model: Path, work: Path, device: str | None) -> Judged:
+    """Search a set down to very low scores, and match what is found."""
+    found = detect_with_model(own, model, work, device).scored
+    assert found is not None
+    scene = build_scene(own.truth, found, reviewed=own.reviewed, scoring=scoring_of(own))
+    outcome = match_scene(scene)
+    return Judged(outcome.scores, outcome.hit, outcome.recording, len(own.dataset.recordings))
+
+
+def threshold_from(sets: list[Judged], precision: float) -> float | None:
+    """The lowest score at which sets that count alike have this precision on average; None where there is none.
+
+    A threshold counts only where every set keeps :data:`mast.probability.LEAST_KEPT` boxes.
+    """
+    candidates = np.unique(np.concatenate([one.scores for one in sets]))[::-1]
+    lowest = None
+    for threshold in candidates:
+        kept = [one.kept(float(threshold)) for one in sets]
+        if min(kept) >= LEAST_KEPT:
+            shares = [one.right[:n].mean() for one, n in zip(sets, kept, strict=True)]
+            if np.mean(shares) >= precision:
+                lowest = float(threshold)
+    return lowest
+
+
+def promises(judged: Mapping[str, Judged], stored: StoredCalibration) -> dict[str, Any]:
+    """For each set and precision, what the card's threshold and the other sets' keep."""
+    result: dict[str, Any] = {}
+    for name, one in judged.items():
+        rows = {}
+        for target in TARGETS:
+            point = stored.threshold_for(target)
+            elsewhere = threshold_from([other for n, other in judged.items() if n != name], target)
+            rows[f"{target:g}"] = {
+                "card": None if point is None else one.precision(stored.seen(point)),
+                "card_threshold": None if point is None else round(stored.seen(point), 4),
+                "others": None if elsewhere is None else one.precision(elsewhere),
+                "others_threshold": None if elsewhere is None else round(elsewhere, 4),
+            }
+        result[name] = rows
+    return result
+
+
+def shown(result: Mapping[str, Any]) -> str:
+    """One line for each set and precision."""
+    rows = []
+    for name, targets in result.items():
+        for target, ways in targets.items():
+            rows.append([name, target, *(_cell(ways[way]) for way in ("card", "others"))])
+    return markdown(["set", "promised", "threshold of the card", "threshold of the other sets"], rows)
+
+
+def _cell(row: Mapping[str, Any] | None) -> str:
+    if row is None:
+        return "not reached"
+    if row["precision"] is None:
+        return "no box"
+    low, high = row["interval"]
+    return f"{row['precision']:.2f} ({low:.2f}–{high:.2f}), {row['kept']} boxes"
+
+
+def main() -> None:
+    """Read the options, search, write."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", type=Path, default=Path("src/mast/pretrained/default"))
+    parser.add_argument("--data", type=Path, nargs="+", required=True, help="labelled datasets")
+    parser.add_argument("--band", action="append", default=[], help="upper edge of a dataset's band: NAME=HZ")
+    parser.add_argument("--half", action="append", default=[], help="NAME=first, second or both")
+    parser.add_argument("--device", help="as in mast detect")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    bands_hz = {name: float(value) for name, value in pairs(options.band)}
+    sets = [load_set(folder, bands_hz=bands_hz, halves=dict(pairs(options.half))) for folder in options.data]
+    model = model_folder(options.model)
+    stored = load_card(model).calibration
+    if stored is None:
+        raise SystemExit(f"{model}: the model is not calibrated, so it promises no precision")
+    with tempfile.TemporaryDirectory() as work:
+        judged = {own.name: judge(own, model, Path(work), options.device) for own in sets}
+    result = promises(judged, stored)
+    print(shown(result))
+    write_result(options.out, {"sets": result}, seed=0, data={own.name: own.about() for own in sets})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mast.probability import Calibration, OperatingPoint, StoredCalibration
+from mast_studies.promised_precision import Judged, promises, shown, threshold_from
+
+
+def judged(scores: list[float], right: list[int], recording: list[int] | None = None) -> Judged:
+    recordings = [0] * len(scores) if recording is None else recording
+    return Judged(np.array(scores), np.array(right, dtype=bool), np.array(recordings), max(recordings) + 1)
+
+
+def test_precision_of_what_a_threshold_keeps_whatever_the_order_of_the_boxes() -> None:
+    one = judged([0.2, 0.9, 0.6, 0.8], [1, 1, 0, 1], [0, 0, 1, 1])
+    row = one.precision(0.6)
+    assert row["kept"] == 3
+    assert row["precision"] == pytest.approx(2 / 3, abs=1e-4)
+    assert row["mean_score"] == pytest.approx((0.9 + 0.8 + 0.6) / 3, abs=1e-4)
+    assert row["interval"] == [
+        0.5,
+        1.0,
+    ]  # of a recording with one right box alone, and of one with one of two
+    assert one.precision(0.95) == {"kept": 0, "precision": None, "interval": None}
+
+
+def test_sets_count_alike_however_many_boxes_they_have() -> None:
+    good = judged(list(np.linspace(0.99, 0.5, 100)), [1] * 100)
+    bad = judged(list(np.linspace(0.98, 0.5, 20)), [1] * 10 + [0] * 10)
+    # all boxes together would be 110 of 120 right; alike, (1 + 0.5) / 2
+    assert threshold_from([good, bad], 0.75) == pytest.approx(0.5)
+    high = threshold_from([good, bad], 0.8)
+    assert high is not None
+    kept = bad.kept(high)
+    assert bad.right[:kept].mean() >= 0.6 > bad.right[: kept + 1].mean()
+    assert threshold_from([bad], 0.9) is not None
+    assert threshold_from([judged([0.9] * 9, [1] * 9)], 0.5) is None  # too few boxes to say
+
+
+def test_a_set_decides_nothing_about_itself() -> None:
+    sure, unsure = judged([0.9] * 12, [1] * 12), judged([0.9] * 6 + [0.4] * 12, [1] * 6 + [0] * 12)
+    points = tuple(
+        OperatingPoint(threshold=t, precision=p, low=None, high=None, recall=0.5, n_kept=10)
+        for t, p in ((0.3, 0.6), (0.8, 0.8))
+    )
+    stored = StoredCalibration(
+        calibration=Calibration(),
+        n_recordings=2,
+        n_truth=9,
+        least_score=0.05,
+        iou_threshold=0.5,
+        curve=points,
+    )
+    found = promises({"sure": sure, "unsure": unsure}, stored)
+    assert found["unsure"]["0.5"]["card_threshold"] == 0.3
+    assert found["unsure"]["0.5"]["card"]["precision"] == pytest.approx(1 / 3, abs=1e-4)
+    assert found["unsure"]["0.8"]["card"]["precision"] == 1.0
+    assert found["unsure"]["0.9"]["card"] is None
+    assert found["unsure"]["0.9"]["others_threshold"] == 0.9  # of the other set, where all are right
+    assert found["sure"]["0.5"]["others"] is None  # with enough boxes, a third of the other set's is right
+    text = shown(found)
+    assert "not reached" in text
+    assert "0.33 (0.33–0.33), 18 boxes" in text
