@@ -30,6 +30,10 @@ def _requests(sound: Path) -> list[tuple[str, str]]:
         ("GET", "/"),
         ("GET", "/window/app.js"),
         ("GET", f"/review/{key_of(sound)}/api/session"),
+        ("GET", f"/review/{key_of(sound)}/api/learner"),
+        ("GET", f"/review/{key_of(sound)}/api/learner/plan"),
+        ("POST", f"/review/{key_of(sound)}/api/learner/apply"),
+        ("POST", f"/review/{key_of(sound)}/api/learner/undo"),
         *(("GET", f"/api/{url}") for url in reads),
         *(("POST", f"/api/{url}") for url in writes),
     ]

@@ -162,6 +162,15 @@ def test_it_decides_about_the_rest_and_one_click_takes_it_back(ana: Reviewer) ->
         "r.queue.items.length > 0 && r.queue.items.every((event) => event.learned?.status === 'accepted')"
     )
     assert "(✓)" in ana.page.inner_text("#left-body")
+    ana.page.click("#left-body .row:first-child")
+    ana.settle()
+    ana.page.click("#tab-event")
+    ana.page.wait_for_selector("#panel-event .facts >> text=accepted it")
+    replaced = ana.selected
+    ana.press("r")  # a person's decision replaces it
+    assert ana.server.event(replaced)["status"] == "rejected"
+    people[replaced] = "rejected"
+    ana.page.click("#tab-learner")
     ana.page.click("#export")
     assert ana.page.is_visible("#export-learner")
     ana.page.keyboard.press("Escape")

@@ -102,9 +102,9 @@ def test_a_recording_searched_anew_keeps_what_was_decided(tmp_path: Path) -> Non
     first, second = all_events(review)[:2]
     change_event(review.store, "Ana", first["id"], {"version": 0, "status": "accepted"})
     review.close()
-    anew = detections("A_1.wav", 10, seed=0).iloc[1:].reset_index(drop=True)  # one is found no more
-    anew.loc[3, "start_s"] += 0.001
-    add_detections(folder, tmp_path / "audio", {"A_1.wav": anew})
+    again = detections("A_1.wav", 10, seed=0).iloc[1:].reset_index(drop=True)  # one is found no more
+    again.loc[3, "start_s"] += 0.001
+    add_detections(folder, tmp_path / "audio", {"A_1.wav": again})
     review = open_review(folder)
     events = {row["id"]: row for row in all_events(review)}
     assert events[first["id"]]["status"] == "accepted"  # decided, so it stays

@@ -20,7 +20,7 @@ from mast.inference.results import ResultsFolder
 from mast.review import learning
 from mast.review.decided import collect, decided_boxes, export_folder
 from mast.review.decisions import InvalidError, change_event, undo
-from mast.review.learning import Learning, TooFewError
+from mast.review.learning import TooFewError
 from mast.review.listing import ListFilter, activity, precision, progress
 from mast.review.lookalikes import NoEmbeddingError
 from mast.review.open_review import Review, open_review
@@ -331,17 +331,6 @@ def test_a_review_that_was_begun_before_there_was_a_learner(review: Review) -> N
     again = open_review(folder)
     decide(again, 80)
     assert again.learning.apply("Ana", 0.9)["accepted"] > 0
-
-
-def test_events_of_a_store_of_vectors_are_learnt_alike(review: Review) -> None:
-    """The vectors may come from elsewhere: only `some` and `every` are asked."""
-    decide(review, 60)
-    other = Learning(review.store, review.lookalikes)
-    with review.store.reading() as db:
-        found = other.queue(db, "likely", OPEN, limit=20, after=None)
-        blocks = list(review.lookalikes.every(db))
-    assert [e["id"] for e in found["events"]] == [e["id"] for e in page(review, "likely", limit=20)]
-    assert sum(len(block.seqs) for block in blocks) == 3 * EVENTS
 
 
 def test_requests(review: Review) -> None:

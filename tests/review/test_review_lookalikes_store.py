@@ -95,6 +95,29 @@ def test_what_the_store_does_not_hold(opened: tuple[Review, list[str], NDArray[n
         similar(review, "nothing", 5)
 
 
+def test_every_detection_with_its_own_vector_and_score(
+    opened: tuple[Review, list[str], NDArray[np.float64]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the learner ranks by, in blocks; a moved box keeps the vector of the box that was found."""
+    monkeypatch.setattr(lookalikes_store, "_BLOCK_EVENTS", 7)
+    review, ids, vectors = opened
+    change_event(review.store, "A", ids[0], {"version": 0, "start_s": 0.01, "end_s": 0.02})
+    with review.store.reading() as db:
+        blocks = list(review.lookalikes.every(db))
+        rows = {row[0]: (row[1], row[2]) for row in db.execute("SELECT seq, id, score FROM events")}
+        ranked = review.learning.queue(db, "likely", ListFilter(status="open"), limit=100, after=None)
+    assert len(blocks) == 6
+    found = {
+        rows[seq][0]: (vector, score == rows[seq][1])
+        for block in blocks
+        for seq, score, vector in zip(block.seqs.tolist(), block.scores, block.vectors, strict=True)
+    }
+    assert set(found) == set(ids)
+    assert all(same for _, same in found.values())
+    np.testing.assert_allclose([found[one][0] for one in ids], vectors, atol=1e-4)
+    assert {event["id"] for event in ranked["events"]} == set(ids[1:])
+
+
 def test_novel_is_far_from_all_that_was_accepted(
     opened: tuple[Review, list[str], NDArray[np.float64]],
 ) -> None:

@@ -72,7 +72,7 @@ def take_in(store: Store, workspace: Workspace, *, seed: int = 0, progress: Prog
         store: empty, or of this folder.
         workspace: the folder.
         seed: of the random order, for a new store; later ones keep theirs.
-        progress: told of the recordings read.
+        progress: hears how many recordings have been read.
 
     Raises:
         MastError: tables that cannot be read.

@@ -21,7 +21,7 @@ class Review:
     Args:
         workspace: the folder.
         seed: of the random order.
-        progress: told of the recordings read while the folder is taken in.
+        progress: hears how many recordings have been read while the folder is opened.
     """
 
     def __init__(self, workspace: Workspace, *, seed: int = 0, progress: Progress | None = None) -> None:

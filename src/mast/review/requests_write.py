@@ -152,4 +152,4 @@ async def body_of(request: Request) -> dict[str, Any]:
 
 
 def _no_constant(text: str) -> float:
-    raise ValueError(text)  # NaN and Infinity are no JSON
+    raise ValueError(text)  # NaN and Infinity are not JSON

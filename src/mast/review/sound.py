@@ -223,7 +223,7 @@ def band_passed(
 
 
 def safe_gain(sound: NDArray[np.float32], gain_db: float) -> NDArray[np.float32]:
-    """Louder by so many dB, or by as many as fit below full scale."""
+    """Louder by this gain, or by as much as fits below full scale."""
     peak = float(np.abs(sound).max(initial=0.0))
     factor = 10.0 ** (gain_db / 20)
     if peak * factor > 0.99:

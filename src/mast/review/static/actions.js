@@ -99,6 +99,16 @@ export class Actions {
     }
   }
 
+  /** See what the learner has decided in this recording. */
+  async reread() {
+    if (!state.recording) return;
+    try {
+      await this.fetchEvents(state.recording, this.opening.signal);
+    } catch (error) {
+      readFailed(error, () => {});
+    }
+  }
+
   /** See what others have done in the window. */
   async refresh() {
     const recording = state.recording;

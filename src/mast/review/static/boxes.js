@@ -1,6 +1,6 @@
 /** Boxes over the spectrogram: drawing them, and finding the one under the pointer. */
 
-import { STATUS } from "./colours.js";
+import { boxStyle } from "./colours.js";
 import { labelText, score } from "./format.js";
 
 const HANDLE = 8; // pixels
@@ -98,7 +98,7 @@ export function drawBoxes(context, events, view, plot, marked) {
 }
 
 function drawBox(context, event, r, rank) {
-  const style = STATUS[event.status] || STATUS.open;
+  const style = boxStyle(event);
   context.save();
   const outline = (colour, width) => {
     context.strokeStyle = colour;
@@ -130,7 +130,7 @@ function drawHandles(context, r, colour) {
 }
 
 function drawName(context, event, r, plot, taken, rank) {
-  const style = STATUS[event.status] || STATUS.open;
+  const style = boxStyle(event);
   const points = score(event.status === "open" ? event.score : null);
   const words = [event.label, points].filter(Boolean).join(" ");
   const text = `${style.sign}${words || (rank === 3 ? labelText(event) : "")}`;

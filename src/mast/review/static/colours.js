@@ -69,3 +69,11 @@ export const STATUS = {
   accepted: { line: "#5be38f", dash: [], sign: "✓ " },
   rejected: { line: "#ff7b72", dash: [4, 4], sign: "✕ " },
 };
+const BY_LEARNER = {
+  accepted: { ...STATUS.accepted, dash: [1, 3], sign: "(✓) " },
+  rejected: { ...STATUS.rejected, dash: [1, 3], sign: "(✕) " },
+};
+
+/** How the box of an event is drawn: dotted and with a sign in brackets where only the learner has decided. */
+export const boxStyle = (event) =>
+  (event.status === "open" && BY_LEARNER[event.learned?.status]) || STATUS[event.status] || STATUS.open;

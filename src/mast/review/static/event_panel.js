@@ -1,4 +1,4 @@
-/** The panel at the right: what is known of the selected event, what to do with it, and what it looks like. */
+/** The panel at the right: what is known about the selected event, what to do with it, and what it looks like. */
 
 import * as api from "./api.js";
 import { byId, debounce, element } from "./dom.js";
@@ -80,7 +80,7 @@ export class EventPanel {
         source,
         sure === null ? "not heard" : `${label}, score ${score(sure)}`,
       ]),
-      event.learned && ["Learner", `${event.learned.status} it${event.learned.label ? ` as ${event.learned.label}` : ""}`],
+      event.status === "open" && event.learned && ["Learner", `${event.learned.status} it${event.learned.label ? ` as ${event.learned.label}` : ""}`],
       event.original_label && event.original_label !== event.label && ["Was", event.original_label],
       event.reviewer && ["Decided", `by ${event.reviewer}`],
     ].filter(Boolean);
@@ -164,7 +164,7 @@ export class EventPanel {
       { type: "checkbox", onchange: (change) => this.actions.setAdvance(change.target.checked) },
     );
     box.checked = state.advance;
-    return element("label", { class: "check" }, box, " Go on after a decision");
+    return element("label", { class: "check" }, box, " Next event after a decision");
   }
 
   clearSimilar() {

@@ -103,7 +103,7 @@ on("back", async () => {
 });
 on("saved", () => queue.decided());
 on("applied", () => {
-  actions.refresh();
+  actions.reread();
   progress.load();
   filters.show();
 });

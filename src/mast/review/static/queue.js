@@ -165,7 +165,7 @@ export class Queue {
     const picture = kept ? kept.node.querySelector(".thumbnail") : thumbnail(event, 66, 44);
     const points = score(event.chance ?? event.score);
     const meaning = event.chance === undefined ? "Score of the detector" : "Chance that the learner gives it";
-    const verdict = event.learned?.status;
+    const verdict = event.status === "open" && event.learned?.status;
     const clock = wallClock(event.datetime);
     const place = `${elapsed(event.start_s)} in ${fileName(event.recording)}`;
     const when = clock ? `${shortDayText(clock)} ${clockText(clock).slice(0, 5)}` : place;

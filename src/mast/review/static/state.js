@@ -1,4 +1,4 @@
-/** What the page knows, and who wants to be told of changes. One object, plain topics. */
+/** What the page knows, and who listens for changes. One object, plain topics. */
 
 const KEPT = "mast-review";
 
@@ -86,7 +86,7 @@ export function lowestSought() {
 
 const REMEMBERED = ["reviewer", "display", "speed", "volume_db", "advance"];
 
-/** Take up the choices of last time; a broken or forbidden store is no reason to stop. */
+/** Take up the choices of last time; a broken or forbidden store must not stop the page. */
 export function recall() {
   try {
     const kept = JSON.parse(localStorage.getItem(KEPT) || "{}");
