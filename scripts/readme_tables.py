@@ -38,6 +38,7 @@ def render(text: str) -> str:
     tables = {
         "peers": peers_table(),
         "trust": trust_table(EXPERTS),
+        "promises": promises_table(),
         "bands": trust_table({key: shown for key, shown in EXPERTS.items() if shown in ("fish", "bats")}),
         "ground": ground_table(),
         "zero_shot": zero_shot_table(),
@@ -190,6 +191,30 @@ def trust_table(sets: dict[tuple[str, str], str]) -> str:
     ]
     files = ", ".join(f"`results/{file}.json`" for file in sorted({file for file, _ in sets}))
     return f"{table(header, rows)}\n\n95 % intervals over recordings; {files}."
+
+
+def promises_table() -> str:
+    """The precision that `--precision` promises, and what it keeps on experts' recordings."""
+    found = result("promised_precision")["figures"]["sets"]
+    targets = list(next(iter(found.values())))
+    rows = []
+    for name, shown in ((name, shown) for (_, name), shown in EXPERTS.items()):
+        kept = (found[name][target]["card"] for target in targets)
+        rows.append(
+            [
+                shown,
+                *(
+                    "{precision:.2f} ({interval[0]:.2f}–{interval[1]:.2f}), {kept}".format(**one)
+                    for one in kept
+                ),
+            ]
+        )
+    return (
+        f"{table(['`--precision`', *targets], rows)}\n\n"
+        "Share of right boxes with its 95 % interval over recordings, and how many boxes are left. Of the European "
+        "birds, the first half; "
+        "`results/promised_precision.json`."
+    )
 
 
 def peers_table() -> str:
