@@ -10,9 +10,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import duckdb
 import pandas as pd
 import pytest
+from duckdb_answers import ask_duckdb
 from random_detector import write_sound
 from same_results import assert_same_results
 from typer.testing import Result
@@ -42,7 +42,7 @@ def test_the_examples_of_duckdb_and_pandas(
     whole = pd.read_parquet("detections/detections.parquet")
     day = whole["datetime"].str[:10]
 
-    counted = duckdb.sql(block("sql")).df()
+    counted = ask_duckdb(block("sql"))
     expected = whole.groupby([whole["site"].replace("", "unknown"), day]).size()
     assert sorted(counted["events"]) == sorted(expected)
     assert counted["site"].tolist() == ["ELM", "OAK", "OAK", "OAK", "unknown"]
@@ -55,7 +55,7 @@ def test_the_examples_of_duckdb_and_pandas(
     assert query is not None
     for name in ("detections-1", "detections-2"):
         (tmp_path / name).symlink_to(tmp_path / "detections")
-    assert len(duckdb.sql(query[1]).df()) == 2 * len(whole)
+    assert len(ask_duckdb(query[1])) == 2 * len(whole)
 
 
 def test_the_tables_are_those_of_the_results() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import duckdb
 import pandas as pd
 import pyarrow as pa
 import pytest
+from duckdb_answers import ask_duckdb
 from random_detector import write_sound
 from typer.testing import Result
 
@@ -56,7 +56,7 @@ def test_every_event_once_whatever_fits_into_memory(
         site=table["site"].replace("", "unknown"), date=table["datetime"].str[:10].replace("", "unknown")
     ).sort_values("start_s", ignore_index=True)
     # DuckDB
-    found = duckdb.sql(f"FROM '{tmp_path}/p/**/*.parquet' ORDER BY start_s").df()
+    found = ask_duckdb(f"FROM '{tmp_path}/p/**/*.parquet' ORDER BY start_s")
     assert found["site"].tolist() == expected["site"].tolist()
     assert found["date"].tolist() == expected["date"].tolist()
     assert set(found.columns) == {*EVENT_COLUMNS, "date"}
@@ -98,9 +98,9 @@ def test_detect_rewrites_it_each_time(run: Run, model: Path, tmp_path: Path) -> 
             "site=unknown/date=unknown",
         ]
         whole = pd.read_parquet(out / "detections.parquet")
-        counted = duckdb.sql(f"SELECT count(*) FROM '{out}/partitioned/**/*.parquet'").fetchall()
-        assert counted == [(len(whole),)]
-        late = duckdb.sql(f"FROM '{out}/partitioned/**/*.parquet' WHERE date = '2023-05-11'").df()
+        counted = ask_duckdb(f"SELECT count(*) AS n FROM '{out}/partitioned/**/*.parquet'")
+        assert counted["n"].tolist() == [len(whole)]
+        late = ask_duckdb(f"FROM '{out}/partitioned/**/*.parquet' WHERE date = '2023-05-11'")
         assert sorted(late["start_s"]) == sorted(whole.loc[whole["datetime"] >= "2023-05-11", "start_s"])
         (root / "b.wav").unlink()
         write_sound(root / "b.wav", 6, seed=2)
