@@ -79,3 +79,19 @@ def test_every_file_is_in_the_wheel() -> None:
 def test_every_plain_dependency_is_imported() -> None:
     used = {name for name, _ in imports("mast")}
     assert declared(PROJECT["dependencies"]) - used == set()
+
+
+def pins(path: Path) -> dict[str, str]:
+    found = re.findall(r"^([\w.-]+)==([^\s;]+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in found}
+
+
+def test_the_hashed_requirements_are_the_constraints_and_complete() -> None:
+    hashed, tested = pins(ROOT / "requirements.txt"), pins(ROOT / "constraints.txt")
+    other = {name: version for name, version in hashed.items() if tested.get(name, version) != version}
+    assert other == {}, "requirements.txt is out of date; its second line says how to rebuild it"
+    needed = {re.split(r"[^\w.-]", line, maxsplit=1)[0].lower() for line in PROJECT["dependencies"]}
+    assert needed - set(hashed) == set()
+    entries = (ROOT / "requirements.txt").read_text(encoding="utf-8").split("\n# ")[-1].split("\n", 1)[1]
+    for entry in re.split(r"\n(?=\w)", entries.strip()):
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}", entry), entry
