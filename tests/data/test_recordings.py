@@ -259,6 +259,7 @@ def test_selecting(folder: Path) -> None:
 
 
 @pytest.mark.real
+@pytest.mark.filterwarnings("ignore:.*boxes reached above half the sample rate")  # nbm_xc has such
 @pytest.mark.parametrize(
     ("name", "n_recordings", "n_boxes", "n_empty", "minutes"),
     [
