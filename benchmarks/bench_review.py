@@ -29,7 +29,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.record import write_result
+from benchmarks.record import peak_mb, write_result
 
 RATE = 48_000
 SHORT_MINUTES, LONG_MINUTES = 10.0, 720.0
@@ -70,14 +70,6 @@ def server(folder: Path) -> Iterator[tuple[str, int]]:
     finally:
         process.terminate()
         process.wait()
-
-
-def peak_mb(pid: int) -> float:
-    """The most memory that a process has held (Linux)."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 1024
-    raise RuntimeError("no VmHWM; this benchmark needs Linux")
 
 
 def timed(function: Callable[[], Any]) -> float:

@@ -27,17 +27,17 @@ LABELS = ("wren", "robin", "blackcap")
 
 # Run alone so that the peak is that of the command and nothing else. Needs Linux.
 _MEASURE = """
-import json, sys, time
+import json, os, sys, time
 from pathlib import Path
+sys.path.insert(0, sys.argv[4])
+from benchmarks.record import peak_mb
 from mast.cli.clips import clips
 from mast.cli.summarize import summarize
-def peak_mb():  # not ru_maxrss: it begins with what the process that started this one had in memory
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
 found, out, what = Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
 began, cpu = time.perf_counter(), time.process_time()
 clips(found, out, quiet=True, **what) if what else summarize(found, out, quiet=True)
-print(json.dumps({"seconds": time.perf_counter() - began, "cpu_s": time.process_time() - cpu, "peak_mb": peak_mb()}))
+took = {"seconds": time.perf_counter() - began, "cpu_s": time.process_time() - cpu}
+print(json.dumps({**took, "peak_mb": peak_mb(os.getpid())}))
 """
 CLIPS = {"clips": {"most": 100}, "sound": {"most": 2_000, "pictures": False}}
 
@@ -104,7 +104,7 @@ def decide(folder: Path, out: Path) -> None:
 
 def measure(folder: Path, out: Path, clips: dict[str, Any] | None = None) -> dict[str, Any]:
     """Seconds and peak memory in a fresh process: of the summary, or of clips with these options."""
-    command = [sys.executable, "-c", _MEASURE, str(folder), str(out), json.dumps(clips)]
+    command = [sys.executable, "-c", _MEASURE, str(folder), str(out), json.dumps(clips), sys.path[0]]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return dict(json.loads(done.stdout.splitlines()[-1]))
 

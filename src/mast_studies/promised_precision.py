@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from mast.arrays import BoolArray, FloatArray
-from mast.evaluation.outcome import match_scene
+from mast.evaluation.bootstrap import draw_weights, interval
+from mast.evaluation.calibration import resampled_precision
+from mast.evaluation.outcome import Outcome, match_scene
 from mast.evaluation.scene import build_scene
 from mast.models.checkpoint import load_card
 from mast.probability import LEAST_KEPT, StoredCalibration
@@ -35,58 +36,29 @@ TARGETS = (0.5, 0.6, 0.7, 0.8, 0.9)
 RESAMPLES = 2_000
 
 
-class Judged:
-    """The boxes of one set, best first, and which are right.
-
-    Attributes:
-        scores: (P,) as users see them.
-        right: (P,).
-        recording: (P,) number of the recording of each.
-        n_recordings: of the set.
-    """
-
-    def __init__(self, scores: FloatArray, right: BoolArray, recording: Any, n_recordings: int) -> None:
-        order = np.argsort(-scores, kind="stable")
-        self.scores, self.right, self.recording = scores[order], right[order], np.asarray(recording)[order]
-        self.n_recordings = n_recordings
-
-    def kept(self, threshold: float) -> int:
-        """How many boxes score at least this."""
-        return int((self.scores >= threshold).sum())
-
-    def precision(self, threshold: float, seed: int = 0) -> dict[str, Any]:
-        """Share of right boxes among those kept, with its interval over recordings."""
-        kept = self.kept(threshold)
-        if not kept:
-            return {"kept": 0, "precision": None, "interval": None}
-        right, of = (
-            np.bincount(self.recording[:kept], weights=w, minlength=self.n_recordings)
-            for w in (self.right[:kept], np.ones(kept))
-        )
-        draws = np.random.default_rng(seed).multinomial(
-            self.n_recordings, np.full(self.n_recordings, 1 / self.n_recordings), size=RESAMPLES
-        )
-        counted = draws @ of
-        shares = (draws @ right)[counted > 0] / counted[counted > 0]
-        low, high = np.quantile(shares, [0.025, 0.975])
-        return {
-            "kept": kept,
-            "precision": round(float(self.right[:kept].mean()), 4),
-            "interval": [round(float(low), 4), round(float(high), 4)],
-            "mean_score": round(float(self.scores[:kept].mean()), 4),
-        }
+def precision_at(outcome: Outcome, threshold: float, seed: int = 0) -> dict[str, Any]:
+    """Share of right boxes among those that score at least this, with its interval over recordings."""
+    kept = outcome.kept(threshold)
+    if not kept:
+        return {"kept": 0, "precision": None, "interval": None}
+    weights = draw_weights(len(outcome.scene.recordings), RESAMPLES, seed)
+    low, high = interval(resampled_precision(outcome, kept, weights))
+    return {
+        "kept": kept,
+        "precision": round(float(outcome.hit[:kept].mean()), 4),
+        "interval": [round(low, 4), round(high, 4)] if np.isfinite(low) else None,  # none from one recording
+        "mean_score": round(float(outcome.scores[:kept].mean()), 4),
+    }
 
 
-def judge(own: LabelledSet, model: Path, work: Path, device: str | None) -> Judged:
+def judge(own: LabelledSet, model: Path, work: Path, device: str | None) -> Outcome:
     """Search a set down to very low scores, and match what is found."""
     found = detect_with_model(own, model, work, device).scored
     assert found is not None
-    scene = build_scene(own.truth, found, reviewed=own.reviewed, scoring=scoring_of(own))
-    outcome = match_scene(scene)
-    return Judged(outcome.scores, outcome.hit, outcome.recording, len(own.dataset.recordings))
+    return match_scene(build_scene(own.truth, found, reviewed=own.reviewed, scoring=scoring_of(own)))
 
 
-def threshold_from(sets: list[Judged], precision: float) -> float | None:
+def threshold_from(sets: list[Outcome], precision: float) -> float | None:
     """The lowest score at which sets that count alike have this precision on average; None where there is none.
 
     A threshold counts only where every set keeps :data:`mast.probability.LEAST_KEPT` boxes.
@@ -96,13 +68,13 @@ def threshold_from(sets: list[Judged], precision: float) -> float | None:
     for threshold in candidates:
         kept = [one.kept(float(threshold)) for one in sets]
         if min(kept) >= LEAST_KEPT:
-            shares = [one.right[:n].mean() for one, n in zip(sets, kept, strict=True)]
+            shares = [one.hit[:n].mean() for one, n in zip(sets, kept, strict=True)]
             if np.mean(shares) >= precision:
                 lowest = float(threshold)
     return lowest
 
 
-def promises(judged: Mapping[str, Judged], stored: StoredCalibration) -> dict[str, Any]:
+def promises(judged: Mapping[str, Outcome], stored: StoredCalibration) -> dict[str, Any]:
     """For each set and precision, what the card's threshold and the other sets' keep."""
     result: dict[str, Any] = {}
     for name, one in judged.items():
@@ -111,9 +83,9 @@ def promises(judged: Mapping[str, Judged], stored: StoredCalibration) -> dict[st
             point = stored.threshold_for(target)
             elsewhere = threshold_from([other for n, other in judged.items() if n != name], target)
             rows[f"{target:g}"] = {
-                "card": None if point is None else one.precision(stored.seen(point)),
+                "card": None if point is None else precision_at(one, stored.seen(point)),
                 "card_threshold": None if point is None else round(stored.seen(point), 4),
-                "others": None if elsewhere is None else one.precision(elsewhere),
+                "others": None if elsewhere is None else precision_at(one, elsewhere),
                 "others_threshold": None if elsewhere is None else round(elsewhere, 4),
             }
         result[name] = rows
@@ -134,8 +106,8 @@ def _cell(row: Mapping[str, Any] | None) -> str:
         return "not reached"
     if row["precision"] is None:
         return "no box"
-    low, high = row["interval"]
-    return f"{row['precision']:.2f} ({low:.2f}–{high:.2f}), {row['kept']} boxes"
+    spread = "no interval" if row["interval"] is None else "{:.2f}–{:.2f}".format(*row["interval"])
+    return f"{row['precision']:.2f} ({spread}), {row['kept']} boxes"
 
 
 def main() -> None:

@@ -12,8 +12,8 @@ nearest to one half first; the rest by score), ``learner`` (what the learner is 
 every ten decisions; the rest by the learner) and ``random_learner`` (at random; the rest by the learner).
 
 ``decisions``: how many until the accepted boxes and the best of the rest, wherever the line is drawn best, hold 90 % of
-the right boxes at a precision of 95 %. ``kept``: precision and recall after so many decisions, where all of the rest
-are kept that are likelier right than wrong. ``button``: what the learner decides about the rest after random decisions,
+the right boxes at a precision of 95 %. ``kept``: precision and recall after some decisions, where all of the rest are
+kept that are likelier right than wrong. ``button``: what the learner decides about the rest after random decisions,
 asked for 95 %: the share that it promises to be right, the share that is right, and the share of the rest that it
 decides about; beside the same from the scores alone.
 
@@ -37,7 +37,7 @@ from mast.events import boxes_of, match_boxes
 from mast.grid import FrontEnd
 from mast.inference import Detector, Source
 from mast.retrieval.nearest import unit
-from mast.review.box_classifier import features, fit_sureness, fit_weights, held_out, scaling_of, sure_enough
+from mast.review.box_classifier import features, fit_sureness, fit_weights, held_out, scaling_of, verdicts
 from mast_studies.record import write_result
 from mast_studies.zero_shot_sets import LabelledSet, load_set, pairs
 
@@ -145,11 +145,11 @@ def press(boxes: Boxes, decided: IntArray, given: Vectors) -> dict[str, float] |
     known = boxes.right[decided]
     sureness = fit_sureness(held_out(given[decided], known, np.arange(len(decided))), known)
     p = sureness.probability(given[rest] @ fit_weights(given[decided], known))
-    accepted, rejected = sure_enough(p, PRECISION) & (p > 0.5), sure_enough(1 - p, PRECISION) & (p < 0.5)
+    accepted, rejected, promised = verdicts(p, PRECISION)
     said = accepted | rejected
     return {
         "decided": float(said.sum()),
-        "promised": float(p[accepted].sum() + (1 - p[rejected]).sum()),
+        "promised": promised,
         "right": float((accepted == boxes.right[rest])[said].sum()),
         "rest": float(len(rest)),
     }

@@ -1,20 +1,42 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from mast.evaluation import Scoring, build_scene
+from mast.evaluation.outcome import Outcome, match_scene
+from mast.events import as_events
 from mast.probability import Calibration, OperatingPoint, StoredCalibration
-from mast_studies.promised_precision import Judged, promises, shown, threshold_from
+from mast_studies.promised_precision import precision_at, promises, shown, threshold_from
 
 
-def judged(scores: list[float], right: list[int], recording: list[int] | None = None) -> Judged:
-    recordings = [0] * len(scores) if recording is None else recording
-    return Judged(np.array(scores), np.array(right, dtype=bool), np.array(recordings), max(recordings) + 1)
+def judged(scores: list[float], right: list[int], recording: list[int] | None = None) -> Outcome:
+    """Boxes a second apart; those that are right are the truth."""
+    numbers = [0] * len(scores) if recording is None else recording
+    start_s = np.arange(len(scores)) + 1.0
+    found = as_events(
+        pd.DataFrame(
+            {
+                "recording": [f"{number}.wav" for number in numbers],
+                "start_s": start_s,
+                "end_s": start_s + 0.5,
+                "low_hz": 1_000.0,
+                "high_hz": 3_000.0,
+                "score": scores,
+            }
+        )
+    )
+    names = [f"{number}.wav" for number in range(max(numbers) + 1)]
+    heard = pd.DataFrame({"recording": names, "start_s": 0.0, "end_s": 1_000.0})
+    return match_scene(
+        build_scene(found[np.array(right, dtype=bool)], found, reviewed=heard, scoring=Scoring())
+    )
 
 
 def test_precision_of_what_a_threshold_keeps_whatever_the_order_of_the_boxes() -> None:
     one = judged([0.2, 0.9, 0.6, 0.8], [1, 1, 0, 1], [0, 0, 1, 1])
-    row = one.precision(0.6)
+    row = precision_at(one, 0.6)
     assert row["kept"] == 3
     assert row["precision"] == pytest.approx(2 / 3, abs=1e-4)
     assert row["mean_score"] == pytest.approx((0.9 + 0.8 + 0.6) / 3, abs=1e-4)
@@ -22,7 +44,7 @@ def test_precision_of_what_a_threshold_keeps_whatever_the_order_of_the_boxes() -
         0.5,
         1.0,
     ]  # of a recording with one right box alone, and of one with one of two
-    assert one.precision(0.95) == {"kept": 0, "precision": None, "interval": None}
+    assert precision_at(one, 0.95) == {"kept": 0, "precision": None, "interval": None}
 
 
 def test_sets_count_alike_however_many_boxes_they_have() -> None:
@@ -33,13 +55,16 @@ def test_sets_count_alike_however_many_boxes_they_have() -> None:
     high = threshold_from([good, bad], 0.8)
     assert high is not None
     kept = bad.kept(high)
-    assert bad.right[:kept].mean() >= 0.6 > bad.right[: kept + 1].mean()
+    assert bad.hit[:kept].mean() >= 0.6 > bad.hit[: kept + 1].mean()
     assert threshold_from([bad], 0.9) is not None
     assert threshold_from([judged([0.9] * 9, [1] * 9)], 0.5) is None  # too few boxes to say
 
 
 def test_a_set_decides_nothing_about_itself() -> None:
-    sure, unsure = judged([0.9] * 12, [1] * 12), judged([0.9] * 6 + [0.4] * 12, [1] * 6 + [0] * 12)
+    sure, unsure = (
+        judged([0.9] * 12, [1] * 12),
+        judged([0.9] * 6 + [0.4] * 12, [1] * 6 + [0] * 12, [0, 1] * 9),
+    )
     points = tuple(
         OperatingPoint(threshold=t, precision=p, low=None, high=None, recall=0.5, n_kept=10)
         for t, p in ((0.3, 0.6), (0.8, 0.8))

@@ -170,12 +170,17 @@ def _summed(step: IntArray, *amounts: FloatArray) -> list[FloatArray]:
     return [np.bincount(step, weights=amount).astype(np.float64) for amount in amounts]
 
 
+def folds_of(groups: IntArray, seed: int) -> IntArray:
+    """(n,) → (n,) fold of each: whole groups, divided at random."""
+    known, of_each = np.unique(groups, return_inverse=True)
+    fold = np.random.default_rng(seed).permutation(len(known)) % FOLDS
+    return np.asarray(fold[of_each], dtype=np.int64)
+
+
 def _folds(outcome: Outcome, seed: int) -> IntArray:
-    """(P,) fold of each prediction, whole recordings (or chunks of the only one) dealt out at random."""
+    """(P,) fold of each prediction: recordings, or chunks of the only one, stay whole."""
     several = len(np.unique(outcome.recording)) > 1
-    groups, of_prediction = np.unique(outcome.recording if several else outcome.chunk, return_inverse=True)
-    fold = np.random.default_rng(seed).permutation(len(groups)) % FOLDS
-    return np.asarray(fold[of_prediction], dtype=np.int64)
+    return folds_of(outcome.recording if several else outcome.chunk, seed)
 
 
 def resampled_precision(outcome: Outcome, kept: int, weights: FloatArray) -> FloatArray:

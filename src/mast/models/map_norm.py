@@ -1,7 +1,7 @@
 """Group norm of maps that are kept channels last, as convolutions want them on a GPU.
 
-torch's group norm turns such a map round, normalises it in float32 and turns it back, and so does its gradient. In a
-detector with 256 channels at cells of 4 × 2, that took longer than the convolutions. Here the map stays as it is,
+torch's group norm transposes such a map, normalises it in float32 and transposes it back, and so does its gradient. In
+a detector with 256 channels at cells of 4 × 2, that took longer than the convolutions. Here the map stays as it is,
 bfloat16 included: only its sums are float32.
 """
 
@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 
 class MapNorm(nn.GroupNorm):
-    """torch's group norm, also of a map of a single cell, and without turning a map round on a GPU."""
+    """torch's group norm, also of a map of a single cell, and without transposing maps on a GPU."""
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, T', F') → the same shape."""
-        turned = x.is_cuda and x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
-        if turned and not torch.compiler.is_compiling():  # compiled code fuses torch's own
+        stays = x.is_cuda and x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
+        if stays and not torch.compiler.is_compiling():  # compiled code fuses torch's own
             normed: Tensor = ChannelsLastNorm.apply(  # type: ignore[no-untyped-call]
                 x, self.weight, self.bias, self.num_groups, self.eps
             )

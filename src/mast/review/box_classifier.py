@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mast.arrays import BoolArray, FloatArray, IntArray, Vectors
-from mast.evaluation.calibration import FOLDS
+from mast.evaluation.calibration import folds_of
 from mast.probability import expit, logits
 
 _PRIOR_SD = 2.0  # of every weight
@@ -51,7 +51,7 @@ def features(vectors: Vectors, scores: FloatArray, scaling: Scaling) -> Vectors:
 
 
 def prior(width: int) -> FloatArray:
-    """The weights before any decision, for so many features: the logit of the score, as it is."""
+    """The weights before any decision, for this many features: the logit of the score, unchanged."""
     weights = np.zeros(width)
     weights[-2] = 1.0
     return weights
@@ -87,8 +87,7 @@ def held_out(given: Vectors, right: BoolArray, groups: IntArray) -> FloatArray:
         right: (n,) what people said.
         groups: (n,) boxes of a group are held out together.
     """
-    known, group = np.unique(groups, return_inverse=True)
-    fold = (np.random.default_rng(_SEED).permutation(len(known)) % FOLDS)[group]
+    fold = folds_of(groups, _SEED)
     found = np.empty(len(right))
     for one in np.unique(fold):
         own = fold == one
@@ -126,6 +125,23 @@ def fit_sureness(z: FloatArray, right: BoolArray) -> Sureness:
         (expit(a * at[:, None] + intercepts) * own).sum(axis=1) for a, own in zip(slopes, share, strict=True)
     )
     return Sureness(at, np.asarray(mean, dtype=np.float64))
+
+
+class Verdicts(NamedTuple):
+    """What the learner decides about boxes that nobody has seen."""
+
+    accepted: BoolArray  # (n,)
+    rejected: BoolArray  # (n,)
+    expected: float  # how many of both are right, by the probabilities
+
+
+def verdicts(probability: FloatArray, precision: float) -> Verdicts:
+    """Accept what is likelier right than wrong and reject what is not, each only as far as ``precision`` allows."""
+    accepted = sure_enough(probability, precision) & (probability > 0.5)
+    rejected = sure_enough(1 - probability, precision) & (probability < 0.5)
+    return Verdicts(
+        accepted, rejected, float(probability[accepted].sum() + (1 - probability[rejected]).sum())
+    )
 
 
 def sure_enough(probability: FloatArray, precision: float) -> BoolArray:

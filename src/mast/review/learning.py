@@ -30,6 +30,7 @@ from mast.review.box_classifier import (
     held_out,
     scaling_of,
     sure_enough,
+    verdicts,
 )
 from mast.review.decisions import InvalidError, append_log
 from mast.review.listing import ListFilter
@@ -313,19 +314,17 @@ class Learning:
         groups = _groups(learned.recordings, np.array([row[1] for row in rest], dtype=np.int64))
         sureness = fit_sureness(held_out(learned.given, learned.right, groups), learned.right)
         probability = sureness.probability(learned.calls[places].astype(np.float64))
-        accepted = sure_enough(probability, precision) & (probability > 0.5)
-        rejected = sure_enough(1 - probability, precision) & (probability < 0.5)
+        accepted, rejected, expected = verdicts(probability, precision)
         unnamed = accepted & np.array([row[2] == "" for row in rest], dtype=bool)
         names = np.full(len(rest), "", dtype=object)
         names[unnamed] = _named(learned, places[unnamed], groups, precision)
-        expected = probability[accepted].sum() + (1 - probability[rejected]).sum()
         plan = Plan(
             precision=precision,
             decisions=n,
             accepted=int(accepted.sum()),
             rejected=int(rejected.sum()),
             named=int((names != "").sum()),
-            right=round(float(expected)),
+            right=round(expected),
             left=int((~accepted & ~rejected).sum()),
         )
         status = np.where(accepted, "accepted", "rejected")
