@@ -11,6 +11,7 @@ import pytest
 import soundfile as sf
 import torch
 from torch import Tensor, nn
+from torch.utils.data import ConcatDataset
 from toy_recipe import FRONT_END, small_recipe
 
 from mast.data.chunk_dataset import Batch
@@ -22,10 +23,12 @@ from mast.models.checkpoint import load_checkpoint
 from mast.models.mast_detector import MastDetector
 from mast.training import calibrate, chunk_scores, detector_training
 from mast.training.chosen_chunks import Chunks, labelled_chunks
-from mast.training.detector_training import DetectorObjective, train_detector
+from mast.training.detector_training import DetectorObjective, DetectorRun, train_detector
+from mast.training.machine import prepare_machine
 from mast.training.pretraining import pretrain
 from mast.training.recipe import Recipe
 from mast.training.spectrograms import Spectrograms
+from mast.training.start import Start
 from mast.version import __version__
 
 
@@ -181,13 +184,29 @@ def test_every_step_draws_its_own_augmentations() -> None:
     assert len({seed for k in (0, 1, 2, 4, 5, 6) for seed in seeds[k]}) == 12
 
 
-def test_only_sound_that_was_listened_to_gives_backgrounds(tones: Path) -> None:
+def test_only_chunks_that_are_surely_empty_give_backgrounds(tones: Path, tmp_path: Path) -> None:
     chunks = labelled_chunks(load_dataset(tones), FRONT_END)["train"]
-    plan = small_recipe().train
-    empty = [len(boxes) == 0 for boxes in chunks._labels[0]]
-    assert any(empty)
-    bank = detector_training._noise_bank(chunks, plan, seed=0)
-    assert bank is not None
-    assert len(bank) == sum(empty)
+    n_empty = sum(len(boxes) == 0 for boxes in chunks._labels[0])
+    assert n_empty > 0
+
+    def banked(of: Chunks, recipe: Recipe) -> int:
+        run = DetectorRun(
+            recipe, recipe.train, prepare_machine(recipe), tmp_path, {}, Start.find(None), seed=0
+        )
+        bank = detector_training._noise_bank(of, run)
+        return 0 if bank is None else len(bank)
+
+    recipe = small_recipe()
+    wary = small_recipe(selftrain__doubtful=0.1)
     unheard = replace(chunks, table=chunks.table.assign(labelled=False))
-    assert detector_training._noise_bank(unheard, plan, seed=0) is None
+    assert banked(chunks, recipe) == n_empty
+    assert (
+        banked(unheard, recipe) == 0
+    )  # a detector found nothing there at its threshold: perhaps a call it missed
+    assert banked(unheard, wary) == n_empty  # not even a doubtful box
+    both = Chunks(
+        ConcatDataset([*chunks.examples.datasets, *unheard.examples.datasets]),
+        pd.concat([chunks.table, unheard.table], ignore_index=True),
+    )
+    assert banked(both, recipe) == n_empty
+    assert banked(both, wary) == 2 * n_empty

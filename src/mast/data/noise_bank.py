@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -50,18 +50,18 @@ class NoiseBank:
         return self.spectrograms[send(index, self.spectrograms.device)].float()
 
     @classmethod
-    def from_chunks(cls, chunks: ChunkDataset, *, most: int = 1_000, seed: int = 0) -> NoiseBank:
-        """Backgrounds from labelled chunks that hold no box: somebody listened, and no animal called.
+    def from_chunks(cls, parts: Sequence[ChunkDataset], *, most: int = 1_000, seed: int = 0) -> NoiseBank:
+        """Backgrounds from chunks that hold no box.
 
         Args:
-            chunks: labelled chunks; those with boxes are left out.
+            parts: chunks of one front end; those with boxes are left out.
             most: at most this many, drawn at random.
             seed: of that draw.
         """
-        empty = torch.tensor([i for i, boxes in enumerate(chunks.boxes) if len(boxes) == 0], dtype=torch.long)
+        empty = [(k, i) for k, part in enumerate(parts) for i in range(len(part)) if len(part.boxes[i]) == 0]
         order = torch.randperm(len(empty), generator=torch.Generator().manual_seed(seed))[:most]
-        chosen = empty[order].sort().values.tolist()  # in order of the recordings: kinder to the disk
-        return cls(_features((chunks[i].waveform for i in chosen), chunks.front_end))
+        chosen = [empty[n] for n in order.sort().values]  # in order of the recordings: kinder to the disk
+        return cls(_features((parts[k][i].waveform for k, i in chosen), parts[0].front_end))
 
 
 def _features(waveforms: Iterable[Tensor], front_end: FrontEnd) -> Tensor:

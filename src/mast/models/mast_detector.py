@@ -42,6 +42,7 @@ from mast.models.second_look import (
     Regions,
     SecondLook,
     choose_regions,
+    draw_proposals,
     second_terms,
 )
 
@@ -379,14 +380,15 @@ class MastDetector(BoxDetector):
 
     def _regions(self, output: DenseOutput, truths: Truths, generator: torch.Generator | None) -> Regions:
         """What the second look learns from."""
-        return choose_regions(
-            truths,
-            self._jittered(truths, generator),
+        logits = output.logits.detach()
+        drawn = draw_proposals(
             clip_boxes(output.boxes.detach(), self.chunk),
-            output.logits.detach(),
-            torch.rand(output.logits.shape, device=output.logits.device, generator=generator),
+            logits,
+            [level.shape[2:] for level in output.levels],
+            torch.rand(logits.shape, device=logits.device, generator=generator),
             count=_LEARNT,
         )
+        return choose_regions(truths, self._jittered(truths, generator), drawn)
 
     def _second_terms(
         self, looked: Looked, regions: Regions, truths: Truths, weights: Tensor | None

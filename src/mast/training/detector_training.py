@@ -49,6 +49,7 @@ from mast.training.start import Start
 
 _AUGMENTATION = 1  # streams of random numbers, apart from each other
 _CONTRASTIVE = 2
+_BACKGROUNDS = 500  # chunks kept to mix in
 
 
 class DetectorObjective(nn.Module):
@@ -208,7 +209,7 @@ def _pipeline(run: DetectorRun, learn: Chunks, progress: Progress | None) -> Fro
         )
     if progress:
         progress(0, 0, "reading chunks without boxes as backgrounds")
-    noise = _noise_bank(learn, run.plan, run.seed)
+    noise = _noise_bank(learn, run)
     return FrontEndPipeline(
         recipe.front_end,
         normalisation,
@@ -312,14 +313,22 @@ def thaw(model: MastDetector, plan: TrainRecipe, depth: int, epoch: int) -> bool
     return set_trainable(model, depth=depth, top_blocks=blocks, whole_encoder=everything)
 
 
-def _noise_bank(chunks: Chunks, plan: TrainRecipe, seed: int) -> NoiseBank | None:
-    """Backgrounds from labelled chunks without boxes, where augmentation asks for them and there are any."""
-    if plan.augmentation is None or "background" not in plan.augmentation.operations:
+def _noise_bank(chunks: Chunks, run: DetectorRun) -> NoiseBank | None:
+    """Backgrounds from chunks without boxes, where augmentation asks for them and there are any.
+
+    An unlabelled chunk in which a detector found nothing is not known to be empty. But where doubtful boxes are kept
+    and there is not even one of them, it serves: it brings the noise of sites that nobody labelled.
+    """
+    augmentation = run.plan.augmentation
+    if augmentation is None or "background" not in augmentation.operations:
         return None
-    labelled = chunks.examples.datasets[0]
-    assert isinstance(labelled, ChunkDataset)
-    # an unlabelled chunk in which a detector found nothing is not known to be empty
-    heard = bool(chunks.table["labelled"].astype(bool).all())
-    if not heard or not any(len(boxes) == 0 for boxes in labelled.boxes):
+    known = chunks.table["labelled"].to_numpy(dtype=bool) | (run.recipe.selftrain.doubtful is not None)
+    parts, begin = [], 0
+    for part in chunks.examples.datasets:
+        assert isinstance(part, ChunkDataset)
+        if known[begin : begin + len(part)].all():
+            parts.append(part)
+        begin += len(part)
+    if not any(len(boxes) == 0 for part in parts for boxes in part.boxes):
         return None
-    return NoiseBank.from_chunks(labelled, most=200, seed=seed)
+    return NoiseBank.from_chunks(parts, most=_BACKGROUNDS, seed=run.seed)
