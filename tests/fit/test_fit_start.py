@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 import mast
 from mast.cli.main import app
 from mast.evaluation import PartTables
-from mast.fit import fit_run, judge, learn, pipeline
-from mast.fit.habit_choice import HabitChoice
+from mast.fit import draw, fit_run, judge, learn, pipeline
+from mast.fit.habit_choice import DrawingComparison, HabitChoice
 from mast.grid import FrontEnd
 from mast.habit import Habit
 from mast.models.checkpoint import ModelCard, load_card, save_checkpoint
@@ -79,7 +79,7 @@ def validation_says(monkeypatch: pytest.MonkeyPatch, **f1: float) -> None:
     }
 
     def told(folder: Path, *_: object, **__: object) -> float | None:
-        return by_folder[folder.parent.name if folder.name == "best" else folder.name]
+        return by_folder[folder.parent.name if folder.parent.name in by_folder else folder.name]
 
     monkeypatch.setattr(fit_run, "validation_f1", told)
 
@@ -153,7 +153,8 @@ def test_a_habit_that_boxes_show_is_kept_in_the_model(
         assert path_of(part.recordings[0]).is_file()
         return HabitChoice(learnt, start, 0.2, 0.6, len(part.truth), 3)
 
-    monkeypatch.setattr(learn, "choose_habit", choose)
+    monkeypatch.setattr(draw, "choose_habit", choose)
+    monkeypatch.setattr(draw, "compare", lambda *_: DrawingComparison(False, 0.1, 0.2))
     validation_says(monkeypatch, start=0.26, habit=0.40, trained=0.30)
     told: list[str] = []
     arguments = (data / "labelled", [], tmp_path / "run", toy_recipe(train__epochs=1))
@@ -176,7 +177,7 @@ def test_a_habit_that_boxes_show_is_kept_in_the_model(
     measured_anew(tmp_path / "run")
     assert run_fit(*arguments, init=data / "start", examples=0).metrics["recommended"] == "start"
     # nothing is learnt twice
-    monkeypatch.setattr(learn, "choose_habit", lambda *_: pytest.fail("learnt again"))
+    monkeypatch.setattr(draw, "choose_habit", lambda *_: pytest.fail("learnt again"))
     run_fit(*arguments, init=data / "start", examples=0)
 
 
