@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -51,14 +51,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def fit(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fit:
-    """A run in which training beats the start, whatever it learns; with the folders of ``archive/`` where asked."""
+    """A run in which training beats the start, and self-training beats that, whatever they learn."""
     monkeypatch.setattr(judge, "write_fit_report", lambda run, out, *_, **__: out.write_text("report"))
-    monkeypatch.setattr(
-        fit_run, "validation_f1", lambda folder, *_, **__: 0.5 if folder.parent.name == "train" else 0.3
-    )
+    f1 = {"train": 0.5, "selftrain": 0.6}
+    monkeypatch.setattr(fit_run, "validation_f1", lambda folder, *_, **__: f1.get(folder.parent.name, 0.3))
 
-    def run(**given: Any) -> Fitted:
-        arguments = (data / "labelled", [], tmp_path / "run", toy_recipe(train__epochs=1))
+    def run(unlabelled: Sequence[str] = (), **given: Any) -> Fitted:
+        others = [data / name for name in unlabelled]
+        arguments = (data / "labelled", others, tmp_path / "run", toy_recipe(train__epochs=1))
         return run_fit(*arguments, init=data / "start", **given)
 
     return run
@@ -112,6 +112,13 @@ def test_a_model_that_learnt_to_draw_by_itself_needs_no_habit(
     assert load_card(tmp_path / "run" / "best") == trained
     assert trained.habit is None
     assert any("does not help the model any more, so it draws by itself" in text for text in told)
+
+
+def test_so_does_a_self_trained_one(fit: Fit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finds(monkeypatch, notes_of=lambda folder: folder.parts[-2:] != ("train", "best"))
+    assert fit(["archive"]).metrics["recommended"] == "self-trained"
+    assert load_card(tmp_path / "run" / "train" / "habit").habit is None
+    assert load_card(tmp_path / "run" / "best").habit == SONGS
 
 
 def test_the_threshold_is_chosen_for_boxes_as_they_are_drawn(
