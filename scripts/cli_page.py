@@ -15,6 +15,8 @@ COMMON = ("quiet", "debug", "help")  # every command has them: listed once, at t
 TOP = """\
 # Command line
 
+By the end of this page you can look up every option of every command, and know what the exit codes mean.
+
 *This page is written by `scripts/cli_page.py` from the help of each command; `mast COMMAND --help` says the same in the
 terminal.*
 

@@ -43,10 +43,14 @@ def load(
             the embedded model draws all of a call, but above 50 kHz the strongest harmonic.
         join_s: merge boxes of a similar band that are at most this many seconds apart.
 
-    Example::
-
-        detector = mast.load("runs/detector")
-        events = detector.detect("dawn.wav")
+    >>> import mast
+    >>> events = mast.load().detect("sim/audio/S01_20240512_055800.flac")
+    >>> events[["start_s", "end_s", "score"]].round(1)
+       start_s  end_s  score
+    0      0.6    1.5    1.0
+    1      3.8    4.7    1.0
+    2      5.5    5.8    0.9
+    3      7.6    8.2    1.0
     """
     from mast.detect_options import DetectOptions
     from mast.inference import Detector  # torch takes seconds to import: not before it is needed

@@ -14,7 +14,16 @@ import re
 
 
 class MastError(Exception):
-    """A user's mistake or a bad input, never a bug of ours."""
+    """A user's mistake or a bad input, never a bug of ours.
+
+    >>> import mast
+    >>> from mast.errors import MastError
+    >>> try:
+    ...     mast.load(precision=2.0)
+    ... except MastError as error:
+    ...     print(error)
+    precision to reach is 2; expected above 0 and at most 1
+    """
 
 
 class AudioError(MastError):
@@ -35,7 +44,11 @@ _LAST_SHOWN = 120  # of them from the end, where a message says what to do
 
 
 def first_line(error: BaseException) -> str:
-    """What a library says about an error, without the stack that some append."""
+    """What a library says about an error, without the stack that some append.
+
+    >>> first_line(ValueError("no header\\n  in line 3 of 7"))
+    'no header'
+    """
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
@@ -121,7 +134,11 @@ def machine_fault(error: BaseException) -> str | None:
 
 
 def errno_of(error: BaseException) -> int | None:
-    """The system's number of what it refused, also where a library reports it only in words; ``None`` without one."""
+    """The system's number of what it refused, also where a library reports it only in words; ``None`` without one.
+
+    >>> errno_of(RuntimeError("write failed: No space left on device")) == errno.ENOSPC
+    True
+    """
     if isinstance(error, MastError):
         return None
     if isinstance(error, OSError) and error.errno is not None and error.errno > 0:

@@ -34,6 +34,11 @@ class FrontEnd(BaseModel):
     """What the detector looks at: a band of frequencies and how finely time is cut.
 
     Defaults are the paper's. Times are given in samples so that frames are exact.
+
+    >>> from mast.grid import FrontEnd
+    >>> front_end = FrontEnd()
+    >>> front_end.hop_s, front_end.chunk_s, front_end.chunk_samples
+    (0.01, 10.24, 163840)
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -103,11 +108,19 @@ class FrontEnd(BaseModel):
         return self.chunk_samples / self.sample_rate
 
     def mel(self, hz: ArrayLike) -> FloatArray:
-        """HTK mel, ``2595 log10(1 + hz / 700)``, with the corner scaled to the band."""
+        """HTK mel, ``2595 log10(1 + hz / 700)``, with the corner scaled to the band.
+
+        >>> FrontEnd().mel([20, 1_000, 8_000]).round(1)
+        array([  31.7, 1000. , 2840. ])
+        """
         return np.asarray(2595.0 * np.log10(1.0 + np.asarray(hz, dtype=np.float64) / self.mel_corner_hz))
 
     def hz(self, mel: ArrayLike) -> FloatArray:
-        """Inverse of :meth:`mel`."""
+        """Inverse of :meth:`mel`.
+
+        >>> FrontEnd().hz([31.7, 1_000, 2_840]).round()
+        array([  20., 1000., 8000.])
+        """
         return np.asarray(self.mel_corner_hz * (10.0 ** (np.asarray(mel, dtype=np.float64) / 2595.0) - 1.0))
 
     @property
@@ -116,11 +129,19 @@ class FrontEnd(BaseModel):
         return float((self.mel(self.high_hz) - self.mel(self.low_hz)) / (self.n_bins + 1))
 
     def hz_to_bins(self, hz: ArrayLike) -> FloatArray:
-        """Hertz → fractional bin index; whole numbers are bin centres. Not clipped."""
+        """Hertz → fractional bin index; whole numbers are bin centres. Not clipped.
+
+        >>> FrontEnd().hz_to_bins([500, 2_000, 8_000]).round(1)
+        array([ 25.4,  67.4, 128. ])
+        """
         return (self.mel(hz) - self.mel(self.low_hz)) / self.mel_step - 1.0
 
     def bins_to_hz(self, bins: ArrayLike) -> FloatArray:
-        """Fractional bin index → hertz; inverse of :meth:`hz_to_bins`."""
+        """Fractional bin index → hertz; inverse of :meth:`hz_to_bins`.
+
+        >>> FrontEnd().bins_to_hz([0, 64, 127]).round()
+        array([  34., 1827., 7834.])
+        """
         return self.hz(self.mel(self.low_hz) + (np.asarray(bins, dtype=np.float64) + 1.0) * self.mel_step)
 
 

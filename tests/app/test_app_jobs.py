@@ -6,6 +6,8 @@ import errno
 import json
 import os
 import signal
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,16 @@ import pytest
 from app_folders import client, eventually, use_slow_program, write_sound
 from fastapi.testclient import TestClient
 
+from mast.annotations.detections import read_run, write_run
+from mast.app.jobs import Jobs
+from mast.app.work import learned_folder
+from mast.detect_options import DetectOptions
 from mast.progress import PROGRESS, read_progress
+from mast.review.decisions import change_event
+from mast.review.open_review import open_review
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "review"))
+from review_folders import small_results
 
 
 @pytest.fixture
@@ -175,6 +186,32 @@ def test_a_folder_without_sound_is_one_sentence(tmp_path: Path) -> None:
         return found if found["state"] != "reading" else None
 
     assert "no recordings found; expected files ending in .wav" in eventually(read)["sentence"]
+
+
+def test_what_is_learnt_starts_from_boxes_as_they_were_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = small_results(tmp_path, recordings=1, events=2)
+    begun: list[list[str]] = []
+    monkeypatch.setattr(Jobs, "start", lambda self, command, out, **_: begun.append(list(command)))
+    page = client()
+    run = read_run(results)
+    assert run is not None
+    for options, given in (
+        (DetectOptions(), []),
+        (DetectOptions(box="strongest", join_s=0.25), ["--box", "strongest", "--join", "0.25"]),
+        (DetectOptions(box="all"), ["--box", "all"]),
+    ):
+        write_run(results, replace(run, band_hz=(20.0, 96_000.0), model="default", options=options))
+        review = open_review(results)
+        with review.store.reading() as db:
+            event = db.execute("SELECT id, version FROM events").fetchone()
+        change_event(review.store, "Ana", event["id"], {"version": event["version"], "status": "accepted"})
+        review.close()
+        assert page.post("/api/learn", json={"folder": str(results)}).status_code == 200
+        assert begun.pop()[2:] == [
+            "--init", "default", "--out", str(learned_folder(results)), "--band", "96000", *given
+        ]  # fmt: skip
 
 
 def test_learning_needs_something_that_was_found(sound: Path) -> None:

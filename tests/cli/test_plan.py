@@ -18,6 +18,8 @@ from mast.cli import plan as module
 from mast.cli.convert import convert
 from mast.cli.plan import plan
 from mast.errors import AnnotationError, ConfigError, MastError
+from mast.habit import Habit
+from mast.models.checkpoint import load_card, update_card
 from mast.planning import PLAN_STRATEGIES, TASK_FORMATS
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "planning"))
@@ -119,6 +121,18 @@ def test_a_detector_chooses_and_fills_in(data: Path, tmp_path: Path) -> None:
     assert rows["prefilled"].sum() > 0
     found = read_annotations(tasks / "project.json", "aoef")
     assert len(found.events) == rows["prefilled"].sum()
+
+
+def test_boxes_are_filled_in_as_the_model_draws_them(data: Path, tmp_path: Path) -> None:
+    model = save_untrained(tmp_path / "model")
+    options = ["--model", model, "--prefill", "--strategy", "sequential", "--device", "cpu", "--quiet"]
+    filled = []
+    for habit in (None, Habit(join_s=10.0)):
+        update_card(model, load_card(model).model_copy(update={"habit": habit}))
+        tasks = tmp_path / f"tasks{len(filled)}"
+        run(plan, data, "--clips", 1, "--clip-length", 2.56, "--out", tasks, *options)
+        filled.append(int(pd.read_csv(tasks / "plan.csv")["prefilled"].sum()))
+    assert 0 < filled[1] < filled[0]
 
 
 def test_detections_say_where_the_detector_is_unsure_and_fill_in(data: Path, tmp_path: Path) -> None:

@@ -14,11 +14,13 @@ from mast.cli.export import export
 from mast.errors import MastError
 from mast.export import write_hub_folder
 from mast.grid import FrontEnd
+from mast.habit import Habit
 from mast.models.checkpoint import (
     ModelCard,
     load_card,
     load_checkpoint,
     save_checkpoint,
+    update_card,
 )
 from mast.models.encoder import EncoderConfig
 from mast.models.mast_detector import DetectorConfig, MastDetector
@@ -50,6 +52,17 @@ def run(tmp_path: Path) -> Path:
     )
     save_checkpoint(tmp_path / "run" / "best", MastDetector(config), card)
     return tmp_path / "run"
+
+
+def test_a_habit_is_shared_with_the_model(run: Path, tmp_path: Path) -> None:
+    write_hub_folder(run / "best", tmp_path / "plain")
+    assert "It draws" not in (tmp_path / "plain" / "README.md").read_text(encoding="utf-8")
+    habit = Habit(join_s=0.3)
+    update_card(run / "best", load_card(run / "best").model_copy(update={"habit": habit}))
+    write_hub_folder(run / "best", tmp_path / "share")
+    assert load_card(tmp_path / "share").habit == habit
+    said = (tmp_path / "share" / "README.md").read_text(encoding="utf-8")
+    assert "It draws whole calls, joined over gaps of up to 0.3 s; `mast detect --box all`" in said
 
 
 def front_matter(folder: Path) -> dict[str, object]:

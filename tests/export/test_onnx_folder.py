@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +26,8 @@ from mast.export import onnx_folder, write_onnx_folder
 from mast.export.onnx_graph import PlainLogMel
 from mast.features import LogMel
 from mast.grid import FrontEnd
-from mast.models.checkpoint import ModelCard, load_checkpoint, save_checkpoint
+from mast.habit import Habit
+from mast.models.checkpoint import ModelCard, load_card, load_checkpoint, save_checkpoint, update_card
 from mast.models.decode import drop_nested
 from mast.models.encoder import EncoderConfig
 from mast.models.mae import MaeConfig, MaskedAutoencoder
@@ -248,6 +250,25 @@ def test_the_command(model: Path, tmp_path: Path) -> None:
     ]
     with pytest.raises(MastError, match="--half: only for --format hub"):
         CliRunner().invoke(app, [str(model), "--out", str(tmp_path), "--half"], catch_exceptions=False)
+
+
+def test_a_habit_that_the_graph_does_not_follow_is_said(model: Path, exported: Path, tmp_path: Path) -> None:
+    import typer
+
+    assert "habit" not in (exported / "README.md").read_text(encoding="utf-8")
+    shutil.copytree(model, tmp_path / "model")
+    habit = Habit(box="strongest", join_s=0.3)
+    update_card(tmp_path / "model", load_card(model).model_copy(update={"habit": habit}))
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(export)
+    done = CliRunner().invoke(app, [str(tmp_path / "model"), "--out", str(tmp_path / "x")])
+    assert "the model's habit of drawing boxes is not in the graph" in done.output
+    said = (tmp_path / "x" / "README.md").read_text(encoding="utf-8")
+    assert (
+        f"`mast detect` draws {habit}, as `habit` in `model.json` says. Neither the graph nor the script"
+        in said
+    )
+    assert json.loads((tmp_path / "x" / "model.json").read_text())["habit"]["join_s"] == 0.3
 
 
 def test_a_second_look_is_refused(tmp_path: Path) -> None:

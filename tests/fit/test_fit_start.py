@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,15 @@ from typer.testing import CliRunner
 
 import mast
 from mast.cli.main import app
+from mast.detect_options import DetectOptions
+from mast.errors import ConfigError
 from mast.evaluation import PartTables
-from mast.fit import fit_run, judge, learn, pipeline
-from mast.fit.habit_choice import HabitChoice
+from mast.fit import draw, fit_run, judge, learn, pipeline
+from mast.fit.habit_choice import DrawingComparison, HabitChoice
+from mast.fit.pipeline import Fitted
 from mast.grid import FrontEnd
 from mast.habit import Habit
-from mast.models.checkpoint import ModelCard, load_card, save_checkpoint
+from mast.models.checkpoint import ModelCard, load_card, save_checkpoint, update_card
 from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.normalisation import Normalisation
 from mast.probability import StoredCalibration
@@ -79,7 +83,7 @@ def validation_says(monkeypatch: pytest.MonkeyPatch, **f1: float) -> None:
     }
 
     def told(folder: Path, *_: object, **__: object) -> float | None:
-        return by_folder[folder.parent.name if folder.name == "best" else folder.name]
+        return by_folder[folder.parent.name if folder.parent.name in by_folder else folder.name]
 
     monkeypatch.setattr(fit_run, "validation_f1", told)
 
@@ -153,7 +157,8 @@ def test_a_habit_that_boxes_show_is_kept_in_the_model(
         assert path_of(part.recordings[0]).is_file()
         return HabitChoice(learnt, start, 0.2, 0.6, len(part.truth), 3)
 
-    monkeypatch.setattr(learn, "choose_habit", choose)
+    monkeypatch.setattr(draw, "choose_habit", choose)
+    monkeypatch.setattr(draw, "compare", lambda *_: DrawingComparison(False, 0.1, 0.2))
     validation_says(monkeypatch, start=0.26, habit=0.40, trained=0.30)
     told: list[str] = []
     arguments = (data / "labelled", [], tmp_path / "run", toy_recipe(train__epochs=1))
@@ -171,12 +176,16 @@ def test_a_habit_that_boxes_show_is_kept_in_the_model(
     report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "with your habit" in report
     assert "What your habit of drawing boxes changed" in report
+    assert (
+        "It draws the strongest harmonic (down to 25 dB), without echo (20 dB), as your boxes are drawn"
+        in report
+    )
     # one that does worse on validation is not used
     validation_says(monkeypatch, start=0.26, habit=0.20, trained=0.10)
     measured_anew(tmp_path / "run")
     assert run_fit(*arguments, init=data / "start", examples=0).metrics["recommended"] == "start"
     # nothing is learnt twice
-    monkeypatch.setattr(learn, "choose_habit", lambda *_: pytest.fail("learnt again"))
+    monkeypatch.setattr(draw, "choose_habit", lambda *_: pytest.fail("learnt again"))
     run_fit(*arguments, init=data / "start", examples=0)
 
 
@@ -287,6 +296,38 @@ def test_a_preset_of_ones_own_wins(data: Path, tmp_path: Path, monkeypatch: pyte
     ):
         assert CliRunner().invoke(app, [*arguments, *further]).exit_code == 130
     assert seen == [("tiny", [], 12), ("tiny", ["train.epochs"], 5), ("small", None, 60), ("tiny", [], 12)]
+
+
+def test_how_the_start_draws_is_an_option(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[DetectOptions] = []
+    shutil.copytree(data / "start", tmp_path / "run" / "best")
+    best = tmp_path / "run" / "best"
+    update_card(best, load_card(best).model_copy(update={"habit": Habit(join_s=0.3)}))
+
+    def fit(data: object, unlabelled: object, out: object, recipe: Recipe, **given: Any) -> Fitted:
+        asked.append(given["drawn"])
+        detectors = {"trained": {"parts": {}}}
+        metrics = {
+            "validation_f1": {"trained": 0.5},
+            "recommended": "trained",
+            "parts": {},
+            "detectors": detectors,
+        }
+        return Fitted(best, tmp_path / "report.html", metrics)
+
+    monkeypatch.setattr(pipeline, "fit", fit)
+    arguments = ["fit", str(data / "labelled"), "--out", str(tmp_path / "run")]
+    drawn = ["--box", "strongest", "--join", "0.25"]
+    with pytest.raises(
+        ConfigError, match="--box, --join: say how the detector to start from draws boxes; give one"
+    ):
+        CliRunner().invoke(app, [*arguments, *drawn], catch_exceptions=False)
+    done = CliRunner().invoke(app, [*arguments, *drawn, "--init", str(data / "start")])
+    assert done.exit_code == 0, done.output
+    assert asked == [DetectOptions(box="strongest", join_s=0.25)]
+    assert "It draws whole calls, joined over gaps of up to 0.3 s; mast detect --box all" in done.output
 
 
 @pytest.mark.parametrize(

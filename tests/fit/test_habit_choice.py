@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import soundfile as sf
 from mast.annotations.redraw import redraw_events
 from mast.evaluation import PartTables
 from mast.events import as_events
-from mast.fit.habit_choice import FEWEST_BOXES, candidates, choose_habit
+from mast.fit.habit_choice import FEWEST_BOXES, candidates, choose_habit, compare
 from mast.grid import FrontEnd
 from mast.habit import Habit
 
@@ -115,6 +116,21 @@ def test_notes_are_joined_where_the_user_joins_them(found: tuple[Path, pd.DataFr
     )
     choice = choose_habit(part(halves, events), Habit(), found[0].joinpath)
     assert choice.habit == Habit(join_s=0.3)
+
+
+def test_two_ways_to_draw_are_compared_by_the_same_rule(found: tuple[Path, pd.DataFrame]) -> None:
+    whole, strongest = found[1], as_drawn(found, Habit(box="strongest"))
+    of_strongest, of_whole = part(strongest, strongest), part(whole, strongest)
+    assert compare(of_strongest, of_whole) == (True, 1.0, 0.0)
+    assert compare(of_whole, of_strongest) == (False, 0.0, 1.0)
+    assert not compare(of_whole, of_whole).better
+    # one lucky box does not decide, two do
+    for lucky, better in ((1, False), (2, True)):
+        some = pd.concat([strongest[:lucky], whole[lucky:]], ignore_index=True)
+        assert compare(part(some, strongest), of_whole).better == better
+    # what lies below the threshold does not count
+    unseen = replace(of_strongest, threshold=0.95)
+    assert compare(unseen, of_whole) == (False, 0.0, 0.0)
 
 
 def test_candidates_scale_with_the_band() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import soundfile as sf
 
+from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
 from mast.fit.pipeline import Fitted, fit
 from mast.runs import Progress, Show
 from mast.training.recipe import Recipe, load_recipe
@@ -97,6 +98,7 @@ def run_fit(
     *,
     told: list[str] | None = None,
     init: Path | None = None,
+    drawn: DetectOptions = DEFAULT_OPTIONS,
     fixed: Collection[str] | None = None,
     examples: int = 1,
 ) -> Fitted:
@@ -109,6 +111,7 @@ def run_fit(
         recipe or toy_recipe(),
         show=Show(say=say, bar=no_bar),
         init=init,
+        drawn=drawn,
         fixed=fixed,
         resamples=20,
         examples=examples,

@@ -16,7 +16,8 @@ from mast.data.recordings import Dataset
 from mast.errors import MastError
 from mast.events import as_events
 from mast.features import LogMel
-from mast.models.checkpoint import load_checkpoint
+from mast.habit import Habit
+from mast.models.checkpoint import load_card, load_checkpoint, update_card
 from mast.planning.candidates import candidate_clips
 from mast.planning.cover import cover_order
 from mast.planning.survey import Surveyor, chunk_grid, doubt, doubt_in_clips, model_front_end
@@ -64,6 +65,26 @@ def test_a_pretrained_encoder_will_do_and_knows_no_doubt(dataset: Dataset, tmp_p
     # the two first clips, one of each kind of sound
     sites = clips["site"].iloc[cover_order(survey, 4)].tolist()
     assert set(sites) == {"A", "B"}
+
+
+def test_doubt_is_about_events_as_the_model_draws_them(dataset: Dataset, tmp_path: Path) -> None:
+    """A song that is joined from notes is one decision, whatever its notes are."""
+    model = save_untrained(tmp_path / "detector")
+    clips = candidate_clips(dataset, FRONT_END, 2.56).iloc[:2].reset_index(drop=True)
+    of_notes = Surveyor(model, device="cpu").survey(dataset, clips)
+    update_card(model, load_card(model).model_copy(update={"habit": Habit(join_s=10.0)}))
+    of_songs = Surveyor(model, device="cpu").survey(dataset, clips)
+    assert (of_songs.unsure < of_notes.unsure).all()
+    # what nobody would see is not joined
+    card = load_card(model)
+    update_card(model, card.model_copy(update={"thresholds": card.thresholds | {"score": 1.0}}))
+    assert Surveyor(model, device="cpu").survey(dataset, clips).unsure == pytest.approx(of_notes.unsure)
+
+
+def test_another_band_is_the_same_model_at_another_speed(model: Path) -> None:
+    bats = Surveyor(model, device="cpu", band_hz=96_000)
+    assert bats.front_end == FRONT_END.at_band(96_000) == model_front_end(model, 96_000)
+    assert bats.card.habit == Habit(box="strongest")
 
 
 def test_a_recording_that_breaks_costs_only_its_clips(model: Path, dataset: Dataset) -> None:

@@ -90,6 +90,55 @@ def small_results(root: Path, *, recordings: int = 3, events: int = 10, embed: b
     return add_detections(root / "detections", audio, tables, embed=embed)
 
 
+KINDS = {"low": 1_500.0, "middle": 3_000.0, "high": 5_000.0}  # tones of three pitches, in Hz
+
+
+def results_of_kinds(root: Path, *, counts: tuple[int, int, int] = (30, 24, 18)) -> Path:
+    """Two recordings of short tones of three pitches; vectors of one pitch are alike, and nothing has a name."""
+    audio, folder = root / "audio", root / "detections"
+    audio.mkdir(parents=True)
+    results = ResultsFolder(folder, {"model": "m", "threshold": 0.3, "embeddings": WIDTH}, audio)
+    for seed, name in enumerate(("K_1.wav", "K_2.wav")):
+        rng = np.random.default_rng(seed)
+        kind = rng.permutation(np.repeat(np.arange(3), [n // 2 for n in counts]))
+        hz, start = np.array(list(KINDS.values()))[kind], 0.2 + 0.5 * np.arange(len(kind))
+        seconds = 0.5 * len(kind) + 1
+        sound = rng.normal(0, 0.003, round(seconds * RATE))
+        for begin, pitch in zip(start, hz, strict=True):
+            at, time = round(begin * RATE), np.arange(round(0.3 * RATE)) / RATE
+            sound[at : at + len(time)] += 0.2 * np.sin(2 * np.pi * pitch * time)
+        sf.write(audio / name, sound, RATE)
+        table = {
+            "recording": name,
+            "start_s": start,
+            "end_s": start + 0.3,
+            "low_hz": hz - 200,
+            "high_hz": hz + 200,
+        }
+        scores = rng.uniform(0.3, 1.0, len(kind))
+        events = as_events(pd.DataFrame({**table, "score": scores, "source": "detector", "model": "m"}))
+        vectors = rng.normal(0, 0.05, (len(kind), WIDTH)) + 2 * np.eye(WIDTH)[kind]
+        source = Source(audio / name, name, audio)
+        results.add(
+            Searched(
+                source,
+                events,
+                seconds,
+                RATE,
+                "K",
+                "2024-05-01T05:00:00",
+                embeddings=vectors.astype(np.float16),
+            )
+        )
+    results.combine([])
+    return folder
+
+
+def kind_of(event: dict[str, Any]) -> str:
+    """Which tone a box is around."""
+    return next(name for name, hz in KINDS.items() if event["low_hz"] < hz < event["high_hz"])
+
+
 def write_dataset(root: Path, *, boxes: list[tuple[Any, ...]] | None = None) -> Path:
     """Three recordings with an expert's boxes; the second one is heard and empty, the third nobody listened to."""
     for seed, name in enumerate(("a.wav", "b.wav", "c.wav")):

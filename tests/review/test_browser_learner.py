@@ -183,6 +183,23 @@ def test_it_decides_about_the_rest_and_one_click_takes_it_back(ana: Reviewer) ->
     ana.until("r.state.filters.status === 'open' && r.queue.total === argument", 2 * EVENTS - len(people))
 
 
+def test_z_takes_it_back(ana: Reviewer) -> None:
+    decide_elsewhere(ana.server, 10)
+    ana.page.click("#tab-learner")
+    ana.page.wait_for_selector("#learner-apply")
+    ana.page.click("#learner-apply")
+    ana.page.wait_for_selector("#learner-undo")
+    ana.page.click("text=Check accepted")
+    ana.until("r.queue.items.length > 0 && r.queue.items.every((event) => event.learned)")
+    ana.press("z")
+    ana.page.wait_for_selector(".toast >> text=decisions of the learner")
+    ana.page.wait_for_selector("#learner-apply")  # the panel offers it again
+    ana.until("r.state.filters.status === 'open' && r.queue.total === argument", 2 * EVENTS - 85)
+    assert all(event["learned"] is None for k in (1, 2) for event in ana.server.events(k))
+    ana.press("z")
+    ana.page.wait_for_selector(".toast >> text=There is nothing to undo")
+
+
 @pytest.mark.parametrize("viewport", [LAPTOP, TABLET], ids=["laptop", "tablet"])
 def test_the_panel_fits(ana: Reviewer, viewport: dict[str, int]) -> None:
     ana.page.set_viewport_size(viewport)

@@ -19,7 +19,7 @@ from mast.inference.pieces import Source
 from mast.inference.results import ResultsFolder
 from mast.review import learning
 from mast.review.decided import collect, decided_boxes, export_folder
-from mast.review.decisions import InvalidError, change_event, undo
+from mast.review.decisions import InvalidError, change_event, redo, undo
 from mast.review.learning import TooFewError
 from mast.review.listing import ListFilter, activity, precision, progress
 from mast.review.lookalikes import NoEmbeddingError
@@ -204,11 +204,53 @@ def test_a_persons_decision_stands_before_and_after(review: Review) -> None:
     assert tuple(now) == (other, "Bo")
 
 
-def test_undo_of_a_person_is_not_disturbed(review: Review) -> None:
+def test_undo_takes_back_an_application_and_then_the_decision_before_it(review: Review) -> None:
+    last = decide(review, 80)[-1]
+    applied = review.learning.apply("Änne", 0.9)
+    assert [event["id"] for event in undo(review.store, "Ana").events] == [
+        last
+    ]  # Änne's is not Ana's to undo
+    redo(review.store, "Ana")
+    assert len(learned(review)) == applied["accepted"] + applied["rejected"]
+
+    done = undo(review.store, "Änne")
+    assert done.learner
+    assert done.what == f"Undone: {applied['accepted'] + applied['rejected']} decisions of the learner"
+    assert (done.events, done.recording_id) == ([], None)
+    assert learned(review) == {}
+    assert review.learning.state()["applied"] is None
+    assert not undo(review.store, "Änne").done
+    assert not redo(review.store, "Änne").done
+
+    review.learning.apply("Ana", 0.9)
+    assert undo(review.store, "Ana").learner
+    done = undo(review.store, "Ana")
+    assert not done.learner
+    assert [event["id"] for event in done.events] == [last]
+
+
+def test_undo_passes_over_an_application_that_no_longer_stands(review: Review) -> None:
     last = decide(review, 80)[-1]
     review.learning.apply("Ana", 0.9)
-    done = undo(review.store, "Ana")
-    assert [event["id"] for event in done.events] == [last]
+    review.learning.take_back("Bo")
+    assert [event["id"] for event in undo(review.store, "Ana").events] == [last]
+    redo(review.store, "Ana")
+    review.learning.apply("Ana", 0.9)
+    review.learning.apply("Bo", 0.95)  # in its place
+    assert [event["id"] for event in undo(review.store, "Ana").events] == [last]
+    assert review.learning.state()["applied"]["by"] == "Bo"
+    assert learned(review)
+
+
+def test_undo_after_a_further_decision_takes_that_back_first(review: Review) -> None:
+    decide(review, 80)
+    review.learning.apply("Ana", 0.9)
+    event_id = next(iter(learned(review)))
+    change_event(review.store, "Ana", event_id, {"version": 0, "status": "accepted"})
+    assert [event["id"] for event in undo(review.store, "Ana").events] == [event_id]
+    assert learned(review)
+    assert undo(review.store, "Ana").learner
+    assert not learned(review)
 
 
 def test_the_learner_does_not_learn_from_itself(review: Review) -> None:

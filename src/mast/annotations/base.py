@@ -61,6 +61,14 @@ class AnnotationSet:
     A recording with a reviewed span and no event was heard and holds nothing; a recording without a
     reviewed span is unlabelled. ``end_s`` is NaN where a span runs to the end of a recording whose
     duration is not known. ``file`` is accepted for ``recording`` in each table; further columns are kept.
+
+    >>> import pandas as pd
+    >>> from mast.annotations import AnnotationSet
+    >>> box = {"recording": "a.wav", "start_s": 1.0, "end_s": 2.0, "low_hz": 2000.0, "high_hz": 9000.0}
+    >>> heard = pd.DataFrame({"recording": ["a.wav", "b.wav"], "start_s": 0.0, "end_s": 60.0})
+    >>> found = AnnotationSet(pd.DataFrame([box]), heard)
+    >>> len(found.events), found.reviewed_empty()
+    (1, ['b.wav'])
     """
 
     events: pd.DataFrame = field(default_factory=empty_events)
@@ -82,24 +90,57 @@ class AnnotationSet:
         object.__setattr__(self, "recordings", recordings)
 
     def annotated(self) -> list[str]:
-        """Recordings with an event or a reviewed span, in order of appearance."""
+        """Recordings with an event or a reviewed span, in order of appearance.
+
+        >>> import pandas as pd
+        >>> from mast.annotations import AnnotationSet
+        >>> heard = pd.DataFrame({"recording": ["a.wav", "b.wav"]})
+        >>> AnnotationSet(reviewed=heard).annotated()
+        ['a.wav', 'b.wav']
+        """
         return list(dict.fromkeys([*self.events["recording"], *self.reviewed["recording"]]))
 
     def names(self) -> list[str]:
-        """Every recording mentioned anywhere, in order of appearance."""
+        """Every recording mentioned anywhere, in order of appearance.
+
+        >>> import pandas as pd
+        >>> from mast.annotations import AnnotationSet
+        >>> known = pd.DataFrame({"recording": ["a.wav", "b.wav"]})
+        >>> AnnotationSet(recordings=known).names()
+        ['a.wav', 'b.wav']
+        """
         return list(dict.fromkeys([*self.recordings["recording"], *self.annotated()]))
 
     def reviewed_empty(self) -> list[str]:
-        """Recordings that were listened to and hold no event."""
+        """Recordings that were listened to and hold no event.
+
+        >>> from mast.data import load_dataset
+        >>> load_dataset("sim").annotations.reviewed_empty()
+        ['S02_20240512_105600.flac']
+        """
         heard = set(self.events["recording"])
         return [name for name in dict.fromkeys(self.reviewed["recording"]) if name not in heard]
 
     def durations(self) -> dict[str, float]:
-        """Recording → duration in seconds, where known."""
+        """Recording → duration in seconds, where known.
+
+        >>> import pandas as pd
+        >>> from mast.annotations import AnnotationSet
+        >>> known = pd.DataFrame({"recording": ["a.wav", "b.wav"], "duration_s": [60.0, None]})
+        >>> AnnotationSet(recordings=known).durations()
+        {'a.wav': 60.0}
+        """
         return _known(self.recordings, "duration_s")
 
     def nyquists(self) -> dict[str, float]:
-        """Recording → half its sample rate in Hz, where known."""
+        """Recording → half its sample rate in Hz, where known.
+
+        >>> import pandas as pd
+        >>> from mast.annotations import AnnotationSet
+        >>> known = pd.DataFrame({"recording": ["a.wav"], "sample_rate": [48_000]})
+        >>> AnnotationSet(recordings=known).nyquists()
+        {'a.wav': 24000.0}
+        """
         return {name: rate / 2 for name, rate in _known(self.recordings, "sample_rate").items()}
 
     def _tops(self) -> pd.Series[float]:
@@ -110,13 +151,29 @@ class AnnotationSet:
         """The same with boxes cut to half the sample rate, where that is known: there is no sound above it.
 
         Events that reach above it are cut to it; events that lie wholly above it are left out.
+
+        >>> import pandas as pd
+        >>> from mast.annotations import AnnotationSet
+        >>> box = {"recording": "a.wav", "start_s": 1.0, "end_s": 2.0, "low_hz": 2000.0, "high_hz": 9000.0}
+        >>> boxes, known = pd.DataFrame([box]), pd.DataFrame([{"recording": "a.wav", "sample_rate": 16_000}])
+        >>> AnnotationSet(boxes, recordings=known).clipped_to_nyquist().events[["low_hz", "high_hz"]]
+           low_hz  high_hz
+        0  2000.0   8000.0
         """
         top = self._tops()
         cut = self.events.assign(high_hz=np.minimum(self.events["high_hz"], top))
         return replace(self, events=cut[cut["low_hz"] < top])
 
     def told_of_nyquist(self, what: str) -> str:
-        """What :meth:`clipped_to_nyquist` does to these events, in words; empty where it does nothing."""
+        """What :meth:`clipped_to_nyquist` does to these events, in words; empty where it does nothing.
+
+        >>> import pandas as pd
+        >>> from mast.annotations import AnnotationSet
+        >>> box = {"recording": "a.wav", "start_s": 1.0, "end_s": 2.0, "low_hz": 2000.0, "high_hz": 9000.0}
+        >>> boxes, known = pd.DataFrame([box]), pd.DataFrame([{"recording": "a.wav", "sample_rate": 16_000}])
+        >>> AnnotationSet(boxes, recordings=known).told_of_nyquist("boxes")
+        '1 of 1 boxes reached above half the sample rate and were cut to it'
+        """
         top, n = self._tops(), len(self.events)
         gone = self.events["low_hz"] >= top
         cut, left = int((~gone & (self.events["high_hz"] > top)).sum()), int(gone.sum())
@@ -128,12 +185,29 @@ class AnnotationSet:
         return "; ".join(told)
 
     def after_the_end(self) -> int:
-        """How many events start after their recording has ended, where its duration is known."""
+        """How many events start after their recording has ended, where its duration is known.
+
+        >>> import pandas as pd
+        >>> from mast.annotations import AnnotationSet
+        >>> box = {"recording": "a.wav", "start_s": 70.0, "end_s": 71.0, "low_hz": 2000.0, "high_hz": 9000.0}
+        >>> boxes, known = pd.DataFrame([box]), pd.DataFrame([{"recording": "a.wav", "duration_s": 60.0}])
+        >>> AnnotationSet(boxes, recordings=known).after_the_end()
+        1
+        """
         lasts = self.events["recording"].map(self.durations()).astype("float64")
         return int((self.events["start_s"] > lasts).sum())
 
     def with_recordings(self, recordings: pd.DataFrame) -> AnnotationSet:
-        """The same set knowing more about its recordings; ``recordings`` wins where both say something."""
+        """The same set knowing more about its recordings; ``recordings`` wins where both say something.
+
+        >>> import pandas as pd
+        >>> from mast.annotations import AnnotationSet
+        >>> known = pd.DataFrame({"recording": ["a.wav"], "site": ["oak"]})
+        >>> more = pd.DataFrame({"recording": ["a.wav"], "duration_s": [60.0]})
+        >>> AnnotationSet(recordings=known).with_recordings(more).recordings[["recording", "duration_s", "site"]]
+          recording  duration_s site
+        0     a.wav        60.0  oak
+        """
         new = _typed(recordings, RECORDING_COLUMNS, "recordings table").set_index("recording")
         old = self.recordings.set_index("recording")
         blank = [table.mask(table == "") for table in (new, old)]

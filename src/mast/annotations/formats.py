@@ -100,6 +100,12 @@ def read_annotations(
     ``recordings`` (columns ``recording`` or ``file``, ``duration_s``, ``sample_rate`` …) is what the caller
     knows: it resolves file names that lack their ending, gives COCO and YOLO from elsewhere their scale, and
     fills upper frequencies that a file leaves open.
+
+    >>> from mast.annotations import read_annotations
+    >>> read_annotations("sim/boxes.csv").events[["recording", "start_s", "end_s", "label"]].head(2)
+                      recording  start_s   end_s     label
+    0  S01_20240512_055800.flac   0.5775  1.4875  trill-06
+    1  S01_20240512_055800.flac   3.8475  4.7275  trill-06
     """
     path = Path(path)
     if not path.exists():
@@ -121,6 +127,12 @@ def write_annotations(annotations: AnnotationSet, path: Path | str, format: str)
 
     Frequencies above Nyquist are cut to it where the sample rate is known. `raven`, `audacity` and `yolo`
     write a folder with one file per recording; see the package for what each format can hold.
+
+    >>> from pathlib import Path
+    >>> from mast.annotations import read_annotations, write_annotations
+    >>> write_annotations(read_annotations("sim/boxes.csv"), "as_raven", "raven")
+    >>> len(list(Path("as_raven").glob("*.selections.txt")))
+    2
     """
     chosen, path = _format(format), Path(path)
     if path.is_dir() and not chosen.folder:

@@ -179,4 +179,8 @@ def _learn(folder: Path, complete: bool, reviews: Reviews) -> tuple[list[str], P
     command = ["fit", str(exported.path), "--init", run.model or "default", "--out", str(out)]
     if run.band_hz is not None:
         command += ["--band", f"{run.band_hz[1]:g}"]
+    if run.options.box is not None:  # as the boxes were drawn that were checked
+        command += ["--box", run.options.box]
+    if run.options.join_s is not None:
+        command += ["--join", f"{run.options.join_s:g}"]
     return command, out

@@ -207,9 +207,11 @@ def _write_sheets(
 
 def _drawn(own: pd.DataFrame, most: int, seed: int) -> pd.DataFrame:
     """Some events of a group at random, those nearest its middle on the plane first."""
-    some = own.sample(min(most, len(own)), random_state=seed)
-    away = (some["x"] - own["x"].median()) ** 2 + (some["y"] - own["y"].median()) ** 2
-    return some.assign(away=away).sort_values(["away", "id"]).drop(columns="away").reset_index(drop=True)
+    from mast.retrieval.clusters import Grouping, from_middle
+
+    grouping = Grouping(own["cluster"].to_numpy(), own[["x", "y"]].to_numpy())
+    some = own.assign(away=from_middle(grouping)).sample(min(most, len(own)), random_state=seed)
+    return some.sort_values(["away", "id"]).drop(columns="away").reset_index(drop=True)
 
 
 def _sheet(

@@ -11,6 +11,7 @@ import typer
 
 from mast.cli.options import (
     EXIT_SOME_FAILED,
+    BoxName,
     Device,
     Join,
     Quiet,
@@ -33,13 +34,6 @@ _FORMATS = (
 # sound that reaches four times the band searched, or not a third of it, is reported: 48 kHz of birds is neither
 _FAR_ABOVE, _FAR_BELOW = 4, 3
 _PARTITIONED = "partitioned"  # not an annotation format: a Parquet dataset for DuckDB, pandas, Spark
-
-
-class BoxName(StrEnum):
-    """What one box is."""
-
-    all = "all"
-    strongest = "strongest"
 
 
 class EngineName(StrEnum):

@@ -59,6 +59,7 @@ def export(
     """
     from mast.errors import ConfigError
     from mast.export import write_hub_folder, write_onnx_folder
+    from mast.models.checkpoint import load_card
     from mast.models.find import find_model
 
     folder = find_model(run)
@@ -80,4 +81,10 @@ def export(
         f"boxes by {report.box_difference:.1e} cells",
         quiet=quiet,
     )
+    habit = load_card(folder).habit
+    if habit is not None and not habit.changes_nothing:
+        say(
+            "the model's habit of drawing boxes is not in the graph; README.md says what it gives",
+            quiet=quiet,
+        )
     typer.echo(f"{report.megabytes:.1f} MB → {report.path}; {out / 'README.md'} says how to use it.")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mast.cli.options import Quiet, Seed, say, steps, write_alone
+from mast.cli.options import BoxName, Join, Quiet, Seed, say, steps, write_alone
 from mast.cli.recipes import (
     Annotations,
     Band,
@@ -40,6 +40,13 @@ def fit(
         ),
     ] = None,
     band: Band = None,
+    box: Annotated[
+        BoxName | None,
+        typer.Option(
+            help="How the detector to start from draws boxes, as in mast detect, until your boxes say otherwise."
+        ),
+    ] = None,
+    join: Join = None,
     settings: Settings = None,
     quiet: Quiet = False,
     seed: Seed = 0,
@@ -56,19 +63,26 @@ def fit(
     detector (--init), it also measures that one as is, and keeps it where training does not beat it on
     validation. From five boxes on it first learns, in seconds, how you draw them: whole calls or the strongest
     harmonic, notes or songs. What does not fit better on boxes held back is not used. The habit is kept in the model,
-    and mast detect draws by it.
+    trained or not, where boxes held back are met better with it than without, and mast detect draws by it.
 
     \b
     Example:
       mast fit labelled/ --init default --out runs/birds
       mast fit labelled/ --unlabelled archive/ --out runs/birds --preset tiny
     """
+    from mast.detect_options import DetectOptions
+    from mast.errors import ConfigError
     from mast.fit.pipeline import fit as run
+    from mast.models.checkpoint import load_card
     from mast.reports.fit_verdict import HABIT, START
     from mast.runs import Show
     from mast.training.start import Start
 
     start = Start.find(init)
+    if (box is not None or join is not None) and not start.is_detector:
+        raise ConfigError(
+            "--box, --join: say how the detector to start from draws boxes; give one with --init, or leave them out"
+        )
     recipe = recipe_from(preset or preset_for_machine(start), band, settings)
     show = Show(say=lambda text: say(text, quiet=quiet), bar=lambda what: steps(quiet, what))
     try:
@@ -81,6 +95,7 @@ def fit(
                 show=show,
                 annotations=annotations,
                 init=start.path,
+                drawn=DetectOptions(box=None if box is None else box.value, join_s=join),
                 fixed=None if preset else chosen_settings(settings).keys(),
                 seed=seed,
             )
@@ -94,4 +109,7 @@ def fit(
     origins = {START: "the start, as is", HABIT: "the start, with your habit"}
     origin = origins.get(fitted.metrics["recommended"], "as trained here")
     typer.echo(f"Model: {out / 'best'} ({origin}). Report: {out / 'report.html'}.")
+    habit = load_card(fitted.model).habit
+    if habit is not None and not habit.changes_nothing:
+        typer.echo(f"It draws {habit}; mast detect --box all gives its boxes as they are.")
     typer.echo(f"Next: mast detect RECORDINGS/ --model {out} --out detections")

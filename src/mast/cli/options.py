@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,6 +72,13 @@ def _not_nan(value: float | None) -> float | None:
     if value is not None and math.isnan(value):
         raise typer.BadParameter("nan is not a number that can be compared.")
     return value
+
+
+class BoxName(StrEnum):
+    """What one box is."""
+
+    all = "all"
+    strongest = "strongest"
 
 
 Join = Annotated[

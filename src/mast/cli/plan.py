@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from mast.data import Dataset
+    from mast.detect_options import DetectOptions
     from mast.grid import FrontEnd
     from mast.planning.cover import Survey
     from mast.planning.survey import Surveyor
@@ -78,7 +79,7 @@ def plan(
     ] = 1_500,
     band: Annotated[
         float | None,
-        upper_edge(help="Upper edge of the band, where there is no model: its chunks set the clips."),
+        upper_edge(help="Upper edge of the band; the model's own by default, 8000 where there is none."),
     ] = None,
     device: Annotated[
         str | None, typer.Option(help="cpu, cuda; by default the GPU, if there is one.")
@@ -103,6 +104,7 @@ def plan(
       mast convert tasks recordings/boxes.csv --from tasks --to csv
     """
     from mast.data import load_dataset
+    from mast.detect_options import DetectOptions
     from mast.errors import MastError
     from mast.planning import candidate_clips, choose_clips, heard_clips, write_tasks
     from mast.planning.candidates import default_clip_s, training_chunks
@@ -111,7 +113,7 @@ def plan(
     chosen_strategy = _strategy(strategy, model)
     _check_format(format)
     dataset = load_dataset(data, annotations=annotations)
-    surveyor = _surveyor(model, device) if model is not None and chosen_strategy == "diverse" else None
+    surveyor = _surveyor(model, device, band) if model is not None and chosen_strategy == "diverse" else None
     front_end = surveyor.front_end if surveyor else _front_end(model, band)
     clip_s = clip_length if clip_length is not None else default_clip_s(front_end)
     free = candidate_clips(dataset, front_end, clip_s)
@@ -128,7 +130,7 @@ def plan(
     chosen = choose_clips(free, clips, chosen_strategy, heard=heard, survey=survey, seed=seed)  # type: ignore[arg-type]
     if chosen_strategy == "time-balanced" and (free["hour"] < 0).any():
         say("The clock time of some recordings is unknown; they count as an hour of their own.", quiet=quiet)
-    boxes = _prefill(prefill, model, found, device)
+    boxes = _prefill(prefill, model, found, DetectOptions(device=device, band_hz=band))
     with progress(quiet, unit="clips") as bar:
         task = bar.add_task("cut", total=len(chosen))
         written = write_tasks(
@@ -187,10 +189,10 @@ def _check_format(given: str) -> None:
         )
 
 
-def _surveyor(model: str, device: str | None) -> Surveyor:
+def _surveyor(model: str, device: str | None, band: float | None) -> Surveyor:
     from mast.planning.survey import Surveyor
 
-    return Surveyor(model, device=device)
+    return Surveyor(model, device=device, band_hz=band)
 
 
 def _front_end(model: str | None, band: float | None) -> FrontEnd:
@@ -199,7 +201,7 @@ def _front_end(model: str | None, band: float | None) -> FrontEnd:
     if model is not None:
         from mast.planning.survey import model_front_end
 
-        return model_front_end(model)
+        return model_front_end(model, band)
     return FrontEnd() if band is None else FrontEnd.for_band(band)
 
 
@@ -243,7 +245,7 @@ def _detections(path: Path, dataset: Dataset) -> pd.DataFrame:
 
 
 def _prefill(
-    wanted: bool, model: str | None, found: pd.DataFrame | None, device: str | None
+    wanted: bool, model: str | None, found: pd.DataFrame | None, options: DetectOptions
 ) -> Prefill | None:
     from mast.errors import ConfigError
 
@@ -257,10 +259,9 @@ def _prefill(
         raise ConfigError(
             "--prefill: whose boxes? give --model, a detector, or --detections, results of mast detect"
         )
-    from mast.detect_options import DetectOptions
     from mast.inference import Detector
 
-    detector = Detector(model, DetectOptions(device=device))
+    detector = Detector(model, options)
     return lambda path, row: detector.detect(path)
 
 

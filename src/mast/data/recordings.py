@@ -57,6 +57,16 @@ class Dataset:
         annotations: events and reviewed spans, by the same names.
         failures: ``file`` and ``error`` of recordings that cannot be read, and of folders that cannot be listed; they
             are in no other table.
+
+    >>> from mast.data import load_dataset
+    >>> dataset = load_dataset("sim")
+    >>> dataset.recordings[["file", "site", "duration_s"]]
+                           file site  duration_s
+    0  S01_20240512_055800.flac  S01        10.0
+    1  S02_20240512_105600.flac  S02        10.0
+    2  S03_20240512_094600.flac  S03        10.0
+    >>> dataset.boxed_recordings
+    ['S01_20240512_055800.flac', 'S03_20240512_094600.flac']
     """
 
     root: Path
@@ -68,7 +78,12 @@ class Dataset:
         return len(self.recordings)
 
     def path(self, recording: str) -> Path:
-        """Where a recording lies on disk."""
+        """Where a recording lies on disk.
+
+        >>> from mast.data import load_dataset
+        >>> load_dataset("sim").path("S01_20240512_055800.flac").as_posix()
+        'sim/audio/S01_20240512_055800.flac'
+        """
         return _locate(self.root, recording) or self.root / recording
 
     @property
@@ -84,7 +99,13 @@ class Dataset:
         return [str(name) for name in self.recordings["file"] if name in boxed]
 
     def select(self, *, split: str | None = None, recordings: Collection[str] | None = None) -> Dataset:
-        """The part of the dataset whose ``split`` column says so, or that has these names (or both)."""
+        """The part of the dataset whose ``split`` column says so, or that has these names (or both).
+
+        >>> from mast.data import load_dataset
+        >>> part = load_dataset("sim").select(recordings=["S01_20240512_055800.flac"])
+        >>> len(part), len(part.annotations.events)
+        (1, 4)
+        """
         known = set(self.recordings["file"])
         if recordings is not None and set(recordings) - known:
             unknown = sorted(set(recordings) - known)
@@ -123,6 +144,11 @@ def load_dataset(folder: str | Path, *, annotations: str | Path | None = None) -
     Warns:
         UserWarning: recordings that cannot be read (they are listed in ``Dataset.failures``), boxes that start after
             their recording has ended, and boxes above half its sample rate, which are cut to it or left out.
+
+    >>> from mast.data import load_dataset
+    >>> dataset = load_dataset("sim")
+    >>> len(dataset), len(dataset.annotations.events), len(dataset.reviewed_recordings)
+    (3, 5, 3)
     """
     root = Path(folder)
     if not root.is_dir():

@@ -51,7 +51,16 @@ class Evaluation:
     reliability: pd.DataFrame
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything as plain values for JSON; what has no value is None."""
+        """Everything as plain values for JSON; what has no value is None.
+
+        >>> import json
+        >>> import pandas as pd
+        >>> from mast.evaluation import evaluate
+        >>> box = {"recording": "a.wav", "start_s": 1.0, "end_s": 2.0, "low_hz": 2000.0, "high_hz": 3000.0}
+        >>> found = evaluate(pd.DataFrame([box]), pd.DataFrame([box])).as_dict()
+        >>> json.dumps({name: found[name] for name in ("precision", "recall", "f1", "n_truth")})
+        '{"precision": 1.0, "recall": 1.0, "f1": 1.0, "n_truth": 1}'
+        """
         front_end = self.scoring.front_end
         groups = {
             str(by): group.drop(columns="by").to_dict("records")

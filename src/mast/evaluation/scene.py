@@ -31,6 +31,14 @@ class Scoring:
             uncut, for boxes that were found on it. ``"hz"``: seconds × hertz, unrounded.
         front_end: the grid; its chunk length also cuts recordings for the per-chunk mean.
         iou_threshold: minimum overlap of a match (paper, App. "Evaluation Details": 0.5).
+
+    >>> import pandas as pd
+    >>> from mast.evaluation import Scoring, evaluate
+    >>> columns = ["recording", "start_s", "end_s", "low_hz", "high_hz"]
+    >>> truth = pd.DataFrame([["a.wav", 1, 2, 2000, 3000]], columns=columns)
+    >>> found = pd.DataFrame([["a.wav", 1, 2, 2000, 5000]], columns=columns)
+    >>> [evaluate(truth, found, scoring=Scoring("hz", iou_threshold=iou)).metrics["f1"] for iou in (0.5, 0.3)]
+    [0.0, 1.0]
     """
 
     space: Space = "grid"

@@ -5,7 +5,7 @@
 
 soxr resamples; it is only needed for recordings at another rate than the model's. Windows overlap by a quarter; an
 event that two windows report is kept from the one with the higher score, and one that a window's edge cuts is not
-joined, as mast itself would do.
+joined, as mast itself would do. A habit that model.json holds (how mast draws the boxes) is not applied.
 """
 
 from __future__ import annotations

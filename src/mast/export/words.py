@@ -54,6 +54,7 @@ def hub_readme(card: ModelCard, name: str) -> str:
         "## Measured",
         _measured(card),
         _thresholds(card),
+        _drawn(card),
         "## Limits",
         "\n".join(f"- {limit}" for limit in _limits(card)),
         "## Licence",
@@ -89,6 +90,7 @@ def onnx_readme(card: ModelCard, score_difference: float, box_difference: float)
         f"{box_difference:.1g} cells.",
         "Where windows overlap, `mast detect` joins the pieces of an event that a window's edge cuts; the script only "
         "keeps the better of two boxes.",
+        _not_drawn(card),
         "## The model",
         _data(card.provenance),
         _measured(card),
@@ -96,6 +98,21 @@ def onnx_readme(card: ModelCard, score_difference: float, box_difference: float)
         f"Licence: {card.licence or 'not stated; ask whoever trained it'}.",
     ]
     return "\n\n".join(part for part in words if part) + "\n"
+
+
+def _drawn(card: ModelCard) -> str:
+    if card.habit is None or card.habit.changes_nothing:
+        return ""
+    return f"It draws {card.habit}; `mast detect --box all` gives its boxes as they are."
+
+
+def _not_drawn(card: ModelCard) -> str:
+    if card.habit is None or card.habit.changes_nothing:
+        return ""
+    return (
+        f"`mast detect` draws {card.habit}, as `habit` in `model.json` says. Neither the graph nor the script "
+        "does: they give whole calls, as the detector finds them."
+    )
 
 
 def _front_matter(card: ModelCard) -> str:

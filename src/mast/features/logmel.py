@@ -116,7 +116,11 @@ class LogMel(nn.Module):
             self._blocks.append((rows, bins))
 
     def n_frames(self, n_samples: int) -> int:
-        """Whole frames in ``n_samples`` (Kaldi's snip edges): 1022 in 10.24 s."""
+        """Whole frames in ``n_samples`` (Kaldi's snip edges): 1022 in 10.24 s.
+
+        >>> LogMel().n_frames(163_840)
+        1022
+        """
         spare = n_samples - self.front_end.window_samples
         return 0 if spare < 0 else 1 + spare // self.front_end.hop_samples
 
@@ -129,6 +133,9 @@ class LogMel(nn.Module):
 
         Returns:
             (B, T, F) float32, natural logarithm of power; T may be 0.
+
+        >>> LogMel()(torch.zeros(2, 16_000)).shape  # two seconds of sound, one each
+        torch.Size([2, 98, 128])
         """
         if waveforms.ndim != 2:
             raise ConfigError(
@@ -150,6 +157,9 @@ class LogMel(nn.Module):
 
         Returns:
             (B, 1, chunk_frames, n_bins) float32.
+
+        >>> LogMel().chunk_features(torch.zeros(2, 163_840)).shape
+        torch.Size([2, 1, 1024, 128])
         """
         grid = self.front_end
         if waveforms.ndim != 2 or waveforms.shape[1] != grid.chunk_samples:

@@ -11,20 +11,14 @@ from typing import Any
 from accelerate.utils import broadcast_object_list
 
 from mast.fit.inputs import Sources, labels_of, sound_of
+from mast.habit import Habit
 from mast.normalisation import Normalisation
-from mast.reports.fit_verdict import HABIT, SELF_TRAINED, START, TRAINED, recommended
+from mast.reports.fit_verdict import START, TRAINED, recommended
 from mast.runs import UPSTREAM, Ledger, Progress, Show, Stage, flat
 from mast.training.chosen_chunks import Chunks, hold_out, labelled_chunks, unlabelled_chunks
 from mast.training.helped import validation_f1
 from mast.training.machine import Machine
 from mast.training.recipe import BOOKKEEPING, Recipe
-
-STAGES = {
-    START: "start",
-    HABIT: "habit",
-    TRAINED: "train",
-    SELF_TRAINED: "self-train",
-}  # that made each detector
 
 
 class FitRun:
@@ -38,7 +32,9 @@ class FitRun:
         self.ledger = Ledger(out, show.say, main=machine.main, wait=machine.accelerator.wait_for_everyone)
         self.prints: dict[str, str] = {}  # fingerprints of the stages so far
         self.normalisation: Normalisation | None = None  # of the sound, where the start has none
+        self.habit = Habit()  # how the user's boxes are drawn, where there is a start to tell by
         self.detectors: dict[str, Path] = {}  # made so far, by name
+        self.made_by: dict[str, str] = {}  # the stage that made each
         self.f1: dict[str, float | None] = {}  # of each on validation, where there is a start to beat
         self.teacher = TRAINED  # the detector that self-training begins with
         self.common = {
@@ -90,9 +86,9 @@ class FitRun:
         """The best detector so far."""
         return recommended(self.f1) if self.f1 else list(self.detectors)[-1]
 
-    def made(self, name: str, folder: Path) -> None:
-        """A detector is made; where there is a start to beat, it is measured on validation."""
-        self.detectors[name] = folder
+    def made(self, name: str, folder: Path, stage: str) -> None:
+        """A stage has made a detector; where there is a start to beat, it is measured on validation."""
+        self.detectors[name], self.made_by[name] = folder, stage
         if START not in self.detectors:
             return
 
@@ -101,7 +97,7 @@ class FitRun:
             return {"f1": broadcast_object_list([mine])[0]}  # all processes must take the same branch
 
         self.f1[name] = self.do(
-            f"validate-{name}", {**self.common, **self.labels, **self.after(STAGES[name])}, (), work
+            f"validate-{name}", {**self.common, **self.labels, **self.after(stage)}, (), work
         )["f1"]
 
     def do(
@@ -129,3 +125,8 @@ class FitRun:
             for key, value in values.items()
             if key.rpartition(".")[2] not in BOOKKEEPING and (not only or key.rpartition(".")[2] in only)
         }
+
+
+def f1_words(value: float | None) -> str:
+    """An F1 in a sentence."""
+    return "not defined" if value is None else f"{value:.3f}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -89,7 +90,7 @@ def choose_habit(part: PartTables, start: Habit, path_of: Callable[[str], Path])
     table = np.stack([_counts(replace(part, found=found)) for found in drawn])  # (habits, units, 3)
     everywhere, held = table.sum(axis=1), _held_back(table)
     enough = len(part.truth) >= FEWEST_BOXES and table.shape[1] >= 2
-    gained = held[0] - everywhere[0, 0] >= LEAST_GAIN and _f1(held) > _f1(everywhere[0])
+    gained = _gains(held, everywhere[0])
     best = habits[int(_f1(everywhere).argmax())]
     return HabitChoice(
         habit=best if enough and gained else start,
@@ -99,6 +100,30 @@ def choose_habit(part: PartTables, start: Habit, path_of: Callable[[str], Path])
         boxes=len(part.truth),
         units=table.shape[1],
     )
+
+
+class DrawingComparison(NamedTuple):
+    """Two ways to draw the same boxes, on boxes that had no say in choosing between them."""
+
+    better: bool  # the first
+    f1: float
+    other_f1: float
+
+
+def compare(drawn: PartTables, other: PartTables) -> DrawingComparison:
+    """Whether one way to draw boxes is better than another, by the rule that chooses a habit.
+
+    Args:
+        drawn: the user's boxes, and the model's with their threshold.
+        other: the same, drawn otherwise.
+    """
+    ours, theirs = (_counts(replace(part, found=part.counted)).sum(axis=0) for part in (drawn, other))
+    return DrawingComparison(_gains(ours, theirs), float(_f1(ours)), float(_f1(theirs)))
+
+
+def _gains(counts: FloatArray, other: FloatArray) -> bool:
+    """Whether (3,) counts are better than others: a higher F1, and more than a lucky box."""
+    return bool(counts[0] - other[0] >= LEAST_GAIN and _f1(counts) > _f1(other))
 
 
 def _held_back(table: FloatArray) -> FloatArray:

@@ -8,7 +8,7 @@ from typing import Any
 
 from mast.files import replace_folder, write_whole
 from mast.fit.detector_scores import measure_detectors
-from mast.fit.fit_run import STAGES, FitRun
+from mast.fit.fit_run import FitRun
 from mast.fit.forecast import duration_in_words
 from mast.fit.inputs import facts_of, write_listing
 from mast.models.checkpoint import load_card
@@ -72,7 +72,7 @@ def calibrate(run: FitRun) -> None:
         return {"method": stored.calibration.method, "threshold": seen}
 
     products = (model / "model.safetensors", model / "model.json")
-    run.do("calibrate", run.after(STAGES[chosen]), products, work)
+    run.do("calibrate", run.after(run.made_by[chosen]), products, work)
 
 
 def evaluate(run: FitRun, resamples: int) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def evaluate(run: FitRun, resamples: int) -> dict[str, Any]:
 
     inputs = {**run.after("calibrate"), **run.labels, "resamples": resamples}
     for name in names:
-        inputs |= run.after(STAGES[name])
+        inputs |= run.after(run.made_by[name])
     run.do("evaluate", inputs, (path, run.out / "evaluate"), work)
     metrics: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return metrics

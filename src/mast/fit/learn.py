@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from accelerate.utils import broadcast_object_list
 
+from mast.detect_options import DetectOptions
 from mast.errors import MastError
 from mast.files import replace_folder, write_whole
-from mast.fit.fit_run import STAGES, FitRun
+from mast.fit.draw import with_habit
+from mast.fit.fit_run import FitRun, f1_words
 from mast.fit.forecast import Amounts, forecast
-from mast.fit.habit_choice import HabitChoice, choose_habit
 from mast.fit.inputs import start_of
 from mast.habit import Habit
-from mast.hearing import HearingModel
-from mast.models.checkpoint import ModelCard, load_card, update_card
+from mast.models.checkpoint import update_card
 from mast.models.mast_detector import DetectorConfig
 from mast.normalisation import Normalisation
-from mast.reports.fit_verdict import HABIT, NAMES, SELF_TRAINED, START, TRAINED, recommended
+from mast.reports.fit_verdict import NAMES, SELF_TRAINED, START, TRAINED, recommended
 from mast.reports.reconstruction import draw_reconstructions
 from mast.runs import Progress, flat
 from mast.selftrain.pseudo import sure_pseudo_labels
 from mast.selftrain.rounds import RoundsRun, about_self_training, fit_rounds
 from mast.training.chosen_chunks import STATISTICS_CHUNKS, measured_normalisation, unlabelled_chunks
-from mast.training.chunk_scores import detect_chunks
 from mast.training.detector_training import DetectorRun, about_detector, fit_detector
 from mast.training.effort import Rates, measure_rates, suited
 from mast.training.pretraining import EncoderRun, about_pretraining, fit_encoder
@@ -136,8 +134,13 @@ def pretrain(run: FitRun) -> None:
     run.do("pretrain", inputs, (folder / "best" / "model.safetensors",), work, folder)
 
 
-def start(run: FitRun) -> None:
-    """The detector to start from as is: training has to beat it."""
+def start(run: FitRun, drawn: DetectOptions) -> None:
+    """The detector to start from as is: training has to beat it.
+
+    Args:
+        run: so far.
+        drawn: how it draws boxes, where that was asked for.
+    """
     start, folder = run.sources.start, run.out / "start"
     if not start.is_detector:
         return
@@ -145,56 +148,22 @@ def start(run: FitRun) -> None:
     assert init is not None
     assert card is not None
     start.check_front_end(run.recipe.front_end)
+    here = card.at_band(run.recipe.front_end.high_hz)
+    habit = drawn.habit(here.habit)
 
     def work() -> dict[str, Any]:
         if run.machine.main:
             replace_folder(init, folder)
-            here = card.at_band(run.recipe.front_end.high_hz)
-            update_card(folder, here.model_copy(update={"front_end": run.recipe.front_end}))
+            known = {"front_end": run.recipe.front_end, "habit": None if habit == Habit() else habit}
+            update_card(folder, here.model_copy(update=known))
         return {}
 
-    run.do("start", {**run.common, "init": start_of(start)}, (folder / "model.json",), work)
-    run.made(START, folder)
-    run.say(f"start: {init}, as is: validation F1 {_f1(run.f1[START])}")
-
-
-def habit(run: FitRun) -> None:
-    """The start, drawing boxes as the user does, where boxes held back show that it should; nothing is trained."""
-    if START not in run.detectors:
-        return
-    folder = run.out / "habit"
-
-    def work() -> dict[str, Any]:
-        card = load_card(run.detectors[START])
-        choice = broadcast_object_list([_choice(run, card)])[0]
-        if run.machine.main:
-            replace_folder(run.detectors[START], folder)
-            update_card(folder, card.model_copy(update={"habit": choice.habit}))
-        run.machine.accelerator.wait_for_everyone()
-        return {"sentence": choice.sentence, "changed": choice.habit != choice.start}
-
-    inputs = {**run.common, **run.labels, **run.after("start")}
-    found = run.do("habit", inputs, (folder / "model.json",), work)
-    run.say(found["sentence"])
-    if found["changed"]:
-        run.made(HABIT, folder)
-        run.say(f"habit: validation F1 {_f1(run.f1[HABIT])}")
-
-
-def _choice(run: FitRun, card: ModelCard) -> HabitChoice:
-    """What the boxes to learn from say about how they are drawn."""
-    machine, plan, chunks = run.machine, run.recipe.train, run.parts["train"]
-    model = HearingModel.load(run.detectors[START], device=machine.device, precision=machine.precision)
-    model.card = card.model_copy(update={"habit": None})  # boxes as the model gives them
-    own = card.thresholds["score"]
-    measured = detect_chunks(
-        model,
-        chunks,
-        batch_size=machine.eval_batch(plan.batch_size),
-        workers=machine.workers,
-        score_threshold=own,
-    )
-    return choose_habit(replace(measured, threshold=own), card.habit or Habit(), chunks.path_of)
+    inputs = {**run.common, "init": start_of(start)}
+    if habit != Habit():
+        inputs["habit"] = str(habit)
+    run.do("start", inputs, (folder / "model.json",), work)
+    run.made(START, folder, "start")
+    run.say(f"start: {init}, as is: validation F1 {f1_words(run.f1[START])}")
 
 
 def train(run: FitRun) -> None:
@@ -233,7 +202,7 @@ def train(run: FitRun) -> None:
         return {**result.best, "epoch": result.best_epoch}
 
     run.do("train", inputs, (folder / "best" / "model.safetensors",), work, folder)
-    run.made(TRAINED, folder / "best")
+    run.made(TRAINED, *with_habit(run, "train", folder / "best"))
 
 
 def self_train(run: FitRun) -> None:
@@ -249,7 +218,7 @@ def self_train(run: FitRun) -> None:
         **flat({"train.detector": run.recipe.train.detector}),
         **run.labels,
         **{name: value for name, value in run.sound.items() if name.startswith("unlabelled")},
-        **run.after(STAGES[teacher]),
+        **run.after(run.made_by[teacher]),
     }
 
     def work() -> dict[str, Any]:
@@ -275,7 +244,7 @@ def self_train(run: FitRun) -> None:
 
     result = run.do("self-train", inputs, (folder / "best" / "model.safetensors",), work, folder)
     if "left_out" not in result:
-        run.made(SELF_TRAINED, folder / "best")
+        run.made(SELF_TRAINED, *with_habit(run, "self-train", folder / "best"))
 
 
 def _rounds(run: FitRun, initial: Path, folder: Path, progress: Progress) -> pd.DataFrame:
@@ -306,7 +275,3 @@ def _start_fits(run: FitRun) -> bool:
 def _found_nothing(folder: Path) -> bool:
     """Whether a round of self-training had no pseudo-box to learn from."""
     return any(sure_pseudo_labels(path).empty for path in folder.glob("round-*/pseudo.parquet"))
-
-
-def _f1(value: float | None) -> str:
-    return "not defined" if value is None else f"{value:.3f}"

@@ -6,8 +6,8 @@ RUN/statistics/        normalisation.json
 RUN/pretrain/          the encoder's run
 RUN/start/             the detector to start from, as is, on this run's front end
 RUN/habit/             the same, drawing boxes as yours are drawn
-RUN/train/             the detector's run on the expert's boxes
-RUN/selftrain/         its rounds on unlabelled sound
+RUN/train/             the detector's run on the expert's boxes; in habit/, the detector as it is to draw them
+RUN/selftrain/         its rounds on unlabelled sound; likewise
 RUN/best/              the model to use: the last that beat the start on validation, or the start
 RUN/evaluate/          event tables of every part, truth and detections
 RUN/metrics.json       how good it is
@@ -24,9 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
 from mast.errors import MastError
 from mast.evaluation.report import RESAMPLES
-from mast.fit import judge, learn
+from mast.fit import draw, judge, learn
 from mast.fit.fit_run import FitRun
 from mast.fit.inputs import load_sources, quiet_about_sources
 from mast.reports.fit_report import EXAMPLES
@@ -59,6 +60,7 @@ def fit(
     show: Show,
     annotations: Path | None = None,
     init: str | Path | None = None,
+    drawn: DetectOptions = DEFAULT_OPTIONS,
     fixed: Collection[str] | None = None,
     seed: int = 0,
     resamples: int = RESAMPLES,
@@ -74,6 +76,7 @@ def fit(
         show: called with progress.
         annotations: boxes, if not ``data/boxes.csv``.
         init: an encoder or detector to start from, instead of pretraining.
+        drawn: how the start draws boxes: its ``box`` and ``join_s`` count; as the model does by default.
         fixed: where nobody chose the recipe's preset, the settings that somebody did choose, by dotted names: for a
             start from a detector the others follow machine and data. None: the recipe stands.
         seed: of everything random.
@@ -93,8 +96,8 @@ def fit(
         learn.plan(run, fixed)
         learn.statistics(run)
         learn.pretrain(run)
-        learn.start(run)
-        learn.habit(run)
+        learn.start(run, drawn)
+        draw.habit(run)
         learn.train(run)
         learn.self_train(run)
         judge.calibrate(run)

@@ -78,6 +78,12 @@ class Searched:
         error: a sentence where the recording could not be read.
         embeddings: (events, D) half-precision features of each event, in the order of ``events``; ``None`` unless
             the detector embeds.
+
+    >>> from pathlib import Path
+    >>> from mast.inference import Detector, Source
+    >>> found = next(Detector("default").outcomes([Source(Path("sim/audio/S01_20240512_055800.flac"), "S01.flac")]))
+    >>> len(found.events), found.duration_s, found.sample_rate, found.error
+    (4, 10.0, 16000, '')
     """
 
     source: Source
@@ -108,6 +114,12 @@ class Detector:
         model_id: ``mast-`` and the start of the weights' fingerprint, as in the column ``model``.
         precision: ``"bfloat16"`` where the hardware multiplies it natively, else ``"float32"``.
         workers: batches searched at once.
+
+    >>> from mast.detect_options import DetectOptions
+    >>> from mast.inference import Detector
+    >>> detector = Detector("default", DetectOptions(threshold=0.5))
+    >>> detector.scores.threshold, detector.card.front_end.chunk_s
+    (0.5, 10.24)
     """
 
     def __init__(self, folder: str | Path, options: DetectOptions = DEFAULT_OPTIONS) -> None:
@@ -193,6 +205,13 @@ class Detector:
 
         Raises:
             AudioError: the recording cannot be read.
+
+        >>> import mast
+        >>> events = mast.load(threshold=0.5).detect("sim/audio/S01_20240512_055800.flac", root="sim")
+        >>> events[["recording", "site", "source"]].head(2)
+                                recording site    source
+        0  audio/S01_20240512_055800.flac  S01  detector
+        1  audio/S01_20240512_055800.flac  S01  detector
         """
         return next(self.stream([path], root=root))
 
@@ -208,6 +227,11 @@ class Detector:
         Raises:
             ConfigError: the detector was loaded without ``embed=True``.
             AudioError: the recording cannot be read.
+
+        >>> import mast
+        >>> events, vectors = mast.load(embed=True).detect_and_embed("sim/audio/S01_20240512_055800.flac")
+        >>> len(events), vectors.shape, vectors.dtype
+        (4, (4, 323), dtype('float16'))
         """
         if not self.options.embed:
             raise ConfigError("this detector gives no embeddings; load it with embed=True")
@@ -224,6 +248,15 @@ class Detector:
 
         Raises:
             AudioError: at a recording that cannot be read. :meth:`outcomes` continues instead.
+
+        >>> from pathlib import Path
+        >>> import mast
+        >>> recordings = sorted(Path("sim/audio").glob("*.flac"))
+        >>> for events in mast.load().stream(recordings):
+        ...     print(len(events))
+        4
+        0
+        1
         """
         for outcome in self.outcomes(_source(Path(path), root) for path in paths):
             if outcome.error:
@@ -238,6 +271,15 @@ class Detector:
         Args:
             sources: recordings; drawn from a background thread.
             progress: called with seconds of sound as they are done.
+
+        >>> from pathlib import Path
+        >>> import mast
+        >>> from mast.inference import Source
+        >>> sources = [Source(Path("sim/audio/S01_20240512_055800.flac"), "S01.flac"), Source(Path("gone.wav"), "lost")]
+        >>> for found in mast.load().outcomes(sources):
+        ...     print(found.source.recording, len(found.events), found.error or "searched")
+        S01.flac 4 searched
+        lost 0 gone.wav: no such file; check the name and the folder
         """
         stitcher, events, end_s = Stitcher(), [], 0.0
         for piece, found in chain.from_iterable(self._searched(sources)):

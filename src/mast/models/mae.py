@@ -138,7 +138,14 @@ class Decoder(nn.Module):
 
 
 class MaskedAutoencoder(nn.Module):
-    """Encoder and decoder of the pretraining stage; the encoder is what the detector keeps."""
+    """Encoder and decoder of the pretraining stage; the encoder is what the detector keeps.
+
+    >>> import torch
+    >>> from mast.models.mae import MaeConfig, MaskedAutoencoder
+    >>> model = MaskedAutoencoder(MaeConfig.named("tiny"))
+    >>> model.config.encoder.depth, model.config.encoder.width
+    (4, 192)
+    """
 
     def __init__(self, config: MaeConfig) -> None:
         super().__init__()
@@ -155,6 +162,11 @@ class MaskedAutoencoder(nn.Module):
             spectrograms: (B, 1, T, F), normalised.
             mask: what to hide; drawn if not given.
             generator: source of the draw, on the spectrograms' device.
+
+        >>> model = MaskedAutoencoder(MaeConfig.named("tiny"))
+        >>> step = model(torch.randn(2, 1, 1024, 128))
+        >>> step.patches.shape, step.loss.isfinite().item()
+        (torch.Size([2, 512, 256]), True)
         """
         if mask is None:
             mask = self.draw_mask(len(spectrograms), device=spectrograms.device, generator=generator)

@@ -133,7 +133,13 @@ class DetectorConfig(BaseModel):
     def named(
         cls, size: Size, *, chunk_frames: int = 1_024, n_bins: int = 128, **fields: Any
     ) -> DetectorConfig:
-        """One of the named sizes on a chunk of the given shape, with any other field changed."""
+        """One of the named sizes on a chunk of the given shape, with any other field changed.
+
+        >>> from mast.models.mast_detector import DetectorConfig
+        >>> config = DetectorConfig.named("tiny", detail=32)
+        >>> config.encoder.width, config.channels, config.finest_grid
+        (192, 32, (128, 32))
+        """
         encoder = EncoderConfig.named(size, chunk_frames=chunk_frames, n_bins=n_bins)
         return cls.model_validate({"encoder": encoder, **DETECTOR_SIZES[size], **fields})
 
@@ -161,7 +167,14 @@ class DenseOutput(NamedTuple):
 
 
 class MastDetector(BoxDetector):
-    """The paper's detector. See the module docstring."""
+    """The paper's detector. See the module docstring.
+
+    >>> import torch
+    >>> from mast.models.mast_detector import DetectorConfig, MastDetector
+    >>> model = MastDetector(DetectorConfig.named("tiny"))
+    >>> model.chunk, model.embedding_width
+    ((1024, 128), 259)
+    """
 
     backbone_prefixes = ("encoder.",)
     config: DetectorConfig
@@ -218,7 +231,13 @@ class MastDetector(BoxDetector):
         return self.config.contrastive_dimension if self.config.contrastive_weight > 0 else 0
 
     def forward(self, spectrograms: Tensor) -> DenseOutput:
-        """(B, 1, T, F) normalised spectrograms → predictions at every point, float32."""
+        """(B, 1, T, F) normalised spectrograms → predictions at every point, float32.
+
+        >>> model = MastDetector(DetectorConfig.named("tiny")).eval()
+        >>> found = model(torch.zeros(2, 1, 1024, 128))
+        >>> found.boxes.shape, found.logits.shape
+        (torch.Size([2, 5440, 4]), torch.Size([2, 5440]))
+        """
         tokens = self.encoder.feature_map(spectrograms)  # (B, D, T/16, F/16)
         levels: list[Tensor] = self.pyramid(self.adapted(tokens, spectrograms))  # finest (B, C, T/8, F/4)
         head: HeadOutput = self.head(levels)
@@ -258,6 +277,13 @@ class MastDetector(BoxDetector):
             ``loss`` to minimise; each term before its λ: ``classification``, ``corners``, ``giou``,
             ``centreness``, ``contrastive``, of a second look ``verdict`` and ``correction``; and
             ``positives_per_image``.
+
+        >>> model = MastDetector(DetectorConfig.named("tiny"))
+        >>> boxes = [torch.tensor([[100.0, 40.0, 180.0, 60.0]]), torch.zeros(0, 4)]  # the second chunk holds nothing
+        >>> terms = model.loss(torch.randn(2, 1, 1024, 128), boxes)
+        >>> sorted(terms)
+        ['centreness', 'classification', 'contrastive', 'corners', 'giou', 'loss', 'positives_per_image']
+        >>> terms["loss"].backward()
         """
         if len(boxes) != len(spectrograms):
             raise ConfigError(f"{len(boxes)} lists of boxes given for {len(spectrograms)} chunks")
@@ -301,7 +327,13 @@ class MastDetector(BoxDetector):
         nms_iou: float = 0.5,
         max_boxes: int = 300,
     ) -> list[Detections]:
-        """Boxes in each chunk, best first: (B, 1, T, F) → B times (K, 4) cells and (K,) scores."""
+        """Boxes in each chunk, best first: (B, 1, T, F) → B times (K, 4) cells and (K,) scores.
+
+        >>> model = MastDetector(DetectorConfig.named("tiny")).eval()
+        >>> found = model.detect(torch.zeros(2, 1, 1024, 128), score_threshold=0.9)
+        >>> [len(chunk.scores) for chunk in found]  # it has learnt nothing yet
+        [0, 0]
+        """
         return self.select(
             self(spectrograms), score_threshold=score_threshold, nms_iou=nms_iou, max_boxes=max_boxes
         )
@@ -318,6 +350,11 @@ class MastDetector(BoxDetector):
 
         Returns:
             For each chunk (M_i, ``embedding_width``), float32.
+
+        >>> model = MastDetector(DetectorConfig.named("tiny")).eval()
+        >>> boxes = [torch.tensor([[100.0, 40.0, 180.0, 60.0]])]
+        >>> [vectors.shape for vectors in model.embed(torch.zeros(1, 1, 1024, 128), boxes)]
+        [torch.Size([1, 259])]
         """
         return self.vectors(self.encoder.feature_map(spectrograms), spectrograms, boxes)
 

@@ -14,13 +14,15 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from mast.annotations.redraw import redraw
 from mast.arrays import FloatArray, Vectors
 from mast.audio import centre_and_pad, read
 from mast.data.recordings import Dataset
 from mast.errors import AudioError
-from mast.grid import FrontEnd
+from mast.grid import FrontEnd, grid_to_events
 from mast.hearing import HearingModel
 from mast.models.checkpoint import load_card
+from mast.models.decode import Detections
 from mast.models.find import find_model
 from mast.models.mast_detector import MastDetector
 from mast.planning.cover import Survey
@@ -41,14 +43,17 @@ class Surveyor:
     Args:
         folder: as :func:`mast.models.find.find_model` takes it.
         device: ``"cpu"``, ``"cuda"``; the GPU where there is one by default.
+        band_hz: upper edge of the band to look at, Hz; the model's own by default.
 
     Attributes:
         card: what the checkpoint says about itself.
         detects: whether the model is a detector.
     """
 
-    def __init__(self, folder: str | Path, *, device: str | None = None) -> None:
-        self._hearing = HearingModel.load(folder, device=device)
+    def __init__(
+        self, folder: str | Path, *, device: str | None = None, band_hz: float | None = None
+    ) -> None:
+        self._hearing = HearingModel.load(folder, device=device, band_hz=band_hz)
         self._width = self._hearing.encoder.config.width
         self.card, self.device = self._hearing.card, self._hearing.device
         self.detects = isinstance(self._hearing.model, MastDetector)
@@ -99,10 +104,14 @@ class Surveyor:
         rows: list[int] = []
         unsure, failures = np.zeros(len(clips)), dict[int, str]()
         for batch, sound in self._batches(todo, failures, progress):
-            embeddings, doubt = self._see(sound)
+            embeddings, detections = self._see(sound)
             found.append(embeddings)
             rows += [chunk.clip for chunk in batch]
-            np.add.at(unsure, [chunk.clip for chunk in batch], doubt)
+            for chunk, own in zip(batch, detections, strict=self.detects):
+                try:
+                    unsure[chunk.clip] += self._doubt(chunk, own)
+                except AudioError as error:
+                    failures[chunk.clip] = str(error)
         vectors = np.concatenate(found) if found else np.zeros((0, self._width), dtype=np.float32)
         clip = np.array(rows, dtype=np.int64)
         whole = ~np.isin(clip, list(failures))
@@ -135,16 +144,25 @@ class Surveyor:
         return centre_and_pad(sound[: front_end.chunk_samples], front_end.chunk_samples)
 
     @torch.inference_mode()
-    def _see(self, sound: Tensor) -> tuple[Vectors, FloatArray]:
-        """(B, samples) → (B, D) embeddings, (B,) doubt."""
+    def _see(self, sound: Tensor) -> tuple[Vectors, list[Detections]]:
+        """(B, samples) → (B, D) embeddings, and what a detector finds: B times, or nothing of an encoder."""
         seen = self._hearing.spectrograms(sound)
         if not self.detects:
-            return pool_chunks(self._hearing.tokens(seen)), np.zeros(len(sound))
+            return pool_chunks(self._hearing.tokens(seen)), []
         model = self._hearing.mast_detector
         output = model(seen)
         found = model.select(output, score_threshold=LEAST_SCORE, nms_iou=self._hearing.nms_iou)
-        scores = [self.card.probabilities.apply(some.scores.double().cpu().numpy()) for some in found]
-        return pool_chunks(output.tokens), np.array([doubt(own) for own in scores])
+        return pool_chunks(output.tokens), found
+
+    def _doubt(self, chunk: _Chunk, found: Detections) -> float:
+        """About the boxes of a chunk as the model's habit draws them: a song of five notes is one decision."""
+        scores, habit = found.scores.double().cpu().numpy(), self.card.habit
+        if habit is not None:
+            cells = found.boxes.double().cpu().numpy()
+            boxes = grid_to_events(cells, self.front_end, chunk_start_s=chunk.start_s)
+            own = self.card.thresholds.get("score", 0.0)
+            scores = scores[redraw(boxes, scores, habit, chunk.path, self.front_end, threshold=own).rows]
+        return doubt(self.card.probabilities.apply(scores))
 
 
 def pool_chunks(tokens: Tensor) -> Vectors:
@@ -181,6 +199,7 @@ def chunk_grid(start_s: float, end_s: float, front_end: FrontEnd) -> list[float]
     return [start_s + k * front_end.chunk_s for k in range(n)]
 
 
-def model_front_end(folder: str | Path) -> FrontEnd:
-    """Band and chunks of a model, without loading its weights."""
-    return load_card(find_model(folder)).front_end
+def model_front_end(folder: str | Path, band_hz: float | None = None) -> FrontEnd:
+    """Band and chunks of a model, or of the same one in another band, without loading its weights."""
+    own = load_card(find_model(folder)).front_end
+    return own if band_hz is None else own.at_band(band_hz)

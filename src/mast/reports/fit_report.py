@@ -19,6 +19,7 @@ from mast.data.recordings import Dataset
 from mast.evaluation import PartTables
 from mast.evaluation.bootstrap import TRAINING_NOISE
 from mast.files import write_whole
+from mast.habit import Habit
 from mast.models.checkpoint import ModelCard, load_card
 from mast.reports.fit_data import hours_figure, sites_header, sites_table, time_unit
 from mast.reports.fit_examples import choose_examples, example_pictures
@@ -366,7 +367,15 @@ def _use(story: _Story) -> Markup:
     return body + paragraph(
         f"The model listens to {front_end.low_hz:g}–{front_end.high_hz:g} Hz in windows of {front_end.chunk_s:g} s and "
         f"reports detections from score {threshold:.2f} on. It says where something calls, not which species."
+        f"{_drawn(story.card.habit)}"
     )
+
+
+def _drawn(habit: Habit | None) -> str:
+    """How the model draws boxes, where it does not give them as they are."""
+    if habit is None or habit.changes_nothing:
+        return ""
+    return f" It draws {habit}, as your boxes are drawn; --box all gives its boxes as they are."
 
 
 def _settings(story: _Story) -> Markup:

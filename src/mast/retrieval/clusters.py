@@ -115,6 +115,16 @@ def centred(vectors: ArrayLike, middle: ArrayLike) -> Vectors:
     return unit(np.asarray(vectors, dtype=np.float32) - np.asarray(middle, dtype=np.float32))
 
 
+def from_middle(grouping: Grouping) -> FloatArray:
+    """(N,) distance of each event from the middle of its group on the plane: the most typical have the smallest."""
+    away = np.zeros(len(grouping.cluster))
+    for one in np.unique(grouping.cluster):
+        own = grouping.cluster == one
+        place = grouping.place[own].astype(np.float64)
+        away[own] = np.linalg.norm(place - np.median(place, axis=0), axis=1)
+    return away
+
+
 class Novelty(NamedTuple):
     """How far events are from everything annotated."""
 

@@ -64,6 +64,11 @@ class EventStore:
         width: D of the vectors.
         projection_width: of the contrastive projections; 0 where there are none.
         model_folder: where that model lay when the store was made; empty where nobody said.
+
+    >>> from mast.retrieval.event_store import EventStore
+    >>> store = EventStore.open("calls")
+    >>> len(store), store.recordings()
+    (5, ['S01_20240512_055800.flac', 'S03_20240512_094600.flac'])
     """
 
     def __init__(self, folder: StoreFolder, facts: Mapping[str, Any]) -> None:
@@ -125,6 +130,10 @@ class EventStore:
 
         Raises:
             MastError: there is none, or it is one that an earlier mast made.
+
+        >>> from mast.retrieval.event_store import EventStore
+        >>> EventStore.open("calls").width
+        323
         """
         wanted = "expected an event store, as `mast embed` writes it"
         folder = StoreFolder(uri)
@@ -182,6 +191,15 @@ class EventStore:
         Raises:
             ConfigError: vectors of another width, or not finite, or without direction; or another process
                 is adding events.
+
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> from mast.retrieval.event_store import EventStore
+        >>> from mast.retrieval.event_table import EventBatch
+        >>> box = {"recording": "a.wav", "start_s": 1.0, "end_s": 2.0, "low_hz": 2000.0, "high_hz": 9000.0}
+        >>> store = EventStore.create("store", 3, "my-model")
+        >>> store.add([EventBatch(pd.DataFrame([box]), np.array([[0.5, 0.1, 0.2]], dtype=np.float32))])
+        Added(new=1, changed=0, removed=0, unchanged=0)
         """
         total = np.zeros(4, dtype=np.int64)
         held: list[pa.Table] = []
@@ -222,6 +240,15 @@ class EventStore:
 
         Raises:
             ConfigError: another width, no number, or no projections here.
+
+        >>> from mast.retrieval.event_store import EventStore
+        >>> store = EventStore.open("calls")
+        >>> trill = store.find(k=1)["id"]
+        >>> store.search(store.vectors(trill)[0], k=3)[["start_s", "label"]]
+           start_s     label
+        0   0.5775  trill-06
+        1   7.5875  trill-06
+        2   3.8475  trill-06
         """
         if k < 1:
             raise ConfigError(f"{k} neighbours make no sense; expected at least 1")
@@ -242,7 +269,16 @@ class EventStore:
         return found
 
     def find(self, where: Filter | None = None, k: int = 10) -> pd.DataFrame:
-        """``id`` and the event columns of the first ``k`` events that meet the conditions."""
+        """``id`` and the event columns of the first ``k`` events that meet the conditions.
+
+        >>> from mast.retrieval.event_store import EventStore
+        >>> from mast.retrieval.filters import Filter
+        >>> found = EventStore.open("calls").find(Filter(labels=("trill-06",)), k=2)
+        >>> found[["recording", "start_s", "label"]]
+                          recording  start_s     label
+        0  S01_20240512_055800.flac   0.5775  trill-06
+        1  S01_20240512_055800.flac   3.8475  trill-06
+        """
         found = [self._none(_EVENT)]
         for _, table in self._meeting(where, _EVENT):
             found.append(table.select(_EVENT))
@@ -265,6 +301,11 @@ class EventStore:
 
         Raises:
             MastError: there is no such event.
+
+        >>> from mast.retrieval.event_store import EventStore
+        >>> store = EventStore.open("calls")
+        >>> store.vectors(store.find(k=2)["id"]).shape
+        (2, 323)
         """
         column, _ = self._vector_column(projection)
         return as_vectors(self._rows(ids, ["id", column])[column])
@@ -283,6 +324,12 @@ class EventStore:
             rows: at most, in a batch.
             where: only these.
             projection: also give the projections.
+
+        >>> from mast.retrieval.event_store import EventStore
+        >>> for batch in EventStore.open("calls").batches(rows=3):
+        ...     print(len(batch.events), batch.vectors.shape)
+        3 (3, 323)
+        2 (2, 323)
         """
         projection = projection and self.projection_width > 0
         columns = [*_EVENT, "vector", *(["projection"] if projection else [])]

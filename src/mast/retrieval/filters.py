@@ -32,6 +32,10 @@ class Filter:
 
     Raises:
         ConfigError: a time or an hour that makes no sense.
+
+    >>> from mast.retrieval.filters import Filter
+    >>> Filter(hours=(22, 4), min_score=0.5).columns
+    ['score', 'datetime']
     """
 
     sites: tuple[str, ...] = ()

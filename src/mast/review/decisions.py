@@ -21,6 +21,7 @@ from mast.review.intake import put_spans, random_rank
 from mast.review.records import STATUSES, read_event, read_recording, read_spans
 from mast.review.spans import joined, without
 from mast.review.store import Store
+from mast.wording import counted
 
 BOX = ("start_s", "end_s", "low_hz", "high_hz")
 _STATE = (*BOX, "label", "status", "reviewer")  # what a decision changes and undo restores
@@ -50,13 +51,15 @@ class Undone:
         done: whether there was anything.
         what: a sentence for the reviewer.
         events: as they stand now.
-        recording_id: of what changed; ``None`` where nothing did.
+        recording_id: of what changed; ``None`` where nothing did, or an application of the learner was undone.
+        learner: whether an application of the learner was undone.
     """
 
     done: bool
     what: str
     events: list[dict[str, Any]]
     recording_id: int | None = None
+    learner: bool = False
 
 
 def add_event(store: Store, reviewer: str, recording_id: int, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,7 +172,7 @@ def mark_reviewed(
 
 
 def undo(store: Store, reviewer: str) -> Undone:
-    """Take back the reviewer's last decision that stands.
+    """Take back the reviewer's last decision that stands; having let the learner decide is one.
 
     Raises:
         ConflictError: somebody else has changed the same since; that decision stays, and the next undo goes before it.
@@ -178,18 +181,33 @@ def undo(store: Store, reviewer: str) -> Undone:
 
 
 def redo(store: Store, reviewer: str) -> Undone:
-    """Make the decision again that the reviewer took back last; a new decision ends what can be redone."""
+    """Make the decision again that the reviewer took back last; a new decision ends what can be redone.
+
+    What the learner had decided is not redone: it can be asked again.
+    """
     return _step(store, reviewer, "redo")
 
 
 _LAST_STANDING = """
-SELECT * FROM log WHERE reviewer = ? AND kind IN ('add', 'change', 'delete', 'spans')
-AND id NOT IN (SELECT target FROM undone) ORDER BY id DESC LIMIT 1
+SELECT * FROM log WHERE reviewer = ? AND (
+    kind IN ('add', 'change', 'delete', 'spans') AND id NOT IN (SELECT target FROM undone)
+    OR kind = 'apply' AND after = (SELECT value FROM facts WHERE name = 'applied')
+) ORDER BY id DESC LIMIT 1
 """
 _LAST_UNDONE = """
 SELECT l.* FROM undone AS u JOIN log AS l ON l.id = u.target WHERE l.reviewer = ? AND u.redoable
 ORDER BY u.by_row DESC LIMIT 1
 """
+
+
+def take_back_learned(db: sqlite3.Connection, reviewer: str) -> int:
+    """Undo all that the learner has decided; how many decisions that were."""
+    before = db.execute("SELECT value FROM facts WHERE name = 'applied'").fetchone()
+    taken = db.execute("DELETE FROM learned").rowcount
+    db.execute("DELETE FROM facts WHERE name = 'applied'")
+    if before:
+        append_log(db, reviewer, "take_back", 0, before=json.loads(before[0]), after=None)
+    return taken
 
 
 def _step(store: Store, reviewer: str, kind: str) -> Undone:
@@ -198,6 +216,9 @@ def _step(store: Store, reviewer: str, kind: str) -> Undone:
         action = db.execute(_LAST_STANDING if kind == "undo" else _LAST_UNDONE, (reviewer,)).fetchone()
         if action is None:
             return Undone(False, f"nothing to {kind}", [])
+        if action["kind"] == "apply":
+            taken = take_back_learned(db, reviewer)
+            return Undone(True, f"Undone: {counted(taken, 'decision')} of the learner", [], learner=True)
         wanted, expected = json.loads(action["before"]), json.loads(action["after"])
         if kind == "redo":
             wanted, expected = expected, wanted

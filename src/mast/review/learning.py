@@ -32,7 +32,7 @@ from mast.review.box_classifier import (
     sure_enough,
     verdicts,
 )
-from mast.review.decisions import InvalidError, append_log
+from mast.review.decisions import InvalidError, append_log, take_back_learned
 from mast.review.listing import ListFilter
 from mast.review.lookalikes import Lookalikes
 from mast.review.records import EVENT_SQL, NotFoundError, event_record
@@ -227,7 +227,9 @@ class Learning:
             db.executemany(
                 "INSERT INTO learned SELECT id, ?, ? FROM events WHERE seq = ? AND status = 'open'", rows
             )
-            db.execute("INSERT OR REPLACE INTO facts VALUES ('applied', ?)", (json.dumps(applied),))
+            # as the log has it: an application stands while this is its own
+            fact = json.dumps(applied, ensure_ascii=False)
+            db.execute("INSERT OR REPLACE INTO facts VALUES ('applied', ?)", (fact,))
             append_log(
                 db, reviewer, "apply", 0, before=json.loads(before[0]) if before else None, after=applied
             )
@@ -236,12 +238,7 @@ class Learning:
     def take_back(self, reviewer: str) -> int:
         """Undo all that the learner has decided; how many decisions that were."""
         with self.store.writing() as db:
-            before = db.execute("SELECT value FROM facts WHERE name = 'applied'").fetchone()
-            taken = db.execute("DELETE FROM learned").rowcount
-            db.execute("DELETE FROM facts WHERE name = 'applied'")
-            if before:
-                append_log(db, reviewer, "take_back", 0, before=json.loads(before[0]), after=None)
-        return taken
+            return take_back_learned(db, reviewer)
 
     def _learn(self, db: sqlite3.Connection) -> Learned:
         """What the learner says now; as before where nobody has decided since."""

@@ -41,6 +41,7 @@ class ListFilter:
     min_score: float | None = None
     status: str | None = None
     search: str | None = None
+    group: int | None = None  # of events alone
 
     def of_recordings(self) -> tuple[str, list[Any]]:
         """A condition on ``recordings``, and its values."""
@@ -76,6 +77,9 @@ class ListFilter:
                 "e.recording_id IN (SELECT id FROM recordings WHERE instr(lower(name), lower(?)) > 0)"
             )
             values.append(self.search)
+        if self.group is not None:
+            terms.append("e.id IN (SELECT event_id FROM grouped WHERE cluster = ?)")
+            values.append(self.group)
         if self.day:
             terms.append("e.day = ?")
             values.append(self.day)

@@ -7,6 +7,7 @@ from pathlib import Path
 from mast.errors import AudioError
 from mast.review.intake import Intake, take_in
 from mast.review.learning import Learning
+from mast.review.lookalike_groups import Groups
 from mast.review.lookalikes_store import open_lookalikes
 from mast.review.records import read_recording
 from mast.review.store import STORE, Store
@@ -30,6 +31,7 @@ class Review:
         self.intake: Intake = take_in(self.store, workspace, seed=seed, progress=progress)
         self.lookalikes = open_lookalikes(workspace.folder)
         self.learning = Learning(self.store, self.lookalikes)
+        self.groups = Groups(self.store, self.lookalikes)
         self.tiles = TileCache()
 
     def path_of(self, recording_id: int) -> Path:

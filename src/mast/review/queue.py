@@ -1,9 +1,10 @@
 """The next events to look at, in the order that suits the purpose.
 
 ``uncertain``: those whose score is nearest the threshold; ``random``: an order that never changes, for estimates;
-``check``: the sample that `mast summarize --check` drew; ``score``, ``time``; ``novel``: those unlike all that was
-accepted (:mod:`mast.review.lookalikes`); ``unsure`` and ``likely``: by the learner (:mod:`mast.review.learning`). A
-page continues after its last event, wherever that one now stands, so deciding while paging neither skips nor repeats.
+``check``: the sample that `mast summarize --check` drew; ``score``, ``time``; ``typical``: those nearest the middle of
+their group (:mod:`mast.review.lookalike_groups`); ``novel``: those unlike all that was accepted
+(:mod:`mast.review.lookalikes`); ``unsure`` and ``likely``: by the learner (:mod:`mast.review.learning`). A page
+continues after its last event, wherever that one now stands, so deciding while paging neither skips nor repeats.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "random": ("e.rank", "e.seq"),
     "check": ("e.rank", "e.seq"),
     "score": ("-e.score", "e.seq"),
+    "typical": ("(SELECT g.away FROM grouped AS g WHERE g.event_id = e.id)", "e.seq"),
     "time": ("r.datetime", "r.id", "e.start_s", "e.seq"),
 }
 
@@ -43,6 +45,8 @@ def queue(
         scored = (
             " AND e.id IN (SELECT value FROM json_each((SELECT value FROM facts WHERE name = 'to_check')))"
         )
+    if order == "typical":
+        scored = " AND e.id IN (SELECT event_id FROM grouped WHERE cluster >= 0)"
     if not wanted.status:
         scored += " AND e.status <> 'deleted'"
     total = db.execute(f"SELECT count(*) FROM events AS e WHERE {condition}{scored}", values).fetchone()[0]

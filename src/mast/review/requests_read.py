@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
@@ -18,6 +18,7 @@ from mast.review.records import read_event, read_recording, read_spans, recordin
 
 NumberQuery = Annotated[float, Query(allow_inf_nan=False)]
 Text = Annotated[str | None, Query(max_length=300)]
+Group = Annotated[Literal[""] | Annotated[int, Field(ge=-1, le=10**6)] | None, Query()]
 Hour = Annotated[Literal[""] | int | None, Query()]
 ScoreQuery = Annotated[Literal[""] | Annotated[float, Field(allow_inf_nan=False)] | None, Query()]
 
@@ -99,7 +100,7 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
     @router.get("/queue")
     def next_events(
         order: Literal[
-            "uncertain", "novel", "random", "check", "score", "time", "unsure", "likely"
+            "uncertain", "novel", "random", "check", "score", "time", "typical", "unsure", "likely"
         ] = "uncertain",
         label: Annotated[str, Query(max_length=200)] = "",
         status: Literal[
@@ -110,16 +111,24 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
         hour: Hour = None,
         min_score: ScoreQuery = None,
         search: Text = None,
+        group: Group = None,
         limit: Annotated[int, Query(ge=1, le=500)] = 50,
         after: Text = None,
     ) -> dict[str, Any]:
-        wanted = _filter(site, day, hour, min_score, status, search)
+        wanted = replace(
+            _filter(site, day, hour, min_score, status, search),
+            group=group if isinstance(group, int) else None,
+        )
         with store.reading() as db:
             if order in LEARNED_ORDERS:
                 return review.learning.queue(db, order, wanted, label=label, limit=limit, after=after)
             if order == "novel":
                 return review.lookalikes.novel(db, wanted, limit=limit, after=after)
             return queue(db, order, wanted, limit=limit, after=after)
+
+    @router.get("/groups")
+    def groups() -> dict[str, Any]:
+        return review.groups.state()
 
     @router.get("/learner")
     def learner() -> dict[str, Any]:

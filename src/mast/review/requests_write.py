@@ -1,4 +1,4 @@
-"""Requests that decide something. Each needs a reviewer's name; each is on disk before it is answered."""
+"""Requests that write. Each decision needs a reviewer's name, and is on disk before it is answered."""
 
 from __future__ import annotations
 
@@ -61,6 +61,11 @@ def writing_routes(review: Review) -> APIRouter:
     @router.post("/learner/undo")
     async def take_back(request: Request) -> dict[str, Any]:
         return {"taken_back": await run_in_threadpool(review.learning.take_back, reviewer_of(request))}
+
+    @router.post("/groups")
+    def find_groups() -> dict[str, Any]:
+        review.groups.begin()
+        return review.groups.state()
 
     @router.post("/recordings/{rid}/reviewed")
     async def reviewed(rid: int, request: Request) -> dict[str, Any]:

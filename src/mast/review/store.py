@@ -112,6 +112,14 @@ CREATE TABLE IF NOT EXISTS learned (
     label TEXT NOT NULL                     -- given by the learner; empty for none
 ) WITHOUT ROWID;
 """,
+    "grouped": """
+CREATE TABLE IF NOT EXISTS grouped (
+    event_id TEXT PRIMARY KEY,
+    cluster INTEGER NOT NULL,               -- −1 for none
+    away REAL NOT NULL                      -- from the middle of its group
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS grouped_by_cluster ON grouped (cluster, away);
+""",
 }
 
 # made after a first filling, which is faster than keeping them up to date through it
@@ -155,12 +163,13 @@ class Store:
                     f"{path}: made by another version of mast (layout {found}, this one reads {_VERSION}); "
                     "open it with that one, or move the file away to start again"
                 )
-            for table, statement in _ADDED_LATER.items():
+            for table, script in _ADDED_LATER.items():
                 if not self._writer.execute(
                     "SELECT 1 FROM sqlite_master WHERE name = ?", (table,)
                 ).fetchone():
                     with self.writing() as db:
-                        db.execute(statement)
+                        for statement in _statements(script):
+                            db.execute(statement)
         except sqlite3.DatabaseError as error:
             raise ConfigError(
                 f"{path}: cannot be used for the review ({error}); the folder must be on a local disk and writable, "

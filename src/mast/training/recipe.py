@@ -183,7 +183,13 @@ class SelfTrainRecipe(BaseModel):
 
 
 class Recipe(BaseModel):
-    """Everything that decides the result of a run, next to the data and the seed."""
+    """Everything that decides the result of a run, next to the data and the seed.
+
+    >>> from mast.training.recipe import load_recipe
+    >>> recipe = load_recipe("tiny", {"train.epochs": 5})
+    >>> recipe.size, recipe.train.epochs, recipe.front_end.chunk_s
+    ('tiny', 5, 10.24)
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 

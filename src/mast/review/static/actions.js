@@ -325,9 +325,13 @@ export class Actions {
     tell("spans");
   }
 
-  async undone({ done, what, events, recording_id }) {
+  async undone({ done, what, events, recording_id, learner }) {
     toast(done ? sentence(what) : what.startsWith("nothing") ? `There is ${what}.` : sentence(what));
     if (!done) return;
+    if (learner) {
+      tell("taken back");
+      return;
+    }
     for (const event of events) this.show(outbox.overlaid(event));
     const last = events[0];
     if (!last) {

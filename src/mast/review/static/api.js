@@ -23,6 +23,8 @@ export const similar = (eid, k, signal) => json("GET", `${of(eid)}/similar`, { q
 export const create = (rid, box) => json("POST", `recordings/${rid}/events`, { body: box });
 export const change = (eid, change) => json("PATCH", of(eid), { body: change });
 export const remove = (eid, version) => json("DELETE", of(eid), { query: { version } });
+export const groups = () => json("GET", "groups");
+export const findGroups = () => json("POST", "groups");
 export const learner = () => json("GET", "learner");
 export const learnerPlan = (precision) => json("GET", "learner/plan", { query: { precision } });
 export const learnerApply = (precision) => json("POST", "learner/apply", { body: { precision } });

@@ -1,10 +1,11 @@
 /** The left column: tabs, filters, and which list they apply to. */
 
 import { byId, debounce, element } from "./dom.js";
-import { score } from "./format.js";
+import { groupName, score } from "./format.js";
 import { on, state, tell } from "./state.js";
 
-const NEUTRAL = { site: "", day: "", hour: "", status: "open", recording_status: "", search: "", min_score: 0 };
+const NO_GROUP = -1;
+const NEUTRAL = { group: "", site: "", day: "", hour: "", status: "open", recording_status: "", search: "", min_score: 0 };
 
 /** @param {{queue: import("./queue.js").Queue, recordings: import("./recordings.js").Recordings}} lists */
 export function watchFilters({ queue, recordings }) {
@@ -20,6 +21,7 @@ export function watchFilters({ queue, recordings }) {
       byId(`tab-${name}`).setAttribute("aria-selected", String(state.list === name));
       for (const part of form.querySelectorAll(`.only-${name}`)) part.hidden = state.list !== name;
     }
+    byId("group-row").hidden ||= form.elements.group.length < 2;
     byId("left-body").setAttribute("aria-label", state.list === "queue" ? "Queue" : "Recordings");
     const changed = Object.entries(NEUTRAL).some(([name, value]) => String(state.filters[name]) !== String(value));
     byId("clear-filters").hidden = !changed;
@@ -85,6 +87,18 @@ export function watchFilters({ queue, recordings }) {
     for (const value of ["learner_accepted", "learner_rejected"]) {
       status.querySelector(`[value=${value}]`).hidden = !applied && state.filters.status !== value;
     }
+    reflect();
+  });
+
+  /** Offer the groups that were found. */
+  on("groups", ({ groups, alone }) => {
+    const { group, order } = form.elements;
+    const choices = groups.map((one) => [one.group, `${one.group + 1}: ${groupName(one)} (${one.events.toLocaleString("en")})`]);
+    if (alone) choices.push([NO_GROUP, `in no group (${alone.toLocaleString("en")})`]);
+    group.replaceChildren(group.options[0], ...choices.map(([value, text]) => element("option", { value }, text)));
+    byId("group-row").hidden = state.list !== "queue" || !choices.length;
+    order.querySelector("[value=typical]").hidden = !groups.length;
+    if (!choices.some(([value]) => String(value) === String(state.filters.group))) state.filters.group = "";
     reflect();
   });
 

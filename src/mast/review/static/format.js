@@ -69,3 +69,6 @@ export const labelText = (event) => event.label || "unnamed";
 /** What to call an event among many, most of which may have no label: its name, or its band. */
 export const shortText = (event) =>
   event.label || `${kilohertz(event.low_hz, 1)}–${kilohertz(event.high_hz, 1)} kHz`;
+
+/** What most of a group of look-alikes is called. */
+export const groupName = ({ names }) => (names.length ? names[0].label : "unnamed");

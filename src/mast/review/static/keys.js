@@ -6,9 +6,9 @@ import { state } from "./state.js";
 /**
  * Key → what it does. Letters are compared in lower case; `shift` where Shift must be held,
  * `any` where it does not matter, because some keyboards need it to type the sign.
- * @param {any} page the parts of the page: actions, spectrogram, eventPanel, help
+ * @param {any} page the parts of the page: actions, spectrogram, eventPanel, groups, help
  */
-function table({ actions, spectrogram, eventPanel, help }) {
+function table({ actions, spectrogram, eventPanel, groups, help }) {
   const view = (move) => () => {
     move(spectrogram.viewport);
     spectrogram.redraw();
@@ -53,6 +53,7 @@ function table({ actions, spectrogram, eventPanel, help }) {
     { keys: ["0"], name: "0", text: "All frequencies, default length", run: view((v) => v.fit()) },
     { keys: ["f"], name: "F", text: "Close up on the box", run: () => closeUp(spectrogram) },
     { keys: ["h"], name: "H", text: "Hide and show the boxes", run: () => actions.toggleBoxes() },
+    { keys: ["g"], name: "G", text: "Groups of look-alikes", run: () => groups.open() },
     { keys: ["m"], name: "M", text: "Mark the window as heard, or take that back", run: () => actions.listened(false) },
     {
       keys: ["m"],
@@ -103,7 +104,7 @@ export function watchKeys(page) {
     {},
     ...entries.flatMap(([name, text]) => [element("dt", {}, element("kbd", {}, name)), element("dd", {}, text)]),
   );
-  byId("help-keys").append(list(parts.slice(0, 13)), list(parts.slice(13)), list(MOUSE));
+  byId("help-keys").append(list(parts.slice(0, 14)), list(parts.slice(14)), list(MOUSE));
 
   addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;

@@ -21,6 +21,7 @@ export class LearnerPanel {
     this.root = byId("panel-learner");
     this.load = debounce(() => this.fetch(), 300);
     on("saved", () => this.load());
+    on("taken back", () => this.takenBack());
   }
 
   /** Fetch what it has learnt; and, where the panel is looked at, what it would decide. */
@@ -153,6 +154,7 @@ export class LearnerPanel {
       toast(`The learner has decided about ${many(accepted + rejected, "event")}.`, {
         choices: [{ name: "Undo", action: () => this.undo() }],
       });
+      tell("applied");
     });
   }
 
@@ -161,8 +163,14 @@ export class LearnerPanel {
     return this.ask(async () => {
       const { taken_back } = await api.learnerUndo();
       toast(`${many(taken_back, "decision")} of the learner taken back.`);
-      if (state.filters.status.startsWith("learner_")) this.show({ status: "open" }); // these are gone
+      this.takenBack();
     });
+  }
+
+  /** What the learner had decided is open again: show that. */
+  takenBack() {
+    if (state.filters.status.startsWith("learner_")) this.show({ status: "open" });
+    tell("applied");
   }
 
   /** Do something that changes many events, and show what came of it. */
@@ -170,7 +178,6 @@ export class LearnerPanel {
     for (const button of this.root.querySelectorAll("button")) button.disabled = true;
     try {
       await action();
-      tell("applied");
     } catch (error) {
       readFailed(error, (refused) => toast(refused.message, { error: true }));
     }

@@ -9,6 +9,7 @@ import { byId } from "./dom.js";
 import { EventPanel } from "./event_panel.js";
 import { watchFilters } from "./filters.js";
 import { watchPointer } from "./gestures.js";
+import { GroupsDialog } from "./groups_dialog.js";
 import { watchKeys } from "./keys.js";
 import { LearnerPanel } from "./learner_panel.js";
 import { toast } from "./notices.js";
@@ -47,10 +48,14 @@ const filters = watchFilters({ queue, recordings });
 const activity = new ActivityPanel((chosen) => filters.set(chosen));
 const progress = new ProgressPanel(() => filters.set({ order: "random", status: "open" }, "queue"));
 const learner = new LearnerPanel((chosen) => filters.set(chosen, "queue"));
+const groups = new GroupsDialog(async (chosen) => {
+  await filters.set(chosen, "queue");
+  if (queue.items.length) actions.goTo(queue.items[0]);
+});
 const dialogs = watchDialogs();
 watchTools({ actions, spectrogram, player, activity, progress, learner });
 watchPointer(spectrogram, actions);
-watchKeys({ actions, spectrogram, eventPanel, help: dialogs.help });
+watchKeys({ actions, spectrogram, eventPanel, groups, help: dialogs.help });
 spectrogram.tiles.refused = (error) => toast(error.message, { error: true });
 
 /** The place named in the address, or the first event of the queue, or the first recording. */
@@ -65,6 +70,7 @@ async function begin() {
   dialogs.askName();
   progress.load();
   learner.load();
+  groups.load();
   const place = new URLSearchParams(location.hash.slice(1));
   state.list = state.session.events ? "queue" : "recordings";
   await filters.show();

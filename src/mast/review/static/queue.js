@@ -56,9 +56,9 @@ export class Queue {
 
   /** What the filters ask for; another answer than before means that the list is out of date. */
   wish() {
-    const { status, site, day, hour, min_score } = state.filters;
+    const { group, status, site, day, hour, min_score } = state.filters;
     const [order, label] = orderAndLabel(state.filters.order);
-    return { order, label, status, site, day, hour, min_score: Number(min_score) || "" };
+    return { order, label, group, status, site, day, hour, min_score: Number(min_score) || "" };
   }
 
   /** A decision was saved: the learner's orders are ranked again from time to time. */

@@ -34,6 +34,7 @@ export const state = {
   boxesShown: "all",
   filters: {
     order: "uncertain", // "likely:LABEL" seeks a label
+    group: "",
     search: "",
     site: "",
     day: "",

@@ -1,0 +1,152 @@
+"""The stages that decide how boxes are drawn: by the start, then by what was trained from it. Nothing is trained here.
+
+The boxes to learn from choose the habit, with the start's detections. A trained detector has seen those boxes, so
+validation decides whether it still needs the habit: it may have learnt to draw that way by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from accelerate.utils import broadcast_object_list
+
+from mast.annotations.redraw import redraw_events
+from mast.evaluation import PartTables
+from mast.evaluation.threshold import best_threshold_of
+from mast.files import replace_folder
+from mast.fit.fit_run import FitRun, f1_words
+from mast.fit.habit_choice import HabitChoice, choose_habit, compare
+from mast.habit import Habit
+from mast.hearing import HearingModel
+from mast.models.checkpoint import ModelCard, load_card, update_card
+from mast.reports.fit_verdict import HABIT, START
+from mast.training.calibrate import calibrate_checkpoint
+from mast.training.chosen_chunks import Chunks
+from mast.training.chunk_scores import detect_chunks
+
+FOLDER = "habit"  # beside the model that draws otherwise
+
+
+def habit(run: FitRun) -> None:
+    """The start, drawing boxes as the user does, where boxes held back show that it should."""
+    if START not in run.detectors:
+        return
+    folder = run.out / FOLDER
+
+    def work() -> dict[str, Any]:
+        card = load_card(run.detectors[START])
+        choice = broadcast_object_list([_choice(run, card)])[0]
+        if run.machine.main:
+            replace_folder(run.detectors[START], folder)
+            update_card(folder, card.model_copy(update={"habit": choice.habit}))
+        run.machine.accelerator.wait_for_everyone()
+        return {"sentence": choice.sentence, "changed": choice.habit != choice.start}
+
+    inputs = {**run.common, **run.labels, **run.after("start")}
+    found = run.do("habit", inputs, (folder / "model.json",), work)
+    run.habit = load_card(folder).habit or Habit()
+    run.say(found["sentence"])
+    if found["changed"]:
+        run.made(HABIT, folder, "habit")
+        run.say(f"habit: validation F1 {f1_words(run.f1[HABIT])}")
+
+
+def _choice(run: FitRun, card: ModelCard) -> HabitChoice:
+    """What the boxes to learn from say about how they are drawn."""
+    own, chunks = card.thresholds["score"], run.parts["train"]
+    measured = _as_given(run, run.detectors[START], chunks, least_score=own)
+    return choose_habit(replace(measured, threshold=own), card.habit or Habit(), chunks.path_of)
+
+
+def with_habit(run: FitRun, stage: str, model: Path) -> tuple[Path, str]:
+    """A trained detector as it is to be used, and the stage that made it.
+
+    It draws by the habit of the user's boxes where that is better on validation, and else as it is.
+
+    Args:
+        run: its habit is known.
+        stage: that trained the detector.
+        model: its folder.
+    """
+    if run.habit.changes_nothing or load_card(model).habit == run.habit:
+        return model, stage
+    folder, name = model.with_name(FOLDER), f"{stage}-habit"
+
+    def work() -> dict[str, Any]:
+        found: _Drawn = broadcast_object_list([_drawn(run, model)])[0]
+        if run.machine.main:
+            replace_folder(model, folder)
+            if found.better:
+                _carry(run, folder, found.threshold)
+        run.machine.accelerator.wait_for_everyone()
+        return {"better": found.better, "f1": found.f1, "without": found.without}
+
+    inputs = {**run.common, **run.labels, **run.after(stage), **run.after("habit")}
+    found = run.do(name, inputs, (folder / "model.json",), work)
+    numbers = f"validation F1 {found['f1']:.3f}, {found['without']:.3f} without"
+    if found["better"]:
+        run.say(f"{stage}: the model draws {run.habit} ({numbers})")
+    else:
+        run.say(
+            f"{stage}: drawing {run.habit} does not help the model any more, so it draws by itself ({numbers})"
+        )
+    return folder, name
+
+
+class _Drawn(NamedTuple):
+    """A detector on validation, with the habit and without."""
+
+    better: bool  # with it
+    threshold: float  # for it
+    f1: float
+    without: float
+
+
+def _drawn(run: FitRun, model: Path) -> _Drawn:
+    """Whether the habit helps a trained detector on validation."""
+    held, card = run.parts["val"], load_card(model)
+    own = card.thresholds["score"]
+    least_score = run.recipe.train.score_threshold
+    given = replace(_as_given(run, model, held, least_score=least_score), threshold=own)
+    events = redraw_events(given.found, run.habit, given.front_end, held.path_of, threshold=own)
+    drawn = replace(given, found=events)
+    chosen = _threshold(run, drawn, own)
+    found = compare(replace(drawn, threshold=chosen), given)
+    return _Drawn(found.better, chosen, found.f1, found.other_f1)
+
+
+def _threshold(run: FitRun, drawn: PartTables, own: float) -> float:
+    """The best threshold for boxes as drawn; the model's own where validation has too few boxes to choose one."""
+    few = run.sources.start.threshold(run.parts["val"]) is not None
+    return own if few or drawn.truth.empty or drawn.found.empty else best_threshold_of(drawn.match()).value
+
+
+def _carry(run: FitRun, folder: Path, threshold: float) -> None:
+    """Write the habit into a model; what its scores mean is measured on boxes as they are drawn now."""
+    card = load_card(folder)
+    thresholds = {**card.thresholds, "score": threshold}
+    update_card(folder, card.model_copy(update={"habit": run.habit, "thresholds": thresholds}))
+    calibrate_checkpoint(
+        folder,
+        run.parts["val"],
+        run.machine,
+        batch_size=run.machine.eval_batch(run.recipe.train.batch_size),
+        least_score=run.recipe.train.score_threshold,
+        seed=run.seed,
+    )
+
+
+def _as_given(run: FitRun, folder: Path, chunks: Chunks, *, least_score: float) -> PartTables:
+    """Boxes as the model gives them, whatever its habit."""
+    machine = run.machine
+    model = HearingModel.load(folder, device=machine.device, precision=machine.precision)
+    model.card = model.card.model_copy(update={"habit": None})
+    return detect_chunks(
+        model,
+        chunks,
+        batch_size=machine.eval_batch(run.recipe.train.batch_size),
+        workers=machine.workers,
+        score_threshold=least_score,
+    )

@@ -1,0 +1,150 @@
+"""Groups of detections that sound alike, found once and kept in the store; names and counts are as they stand now.
+
+Finding them takes up to a minute, so a thread does it while the review continues. What it finds is kept, and found
+again only when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+import threading
+from typing import Any
+
+import numpy as np
+
+from mast.errors import MastError, machine_fault
+from mast.retrieval.clusters import NOISE, Grouping, fit_clusters, from_middle
+from mast.review.lookalikes import Lookalikes, NoEmbeddingError
+from mast.review.records import EVENT_SQL, event_record
+from mast.review.store import Store
+
+_MOST_FITTED = 4_000  # detections that groups are found in, the others join by their neighbours; our choice
+_MOST_NAMES = 3  # of a group, the commonest
+_log = logging.getLogger("mast.review")
+
+
+class Groups:
+    """The groups of one review.
+
+    Args:
+        store: of the review.
+        lookalikes: the vectors; false where there are none.
+    """
+
+    def __init__(self, store: Store, lookalikes: Lookalikes) -> None:
+        self.store, self.lookalikes = store, lookalikes
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._failure = ""
+
+    def begin(self) -> None:
+        """Find the groups in a thread, unless one is at it.
+
+        Raises:
+            NoEmbeddingError: there is nothing to compare.
+        """
+        if not self.lookalikes:
+            raise NoEmbeddingError(
+                "groups are found by the boxes' vectors, and there are none here: run mast detect with --embed, or "
+                "mast embed with --out in this folder"
+            )
+        with self._lock:
+            if not self._is_busy():
+                self._failure = ""
+                self._thread = threading.Thread(target=self._try, daemon=True)
+                self._thread.start()
+
+    def state(self) -> dict[str, Any]:
+        """For the page: the groups, the largest first, and whether they are being found now.
+
+        ``outdated`` says that there are other detections than when they were found.
+        """
+        with self.store.reading() as db:
+            found = db.execute("SELECT value FROM facts WHERE name = 'grouped'").fetchone()
+            outdated = found is not None and json.loads(found[0]) != _detections(db)
+            groups = _described(db)
+        return {
+            "available": bool(self.lookalikes),
+            "busy": self._is_busy(),
+            "failure": self._failure,
+            "found": found is not None,
+            "outdated": outdated,
+            "groups": [one for one in groups if one["group"] != NOISE],
+            "alone": sum(one["events"] for one in groups if one["group"] == NOISE),
+        }
+
+    def find(self) -> None:
+        """Find the groups of all detections, and keep them in the place of earlier ones."""
+        with self.store.reading() as db:
+            known = _detections(db)
+            sample = self.lookalikes.some(db, "e.score IS NOT NULL", [], _MOST_FITTED)[1]
+        model = fit_clusters(sample)
+        seqs, parts = [], []
+        with self.store.reading() as db:
+            for block in self.lookalikes.every(db):
+                seqs.append(block.seqs)
+                parts.append(model.assign(block.vectors))
+        rows: list[tuple[int, float, int]] = []
+        if parts:
+            seq, cluster = np.concatenate(seqs), np.concatenate([part.cluster for part in parts])
+            away = from_middle(Grouping(cluster, np.concatenate([part.place for part in parts])))
+            rows = list(zip(cluster.tolist(), away.tolist(), seq.tolist(), strict=True))
+        with self.store.writing() as db:
+            db.execute("DELETE FROM grouped")
+            db.executemany("INSERT INTO grouped SELECT id, ?, ? FROM events WHERE seq = ?", rows)
+            db.execute("INSERT OR REPLACE INTO facts VALUES ('grouped', ?)", (json.dumps(known),))
+
+    def _is_busy(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _try(self) -> None:
+        """Find them; what goes wrong becomes a sentence for the page."""
+        try:
+            self.find()
+        except MastError as error:
+            self._failure = str(error)
+        except Exception as error:
+            self._failure = machine_fault(error) or ""
+            if not self._failure:
+                self._failure = "something went wrong in mast; the terminal where it runs says what"
+                _log.error("finding groups failed", exc_info=error)
+
+
+def _detections(db: sqlite3.Connection) -> int:
+    return int(db.execute("SELECT count(*) FROM events WHERE score IS NOT NULL").fetchone()[0])
+
+
+def _described(db: sqlite3.Connection) -> list[dict[str, Any]]:
+    """Every group with its counts, its commonest labels and its most typical box, without deleted boxes."""
+    names: dict[int, list[dict[str, Any]]] = {}
+    for group, label, n in db.execute(
+        "SELECT g.cluster, e.label, count(*) AS n FROM grouped AS g JOIN events AS e ON e.id = g.event_id "
+        "WHERE e.label <> '' AND e.status IN ('open', 'accepted') GROUP BY g.cluster, e.label ORDER BY n DESC, e.label"
+    ):
+        names.setdefault(group, []).append({"label": label, "events": n})
+    counts = db.execute(
+        "SELECT g.cluster, count(*), sum(e.status <> 'open') FROM grouped AS g JOIN events AS e ON e.id = g.event_id "
+        "WHERE e.status <> 'deleted' GROUP BY g.cluster ORDER BY g.cluster"
+    ).fetchall()
+    return [
+        {
+            "group": group,
+            "events": events,
+            "decided": decided,
+            "names": names.get(group, [])[:_MOST_NAMES],
+            "typical": _typical(db, group),
+        }
+        for group, events, decided in counts
+    ]
+
+
+def _typical(db: sqlite3.Connection, group: int) -> dict[str, Any]:
+    """The box nearest the middle of a group."""
+    nearest = db.execute(
+        "SELECT g.event_id FROM grouped AS g JOIN events AS e ON e.id = g.event_id "
+        "WHERE g.cluster = ? AND e.status <> 'deleted' ORDER BY g.away LIMIT 1",
+        (group,),
+    ).fetchone()
+    return event_record(db.execute(f"{EVENT_SQL} WHERE e.id = ?", nearest).fetchone())
