@@ -150,6 +150,9 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
     trial = json.loads((ROOT / "results" / "premise_development.json").read_text(encoding="utf-8"))
     rcnn = next(run for run in trial["runs"] if run["system"] == "rcnn_strong")
     gains = trial["other_sites"]["differences"]
+    later = trial["later"][-1]
+    sites = {(run["name"], run["world"]): run["site_ood"] for run in later["runs"]}
+    careful = later["other_sites"]["differences"]["world 0: st_quiet - from_scratch"]
     ahead, own_gain = (gains[f"st_union - {other}"]["f1"] for other in ("faster_rcnn", "mast"))
     said = {
         "docs/zero_shot.md": [
@@ -184,6 +187,11 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
                 for name in ("from_scratch", "mast", "st_union")
             ),
             *(f"{away[name]['f1']:.3f}" for name in ("from_scratch", "mast", "st_union", "st_full_doubt")),
+            *(f"{sites[name, world]['f1']:.3f} | {sites[name, world]['ap50']:.3f}" for name, world in sites),
+            *(
+                f"{gain['difference']:.3f} {title} ({gain['low']:.3f} to {gain['high']:.3f})"
+                for gain, title in ((careful["f1"], "F1"), (careful["ap50"], "AP50"))
+            ),
             f"+{own_gain['difference']:.3f} F1 ({own_gain['low']:.3f} to {own_gain['high']:.3f})",
             f"by {ahead['difference']:.3f} F1 ({ahead['low']:.3f} to {ahead['high']:.3f})",
         ],

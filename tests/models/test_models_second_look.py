@@ -11,15 +11,7 @@ from mast.models.boxes import iou, pad_truths
 from mast.models.encoder import EncoderConfig
 from mast.models.losses import giou_loss
 from mast.models.mast_detector import DetectorConfig, MastDetector
-from mast.models.second_look import (
-    Looked,
-    Regions,
-    SecondLook,
-    choose_regions,
-    draw_proposals,
-    peaks,
-    second_terms,
-)
+from mast.models.second_look import Looked, Regions, SecondLook, choose_regions, second_terms
 
 CHUNK = (128, 64)
 CONFIG = DetectorConfig(
@@ -82,12 +74,13 @@ def test_regions_are_truths_copies_and_proposals_with_the_box_they_fit_best() ->
     truths = pad_truths([torch.tensor([[0.0, 0, 10, 10], [50, 20, 70, 40]]), torch.zeros(0, 4)])
     jittered = truths.boxes[:, :, None] + torch.tensor([1.0, 0, 1, 0])
     proposals = torch.tensor([[[51.0, 20, 70, 40], [0, 0, 5, 10], [90, 50, 99, 60]]] * 2)
-    found = choose_regions(truths, jittered, proposals)
+    logits = torch.tensor([[3.0, 0.0, -3.0]] * 2)
+    found = choose_regions(truths, jittered, proposals, logits, torch.full((2, 3), 0.5), count=3)
     m = truths.valid.shape[1]
     assert found.boxes.shape == (2, 2 * m + 3, 4)
     assert found.valid.sum(dim=1).tolist() == [2 + 2 + 3, 3]  # nothing of the padding
     order = found.boxes[0, 2 * m :]
-    torch.testing.assert_close(order, proposals[0])
+    torch.testing.assert_close(order, proposals[0])  # equal noise: best first
     torch.testing.assert_close(found.true[0, 2 * m :][:2], truths.boxes[0][[1, 0]])
     expected = [0.95, 0.5, 0.0]
     torch.testing.assert_close(found.overlap[0, 2 * m :], torch.tensor(expected))
@@ -103,7 +96,8 @@ def test_regions_of_a_doubtful_box_count_for_nothing() -> None:
     proposals = torch.tensor(
         [[[51.0, 20, 70, 40], [50, 20, 60, 40], [65, 20, 90, 40], [0, 0, 9, 10], [90, 50, 99, 60]]]
     )
-    found = choose_regions(truths, jittered, proposals)
+    logits = torch.tensor([[4.0, 3, 2, 1, 0]])
+    found = choose_regions(truths, jittered, proposals, logits, torch.full((1, 5), 0.5), count=5)
     m = truths.valid.shape[1]
     assert found.valid[0].nonzero().flatten().tolist() == [0, m, 2 * m + 2, 2 * m + 3, 2 * m + 4]
     assert found.positive[0].nonzero().flatten().tolist() == [0, m, 2 * m + 3]
@@ -210,32 +204,3 @@ def test_two_looks_learn_a_few_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
         moved = boxes[0][None, :, :] + torch.tensor([3.0, 1, 3, 1])
         looked = model.second(tuple(level[:1] for level in output.levels), moved)
     assert iou(looked.boxes, boxes[0][None]).mean() > iou(moved, boxes[0][None]).mean()
-
-
-def test_peaks_are_points_that_no_neighbour_of_their_level_exceeds() -> None:
-    generator = torch.Generator().manual_seed(0)
-    grids = [(6, 4), (3, 2)]
-    logits = torch.randn(2, 30, generator=generator)
-    found = peaks(logits, grids)
-    begin = 0
-    for n_time, n_frequency in grids:
-        maps, kept = (
-            x[:, begin : begin + n_time * n_frequency].view(2, n_time, n_frequency) for x in (logits, found)
-        )
-        begin += n_time * n_frequency
-        for image in range(2):
-            for t in range(n_time):
-                for f in range(n_frequency):
-                    around = maps[image, max(0, t - 1) : t + 2, max(0, f - 1) : f + 2]
-                    peak = maps[image, t, f] == around.max()
-                    assert kept[image, t, f] == (maps[image, t, f] if peak else -torch.inf)
-
-
-def test_half_of_the_proposals_are_drawn_at_peaks() -> None:
-    grids = [(4, 3)]
-    logits = torch.full((1, 12), -9.0)
-    logits[0, [0, 1, 3]] = torch.tensor([4.0, 3.9, 3.8])  # one call, proposed by three points
-    logits[0, 8] = 1.0  # what is mistaken for one
-    proposals = torch.arange(12.0)[None, :, None].expand(1, 12, 4)
-    drawn = draw_proposals(proposals, logits, grids, torch.full((1, 12), 0.5), count=4)
-    assert drawn[0, :, 0].tolist() == [0, 8, 0, 1]  # equal noise: the best first

@@ -42,7 +42,6 @@ from mast.models.second_look import (
     Regions,
     SecondLook,
     choose_regions,
-    draw_proposals,
     second_terms,
 )
 
@@ -417,15 +416,14 @@ class MastDetector(BoxDetector):
 
     def _regions(self, output: DenseOutput, truths: Truths, generator: torch.Generator | None) -> Regions:
         """What the second look learns from."""
-        logits = output.logits.detach()
-        drawn = draw_proposals(
+        return choose_regions(
+            truths,
+            self._jittered(truths, generator),
             clip_boxes(output.boxes.detach(), self.chunk),
-            logits,
-            [level.shape[2:] for level in output.levels],
-            torch.rand(logits.shape, device=logits.device, generator=generator),
+            output.logits.detach(),
+            torch.rand(output.logits.shape, device=output.logits.device, generator=generator),
             count=_LEARNT,
         )
-        return choose_regions(truths, self._jittered(truths, generator), drawn)
 
     def _second_terms(
         self, looked: Looked, regions: Regions, truths: Truths, weights: Tensor | None

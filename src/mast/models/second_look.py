@@ -96,62 +96,29 @@ class SecondLook(nn.Module):
         return Looked(vectors, self.verdict(vectors).squeeze(-1).float(), corrected)
 
 
-def peaks(logits: Tensor, grids: Sequence[Sequence[int]]) -> Tensor:
-    """The logits of points that no neighbour on their level exceeds, −∞ elsewhere: (B, R) → (B, R).
-
-    Args:
-        logits: of classification, level by level.
-        grids: cells of each level in time and frequency.
-    """
-    kept = []
-    for own, (n_time, n_frequency) in zip(
-        torch.split(logits, [t * f for t, f in grids], dim=1), grids, strict=True
-    ):
-        maps = own.view(-1, 1, n_time, n_frequency)
-        highest = F.max_pool2d(maps, 3, stride=1, padding=1)
-        kept.append(maps.masked_fill(maps < highest, -torch.inf).flatten(1))
-    return torch.cat(kept, dim=1)
-
-
-def draw_proposals(
-    proposals: Tensor, logits: Tensor, grids: Sequence[Sequence[int]], noise: Tensor, *, count: int
-) -> Tensor:
-    """Proposals drawn in proportion to their score, half of them at peaks: (B, R, 4) → (B, ``count``, 4).
-
-    At peaks each place counts once, as when detecting: a call is proposed by dozens of points, which leave little room
-    for what is mistaken for one. But of peaks alone too few overlap a call to learn its place from.
-
-    Args:
-        proposals: of the head, inside the chunk.
-        logits: (B, R) of their classification, level by level.
-        grids: cells of each level in time and frequency.
-        noise: (B, R) uniform in [0, 1).
-        count: proposals per image.
-    """
-    half = count // 2
-    at_peaks = draw_by_score(peaks(logits, grids), noise, half).indices
-    anywhere = draw_by_score(logits, noise, count - half).indices
-    drawn = torch.cat([at_peaks, anywhere], dim=1)
-    return proposals.gather(1, drawn[:, :, None].expand(-1, -1, 4))
-
-
-def choose_regions(truths: Truths, jittered: Tensor, proposals: Tensor) -> Regions:
-    """The true boxes, their jittered copies, and some of the head's proposals.
+def choose_regions(
+    truths: Truths, jittered: Tensor, proposals: Tensor, logits: Tensor, noise: Tensor, *, count: int
+) -> Regions:
+    """The true boxes, their jittered copies, and proposals drawn in proportion to their score.
 
     Regions that overlap a doubtful box best count for nothing, unless they hardly overlap it.
 
     Args:
         truths: (B, M).
         jittered: (B, M, P, 4).
-        proposals: (B, N, 4).
+        proposals: (B, R, 4) of the head, inside the chunk.
+        logits: (B, R) of their classification.
+        noise: (B, R) uniform in [0, 1).
+        count: proposals per image.
 
     Returns:
-        K = M + M·P + N regions, in that order.
+        K = M + M·P + ``count`` regions, in that order.
     """
-    boxes = torch.cat([truths.boxes, jittered.flatten(1, 2), proposals], dim=1)  # (B, K, 4)
+    drawn = draw_by_score(logits, noise, count).indices
+    chosen = proposals.gather(1, drawn[:, :, None].expand(-1, -1, 4))
+    boxes = torch.cat([truths.boxes, jittered.flatten(1, 2), chosen], dim=1)  # (B, K, 4)
     copies = truths.sure[:, :, None].expand(jittered.shape[:3]).flatten(1, 2)
-    proposed = torch.ones(proposals.shape[:2], dtype=torch.bool, device=proposals.device)
-    valid = torch.cat([truths.sure, copies, proposed], dim=1)
+    valid = torch.cat([truths.sure, copies, torch.ones_like(drawn, dtype=torch.bool)], dim=1)
     overlaps = iou(boxes[:, None], truths.boxes[:, :, None]) * truths.valid[:, :, None]  # (B, M, K)
     overlap, owner = overlaps.max(dim=1)  # (B, K)
     true = truths.boxes.gather(1, owner[:, :, None].expand(-1, -1, 4))
