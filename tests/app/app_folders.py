@@ -55,7 +55,7 @@ def use_slow_program(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Let jobs run the program above instead of mast."""
     program = folder / "slow_program.py"
     program.write_text(_PROGRAM)
-    monkeypatch.setattr("mast.app.jobs._PROGRAM", (sys.executable, str(program)))
+    monkeypatch.setattr("mast.jobs._PROGRAM", (sys.executable, str(program)))
 
 
 def client(**more: Any) -> TestClient:

@@ -16,9 +16,9 @@ from app_folders import client, eventually, use_slow_program, write_sound
 from fastapi.testclient import TestClient
 
 from mast.annotations.detections import read_run, write_run
-from mast.app.jobs import Jobs
 from mast.app.work import learned_folder
 from mast.detect_options import DetectOptions
+from mast.jobs import Jobs
 from mast.progress import PROGRESS, read_progress
 from mast.review.decisions import change_event
 from mast.review.open_review import open_review

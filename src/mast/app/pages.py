@@ -10,26 +10,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from fastapi.responses import FileResponse
 from starlette.concurrency import run_in_threadpool
 
 from mast.annotations.detections import read_run
-from mast.app.work import REPORT_PAGE, SUMMARY, SUMMARY_PAGE, results_root
+from mast.app.work import REPORT_PAGE, results_root
 from mast.errors import ConfigError
+from mast.jobs import Jobs
 from mast.review.open_review import Review, open_review
 from mast.review.records import NotFoundError
+from mast.review.requests_summary import SUMMARY, SUMMARY_PAGE, report_file
 from mast.review.server import review_app
 from mast.review.workspace import DETECTIONS
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+    from fastapi.responses import FileResponse
     from starlette.types import Receive, Scope, Send
 
 _PAGES = {"found": SUMMARY_PAGE, "summary": f"{SUMMARY}/{SUMMARY_PAGE}", "report": REPORT_PAGE}
-# a report holds its own pictures and styles, and may neither ask for anything nor act as this page
-_REPORT_POLICY = (
-    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"
-)
 
 
 class _Open(NamedTuple):
@@ -39,9 +37,14 @@ class _Open(NamedTuple):
 
 
 class Reviews:
-    """Reviews of results folders, each opened when it is first asked for, below ``/review/KEY/``."""
+    """Reviews of results folders, each opened when it is first asked for, below ``/review/KEY/``.
 
-    def __init__(self) -> None:
+    Args:
+        jobs: that run.
+    """
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
         self._open: dict[Path, _Open] = {}
         self._lock = threading.Lock()
 
@@ -69,7 +72,7 @@ class Reviews:
             review = open_review(folder)
             if known is not None:
                 known.review.close()
-            self._open[folder] = _Open(stamp, review, review_app(review, home=_home(folder)))
+            self._open[folder] = _Open(stamp, review, review_app(review, self._jobs, home=_home(folder)))
             return self._open[folder]
 
     def close(self) -> None:
@@ -115,10 +118,9 @@ def report_page(folder: Path, which: str) -> FileResponse:
         ConfigError: there is none.
     """
     name = _PAGES.get(which)
-    if name is None or not (folder / name).is_file():
-        raise ConfigError(f"{folder}: holds no such page yet; let the command finish first")
-    headers = {"Cache-Control": "no-cache", "Content-Security-Policy": _REPORT_POLICY}
-    return FileResponse(folder / name, media_type="text/html", headers=headers)
+    if name is None:
+        raise ConfigError(f"{which[:40]!r}: expected one of {', '.join(_PAGES)}")
+    return report_file(folder / name)
 
 
 def _stamp(folder: Path) -> int:

@@ -15,14 +15,15 @@ from mast.annotations import FORMATS
 from mast.annotations.detections import read_run
 from mast.app.contents import Contents, picture
 from mast.app.folders import folder_of, list_folder, places
-from mast.app.jobs import Jobs
 from mast.app.pages import Reviews, key_of, report_page
-from mast.app.work import SUMMARY, Work, describe, learned_folder, models, work_on
+from mast.app.work import Work, describe, learned_folder, models, work_on
 from mast.errors import ConfigError
 from mast.grid import BANDS_HZ
+from mast.jobs import Jobs
 from mast.progress import STARTING
 from mast.review.decided import export_folder
 from mast.review.decisions import InvalidError
+from mast.review.requests_summary import SUMMARY, summary_command
 from mast.review.requests_write import body_of
 
 _WHOLE = "whole"  # what is sought, where it is not a name in BANDS_HZ
@@ -96,7 +97,7 @@ def routes(first: Path | None, contents: Contents, jobs: Jobs, reviews: Reviews)
     async def summarize(request: Request) -> dict[str, Any]:
         folder = folder_of(text_in(await body_of(request), "folder"))
         out = folder / SUMMARY
-        await run_in_threadpool(jobs.start, ["summarize", str(folder), "--out", str(out)], out)
+        await run_in_threadpool(jobs.start, summary_command(folder), out)
         return {"folder": str(out)}
 
     @router.post("/learn")

@@ -11,9 +11,9 @@ from fastapi import FastAPI
 from fastapi.responses import FileResponse
 
 from mast.app.contents import Contents
-from mast.app.jobs import Jobs
 from mast.app.pages import Reviews
 from mast.app.requests import routes
+from mast.jobs import Jobs
 from mast.review.safety import Guard
 from mast.review.server import PageFiles, web_app
 
@@ -30,7 +30,8 @@ def create_window(first: Path | None = None, *, token: str) -> ASGIApp:
         first: the folder to open with, if any.
         token: what every request must show.
     """
-    reviews = Reviews()
+    jobs = Jobs()
+    reviews = Reviews(jobs)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -38,7 +39,7 @@ def create_window(first: Path | None = None, *, token: str) -> ASGIApp:
         reviews.close()  # commands that run are left to finish
 
     app = web_app("mast", lifespan)
-    app.include_router(routes(first, Contents(), Jobs(), reviews), prefix="/api")
+    app.include_router(routes(first, Contents(), jobs, reviews), prefix="/api")
 
     @app.get("/")
     def page() -> FileResponse:

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 from mast.annotations.detections import DONE, FAILED, RUN, marks, read_run
 from mast.errors import ConfigError
 from mast.progress import CommandProgress, read_progress
+from mast.review.requests_summary import SUMMARY, SUMMARY_PAGE
 from mast.review.workspace import DETECTIONS
 
-SUMMARY = "summary"  # below a results folder: what `mast summarize` writes
-SUMMARY_PAGE, REPORT_PAGE = "summary.html", "report.html"
+REPORT_PAGE = "report.html"
 _MODEL = "best"  # below a run of `mast fit`
 _LEARNED = "-learned"
 Kind = Literal["find", "learn", "summary"]

@@ -83,6 +83,7 @@ def summarize(
     if (latitude is None) != (longitude is None):
         raise ConfigError("--latitude and --longitude belong together; give both, or neither")
     _refuse_others_files(out)
+    _report("reading the detections", 0)
     heard = read_heard(detections)
     strata = _strata(detections)
     if check is not None and not len(strata):
@@ -92,6 +93,7 @@ def summarize(
     if check is not None:
         draw_sample(detections, read_events(detections), strata, check)
     checking = read_checking(detections, strata)
+    _report("counting calls", 1)
     counts = count_events(read_events(detections), heard, strata=strata)
     tables: dict[str, pd.DataFrame] = {
         name: count_table(counts, level, checking.sample)  # type: ignore[arg-type]
@@ -105,6 +107,7 @@ def summarize(
         sample=checking.sample,
         advice=advice,
     )
+    _report("drawing the pictures", 2)
     with write_alone(out):
         _write(out, tables)
         for name in write_workbook(out / "summary.xlsx", tables):
@@ -116,6 +119,13 @@ def summarize(
     for step in advice:
         say(str(step), quiet=quiet)
     typer.echo(f"{counted(counts.calls, 'event')} in {heard.hours:,.2f} hours → {out / PAGE}.")
+
+
+def _report(what: str, done: int) -> None:
+    """Which of three steps it is at, for a page that waits."""
+    from mast.cli.reporting import report
+
+    report().figures(what, done, 3, "steps", None)
 
 
 def _places(heard: Heard, latitude: float | None, longitude: float | None) -> dict[str, Place]:

@@ -1,4 +1,4 @@
-"""The application: the page, the three groups of requests, and what all our pages have: errors as one sentence."""
+"""The application: the page, the groups of requests, and what all our pages have: errors as one sentence."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from starlette.staticfiles import StaticFiles
 
 from mast.audio import DamagedAudioWarning
 from mast.errors import RUN_AGAIN, AudioError, MastError, machine_fault, shortened
+from mast.jobs import Jobs
 from mast.review.decisions import ConflictError
 from mast.review.learning import TooFewError
 from mast.review.lookalikes import NoEmbeddingError
@@ -25,6 +26,7 @@ from mast.review.open_review import Review
 from mast.review.records import NotFoundError
 from mast.review.requests_media import media_routes
 from mast.review.requests_read import reading_routes
+from mast.review.requests_summary import summary_routes
 from mast.review.requests_write import writing_routes
 from mast.review.safety import Guard
 from mast.review.sound import RangeError
@@ -43,14 +45,15 @@ def create_app(review: Review, *, token: str = "") -> ASGIApp:
         review: what is open.
         token: what every request must show; empty where only this machine can ask.
     """
-    return Guard(review_app(review), token=token)
+    return Guard(review_app(review, Jobs()), token=token)
 
 
-def review_app(review: Review, *, home: str = "") -> FastAPI:
+def review_app(review: Review, jobs: Jobs, *, home: str = "") -> FastAPI:
     """The same without the guard, for an application that has its own.
 
     Args:
         review: what is open.
+        jobs: that run.
         home: address of the page that the review was opened from, seen from the review; empty where there is none.
     """
     warnings.filterwarnings("ignore", category=DamagedAudioWarning)  # the page says so
@@ -64,6 +67,7 @@ def review_app(review: Review, *, home: str = "") -> FastAPI:
     app.include_router(reading_routes(review, home=home), prefix="/api")
     app.include_router(writing_routes(review), prefix="/api")
     app.include_router(media_routes(review), prefix="/api")
+    app.include_router(summary_routes(review, jobs), prefix="/api")
 
     @app.get("/")
     def page() -> FileResponse:

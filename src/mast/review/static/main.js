@@ -21,6 +21,7 @@ import { Queue } from "./queue.js";
 import { Recordings } from "./recordings.js";
 import { Spectrogram } from "./spectrogram.js";
 import { on, recall, state, tell } from "./state.js";
+import { SummaryPanel } from "./summary_panel.js";
 import { watchTools } from "./tools.js";
 
 const REFRESH_MS = 10_000;
@@ -53,7 +54,7 @@ const groups = new GroupsDialog(async (chosen) => {
   if (queue.items.length) actions.goTo(queue.items[0]);
 });
 const dialogs = watchDialogs();
-watchTools({ actions, spectrogram, player, activity, progress, learner });
+watchTools({ actions, spectrogram, player, panels: { activity, progress, learner, summary: new SummaryPanel() } });
 watchPointer(spectrogram, actions);
 watchKeys({ actions, spectrogram, eventPanel, groups, help: dialogs.help });
 spectrogram.tiles.refused = (error) => toast(error.message, { error: true });

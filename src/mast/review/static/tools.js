@@ -10,7 +10,7 @@ const LEAST_RANGE_DB = 20;
 const MOST_RANGE_DB = 90;
 
 /** @param {any} page */
-export function watchTools({ actions, spectrogram, player, activity, progress, learner }) {
+export function watchTools({ actions, spectrogram, player, panels }) {
   const click = (id, action) => byId(id).addEventListener("click", action);
   const view = (move) => () => {
     move(spectrogram.viewport);
@@ -32,7 +32,7 @@ export function watchTools({ actions, spectrogram, player, activity, progress, l
   addEventListener("click", (event) => event.detail > 0 && event.target.closest("button")?.blur());
 
   watchPicture(spectrogram);
-  watchTabs({ activity, progress, learner });
+  watchTabs(panels);
 
   byId("speed").addEventListener("change", (event) => actions.setSpeed(Number(event.target.value)));
   byId("volume").value = state.volume_db;
@@ -132,7 +132,7 @@ function watchPicture(spectrogram) {
 }
 
 function watchTabs(panels) {
-  const names = ["event", "activity", "progress", "learner"];
+  const names = ["event", "activity", "progress", "learner", "summary"];
   const open = (chosen) => {
     for (const name of names) {
       byId(`tab-${name}`).setAttribute("aria-selected", String(name === chosen));

@@ -1,0 +1,99 @@
+"""The summary of what is reviewed: `mast summarize` in a process of its own, with the decisions as they stand."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import FileResponse
+
+from mast.errors import ConfigError
+from mast.jobs import Jobs
+from mast.progress import CommandProgress, read_progress
+from mast.review.open_review import Review
+from mast.review.safety import REPORT_POLICY
+
+SUMMARY, SUMMARY_PAGE = "summary", "summary.html"  # the folder below the results, and the page in it
+
+
+def summary_routes(review: Review, jobs: Jobs) -> APIRouter:
+    """The routes, on one review."""
+    router = APIRouter()
+    out = review.workspace.folder.resolve() / SUMMARY
+
+    @router.get("/summary")
+    def state() -> dict[str, Any]:
+        progress, made = read_progress(out), _made(out / SUMMARY_PAGE)
+        return {
+            "available": review.workspace.kind == "detections",
+            "state": _state(progress, running=jobs.is_running(out), made=bool(made)),
+            "sentence": progress.sentence if progress is not None else "",
+            "what": progress.what if progress is not None else "",
+            "done": progress.done if progress is not None else 0,
+            "total": progress.total if progress is not None else 0,
+            "made": made,
+            "decisions_since": _decisions_since(review, made) if made else 0,
+        }
+
+    @router.post("/summary")
+    def begin() -> dict[str, Any]:
+        space = review.workspace
+        if space.kind != "detections":
+            raise ConfigError(
+                "a summary is made of what mast detect has found, and this is a folder of recordings with boxes; run "
+                "mast detect on it first"
+            )
+        moved = ["--audio", str(space.audio.resolve())] if space.moved else []
+        jobs.start([*summary_command(out.parent), *moved], out)
+        return state()
+
+    @router.get("/summary/page")
+    def page() -> FileResponse:
+        return report_file(out / SUMMARY_PAGE)
+
+    return router
+
+
+def summary_command(results: Path) -> list[str]:
+    """The words behind ``mast`` that summarise a results folder."""
+    return ["summarize", str(results), "--out", str(results / SUMMARY)]
+
+
+def report_file(path: Path) -> FileResponse:
+    """A page that a command wrote.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if not path.is_file():
+        raise ConfigError(f"there is no {path.name} yet; let the command that writes it finish first")
+    headers = {"Cache-Control": "no-cache", "Content-Security-Policy": REPORT_POLICY}
+    return FileResponse(path, media_type="text/html", headers=headers)
+
+
+def _state(progress: CommandProgress | None, *, running: bool, made: bool) -> str:
+    if running:
+        return "running"
+    if progress is not None and progress.state in ("failed", "stopped"):
+        return progress.state
+    return "done" if made else "none"
+
+
+def _made(page: Path) -> str:
+    """When a page was written, in UTC; empty where there is none."""
+    try:
+        return datetime.fromtimestamp(os.stat(page).st_mtime, UTC).isoformat(timespec="milliseconds")
+    except OSError:
+        return ""
+
+
+def _decisions_since(review: Review, made: str) -> int:
+    with review.store.reading() as db:
+        found = db.execute(
+            "SELECT count(*) FROM log WHERE time > ? AND kind IN ('add', 'change', 'delete', 'undo', 'redo')",
+            (made,),
+        )
+        return int(found.fetchone()[0])
