@@ -1,0 +1,114 @@
+"""What is right and wrong at other sites: where sound was heard without labels, where songs are long, what is false.
+
+    python -m mast_studies.other_sites --world data/bench-1 runs/premise/soundscape-bench-1/found \\
+        --out results/other_sites.json
+
+Each world is a folder of soundscape-bench and a folder of what systems found in it (``<system>/site_ood.*``, as
+``mast experiment`` keeps them).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mast.data.soundscape_bench import MARK
+from mast.evaluation.outcome import Outcome
+from mast.evaluation.part_tables import PartTables, has_part
+from mast.events import pairwise_overlap
+from mast_studies.record import write_result
+
+PART = "site_ood"
+LONG_S = 5.0  # recordings with a longer call are also left out
+AGAIN, NEAR, INSIDE, TOUCHED = 0.5, 0.3, 0.7, 0.05  # overlaps that tell kinds of false alarm apart
+KINDS = ("again", "badly fitting", "part of a call", "round several", "beside a call", "nothing there")
+
+
+def kinds_of_false_alarms(outcome: Outcome, threshold: float | None) -> dict[str, int]:
+    """How many boxes from the threshold up are wrong, by what they are; the first kind that applies.
+
+    again: IoU of 0.5 with a call that a better box has; badly fitting: IoU of 0.3; part of a call: seven tenths of it
+    lie in one; round several: it holds seven tenths of one; beside a call: IoU of 0.05; nothing there: less.
+    """
+    scene, kept = outcome.scene, outcome.kept(threshold)
+    order = np.argsort(-scene.scores, kind="stable")[:kept]
+    wrong = order[~outcome.hit[:kept]]
+    counts: Counter[str] = Counter(dict.fromkeys(KINDS, 0))
+    for recording in np.unique(scene.predictions.recording[wrong]):
+        own = scene.predictions.boxes[wrong[scene.predictions.recording[wrong] == recording]]
+        calls = scene.truth.boxes[scene.truth.recording == recording]
+        if not len(calls):
+            counts["nothing there"] += len(own)
+            continue
+        shared, size, call_size = pairwise_overlap(own, calls)
+        iou = (shared / (size + call_size - shared)).max(axis=1)
+        inside, holds = (shared / size).max(axis=1), (shared / call_size).max(axis=1)
+        tests = (iou >= AGAIN, iou >= NEAR, inside >= INSIDE, holds >= INSIDE, iou >= TOUCHED)
+        counts.update(np.select(tests, KINDS[:-1], KINDS[-1]).tolist())
+    return dict(counts)
+
+
+def among(tables: PartTables, recordings: pd.Series) -> dict[str, Any]:
+    """F1 and AP50 in some recordings alone, at the threshold chosen on validation."""
+    truth, found, heard = (
+        table[table["recording"].isin(recordings)] for table in (tables.truth, tables.found, tables.heard)
+    )
+    metrics = replace(tables, truth=truth, found=found, heard=heard).evaluate().metrics
+    return {
+        "recordings": int(heard["recording"].nunique()),
+        "boxes": len(truth),
+        **{name: round(float(metrics[name]), 4) for name in ("f1", "precision", "recall", "ap50")},
+    }
+
+
+def look_at_system(tables: PartTables, never_heard: list[str]) -> dict[str, Any]:
+    """All figures of one system; sites are the first part of a recording's name."""
+    names = tables.heard["recording"].astype(str).drop_duplicates()
+    unheard = names.str.split("_").str[0].isin(never_heard)
+    length_s = tables.truth["end_s"] - tables.truth["start_s"]
+    long = names.isin(tables.truth.loc[length_s > LONG_S, "recording"])
+    return {
+        "all": among(tables, names),
+        "heard without labels": among(tables, names[~unheard]),
+        "never heard": among(tables, names[unheard]),
+        f"without calls over {LONG_S:g} s": among(tables, names[~long]),
+        "false alarms": kinds_of_false_alarms(tables.match(), tables.threshold),
+    }
+
+
+def look_at_world(bench: Path, found: Path) -> dict[str, Any]:
+    """Of each system below ``found`` its figures, by name."""
+    about = json.loads((bench / MARK).read_text(encoding="utf-8"))
+    systems = sorted(folder for folder in found.iterdir() if has_part(folder, PART))
+    return {
+        "seed": about["seed"],
+        "never heard": about["never_heard"],
+        "systems": {
+            one.name: look_at_system(PartTables.load(one, PART), about["never_heard"]) for one in systems
+        },
+    }
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--world", type=Path, nargs=2, action="append", required=True, metavar=("BENCH", "FOUND")
+    )
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    worlds = [look_at_world(bench, found) for bench, found in options.world]
+    write_result(options.out, {"worlds": worlds}, seed=[world["seed"] for world in worlds])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from mast.evaluation.part_tables import PartTables
+from mast.events import as_events
+from mast.grid import FrontEnd
+from mast_studies.other_sites import kinds_of_false_alarms, look_at_world
+
+COLUMNS = ["recording", "start_s", "end_s", "low_hz", "high_hz", "score"]
+HEARD, UNHEARD = "S01_20240512_000000.flac", "S07_20240512_000000.flac"
+
+
+@pytest.fixture
+def tables() -> PartTables:
+    truth = [
+        [HEARD, 1.0, 2.0, 1000, 2000, 1],
+        [HEARD, 5.0, 5.5, 3000, 4000, 1],
+        [HEARD, 5.6, 6.1, 3000, 4000, 1],
+        [UNHEARD, 1.0, 8.0, 1000, 2000, 1],
+    ]
+    found = [
+        [HEARD, 1.0, 2.0, 1000, 2000, 0.9],  # right
+        [HEARD, 1.1, 2.0, 1000, 2000, 0.8],  # the same call again
+        [HEARD, 1.6, 2.2, 1000, 2000, 0.7],  # badly fitting
+        [HEARD, 4.9, 6.9, 1500, 5000, 0.7],  # round both
+        [HEARD, 8.0, 8.5, 1000, 2000, 0.7],  # nothing there
+        [UNHEARD, 2.0, 2.3, 1000, 2000, 0.7],  # a note of the song, and another
+        [UNHEARD, 3.0, 3.3, 1000, 2000, 0.7],
+        [UNHEARD, 9.0, 9.5, 1000, 2000, 0.1],  # below the threshold
+    ]
+    heard = pd.DataFrame({"recording": [HEARD, UNHEARD], "start_s": [0.0, 0.0], "end_s": [10.24, 10.24]})
+    return PartTables(
+        *(as_events(pd.DataFrame(rows, columns=COLUMNS)) for rows in (truth, found)), heard, FrontEnd(), 0.5
+    )
+
+
+def test_kinds_of_false_alarms(tables: PartTables) -> None:
+    assert kinds_of_false_alarms(tables.match(), 0.5) == {
+        "again": 1,
+        "badly fitting": 1,
+        "part of a call": 2,
+        "round several": 1,
+        "beside a call": 0,
+        "nothing there": 1,
+    }
+
+
+def test_sites_and_long_calls_are_told_apart(tables: PartTables, tmp_path: Path) -> None:
+    tables.save(tmp_path / "found" / "toy", "site_ood")
+    (tmp_path / "benchmark.json").write_text(json.dumps({"seed": 3, "never_heard": ["S07", "S08"]}))
+    world = look_at_world(tmp_path, tmp_path / "found")
+    figures = world["systems"]["toy"]
+    assert figures["all"]["boxes"] == 4
+    assert (figures["heard without labels"]["recordings"], figures["never heard"]["recordings"]) == (1, 1)
+    assert figures["never heard"]["f1"] == 0
+    assert figures["heard without labels"]["precision"] == pytest.approx(1 / 5)
+    assert figures["heard without labels"] == figures["without calls over 5 s"]
