@@ -23,7 +23,8 @@ from mast.data.soundscape_bench import MARK
 from mast.evaluation.outcome import Outcome
 from mast.evaluation.part_tables import PartTables, has_part
 from mast.events import pairwise_overlap
-from mast_studies.record import write_result
+from mast_studies.found import load_about
+from mast_studies.record import Training, write_result
 
 PART = "site_ood"
 LONG_S = 5.0  # recordings with a longer call are also left out
@@ -86,14 +87,25 @@ def look_at_system(tables: PartTables, never_heard: list[str]) -> dict[str, Any]
 def look_at_world(bench: Path, found: Path) -> dict[str, Any]:
     """Of each system below ``found`` its figures, by name."""
     about = json.loads((bench / MARK).read_text(encoding="utf-8"))
-    systems = sorted(folder for folder in found.iterdir() if has_part(folder, PART))
+    never_heard = about["found"]["never_heard"]
     return {
         "seed": about["seed"],
-        "never heard": about["never_heard"],
+        "never heard": never_heard,
         "systems": {
-            one.name: look_at_system(PartTables.load(one, PART), about["never_heard"]) for one in systems
+            one.name: look_at_system(PartTables.load(one, PART), never_heard) for one in systems_in(found)
         },
     }
+
+
+def systems_in(found: Path) -> list[Path]:
+    """Folders of the systems that were measured at other sites."""
+    return sorted(folder for folder in found.iterdir() if has_part(folder, PART))
+
+
+def training_of(system: Path, seed: int) -> Training:
+    """Where a system came from, as far as it was written down."""
+    about = load_about(system)
+    return Training(f"world {seed}, {system.name}", seed, str(about.get("commit", "")), about.get("recipe"))
 
 
 def main() -> None:
@@ -107,7 +119,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     worlds = [look_at_world(bench, found) for bench, found in options.world]
-    write_result(options.out, {"worlds": worlds}, seed=[world["seed"] for world in worlds])
+    write_result(
+        options.out,
+        {"worlds": worlds},
+        seed=[world["seed"] for world in worlds],
+        trainings=[
+            training_of(system, world["seed"])
+            for world, (_, found) in zip(worlds, options.world, strict=True)
+            for system in systems_in(found)
+        ],
+    )
 
 
 if __name__ == "__main__":

@@ -52,7 +52,9 @@ def test_kinds_of_false_alarms(tables: PartTables) -> None:
 
 def test_sites_and_long_calls_are_told_apart(tables: PartTables, tmp_path: Path) -> None:
     tables.save(tmp_path / "found" / "toy", "site_ood")
-    (tmp_path / "benchmark.json").write_text(json.dumps({"seed": 3, "never_heard": ["S07", "S08"]}))
+    (tmp_path / "benchmark.json").write_text(
+        json.dumps({"seed": 3, "found": {"never_heard": ["S07", "S08"]}})
+    )
     world = look_at_world(tmp_path, tmp_path / "found")
     figures = world["systems"]["toy"]
     assert figures["all"]["boxes"] == 4
