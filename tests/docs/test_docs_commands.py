@@ -150,6 +150,15 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
     trial = json.loads((ROOT / "results" / "premise_development.json").read_text(encoding="utf-8"))
     rcnn = next(run for run in trial["runs"] if run["system"] == "rcnn_strong")
     gains = trial["other_sites"]["differences"]
+    away_rows = [
+        " | ".join(
+            f"{system[part]['f1']:.3f} / {system[part]['ap50']:.3f}"
+            for part in ("heard without labels", "never heard", "without calls over 5 s")
+        )
+        + f" | {system['false alarms']['part of a call']} of {sum(system['false alarms'].values())} |"
+        for world in figures("other_sites")["worlds"]
+        for system in world["systems"].values()
+    ]
     later = trial["later"][-1]
     sites = {(run["name"], run["world"]): run["site_ood"] for run in later["runs"]}
     careful = later["other_sites"]["differences"]["world 0: st_quiet - from_scratch"]
@@ -169,6 +178,7 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
             f"by {gained['f1']:.2f} and {own_gain['difference']:.2f} in two worlds",
         ],
         "docs/results.md": [
+            *away_rows,
             *(
                 " | ".join(
                     f"{fresh[system, part][value]:.3f}"
