@@ -1,9 +1,10 @@
-"""Pictures of the review page for the documentation, from simulated sound alone.
+"""Pictures of the review page and of the app for the documentation, from simulated sound alone.
 
     python scripts/review_pictures.py --out docs/images
 
 Simulates three sites, makes detections of them (the truth, a little off, with misses and false alarms), opens the
-page in Chromium, works on it as a reviewer would, and photographs it in a laptop's window and in a wide one.
+page in Chromium, works on it as a reviewer would, and photographs it in a laptop's window and in a wide one. The app
+searches the same sound with the embedded model.
 """
 
 from __future__ import annotations
@@ -37,9 +38,13 @@ CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-net
 PATIENCE_MS = 120_000
 READY = """() => { const r = mastReview; return r.state.recording && !r.actions.arriving && !r.spectrogram.frame
   && !r.spectrogram.tiles.busy && r.overview.pictures.length && r.outbox.waiting() === 0; }"""
+# where a moment and a frequency are on the screen
+PLACE = """([s, hz]) => { const { view, plot, canvas } = mastReview.spectrogram, frame = canvas.getBoundingClientRect();
+  return [frame.x + plot.left + (s - view.start_s) / (view.end_s - view.start_s) * plot.width,
+    frame.y + plot.top + (view.high_hz - hz) / (view.high_hz - view.low_hz) * plot.height]; }"""
 # a colleague's decisions, for the learner
 DECIDE_MANY = """async () => {
-  const { events } = await (await fetch("api/queue?order=random&limit=60")).json();
+  const { events } = await (await fetch("api/queue?order=random&limit=150")).json();
   for (const { id, version, score } of events) await fetch(`api/events/${id}`, {
     method: "PATCH", headers: { "Content-Type": "application/json", "X-Reviewer": "Bea" },
     body: JSON.stringify({ version, status: score > 0.6 ? "accepted" : "rejected" }),
@@ -144,12 +149,28 @@ def review_server(folder: Path) -> Iterator[str]:
     )
     command = [sys.executable, "-c", program, str(folder), "--port", "0", "--no-browser"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    with _serving(process) as address:
+        yield address
+
+
+@contextmanager
+def app_server(folder: Path) -> Iterator[str]:
+    """`mast app` on a folder of recordings, in a process of its own; gives its address."""
+    command = [sys.executable, "-m", "mast", "app", str(folder), "--port", "0", "--no-browser"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    with _serving(process) as address:
+        yield address
+
+
+@contextmanager
+def _serving(process: subprocess.Popen[str]) -> Iterator[str]:
+    """The address that a server prints; it is ended in the end."""
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
         address = re.search(r"http://\S+", line)
         if address is None:
-            raise SystemExit(f"mast review did not start: {line!r}")
+            raise SystemExit(f"the page did not start: {line!r}")
         yield address[0]
     finally:
         process.terminate()
@@ -173,6 +194,7 @@ class Camera:
         """Wait until tiles and thumbnails are there and nothing moves."""
         self.page.wait_for_function(READY)
         self.page.wait_for_load_state("networkidle")
+        self.page.wait_for_selector("#loading", state="hidden")
         self.page.wait_for_timeout(300)
 
     def take(self, name: str) -> None:
@@ -180,9 +202,13 @@ class Camera:
         self.settle()
         while self.page.locator(".toast .cross").count():
             self.page.locator(".toast .cross").first.click()
-        whole = Image.open(io.BytesIO(self.page.screenshot())).convert("RGB")
-        whole.thumbnail((1600, 1600))
-        _reduced(whole).save(self.out / f"review_{name}.png", optimize=True)
+        _save(self.page, self.out / f"review_{name}.png")
+
+
+def _save(page: Any, path: Path) -> None:
+    whole = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    whole.thumbnail((1600, 1600))
+    _reduced(whole).save(path, optimize=True)
 
 
 def _reduced(image: Image.Image) -> Image.Image:
@@ -198,8 +224,22 @@ def _reduced(image: Image.Image) -> Image.Image:
     return reduced
 
 
-def photograph(address: str, out: Path) -> None:
-    """All pictures of the tutorial."""
+def longest_missed(data: Path, results: Path) -> dict[str, Any]:
+    """The longest call that was not found, of those in the middle of a recording with nothing found on it."""
+    truth = load_dataset(data).annotations.events
+    found = pd.read_parquet(results / "detections.parquet")
+    missed = []
+    for call in truth[(truth["start_s"] > 6) & (truth["end_s"] < 54)].to_dict("records"):
+        own = found[found["recording"] == call["recording"]]
+        beside = (own["end_s"] < call["start_s"]) | (own["start_s"] > call["end_s"])
+        apart = (own["high_hz"] < call["low_hz"]) | (own["low_hz"] > call["high_hz"])
+        if (beside | apart).all():
+            missed.append(call)
+    return {str(name): value for name, value in max(missed, key=lambda c: c["end_s"] - c["start_s"]).items()}
+
+
+def photograph(address: str, missed: dict[str, Any], out: Path) -> None:
+    """All pictures of the tutorial; ``missed`` is drawn by hand."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
@@ -207,7 +247,7 @@ def photograph(address: str, out: Path) -> None:
         laptop = Camera(browser.new_page(viewport=LAPTOP, color_scheme="light"), out)
         laptop.page.set_default_timeout(PATIENCE_MS)
         laptop.open(address, "Ana")
-        _review(laptop)
+        _review(laptop, missed)
         wide = Camera(browser.new_page(viewport=WIDE, color_scheme="dark"), out)
         wide.page.set_default_timeout(PATIENCE_MS)
         wide.open(address, "Bea")
@@ -215,7 +255,7 @@ def photograph(address: str, out: Path) -> None:
         browser.close()
 
 
-def _review(camera: Camera) -> None:
+def _review(camera: Camera, missed: dict[str, Any]) -> None:
     page = camera.page
     camera.take("queue")
     for key in "aararaal":
@@ -234,6 +274,10 @@ def _review(camera: Camera) -> None:
     camera.take("progress")
     page.click("#tab-activity")
     camera.take("activity")
+    page.keyboard.press("g")
+    page.wait_for_selector(".group-card canvas >> nth=8")
+    camera.take("groups")
+    page.keyboard.press("Escape")
     page.evaluate(DECIDE_MANY)
     page.select_option("[name=order]", "unsure")
     camera.settle()
@@ -243,9 +287,11 @@ def _review(camera: Camera) -> None:
     camera.take("learner")
     page.click("#tab-event")
     page.click("#tab-recordings")
-    page.click(".recording-row >> nth=2")
+    page.fill("[name=search]", missed["recording"].rpartition("/")[2])
+    page.wait_for_function("() => mastReview.recordings.total === 1")
+    page.click(".recording-row")
     camera.settle()
-    _draw(camera)
+    _draw(camera, missed)
     page.keyboard.press("m")
     camera.take("draw")
     page.keyboard.press("?")
@@ -256,14 +302,22 @@ def _review(camera: Camera) -> None:
     page.keyboard.press("Escape")
 
 
-def _draw(camera: Camera) -> None:
-    """A box by hand, around what the detector missed in the middle of the window."""
+def _draw(camera: Camera, missed: dict[str, Any]) -> None:
+    """A box by hand, around what the detector missed, in the middle of the window."""
     page = camera.page
-    box = page.locator("#spectrogram").bounding_box()
+    middle = (missed["start_s"] + missed["end_s"]) / 2
+    page.evaluate(
+        "(s) => { const { spectrogram } = mastReview; "
+        "spectrogram.viewport.go({ start_s: s - 4, end_s: s + 4 }); spectrogram.redraw(); }",
+        middle,
+    )
+    camera.settle()
+    left_top = page.evaluate(PLACE, [missed["start_s"] - 0.05, missed["high_hz"] + 150])
+    right_bottom = page.evaluate(PLACE, [missed["end_s"] + 0.05, missed["low_hz"] - 150])
     page.keyboard.press("d")
-    page.mouse.move(box["x"] + 0.52 * box["width"], box["y"] + 0.54 * box["height"])
+    page.mouse.move(*left_top)
     page.mouse.down()
-    page.mouse.move(box["x"] + 0.59 * box["width"], box["y"] + 0.68 * box["height"], steps=6)
+    page.mouse.move(*right_bottom, steps=6)
     page.mouse.up()
 
 
@@ -274,6 +328,24 @@ def _look_around(camera: Camera) -> None:
     page.keyboard.press("j")
     page.wait_for_function("() => mastReview.state.selected === mastReview.queue.items[0].id")
     camera.take("wide")
+
+
+def photograph_app(address: str, out: Path) -> None:
+    """The app with what it has found."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGUMENTS)
+        page = browser.new_page(viewport=LAPTOP, color_scheme="light")
+        page.set_default_timeout(5 * PATIENCE_MS)
+        page.goto(address)
+        page.wait_for_function("() => document.querySelector('.picture img')?.naturalWidth > 0")
+        if not page.locator(".job .badge.done").count():
+            page.click("#find")
+            page.wait_for_selector(".job .badge.done")
+        page.wait_for_load_state("networkidle")
+        _save(page, out / "app.png")
+        browser.close()
 
 
 def main() -> None:
@@ -295,7 +367,9 @@ def main() -> None:
         if not (work / "detections").is_dir():
             detect_roughly(work / "marsh", work / "detections", given.seed)
         with review_server(work / "detections") as address:
-            photograph(address, given.out)
+            photograph(address, longest_missed(work / "marsh", work / "detections"), given.out)
+        with app_server(work / "marsh") as address:
+            photograph_app(address, given.out)
     sys.stdout.write(f"pictures → {given.out}\n")
 
 
