@@ -9,7 +9,7 @@ reviewer waits on a machine that does nothing else. ``wall_ms``, the median, als
 ``queue_unsure_after_a_decision`` and ``queue_likely_after_a_decision`` learn again and rank all events; ``next_page``
 continues with that ranking. ``plan`` is worked out after each of some decisions, ``apply`` and ``undo`` write and take
 back decisions about all events that the learner is sure enough of: the vectors say which are right, or it would be sure
-of none.
+of none. ``find_groups`` finds groups of look-alikes, once, in a thread; the review continues meanwhile.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ READS = {
     "queue_time": "/api/queue?order=time&limit=50",
     "queue_novel": "/api/queue?order=novel&limit=50",
     "learner": "/api/learner",
+    "groups": "/api/groups",
+    "queue_typical_of_a_group": "/api/queue?order=typical&group=0&limit=50",
 }
 
 
@@ -94,6 +96,16 @@ class Bench:
         url, head = f"/api/events/{event['id']}", {"X-Reviewer": "Ana"}
         self.time("decision", lambda: self.client.patch(url, json=body, headers=head))
 
+    def find_groups(self) -> None:
+        """Find the groups, and wait for them; asking now and then costs next to nothing."""
+        began, computed = time.perf_counter(), cpu_s(self.pid)
+        self.client.post("/api/groups").raise_for_status()
+        while (state := self.client.get("/api/groups").json())["busy"]:
+            time.sleep(1)
+        if not state["groups"]:
+            raise SystemExit(f"no groups were found: {state['failure']}")
+        self.spent["find_groups"] = [(time.perf_counter() - began, cpu_s(self.pid) - computed)]
+
     def figures(self) -> dict[str, Any]:
         """Mean computing time and median waiting time of each kind."""
         return {
@@ -122,6 +134,7 @@ def measure(recordings: int, events: int, requests: int, seed: int) -> dict[str,
             todo = iter(known)
             for _ in range(DECISIONS):
                 bench.decide(next(todo))
+            bench.find_groups()
             for _ in range(requests):
                 for name, url in READS.items():
                     bench.get(name, url)

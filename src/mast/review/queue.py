@@ -45,7 +45,7 @@ def queue(
         scored = (
             " AND e.id IN (SELECT value FROM json_each((SELECT value FROM facts WHERE name = 'to_check')))"
         )
-    if order == "typical":
+    if order == "typical" and wanted.group is None:  # a group that is asked for is a filter already
         scored = " AND e.id IN (SELECT event_id FROM grouped WHERE cluster >= 0)"
     if not wanted.status:
         scored += " AND e.status <> 'deleted'"
