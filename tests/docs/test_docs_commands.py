@@ -172,6 +172,7 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
             *(f1_text(point) for point in curve),
         ],
         "README.md": [
+            f"strongest harmonic ({figures('habits')['sets']['cr_bats']['ways']['as is']['f1']:.2f}, chosen on",
             f"an hour of sound in about {3600 / race['times_real_time']:.0f} seconds",
             f"(F1 {won['f1']:.2f} against {fresh['faster_rcnn', 'site_ood']['f1']:.2f}; difference {lead[0]:.2f}, "
             f"interval {minus(lead[1], 2)}–{lead[2]:.2f})",
