@@ -133,7 +133,8 @@ class SelfTrainRecipe(BaseModel):
         ge=0,
         le=1,
         description="boxes that score from this up to q, and those that are not valid, are neither calls nor "
-        "background; beyond the paper, where what is not a pseudo-label is background",
+        "background, and unlabelled chunks without even one of them are mixed in as backgrounds; beyond the paper, "
+        "where what is not a pseudo-label is background",
     )
     expert_share: float | None = Field(
         None,
