@@ -9,5 +9,5 @@ def counted(n: int, noun: str) -> str:
     >>> counted(1, "recording"), counted(1_200, "box"), counted(0, "event")
     ('1 recording', '1,200 boxes', '0 events')
     """
-    plural = {"box": "boxes"}.get(noun, f"{noun}s")
+    plural = {"box": "boxes", "stretch": "stretches"}.get(noun, f"{noun}s")
     return f"{n:,} {noun if n == 1 else plural}"

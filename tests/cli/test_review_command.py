@@ -14,6 +14,12 @@ import httpx
 import pandas as pd
 import pytest
 import soundfile as sf
+from fastapi.testclient import TestClient
+from typer.testing import CliRunner
+
+from mast.classifiers import voices
+from mast.cli.main import app
+from mast.review import serve
 
 
 @pytest.fixture
@@ -99,3 +105,25 @@ def test_opening_the_page_needs_no_torch(dataset: Path) -> None:
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code, str(dataset)]).returncode == 0
+
+
+def test_speech_is_searched_for_first_and_silenced(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Pretended:
+        def __call__(self, path: Path, start_s: float, end_s: float) -> list[tuple[float, float]]:
+            return [(0.25, 0.5)]
+
+    opened = []
+    monkeypatch.setattr(voices, "VoiceFinder", Pretended)
+    monkeypatch.setattr(serve, "serve", lambda make, **_: opened.append(make("")))
+    result = CliRunner().invoke(app, ["review", str(dataset), "--no-voices", "--no-browser"])
+    assert result.exit_code == 0, result.exception
+    assert (
+        dataset / "voices.csv"
+    ).read_text() == "recording,start_s,end_s\nS1_20240501_060000.wav,0.25,0.5\n"
+    told = f"Speech is silenced on the page: 1 stretch in 1 recording ({dataset / 'voices.csv'})"
+    assert told in result.stderr
+    clip = TestClient(opened[0], base_url="http://localhost").get(
+        "/api/recordings/1/clip?start_s=0.25&end_s=0.5"
+    )
+    assert clip.status_code == 200
+    assert not any(clip.content[44:])

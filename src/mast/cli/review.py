@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import Quiet, Seed, say, steps
+from mast.cli.options import Quiet, Seed, progress, say, steps
 from mast.wording import counted
+
+if TYPE_CHECKING:
+    from mast.review.open_review import Review
 
 
 def review(
@@ -27,6 +30,13 @@ def review(
             help="Names to show, as mast name or mast classify wrote them; may be given several times."
         ),
     ] = None,
+    no_voices: Annotated[
+        bool,
+        typer.Option(
+            "--no-voices",
+            help="First search all recordings for speech, to silence it; needs the extra voices.",
+        ),
+    ] = False,
     port: Annotated[
         int, typer.Option(min=0, max=65_535, help="Port of the page; 0 takes a free one.")
     ] = 8765,
@@ -51,12 +61,17 @@ def review(
 
     A detector learns from sound that was listened to: mark it as reviewed on the page.
 
+    --no-voices searches every recording for speech before the page opens, and lists it in DIR/voices.csv. What the list
+    holds is silent on the page from then on, also without the option. A stopped search resumes. It misses faint and
+    distant voices; docs/checking.md says how many.
+
     \b
     Example:
       mast review detections/
       mast review detections/ --audio /media/card --port 0 --no-browser
       mast review detections/ --names named.csv
     """
+    from mast.classifiers.voice_lists import VOICES
     from mast.review.open_review import open_review
     from mast.review.serve import serve
     from mast.review.server import create_app
@@ -66,6 +81,12 @@ def review(
         opened = open_review(folder, audio=audio, annotations=annotations, seed=seed, progress=show)
     for table in names or []:
         say(f"{take_suggestions(opened.store, table):,} events have names from {table}", quiet=quiet)
+    if no_voices:
+        _search_voices(opened, quiet)
+    if spoken := opened.silence.lists():
+        stretches = counted(sum(map(len, spoken.values())), "stretch")
+        many = counted(len(spoken), "recording")
+        say(f"Speech is silenced on the page: {stretches} in {many} ({folder / VOICES})", quiet=quiet)
     found = opened.intake
     new = f", {found.new_events:,} events new" if found.new_events else ""
     say(f"{counted(found.recordings, 'recording')}{new}; decisions go to {opened.store.path}", quiet=quiet)
@@ -81,3 +102,19 @@ def review(
         browser=not no_browser,
         say=tell,
     )
+
+
+def _search_voices(opened: Review, quiet: bool) -> None:
+    from mast.classifiers.voice_lists import search_recordings
+    from mast.classifiers.voices import VoiceFinder
+
+    finder = VoiceFinder()
+    recordings = opened.readable_recordings()
+    with progress(quiet, unit="recordings") as bar:
+        task = bar.add_task("voices", total=len(recordings))
+        failures = search_recordings(
+            recordings, finder, opened.workspace.folder, progress=lambda: bar.advance(task)
+        )
+    if failures:
+        many = counted(len(failures), "recording")
+        say(f"{many} could not be searched for speech; the first: {failures[0]}", quiet=quiet)

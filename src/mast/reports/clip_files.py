@@ -18,6 +18,8 @@ import pandas as pd
 import soundfile as sf
 
 from mast.audio import probe, read
+from mast.classifiers.voice_lists import VOICES, FindVoices, write_voices
+from mast.classifiers.voices import SpeechSpan
 from mast.errors import AudioError
 from mast.files import whole_file, write_whole
 from mast.reports.contact_sheet import Locate, Tile, caption_of, make_tiles, sheet_front_end
@@ -29,9 +31,7 @@ Choice = Literal["best", "random"]
 Per = Literal["label", "site", "day", "hour", "recording"]
 ClipFormat = Literal["wav", "flac"]
 
-FindVoices = Callable[[Path, float, float], list[tuple[float, float]]]  # stretches of speech in a span
-
-TABLE, FAILURES, VOICES, PAGE = "clips.csv", "failures.csv", "voices.csv", "index.html"
+TABLE, FAILURES, PAGE = "clips.csv", "failures.csv", "index.html"
 _MOST_SHOWN = 2_000  # clips on the page; a browser shows no more in comfort
 _LONGEST_NAME = 80  # letters taken from a recording's name or a label
 
@@ -52,9 +52,7 @@ class Cut:
     clips: list[CutClip] = field(default_factory=list)
     failures: list[tuple[str, str]] = field(default_factory=list)  # recording, why
     left_out: int = 0  # events, because somebody speaks
-    voices: list[tuple[str, float, float]] = field(
-        default_factory=list
-    )  # recording, start_s, end_s of the speech
+    voices: dict[str, list[SpeechSpan]] = field(default_factory=dict)  # by recording
 
 
 def choose_events(
@@ -128,7 +126,7 @@ def cut_clips(
             spoken = voices(path, *_span(clip.event, pad_s)) if voices is not None else []
             if spoken:
                 cut.left_out += 1
-                cut.voices += [(recording, *span) for span in spoken]
+                cut.voices.setdefault(recording, []).extend(spoken)
                 progress()
                 continue
             if not (out / clip.sound).is_file():
@@ -141,7 +139,7 @@ def cut_clips(
         progress()
     _write_table(cut, out)
     if voices is not None:
-        _write_voices(cut, out)
+        write_voices(out / VOICES, cut.voices)
     write_whole(out / PAGE, clips_page(cut, out.name).encode())
     return cut
 
@@ -216,19 +214,6 @@ def _write_table(cut: Cut, out: Path) -> None:
         with whole_file(out / FAILURES) as part:
             failures = pd.DataFrame(cut.failures, columns=["recording", "reason"])
             failures.to_csv(part, index=False, lineterminator="\n")
-
-
-def _write_voices(cut: Cut, out: Path) -> None:
-    """The stretches in which somebody speaks; neighbouring events find the same ones, which are listed once."""
-    joined: list[tuple[str, float, float]] = []
-    for recording, start_s, end_s in sorted(cut.voices):
-        if joined and joined[-1][0] == recording and start_s <= joined[-1][2]:
-            joined[-1] = (recording, joined[-1][1], max(end_s, joined[-1][2]))
-        else:
-            joined.append((recording, start_s, end_s))
-    table = pd.DataFrame(joined, columns=["recording", "start_s", "end_s"]).round(3)
-    with whole_file(out / VOICES) as part:
-        table.to_csv(part, index=False, lineterminator="\n")
 
 
 def clips_page(cut: Cut, title: str) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
+from mast.classifiers.voices import SpeechSpan
 from mast.errors import AudioError
 from mast.review.intake import Intake, take_in
 from mast.review.learning import Learning
 from mast.review.lookalike_groups import Groups
 from mast.review.lookalikes_store import open_lookalikes
 from mast.review.records import read_recording
+from mast.review.silence import Silence
 from mast.review.store import STORE, Store
 from mast.review.tile_cache import TileCache
 from mast.review.workspace import Workspace, open_workspace
@@ -33,6 +36,8 @@ class Review:
         self.learning = Learning(self.store, self.lookalikes)
         self.groups = Groups(self.store, self.lookalikes)
         self.tiles = TileCache()
+        self.silence = Silence(workspace.folder, self.store)
+        self.silence.lists()  # a list that cannot be understood is refused here, before anybody listens
 
     def path_of(self, recording_id: int) -> Path:
         """Where a recording lies, for reading.
@@ -44,6 +49,30 @@ class Review:
         with self.store.reading() as db:
             row = read_recording(db, recording_id)
         return self.workspace.path(row["name"])
+
+    def silent_spans(self, recording_id: int) -> tuple[SpeechSpan, ...]:
+        """Stretches of a recording that the page does not play, because somebody speaks there.
+
+        Raises:
+            NotFoundError: there is none of that number.
+            ConfigError: the list of speech cannot be understood.
+        """
+        with self.store.reading() as db:
+            row = read_recording(db, recording_id)
+        return self.silence.of(row["name"])
+
+    def readable_recordings(self) -> dict[str, Path]:
+        """Recordings that can be opened: name → where it lies."""
+        with self.store.reading() as db:
+            names = [
+                row["name"]
+                for row in db.execute("SELECT name FROM recordings WHERE error = '' ORDER BY name")
+            ]
+        found: dict[str, Path] = {}
+        for name in names:
+            with suppress(AudioError):
+                found[name] = self.workspace.path(name)
+        return found
 
     def plain(self, error: AudioError) -> AudioError:
         """The same mistake without this machine's own paths, which a browser elsewhere need not see."""

@@ -13,6 +13,7 @@ from fastapi.responses import Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
+from mast.classifiers.voices import SpeechSpan
 from mast.errors import AudioError
 from mast.review.decisions import InvalidError
 from mast.review.open_review import Review
@@ -73,7 +74,7 @@ def media_routes(review: Review) -> APIRouter:
         path = await run_in_threadpool(review.path_of, rid)
         key = (rid, _stamp(path), view)
         headers = {
-            "ETag": f'"{blake2b(repr((_RENDERER, key)).encode(), digest_size=12).hexdigest()}"',
+            "ETag": _tag(_RENDERER, key),
             "Cache-Control": "private, max-age=3600",
         }
         if headers["ETag"] in request.headers.get("if-none-match", ""):
@@ -105,15 +106,21 @@ def media_routes(review: Review) -> APIRouter:
                 "below high"
             )
         path = await run_in_threadpool(review.path_of, rid)
-        sound = await make(request, render_clip, path, Clip(start_s, end_s, low_hz, high_hz, speed, gain_db))
+        silent = await run_in_threadpool(review.silent_spans, rid)
+        wanted = Clip(start_s, end_s, low_hz, high_hz, speed, gain_db)
+        headers = _asked_again(rid, path, silent, wanted)
+        if headers["ETag"] in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        sound = await make(request, render_clip, path, wanted, silent)
         if sound is None:
             return Response(status_code=_CLOSED)
-        return Response(sound, media_type="audio/wav", headers={"Cache-Control": "private, max-age=3600"})
+        return Response(sound, media_type="audio/wav", headers=headers)
 
     @router.api_route("/recordings/{rid}/audio", methods=["GET", "HEAD"])
     async def audio(request: Request, rid: int) -> Response:
         path = await run_in_threadpool(review.path_of, rid)
-        wav: Wav | None = await make(request, open_wav, path)
+        silent = await run_in_threadpool(review.silent_spans, rid)
+        wav: Wav | None = await make(request, open_wav, path, silent)
         if wav is None:
             return Response(status_code=_CLOSED)
         wanted = parse_range(request.headers.get("range"), wav.size)
@@ -121,8 +128,7 @@ def media_routes(review: Review) -> APIRouter:
         headers = {
             "Accept-Ranges": "bytes",
             "Content-Length": str(stop - first),
-            "Cache-Control": "private, max-age=3600",
-            "ETag": f'"{blake2b(repr((rid, _stamp(path))).encode(), digest_size=12).hexdigest()}"',
+            **_asked_again(rid, path, silent),
         }
         if wanted is not None:
             headers["Content-Range"] = f"bytes {first}-{stop - 1}/{wav.size}"
@@ -132,6 +138,16 @@ def media_routes(review: Review) -> APIRouter:
         return StreamingResponse(wav.bytes_between(first, stop), status, headers, "audio/wav")
 
     return router
+
+
+def _asked_again(rid: int, path: Path, silent: tuple[SpeechSpan, ...], *more: Clip) -> dict[str, str]:
+    """Headers of sound: the browser keeps it but asks each time, because speech may have been found in it since."""
+    return {"Cache-Control": "private, no-cache", "ETag": _tag(rid, _stamp(path), silent, *more)}
+
+
+def _tag(*parts: Any) -> str:
+    """An ETag of what an answer is made from."""
+    return f'"{blake2b(repr(parts).encode(), digest_size=12).hexdigest()}"'
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -74,7 +74,8 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
     @router.get("/recordings/{rid}")
     def recording(rid: int) -> dict[str, Any]:
         with store.reading() as db:
-            return {**recording_record(read_recording(db, rid)), "reviewed_spans": read_spans(db, rid)}
+            found = {**recording_record(read_recording(db, rid)), "reviewed_spans": read_spans(db, rid)}
+        return {**found, "silent_spans": review.silent_spans(rid)}
 
     @router.get("/recordings/{rid}/events")
     def events(

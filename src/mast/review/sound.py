@@ -18,6 +18,7 @@ import soxr
 from numpy.typing import NDArray
 
 from mast.audio import AudioInfo, probe, read
+from mast.classifiers.voices import SpeechSpan
 from mast.errors import AudioError, MastError
 
 MAX_CLIP_S = 60.0
@@ -49,11 +50,13 @@ class Wav:
         path: the recording.
         sample_rate: of the WAV.
         frames: samples in it.
+        silent: stretches that are not played, as start and end in seconds.
     """
 
     path: Path
     sample_rate: int
     frames: int
+    silent: tuple[SpeechSpan, ...] = ()
 
     @property
     def size(self) -> int:
@@ -82,18 +85,18 @@ class Wav:
             found = np.zeros(0, np.float32)
         sound = np.zeros(stop - first, np.float32)  # a damaged recording ends early
         sound[: len(found)] = found[: len(sound)]
-        return to_int16(sound)
+        return to_int16(silenced(sound, rate, first, self.silent))
 
 
-def open_wav(path: Path) -> Wav:
-    """The WAV of a recording; nothing is decoded yet.
+def open_wav(path: Path, silent: tuple[SpeechSpan, ...] = ()) -> Wav:
+    """The WAV of a recording, without sound in some stretches; nothing is decoded yet.
 
     Raises:
         AudioError: the recording cannot be read.
     """
     info = probe(path)
     rate = playing_rate(info)
-    return Wav(path, rate, math.floor(info.frames * rate / info.sample_rate))
+    return Wav(path, rate, math.floor(info.frames * rate / info.sample_rate), silent)
 
 
 def playing_rate(info: AudioInfo) -> int:
@@ -166,8 +169,8 @@ class Clip:
     gain_db: float = 0.0
 
 
-def render_clip(path: Path, clip: Clip) -> bytes:
-    """A WAV file of a clip.
+def render_clip(path: Path, clip: Clip, silent: tuple[SpeechSpan, ...] = ()) -> bytes:
+    """A WAV file of a clip, without sound in some stretches of the recording.
 
     Raises:
         AudioError: the recording cannot be read.
@@ -178,6 +181,8 @@ def render_clip(path: Path, clip: Clip) -> bytes:
     end = min(max(clip.end_s, start), info.duration_s)
     lead_s = min(_LEAD_S, start)
     sound = read(path, start_s=start - lead_s, end_s=end)
+    # before the filter, which would ring with what it hears
+    sound = silenced(sound, rate, round((start - lead_s) * rate), silent)
     sound = band_passed(sound, rate, clip.low_hz, clip.high_hz)
     sound = sound[round(start * rate) - round((start - lead_s) * rate) :]
     sound = _faded(sound, rate)
@@ -188,6 +193,27 @@ def render_clip(path: Path, clip: Clip) -> bytes:
         sound = soxr.resample(sound, heard, out_rate, quality="HQ").astype(np.float32, copy=False)
     sound = safe_gain(sound, clip.gain_db)
     return wav_header(out_rate, len(sound)) + to_int16(sound)
+
+
+def silenced(
+    sound: NDArray[np.float32], rate: int, first: int, spans: tuple[SpeechSpan, ...]
+) -> NDArray[np.float32]:
+    """The same without sound in some stretches, faded around them.
+
+    Args:
+        sound: samples of a recording.
+        rate: of the sound.
+        first: number of its first sample in the recording.
+        spans: to be silent, in seconds of the recording.
+    """
+    fade = max(1, round(_FADE_S * rate))
+    quiet = sound.copy() if spans else sound
+    for start_s, end_s in spans:
+        begin, end = math.floor(start_s * rate) - first, math.ceil(end_s * rate) - first
+        at = np.arange(max(0, begin - fade), min(len(sound), end + fade))
+        distance = np.maximum(begin - at, at - (end - 1))  # in samples, to the stretch
+        quiet[at] *= np.clip(distance / fade, 0, 1).astype(np.float32)
+    return quiet
 
 
 def band_passed(

@@ -98,6 +98,13 @@ export class Overview {
       this.colour(picture);
       context.drawImage(picture.canvas, x(picture.start_s), 0, x(picture.end_s) - x(picture.start_s), SOUND);
     }
+    context.fillStyle = "rgb(160 160 160 / 60%)";
+    for (const [start_s, end_s] of recording.silent_spans || []) context.fillRect(
+      x(start_s),
+      0,
+      Math.max(1, x(end_s) - x(start_s)),
+      SOUND,
+    );
     this.drawCounts(context);
     context.fillStyle = "#5be38f";
     for (const [start_s, end_s] of recording.reviewed_spans || []) context.fillRect(

@@ -155,6 +155,7 @@ export class Spectrogram {
     context.beginPath();
     context.rect(plot.left, plot.top, plot.width, plot.height);
     context.clip();
+    this.paintSilence();
     this.paintSpans();
     const events = [...state.events.values()].filter((e) => isShown(e) || e.id === state.selected);
     const drawn = events.map((e) => (this.draft && this.draft.id === e.id ? { ...e, ...this.draft.box } : e));
@@ -178,6 +179,31 @@ export class Spectrogram {
     const style = getComputedStyle(this.canvas);
     const theme = { ink: style.color, soft: style.getPropertyValue("--soft"), line: style.getPropertyValue("--line") };
     drawAxes(context, view, plot, state.recording, theme);
+  }
+
+  /** Speech that is not played: grey over the whole height, named where there is room. */
+  paintSilence() {
+    const { context, plot, view } = this;
+    const x = (s) => plot.left + ((s - view.start_s) / (view.end_s - view.start_s)) * plot.width;
+    const seen = (state.recording.silent_spans || []).filter(([a, b]) => b > view.start_s && a < view.end_s);
+    for (const [start_s, end_s] of seen) {
+      const left = Math.max(plot.left, x(start_s));
+      const right = Math.min(plot.left + plot.width, x(end_s));
+      context.fillStyle = "rgb(128 128 128 / 35%)";
+      context.fillRect(left, plot.top, Math.max(1, right - left), plot.height);
+      context.fillStyle = "rgb(255 255 255 / 80%)";
+      context.fillRect(left, plot.top, Math.max(1, right - left), 3);
+      context.font = "11px system-ui, sans-serif";
+      const text = "speech, silenced";
+      const width = context.measureText(text).width;
+      if (right - left < width + 14) continue;
+      context.fillStyle = "rgb(0 0 0 / 60%)";
+      context.fillRect(left + 3, plot.top + 6, width + 8, 16);
+      context.fillStyle = "#ffffff";
+      context.textAlign = "left";
+      context.textBaseline = "middle";
+      context.fillText(text, left + 7, plot.top + 14);
+    }
   }
 
   /** What has been heard: a green line along the bottom edge. */

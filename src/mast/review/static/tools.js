@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { byId, debounce, element } from "./dom.js";
-import { clockText, dayText, elapsed, kilohertz, stretch, wallClock } from "./format.js";
+import { clockText, dayText, elapsed, kilohertz, many, stretch, wallClock } from "./format.js";
 import * as outbox from "./outbox.js";
 import { lowestSought, on, remember, speedHeard, state, tell } from "./state.js";
 
@@ -144,7 +144,7 @@ function watchTabs(panels) {
 }
 
 function describeRecording() {
-  const { id, name, site, datetime, duration_s, sample_rate, reviewed_spans } = state.recording;
+  const { id, name, site, datetime, duration_s, sample_rate, reviewed_spans, silent_spans } = state.recording;
   const clock = wallClock(datetime);
   const heard_s = (reviewed_spans || []).reduce((sum, [a, b]) => sum + b - a, 0);
   const facts = [
@@ -162,6 +162,11 @@ function describeRecording() {
     "listen to all",
   );
   byId("recording-facts").replaceChildren(facts.filter(Boolean).join(" · "), " · ", sound);
+  const spoken = (silent_spans || []).length;
+  byId("silence-note").hidden = !spoken;
+  byId("silence-note").textContent = spoken
+    ? `Speech was found in ${many(spoken, "stretch", "stretches")} of this recording, marked grey; it is silenced.`
+    : "";
 }
 
 /** "saved", or what is on its way. */

@@ -1,0 +1,136 @@
+"""Lists of speech: ``voices.csv`` has one row for each stretch in which somebody speaks.
+
+A second list, ``voices_heard.csv``, names the recordings that were searched from beginning to end, with speech or
+without. A stopped search resumes after them.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from mast.audio import probe
+from mast.classifiers.voices import SpeechSpan
+from mast.errors import AudioError, ConfigError
+from mast.files import whole_file
+
+VOICES, HEARD = "voices.csv", "voices_heard.csv"
+FindVoices = Callable[[Path, float, float], list[SpeechSpan]]  # stretches of speech in a span of a recording
+
+_PIECE_S = (
+    30.0  # searched at once: the detector makes each as loud as it can be, and a crow must not hide a whisper
+)
+_SAVE_S = 10.0  # what a kill loses at most
+
+
+def write_voices(path: Path, found: Mapping[str, Iterable[SpeechSpan]]) -> None:
+    """Write the stretches of each recording; those that overlap or touch become one."""
+    rows = [(name, *span) for name in sorted(found) for span in _joined(found[name])]
+    _write(path, pd.DataFrame(rows, columns=["recording", "start_s", "end_s"]).round(3))
+
+
+def read_voices(path: Path) -> dict[str, list[SpeechSpan]]:
+    """Stretches of each recording, in order; none where there is no list.
+
+    Raises:
+        ConfigError: it is not a list of speech.
+    """
+    if not path.exists():
+        return {}
+    found: dict[str, list[SpeechSpan]] = {}
+    for line, row in enumerate(_read(path, ["recording", "start_s", "end_s"]), start=2):
+        try:
+            start_s, end_s = float(row[1]), float(row[2])
+        except ValueError:
+            start_s = end_s = math.nan
+        if not 0 <= start_s < end_s < math.inf:
+            raise ConfigError(
+                f"{path}: line {line} says {row[1]!r} to {row[2]!r} s; expected a start before an end, in seconds"
+            )
+        found.setdefault(row[0], []).append((start_s, end_s))
+    return {name: _joined(spans) for name, spans in found.items()}
+
+
+def search_recordings(
+    recordings: Mapping[str, Path],
+    finder: FindVoices,
+    folder: Path,
+    *,
+    progress: Callable[[], None] = lambda: None,
+) -> list[str]:
+    """Add the speech of whole recordings to a folder's list, but for those that were searched before.
+
+    Args:
+        recordings: name → where it lies.
+        finder: finds speech.
+        folder: of the two lists.
+        progress: called once a recording.
+
+    Returns:
+        Why, for each recording that could not be read; it is tried again next time.
+    """
+    voices, heard = read_voices(folder / VOICES), _read_heard(folder / HEARD)
+    failures: list[str] = []
+    saved_s = time.monotonic()
+    for name, path in recordings.items():
+        if name not in heard:
+            try:
+                spans = [*voices.get(name, []), *_search(path, finder)]
+            except AudioError as error:
+                failures.append(str(error))
+            else:
+                heard.add(name)
+                if spans:
+                    voices[name] = spans
+            if time.monotonic() - saved_s > _SAVE_S:
+                _save(folder, voices, heard)
+                saved_s = time.monotonic()
+        progress()
+    _save(folder, voices, heard)
+    return failures
+
+
+def _search(path: Path, finder: FindVoices) -> list[SpeechSpan]:
+    duration_s = probe(path).duration_s
+    starts = (k * _PIECE_S for k in range(math.ceil(duration_s / _PIECE_S)))
+    return [span for start_s in starts for span in finder(path, start_s, min(start_s + _PIECE_S, duration_s))]
+
+
+def _save(folder: Path, voices: Mapping[str, Iterable[SpeechSpan]], heard: Iterable[str]) -> None:
+    write_voices(
+        folder / VOICES, voices
+    )  # first: a recording must not count as searched before its speech is listed
+    _write(folder / HEARD, pd.DataFrame({"recording": sorted(heard)}))
+
+
+def _read_heard(path: Path) -> set[str]:
+    return {row[0] for row in _read(path, ["recording"])} if path.is_file() else set()
+
+
+def _joined(spans: Iterable[SpeechSpan]) -> list[SpeechSpan]:
+    joined: list[SpeechSpan] = []
+    for start_s, end_s in sorted(spans):
+        if joined and start_s <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end_s, joined[-1][1]))
+        else:
+            joined.append((start_s, end_s))
+    return joined
+
+
+def _write(path: Path, table: pd.DataFrame) -> None:
+    with whole_file(path) as part:
+        table.to_csv(part, index=False, lineterminator="\n")
+
+
+def _read(path: Path, columns: list[str]) -> list[tuple[str, ...]]:
+    try:
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+        return list(table[columns].itertuples(index=False, name=None))
+    except (KeyError, ValueError) as error:  # pandas's own errors are ValueErrors
+        raise ConfigError(
+            f"{path}: not a list of speech; expected the columns {', '.join(columns)}"
+        ) from error

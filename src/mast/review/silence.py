@@ -1,0 +1,67 @@
+"""Speech that the page does not play: the stretches that the folder's ``voices.csv`` lists.
+
+The list is read again when it changes. Where it cannot be understood there is no sound at all.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from mast.annotations.recording_names import RecordingNames
+from mast.classifiers.voice_lists import VOICES, read_voices
+from mast.classifiers.voices import SpeechSpan
+from mast.errors import ConfigError
+from mast.review.store import Store
+
+
+class Silence:
+    """Which stretches of each recording stay silent.
+
+    Args:
+        folder: what is reviewed.
+        store: knows its recordings.
+    """
+
+    def __init__(self, folder: Path, store: Store) -> None:
+        self._path = folder / VOICES
+        self._store = store
+        self._lock = threading.Lock()
+        self._stamp: tuple[int, int] | None = None
+        self._voices: dict[str, tuple[SpeechSpan, ...]] = {}
+
+    def of(self, name: str) -> tuple[SpeechSpan, ...]:
+        """Stretches of speech in a recording, in order.
+
+        Raises:
+            ConfigError: the list cannot be understood, or names a recording that is not there.
+        """
+        return self.lists().get(name, ())
+
+    def lists(self) -> dict[str, tuple[SpeechSpan, ...]]:
+        """The stretches of every recording with speech; raises as :meth:`of` does."""
+        with self._lock:
+            try:
+                status = self._path.stat()
+            except FileNotFoundError:
+                return {}
+            stamp = (status.st_mtime_ns, status.st_size)
+            if stamp != self._stamp:
+                self._voices = self._read()
+                self._stamp = stamp
+            return self._voices
+
+    def _read(self) -> dict[str, tuple[SpeechSpan, ...]]:
+        with self._store.reading() as db:
+            known = [row["name"] for row in db.execute("SELECT name FROM recordings")]
+        names, exact = RecordingNames(known), set(known)
+        found: dict[str, tuple[SpeechSpan, ...]] = {}
+        for listed, spans in read_voices(self._path).items():
+            name = names.of_path(listed)
+            if name not in exact:
+                raise ConfigError(
+                    f"{self._path}: {listed} is not a recording of this folder, so its speech would be played; correct "
+                    "the name or remove its rows"
+                )
+            found[name] = tuple(sorted((*found.get(name, ()), *spans)))
+        return found
