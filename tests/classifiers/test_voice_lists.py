@@ -78,7 +78,8 @@ def test_whole_recordings_are_searched_piece_by_piece(tmp_path: Path) -> None:
     finder = Pretended({"a.wav": [(2, 3), (29, 31), (69, 70)]})
     assert search_recordings(recordings, finder, tmp_path) == []
     assert finder.asked == [("a.wav", 0, 30), ("a.wav", 30, 60), ("a.wav", 60, 70), ("b.wav", 0, 5)]
-    assert read_voices(tmp_path / VOICES) == {"a.wav": [(2, 3), (29, 31), (69, 70)]}  # each once
+    # each once, with a second around it
+    assert read_voices(tmp_path / VOICES) == {"a.wav": [(1, 4), (28, 32), (68, 70)]}
     assert (tmp_path / HEARD).read_text() == "recording\na.wav\nb.wav\n"
 
 
@@ -95,17 +96,17 @@ def test_a_stopped_search_resumes_and_loses_nothing(tmp_path: Path, monkeypatch:
 
     with pytest.raises(KeyboardInterrupt):
         search_recordings(recordings, Stopped(finder.spoken), tmp_path)
-    assert read_voices(tmp_path / VOICES) == {"a.wav": [(1, 2)]}
+    assert read_voices(tmp_path / VOICES) == {"a.wav": [(0, 3)]}
     search_recordings(recordings, finder, tmp_path)
     assert [name for name, *_ in finder.asked] == ["c.wav"]
-    assert read_voices(tmp_path / VOICES) == {"a.wav": [(1, 2)], "c.wav": [(3, 4)]}
+    assert read_voices(tmp_path / VOICES) == {"a.wav": [(0, 3)], "c.wav": [(2, 5)]}
 
 
 def test_stretches_that_somebody_listed_are_kept(tmp_path: Path) -> None:
     write_voices(tmp_path / VOICES, {"a.wav": [(1, 2)]})  # not in the list of those searched
-    finder = Pretended({"a.wav": [(3, 4)]})
-    search_recordings(_recordings(tmp_path, a=5), finder, tmp_path)
-    assert read_voices(tmp_path / VOICES) == {"a.wav": [(1, 2), (3, 4)]}
+    finder = Pretended({"a.wav": [(5, 6)]})
+    search_recordings(_recordings(tmp_path, a=9), finder, tmp_path)
+    assert read_voices(tmp_path / VOICES) == {"a.wav": [(1, 2), (4, 7)]}
 
 
 def test_a_recording_that_cannot_be_read_is_told_and_tried_again(tmp_path: Path) -> None:

@@ -117,9 +117,7 @@ def test_speech_is_searched_for_first_and_silenced(dataset: Path, monkeypatch: p
     monkeypatch.setattr(serve, "serve", lambda make, **_: opened.append(make("")))
     result = CliRunner().invoke(app, ["review", str(dataset), "--no-voices", "--no-browser"])
     assert result.exit_code == 0, result.exception
-    assert (
-        dataset / "voices.csv"
-    ).read_text() == "recording,start_s,end_s\nS1_20240501_060000.wav,0.25,0.5\n"
+    assert (dataset / "voices.csv").read_text() == "recording,start_s,end_s\nS1_20240501_060000.wav,0.0,1.0\n"
     told = f"Speech is silenced on the page: 1 stretch in 1 recording ({dataset / 'voices.csv'})"
     assert told in result.stderr
     clip = TestClient(opened[0], base_url="http://localhost").get(

@@ -24,6 +24,7 @@ FindVoices = Callable[[Path, float, float], list[SpeechSpan]]  # stretches of sp
 _PIECE_S = (
     30.0  # searched at once: the detector makes each as loud as it can be, and a crow must not hide a whisper
 )
+_MORE_S = 1.0  # added before and after, our choice: the detector often catches only a part of what is said
 _SAVE_S = 10.0  # what a kill loses at most
 
 
@@ -64,6 +65,8 @@ def search_recordings(
 ) -> list[str]:
     """Add the speech of whole recordings to a folder's list, but for those that were searched before.
 
+    Each stretch is listed with a second before and after it.
+
     Args:
         recordings: name → where it lies.
         finder: finds speech.
@@ -97,7 +100,10 @@ def search_recordings(
 def _search(path: Path, finder: FindVoices) -> list[SpeechSpan]:
     duration_s = probe(path).duration_s
     starts = (k * _PIECE_S for k in range(math.ceil(duration_s / _PIECE_S)))
-    return [span for start_s in starts for span in finder(path, start_s, min(start_s + _PIECE_S, duration_s))]
+    found = [
+        span for start_s in starts for span in finder(path, start_s, min(start_s + _PIECE_S, duration_s))
+    ]
+    return [(max(0.0, start_s - _MORE_S), min(end_s + _MORE_S, duration_s)) for start_s, end_s in found]
 
 
 def _save(folder: Path, voices: Mapping[str, Iterable[SpeechSpan]], heard: Iterable[str]) -> None:
