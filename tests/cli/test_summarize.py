@@ -99,6 +99,13 @@ def test_from_the_sample_to_corrected_counts(found: Path, tmp_path: Path) -> Non
     assert hours["corrected_calls"].tolist() == pytest.approx([site["corrected_calls"], 0, 0])
 
 
+def test_the_command_that_is_advised_is_the_one_that_was_run(found: Path, tmp_path: Path) -> None:
+    out = tmp_path / "with a space"
+    result = run(found, "--out", out, "--latitude", 37.5, "--longitude", -6)
+    expected = f"mast summarize {found} --out '{out}' --latitude 37.5 --longitude -6.0 --check "
+    assert expected in result.stderr
+
+
 def test_bad_input_is_one_sentence_and_nothing_is_touched(found: Path, tmp_path: Path) -> None:
     mine, sound, bare = tmp_path / "mine", tmp_path / "audio", tmp_path / "bare"
     for folder in (mine, bare):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -99,7 +100,15 @@ def summarize(
         name: count_table(counts, level, checking.sample)  # type: ignore[arg-type]
         for name, level in _TABLES.items()
     }
-    advice = _advice(strata, checking, detections, out)
+    options = {
+        "--latitude": latitude,
+        "--longitude": longitude,
+        "--utc-offset": utc_offset,
+        "--audio": audio,
+    }
+    given = [str(word) for option in options.items() if option[1] is not None for word in option]
+    again = shlex.join(["mast", "summarize", str(detections), "--out", str(out), *given])
+    advice = _advice(strata, checking, detections, again)
     around = Surroundings(
         places=_places(heard, latitude, longitude),
         utc_offset_h=utc_offset,
@@ -168,14 +177,13 @@ def _write(out: Path, tables: dict[str, pd.DataFrame]) -> None:
             table.to_csv(part, index=False, lineterminator="\n")
 
 
-def _advice(strata: Strata, checking: Checking, detections: Path, out: Path) -> tuple[Advice, ...]:
-    """What to do next for counts one can trust."""
+def _advice(strata: Strata, checking: Checking, detections: Path, again: str) -> tuple[Advice, ...]:
+    """What to do next for counts one can trust; ``again`` is the command that was run."""
     from mast.evaluation.corrected_counts import sample_size
     from mast.reports.summary_page import Advice
 
     if not len(strata):
         return ()
-    again = f"mast summarize {detections} --out {out}"
     if checking.outdated:
         return (
             Advice(
@@ -188,7 +196,7 @@ def _advice(strata: Strata, checking: Checking, detections: Path, out: Path) -> 
             Advice(
                 f"{checking.open:,} of {checking.drawn:,} events to check are open. Decide about them (order “Sample "
                 "to check”), then summarize again",
-                f"mast review {detections}",
+                shlex.join(["mast", "review", str(detections)]),
             ),
         )
     if checking.sample is None:
