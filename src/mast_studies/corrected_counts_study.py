@@ -1,11 +1,11 @@
 """How often the intervals of corrected counts hold the truth, in simulation.
 
-    python -m mast_studies.corrected_counts_study --out results/corrected_counts.json
+    python -m mast_studies.corrected_counts_study --draws 2000 --out results/corrected_counts.json
 
 Each draw makes a population of detections with scores, decides which are right, draws a sample as
 `mast summarize --check` does, and asks whether the interval holds the true number. Scores may be calibrated (power 1),
-too modest (below 1: more is right than they say) or too sure (above 1). A 95 % interval should hold in 93–97 % of 200
-draws.
+too modest (below 1: more is right than they say) or too sure (above 1). A 95 % interval should hold in 93–97 % of
+draws; of 2,000 the share is known to ± 1 %.
 """
 
 from __future__ import annotations

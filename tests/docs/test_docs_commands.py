@@ -244,8 +244,8 @@ def trust_figures(figures: Callable[[str], Any]) -> list[str]:
         *(f"{agreed[name]} on {shown} birds" for name, shown in names.items()),
         f"{card['calibration']['n_recordings']} minutes of clips that chose its threshold",
         f"({card['calibration']['n_truth']:,} boxes)",
-        f"in {min(held):g} to {max(held):g} % of {corrected['draws']} draws, {100 * corrected['mean_coverage']:g} % on "
-        f"average over {len(held)} cases",
+        f"in {min(held):g} to {max(held):g} % of {corrected['draws']:,} draws, "
+        f"{100 * corrected['mean_coverage']:g} % on average over {len(held)} cases",
         f"named {100 * (1 - named['unknown']):.0f} % of the detections that match an expert's box; "
         f"{100 * named['right_of_named']:.0f} % of those names were right",
         "recorded in the field at 16 kHz, it named none",
