@@ -200,7 +200,7 @@ def test_a_failed_writing_leaves_the_old_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "cannot tell the annotation format; say which: csv, raven, audacity"),
+        (b"", "cannot tell the annotation format; expected csv, raven, audacity"),
         (b"hello world\n", "cannot tell the annotation format"),
         (b"{ not json", "not valid JSON"),
         (b"[]", "cannot tell the annotation format"),

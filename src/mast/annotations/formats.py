@@ -90,6 +90,7 @@ FORMATS: dict[str, Format] = {
         folder=False,
     ),
 }
+_KNOWN = f"{', '.join(FORMATS)} (mast convert --from says which)"  # for messages
 
 
 def read_annotations(
@@ -153,7 +154,7 @@ def guess_format(path: Path) -> str:
         found = _guess_file(path)
         if found:
             return found
-        raise AnnotationError(f"{path}: cannot tell the annotation format; say which: {', '.join(FORMATS)}")
+        raise AnnotationError(f"{path}: cannot tell the annotation format; expected {_KNOWN}")
     if events_csv.table_in(path) is not None:
         return "csv"
     if any((path / name).is_file() for name in ("pictures.csv", "classes.txt")):
@@ -164,8 +165,8 @@ def guess_format(path: Path) -> str:
             return found
         break  # one look: the folder should hold one kind of file
     raise AnnotationError(
-        f"{path}: cannot tell which annotation format this folder holds; say which ({', '.join(FORMATS)}), "
-        "or give the annotation file itself"
+        f"{path}: cannot tell which annotation format this folder holds; expected {_KNOWN}, or give the annotation "
+        "file itself"
     )
 
 
