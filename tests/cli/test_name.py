@@ -96,6 +96,18 @@ def test_common_names_and_possible_species(found: Path) -> None:
     assert table["label"].tolist() == ["High Tone", "unknown", "unknown", "unknown"]
 
 
+def test_possible_species_by_site_and_season(found: Path) -> None:
+    table = pd.read_csv(found / "detections.csv")
+    table.assign(site="S01", datetime="2024-05-14T06:00:00").to_csv(found / "detections.csv", index=False)
+    species = found.parent / "species.csv"
+    species.write_text("species,site,first_day\nhigh tone,S01,\nlow tone,S02,\n", encoding="utf-8")
+    assert run(found, "--species", species, "--common").exit_code == 0
+    assert set(pd.read_csv(found.parent / "named.csv")["likely_label"]) == {"High Tone"}
+    species.write_text("species,site,first_day\nhigh tone,S02,\n", encoding="utf-8")
+    result = run(found, "--species", species)
+    assert "the list of species has none for site 'S01' on 05-14" in str(result.exception)
+
+
 def test_reviewed_boxes_choose_the_threshold_of_their_label(found: Path) -> None:
     audio, rows = found.parent / "audio", []
     sf.write(

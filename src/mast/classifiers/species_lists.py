@@ -4,21 +4,48 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from mast.arrays import IntArray
 from mast.classifiers.classifier import read_labels
 from mast.errors import ConfigError
 
+_DAYS = ("first_day", "last_day")
+
+
+class PossibleSpecies(NamedTuple):
+    """One line of a list: labels that are possible at a site, or anywhere, in a season, or all year."""
+
+    rows: tuple[int, ...]  # among the classifier's labels; two labels may share a name
+    site: str = ""  # anywhere by default
+    first_day: str = ""  # "05-01", all year by default
+    last_day: str = ""
+
+    def at(self, site: str, day: str) -> bool:
+        """Whether it is possible at a site on a day such as ``05-14``; what is not known, "", forbids nothing."""
+        here = not self.site or not site or self.site == site
+        first, last = self.first_day or "01-01", self.last_day or "12-31"
+        in_season = (
+            first <= day <= last if first <= last else day >= first or day <= last
+        )  # winter spans two years
+        return here and (not day or in_season)
+
 
 class Possible(NamedTuple):
     """The labels that a list of species allows."""
 
-    rows: IntArray  # among the classifier's labels, in their order
-    strangers: list[str]  # lines of the list that the classifier does not know
+    species: list[PossibleSpecies]
+    strangers: list[str]  # names of the list that the classifier does not know
+
+    def rows(self, site: str = "", day: str = "") -> IntArray:
+        """Labels that are possible at a site on a day such as ``05-14``, in their order; all of the list by default."""
+        rows = {row for one in self.species if one.at(site, day) for row in one.rows}
+        return np.array(sorted(rows), dtype=np.int64)
 
 
 def scientific_name(label: str) -> str:
@@ -32,28 +59,63 @@ def common_name(label: str) -> str:
 
 
 def read_species(path: str | Path, labels: Sequence[str]) -> Possible:
-    """The labels that a list allows, one name per line: scientific, common, or both as BirdNET's lists have them.
+    """The labels that a list allows. Names are scientific, common, or both as BirdNET's lists have them.
+
+    One name per line, or a .csv file with the column ``species`` and, where they matter, ``site``, ``first_day`` and
+    ``last_day`` (month and day, such as ``05-01``).
 
     Raises:
         ConfigError: the list cannot be read, or the classifier knows none of its names.
     """
     known = _rows_by_name(labels)
-    rows: set[int] = set()
+    species: list[PossibleSpecies] = []
     strangers = []
-    for name in filter(None, read_labels(path)):
+    for name, *where in _lines(Path(path)):
         found = known.get(name.casefold()) or known.get(scientific_name(name).casefold())
         if found:
-            rows.update(found)
+            species.append(PossibleSpecies(tuple(found), *where))
         else:
             strangers.append(name)
-    if not rows:
+    if not species:
+        if not strangers:
+            raise ConfigError(f"{path}: names no species; expected one per line")
         near = difflib.get_close_matches(strangers[0].casefold(), known, n=1)
         meant = f", perhaps {labels[known[near[0]][0]]}" if near else ""
         raise ConfigError(
             f"{path}: the classifier knows none of its {len(strangers):,} names, the first is "
             f"{strangers[0][:60]!r}{meant}; expected one species per line, as the classifier's labels spell it"
         )
-    return Possible(np.array(sorted(rows), dtype=np.int64), strangers)
+    return Possible(species, strangers)
+
+
+def _lines(path: Path) -> list[tuple[str, ...]]:
+    """A list as (name,), or from a table as (name, site, first day, last day)."""
+    if path.suffix.lower() != ".csv":
+        return [(name,) for name in read_labels(path) if name]
+    try:
+        table = pd.read_csv(path, dtype=str, keep_default_na=False, skipinitialspace=True)
+    except (OSError, ValueError) as error:  # pandas's own errors are ValueErrors
+        raise ConfigError(f"{path}: cannot be read as a table ({error})") from None
+    if "species" not in table:
+        raise ConfigError(
+            f"{path}: has no column species; expected species, and site, first_day, last_day where needed"
+        )
+    columns = [table[name] if name in table else [""] * len(table) for name in ("species", "site", *_DAYS)]
+    found = []
+    for line, (name, site, *days) in enumerate(zip(*columns, strict=True), start=2):
+        if name.strip():
+            found.append(
+                (name.strip(), site.strip(), *(_day(day.strip(), f"{path}, line {line}") for day in days))
+            )
+    return found
+
+
+def _day(given: str, where: str) -> str:
+    """Month and day as ``05-01``; a year before them is left out."""
+    try:
+        return date.fromisoformat(f"2000-{given[-5:]}").strftime("%m-%d") if given else ""
+    except ValueError:
+        raise ConfigError(f"{where}: {given!r} is not a day; expected month and day, such as 05-01") from None
 
 
 def same_spelling(names: Sequence[str], labels: Sequence[str], *, common: bool) -> list[str]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from mast.classifiers.box_names import HowToHear
     from mast.classifiers.classifier import Classifier
+    from mast.classifiers.species_lists import Possible
     from mast.classifiers.thresholds import NameThresholds
     from mast.reports.contact_sheet import Locate
 
@@ -46,7 +47,10 @@ def name(
         bool, typer.Option("--softmax", help="MODEL gives logits of classes that exclude each other.")
     ] = False,
     species: Annotated[
-        Path | None, typer.Option(help="List of possible species, one per line; no other names are given.")
+        Path | None,
+        typer.Option(
+            help="List of possible species, one per line, or a .csv with sites and seasons; no other names are given."
+        ),
     ] = None,
     threshold: Annotated[float, score(help="Score from which a name is given.")] = THRESHOLD,
     reviewed: Annotated[
@@ -92,11 +96,11 @@ def name(
     if out.suffix.lower() not in (".csv", ".parquet"):
         raise ConfigError(f"--out {out}: expected the name of a table, ending in .csv or .parquet")
     classifier = _classifier(with_, labels, rate, window, softmax, quiet)
-    how = _how(classifier, species, band, quiet)
+    possible = _possible(classifier, species, quiet)
     events = read_annotations(detections).events
     if events.empty:
         raise AnnotationError(f"{detections}: holds no boxes; there is nothing to name")
-    heard, failures = _heard(events, find_recordings_of(detections, audio), classifier, how, quiet)
+    heard, failures = _heard(events, find_recordings_of(detections, audio), classifier, possible, band, quiet)
     named = _with_names(events, heard, classifier, common)
     thresholds = _thresholds(named, reviewed, precision, threshold, classifier, common)
     _write(named, thresholds, out, with_, species, band)
@@ -123,31 +127,52 @@ def _classifier(
     return load_classifier(with_, labels, sample_rate=rate, window_s=window, softmax=softmax)
 
 
-def _how(classifier: Classifier, species: Path | None, band: bool, quiet: bool) -> HowToHear:
-    """What is heard, and which names are possible."""
-    import numpy as np
-
-    from mast.classifiers.box_names import HowToHear
+def _possible(classifier: Classifier, species: Path | None, quiet: bool) -> Possible | None:
+    """Which names are possible, where there is a list."""
     from mast.classifiers.species_lists import read_species
 
     if species is None:
-        return HowToHear(np.arange(len(classifier.labels)), band)
+        return None
     possible = read_species(species, classifier.labels)
     if possible.strangers:
         some = ", ".join(possible.strangers[:3]) + (", …" if len(possible.strangers) > 3 else "")
         told = f"{classifier.name} does not know {len(possible.strangers):,} of its names ({some})"
         say(f"mast: warning: {species}: {told}", quiet=quiet)
-    return HowToHear(possible.rows, band)
+    return possible
+
+
+def _how(classifier: Classifier, possible: Possible | None, band: bool, events: pd.DataFrame) -> HowToHear:
+    """What is heard in a recording, and which names are possible at its site and on its day."""
+    import numpy as np
+
+    from mast.classifiers.box_names import HowToHear
+    from mast.errors import ConfigError
+
+    if possible is None:
+        return HowToHear(np.arange(len(classifier.labels)), band)
+    recording, site, begin = (str(events[name].iloc[0]) for name in ("recording", "site", "datetime"))
+    day = begin[5:10]
+    rows = possible.rows(site, day)
+    if not len(rows):
+        raise ConfigError(
+            f"{recording}: the list of species has none for site {site!r} on {day or 'any day'}"
+        )
+    return HowToHear(rows, band)
 
 
 def _heard(
-    events: pd.DataFrame, locate: Locate, classifier: Classifier, how: HowToHear, quiet: bool
+    events: pd.DataFrame,
+    locate: Locate,
+    classifier: Classifier,
+    possible: Possible | None,
+    band: bool,
+    quiet: bool,
 ) -> tuple[pd.DataFrame, dict[str, str]]:
     """The likeliest name of each box, and why some recordings have none."""
     import pandas as pd
 
     from mast.classifiers.box_names import name_boxes
-    from mast.errors import AudioError
+    from mast.errors import AudioError, ConfigError
 
     found, failures = [], {}
     with progress(quiet, unit="boxes") as bar:
@@ -157,8 +182,8 @@ def _heard(
             try:
                 if path is None:
                     raise AudioError(f"{recording}: no such recording here")
-                found.append(name_boxes(path, own, classifier, how))
-            except AudioError as error:
+                found.append(name_boxes(path, own, classifier, _how(classifier, possible, band, own)))
+            except (AudioError, ConfigError) as error:
                 failures[str(recording)] = str(error)
             bar.advance(task, len(own))
     if not found:
