@@ -32,6 +32,12 @@ OVERFLOWING = """
   && node.getBoundingClientRect().right > innerWidth + 1).map((node) => node.id || node.className || node.tagName)
 """
 
+DROP = """(address) => {
+  const dataTransfer = new DataTransfer();
+  dataTransfer.setData("text/uri-list", `# a comment\\r\\n${address}\\r\\n`);
+  document.body.dispatchEvent(new DragEvent("drop", { bubbles: true, cancelable: true, dataTransfer }));
+}"""
+
 
 class Window:
     """`mast app` in a process of its own."""
@@ -195,6 +201,8 @@ def test_what_goes_wrong_is_one_sentence(browser: Any, window: Window, tmp_path:
     page.click("#change")
     names = tuple(f"N1_202405{day}_0{hour}0000.wav" for day in range(10, 20) for hour in range(8))
     wood = write_sound(tmp_path / "wood", names)
+    page.evaluate(DROP, wood.as_uri())  # as file managers give it
+    page.wait_for_function("(path) => document.getElementById('here').textContent === path", arg=str(wood))
     _choose(page, wood)
     page.wait_for_selector(".big-facts")
     page.click("#find")

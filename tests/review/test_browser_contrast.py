@@ -109,3 +109,21 @@ def test_a_faint_call_is_seen_at_any_size(tmp_path: Path, browser: Any, loud: fl
             assert call.mean() > np.percentile(noise, 99), seen
         ana.close()
     server.kill()
+
+
+def test_gain_and_contrast_are_remembered(tmp_path: Path, browser: Any) -> None:
+    server = Server(results(tmp_path, 0.0))
+    ana = Reviewer(browser, server, "Ana")
+    chosen = {"#gain": "17", "#contrast": "63"}
+    for slider, value in chosen.items():
+        ana.page.fill(slider, value)
+    look = ana.ask("r.spectrogram.look")
+    ana.page.reload()
+    ana.settle()
+    assert {slider: ana.page.input_value(slider) for slider in chosen} == chosen
+    assert ana.ask("r.spectrogram.look") == look
+    assert ana.page.get_attribute("#auto", "aria-pressed") == "false"
+    ana.page.click("#auto")
+    assert ana.ask("r.spectrogram.look") != look
+    ana.close()
+    server.kill()
