@@ -26,10 +26,13 @@ def summary_routes(review: Review, jobs: Jobs) -> APIRouter:
 
     @router.get("/summary")
     def state() -> dict[str, Any]:
+        running = jobs.is_running(
+            out
+        )  # first: a command that ends meanwhile has said by then what became of it
         progress, made = read_progress(out), _made(out / SUMMARY_PAGE)
         return {
             "available": review.workspace.kind == "detections",
-            "state": _state(progress, running=jobs.is_running(out), made=bool(made)),
+            "state": _state(progress, running=running, made=bool(made)),
             "sentence": progress.sentence if progress is not None else "",
             "what": progress.what if progress is not None else "",
             "done": progress.done if progress is not None else 0,
