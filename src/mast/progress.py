@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -50,6 +51,7 @@ class CommandProgress:
         unit: of what.
         left_s: seconds until all of ``what`` is done, at the rate so far; ``None`` where that is not known.
         notes: lines it has said, the last ones.
+        began: when, in UTC; empty where an earlier version of mast did not say.
     """
 
     command: list[str]
@@ -64,6 +66,7 @@ class CommandProgress:
     unit: str = ""
     left_s: float | None = None
     notes: list[str] = field(default_factory=list)
+    began: str = ""
 
 
 class CommandReport:
@@ -74,7 +77,8 @@ class CommandReport:
     """
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._now = CommandProgress(list(command), os.getcwd(), os.getpid(), machine_id())
+        began = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self._now = CommandProgress(list(command), os.getcwd(), os.getpid(), machine_id(), began=began)
         self._folder: Path | None = None
         self._lock: FileLock | None = None
         self._written_s = -math.inf
@@ -145,7 +149,9 @@ def read_progress(folder: Path) -> CommandProgress | None:
     running = is_locked(folder / _LOCK)  # first: a process that ends meanwhile has written its last by then
     try:
         content = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
-        found = CommandProgress(**{one.name: content[one.name] for one in fields(CommandProgress)})
+        found = CommandProgress(
+            **{one.name: content[one.name] for one in fields(CommandProgress) if one.name in content}
+        )
         texts = [
             found.folder,
             found.machine,
@@ -153,6 +159,7 @@ def read_progress(folder: Path) -> CommandProgress | None:
             found.sentence,
             found.what,
             found.unit,
+            found.began,
             *found.command,
             *found.notes,
         ]

@@ -15,6 +15,7 @@ import pytest
 from app_folders import client, eventually, use_slow_program, write_sound
 from fastapi.testclient import TestClient
 
+from mast import jobs
 from mast.annotations.detections import read_run, write_run
 from mast.app.work import learned_folder
 from mast.detect_options import DetectOptions
@@ -25,6 +26,23 @@ from mast.review.open_review import open_review
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "review"))
 from review_folders import small_results
+
+# mast on a disk that is full once two recordings are written
+SMALL_DISK = """
+import errno, os
+from mast.inference import results
+write, written = results.write_whole, []
+def write_until_full(path, content):
+    if path.suffix == ".parquet":
+        if len(written) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        written.append(path)
+    write(path, content)
+
+results.write_whole = write_until_full
+from mast.cli.main import main
+main()
+"""
 
 
 @pytest.fixture
@@ -186,6 +204,55 @@ def test_a_folder_without_sound_is_one_sentence(tmp_path: Path) -> None:
         return found if found["state"] != "reading" else None
 
     assert "no recordings found; expected files ending in .wav" in eventually(read)["sentence"]
+
+
+def test_a_folder_that_may_not_be_read_is_one_sentence_and_nothing_is_started(
+    sound: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scandir = os.scandir
+
+    def refuse(path: Any = ".") -> Any:
+        if Path(path) == sound:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    page = client()
+    monkeypatch.setattr(os, "scandir", refuse)
+
+    def read() -> Any:
+        found = page.get("/api/contents", params={"path": str(sound)}).json()
+        return found if found["state"] != "reading" else None
+
+    listed = page.get("/api/folders", params={"path": str(sound)})
+    assert listed.status_code == 400
+    for sentence in (listed.json()["error"], eventually(read)["sentence"]):
+        assert sentence.startswith(f"{sound}: cannot be listed (Permission denied)")
+        assert "permissions" in sentence
+        assert "\n" not in sentence
+    answer = page.post("/api/find", json={"path": str(sound), "sought": "whole"})
+    assert answer.status_code == 400  # what is in it is not known
+    assert not (sound.parent / "wood-mast").exists()
+
+
+def test_a_disk_that_fills_on_the_way_is_one_sentence_and_what_is_done_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wood = write_sound(tmp_path / "wood", tuple(f"N1_20240501_0{hour}0000.wav" for hour in range(4)))
+    program = tmp_path / "small_disk.py"
+    program.write_text(SMALL_DISK)
+    real = jobs._PROGRAM
+    monkeypatch.setattr(jobs, "_PROGRAM", (sys.executable, str(program)))
+    page = client()
+    out = Path(page.post("/api/find", json={"path": str(wood), "sought": "birds"}).json()["folder"])
+    eventually(lambda: _work(page, wood)[0]["state"] != "running")
+    failed = _work(page, wood)[0]
+    assert failed["state"] == "failed"
+    assert "the disk is full; free some space" in failed["sentence"]
+    assert len(list((out / "recordings").rglob("*.parquet"))) == 2
+    monkeypatch.setattr(jobs, "_PROGRAM", real)
+    assert page.post("/api/resume", json={"folder": str(out)}).status_code == 200
+    eventually(lambda: _work(page, wood)[0]["state"] == "done")
+    assert len(list((out / "recordings").rglob("*.parquet"))) == 4
 
 
 def test_what_is_learnt_starts_from_boxes_as_they_were_drawn(

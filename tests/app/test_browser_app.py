@@ -7,8 +7,11 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import zipfile
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,12 @@ OVERFLOWING = """
 [...document.querySelectorAll("body *")].filter((node) => node.offsetParent !== null
   && node.getBoundingClientRect().right > innerWidth + 1).map((node) => node.id || node.className || node.tagName)
 """
+
+DROP = """(address) => {
+  const dataTransfer = new DataTransfer();
+  dataTransfer.setData("text/uri-list", `# a comment\\r\\n${address}\\r\\n`);
+  document.body.dispatchEvent(new DragEvent("drop", { bubbles: true, cancelable: true, dataTransfer }));
+}"""
 
 
 class Window:
@@ -192,6 +201,8 @@ def test_what_goes_wrong_is_one_sentence(browser: Any, window: Window, tmp_path:
     page.click("#change")
     names = tuple(f"N1_202405{day}_0{hour}0000.wav" for day in range(10, 20) for hour in range(8))
     wood = write_sound(tmp_path / "wood", names)
+    page.evaluate(DROP, wood.as_uri())  # as file managers give it
+    page.wait_for_function("(path) => document.getElementById('here').textContent === path", arg=str(wood))
     _choose(page, wood)
     page.wait_for_selector(".big-facts")
     page.click("#find")
@@ -208,4 +219,54 @@ def test_what_goes_wrong_is_one_sentence(browser: Any, window: Window, tmp_path:
     window.kill()
     page.wait_for_selector("#banner:not([hidden])")
     assert "The server does not answer." in page.inner_text("#banner")
+    page.context.close()
+
+
+STRANGER = """async ({ target, folder }) => {
+  const body = JSON.stringify({ path: folder, sought: "birds" });
+  const json = { "Content-Type": "application/json" };
+  const tries = [
+    () => fetch(`${target}api/find`, { method: "POST", mode: "no-cors", credentials: "include", body }),
+    () => fetch(`${target}api/find`, { method: "POST", credentials: "include", headers: json, body }),
+    () => fetch(`${target}api/folders?path=${folder}`, { credentials: "include" }).then((answer) => answer.text()),
+    () => new Promise((resolve, reject) => {
+      const frame = document.createElement("iframe");
+      frame.onload = () => { try { resolve(frame.contentDocument.body.innerText); } catch (e) { reject(e); } };
+      frame.src = target;
+      document.body.append(frame);
+    }),
+  ];
+  const seen = [];
+  for (const attempt of tries) {
+    try {
+      const found = await attempt();
+      seen.push(typeof found === "string" ? found : `${found.type} ${found.status}`);
+    } catch (error) { seen.push("refused"); }
+  }
+  return seen;
+}"""
+
+
+def test_a_page_of_another_origin_starts_and_reads_nothing(
+    browser: Any, window: Window, tmp_path: Path
+) -> None:
+    """Beside the window, in the same browser, with its cookie: another server of this machine."""
+    wood = write_sound(tmp_path / "wood")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "index.html").write_text("<!doctype html><title>elsewhere</title>")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "elsewhere"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        page = _page(browser, window.address)
+        stranger = page.context.new_page()
+        stranger.goto(f"http://127.0.0.1:{other.server_port}/")
+        target = window.address.partition("?")[0]
+        seen = stranger.evaluate(STRANGER, {"target": target, "folder": str(wood)})
+        other.shutdown()
+    assert seen == ["refused"] * 4
+    assert not (tmp_path / "wood-mast").exists()
+    listed = page.evaluate(
+        "(url) => fetch(url).then((answer) => answer.json())", f"{target}api/folders?path={wood}"
+    )
+    assert listed["recordings"] == 2  # the window itself may
     page.context.close()

@@ -111,6 +111,10 @@ def test_the_report_needs_nothing_else(whole: Path) -> None:
     without_pictures = re.sub(r"base64,[A-Za-z0-9+/=]+", "", text)
     assert not re.search(r"https?://|<script|<link|url\(", without_pictures)
     assert f"mast detect recordings/ --model {whole}" in text
+    assert "`" not in without_pictures
+    heard = json.loads((whole / "metrics.json").read_text())["parts"]["test"]["recordings"]
+    assert heard < 10
+    assert f"These figures rest on {heard} recording" in text
 
 
 def test_the_second_time_nothing_is_done(whole: Path, no_training: None) -> None:

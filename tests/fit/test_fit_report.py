@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -32,6 +35,7 @@ from mast.reports.fit_figures import (
     read_curves,
     reliability_figure,
 )
+from mast.reports.fit_report import _lead
 from mast.reports.html_page import picture
 
 FRONT_END = FrontEnd(n_bins=64, chunk_frames=256)
@@ -106,6 +110,31 @@ def measured(threshold: float = 0.4) -> PartTables:
         own[BOX_COLUMNS] = grid_to_events(own[BOX_COLUMNS], FRONT_END)
     platt = Calibration(method="platt", slope=2.0, intercept=-1.0)
     return PartTables(as_events(tables[0]), as_events(tables[1]), heard, FRONT_END, threshold, platt)
+
+
+@pytest.mark.parametrize(("recordings", "warned"), [(9, True), (10, False)])
+def test_every_headline_has_its_interval_and_few_recordings_a_warning(recordings: int, warned: bool) -> None:
+    values = {"f1": 0.71, "precision": 0.82, "recall": 0.63}
+    intervals = {"f1": [0.6, 0.8], "precision": [0.7, 0.9], "recall": [0.5, 0.75]}
+    metrics = {
+        "parts": {"test": {"recordings": recordings}},
+        "detectors": {"trained": {"parts": {"test": {**values, "intervals": intervals}}}},
+    }
+    data = dataset()
+    story = SimpleNamespace(
+        metrics=metrics,
+        chosen="trained",
+        main_part="test",
+        datasets=[("labelled", data)],
+        labelled=data,
+        verdict="",
+    )
+    text = str(_lead(cast("Any", story)))
+    shown = dict(re.findall(r"<b>(.*?)</b>(.*?)</div>", text))
+    for name, value in values.items():
+        low, high = intervals[name]
+        assert f"95 % interval {low:.2f}–{high:.2f}" in shown[f"{value:.2f}"], name
+    assert (f"These figures rest on {recordings} recordings." in text) == warned
 
 
 def test_examples_are_what_they_are_called() -> None:

@@ -303,6 +303,7 @@ def test_heard_spans_and_activity(ana: Reviewer) -> None:
     ana.until("r.outbox.waiting() === 0 && r.state.recording.reviewed_spans.length === 1")
     assert ana.server.get("recordings/3")["reviewed_spans"] == [[0, LENGTH_S]]
     assert "all heard" in ana.page.inner_text("#recording-facts")
+    ana.page.wait_for_selector(".toast >> text=where it has no box, nothing calls")  # what heard means
     ana.press("z")
     ana.until("r.state.recording.reviewed_spans.length === 0")
     ana.page.click("#tab-activity")

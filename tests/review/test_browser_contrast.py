@@ -15,11 +15,13 @@ from browser_reviewer import RATE, Reviewer, Server, open_browser
 from mast.events import as_events
 from mast.inference import ResultsFolder, Searched, Source
 
-FAINT = (4.0, 5.0, 2_800.0, 3_200.0)  # s, s, Hz, Hz
+FAINT = (4.7, 5.7, 2_800.0, 3_200.0)  # s, s, Hz, Hz; loud tones begin and end at other moments
+NOISE = (8.7, 9.8, 1_000.0, 4_500.0)
 ABOVE_DB = 6.0
 LENGTH_S = 16.0
+SIZES = ((1024, 640), (1270, 720), (2200, 1200), (768, 1024))
 
-# mean and spread of the luminance of the picture between two moments and frequencies, in tiles of 8 × 8 pixels
+# luminance of the picture between two moments and frequencies, a mean for each tile of 8 × 8 pixels
 LUMINANCE = """\
 ((s0, s1, hz0, hz1) => {
   const canvas = document.querySelector("#spectrogram");
@@ -88,20 +90,40 @@ def browser() -> Iterator[Any]:
 @pytest.mark.parametrize(
     "loud", [0.0, 0.05, 0.5], ids=["alone", "beside a loud one", "beside a very loud one"]
 )
-def test_a_faint_call_is_seen(tmp_path: Path, browser: Any, loud: float) -> None:
+def test_a_faint_call_is_seen_at_any_size(tmp_path: Path, browser: Any, loud: float) -> None:
     server = Server(results(tmp_path, loud))
+    for width, height in SIZES:
+        ana = Reviewer(browser, server, "Ana", {"width": width, "height": height})
+        ana.page.evaluate("globalThis.mastReview.actions.toggleBoxes()")
+        for start_s, end_s in ((0, 16), (3, 11)):
+            ana.page.evaluate(
+                "(span) => globalThis.mastReview.spectrogram.viewport.go(span)",
+                {"start_s": start_s, "end_s": end_s},
+            )
+            ana.page.evaluate("globalThis.mastReview.spectrogram.redraw()")
+            ana.settle()
+            call, noise = (np.array(ana.ask(LUMINANCE, list(where))) for where in (FAINT, NOISE))
+            # a difference that an eye sees on a dark ground, and beyond what the noise itself does
+            seen = f"{width} x {height}, {end_s - start_s} s"
+            assert call.mean() - noise.mean() > 25, seen
+            assert call.mean() > np.percentile(noise, 99), seen
+        ana.close()
+    server.kill()
+
+
+def test_gain_and_contrast_are_remembered(tmp_path: Path, browser: Any) -> None:
+    server = Server(results(tmp_path, 0.0))
     ana = Reviewer(browser, server, "Ana")
-    ana.page.evaluate("globalThis.mastReview.actions.toggleBoxes()")
-    ana.page.evaluate("globalThis.mastReview.spectrogram.viewport.go({start_s: 0, end_s: 16})")
-    ana.page.evaluate("globalThis.mastReview.spectrogram.redraw()")
+    chosen = {"#gain": "17", "#contrast": "63"}
+    for slider, value in chosen.items():
+        ana.page.fill(slider, value)
+    look = ana.ask("r.spectrogram.look")
+    ana.page.reload()
     ana.settle()
+    assert {slider: ana.page.input_value(slider) for slider in chosen} == chosen
+    assert ana.ask("r.spectrogram.look") == look
+    assert ana.page.get_attribute("#auto", "aria-pressed") == "false"
     ana.page.click("#auto")
-    ana.settle()
-    ana.page.wait_for_timeout(200)
-    call = np.array(ana.ask(LUMINANCE, list(FAINT)))
-    noise = np.array(ana.ask(LUMINANCE, [7.0, 10.0, 1_000.0, 4_500.0]))
+    assert ana.ask("r.spectrogram.look") != look
     ana.close()
     server.kill()
-    # a difference that an eye sees on a dark ground, and beyond what the noise itself does
-    assert call.mean() - noise.mean() > 25
-    assert call.mean() > np.percentile(noise, 99)

@@ -69,6 +69,45 @@ def test_groups_lie_in_a_grid_and_lead_to_their_boxes_by_keyboard(ana: Reviewer)
     ana.until("r.queue.wish().group === '' && r.queue.total === 69")
 
 
+def test_a_whole_group_is_named_or_rejected_at_once_and_one_undo_takes_it_back(ana: Reviewer) -> None:
+    ana.press("g")
+    ana.page.wait_for_selector(".group-card >> nth=2")
+    ana.page.click(".group-card >> nth=1")
+    ana.until(
+        "r.queue.wish().group === '1' && r.queue.total === 24 && r.state.selected === r.queue.items[0].id"
+    )
+    ana.settle()
+    ana.press("r")
+    ana.page.wait_for_selector("#name-all:text-is('Name all 23…')")
+    ana.page.click("#name-all")
+    ana.page.keyboard.type("Robin")
+    ana.page.keyboard.press("Enter")
+    ana.page.wait_for_selector(".toast >> text=23 boxes named Robin.")
+    ana.page.wait_for_selector("#list-count:text-is('Nothing left here')")
+    ana.page.wait_for_selector("#group-decisions", state="hidden")
+    assert ana.server.get("progress")["group_accepted"] == 23
+    ana.press("g")
+    ana.page.wait_for_selector(".group-card >> text=Robin")
+    assert cards(ana)[1] == ["Robin", "24 boxes", "24 decided"]
+    ana.page.keyboard.press("Escape")
+    ana.page.select_option("select[name=status]", "group_accepted")
+    ana.until("r.queue.total === 23")
+
+    ana.page.click(".toast >> text=Undo")
+    ana.until("r.state.filters.status === 'open' && r.queue.total === 23")
+    assert ana.server.get("progress")["group_accepted"] == 0
+    ana.page.click("#reject-all")
+    assert ana.page.is_hidden("#decide-group-name")
+    ana.page.click("#decide-group-do")
+    ana.page.wait_for_selector(".toast >> text=23 boxes rejected.")
+    ana.page.wait_for_selector("#list-count:text-is('Nothing left here')")
+    ana.press("z")
+    ana.until("r.queue.total === 23")
+    ana.press("z")  # the one box that was rejected before
+    ana.until("r.state.events.get(r.state.selected)?.status === 'open'")
+    assert ana.server.get("progress")["reviewed"] == 0
+
+
 @pytest.mark.parametrize("viewport", [LAPTOP, TABLET], ids=["laptop", "tablet"])
 def test_the_grid_fits(ana: Reviewer, viewport: dict[str, int]) -> None:
     ana.page.set_viewport_size(viewport)

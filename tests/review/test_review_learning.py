@@ -214,7 +214,7 @@ def test_undo_takes_back_an_application_and_then_the_decision_before_it(review: 
     assert len(learned(review)) == applied["accepted"] + applied["rejected"]
 
     done = undo(review.store, "Änne")
-    assert done.learner
+    assert done.many
     assert done.what == f"Undone: {applied['accepted'] + applied['rejected']} decisions of the learner"
     assert (done.events, done.recording_id) == ([], None)
     assert learned(review) == {}
@@ -223,9 +223,9 @@ def test_undo_takes_back_an_application_and_then_the_decision_before_it(review: 
     assert not redo(review.store, "Änne").done
 
     review.learning.apply("Ana", 0.9)
-    assert undo(review.store, "Ana").learner
+    assert undo(review.store, "Ana").many
     done = undo(review.store, "Ana")
-    assert not done.learner
+    assert not done.many
     assert [event["id"] for event in done.events] == [last]
 
 
@@ -249,7 +249,7 @@ def test_undo_after_a_further_decision_takes_that_back_first(review: Review) -> 
     change_event(review.store, "Ana", event_id, {"version": 0, "status": "accepted"})
     assert [event["id"] for event in undo(review.store, "Ana").events] == [event_id]
     assert learned(review)
-    assert undo(review.store, "Ana").learner
+    assert undo(review.store, "Ana").many
     assert not learned(review)
 
 

@@ -10,8 +10,9 @@ from review_folders import add_detections, detections, kind_of, results_of_kinds
 from starlette.testclient import TestClient
 
 from mast.review import lookalike_groups
-from mast.review.decisions import change_event, delete_event
-from mast.review.listing import ListFilter
+from mast.review.decided import collect
+from mast.review.decisions import InvalidError, change_event, delete_event, redo, undo
+from mast.review.listing import ListFilter, progress
 from mast.review.open_review import Review, open_review
 from mast.review.queue import queue
 from mast.review.server import create_app
@@ -110,6 +111,112 @@ def test_new_detections_make_them_outdated(tmp_path: Path) -> None:
     review.close()
     add_detections(folder, audio, {"A_2.wav": detections("A_2.wav", 5, seed=1)})
     assert open_review(folder).groups.state()["outdated"]
+
+
+def decided_by_group(tmp_path: Path) -> tuple[Review, dict[str, Any]]:
+    """The middle group named Robin at once, after a person rejected its most typical box."""
+    review = open_review(results_of_kinds(tmp_path))
+    review.groups.find()
+    own = events_of(review, 1)[0]
+    change_event(review.store, "Ana", own["id"], {"version": 0, "status": "rejected"})
+    assert review.groups.decide("Ana", ListFilter(group=1), "accepted", " Robin ") == 23
+    return review, own
+
+
+def test_a_group_is_named_at_once_and_what_a_person_decided_stands(tmp_path: Path) -> None:
+    review, own = decided_by_group(tmp_path)
+    one = review.groups.state()["groups"][1]
+    assert (one["decided"], one["names"]) == (24, [{"label": "Robin", "events": 23}])
+    events = {event["id"]: event for event in events_of(review, 1)}
+    assert events[own["id"]]["status"] == "rejected"
+    others = [event for event in events.values() if event["id"] != own["id"]]
+    assert all(event["learned"] == {"status": "accepted", "label": "Robin", "by": "Ana"} for event in others)
+    assert events_of(review, 1, status="open") == []
+    assert len(events_of(review, 1, status="group_accepted")) == 23
+    with review.store.reading() as db:
+        found = progress(db, ListFilter())
+        boxes = collect(db).events
+        assert (found["reviewed"], found["group_accepted"], found["learner_accepted"]) == (1, 23, 0)
+        assert len(collect(db, learner=False).events) == 0
+    assert set(boxes["label"]) == {"Robin"}
+    assert set(boxes["source"]) == {"group"}
+    assert len(boxes) == 23
+
+
+def test_one_undo_takes_a_group_back_and_the_next_what_was_before(tmp_path: Path) -> None:
+    review, own = decided_by_group(tmp_path)
+    first = events_of(review, 1, status="group_accepted")[0]
+    change_event(review.store, "Ben", first["id"], {"version": 0, "status": "rejected"})
+    done = undo(review.store, "Ana")
+    assert done.many
+    assert done.what == "Undone: 23 boxes of a group open again"
+    assert len(events_of(review, 1, status="open")) == 22  # Ben's decision stands
+    assert undo(review.store, "Ana").events[0]["id"] == own["id"]
+    assert not undo(review.store, "Ana").done
+    assert not redo(review.store, "Ana").many
+
+
+def test_the_learner_and_groups_leave_each_others_decisions(tmp_path: Path) -> None:
+    review, _ = decided_by_group(tmp_path)
+    assert review.learning.take_back("Ana") == 0
+    assert len(events_of(review, 1, status="group_accepted")) == 23
+    with review.store.writing() as db:
+        db.execute("INSERT INTO learned SELECT event_id, 'rejected', '', 0 FROM grouped WHERE cluster = 0")
+    with pytest.raises(InvalidError, match="nothing in this group is open"):
+        review.groups.decide("Ana", ListFilter(group=0), "accepted", "Wren")
+    assert undo(review.store, "Ana").many
+    assert len(events_of(review, 0, status="learner_rejected")) == 30
+
+
+def test_a_review_from_before_groups_could_be_decided_about_opens(tmp_path: Path) -> None:
+    folder = results_of_kinds(tmp_path)
+    review = open_review(folder)
+    with review.store.writing() as db:
+        db.execute("DROP INDEX learned_by_action")
+        db.execute("ALTER TABLE learned DROP COLUMN action")
+        db.execute("INSERT INTO learned SELECT id, 'accepted', '' FROM events WHERE seq <= 5")
+    review.close()
+    review = open_review(folder)
+    with review.store.reading() as db:
+        assert progress(db, ListFilter())["learner_accepted"] == 5
+    review.groups.find()
+    assert 24 - 5 <= review.groups.decide("Ana", ListFilter(group=1), "rejected", "") <= 24
+
+
+@pytest.mark.parametrize(
+    ("wanted", "status", "label", "said"),
+    [
+        (ListFilter(), "rejected", "", "choose a group"),
+        (ListFilter(group=-1), "rejected", "", "choose a group"),
+        (ListFilter(group=0), "accepted", " ", "accepted with a label"),
+        (ListFilter(group=0), "rejected", "Robin", "rejected without"),
+        (ListFilter(group=0), "deleted", "", "expected status"),
+        (ListFilter(group=0), "accepted", 3, "expected text"),
+        (ListFilter(group=99), "rejected", "", "nothing in this group"),
+    ],
+)
+def test_what_cannot_be_decided_about_a_group(
+    review: Review, wanted: ListFilter, status: str, label: Any, said: str
+) -> None:
+    with pytest.raises(InvalidError, match=said):
+        review.groups.decide("Ana", wanted, status, label)
+    with review.store.reading() as db:
+        assert db.execute("SELECT count(*) FROM log WHERE kind = 'group'").fetchone()[0] == 0
+
+
+def test_a_part_of_a_group_over_the_network(tmp_path: Path) -> None:
+    review = open_review(results_of_kinds(tmp_path))
+    review.groups.find()
+    part = [event for event in events_of(review, 0) if event["score"] >= 0.6]
+    assert 0 < len(part) < 30
+    with TestClient(create_app(review), base_url="http://127.0.0.1:8765") as page:
+        request = {"url": "/api/groups/0?min_score=0.6&site=", "json": {"status": "rejected"}}
+        assert page.post(**request).status_code == 400  # nobody has said who decides
+        ana = {"X-Reviewer": "Ana"}
+        other = page.post(**request, headers={**ana, "Origin": "http://evil.example"})
+        assert other.status_code == 403
+        assert page.post(**request, headers=ana).json() == {"decided": len(part)}
+        assert page.get("/api/queue?group=0&status=group_rejected").json()["total"] == len(part)
 
 
 def test_over_the_network(tmp_path: Path) -> None:

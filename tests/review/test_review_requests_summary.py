@@ -11,6 +11,7 @@ import pytest
 from review_folders import small_results, write_dataset
 from starlette.testclient import TestClient
 
+from mast.progress import read_progress
 from mast.review.decisions import change_event
 from mast.review.open_review import Review, open_review
 from mast.review.server import create_app
@@ -58,6 +59,20 @@ def test_it_is_made_shown_and_made_again_after_decisions(review: Review) -> None
         again = until_made(page)
         assert again["decisions_since"] == 0
         assert again["made"] > state["made"]
+
+
+def test_a_decision_while_it_is_made_is_not_in_it(review: Review) -> None:
+    with client(review) as page:
+        page.post("/api/summary")
+        out = review.workspace.folder / "summary"
+        while (found := read_progress(out)) is None or not found.began:  # until it has begun to read
+            time.sleep(0.05)
+        event = page.get("/api/queue?limit=1").json()["events"][0]
+        change_event(review.store, "Ana", event["id"], {"version": 0, "status": "accepted"})
+        state = until_made(page)
+        assert (state["state"], state["decisions_since"]) == ("done", 1)
+        page.post("/api/summary")
+        assert until_made(page)["decisions_since"] == 0
 
 
 def test_one_sentence_where_it_fails(review: Review) -> None:

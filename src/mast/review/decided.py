@@ -36,7 +36,10 @@ from mast.review.store import Store
 from mast.review.workspace import Workspace
 
 EXPORTS = "review_export"
-LEARNER = "learner"  # source of boxes that only the learner accepted
+LEARNER, GROUP = (
+    "learner",
+    "group",
+)  # sources of boxes that only the learner accepted, or a person with their group
 _NAME = re.compile(r"[\w][\w .()+-]{0,59}")
 
 
@@ -65,7 +68,7 @@ def collect(db: sqlite3.Connection, *, complete: bool = False, learner: bool = T
     Args:
         db: to read with.
         complete: recordings whose every event is decided count as listened to from beginning to end.
-        learner: with boxes that only the learner accepted.
+        learner: with boxes that only the learner accepted, or a person with their whole group.
     """
     known = db.execute("SELECT * FROM recordings WHERE error = '' ORDER BY name").fetchall()
     names = {row["id"]: row["name"] for row in known}
@@ -87,7 +90,7 @@ def collect(db: sqlite3.Connection, *, complete: bool = False, learner: bool = T
         "SELECT recording_id, start_s, end_s, low_hz, high_hz, label, reviewer, source, seq FROM events "
         "WHERE status = 'accepted' UNION ALL "
         "SELECT e.recording_id, e.start_s, e.end_s, e.low_hz, e.high_hz, iif(l.label = '', e.label, l.label), '', "
-        f"'{LEARNER}', e.seq FROM learned AS l JOIN events AS e ON e.id = l.event_id "
+        f"iif(l.action, '{GROUP}', '{LEARNER}'), e.seq FROM learned AS l JOIN events AS e ON e.id = l.event_id "
         "WHERE ? AND l.status = 'accepted' AND e.status = 'open' ORDER BY 1, 2, 9",
         (learner,),
     )
@@ -96,7 +99,7 @@ def collect(db: sqlite3.Connection, *, complete: bool = False, learner: bool = T
     for recording, start, end, low, high, label, reviewer, source, _ in accepted:
         if recording not in names:
             continue
-        if source != LEARNER:
+        if source not in (LEARNER, GROUP):
             heard_boxes.setdefault(recording, []).append((start, end))
         rows.append(
             {

@@ -51,15 +51,15 @@ class Undone:
         done: whether there was anything.
         what: a sentence for the reviewer.
         events: as they stand now.
-        recording_id: of what changed; ``None`` where nothing did, or an application of the learner was undone.
-        learner: whether an application of the learner was undone.
+        recording_id: of what changed; ``None`` where nothing did, or many decisions were undone at once.
+        many: whether many decisions were undone at once: of the learner, or about a group.
     """
 
     done: bool
     what: str
     events: list[dict[str, Any]]
     recording_id: int | None = None
-    learner: bool = False
+    many: bool = False
 
 
 def add_event(store: Store, reviewer: str, recording_id: int, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def add_event(store: Store, reviewer: str, recording_id: int, given: Mapping[str
     with store.writing() as db:
         recording = read_recording(db, recording_id)
         box = _checked_box({name: given.get(name) for name in BOX}, recording)
-        label = _checked_label(given.get("label", ""))
+        label = checked_label(given.get("label", ""))
         event_id = uuid.uuid4().hex[:20]
         seed = db.execute("SELECT value FROM facts WHERE name = 'seed'").fetchone()[0]
         day, hour = _day_and_hour(recording["datetime"], box["start_s"])
@@ -125,7 +125,7 @@ def change_event(store: Store, reviewer: str, event_id: str, given: Mapping[str,
             recording = read_recording(db, event["recording_id"])
             after.update(_checked_box({name: given.get(name, event[name]) for name in BOX}, recording))
         if "label" in given:
-            after["label"] = _checked_label(given["label"])
+            after["label"] = checked_label(given["label"])
         if "status" in given:
             if given["status"] not in STATUSES:
                 raise InvalidError(
@@ -172,7 +172,7 @@ def mark_reviewed(
 
 
 def undo(store: Store, reviewer: str) -> Undone:
-    """Take back the reviewer's last decision that stands; having let the learner decide is one.
+    """Take back the reviewer's last decision that stands; one about a group, or having let the learner decide, is one.
 
     Raises:
         ConflictError: somebody else has changed the same since; that decision stays, and the next undo goes before it.
@@ -183,7 +183,7 @@ def undo(store: Store, reviewer: str) -> Undone:
 def redo(store: Store, reviewer: str) -> Undone:
     """Make the decision again that the reviewer took back last; a new decision ends what can be redone.
 
-    What the learner had decided is not redone: it can be asked again.
+    What the learner had decided, or what was decided about a group, is not redone: it can be asked again.
     """
     return _step(store, reviewer, "redo")
 
@@ -192,6 +192,7 @@ _LAST_STANDING = """
 SELECT * FROM log WHERE reviewer = ? AND (
     kind IN ('add', 'change', 'delete', 'spans') AND id NOT IN (SELECT target FROM undone)
     OR kind = 'apply' AND after = (SELECT value FROM facts WHERE name = 'applied')
+    OR kind = 'group' AND id IN (SELECT action FROM learned)
 ) ORDER BY id DESC LIMIT 1
 """
 _LAST_UNDONE = """
@@ -203,7 +204,7 @@ ORDER BY u.by_row DESC LIMIT 1
 def take_back_learned(db: sqlite3.Connection, reviewer: str) -> int:
     """Undo all that the learner has decided; how many decisions that were."""
     before = db.execute("SELECT value FROM facts WHERE name = 'applied'").fetchone()
-    taken = db.execute("DELETE FROM learned").rowcount
+    taken = db.execute("DELETE FROM learned WHERE action = 0").rowcount
     db.execute("DELETE FROM facts WHERE name = 'applied'")
     if before:
         append_log(db, reviewer, "take_back", 0, before=json.loads(before[0]), after=None)
@@ -218,7 +219,11 @@ def _step(store: Store, reviewer: str, kind: str) -> Undone:
             return Undone(False, f"nothing to {kind}", [])
         if action["kind"] == "apply":
             taken = take_back_learned(db, reviewer)
-            return Undone(True, f"Undone: {counted(taken, 'decision')} of the learner", [], learner=True)
+            return Undone(True, f"Undone: {counted(taken, 'decision')} of the learner", [], many=True)
+        if action["kind"] == "group":
+            taken = db.execute("DELETE FROM learned WHERE action = ?", (action["id"],)).rowcount
+            append_log(db, reviewer, "take_back", 0, before=json.loads(action["after"]))
+            return Undone(True, f"Undone: {counted(taken, 'box')} of a group open again", [], many=True)
         wanted, expected = json.loads(action["before"]), json.loads(action["after"])
         if kind == "redo":
             wanted, expected = expected, wanted
@@ -370,7 +375,12 @@ def _checked_box(given: Mapping[str, object], recording: sqlite3.Row) -> dict[st
     return {"start_s": start, "end_s": end, "low_hz": low, "high_hz": high}
 
 
-def _checked_label(label: object) -> str:
+def checked_label(label: object) -> str:
+    """A label without superfluous spaces.
+
+    Raises:
+        InvalidError: it is not text, too long, or not printable.
+    """
     if not isinstance(label, str):
         raise InvalidError(f"label: expected text, found {str(label)[:40]!r}")
     plain = " ".join(label.split())

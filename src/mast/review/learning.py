@@ -223,9 +223,10 @@ class Learning:
         applied = {**asdict(plan), "by": reviewer, "time": datetime.now(UTC).isoformat(timespec="seconds")}
         with self.store.writing() as db:
             before = db.execute("SELECT value FROM facts WHERE name = 'applied'").fetchone()
-            db.execute("DELETE FROM learned")
+            db.execute("DELETE FROM learned WHERE action = 0")
             db.executemany(
-                "INSERT INTO learned SELECT id, ?, ? FROM events WHERE seq = ? AND status = 'open'", rows
+                "INSERT OR IGNORE INTO learned SELECT id, ?, ?, 0 FROM events WHERE seq = ? AND status = 'open'",
+                rows,
             )
             # as the log has it: an application stands while this is its own
             fact = json.dumps(applied, ensure_ascii=False)
@@ -303,7 +304,8 @@ class Learning:
                 f"{LEAST_OF_EACH} rejected boxes; so far there are {right} accepted and {n - right} rejected"
             )
         found = db.execute(
-            "SELECT seq, recording_id, label FROM events WHERE status = 'open' AND score IS NOT NULL ORDER BY seq"
+            "SELECT seq, recording_id, label FROM events WHERE status = 'open' AND score IS NOT NULL "
+            "AND id NOT IN (SELECT event_id FROM learned WHERE action > 0) ORDER BY seq"
         ).fetchall()
         seqs, places = _places(learned, np.array([row[0] for row in found], dtype=np.int64))
         row_of = {row[0]: row for row in found}

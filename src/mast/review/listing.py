@@ -22,10 +22,12 @@ _ORDERS = {
     "events": "events DESC, id",
     "score": "best_score IS NULL, best_score DESC, id",
 }
-BY_LEARNER = {
-    "learner_accepted": "accepted",
-    "learner_rejected": "rejected",
-}  # no person has decided about these
+NOT_LOOKED_AT = {  # no person has decided about these one by one
+    "learner_accepted": "status = 'accepted' AND action = 0",
+    "learner_rejected": "status = 'rejected' AND action = 0",
+    "group_accepted": "status = 'accepted' AND action > 0",
+    "group_rejected": "status = 'rejected' AND action > 0",
+}
 _MOST_LABELS = 500
 _OPEN_ALLOWED = 0.1  # our choice: of the random sample, at most this share may have been skipped
 _Z95 = 1.959963984540054
@@ -91,9 +93,9 @@ class ListFilter:
             values.append(self.min_score)
         if self.status == "open":  # spelt out, so that the indices of open events serve
             terms.append("e.status = 'open' AND NOT EXISTS (SELECT 1 FROM learned WHERE event_id = e.id)")
-        elif self.status in BY_LEARNER:
-            terms.append("e.status = 'open' AND e.id IN (SELECT event_id FROM learned WHERE status = ?)")
-            values.append(BY_LEARNER[self.status])
+        elif self.status in NOT_LOOKED_AT:
+            kind = NOT_LOOKED_AT[self.status]
+            terms.append(f"e.status = 'open' AND e.id IN (SELECT event_id FROM learned WHERE {kind})")
         elif self.status:
             terms.append("e.status = ?")
             values.append(self.status)
@@ -171,10 +173,13 @@ def progress(db: sqlite3.Connection, wanted: ListFilter) -> dict[str, Any]:
     by = db.execute(
         "SELECT reviewer, count(*) FROM events WHERE version > 0 AND reviewer <> '' GROUP BY reviewer"
     )
-    learned = db.execute(
-        "SELECT coalesce(sum(l.status = 'accepted'), 0), coalesce(sum(l.status = 'rejected'), 0) FROM learned AS l "
-        "JOIN events AS e ON e.id = l.event_id WHERE e.status = 'open'"
-    ).fetchone()
+    not_looked_at = {
+        name: db.execute(
+            f"SELECT count(*) FROM (SELECT event_id FROM learned WHERE {kind}) AS l "
+            "JOIN events AS e ON e.id = l.event_id WHERE e.status = 'open'"
+        ).fetchone()[0]
+        for name, kind in NOT_LOOKED_AT.items()
+    }
     events, open_events = sums[0], sums[1]
     return {
         "events": events,
@@ -184,8 +189,7 @@ def progress(db: sqlite3.Connection, wanted: ListFilter) -> dict[str, Any]:
         "relabelled": touched[0],
         "changed": touched[1],
         "added": touched[2],
-        "learner_accepted": learned[0],
-        "learner_rejected": learned[1],
+        **not_looked_at,
         "by_reviewer": {row[0]: row[1] for row in by},
         "precision": precision(db, wanted),
         "spans_s": sums[2],
@@ -234,7 +238,7 @@ def wilson(right: int, n: int) -> tuple[float, float]:
 
 
 def activity(db: sqlite3.Connection) -> dict[str, Any]:
-    """Events that neither a person nor the learner rejected, by site and hour of the day."""
+    """Events that nobody rejected, the learner included, by site and hour of the day."""
     sites = [row[0] for row in db.execute("SELECT DISTINCT site FROM recordings ORDER BY site")]
     site_of = dict(db.execute("SELECT id, site FROM recordings").fetchall())
     place = {site: k for k, site in enumerate(sites)}

@@ -10,18 +10,29 @@ import json
 import logging
 import sqlite3
 import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from mast.errors import MastError, machine_fault
 from mast.retrieval.clusters import NOISE, Grouping, fit_clusters, from_middle
+from mast.review.decisions import InvalidError, append_log, checked_label
+from mast.review.listing import ListFilter
 from mast.review.lookalikes import Lookalikes, NoEmbeddingError
 from mast.review.records import EVENT_SQL, event_record
 from mast.review.store import Store
 
 _MOST_FITTED = 4_000  # detections that groups are found in, the others join by their neighbours; our choice
 _MOST_NAMES = 3  # of a group, the commonest
+
+# members of groups with what was decided about each, also by the learner or about the whole group
+_MEMBERS = (
+    "grouped AS g JOIN events AS e ON e.id = g.event_id "
+    "LEFT JOIN learned AS l ON l.event_id = e.id AND e.status = 'open'"
+)
+_STANDS, _NAME = "coalesce(l.status, e.status)", "coalesce(nullif(l.label, ''), e.label)"
+
 _log = logging.getLogger("mast.review")
 
 
@@ -96,6 +107,34 @@ class Groups:
             db.executemany("INSERT INTO grouped SELECT id, ?, ? FROM events WHERE seq = ?", rows)
             db.execute("INSERT OR REPLACE INTO facts VALUES ('grouped', ?)", (json.dumps(known),))
 
+    def decide(self, reviewer: str, wanted: ListFilter, status: object, label: object) -> int:
+        """Accept under a name, or reject, the open boxes of a group at once; how many those were.
+
+        Nobody has looked at each of them, so this lies beside the learner's decisions, and one undo takes it back.
+
+        Args:
+            reviewer: who decides.
+            wanted: a group, and which part of it.
+            status: ``accepted`` or ``rejected``.
+            label: the name, where they are accepted.
+        """
+        name = checked_label(label)
+        if wanted.group is None or wanted.group == NOISE:
+            raise InvalidError("choose a group first: boxes in no group have nothing in common")
+        if status not in ("accepted", "rejected") or (status == "accepted") != (name != ""):
+            raise InvalidError("expected status accepted with a label, or rejected without one")
+        condition, values = replace(wanted, status="open").of_events()
+        with self.store.writing() as db:
+            after = {"group": wanted.group, "status": status, "label": name}
+            action = append_log(db, reviewer, "group", 0, after=after)
+            decided = db.execute(
+                f"INSERT INTO learned SELECT e.id, ?, ?, ? FROM events AS e WHERE {condition}",
+                [status, name, action, *values],
+            ).rowcount
+            if not decided:
+                raise InvalidError("nothing in this group is open any more; reload the list")
+        return decided
+
     def _is_busy(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
@@ -120,12 +159,12 @@ def _described(db: sqlite3.Connection) -> list[dict[str, Any]]:
     """Every group with its counts, its commonest labels and its most typical box, without deleted boxes."""
     names: dict[int, list[dict[str, Any]]] = {}
     for group, label, n in db.execute(
-        "SELECT g.cluster, e.label, count(*) AS n FROM grouped AS g JOIN events AS e ON e.id = g.event_id "
-        "WHERE e.label <> '' AND e.status IN ('open', 'accepted') GROUP BY g.cluster, e.label ORDER BY n DESC, e.label"
+        f"SELECT g.cluster, {_NAME} AS name, count(*) AS n FROM {_MEMBERS} WHERE name <> '' "
+        f"AND {_STANDS} IN ('open', 'accepted') GROUP BY g.cluster, name ORDER BY n DESC, name"
     ):
         names.setdefault(group, []).append({"label": label, "events": n})
     counts = db.execute(
-        "SELECT g.cluster, count(*), sum(e.status <> 'open') FROM grouped AS g JOIN events AS e ON e.id = g.event_id "
+        f"SELECT g.cluster, count(*), sum({_STANDS} <> 'open') FROM {_MEMBERS} "
         "WHERE e.status <> 'deleted' GROUP BY g.cluster ORDER BY g.cluster"
     ).fetchall()
     return [

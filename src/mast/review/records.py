@@ -16,7 +16,8 @@ EVENT_SQL = (
     "SELECT e.*, r.name AS recording, r.site AS site, r.datetime AS recording_datetime, "
     "(SELECT json_group_array(json_object('source', s.source, 'label', s.label, 'score', s.score)) "
     "FROM suggestions AS s WHERE s.event_id = e.id) AS suggestions, "
-    "(SELECT json_object('status', l.status, 'label', l.label) FROM learned AS l "
+    "(SELECT json_object('status', l.status, 'label', l.label, 'by', "
+    "(SELECT reviewer FROM log WHERE id = l.action)) FROM learned AS l "
     "WHERE l.event_id = e.id AND e.status = 'open') AS learned "
     "FROM events AS e JOIN recordings AS r ON r.id = e.recording_id"
 )

@@ -48,7 +48,7 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
         site: Text = None, day: Text = None, hour: Hour = None, min_score: ScoreQuery = None
     ) -> dict[str, Any]:
         with store.reading() as db:
-            return listing.progress(db, _filter(site, day, hour, min_score))
+            return listing.progress(db, list_filter(site, day, hour, min_score))
 
     @router.get("/activity")
     def activity() -> dict[str, Any]:
@@ -67,7 +67,7 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
         offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> dict[str, Any]:
-        wanted = _filter(site, day, hour, min_score, status, search)
+        wanted = list_filter(site, day, hour, min_score, status, search)
         with store.reading() as db:
             return listing.recordings(db, wanted, sort=sort, offset=offset, limit=limit)
 
@@ -105,7 +105,15 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
         ] = "uncertain",
         label: Annotated[str, Query(max_length=200)] = "",
         status: Literal[
-            "", "open", "accepted", "rejected", "deleted", "learner_accepted", "learner_rejected"
+            "",
+            "open",
+            "accepted",
+            "rejected",
+            "deleted",
+            "learner_accepted",
+            "learner_rejected",
+            "group_accepted",
+            "group_rejected",
         ] = "open",
         site: Text = None,
         day: Text = None,
@@ -117,7 +125,7 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
         after: Text = None,
     ) -> dict[str, Any]:
         wanted = replace(
-            _filter(site, day, hour, min_score, status, search),
+            list_filter(site, day, hour, min_score, status, search),
             group=group if isinstance(group, int) else None,
         )
         with store.reading() as db:
@@ -142,7 +150,7 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
     return router
 
 
-def _filter(
+def list_filter(
     site: str | None,
     day: str | None,
     hour: Literal[""] | int | None,

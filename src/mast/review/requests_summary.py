@@ -26,16 +26,19 @@ def summary_routes(review: Review, jobs: Jobs) -> APIRouter:
 
     @router.get("/summary")
     def state() -> dict[str, Any]:
+        running = jobs.is_running(
+            out
+        )  # first: a command that ends meanwhile has said by then what became of it
         progress, made = read_progress(out), _made(out / SUMMARY_PAGE)
         return {
             "available": review.workspace.kind == "detections",
-            "state": _state(progress, running=jobs.is_running(out), made=bool(made)),
+            "state": _state(progress, running=running, made=bool(made)),
             "sentence": progress.sentence if progress is not None else "",
             "what": progress.what if progress is not None else "",
             "done": progress.done if progress is not None else 0,
             "total": progress.total if progress is not None else 0,
             "made": made,
-            "decisions_since": _decisions_since(review, made) if made else 0,
+            "decisions_since": _decisions_since(review, _read(progress) or made) if made else 0,
         }
 
     @router.post("/summary")
@@ -90,10 +93,15 @@ def _made(page: Path) -> str:
         return ""
 
 
-def _decisions_since(review: Review, made: str) -> int:
+def _read(progress: CommandProgress | None) -> str:
+    """From when on decisions may be missing in the summary: the beginning of the command that made it, if known."""
+    return progress.began if progress is not None and progress.state == "done" else ""
+
+
+def _decisions_since(review: Review, moment: str) -> int:
     with review.store.reading() as db:
         found = db.execute(
             "SELECT count(*) FROM log WHERE time > ? AND kind IN ('add', 'change', 'delete', 'undo', 'redo')",
-            (made,),
+            (moment,),
         )
         return int(found.fetchone()[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import unquote
@@ -19,6 +19,7 @@ from mast.review import decisions
 from mast.review.decided import export_folder, export_zip
 from mast.review.decisions import InvalidError
 from mast.review.open_review import Review
+from mast.review.requests_read import Hour, ScoreQuery, Text, list_filter
 
 _MOST_NAME = 60
 
@@ -66,6 +67,22 @@ def writing_routes(review: Review) -> APIRouter:
     def find_groups() -> dict[str, Any]:
         review.groups.begin()
         return review.groups.state()
+
+    @router.post("/groups/{group}")
+    async def decide_group(
+        group: int,
+        request: Request,
+        site: Text = None,
+        day: Text = None,
+        hour: Hour = None,
+        min_score: ScoreQuery = None,
+    ) -> dict[str, Any]:
+        name, given = reviewer_of(request), await body_of(request)
+        wanted = replace(list_filter(site, day, hour, min_score), group=group)
+        decided = await run_in_threadpool(
+            review.groups.decide, name, wanted, given.get("status"), given.get("label", "")
+        )
+        return {"decided": decided}
 
     @router.post("/recordings/{rid}/reviewed")
     async def reviewed(rid: int, request: Request) -> dict[str, Any]:

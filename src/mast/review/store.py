@@ -73,7 +73,7 @@ CREATE TABLE log (
     time TEXT NOT NULL,
     reviewer TEXT NOT NULL,
     kind TEXT NOT NULL,                     -- add, change, delete, spans; undo, redo, skip name an earlier row;
-                                            -- apply, take_back are of the learner
+                                            -- apply, take_back are of the learner; group of a whole group
     recording_id INTEGER NOT NULL,
     event_id TEXT,
     before TEXT,                            -- JSON
@@ -97,8 +97,8 @@ CREATE TRIGGER event_decided AFTER UPDATE OF status ON events WHEN old.status <>
 END;
 """
 
-# added later: reviews that were begun before have none. What the learner decides is apart from the events, so that
-# nothing takes it for a person's decision; it counts where an event is open
+# added later: reviews that were begun before have none. What the learner decides, or a person about a whole group, is
+# apart from the events, so that nothing takes it for a box that somebody looked at; it counts where an event is open
 _ADDED_LATER = {
     "suggestions": """
 CREATE TABLE IF NOT EXISTS suggestions (
@@ -109,8 +109,12 @@ CREATE TABLE IF NOT EXISTS suggestions (
 CREATE TABLE IF NOT EXISTS learned (
     event_id TEXT PRIMARY KEY,
     status TEXT NOT NULL,                   -- accepted, rejected
-    label TEXT NOT NULL                     -- given by the learner; empty for none
+    label TEXT NOT NULL                     -- given by the learner, or to the group; empty for none
 ) WITHOUT ROWID;
+""",
+    "learned_by_action": """
+ALTER TABLE learned ADD COLUMN action INTEGER NOT NULL DEFAULT 0;  -- row of the log, of a group; 0 for the learner
+CREATE INDEX learned_by_action ON learned (action);
 """,
     "grouped": """
 CREATE TABLE IF NOT EXISTS grouped (
@@ -163,12 +167,10 @@ class Store:
                     f"{path}: made by another version of mast (layout {found}, this one reads {_VERSION}); "
                     "open it with that one, or move the file away to start again"
                 )
-            for table, script in _ADDED_LATER.items():
-                if not self._writer.execute(
-                    "SELECT 1 FROM sqlite_master WHERE name = ?", (table,)
-                ).fetchone():
+            for name, script in _ADDED_LATER.items():
+                if not _has(self._writer, name):
                     with self.writing() as db:
-                        for statement in _statements(script):
+                        for statement in [] if _has(db, name) else _statements(script):
                             db.execute(statement)
         except sqlite3.DatabaseError as error:
             raise ConfigError(
@@ -236,6 +238,11 @@ class Store:
         db.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
         self._all.append(db)
         return db
+
+
+def _has(db: sqlite3.Connection, name: str) -> bool:
+    """Whether there is a table or an index of this name; another process may just have made it."""
+    return db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone() is not None
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -99,7 +99,7 @@ export class Actions {
     }
   }
 
-  /** See what the learner has decided in this recording. */
+  /** See what has been decided about many boxes at once. */
   async reread() {
     if (!state.recording) return;
     try {
@@ -325,10 +325,10 @@ export class Actions {
     tell("spans");
   }
 
-  async undone({ done, what, events, recording_id, learner }) {
+  async undone({ done, what, events, recording_id, many }) {
     toast(done ? sentence(what) : what.startsWith("nothing") ? `There is ${what}.` : sentence(what));
     if (!done) return;
-    if (learner) {
+    if (many) {
       tell("taken back");
       return;
     }

@@ -25,6 +25,8 @@ export const change = (eid, change) => json("PATCH", of(eid), { body: change });
 export const remove = (eid, version) => json("DELETE", of(eid), { query: { version } });
 export const groups = () => json("GET", "groups");
 export const findGroups = () => json("POST", "groups");
+export const decideGroup = ({ group, site, day, hour, min_score }, decision) =>
+  json("POST", `groups/${group}`, { query: { site, day, hour, min_score }, body: decision });
 export const learner = () => json("GET", "learner");
 export const learnerPlan = (precision) => json("GET", "learner/plan", { query: { precision } });
 export const learnerApply = (precision) => json("POST", "learner/apply", { body: { precision } });

@@ -12,7 +12,7 @@ export const FLOOR_DB = -120;
 export const RANGE_DB = 120;
 
 const MIDDLE_DB = -70; // the quietest colour at gain 0
-const MOST_AUTO_DB = 32; // a call 6 dB above the noise is seen beside loud ones, whose tops are all bright then
+const AUTO_RANGE_DB = 25; // a call 6 dB above the noise is seen; the tops of loud ones are all bright then
 
 /** The floor that a gain in dB stands for. */
 export const floorOf = (gain_db) => MIDDLE_DB - gain_db;
@@ -42,7 +42,7 @@ export function palette({ floor_db, range_db, colours }) {
 export const backgroundOf = (colours) => `#${(MAPS[colours] || MAPS.magma).split(" ")[0]}`;
 
 /**
- * Gain and contrast that show the sound in these tiles: noise dark, the loudest hundredths bright.
+ * Gain and contrast that show the sound in these tiles: noise dark, faint calls well above it.
  * @param {Iterable<Uint8Array>} tiles levels of the tiles in view
  * @returns {{floor_db: number, range_db: number}|null} null where there is no sound at all
  */
@@ -52,15 +52,9 @@ export function autoLook(tiles) {
   counts[0] = 0; // digital silence says nothing about the noise
   const total = counts.reduce((sum, n) => sum + n, 0);
   if (!total) return null;
-  const level = (share) => {
-    let seen = 0;
-    for (let i = 0; i < 256; i++) if ((seen += counts[i]) >= share * total) return i;
-    return 255;
-  };
-  const loudness = (at) => FLOOR_DB + (at / 255) * RANGE_DB;
-  const noise_db = loudness(level(0.5));
-  const loud_db = loudness(level(0.998));
-  return { floor_db: noise_db - 2, range_db: Math.min(MOST_AUTO_DB, Math.max(28, loud_db - noise_db + 4)) };
+  let seen = 0;
+  const middle = counts.findIndex((n) => (seen += n) >= total / 2); // most of a recording is noise
+  return { floor_db: FLOOR_DB + (middle / 255) * RANGE_DB - 2, range_db: AUTO_RANGE_DB };
 }
 
 /** Colours of boxes; each status also differs in line or sign, so that colour is never all there is. */

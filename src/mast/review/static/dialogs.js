@@ -38,7 +38,8 @@ export function watchDialogs() {
     byId("export-answer").className = error ? "failed" : "";
   };
   const wanted = () => ({ complete: byId("export-complete").checked, learner: byId("export-learner").checked });
-  on("learner", ({ applied }) => (byId("export-learner-row").hidden = !applied));
+  const unchecked = ({ learner_accepted, group_accepted }) => learner_accepted + group_accepted > 0;
+  on("progress", (found) => (byId("export-learner-row").hidden = !unchecked(found)));
   byId("export").addEventListener("click", () => (answer(""), byId("export-dialog").showModal()));
   byId("export-download").addEventListener("click", async () => {
     const format = byId("export-format").value;

@@ -80,7 +80,7 @@ export class EventPanel {
         source,
         sure === null ? "not heard" : `${label}, score ${score(sure)}`,
       ]),
-      event.status === "open" && event.learned && ["Learner", `${event.learned.status} it${event.learned.label ? ` as ${event.learned.label}` : ""}`],
+      event.status === "open" && event.learned && [event.learned.by ?? "Learner", `${event.learned.status} it${event.learned.label ? ` as ${event.learned.label}` : ""}${event.learned.by ? ", with its group" : ""}`],
       event.original_label && event.original_label !== event.label && ["Was", event.original_label],
       event.reviewer && ["Decided", `by ${event.reviewer}`],
     ].filter(Boolean);

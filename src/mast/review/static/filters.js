@@ -30,6 +30,7 @@ export function watchFilters({ queue, recordings }) {
       chosen.list.draw();
     } else await chosen.reload();
     chosen.mark();
+    tell("listed");
   };
 
   const reflect = () => {
@@ -98,6 +99,9 @@ export function watchFilters({ queue, recordings }) {
     group.replaceChildren(group.options[0], ...choices.map(([value, text]) => element("option", { value }, text)));
     byId("group-row").hidden = state.list !== "queue" || !choices.length;
     order.querySelector("[value=typical]").hidden = !groups.length;
+    for (const value of ["group_accepted", "group_rejected"]) {
+      form.elements.status.querySelector(`[value=${value}]`).hidden = !groups.length;
+    }
     if (!choices.some(([value]) => String(value) === String(state.filters.group))) state.filters.group = "";
     reflect();
   });

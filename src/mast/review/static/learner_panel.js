@@ -167,9 +167,9 @@ export class LearnerPanel {
     });
   }
 
-  /** What the learner had decided is open again: show that. */
+  /** What was decided about many boxes at once is open again: show that. */
   takenBack() {
-    if (state.filters.status.startsWith("learner_")) this.show({ status: "open" });
+    if (/^(learner|group)_/.test(state.filters.status)) this.show({ status: "open" });
     tell("applied");
   }
 

@@ -9,6 +9,7 @@ import { byId } from "./dom.js";
 import { EventPanel } from "./event_panel.js";
 import { watchFilters } from "./filters.js";
 import { watchPointer } from "./gestures.js";
+import { watchGroupDecision } from "./group_decision.js";
 import { GroupsDialog } from "./groups_dialog.js";
 import { watchKeys } from "./keys.js";
 import { LearnerPanel } from "./learner_panel.js";
@@ -53,6 +54,7 @@ const groups = new GroupsDialog(async (chosen) => {
   await filters.set(chosen, "queue");
   if (queue.items.length) actions.goTo(queue.items[0]);
 });
+watchGroupDecision({ actions, queue });
 const dialogs = watchDialogs();
 watchTools({ actions, spectrogram, player, panels: { activity, progress, learner, summary: new SummaryPanel() } });
 watchPointer(spectrogram, actions);
@@ -110,6 +112,7 @@ on("back", async () => {
 });
 on("saved", () => queue.decided());
 on("applied", () => {
+  groups.load();
   actions.reread();
   progress.load();
   filters.show();

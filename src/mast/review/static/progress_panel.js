@@ -5,7 +5,7 @@ import { readFailed } from "./connection.js";
 import { byId, debounce, element, svg } from "./dom.js";
 import { many, percent, stretch } from "./format.js";
 import { toast } from "./notices.js";
-import { on, state } from "./state.js";
+import { on, state, tell } from "./state.js";
 
 const WIDTH = 240;
 
@@ -20,7 +20,9 @@ export class ProgressPanel {
 
   async fetch() {
     try {
-      this.draw(await api.progress());
+      const found = await api.progress();
+      tell("progress", found);
+      this.draw(found);
     } catch (error) {
       readFailed(error, (refused) => toast(refused.message, { error: true }));
     }
@@ -57,7 +59,7 @@ export class ProgressPanel {
     return bar;
   }
 
-  counts({ accepted, rejected, relabelled, added, changed, spans_s, learner_accepted, learner_rejected }) {
+  counts({ accepted, rejected, relabelled, added, changed, spans_s, learner_accepted, learner_rejected, group_accepted, group_rejected }) {
     const rows = [
       ["Accepted", accepted],
       ["Rejected", rejected],
@@ -67,6 +69,9 @@ export class ProgressPanel {
       ["Sound marked as heard", spans_s ? stretch(spans_s) : "none"],
       ...(learner_accepted + learner_rejected
         ? [["Accepted by the learner", learner_accepted], ["Rejected by the learner", learner_rejected]]
+        : []),
+      ...(group_accepted + group_rejected
+        ? [["Accepted with their group", group_accepted], ["Rejected with their group", group_rejected]]
         : []),
     ];
     return element(

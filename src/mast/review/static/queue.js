@@ -188,7 +188,7 @@ export class Queue {
           { class: "row-main" },
           element(
             "span",
-            { class: "sign", title: verdict ? `${verdict} by the learner` : event.status },
+            { class: "sign", title: verdict ? `${verdict} by ${event.learned.by ? `${event.learned.by}, with its group` : "the learner"}` : event.status },
             verdict ? `(${SIGNS[verdict]})` : SIGNS[event.status],
           ),
           element("b", {}, shortText(event)),

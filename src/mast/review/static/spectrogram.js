@@ -24,7 +24,7 @@ export class Spectrogram {
     this.draft = null; // a box being drawn, moved or resized: {id|null, box}
     this.playhead_s = null;
     this.autoLook = null; // gain and contrast that suit the sound
-    this.chosen = false; // whether they have been looked for since the recording was opened
+    this.chosen = ""; // the zoom that they were chosen at: noise is louder where a pixel holds more sound
     this.width = this.height = 0;
     this.frame = 0;
     this.last_ms = 0;
@@ -40,7 +40,7 @@ export class Spectrogram {
     this.tiles.open(recording);
     if (this.ahead && this.ahead.recording.id === recording.id) this.tiles.kept = this.ahead.kept;
     this.autoLook = null;
-    this.chosen = false;
+    this.chosen = "";
     this.draft = null;
     this.applyLook();
     tell("view", this.viewport);
@@ -104,7 +104,7 @@ export class Spectrogram {
 
   /** Choose gain and contrast from what is in view. */
   chooseLook() {
-    this.chosen = true;
+    this.chosen = this.tiles.zoom;
     this.autoLook = autoLook(this.tiles.levelsInView());
     this.applyLook();
     tell("look");
@@ -123,7 +123,7 @@ export class Spectrogram {
     this.context.setTransform(1, 0, 0, 1, 0, 0);
     this.context.clearRect(0, 0, this.canvas.width, this.canvas.height);
     this.paintSound();
-    if (state.display.gain_db === null && !this.chosen && !this.tiles.busy) this.chooseLook();
+    if (state.display.gain_db === null && this.chosen !== this.tiles.zoom && !this.tiles.busy) this.chooseLook();
     this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
     this.paintOver();
     tell("painted", moving);

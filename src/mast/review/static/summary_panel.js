@@ -18,6 +18,7 @@ const NOTHING_FOUND =
 export class SummaryPanel {
   constructor() {
     this.root = byId("panel-summary");
+    this.asked = 0; // how often: an answer that another one has overtaken is not drawn
     on("saved", () => !this.root.hidden && this.load());
   }
 
@@ -32,8 +33,10 @@ export class SummaryPanel {
 
   async ask(request) {
     clearTimeout(this.timer);
+    const turn = ++this.asked;
     try {
       const found = await request();
+      if (turn !== this.asked) return;
       this.draw(found);
       if (found.state === "running") this.timer = setTimeout(() => this.load(), AGAIN_MS);
     } catch (error) {

@@ -52,6 +52,12 @@ export class Tiles {
     return this.wanted.some((tile) => tile.seen && !this.kept.has(keyOf(tile)) && !this.failed.has(keyOf(tile)));
   }
 
+  /** How finely sound is shown, as a name; empty before anything is. */
+  get zoom() {
+    const [target] = this.wanted;
+    return target ? `${target.k}/${target.j}` : "";
+  }
+
   /** Levels of the tiles in view that are there, for choosing gain and contrast. */
   levelsInView() {
     return this.wanted.filter((t) => t.seen && this.kept.has(keyOf(t))).map((t) => this.kept.get(keyOf(t)).levels);
