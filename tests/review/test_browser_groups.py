@@ -79,6 +79,10 @@ def test_a_whole_group_is_named_or_rejected_at_once_and_one_undo_takes_it_back(a
     ana.settle()
     ana.press("r")
     ana.page.wait_for_selector("#name-all:text-is('Name all 23…')")
+    assert ana.page.evaluate(
+        "() => ['.side.left', '#group-decisions'].map((s) => document.querySelector(s))"
+        ".every((node) => node.scrollWidth <= node.clientWidth)"
+    )
     ana.page.click("#name-all")
     ana.page.keyboard.type("Robin")
     ana.page.keyboard.press("Enter")
