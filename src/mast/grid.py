@@ -110,16 +110,16 @@ class FrontEnd(BaseModel):
     def mel(self, hz: ArrayLike) -> FloatArray:
         """HTK mel, ``2595 log10(1 + hz / 700)``, with the corner scaled to the band.
 
-        >>> FrontEnd().mel([20, 1_000, 8_000]).round(1)
-        array([  31.7, 1000. , 2840. ])
+        >>> FrontEnd().mel([20, 1_000, 8_000]).round(1).tolist()
+        [31.7, 1000.0, 2840.0]
         """
         return np.asarray(2595.0 * np.log10(1.0 + np.asarray(hz, dtype=np.float64) / self.mel_corner_hz))
 
     def hz(self, mel: ArrayLike) -> FloatArray:
         """Inverse of :meth:`mel`.
 
-        >>> FrontEnd().hz([31.7, 1_000, 2_840]).round()
-        array([  20., 1000., 8000.])
+        >>> FrontEnd().hz([31.7, 1_000, 2_840]).round().tolist()
+        [20.0, 1000.0, 8000.0]
         """
         return np.asarray(self.mel_corner_hz * (10.0 ** (np.asarray(mel, dtype=np.float64) / 2595.0) - 1.0))
 
@@ -131,16 +131,16 @@ class FrontEnd(BaseModel):
     def hz_to_bins(self, hz: ArrayLike) -> FloatArray:
         """Hertz → fractional bin index; whole numbers are bin centres. Not clipped.
 
-        >>> FrontEnd().hz_to_bins([500, 2_000, 8_000]).round(1)
-        array([ 25.4,  67.4, 128. ])
+        >>> FrontEnd().hz_to_bins([500, 2_000, 8_000]).round(1).tolist()
+        [25.4, 67.4, 128.0]
         """
         return (self.mel(hz) - self.mel(self.low_hz)) / self.mel_step - 1.0
 
     def bins_to_hz(self, bins: ArrayLike) -> FloatArray:
         """Fractional bin index → hertz; inverse of :meth:`hz_to_bins`.
 
-        >>> FrontEnd().bins_to_hz([0, 64, 127]).round()
-        array([  34., 1827., 7834.])
+        >>> FrontEnd().bins_to_hz([0, 64, 127]).round().tolist()
+        [34.0, 1827.0, 7834.0]
         """
         return self.hz(self.mel(self.low_hz) + (np.asarray(bins, dtype=np.float64) + 1.0) * self.mel_step)
 
