@@ -1,16 +1,18 @@
 """How often the intervals of corrected counts hold the truth, in simulation.
 
-    python -m mast_studies.corrected_counts_study --draws 2000 --out results/corrected_counts.json
+    python -m mast_studies.corrected_counts_study --draws 6000 --out results/corrected_counts.json
 
 Each draw makes a population of detections with scores, decides which are right, draws a sample as
 `mast summarize --check` does, and asks whether the interval holds the true number. Scores may be calibrated (power 1),
 too modest (below 1: more is right than they say) or too sure (above 1). A 95 % interval should hold in 93–97 % of
-draws; of 2,000 the share is known to ± 1 %.
+draws; of 6,000 the share is known to ± 0.6 %. One process a core: some 40 minutes of CPU time.
 """
 
 from __future__ import annotations
 
 import argparse
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,6 +59,11 @@ def simulate(
     }
 
 
+def _case(case: tuple[int, int, float, int], *, draws: int, seed: int) -> dict[str, Any]:
+    population, sample, power, labels = case
+    return simulate(population, sample, power, draws=draws, seed=seed, labels=labels)
+
+
 def main() -> None:
     """Run it."""
     parser = argparse.ArgumentParser(
@@ -69,10 +76,10 @@ def main() -> None:
     cases = [(n, k, power, 1) for n in POPULATIONS for k in SAMPLES for power in POWERS]
     cases += [(3_000, 120, power, 4) for power in POWERS]
     rows = []
-    for population, sample, power, labels in cases:
-        row = simulate(population, sample, power, draws=args.draws, seed=args.seed, labels=labels)
-        rows.append(row)
-        print(", ".join(f"{name} {value}" for name, value in row.items()), flush=True)
+    with ProcessPoolExecutor() as pool:
+        for row in pool.map(partial(_case, draws=args.draws, seed=args.seed), cases):
+            rows.append(row)
+            print(", ".join(f"{name} {value}" for name, value in row.items()), flush=True)
     mean = float(np.mean([row["coverage"] for row in rows]))
     figures = {"draws": args.draws, "mean_coverage": round(mean, 4), "cases": rows}
     print(f"mean coverage {mean:.3f} over {len(rows)} cases of {args.draws} draws")
