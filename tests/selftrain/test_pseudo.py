@@ -6,14 +6,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from torch import Tensor
 from toy_recipe import FRONT_END
 
 from mast.data import load_dataset
 from mast.models.decode import Detections
 from mast.selftrain.pseudo import (
     CELLS,
+    boxes_in_a_row,
     is_valid,
     labels_by_chunk,
+    most_in_a_row,
     pseudo_label,
     save_events,
     smallest_box,
@@ -54,22 +57,24 @@ def test_the_experts_boxes_decide_what_the_recipe_leaves_open(tones: Path) -> No
     frames, bins = smallest_box(learn.boxes)
     open_ = _with_validity(Recipe(), learn).selftrain
     assert (open_.min_frames, open_.min_bins) == (frames, bins)
-    given = Recipe(selftrain=SelfTrainRecipe(min_frames=7, min_bins=0))
+    assert open_.most_in_a_row == most_in_a_row(learn.boxes)
+    given = Recipe(selftrain=SelfTrainRecipe(min_frames=7, min_bins=0, most_in_a_row=9))
     assert _with_validity(given, learn).selftrain == given.selftrain
 
 
 class Finds:
-    """A detector that finds the same three boxes in every chunk."""
+    """A detector that finds the same boxes in every chunk, by default three, the first of them valid."""
 
     front_end = FRONT_END
 
-    def __init__(self) -> None:
+    def __init__(self, boxes: Tensor | None = None) -> None:
+        few = torch.tensor([[100.0, 10, 130, 20], [100.0, 10, 103, 20], [0.0, 10, 5, 20]])
+        self.boxes = few if boxes is None else boxes
         self.asked: list[dict[str, float]] = []
 
     def detect(self, sound: torch.Tensor, **options: float) -> list[Detections]:
         self.asked.append(options)
-        boxes = torch.tensor([[100.0, 10, 130, 20], [100.0, 10, 103, 20], [0.0, 10, 5, 20]])
-        return [Detections(boxes, torch.tensor([0.9, 0.8, 0.7]))] * len(sound)
+        return [Detections(self.boxes, 0.9 - 0.1 * torch.arange(len(self.boxes)))] * len(sound)
 
 
 def test_pseudo_labels_are_valid_boxes_in_the_seconds_of_their_recording(tones: Path) -> None:
@@ -129,6 +134,36 @@ def test_doubtful_boxes_are_kept_apart_from_pseudo_labels(tones: Path, tmp_path:
     save_events(events, tmp_path / "pseudo.parquet")
     found = sure_pseudo_labels(tmp_path / "pseudo.parquet")
     assert found["score"].tolist() == pytest.approx([0.9] * len(chunks))
+
+
+def in_a_row(n: int, *, every: float, f1: float = 40.0) -> Tensor:
+    """So many boxes of 10 frames and 20 bins."""
+    start = torch.arange(n) * every
+    return torch.stack([start, torch.full((n,), f1), start + 10, torch.full((n,), f1 + 20)], dim=1)
+
+
+def test_boxes_in_a_row() -> None:
+    close, apart = in_a_row(5, every=30), in_a_row(3, every=31, f1=80)  # 20 and 21 frames between them
+    above = in_a_row(2, every=30, f1=46)  # shares 14 of 26 bins with the first, less than 0.6
+    boxes = torch.cat([close, apart, above]).double().numpy()
+    assert boxes_in_a_row(boxes).tolist() == [5] * 5 + [1] * 3 + [2] * 2
+    assert boxes_in_a_row(boxes[:0]).tolist() == []
+
+
+def test_the_expert_says_how_many_boxes_may_stand_in_a_row() -> None:
+    alone = [in_a_row(1, every=0)] * 188
+    assert most_in_a_row(alone) == most_in_a_row([torch.zeros(0, 4)]) == most_in_a_row([]) == 3
+    assert most_in_a_row([*alone, in_a_row(6, every=30), in_a_row(6, every=30)]) == 6
+    assert most_in_a_row([*alone, *alone, *alone, in_a_row(6, every=30)]) == 3  # 1 box in 100
+
+
+@pytest.mark.parametrize(("doubtful", "sure"), [(0.25, [True] * 3 + [False] * 4), (None, [True] * 7)])
+def test_notes_of_a_song_are_doubtful(tones: Path, doubtful: float | None, sure: list[bool]) -> None:
+    chunks = labelled_chunks(load_dataset(tones), FRONT_END)["val"]
+    boxes = torch.cat([in_a_row(3, every=30, f1=5), in_a_row(4, every=30)]) + torch.tensor([50, 0, 50, 0])
+    recipe = SelfTrainRecipe(min_frames=5, min_bins=2, border_frames=0, doubtful=doubtful, most_in_a_row=3)
+    events = pseudo_label(Finds(boxes), chunks, recipe, threshold=0.1, source="pseudo-1")  # type: ignore[arg-type]
+    assert events["sure"].tolist() == sure * len(chunks)
 
 
 def test_paper_is_the_table() -> None:

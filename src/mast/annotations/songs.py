@@ -67,13 +67,16 @@ def join_boxes(boxes: FloatArray, scores: FloatArray, gap_s: float) -> tuple[Flo
     return joined, best
 
 
-def songs_of(boxes: FloatArray, gap_s: float) -> IntArray:
-    """The number of the song that each box belongs to, from 0 on; rows start_s, low_hz, end_s, high_hz."""
+def songs_of(boxes: FloatArray, gap_s: float, similar: float = SIMILAR_BAND) -> IntArray:
+    """The number of the song that each box belongs to, from 0 on; rows start_s, low_hz, end_s, high_hz.
+
+    Boxes may be in other units, such as frames and mel bins, with the gap in the same.
+    """
     links: list[tuple[int, int]] = []
     waiting = np.zeros(0, dtype=np.int64)  # boxes that a later one may still belong to
     for row in np.argsort(boxes[:, 0], kind="stable").tolist():
         waiting = waiting[boxes[waiting, 2] >= boxes[row, 0] - gap_s]
-        alike = pairwise_band_iou(boxes[row], boxes[waiting])[0] >= SIMILAR_BAND
+        alike = pairwise_band_iou(boxes[row], boxes[waiting])[0] >= similar
         links += [(row, other) for other in waiting[alike].tolist()]
         waiting = np.append(waiting, row)
     a, b = np.array(links, dtype=np.int64).reshape(-1, 2).T

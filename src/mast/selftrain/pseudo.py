@@ -6,6 +6,8 @@ Pseudo-labels are an ordinary event table with ``source = "pseudo-<round>"``; fu
 chunk each box was found in, so that a stage trains on exactly what was found, the folder of its recording, the
 threshold q(S), and whether the box is ``sure``, that is in Π_q. What is not may be a call all the same. The paper takes
 it for background; with ``selftrain.doubtful`` such boxes are kept in the table, and a stage learns nothing from them.
+Then the notes of a song are doubtful, too: a detector that does not know the song finds its notes one by one, and a
+student that learnt them as calls would find more of them.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from mast.arrays import BoolArray, FloatArray
+from mast.annotations.songs import songs_of
+from mast.arrays import BoolArray, FloatArray, IntArray
 from mast.events import BOX_COLUMNS, as_events
 from mast.files import write_whole
 from mast.grid import FrontEnd, grid_to_events
@@ -30,6 +33,7 @@ from mast.training.chosen_chunks import Chunks, in_order
 from mast.training.recipe import SelfTrainRecipe
 
 CELLS = ["t1", "f1", "t2", "f2"]
+_IN_A_ROW_FRAMES, _SAME_BAND = 20, 0.6  # at most between boxes in a row; overlap of their bands; our choice
 
 
 def is_valid(
@@ -58,6 +62,18 @@ def smallest_box(boxes: Sequence[Tensor]) -> tuple[float, float]:
     return frames, bins
 
 
+def boxes_in_a_row(boxes: FloatArray) -> IntArray:
+    """How many boxes of its chunk follow each other closely in the band of each box, itself included; (K, 4) → (K,)."""
+    row = songs_of(boxes, _IN_A_ROW_FRAMES, _SAME_BAND)
+    return np.asarray(np.bincount(row)[row], dtype=np.int64)
+
+
+def most_in_a_row(boxes: Sequence[Tensor]) -> int:
+    """The longest row that 98 in 100 of the expert's boxes stand in, at least 3: whoever boxes songs has short rows."""
+    rows = [boxes_in_a_row(own.double().cpu().numpy()) for own in boxes if len(own)]
+    return max(3, int(np.quantile(np.concatenate(rows), 0.98))) if rows else 3
+
+
 def pseudo_label(
     model: HearingModel,
     chunks: Chunks,
@@ -70,12 +86,13 @@ def pseudo_label(
     progress: Progress | None = None,
 ) -> pd.DataFrame:
     """Π_q of every chunk, as an event table with the columns ``root, chunk, chunk_start_s, t1, f1, t2, f2, sure,
-    threshold`` behind; with ``recipe.doubtful`` also boxes that score less, and those that are not valid.
+    threshold`` behind; with ``recipe.doubtful`` also boxes that score less, those that are not valid, and those that
+    may be notes of a song.
 
     Args:
         model: the detector of the round before.
         chunks: unlabelled chunks.
-        recipe: η and the validity predicate, in numbers.
+        recipe: η, the validity predicate and what is doubtful, in numbers.
         threshold: q.
         source: the column ``source`` of the events.
         batch_size: chunks at a time.
@@ -100,8 +117,10 @@ def pseudo_label(
                 border_frames=recipe.border_frames,
             )
             cells, strength = boxes.double().cpu().numpy(), scores.double().cpu().numpy()
-            own = _table(cells, strength, chunk, chunks, front_end)
-            tables.append(own.assign(sure=valid.cpu().numpy() & (strength >= threshold)))
+            sure = valid.cpu().numpy() & (strength >= threshold)
+            if recipe.doubtful is not None and sure.any():
+                sure[sure] = boxes_in_a_row(cells[sure]) <= (recipe.most_in_a_row or np.inf)
+            tables.append(_table(cells, strength, chunk, chunks, front_end).assign(sure=sure))
             chunk += 1
         if progress:
             progress(chunk, len(chunks), "chunks, looking for pseudo-boxes")

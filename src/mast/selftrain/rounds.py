@@ -38,6 +38,7 @@ from mast.selftrain.pseudo import (
     PseudoLabels,
     keep_trusted,
     labels_by_chunk,
+    most_in_a_row,
     pseudo_label,
     save_events,
     smallest_box,
@@ -235,12 +236,14 @@ def _setting(
 
 
 def _with_validity(recipe: Recipe, learn: Chunks) -> Recipe:
-    """The recipe with the smallest valid pseudo-box in numbers, the expert's boxes deciding what it leaves open."""
+    """The recipe with what a pseudo-box may be in numbers, the expert's boxes deciding what it leaves open."""
     plan = recipe.selftrain
     frames, bins = smallest_box(learn.boxes)
+    in_a_row = most_in_a_row(learn.boxes) if plan.most_in_a_row is None else plan.most_in_a_row
     chosen = {
         "min_frames": frames if plan.min_frames is None else plan.min_frames,
         "min_bins": bins if plan.min_bins is None else plan.min_bins,
+        "most_in_a_row": in_a_row,
     }
     return recipe.model_copy(update={"selftrain": plan.model_copy(update=chosen)})
 

@@ -150,6 +150,12 @@ class SelfTrainRecipe(BaseModel):
     min_bins: float | None = Field(
         None, ge=0, description="validity: lowest pseudo-box; as 99 in 100 of the expert's boxes by default"
     )
+    most_in_a_row: int | None = Field(
+        None,
+        ge=1,
+        description="with doubtful: where more boxes than this follow each other closely in one band, all of them are "
+        "doubtful: they may be the notes of one song; as 98 in 100 of the expert's boxes, at least 3, by default",
+    )
     border_frames: int = Field(
         16,
         ge=0,
