@@ -1,6 +1,9 @@
 """The training loop, data path included, beside the bare model step on random tensors, in one run.
 
-python benchmarks/bench_training.py --size base --batch 64 512 --out results/training_speed.json
+    python benchmarks/bench_training.py --size base --runs pretrain:512 fine:64 pretrain:64 --steps 40 --warm 12 \\
+        --recordings 240 --out results/training_speed.json
+
+``detector`` is the one of the paper, ``fine`` the one of the preset `premise` (cells of 4 × 2, a second look).
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from mast.training.machine import prepare_machine
 from mast.training.pretraining import pretrain
 from mast.training.recipe import Recipe, load_recipe
 from mast.training.spectrograms import FrontEndPipeline
+from mast_studies.presets import load_preset
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -78,12 +82,16 @@ def measure(kind: str, batch: int, data: Path, folder: Path, options: argparse.N
         f"{section}.save_every_s": 1e9,
         f"{section}.log_every_steps": 10 if options.steps >= 20 else 1,
     }
+    if kind == "fine":
+        parts = load_preset("premise").recipe.train.detector
+        overrides |= {f"train.detector.{name}": value for name, value in parts.items()}
     recipe = load_recipe("paper", {k: v for k, v in overrides.items() if v is not None})
     bare, flops = bare_step(kind, recipe, batch, options)
     times: list[tuple[int, float]] = []
 
-    def note(done: int, _total: int, _text: str) -> None:
-        times.append((done, time.perf_counter()))
+    def note(done: int, _total: int, text: str) -> None:
+        if text.startswith("steps"):  # not the chunks for mean and spread, nor those of validation
+            times.append((done, time.perf_counter()))
 
     run = folder / f"{kind}-{batch}"
     if kind == "pretrain":
