@@ -23,13 +23,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.record import peak_mb, write_result
+
+if TYPE_CHECKING:
+    import httpx
 
 RATE = 48_000
 SHORT_MINUTES, LONG_MINUTES = 10.0, 720.0
@@ -41,7 +44,8 @@ from mast.review.serve import serve
 from mast.review.server import create_app
 review = open_review(sys.argv[1])
 say = lambda address: print(address, flush=True)
-serve(lambda token: create_app(review, token=token), port=0, browser=False, say=say)
+create = lambda token: create_app(review, token=token, here_only=True)
+serve(create, port=0, browser=False, say=say)
 """
 
 
@@ -56,8 +60,10 @@ def write_noise(path: Path, minutes: float, seed: int) -> None:
 
 
 @contextmanager
-def server(folder: Path) -> Iterator[tuple[str, int]]:
-    """The address and process of a running review; stopped at the end."""
+def server(folder: Path) -> Iterator[tuple[httpx.Client, int]]:
+    """A review in a process of its own: a client that has opened its link, and the process; stopped at the end."""
+    import httpx
+
     process = subprocess.Popen(
         [sys.executable, "-c", _SERVE, str(folder)],
         stdout=subprocess.PIPE,
@@ -66,7 +72,10 @@ def server(folder: Path) -> Iterator[tuple[str, int]]:
     )
     assert process.stdout is not None
     try:
-        yield process.stdout.readline().strip(), process.pid
+        link = httpx.URL(process.stdout.readline().strip())
+        with httpx.Client(base_url=link.join("/"), timeout=300) as client:
+            client.get(link).raise_for_status()
+            yield client, process.pid
     finally:
         process.terminate()
         process.wait()
@@ -114,25 +123,22 @@ def wanted(
         yield "clip_3_s", f"/api/recordings/1/clip?start_s={start}&end_s={start + 3}&{band}", ""
 
 
-def browse(address: str, minutes: float, requests: int, seed: int) -> dict[str, Any]:
+def browse(client: httpx.Client, minutes: float, requests: int, seed: int) -> dict[str, Any]:
     """Ask for tiles at every zoom, ranges of the sound and clips, anywhere in the recording."""
-    import httpx
-
     rng = np.random.default_rng(seed)
     times: dict[str, list[float]] = {}
-    with httpx.Client(base_url=address, timeout=120) as client:
-        size = int(client.head("/api/recordings/1/audio").headers["content-length"])
+    size = int(client.head("/api/recordings/1/audio").headers["content-length"])
 
-        def ask(url: str, part: str) -> None:
-            client.get(url, headers={"Range": part} if part else {}).raise_for_status()
+    def ask(url: str, part: str) -> None:
+        client.get(url, headers={"Range": part} if part else {}).raise_for_status()
 
-        for _, url, part in wanted(minutes, size, 1, rng):  # the first of each kind loads what it needs
-            ask(url, part)
-        for kind, url, part in wanted(minutes, size, requests, rng):
-            times.setdefault(kind, []).append(timed(lambda u=url, p=part: ask(u, p)))
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            for _ in pool.map(lambda one: ask(*one[1:]), list(wanted(minutes, size, requests, rng))):
-                pass
+    for _, url, part in wanted(minutes, size, 1, rng):  # the first of each kind loads what it needs
+        ask(url, part)
+    for kind, url, part in wanted(minutes, size, requests, rng):
+        times.setdefault(kind, []).append(timed(lambda u=url, p=part: ask(u, p)))
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for _ in pool.map(lambda one: ask(*one[1:]), list(wanted(minutes, size, requests, rng))):
+            pass
     return {kind: summary(values) for kind, values in times.items()}
 
 
@@ -140,9 +146,9 @@ def one_recording(minutes: float, requests: int, seed: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         write_noise(folder / "S1_20240501_060000.wav", minutes, seed)
-        with server(folder) as (address, pid):
+        with server(folder) as (client, pid):
             began_mb = peak_mb(pid)
-            found = browse(address, minutes, requests, seed)
+            found = browse(client, minutes, requests, seed)
             return {
                 "minutes": minutes,
                 "start_mb": round(began_mb),
@@ -201,8 +207,6 @@ def write_detections(folder: Path, recordings: int, events: int, seed: int) -> N
 
 def many_events(recordings: int, events: int, requests: int, seed: int) -> dict[str, Any]:
     """First opening, opening again, lists, queues and decisions."""
-    import httpx
-
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "detections"
         write_detections(folder, recordings, events, seed)
@@ -210,7 +214,7 @@ def many_events(recordings: int, events: int, requests: int, seed: int) -> dict[
         with server(folder):
             first_s = time.perf_counter() - began
         began = time.perf_counter()
-        with server(folder) as (address, pid), httpx.Client(base_url=address, timeout=120) as client:
+        with server(folder) as (client, pid):
             again_s = time.perf_counter() - began
             reads = {
                 "session": "/api/session",

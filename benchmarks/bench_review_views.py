@@ -120,14 +120,12 @@ class Bench:
 
 def measure(recordings: int, events: int, requests: int, seed: int) -> dict[str, Any]:
     """All views."""
-    import httpx
-
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "detections"
         write_detections(folder, recordings, events, seed)
         give_meaning(folder, events // recordings)
         began = time.perf_counter()
-        with server(folder) as (address, pid), httpx.Client(base_url=address, timeout=300) as client:
+        with server(folder) as (client, pid):
             opening = {"wall_s": round(time.perf_counter() - began, 1), "cpu_s": round(cpu_s(pid), 1)}
             bench = Bench(client, pid)
             known = client.get(f"/api/queue?order=random&limit={DECISIONS + 3 * requests}").json()["events"]

@@ -109,9 +109,9 @@ class Server:
         self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115 (as long as the server)
         self._process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=self._said, text=True, env=ENV)
         assert self._process.stdout is not None
-        address = re.search(r"http://[^/]+/", self._process.stdout.readline())
-        assert address is not None, "the server did not say where it is"
-        self.address = address[0]
+        link = re.search(r"(http://[^/]+/)\?token=(\S+)", self._process.stdout.readline())
+        assert link is not None, "the server did not say where it is"
+        self.address, self.token = link[1], link[2]
 
     def ask(
         self,
@@ -128,6 +128,7 @@ class Server:
         for name, value in (
             ("Content-Type", "application/json"),
             ("X-Reviewer", "Eve"),
+            ("Authorization", f"Bearer {self.token}"),
             *([headers] if headers else []),
         ):
             request.add_header(name, value)

@@ -59,7 +59,11 @@ def test_it_prints_its_address_answers_and_stops(dataset: Path) -> None:
     process = start(str(dataset), "--port", "0", "--no-browser", "--quiet")
     address = address_of(process)
     assert address.startswith("http://127.0.0.1:")
-    session = httpx.get(f"{address}api/session", timeout=60).json()
+    with httpx.Client(timeout=60) as browser:
+        session_url = httpx.URL(address).join("/api/session")
+        assert browser.get(session_url).status_code == 403  # anybody on this machine
+        assert browser.get(address).status_code == 200  # the link that was printed
+        session = browser.get(session_url).json()
     assert (session["recordings"], session["labels"], session["sites"]) == (1, ["wren"], ["S1"])
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
@@ -67,15 +71,22 @@ def test_it_prints_its_address_answers_and_stops(dataset: Path) -> None:
     assert (dataset / "review.sqlite").is_file()
 
 
-def test_beyond_this_machine_it_makes_a_token(dataset: Path) -> None:
-    process = start(str(dataset), "--port", "0", "--no-browser", "--host", "0.0.0.0")
+@pytest.mark.parametrize(
+    ("options", "elsewhere"),
+    [([], 403), (["--host", "0.0.0.0"], 200), (["--token", "our-own-token-for-the-proxy"], 200)],
+    ids=["this machine", "all addresses", "own token"],
+)
+def test_it_needs_its_token_and_knows_its_name(dataset: Path, options: list[str], elsewhere: int) -> None:
+    process = start(str(dataset), "--port", "0", "--no-browser", *options)
     try:
         address = address_of(process)
         port, token = re.search(r":(\d+)/\?token=([\w-]{20,})", address).groups()  # type: ignore[union-attr]
-        base = f"http://127.0.0.1:{port}"
-        assert httpx.get(f"{base}/api/session", timeout=60).status_code == 401
+        url = f"http://127.0.0.1:{port}/api/session"
+        assert httpx.get(url, timeout=60).status_code == 403
         shown = {"Authorization": f"Bearer {token}"}
-        assert httpx.get(f"{base}/api/session", headers=shown, timeout=60).status_code == 200
+        assert httpx.get(url, headers=shown, timeout=60).status_code == 200
+        # the same machine by another name: a page that points its own name here, or a colleague
+        assert httpx.get(url, headers={**shown, "Host": "station"}, timeout=60).status_code == elsewhere
     finally:
         process.kill()
         process.communicate()
@@ -101,7 +112,7 @@ def test_mistakes_are_one_sentence(dataset: Path, tmp_path: Path) -> None:
 def test_opening_the_page_needs_no_torch(dataset: Path) -> None:
     code = (
         "import sys; from mast.review.open_review import open_review; from mast.review.server import create_app\n"
-        "create_app(open_review(sys.argv[1]))\n"
+        "create_app(open_review(sys.argv[1]), token='x', here_only=True)\n"
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code, str(dataset)]).returncode == 0
@@ -114,14 +125,13 @@ def test_speech_is_searched_for_first_and_silenced(dataset: Path, monkeypatch: p
 
     opened = []
     monkeypatch.setattr(voices, "VoiceFinder", Pretended)
-    monkeypatch.setattr(serve, "serve", lambda make, **_: opened.append(make("")))
+    monkeypatch.setattr(serve, "serve", lambda make, **_: opened.append(make("secret")))
     result = CliRunner().invoke(app, ["review", str(dataset), "--no-voices", "--no-browser"])
     assert result.exit_code == 0, result.exception
     assert (dataset / "voices.csv").read_text() == "recording,start_s,end_s\nS1_20240501_060000.wav,0.0,1.0\n"
     told = f"Speech is silenced on the page: 1 stretch in 1 recording ({dataset / 'voices.csv'})"
     assert told in result.stderr
-    clip = TestClient(opened[0], base_url="http://localhost").get(
-        "/api/recordings/1/clip?start_s=0.25&end_s=0.5"
-    )
+    page = TestClient(opened[0], base_url="http://localhost", headers={"Authorization": "Bearer secret"})
+    clip = page.get("/api/recordings/1/clip?start_s=0.25&end_s=0.5")
     assert clip.status_code == 200
     assert not any(clip.content[44:])

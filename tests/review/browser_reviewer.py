@@ -84,12 +84,12 @@ class Server:
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        found = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
+        found = re.search(r"(http://127\.0\.0\.1:(\d+)/)\?token=(\S+)", line)
         if found is None:
             assert self.process.stderr is not None
             raise AssertionError(f"the server did not start: {line!r} {self.process.stderr.read()[-2000:]}")
-        self.port = int(found[1])
-        self.address = found[0]
+        self.link, self.address, self.port = found[0], found[1], int(found[2])
+        self.token = {"Authorization": f"Bearer {found[3]}"}
 
     def kill(self) -> None:
         """End it without a chance to tidy up."""
@@ -98,7 +98,8 @@ class Server:
 
     def get(self, path: str) -> Any:
         """What the server has, asked past the browser."""
-        with urllib.request.urlopen(f"{self.address}api/{path}", timeout=20) as answer:
+        request = urllib.request.Request(f"{self.address}api/{path}", headers=self.token)
+        with urllib.request.urlopen(request, timeout=20) as answer:
             return json.load(answer)
 
     def events(self, recording: int = 1) -> list[dict[str, Any]]:
@@ -128,7 +129,7 @@ class Reviewer:
         self.requests: list[str] = []
         self.hosts: set[str] = set()  # of all requests ever made
         self.page.on("request", self._asked)
-        self.page.goto(server.address)
+        self.page.goto(server.link)
         self.page.wait_for_selector("#name-dialog[open]")
         if name:
             self.page.fill("#name-field", name)

@@ -8,14 +8,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import soundfile as sf
+from starlette.testclient import TestClient
 
 from mast.events import as_events
 from mast.inference.detector import Searched
 from mast.inference.pieces import Source
 from mast.inference.results import ResultsFolder
+from mast.review.open_review import Review
+from mast.review.server import create_app
 
+TOKEN = "a-token-for-tests"
 RATE = 16_000
 WIDTH = 8  # of the embeddings
+
+
+def review_client(review: Review, **more: Any) -> TestClient:
+    """A page of this machine that has its token."""
+    app = create_app(review, token=TOKEN, here_only=True)
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    return TestClient(app, base_url="http://127.0.0.1:8765", headers=headers, **more)
 
 
 def write_tones(path: Path, seconds: float = 6.0, *, rate: int = RATE, seed: int = 0) -> Path:

@@ -78,7 +78,7 @@ def decide_elsewhere(server: Server, count: int) -> None:
     for event in server.get(f"queue?order=random&limit={count}")["events"]:
         status = "accepted" if is_right(event) else "rejected"
         body = json.dumps({"version": event["version"], "status": status}).encode()
-        head = {"Content-Type": "application/json", "X-Reviewer": "Bo"}
+        head = {**server.token, "Content-Type": "application/json", "X-Reviewer": "Bo"}
         request = urllib.request.Request(
             f"{server.address}api/events/{event['id']}", body, head, method="PATCH"
         )

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from browser_reviewer import Reviewer, Server, make_results, open_browser
 
+from mast.review.serve import _private_page
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
@@ -67,7 +69,17 @@ def test_decisions_wait_for_a_server_that_was_killed(browser: Any, server: Serve
     ana.page.keyboard.press("r")
     ana.page.wait_for_selector("#banner:has-text('2 decisions are kept here')")
     assert ana.ask("r.state.events.get(argument).status", events[0]["id"]) == "accepted"
-    server.start()
+    server.start()  # with a new token
+    ana.page.click("#banner button")
+    ana.page.wait_for_selector("#banner:has-text('This page is private; open the link that mast printed')")
+    assert "2 decisions are kept here" in ana.page.inner_text("#banner")
+    assert server.event(events[0]["id"])["status"] == "open"
+    other = ana.context.new_page()
+    other.goto(_private_page(server.link))  # as mast opens it by itself
+    other.wait_for_selector("#spectrogram")
+    assert other.url.partition("#")[0] == server.address  # the token does not stay in the address
+    other.reload()
+    other.wait_for_selector("#spectrogram")
     ana.page.click("#banner button")
     ana.until("r.outbox.waiting() === 0")
     ana.page.wait_for_selector("#banner", state="hidden")

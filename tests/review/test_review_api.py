@@ -15,13 +15,12 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 import soundfile as sf
-from review_folders import small_results, write_tones
+from review_folders import review_client, small_results, write_tones
 from starlette.testclient import TestClient
 
 from mast.annotations import FORMATS
 from mast.review.open_review import open_review
 from mast.review.safety import MAX_BODY_BYTES
-from mast.review.server import create_app
 from mast.review.sound import open_wav
 
 ANA = {"X-Reviewer": quote("Ana Müller")}
@@ -33,8 +32,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     folder = small_results(root)
     (root / "audio" / "broken.wav").write_bytes(b"")
     (folder / "failures.csv").write_text("file,outcome,reason\nbroken.wav,failed,the file is empty\n")
-    app = create_app(open_review(folder))
-    with TestClient(app, base_url="http://127.0.0.1:8765", raise_server_exceptions=False) as client:
+    with review_client(open_review(folder), raise_server_exceptions=False) as client:
         yield client
 
 
@@ -339,8 +337,7 @@ def test_a_bug_tells_the_browser_nothing(tmp_path: Path, monkeypatch: pytest.Mon
         raise RuntimeError("secret /home/somebody")
 
     monkeypatch.setattr(listing, "activity", broken)
-    app = create_app(open_review(small_results(tmp_path)))
-    client = TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
+    client = review_client(open_review(small_results(tmp_path)), raise_server_exceptions=False)
     answer = client.get("/api/activity")
     assert answer.status_code == 500
     assert "secret" not in answer.text
@@ -363,7 +360,7 @@ def test_tiles_in_many_threads_are_the_same_tiles(client: TestClient) -> None:
 
 def test_a_recording_replaced_under_the_server_is_seen(client: TestClient, tmp_path: Path) -> None:
     folder = small_results(tmp_path, recordings=1)
-    own = TestClient(create_app(open_review(folder)), base_url="http://localhost")
+    own = review_client(open_review(folder))
     url = "/api/recordings/1/tile?start_s=0&end_s=4&high_hz=8000"
     before = own.get(url)
     write_tones(tmp_path / "audio" / "A_1.wav", 9.0, seed=7)
@@ -389,7 +386,7 @@ def test_boxes_beyond_all_measure_where_the_length_is_unknown(tmp_path: Path) ->
     review = open_review(folder)
     with review.store.writing() as db:
         db.execute("UPDATE recordings SET duration_s = NULL, sample_rate = NULL")
-    client = TestClient(create_app(review), base_url="http://localhost", raise_server_exceptions=False)
+    client = review_client(review, raise_server_exceptions=False)
     for box in (
         {"start_s": 1e15, "end_s": 1e15 + 1, "low_hz": 0, "high_hz": 9},
         {"start_s": 0, "end_s": 10**400, "low_hz": 0, "high_hz": 9},
@@ -405,8 +402,7 @@ def test_exports_to_one_name_at_the_same_time(tmp_path: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     folder = small_results(tmp_path, recordings=1)
-    app = create_app(open_review(folder))
-    with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
+    with review_client(open_review(folder), raise_server_exceptions=False) as client:
 
         def export(_: int) -> int:
             given = {"format": "csv", "folder": "mine"}
@@ -423,7 +419,7 @@ BOX = {"start_s": 0.5, "end_s": 1.5, "low_hz": 100, "high_hz": 900, "label": "wr
 
 def test_a_full_disk_is_said_and_the_same_decision_is_taken_later(tmp_path: Path) -> None:
     review = open_review(small_results(tmp_path, recordings=1, events=3))
-    client = TestClient(create_app(review), base_url="http://localhost", raise_server_exceptions=False)
+    client = review_client(review, raise_server_exceptions=False)
     writer = review.store._writer
     writer.execute(f"PRAGMA max_page_count = {writer.execute('PRAGMA page_count').fetchone()[0]}")
 
@@ -445,7 +441,7 @@ def test_a_full_disk_is_said_and_the_same_decision_is_taken_later(tmp_path: Path
 
 def test_a_decision_that_fails_at_its_very_end_does_not_block_the_next(tmp_path: Path) -> None:
     review = open_review(small_results(tmp_path, recordings=1, events=3))
-    client = TestClient(create_app(review), base_url="http://localhost", raise_server_exceptions=False)
+    client = review_client(review, raise_server_exceptions=False)
     real = review.store._writer
 
     class Full:
@@ -469,7 +465,7 @@ def test_a_store_that_another_program_holds(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("mast.review.store._BUSY_MS", 50)
     folder = small_results(tmp_path, recordings=1)
     review = open_review(folder)
-    client = TestClient(create_app(review), base_url="http://localhost", raise_server_exceptions=False)
+    client = review_client(review, raise_server_exceptions=False)
     other = sqlite3.connect(folder / "review.sqlite", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     answer = client.post("/api/recordings/1/events", json=BOX, headers=ANA)
@@ -485,7 +481,7 @@ def test_a_store_that_another_program_holds(tmp_path: Path, monkeypatch: pytest.
 def test_a_recording_deleted_while_it_is_heard(tmp_path: Path) -> None:
     folder = small_results(tmp_path, recordings=1)
     review = open_review(folder)
-    client = TestClient(create_app(review), base_url="http://localhost")
+    client = review_client(review)
     path = review.path_of(1)
     wav = open_wav(path)
     path.unlink()

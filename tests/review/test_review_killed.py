@@ -10,6 +10,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,8 @@ from mast.review.serve import serve
 from mast.review.server import create_app
 review = open_review(sys.argv[1])
 say = lambda address: print(address, flush=True)
-serve(lambda token: create_app(review, token=token), port=0, browser=False, say=say)
+create = lambda token: create_app(review, token=token, here_only=True)
+serve(create, port=0, browser=False, say=say)
 """
 
 
@@ -39,8 +42,16 @@ class Server:
             [sys.executable, "-c", _SERVE, str(folder)], stdout=subprocess.PIPE, text=True, env=env
         )
         assert self.process.stdout is not None
-        self.address = self.process.stdout.readline().strip()
-        assert self.address.startswith("http://127.0.0.1:"), self.address
+        self.link = self.process.stdout.readline().strip()
+        assert self.link.startswith("http://127.0.0.1:"), self.link
+
+    @contextmanager
+    def page(self, reviewer: str = "") -> Iterator[httpx.Client]:
+        """Somebody who has opened the link that was printed."""
+        base, who = httpx.URL(self.link).join("/"), {"X-Reviewer": reviewer}
+        with httpx.Client(base_url=base, headers=who, timeout=60) as client:
+            client.get(self.link).raise_for_status()
+            yield client
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
@@ -52,13 +63,13 @@ class Server:
 class Reviewer(threading.Thread):
     """Relabels events and draws boxes as fast as the server answers, and remembers what it was told is saved."""
 
-    def __init__(self, name: str, address: str, events: list[str], begin: int) -> None:
+    def __init__(self, name: str, server: Server, events: list[str], begin: int) -> None:
         super().__init__()
-        self.who, self.address, self.events, self.at = name, address, events, begin
+        self.who, self.server, self.events, self.at = name, server, events, begin
         self.confirmed: list[tuple[str, str, int]] = []  # event, label, version
 
     def run(self) -> None:
-        with httpx.Client(base_url=self.address, headers={"X-Reviewer": self.who}, timeout=60) as client:
+        with self.server.page(self.who) as client:
             try:
                 while True:
                     self.step(client)
@@ -98,13 +109,13 @@ def test_what_was_confirmed_survives_kills(tmp_path: Path) -> None:
     confirmed: list[tuple[str, str, int]] = []
     for round_number in range(3):
         server = Server(folder)
-        with httpx.Client(base_url=server.address, timeout=60) as client:
+        with server.page() as client:
             shown = client.get("/api/recordings/1/events?limit=9999").json()["events"]
             by_id = {event["id"]: event for event in shown}
             for event, label, version in confirmed:  # nothing of the rounds before is lost
                 assert by_id[event]["version"] > version or by_id[event]["label"] == label
         mine = [event["id"] for event in shown if event["source"] == "detector"]
-        people = [Reviewer(name, server.address, mine, 1000 * round_number) for name in ("Ana", "Ben")]
+        people = [Reviewer(name, server, mine, 1000 * round_number) for name in ("Ana", "Ben")]
         for person in people:
             person.start()
         limit = time.monotonic() + 15
@@ -124,9 +135,9 @@ def test_what_was_confirmed_survives_kills(tmp_path: Path) -> None:
 def test_two_servers_on_one_folder_share_the_work(tmp_path: Path) -> None:
     folder = small_results(tmp_path, recordings=1, events=4)
     servers = [Server(folder), Server(folder)]
-    with httpx.Client(base_url=servers[0].address, timeout=60) as client:
+    with servers[0].page() as client:
         events = [event["id"] for event in client.get("/api/recordings/1/events").json()["events"]]
-    people = [Reviewer(name, s.address, events, 0) for name, s in zip(("Ana", "Ben"), servers, strict=True)]
+    people = [Reviewer(name, s, events, 0) for name, s in zip(("Ana", "Ben"), servers, strict=True)]
     for person in people:
         person.start()
     limit = time.monotonic() + 15

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
-from review_folders import detections, small_results, write_tones
+from review_folders import detections, review_client, small_results, write_tones
 from starlette.testclient import TestClient
 
 from mast.annotations import read_annotations
@@ -25,7 +25,6 @@ from mast.review.listing import ListFilter, activity, precision, progress
 from mast.review.lookalikes import NoEmbeddingError
 from mast.review.open_review import Review, open_review
 from mast.review.sample import read_checking
-from mast.review.server import create_app
 
 OPEN = ListFilter(status="open")
 EVENTS = 100  # in each of three recordings
@@ -376,7 +375,7 @@ def test_a_review_that_was_begun_before_there_was_a_learner(review: Review) -> N
 
 
 def test_requests(review: Review) -> None:
-    client = TestClient(create_app(review), base_url="http://127.0.0.1")
+    client = review_client(review)
     head = {"X-Reviewer": "Ana"}
     assert client.get("/api/learner").json()["accepted"] == 0
     few = client.get("/api/learner/plan?precision=0.9")
@@ -404,7 +403,7 @@ def test_requests(review: Review) -> None:
 )
 def test_bad_requests_get_one_sentence(review: Review, body: dict[str, Any], sentence: str) -> None:
     decide(review, 60)
-    client = TestClient(create_app(review), base_url="http://127.0.0.1")
+    client = review_client(review)
     answer = client.post("/api/learner/apply", json=body, headers={"X-Reviewer": "Ana"})
     assert (answer.status_code, sentence in answer.json()["error"]) == (400, True)
     assert client.post("/api/learner/apply", json={"precision": 0.9}).status_code == 400  # nobody's name
@@ -414,8 +413,8 @@ def test_bad_requests_get_one_sentence(review: Review, body: dict[str, Any], sen
 
 def test_only_the_page_itself_may_apply_or_take_back(review: Review) -> None:
     decide(review, 60)
-    here = TestClient(create_app(review), base_url="http://127.0.0.1:8765")
-    token = TestClient(create_app(review, token="secret"), base_url="http://station")
+    here = review_client(review)
+    stranger = TestClient(here.app, base_url="http://127.0.0.1:8765")  # without the token
     for url in ("/api/learner/apply", "/api/learner/undo"):
         for wrong in (
             {"Origin": "http://evil.example"},
@@ -424,8 +423,8 @@ def test_only_the_page_itself_may_apply_or_take_back(review: Review) -> None:
         ):
             answer = here.post(url, json={"precision": 0.9}, headers={"X-Reviewer": "A", **wrong})
             assert answer.status_code == 403
-        assert token.post(url, json={"precision": 0.9}, headers={"X-Reviewer": "A"}).status_code == 401
+        assert stranger.post(url, json={"precision": 0.9}, headers={"X-Reviewer": "A"}).status_code == 403
     for url in ("/api/learner", "/api/learner/plan?precision=0.9"):
         assert here.get(url, headers={"Host": "evil.example"}).status_code == 403
-        assert token.get(url).status_code == 401
+        assert stranger.get(url).status_code == 403
     assert learned(review) == {}

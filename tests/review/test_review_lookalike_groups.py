@@ -6,8 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from review_folders import add_detections, detections, kind_of, results_of_kinds, small_results, write_tones
-from starlette.testclient import TestClient
+from review_folders import (
+    add_detections,
+    detections,
+    kind_of,
+    results_of_kinds,
+    review_client,
+    small_results,
+    write_tones,
+)
 
 from mast.review import lookalike_groups
 from mast.review.decided import collect
@@ -15,7 +22,6 @@ from mast.review.decisions import InvalidError, change_event, delete_event, redo
 from mast.review.listing import ListFilter, progress
 from mast.review.open_review import Review, open_review
 from mast.review.queue import queue
-from mast.review.server import create_app
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +215,7 @@ def test_a_part_of_a_group_over_the_network(tmp_path: Path) -> None:
     review.groups.find()
     part = [event for event in events_of(review, 0) if event["score"] >= 0.6]
     assert 0 < len(part) < 30
-    with TestClient(create_app(review), base_url="http://127.0.0.1:8765") as page:
+    with review_client(review) as page:
         request = {"url": "/api/groups/0?min_score=0.6&site=", "json": {"status": "rejected"}}
         assert page.post(**request).status_code == 400  # nobody has said who decides
         ana = {"X-Reviewer": "Ana"}
@@ -221,7 +227,7 @@ def test_a_part_of_a_group_over_the_network(tmp_path: Path) -> None:
 
 def test_over_the_network(tmp_path: Path) -> None:
     review = open_review(results_of_kinds(tmp_path))
-    with TestClient(create_app(review), base_url="http://127.0.0.1:8765") as client:
+    with review_client(review) as client:
         assert client.post("/api/groups").json()["available"]
         assert review.groups._thread is not None
         review.groups._thread.join(120)
@@ -234,7 +240,7 @@ def test_over_the_network(tmp_path: Path) -> None:
 
 def test_one_sentence_where_they_cannot_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     review = open_review(small_results(tmp_path / "without", embed=False))
-    with TestClient(create_app(review), base_url="http://127.0.0.1:8765") as client:
+    with review_client(review) as client:
         answer = client.post("/api/groups")
         assert answer.status_code == 409
         assert "run mast detect with --embed" in answer.json()["error"]

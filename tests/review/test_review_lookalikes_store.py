@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
-from review_folders import detections, small_results, write_dataset
-from starlette.testclient import TestClient
+from review_folders import detections, review_client, small_results, write_dataset
 
 from mast.data.recordings import load_dataset
 from mast.retrieval.event_ids import event_ids
@@ -22,7 +21,6 @@ from mast.review.lookalikes import FileLookalikes, NoEmbeddingError
 from mast.review.lookalikes_store import StoreLookalikes
 from mast.review.open_review import Review, open_review
 from mast.review.records import NotFoundError
-from mast.review.server import create_app
 
 WIDTH = 8
 
@@ -139,7 +137,7 @@ def test_boxes_by_people(tmp_path: Path) -> None:
     vectors = embed(events, folder / "events")
     review = open_review(folder)
     ids = ids_of(review, events)
-    first = TestClient(create_app(review), base_url="http://127.0.0.1")
+    first = review_client(review)
     session = first.get("/api/session").json()
     assert session["has_embeddings"]
     assert session["compares_drawn"]

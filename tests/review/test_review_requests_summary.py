@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from review_folders import small_results, write_dataset
+from review_folders import review_client, small_results, write_dataset
 from starlette.testclient import TestClient
 
 from mast.progress import read_progress
 from mast.review.decisions import change_event
 from mast.review.open_review import Review, open_review
-from mast.review.server import create_app
 
 
 @pytest.fixture
@@ -23,7 +22,7 @@ def review(tmp_path: Path) -> Review:
 
 
 def client(review: Review) -> TestClient:
-    return TestClient(create_app(review), base_url="http://127.0.0.1:8765", raise_server_exceptions=False)
+    return review_client(review, raise_server_exceptions=False)
 
 
 def until_made(page: TestClient) -> dict[str, Any]:

@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 import soundfile as sf
 from fastapi.testclient import TestClient
-from review_folders import add_detections, detections, write_dataset
+from review_folders import add_detections, detections, review_client, write_dataset
 
 from mast.classifiers.voice_lists import VOICES, write_voices
 from mast.errors import ConfigError
 from mast.review.open_review import open_review
-from mast.review.server import create_app
 from mast.review.sound import silenced
 
 RATE = 48_000
@@ -38,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def _client(folder: Path) -> TestClient:
-    return TestClient(create_app(open_review(folder)), base_url="http://localhost")
+    return review_client(open_review(folder))
 
 
 def _loudest(answer: Any) -> float:
@@ -133,9 +132,7 @@ def test_a_list_that_cannot_be_understood_means_no_sound(
 
 def test_a_list_that_cannot_be_opened_means_no_sound(folder: Path) -> None:
     write_voices(folder / VOICES, {"a.wav": [SPEECH]})
-    client = TestClient(
-        create_app(open_review(folder)), base_url="http://localhost", raise_server_exceptions=False
-    )
+    client = review_client(open_review(folder), raise_server_exceptions=False)
     (folder / VOICES).unlink()
     os.symlink(folder / VOICES, folder / VOICES)  # a link to itself
     assert client.get("/api/recordings/1/audio").status_code >= 400

@@ -32,8 +32,6 @@ def app(
     Example:
       mast app recordings/
     """
-    import secrets
-
     from mast.app.folders import folder_of
     from mast.app.window import create_window
     from mast.review.serve import serve
@@ -48,7 +46,6 @@ def app(
     serve(
         lambda token: create_window(first, token=token),
         port=port,
-        token=secrets.token_urlsafe(24),
         browser=not no_browser,
         say=tell,
     )

@@ -43,11 +43,11 @@ def review(
     host: Annotated[
         str,
         typer.Option(
-            help="Address to listen on. Beyond this machine (0.0.0.0), a token is made and printed."
+            help="Address to listen on; 0.0.0.0 lets other computers in, with the link that is printed."
         ),
     ] = "127.0.0.1",
     token: Annotated[
-        str | None, typer.Option(help="Use this token instead of a random one, and ask for it everywhere.")
+        str | None, typer.Option(help="Use this token in the link instead of a random one.")
     ] = None,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
     quiet: Quiet = False,
@@ -58,6 +58,9 @@ def review(
     Every decision is kept at once in DIR/review.sqlite, with who made it; several people may work at the same time,
     each under a name. Run the command again to continue; new detections are added. The page exports to
     all annotation formats: DIR/review_export/NAME in our CSV is a dataset for mast fit and mast train.
+
+    The page opens only with the link that is printed: its token keeps out other users of this machine. Opened once, the
+    browser remembers it until the command is started again.
 
     A detector learns from sound that was listened to: mark it as reviewed on the page.
 
@@ -73,6 +76,7 @@ def review(
     """
     from mast.classifiers.voice_lists import VOICES
     from mast.review.open_review import open_review
+    from mast.review.safety import is_loopback
     from mast.review.serve import serve
     from mast.review.server import create_app
     from mast.review.suggestions import take_suggestions
@@ -95,7 +99,8 @@ def review(
         typer.echo(f"Review page: {address}  (Ctrl-C stops it; everything is saved)")
 
     serve(
-        lambda secret: create_app(opened, token=secret),
+        # with a token of their own, people may reach the page by another name, through a proxy
+        lambda secret: create_app(opened, token=secret, here_only=token is None and is_loopback(host)),
         host=host,
         port=port,
         token=token,

@@ -1,9 +1,9 @@
-"""Who may ask: only this machine, unless a token says otherwise; nothing from other web pages; nothing large.
+"""Who may ask: only those who have the token; nothing from other web pages; nothing large.
 
-* Bound to localhost, requests must name a localhost ``Host``: a web page that points its own name at 127.0.0.1 (DNS
-  rebinding) does not get in.
-* Bound beyond, every request needs the token; it is compared in constant time and kept in a cookie that other sites'
-  requests do not carry.
+* Every request needs the token, or other users of the machine could ask. It is compared in constant time and kept in
+  a cookie that other sites' requests do not carry.
+* Bound to localhost, requests must also name a localhost ``Host``: a web page that points its own name at 127.0.0.1
+  (DNS rebinding) does not get in.
 * Writes must come from the page itself (``Origin``, ``Sec-Fetch-Site``).
 * Bodies are limited, and every answer forbids the browser to load or send anything elsewhere.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import hmac
 import json
 import re
+from html import escape
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 COOKIE = "mast_token"
 MAX_BODY_BYTES = 64 * 1024  # the largest decision is a few hundred
 _TOO_LARGE = f"more than {MAX_BODY_BYTES // 1024} kB were sent; expected one decision"
+_PRIVATE = "this page is private; open the link that mast printed in the terminal when it was started"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _POLICY = (
@@ -59,12 +61,13 @@ class Guard:
 
     Args:
         app: the application.
-        token: what must be shown; empty where the server is reached from this machine only.
-        here_only: requests must name this machine as their host also where there is a token.
+        token: what every request must show.
+        here_only: requests must also name this machine as their host.
     """
 
-    def __init__(self, app: ASGIApp, *, token: str = "", here_only: bool = False) -> None:
-        self.app, self.token, self.here_only = app, token, here_only or not token
+    def __init__(self, app: ASGIApp, *, token: str, here_only: bool) -> None:
+        assert token, "without a token, every user of the machine could ask"
+        self.app, self.token, self.here_only = app, token, here_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
@@ -74,13 +77,13 @@ class Guard:
             return  # no websockets here
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         if (refused := self._refusal(scope, headers)) is not None:
-            await _answer(send, *refused)
+            await _refuse(send, *refused, as_text="text/html" in headers.get("accept", ""))
             return
-        if self.token and scope["method"] == "GET" and (place := self._without_token(scope)) is not None:
+        if scope["method"] == "GET" and (place := self._without_token(scope)) is not None:
             cookie = (
                 f"{_cookie_name(headers)}={self.token}; HttpOnly; SameSite=Strict; Path=/; Max-Age=2592000"
             )
-            await _answer(send, 303, "", [(b"location", place.encode()), (b"set-cookie", cookie.encode())])
+            await _lead_on(send, place, cookie)
             return
         received = 0
 
@@ -108,11 +111,8 @@ class Guard:
         host = headers.get("host", "")
         if self.here_only and _host_name(host) not in _LOOPBACK:
             return 403, "this page is only for this machine; open it as http://127.0.0.1 with its port"
-        if self.token and not self._is_known(scope, headers):
-            return (
-                401,
-                "this page needs its token; open the address that mast printed, with ?token= at its end",
-            )
+        if not self._is_known(scope, headers):
+            return 403, _PRIVATE
         if scope["method"] not in _READING:
             origin = headers.get("origin")
             if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
@@ -161,12 +161,35 @@ def _cookie_name(headers: dict[str, str]) -> str:
     return f"{COOKIE}_{port}" if port.isascii() and port.isdigit() else COOKIE
 
 
+async def _refuse(send: Send, status: int, sentence: str, *, as_text: bool) -> None:
+    """One sentence: as text where a person asked for a page, as JSON where a page asked."""
+    if as_text:
+        await _answer(send, status, b"text/plain; charset=utf-8", f"mast: {sentence}.".encode())
+    else:
+        await _answer(send, status, b"application/json", json.dumps({"error": sentence}).encode())
+
+
+async def _lead_on(send: Send, place: str, cookie: str) -> None:
+    """Hand out the cookie, and lead on to a page.
+
+    Not by a redirect: where the browser came from another page, such as the file that ``serve`` opens, it would follow
+    the redirect without the strict cookie. From this page it goes on with it.
+    """
+    no_icon = '<link rel="icon" href="data:,">'  # or the browser asks for one
+    onward = f'<meta http-equiv="refresh" content="0; url={escape(place)}">'
+    page = f"<!doctype html><title>mast</title>{no_icon}{onward}"
+    headers = [(b"set-cookie", cookie.encode()), (b"cache-control", b"no-store")]
+    await _answer(send, 200, b"text/html; charset=utf-8", page.encode(), headers)
+
+
 async def _answer(
-    send: Send, status: int, sentence: str, headers: list[tuple[bytes, bytes]] | None = None
+    send: Send, status: int, kind: bytes, body: bytes, more: list[tuple[bytes, bytes]] | None = None
 ) -> None:
-    body = json.dumps({"error": sentence}).encode() if sentence else b""
-    own = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send(
-        {"type": "http.response.start", "status": status, "headers": [*own, *(headers or []), *_HEADERS]}
-    )
+    headers = [
+        (b"content-type", kind),
+        (b"content-length", str(len(body)).encode()),
+        *(more or []),
+        *_HEADERS,
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

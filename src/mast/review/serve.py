@@ -13,10 +13,10 @@ from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from mast.errors import ConfigError
 from mast.files import write_whole
-from mast.review.safety import is_loopback
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -35,9 +35,9 @@ def serve(
 
     Args:
         create: makes the application, given the token that requests must show.
-        host: the address to listen at; beyond this machine, a token is needed.
+        host: the address to listen at.
         port: 0 takes any that is free.
-        token: what requests must show; made up where it is needed and not given.
+        token: what requests must show; made up where it is not given.
         browser: open the page.
         say: told the address.
 
@@ -46,10 +46,10 @@ def serve(
     """
     import uvicorn
 
-    secret = token or ("" if is_loopback(host) else secrets.token_urlsafe(24))
+    secret = token or secrets.token_urlsafe(24)
     listening = _listen(host, port)
     shown = _shown_host(host)
-    address = f"http://{shown}:{listening.getsockname()[1]}/" + (f"?token={secret}" if secret else "")
+    address = f"http://{shown}:{listening.getsockname()[1]}/?token={quote(secret, safe='')}"
     config = uvicorn.Config(
         create(secret), log_level="warning", access_log=False, timeout_graceful_shutdown=2,
         server_header=False,
@@ -58,7 +58,7 @@ def serve(
     say(address)
     if browser:
         # once the server answers: it listens already, so a moment is enough
-        threading.Timer(0.5, webbrowser.open, [_private_page(address) if secret else address]).start()
+        threading.Timer(0.5, webbrowser.open, [_private_page(address)]).start()
     try:
         server.run(sockets=[listening])
     finally:

@@ -38,14 +38,15 @@ STATIC = Path(__file__).parent / "static"
 _log = logging.getLogger("mast.review")
 
 
-def create_app(review: Review, *, token: str = "") -> ASGIApp:
+def create_app(review: Review, *, token: str, here_only: bool) -> ASGIApp:
     """The review as a web application.
 
     Args:
         review: what is open.
-        token: what every request must show; empty where only this machine can ask.
+        token: what every request must show.
+        here_only: requests must also name this machine as their host.
     """
-    return Guard(review_app(review, Jobs()), token=token)
+    return Guard(review_app(review, Jobs()), token=token, here_only=here_only)
 
 
 def review_app(review: Review, jobs: Jobs, *, home: str = "") -> FastAPI:

@@ -3,7 +3,7 @@
 import { byId, element } from "../static/dom.js";
 import { kilohertz } from "../static/format.js";
 import { banner, toast } from "../static/notices.js";
-import { Away } from "../static/request.js";
+import { Away, Locked } from "../static/request.js";
 import { Chooser, rememberFolder } from "./chooser.js";
 import { showContents } from "./contents.js";
 import { Results } from "./results.js";
@@ -117,7 +117,7 @@ async function follow() {
     showWork(work);
   } catch (error) {
     const gone = "The server does not answer. What it has started keeps running; run mast app again to see it.";
-    banner(error instanceof Away ? gone : error.message);
+    banner(error instanceof Away && !(error instanceof Locked) ? gone : error.message);
   }
 }
 

@@ -8,6 +8,7 @@ import { banner } from "./notices.js";
 import { tell } from "./state.js";
 
 let away = false; // nobody answers, or nothing can be saved
+let silence = ""; // why there is no answer
 let trouble = ""; // what the server says where it answers and cannot save; empty where it does not answer
 let timer = 0;
 let wait_ms = 1000;
@@ -18,8 +19,11 @@ export const isAway = () => away;
 /** @param {() => number} count of decisions that wait */
 export const countWaiting = (count) => (waiting = count);
 
-/** To be called whenever a request found nobody. */
-export const lost = () => stop("");
+/** To be called whenever a request found nobody, with what it threw. */
+export function lost(error) {
+  silence = error.message;
+  stop("");
+}
 
 /** To be called whenever the server could not save something, with its sentence. */
 export const unsaved = (sentence) => stop(sentence);
@@ -47,9 +51,8 @@ export function show() {
   if (!away) return;
   const n = waiting();
   const which = n === 1 ? "One decision is" : `${n} decisions are`;
-  const back = trouble ? "that is mended" : "it is back";
-  const kept = n ? `${which} kept here and saved as soon as ${back}: leave this page open.` : "Trying again.";
-  banner(`${trouble ? `Not saved: ${trouble}.` : "The server does not answer."} ${kept}`, {
+  const kept = n ? `${which} kept here and saved as soon as possible: leave this page open.` : "Trying again.";
+  banner(`${trouble ? `Not saved: ${trouble}.` : silence} ${kept}`, {
     name: "Try now",
     action: ask,
   });
@@ -61,6 +64,8 @@ async function ask() {
     await api.progress();
   } catch (error) {
     if (error instanceof api.Away) {
+      silence = error.message;
+      show();
       wait_ms = Math.min(8000, wait_ms * 1.5);
       timer = setTimeout(ask, wait_ms);
       return;
@@ -78,6 +83,6 @@ async function ask() {
 /** Say what went wrong with reading: a missing server becomes the banner, a refusal is handed on. */
 export function readFailed(error, refused) {
   if (error.name === "AbortError") return;
-  if (error instanceof api.Away) lost();
+  if (error instanceof api.Away) lost(error);
   else refused(error);
 }

@@ -81,7 +81,7 @@ async function sendFirst() {
   } catch (error) {
     if (error instanceof api.Away) {
       job.tried = true;
-      connection.lost();
+      connection.lost(error);
       return;
     }
     if (error instanceof api.Unsaved) {

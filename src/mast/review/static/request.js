@@ -1,4 +1,4 @@
-/** One request to the server. Every failure is one of two kinds: it answered "no", or it did not answer. */
+/** One request to the server. Every failure is one of two kinds: it answered "no", or it did not answer us. */
 
 /** The server answered with an error; `message` is its sentence, `status` the number, `body` the rest. */
 export class Refused extends Error {
@@ -14,12 +14,21 @@ export class Unsaved extends Refused {}
 
 /** The server did not answer. */
 export class Away extends Error {
-  constructor() {
-    super("The server does not answer.");
+  constructor(sentence = "The server does not answer.") {
+    super(sentence);
+  }
+}
+
+/** The server does not know this browser: it was started again, with a new link. `message` says what to do. */
+export class Locked extends Away {
+  constructor(body) {
+    const sentence = (body && body.error) || "this page is private";
+    super(`${sentence[0].toUpperCase()}${sentence.slice(1)}.`);
   }
 }
 
 const AWAY = new Set([502, 503, 504]);
+const LOCKED = 403;
 const NO_SPACE = 507; // the disk is full, read-only or the like: the same may succeed later
 
 /** Where to ask; `base` is the page that a path is seen from, this one by default. */
@@ -41,8 +50,9 @@ export async function call(method, path, { query, body, signal, base, headers = 
   }
   if (AWAY.has(answer.status)) throw new Away();
   if (!answer.ok) {
-    const Kind = answer.status === NO_SPACE ? Unsaved : Refused;
-    throw new Kind(answer.status, await answer.json().catch(() => null));
+    const said = await answer.json().catch(() => null);
+    if (answer.status === LOCKED) throw new Locked(said);
+    throw new (answer.status === NO_SPACE ? Unsaved : Refused)(answer.status, said);
   }
   return answer;
 }
