@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from browser_reviewer import Reviewer, Server, make_results, open_browser
+from browser_reviewer import WAIT_MS, Reviewer, Server, make_results
 
 from mast.review.serve import _private_page
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """One browser for all tests."""
-    with open_browser() as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -86,6 +80,45 @@ def test_decisions_wait_for_a_server_that_was_killed(browser: Any, server: Serve
     assert server.event(events[0]["id"])["status"] == "accepted"
     assert server.event(events[1]["id"])["status"] == "rejected"
     ana.complaints.clear()  # the browser notes every request that found nobody
+    ana.close()
+
+
+def test_a_decision_made_as_the_page_closes_is_kept(browser: Any, server: Server) -> None:
+    ana = Reviewer(browser, server, "Ana")
+    event = server.events()[0]
+    ana.select(event)
+    ana.page.once("dialog", lambda dialog: dialog.accept())  # yes, leave
+    # in one go, before anything has been sent
+    ana.page.evaluate("() => { mastReview.actions.decide('accepted'); location.href = 'about:blank'; }")
+    ana.page.wait_for_url("about:blank")
+    end = time.monotonic() + WAIT_MS / 1000
+    while server.event(event["id"])["status"] == "open" and time.monotonic() < end:
+        time.sleep(0.05)
+    assert server.event(event["id"])["status"] == "accepted"
+    ana.close()
+
+
+def test_the_page_warns_before_it_closes_with_decisions_that_are_not_saved(
+    browser: Any, server: Server
+) -> None:
+    ana = Reviewer(browser, server, "Ana")
+    event = server.events()[0]
+    ana.stay()
+    ana.select(event)
+    server.kill()
+    ana.page.keyboard.press("a")
+    ana.page.wait_for_selector("#banner:has-text('One decision is kept here')")
+    asked = []
+
+    def stay(dialog: Any) -> None:
+        asked.append(dialog.type)
+        dialog.dismiss()
+
+    ana.page.once("dialog", stay)
+    ana.page.close(run_before_unload=True)
+    ana.until("r.outbox.waiting() === 1")  # still there
+    assert asked == ["beforeunload"]
+    ana.complaints.clear()
     ana.close()
 
 
