@@ -1,4 +1,4 @@
-"""The whole way in a real browser: a folder of simulated recordings, Find, stop, resume, review, summary, export."""
+"""The whole way in a real browser: a folder of recordings, Find, stop, resume, review, summary, export, learning."""
 
 from __future__ import annotations
 
@@ -10,21 +10,27 @@ import sys
 import threading
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from app_folders import write_sound
+from toy_recipe import save_small_detector
 from typer.testing import CliRunner
 
 from mast.annotations import read_annotations
+from mast.annotations.detections import read_run, write_run
 from mast.cli.main import app
+from mast.events import as_events
 from mast.progress import read_progress
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "review"))
 from browser_reviewer import LAPTOP, WAIT_MS, open_browser
+from review_folders import add_detections, write_tones
 
 TABLET = {"width": 768, "height": 1024}
 OVERFLOWING = """
@@ -39,16 +45,27 @@ DROP = """(address) => {
 }"""
 
 
+# `mast` whose page trains for two epochs, which is all the time that a test has
+TWO_EPOCHS = """
+import sys
+import mast.jobs
+run = "from mast.cli.main import main; import sys; sys.argv += ['--set', 'train.epochs=2']; main()"
+mast.jobs._PROGRAM = (sys.executable, "-c", run)
+from mast.cli.main import main
+main()
+"""
+
+
 class Window:
     """`mast app` in a process of its own."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *program: str) -> None:
+        self.folder, self.program = folder, program or ("-m", "mast")
         self.start()
 
     def start(self) -> None:
         """Start it, and wait until it says where it is."""
-        command = [sys.executable, "-m", "mast", "app", "--port", "0", "--no-browser", "--quiet"]
+        command = [sys.executable, *self.program, "app", "--port", "0", "--no-browser", "--quiet"]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "HOME": str(self.folder)}
         self.process = subprocess.Popen(
             command,
@@ -77,9 +94,9 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def window(tmp_path: Path) -> Iterator[Window]:
-    """A server."""
-    opened = Window(tmp_path)
+def window(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Window]:
+    """A server; of another program than mast itself where a test says so."""
+    opened = Window(tmp_path, *getattr(request, "param", ()))
     yield opened
     opened.kill()
 
@@ -220,6 +237,63 @@ def test_what_goes_wrong_is_one_sentence(browser: Any, window: Window, tmp_path:
     page.wait_for_selector("#banner:not([hidden])")
     assert "The server does not answer." in page.inner_text("#banner")
     page.context.close()
+
+
+def _found(root: Path) -> Path:
+    """Three short recordings with three tones each, and a results folder of them from a small detector."""
+    audio, tables = root / "wood", {}
+    for seed, name in enumerate(("A_20240501_050000.wav", "B_20240501_050000.wav", "C_20240501_050000.wav")):
+        write_tones(audio / name, 2.5, seed=seed)
+        times = {"start_s": [0.0, 1.0, 2.0], "end_s": [0.5, 1.5, 2.5]}
+        table = pd.DataFrame(times).assign(recording=name, low_hz=800.0, high_hz=1200.0, score=0.6)
+        tables[name] = as_events(table.assign(source="detector"))
+    out = add_detections(root / "wood-mast" / "birds", audio, tables)
+    run = read_run(out)
+    assert run is not None
+    write_run(out, replace(run, model=str(save_small_detector(root / "model", score=0.1))))
+    return out
+
+
+@pytest.mark.parametrize("window", [("-c", TWO_EPOCHS)], indirect=True, ids=["two epochs"])
+def test_learning_from_what_was_checked_ends_in_its_report(
+    browser: Any, window: Window, tmp_path: Path
+) -> None:
+    out = _found(tmp_path)
+    page = _page(browser, window.address)
+    _choose(page, tmp_path / "wood")
+    page.click("text=Learn from what I checked")
+    page.wait_for_selector(".toast.error >> text=nothing has been accepted yet")
+    page.click(".toast.error .cross")
+    page.click("text=Review…")
+    page.fill("#name-field", "Ana")
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => mastReview.state.selected !== null && !mastReview.actions.arriving")
+    for left in range(8, -1, -1):
+        page.keyboard.press("a")
+        page.wait_for_function(
+            "(left) => mastReview.outbox.waiting() === 0 && !mastReview.actions.arriving"
+            " && [...mastReview.queue.items].filter((event) => event.status === 'open').length === left",
+            arg=left,
+        )
+    page.click("#home")
+    page.click("text=Learn from what I checked")
+    learned = page.locator("article", has_text="what was learned")
+    learned.locator(".badge.running").wait_for()
+    learned.locator(".badge.done").wait_for(timeout=2 * WAIT_MS)
+    with page.expect_popup() as opened:
+        learned.locator("a:text('Report')").click()
+    report = opened.value
+    report.wait_for_selector("h1")
+    assert "boxes by experts, 7.5 seconds of sound in all" in report.inner_text("body")
+    assert report.locator("img").count() > 0
+    # what was learned can be chosen to search with
+    options = page.locator("#model option").all_inner_texts()
+    assert options == ["the detector that comes with mast", "birds-learned"]
+    assert not [
+        text for text in page.complaints if "400" not in text
+    ]  # the browser's own note of the refusal
+    page.context.close()
+    assert (out.with_name("birds-learned") / "report.html").is_file()
 
 
 STRANGER = """async ({ target, folder }) => {
