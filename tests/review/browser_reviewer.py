@@ -207,6 +207,16 @@ class Reviewer:
 
 
 @contextmanager
+def reviewing(browser: Any, server: Server) -> Iterator[Reviewer]:
+    """Ana at a laptop, with a server of her own that ends with it; the browser must have nothing to complain about."""
+    ana = Reviewer(browser, server, "Ana")
+    yield ana
+    ana.context.close()
+    server.kill()
+    assert ana.complaints == []
+
+
+@contextmanager
 def open_browser() -> Iterator[Any]:
     """Chromium without a window; the test is skipped where there is none."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -10,6 +10,7 @@ import pandas as pd
 import soundfile as sf
 from starlette.testclient import TestClient
 
+from mast.arrays import FloatArray
 from mast.events import as_events
 from mast.inference.detector import Searched
 from mast.inference.pieces import Source
@@ -38,6 +39,19 @@ def write_tones(path: Path, seconds: float = 6.0, *, rate: int = RATE, seed: int
     sound += 0.2 * np.sin(2 * np.pi * 1000 * time) * (time % 1 < 0.5)
     sf.write(path, sound, rate)
     return path
+
+
+def write_short_tones(
+    path: Path, start: FloatArray, hz: FloatArray, *, seconds: float, rng: np.random.Generator
+) -> pd.DataFrame:
+    """A recording of noise with tones of 0.3 s, and the boxes around them."""
+    sound = rng.normal(0, 0.003, round(seconds * RATE))
+    for begin, pitch in zip(start, hz, strict=True):
+        at, time = round(begin * RATE), np.arange(round(0.3 * RATE)) / RATE
+        sound[at : at + len(time)] += 0.2 * np.sin(2 * np.pi * pitch * time)
+    sf.write(path, sound, RATE)
+    times = {"start_s": start, "end_s": start + 0.3, "low_hz": hz - 200, "high_hz": hz + 200}
+    return pd.DataFrame(times).assign(recording=path.name)
 
 
 def detections(
@@ -114,20 +128,9 @@ def results_of_kinds(root: Path, *, counts: tuple[int, int, int] = (30, 24, 18))
         kind = rng.permutation(np.repeat(np.arange(3), [n // 2 for n in counts]))
         hz, start = np.array(list(KINDS.values()))[kind], 0.2 + 0.5 * np.arange(len(kind))
         seconds = 0.5 * len(kind) + 1
-        sound = rng.normal(0, 0.003, round(seconds * RATE))
-        for begin, pitch in zip(start, hz, strict=True):
-            at, time = round(begin * RATE), np.arange(round(0.3 * RATE)) / RATE
-            sound[at : at + len(time)] += 0.2 * np.sin(2 * np.pi * pitch * time)
-        sf.write(audio / name, sound, RATE)
-        table = {
-            "recording": name,
-            "start_s": start,
-            "end_s": start + 0.3,
-            "low_hz": hz - 200,
-            "high_hz": hz + 200,
-        }
+        boxes = write_short_tones(audio / name, start, hz, seconds=seconds, rng=rng)
         scores = rng.uniform(0.3, 1.0, len(kind))
-        events = as_events(pd.DataFrame({**table, "score": scores, "source": "detector", "model": "m"}))
+        events = as_events(boxes.assign(score=scores, source="detector", model="m"))
         vectors = rng.normal(0, 0.05, (len(kind), WIDTH)) + 2 * np.eye(WIDTH)[kind]
         source = Source(audio / name, name, audio)
         results.add(

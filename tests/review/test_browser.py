@@ -10,27 +10,15 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from browser_reviewer import LAPTOP, LENGTH_S, RATE, WIDE, Reviewer, Server, make_results, open_browser
+from browser_reviewer import LAPTOP, LENGTH_S, RATE, WIDE, Reviewer, Server, make_results, reviewing
 
 from mast.annotations import read_annotations
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """One browser for all tests."""
-    with open_browser() as opened:
-        yield opened
-
-
 @pytest.fixture
 def ana(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Reviewer]:
-    """A reviewer at a laptop, with a server of her own; the browser must have nothing to complain about."""
-    server = Server(make_results(tmp_path_factory.mktemp("browser")))
-    reviewer = Reviewer(browser, server, "Ana")
-    yield reviewer
-    reviewer.context.close()
-    server.kill()
-    assert reviewer.complaints == []
+    with reviewing(browser, Server(make_results(tmp_path_factory.mktemp("browser")))) as reviewer:
+        yield reviewer
 
 
 OVERFULL = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import soundfile as sf
-from browser_reviewer import RATE, Reviewer, Server, open_browser
+from browser_reviewer import RATE, Reviewer, Server
 
 from mast.events import as_events
 from mast.inference import ResultsFolder, Searched, Source
@@ -78,13 +77,6 @@ def results(root: Path, loud: float) -> Path:
     written.add(Searched(Source(audio / "a.wav", "a.wav", audio), events, LENGTH_S, RATE))
     written.combine([])
     return out
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """One browser for all tests."""
-    with open_browser() as opened:
-        yield opened
 
 
 @pytest.mark.parametrize(

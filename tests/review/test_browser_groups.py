@@ -7,27 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser_reviewer import LAPTOP, Reviewer, Server, make_results, open_browser
+from browser_reviewer import LAPTOP, Reviewer, Server, make_results, reviewing
 from review_folders import kind_of, results_of_kinds
 
 TABLET = {"width": 820, "height": 1180}
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """One browser for all tests."""
-    with open_browser() as opened:
-        yield opened
-
-
 @pytest.fixture
 def ana(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Reviewer]:
-    server = Server(results_of_kinds(tmp_path_factory.mktemp("groups")))
-    reviewer = Reviewer(browser, server, "Ana")
-    yield reviewer
-    reviewer.context.close()
-    server.kill()
-    assert reviewer.complaints == []
+    with reviewing(browser, Server(results_of_kinds(tmp_path_factory.mktemp("groups")))) as reviewer:
+        yield reviewer
 
 
 def cards(ana: Reviewer) -> list[list[str]]:

@@ -9,23 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
-import soundfile as sf
-from browser_reviewer import LAPTOP, RATE, Reviewer, Server, make_results, open_browser
+from browser_reviewer import LAPTOP, RATE, Reviewer, Server, make_results, reviewing
+from review_folders import write_short_tones
 
 from mast.events import as_events
 from mast.inference import ResultsFolder, Searched, Source
 
 EVENTS = 100
 TABLET = {"width": 1024, "height": 768}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """One browser for all tests."""
-    with open_browser() as opened:
-        yield opened
 
 
 def learnable(root: Path) -> Path:
@@ -35,23 +27,9 @@ def learnable(root: Path) -> Path:
     rng = np.random.default_rng(0)
     results = ResultsFolder(out, {"model": "tones", "threshold": 0.5, "embeddings": 4}, audio)
     for name in ("N1_20240501_050000.wav", "N1_20240501_060000.wav"):
-        sound = rng.normal(0, 0.003, RATE * 60)
         hz = rng.uniform(1_000, 7_000, EVENTS)
-        start = 0.3 + 0.55 * np.arange(EVENTS)
-        for begin, pitch in zip(start, hz, strict=True):
-            a, length = int(begin * RATE), int(0.3 * RATE)
-            sound[a : a + length] += 0.2 * np.sin(2 * np.pi * pitch * np.arange(length) / RATE)
-        sf.write(audio / name, sound, RATE)
-        table = {
-            "recording": name,
-            "start_s": start,
-            "end_s": start + 0.3,
-            "low_hz": hz - 200,
-            "high_hz": hz + 200,
-        }
-        events = pd.DataFrame({**table, "score": rng.uniform(0.3, 0.9, EVENTS)}).assign(
-            site="N1", source="detector"
-        )
+        boxes = write_short_tones(audio / name, 0.3 + 0.55 * np.arange(EVENTS), hz, seconds=60.0, rng=rng)
+        events = boxes.assign(score=rng.uniform(0.3, 0.9, EVENTS), site="N1", source="detector")
         vectors = rng.normal(0, 0.2, (EVENTS, 4))
         vectors[:, 0] += np.where(hz > 4_000, 1.0, -1.0)
         results.add(
@@ -89,11 +67,8 @@ def decide_elsewhere(server: Server, count: int) -> None:
 def ana(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Reviewer]:
     server = Server(learnable(tmp_path_factory.mktemp("learner")))
     decide_elsewhere(server, 75)
-    reviewer = Reviewer(browser, server, "Ana")
-    yield reviewer
-    reviewer.context.close()
-    server.kill()
-    assert reviewer.complaints == []
+    with reviewing(browser, server) as reviewer:
+        yield reviewer
 
 
 def queue_ids(ana: Reviewer) -> list[str]:
@@ -109,8 +84,7 @@ def test_the_queue_is_ranked_again_and_the_box_looked_at_stays(ana: Reviewer) ->
     ana.until(
         "r.queue.items.length >= 50 && r.queue.wish().order === 'unsure' && r.queue.items[0].chance !== undefined"
     )
-    ana.page.click("#left-body .row:first-child")
-    ana.settle()
+    ana.select(ana.ask("r.queue.items[0]"))
     before = queue_ids(ana)
     for n in range(10):
         event = ana.server.event(ana.selected)

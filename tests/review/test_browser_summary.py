@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-from browser_reviewer import LAPTOP, Reviewer, Server, make_results, open_browser
+from browser_reviewer import LAPTOP, Reviewer, Server, make_results
 from review_folders import write_dataset
 
 TABLET = {"width": 820, "height": 1180}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """One browser for all tests."""
-    with open_browser() as opened:
-        yield opened
 
 
 def test_it_is_made_and_opened(tmp_path: Path, browser: Any) -> None:

@@ -36,10 +36,8 @@ from mast.review.store import Store
 from mast.review.workspace import Workspace
 
 EXPORTS = "review_export"
-LEARNER, GROUP = (
-    "learner",
-    "group",
-)  # sources of boxes that only the learner accepted, or a person with their group
+# sources of boxes that only the learner accepted, or a person with their group
+LEARNER, GROUP = "learner", "group"
 _NAME = re.compile(r"[\w][\w .()+-]{0,59}")
 
 

@@ -26,9 +26,8 @@ def summary_routes(review: Review, jobs: Jobs) -> APIRouter:
 
     @router.get("/summary")
     def state() -> dict[str, Any]:
-        running = jobs.is_running(
-            out
-        )  # first: a command that ends meanwhile has said by then what became of it
+        # first: a command that ends meanwhile has said by then what became of it
+        running = jobs.is_running(out)
         progress, made = read_progress(out), _made(out / SUMMARY_PAGE)
         return {
             "available": review.workspace.kind == "detections",
