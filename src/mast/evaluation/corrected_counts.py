@@ -8,7 +8,7 @@ fixed seed), and 95 % of the sums over strata lie within the interval. A stratum
 Two priors are drawn from, and the interval spans both. Jeffreys' pulls every stratum towards a half: over five strata
 with a dozen checked in each that adds up. One around the share that is right in all strata together has no such pull,
 but believes too firmly in a stratum where everything was right. Either alone held too rarely in trials; both together
-held 92.9 to 96.5 % of the time (`mast_studies.corrected_counts_study`, ``results/corrected_counts.json``).
+held 93.0 to 96.8 % of the time (`mast_studies.corrected_counts_study`, ``results/corrected_counts.json``).
 
 This takes false alarms out of a count. Calls that the detector missed are in no stratum, and stay missed.
 """
