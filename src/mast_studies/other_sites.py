@@ -22,6 +22,7 @@ import pandas as pd
 from mast.data.soundscape_bench import MARK
 from mast.evaluation.outcome import Outcome
 from mast.evaluation.part_tables import PartTables, has_part
+from mast.evaluation.threshold import best_threshold_of
 from mast.events import pairwise_overlap
 from mast_studies.found import load_about
 from mast_studies.record import Training, write_result
@@ -74,13 +75,20 @@ def look_at_system(tables: PartTables, never_heard: list[str]) -> dict[str, Any]
     names = tables.heard["recording"].astype(str).drop_duplicates()
     unheard = names.str.split("_").str[0].isin(never_heard)
     length_s = tables.truth["end_s"] - tables.truth["start_s"]
+    outcome = tables.match()
+    best = best_threshold_of(outcome)
     long = names.isin(tables.truth.loc[length_s > LONG_S, "recording"])
     return {
         "all": among(tables, names),
         "heard without labels": among(tables, names[~unheard]),
         "never heard": among(tables, names[unheard]),
         f"without calls over {LONG_S:g} s": among(tables, names[~long]),
-        "false alarms": kinds_of_false_alarms(tables.match(), tables.threshold),
+        "false alarms": kinds_of_false_alarms(outcome, tables.threshold),
+        "threshold": {
+            "chosen at home": round(float(tables.threshold or 0), 3),
+            "best here": round(best.value, 3),
+            "f1 with the best": round(best.f1, 4),
+        },
     }
 
 

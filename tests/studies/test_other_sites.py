@@ -62,3 +62,9 @@ def test_sites_and_long_calls_are_told_apart(tables: PartTables, tmp_path: Path)
     assert figures["never heard"]["f1"] == 0
     assert figures["heard without labels"]["precision"] == pytest.approx(1 / 5)
     assert figures["heard without labels"] == figures["without calls over 5 s"]
+    best = 2 * 1 / (1 + 4)  # the first box alone is right
+    assert figures["threshold"] == {
+        "chosen at home": 0.5,
+        "best here": 0.9,
+        "f1 with the best": round(best, 4),
+    }
