@@ -159,9 +159,17 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
         for world in figures("other_sites")["worlds"]
         for system in world["systems"].values()
     ]
-    later = trial["later"][-1]
+    later, third_world = trial["later"][-2:]
     sites = {(run["name"], run["world"]): run["site_ood"] for run in later["runs"]}
     careful = later["other_sites"]["differences"]["world 0: st_quiet - from_scratch"]
+    level, small_gain = (
+        third_world["other_sites"]["differences"][f"world 2: st_quiet - {other}"]
+        for other in ("faster_rcnn", "from_scratch")
+    )
+    thresholds = {
+        world["seed"]: {name: system["threshold"] for name, system in world["systems"].items()}
+        for world in figures("other_sites")["worlds"]
+    }
     ahead, own_gain = (gains[f"st_union - {other}"]["f1"] for other in ("faster_rcnn", "mast"))
     said = {
         "docs/zero_shot.md": [
@@ -199,6 +207,25 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
             ),
             *(f"{away[name]['f1']:.3f}" for name in ("from_scratch", "mast", "st_union", "st_full_doubt")),
             *(f"{sites[name, world]['f1']:.3f} | {sites[name, world]['ap50']:.3f}" for name, world in sites),
+            *(
+                " | ".join(
+                    f"{run[part][value]:.3f}"
+                    for part in ("test", "temporal_ood", "site_ood")
+                    for value in ("f1", "ap50")
+                )
+                for run in third_world["runs"]
+            ),
+            f"{minus(level['f1']['difference'])} F1 ({minus(level['f1']['low'])} to {level['f1']['high']:.3f}) and "
+            f"+{level['ap50']['difference']:.3f} AP50 ({minus(level['ap50']['low'])} to {level['ap50']['high']:.3f})",
+            f"gains {small_gain['f1']['difference']:.3f} F1 ({minus(small_gain['f1']['low'])} to "
+            f"{small_gain['f1']['high']:.3f})",
+            *(
+                f"{thresholds[seed]['st_songs']['f1 with the best']:.3f} with seed {seed} "
+                f"({'threshold ' if seed == 2 else ''}{thresholds[seed]['st_songs']['best here']:.2f}, "
+                f"not {thresholds[seed]['st_songs']['chosen at home']:.2f})"
+                for seed in (2, 1)
+            ),
+            " and ".join(f"{thresholds[seed]['faster_rcnn']['f1 with the best']:.3f}" for seed in (2, 1)),
             *(
                 f"{gain['difference']:.3f} {title} ({gain['low']:.3f} to {gain['high']:.3f})"
                 for gain, title in ((careful["f1"], "F1"), (careful["ap50"], "AP50"))
