@@ -38,6 +38,12 @@ CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-net
 PATIENCE_MS = 120_000
 READY = """() => { const r = mastReview; return r.state.recording && !r.actions.arriving && !r.spectrogram.frame
   && !r.spectrogram.tiles.busy && r.overview.pictures.length && r.outbox.waiting() === 0; }"""
+# every small picture in the window is painted
+PAINTED = """() => [...document.querySelectorAll(".thumbnail")].every((node) => {
+  const { top, bottom, width } = node.getBoundingClientRect();
+  if (!width || bottom < 0 || top > innerHeight) return true;
+  return node.querySelector("canvas")?.getContext("2d").getImageData(0, 0, 1, 1).data[3] > 0;
+})"""
 # where a moment and a frequency are on the screen
 PLACE = """([s, hz]) => { const { view, plot, canvas } = mastReview.spectrogram, frame = canvas.getBoundingClientRect();
   return [frame.x + plot.left + (s - view.start_s) / (view.end_s - view.start_s) * plot.width,
@@ -195,6 +201,7 @@ class Camera:
         self.page.wait_for_function(READY)
         self.page.wait_for_load_state("networkidle")
         self.page.wait_for_selector("#loading", state="hidden")
+        self.page.wait_for_function(PAINTED)
         self.page.wait_for_timeout(300)
 
     def take(self, name: str) -> None:

@@ -25,6 +25,7 @@ from mast.inference import ResultsFolder, Searched, Source
 CHROMIUM = Path("/usr/bin/chromium")
 CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 LAPTOP, WIDE = {"width": 1280, "height": 720}, {"width": 2200, "height": 1200}
+TABLET = {"width": 820, "height": 1180}  # held upright
 RATE = 16_000
 LENGTH_S = 20.0
 WAIT_MS = 90_000  # patience on a busy machine; nothing waits that long on an idle one

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from browser_reviewer import LAPTOP, LENGTH_S, RATE, WIDE, Reviewer, Server, make_results, reviewing
+from browser_reviewer import LAPTOP, LENGTH_S, RATE, TABLET, WIDE, Reviewer, Server, make_results, reviewing
 
 from mast.annotations import read_annotations
 
@@ -46,8 +46,14 @@ NAMELESS = """
 """
 
 
-@pytest.mark.parametrize(("viewport", "scheme"), [(LAPTOP, "light"), (WIDE, "dark")], ids=["laptop", "wide"])
-def test_page_fits_its_window(ana: Reviewer, viewport: dict[str, int], scheme: str) -> None:
+@pytest.mark.parametrize(
+    ("viewport", "scheme", "across", "down"),
+    [(LAPTOP, "light", 0.5, 0.55), (WIDE, "dark", 0.5, 0.55), (TABLET, "light", 0.9, 0.3)],
+    ids=["laptop", "wide", "tablet"],
+)
+def test_page_fits_its_window(
+    ana: Reviewer, viewport: dict[str, int], scheme: str, across: float, down: float
+) -> None:
     ana.page.set_viewport_size(viewport)
     ana.page.emulate_media(color_scheme=scheme)
     ana.select(ana.server.events()[0])
@@ -59,8 +65,8 @@ def test_page_fits_its_window(ana: Reviewer, viewport: dict[str, int], scheme: s
         assert ana.page.evaluate(OVERFULL) == [], tab
         assert ana.page.evaluate(OVERLAPPING) == [], tab
     plot = ana.ask("r.spectrogram.plot")
-    assert plot["width"] > 0.5 * viewport["width"]
-    assert plot["height"] > 0.55 * viewport["height"]
+    assert plot["width"] > across * viewport["width"]
+    assert plot["height"] > down * viewport["height"]
     ground = ana.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (ground == "rgb(17, 19, 24)") == (scheme == "dark")
     assert ana.hosts == {f"127.0.0.1:{ana.server.port}"}  # nobody else is asked for anything

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser_reviewer import LAPTOP, Reviewer, Server, make_results, reviewing
+from browser_reviewer import LAPTOP, TABLET, Reviewer, Server, make_results, reviewing
 from review_folders import kind_of, results_of_kinds
-
-TABLET = {"width": 820, "height": 1180}
 
 
 @pytest.fixture

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from browser_reviewer import LAPTOP, Reviewer, Server, make_results
+from browser_reviewer import LAPTOP, TABLET, Reviewer, Server, make_results
 from review_folders import write_dataset
-
-TABLET = {"width": 820, "height": 1180}
 
 
 def test_it_is_made_and_opened(tmp_path: Path, browser: Any) -> None:
