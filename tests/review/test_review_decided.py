@@ -15,7 +15,7 @@ from mast.grid import FrontEnd
 from mast.review.decided import collect, export_folder, export_zip
 from mast.review.decisions import add_event, change_event, delete_event, mark_reviewed
 from mast.review.open_review import Review, open_review
-from mast.review.spans import joined
+from mast.spans import joined
 
 
 def events_of(review: Review, recording_id: int = 1) -> list[dict[str, object]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from mast.review import decisions
 from mast.review.decisions import ConflictError, InvalidError
 from mast.review.open_review import Review, open_review
 from mast.review.records import NotFoundError, read_event, read_spans
-from mast.review.spans import joined, total_s, without
 
 BOX = {"start_s": 1.0, "end_s": 2.0, "low_hz": 500.0, "high_hz": 900.0}
 
@@ -217,26 +215,6 @@ def test_spans_are_joined_cut_and_undone(review: Review) -> None:
         mark(review.store, "A", 1, 2.0, 2.0, True)
     with pytest.raises(InvalidError):
         mark(review.store, "A", 1, 0.0, 2.0, 1)
-
-
-spans_of = st.lists(
-    st.tuples(st.integers(0, 20), st.integers(0, 8)).map(lambda s: (float(s[0]), float(s[0] + s[1]))),
-    max_size=6,
-)
-
-
-@given(spans_of, spans_of)
-def test_spans_against_a_ruler(some: list[tuple[float, float]], holes: list[tuple[float, float]]) -> None:
-    def cells(spans: list[tuple[float, float]]) -> set[int]:
-        return {k for k in range(40) for a, b in spans if a <= k < b}
-
-    assert cells(joined(some)) == cells(some)
-    assert cells(without(some, holes)) == cells(some) - cells(holes)
-    for result in (joined(some), without(some, holes)):
-        assert all(a < b for a, b in result)
-        assert all(before[1] <= after[0] for before, after in pairwise(result))
-        assert total_s(result) == len(cells(result))
-    assert joined([]) == without([], holes) == []
 
 
 @settings(max_examples=25)

@@ -14,12 +14,12 @@ from pathlib import Path
 import pandas as pd
 
 from mast.audio import probe
-from mast.classifiers.voices import SpeechSpan
 from mast.errors import AudioError, ConfigError
 from mast.files import whole_file
+from mast.spans import TimeSpan, joined
 
 VOICES, HEARD = "voices.csv", "voices_heard.csv"
-FindVoices = Callable[[Path, float, float], list[SpeechSpan]]  # stretches of speech in a span of a recording
+FindVoices = Callable[[Path, float, float], list[TimeSpan]]  # stretches of speech in a span of a recording
 
 _PIECE_S = (
     30.0  # searched at once: the detector makes each as loud as it can be, and a crow must not hide a whisper
@@ -28,13 +28,13 @@ _MORE_S = 1.0  # added before and after, our choice: the detector often catches 
 _SAVE_S = 10.0  # what a kill loses at most
 
 
-def write_voices(path: Path, found: Mapping[str, Iterable[SpeechSpan]]) -> None:
+def write_voices(path: Path, found: Mapping[str, Iterable[TimeSpan]]) -> None:
     """Write the stretches of each recording; those that overlap or touch become one."""
-    rows = [(name, *span) for name in sorted(found) for span in _joined(found[name])]
+    rows = [(name, *span) for name in sorted(found) for span in joined(found[name])]
     _write(path, pd.DataFrame(rows, columns=["recording", "start_s", "end_s"]).round(3))
 
 
-def read_voices(path: Path) -> dict[str, list[SpeechSpan]]:
+def read_voices(path: Path) -> dict[str, list[TimeSpan]]:
     """Stretches of each recording, in order; none where there is no list.
 
     Raises:
@@ -42,7 +42,7 @@ def read_voices(path: Path) -> dict[str, list[SpeechSpan]]:
     """
     if not path.exists():
         return {}
-    found: dict[str, list[SpeechSpan]] = {}
+    found: dict[str, list[TimeSpan]] = {}
     for line, row in enumerate(_read(path, ["recording", "start_s", "end_s"]), start=2):
         try:
             start_s, end_s = float(row[1]), float(row[2])
@@ -53,7 +53,7 @@ def read_voices(path: Path) -> dict[str, list[SpeechSpan]]:
                 f"{path}: line {line} says {row[1]!r} to {row[2]!r} s; expected a start before an end, in seconds"
             )
         found.setdefault(row[0], []).append((start_s, end_s))
-    return {name: _joined(spans) for name, spans in found.items()}
+    return {name: joined(spans) for name, spans in found.items()}
 
 
 def search_recordings(
@@ -97,7 +97,7 @@ def search_recordings(
     return failures
 
 
-def _search(path: Path, finder: FindVoices) -> list[SpeechSpan]:
+def _search(path: Path, finder: FindVoices) -> list[TimeSpan]:
     duration_s = probe(path).duration_s
     starts = (k * _PIECE_S for k in range(math.ceil(duration_s / _PIECE_S)))
     found = [
@@ -106,7 +106,7 @@ def _search(path: Path, finder: FindVoices) -> list[SpeechSpan]:
     return [(max(0.0, start_s - _MORE_S), min(end_s + _MORE_S, duration_s)) for start_s, end_s in found]
 
 
-def _save(folder: Path, voices: Mapping[str, Iterable[SpeechSpan]], heard: Iterable[str]) -> None:
+def _save(folder: Path, voices: Mapping[str, Iterable[TimeSpan]], heard: Iterable[str]) -> None:
     write_voices(
         folder / VOICES, voices
     )  # first: a recording must not count as searched before its speech is listed
@@ -115,16 +115,6 @@ def _save(folder: Path, voices: Mapping[str, Iterable[SpeechSpan]], heard: Itera
 
 def _read_heard(path: Path) -> set[str]:
     return {row[0] for row in _read(path, ["recording"])} if path.is_file() else set()
-
-
-def _joined(spans: Iterable[SpeechSpan]) -> list[SpeechSpan]:
-    joined: list[SpeechSpan] = []
-    for start_s, end_s in sorted(spans):
-        if joined and start_s <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end_s, joined[-1][1]))
-        else:
-            joined.append((start_s, end_s))
-    return joined
 
 
 def _write(path: Path, table: pd.DataFrame) -> None:

@@ -16,8 +16,7 @@ import numpy as np
 from mast.arrays import FloatArray, Samples
 from mast.audio import probe, read
 from mast.errors import ConfigError
-
-SpeechSpan = tuple[float, float]  # start_s, end_s
+from mast.spans import TimeSpan
 
 RATE, FRAME = 16_000, 512
 THRESHOLD = 0.3  # lowest that leaves birds alone: results/voices.json
@@ -50,7 +49,7 @@ class VoiceFinder:
             providers=["CPUExecutionProvider"],
         )
 
-    def __call__(self, path: Path, start_s: float, end_s: float) -> list[SpeechSpan]:
+    def __call__(self, path: Path, start_s: float, end_s: float) -> list[TimeSpan]:
         """Stretches of speech that touch a span of a recording, in seconds of the recording.
 
         Raises:
@@ -78,7 +77,7 @@ class VoiceFinder:
         return found
 
 
-def speech(probabilities: FloatArray, threshold: float = THRESHOLD) -> list[SpeechSpan]:
+def speech(probabilities: FloatArray, threshold: float = THRESHOLD) -> list[TimeSpan]:
     """Stretches of speech, in seconds from the first frame.
 
     >>> speech(np.array([0.0] * 10 + [0.9] * 10 + [0.0] * 10))

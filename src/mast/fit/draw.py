@@ -22,7 +22,6 @@ from mast.habit import Habit
 from mast.hearing import HearingModel
 from mast.models.checkpoint import ModelCard, load_card, update_card
 from mast.reports.fit_verdict import HABIT, START
-from mast.training.calibrate import calibrate_checkpoint
 from mast.training.chosen_chunks import Chunks
 from mast.training.chunk_scores import detect_chunks
 
@@ -128,14 +127,7 @@ def _carry(run: FitRun, folder: Path, threshold: float) -> None:
     card = load_card(folder)
     thresholds = {**card.thresholds, "score": threshold}
     update_card(folder, card.model_copy(update={"habit": run.habit, "thresholds": thresholds}))
-    calibrate_checkpoint(
-        folder,
-        run.parts["val"],
-        run.machine,
-        batch_size=run.machine.eval_batch(run.recipe.train.batch_size),
-        least_score=run.recipe.train.score_threshold,
-        seed=run.seed,
-    )
+    run.calibrate(folder)
 
 
 def _as_given(run: FitRun, folder: Path, chunks: Chunks, *, least_score: float) -> PartTables:

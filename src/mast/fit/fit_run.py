@@ -15,6 +15,7 @@ from mast.habit import Habit
 from mast.normalisation import Normalisation
 from mast.reports.fit_verdict import START, TRAINED, recommended
 from mast.runs import UPSTREAM, Ledger, Progress, Show, Stage, flat
+from mast.training.calibrate import calibrate_checkpoint
 from mast.training.chosen_chunks import Chunks, hold_out, labelled_chunks, unlabelled_chunks
 from mast.training.helped import validation_f1
 from mast.training.machine import Machine
@@ -99,6 +100,17 @@ class FitRun:
         self.f1[name] = self.do(
             f"validate-{name}", {**self.common, **self.labels, **self.after(stage)}, (), work
         )["f1"]
+
+    def calibrate(self, folder: Path) -> None:
+        """Measure on validation what the scores of a model folder mean, and write it into its card."""
+        calibrate_checkpoint(
+            folder,
+            self.parts["val"],
+            self.machine,
+            batch_size=self.machine.eval_batch(self.recipe.train.batch_size),
+            least_score=self.recipe.train.score_threshold,
+            seed=self.seed,
+        )
 
     def do(
         self,

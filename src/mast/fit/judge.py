@@ -14,7 +14,6 @@ from mast.fit.inputs import facts_of, write_listing
 from mast.models.checkpoint import load_card
 from mast.reports.fit_report import write_fit_report
 from mast.reports.fit_verdict import HABIT, NAMES, SELF_TRAINED, START, TRAINED
-from mast.training.calibrate import calibrate_checkpoint
 from mast.version import __version__
 from mast.wording import counted
 
@@ -53,14 +52,7 @@ def calibrate(run: FitRun) -> None:
         if run.machine.main:
             replace_folder(run.detectors[chosen], model)
             if not load_card(model).calibration:  # a finished run has calibrated its own
-                calibrate_checkpoint(
-                    model,
-                    run.parts["val"],
-                    run.machine,
-                    batch_size=run.machine.eval_batch(run.recipe.train.batch_size),
-                    least_score=run.recipe.train.score_threshold,
-                    seed=run.seed,
-                )
+                run.calibrate(model)
         run.machine.accelerator.wait_for_everyone()
         card = load_card(model)
         stored = card.calibration

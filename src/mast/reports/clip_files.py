@@ -19,12 +19,12 @@ import soundfile as sf
 
 from mast.audio import probe, read
 from mast.classifiers.voice_lists import VOICES, FindVoices, write_voices
-from mast.classifiers.voices import SpeechSpan
 from mast.errors import AudioError
 from mast.files import whole_file, write_whole
 from mast.reports.contact_sheet import Locate, Tile, caption_of, make_tiles, sheet_front_end
 from mast.reports.html_page import Section, page, paragraph
 from mast.reports.templating import piece
+from mast.spans import TimeSpan
 from mast.wording import counted
 
 Choice = Literal["best", "random"]
@@ -52,7 +52,7 @@ class Cut:
     clips: list[CutClip] = field(default_factory=list)
     failures: list[tuple[str, str]] = field(default_factory=list)  # recording, why
     left_out: int = 0  # events, because somebody speaks
-    voices: dict[str, list[SpeechSpan]] = field(default_factory=dict)  # by recording
+    voices: dict[str, list[TimeSpan]] = field(default_factory=dict)  # by recording
 
 
 def choose_events(

@@ -31,9 +31,9 @@ from mast.annotations import FORMATS, AnnotationSet, write_annotations
 from mast.events import as_events
 from mast.files import whole_folder
 from mast.review.decisions import BOX, InvalidError
-from mast.review.spans import HeardSpan, joined, total_s, without
 from mast.review.store import Store
 from mast.review.workspace import Workspace
+from mast.spans import TimeSpan, joined, total_s, without
 
 EXPORTS = "review_export"
 # sources of boxes that only the learner accepted, or a person with their group
@@ -70,7 +70,7 @@ def collect(db: sqlite3.Connection, *, complete: bool = False, learner: bool = T
     """
     known = db.execute("SELECT * FROM recordings WHERE error = '' ORDER BY name").fetchall()
     names = {row["id"]: row["name"] for row in known}
-    spans: dict[int, list[HeardSpan]] = {row["id"]: [] for row in known}
+    spans: dict[int, list[TimeSpan]] = {row["id"]: [] for row in known}
     for recording, start, end in db.execute("SELECT recording_id, start_s, end_s FROM spans"):
         if recording in spans:
             spans[recording].append((start, end))
@@ -78,7 +78,7 @@ def collect(db: sqlite3.Connection, *, complete: bool = False, learner: bool = T
         for row in known:
             if row["open"] == 0 and row["events"] > 0 and row["duration_s"] is not None:
                 spans[row["id"]].append((0.0, float(row["duration_s"])))
-    doubtful: dict[int, list[HeardSpan]] = {}
+    doubtful: dict[int, list[TimeSpan]] = {}
     for recording, start, end in db.execute(
         "SELECT recording_id, start_s, end_s FROM events WHERE status = 'open' AND recording_id IN "
         "(SELECT recording_id FROM spans)"
@@ -93,7 +93,7 @@ def collect(db: sqlite3.Connection, *, complete: bool = False, learner: bool = T
         (learner,),
     )
     rows: list[dict[str, Any]] = []
-    heard_boxes: dict[int, list[HeardSpan]] = {}
+    heard_boxes: dict[int, list[TimeSpan]] = {}
     for recording, start, end, low, high, label, reviewer, source, _ in accepted:
         if recording not in names:
             continue
@@ -241,7 +241,7 @@ def _link_audio(folder: Path, workspace: Workspace, annotations: AnnotationSet) 
 def _note(annotations: AnnotationSet) -> str:
     if not len(annotations.reviewed):
         return "Nothing has been accepted or marked as reviewed yet."
-    boxes: dict[str, list[HeardSpan]] = {}
+    boxes: dict[str, list[TimeSpan]] = {}
     for name, start, end in _times(annotations.events):
         boxes.setdefault(name, []).append((start, end))
     own = {(name, *span) for name, spans in boxes.items() for span in joined(spans)}

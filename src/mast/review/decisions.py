@@ -19,8 +19,8 @@ from mast.data.recordings import parse_clock
 from mast.errors import MastError
 from mast.review.intake import put_spans, random_rank
 from mast.review.records import STATUSES, read_event, read_recording, read_spans
-from mast.review.spans import joined, without
 from mast.review.store import Store
+from mast.spans import joined, without
 from mast.wording import counted
 
 BOX = ("start_s", "end_s", "low_hz", "high_hz")

@@ -30,11 +30,11 @@ from mast.audio import describe
 from mast.data.recordings import load_dataset, parse_clock
 from mast.errors import AudioError, ConfigError, MastError, shortened
 from mast.events import as_events
-from mast.review.spans import joined, total_s
 from mast.review.store import Store
 from mast.review.to_check import read_to_check
 from mast.review.workspace import DETECTIONS, FAILURES, Workspace
 from mast.runs import Progress
+from mast.spans import joined, total_s
 
 _PEOPLE = frozenset({"", "expert", "human", "simulator"})  # sources whose boxes are annotations already
 _BATCH_RECORDINGS = 200  # a transaction, so that a stop loses little

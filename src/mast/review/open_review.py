@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from mast.classifiers.voices import SpeechSpan
 from mast.errors import AudioError
 from mast.review.intake import Intake, take_in
 from mast.review.learning import Learning
@@ -17,6 +16,7 @@ from mast.review.store import STORE, Store
 from mast.review.tile_cache import TileCache
 from mast.review.workspace import Workspace, open_workspace
 from mast.runs import Progress
+from mast.spans import TimeSpan
 
 
 class Review:
@@ -50,7 +50,7 @@ class Review:
             row = read_recording(db, recording_id)
         return self.workspace.path(row["name"])
 
-    def silent_spans(self, recording_id: int) -> tuple[SpeechSpan, ...]:
+    def silent_spans(self, recording_id: int) -> tuple[TimeSpan, ...]:
         """Stretches of a recording that the page does not play, because somebody speaks there.
 
         Raises:

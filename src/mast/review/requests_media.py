@@ -13,7 +13,6 @@ from fastapi.responses import Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
-from mast.classifiers.voices import SpeechSpan
 from mast.errors import AudioError
 from mast.review.decisions import InvalidError
 from mast.review.open_review import Review
@@ -29,6 +28,7 @@ from mast.review.sound import (
     render_clip,
 )
 from mast.review.tiles import MAX_HEIGHT, MAX_SPAN_S, MAX_WIDTH, View, render_tile
+from mast.spans import TimeSpan
 
 _RENDERER = 1  # changes when the same view is to look different
 _AT_ONCE = max(2, min(4, os.cpu_count() or 2))  # tiles and clips in the making: each holds some 30 MB
@@ -140,7 +140,7 @@ def media_routes(review: Review) -> APIRouter:
     return router
 
 
-def _asked_again(rid: int, path: Path, silent: tuple[SpeechSpan, ...], *more: Clip) -> dict[str, str]:
+def _asked_again(rid: int, path: Path, silent: tuple[TimeSpan, ...], *more: Clip) -> dict[str, str]:
     """Headers of sound: the browser keeps it but asks each time, because speech may have been found in it since."""
     return {"Cache-Control": "private, no-cache", "ETag": _tag(rid, _stamp(path), silent, *more)}
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from mast.annotations.recording_names import RecordingNames
 from mast.classifiers.voice_lists import VOICES, read_voices
-from mast.classifiers.voices import SpeechSpan
 from mast.errors import ConfigError
 from mast.review.store import Store
+from mast.spans import TimeSpan
 
 
 class Silence:
@@ -28,9 +28,9 @@ class Silence:
         self._store = store
         self._lock = threading.Lock()
         self._stamp: tuple[int, int] | None = None
-        self._voices: dict[str, tuple[SpeechSpan, ...]] = {}
+        self._voices: dict[str, tuple[TimeSpan, ...]] = {}
 
-    def of(self, name: str) -> tuple[SpeechSpan, ...]:
+    def of(self, name: str) -> tuple[TimeSpan, ...]:
         """Stretches of speech in a recording, in order.
 
         Raises:
@@ -38,7 +38,7 @@ class Silence:
         """
         return self.lists().get(name, ())
 
-    def lists(self) -> dict[str, tuple[SpeechSpan, ...]]:
+    def lists(self) -> dict[str, tuple[TimeSpan, ...]]:
         """The stretches of every recording with speech; raises as :meth:`of` does."""
         with self._lock:
             try:
@@ -51,11 +51,11 @@ class Silence:
                 self._stamp = stamp
             return self._voices
 
-    def _read(self) -> dict[str, tuple[SpeechSpan, ...]]:
+    def _read(self) -> dict[str, tuple[TimeSpan, ...]]:
         with self._store.reading() as db:
             known = [row["name"] for row in db.execute("SELECT name FROM recordings")]
         names, exact = RecordingNames(known), set(known)
-        found: dict[str, tuple[SpeechSpan, ...]] = {}
+        found: dict[str, tuple[TimeSpan, ...]] = {}
         for listed, spans in read_voices(self._path).items():
             name = names.of_path(listed)
             if name not in exact:

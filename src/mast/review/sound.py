@@ -18,8 +18,8 @@ import soxr
 from numpy.typing import NDArray
 
 from mast.audio import AudioInfo, probe, read
-from mast.classifiers.voices import SpeechSpan
 from mast.errors import AudioError, MastError
+from mast.spans import TimeSpan
 
 MAX_CLIP_S = 60.0
 LEAST_SPEED, MOST_SPEED = 0.05, 4.0
@@ -56,7 +56,7 @@ class Wav:
     path: Path
     sample_rate: int
     frames: int
-    silent: tuple[SpeechSpan, ...] = ()
+    silent: tuple[TimeSpan, ...] = ()
 
     @property
     def size(self) -> int:
@@ -88,7 +88,7 @@ class Wav:
         return to_int16(silenced(sound, rate, first, self.silent))
 
 
-def open_wav(path: Path, silent: tuple[SpeechSpan, ...] = ()) -> Wav:
+def open_wav(path: Path, silent: tuple[TimeSpan, ...] = ()) -> Wav:
     """The WAV of a recording, without sound in some stretches; nothing is decoded yet.
 
     Raises:
@@ -169,7 +169,7 @@ class Clip:
     gain_db: float = 0.0
 
 
-def render_clip(path: Path, clip: Clip, silent: tuple[SpeechSpan, ...] = ()) -> bytes:
+def render_clip(path: Path, clip: Clip, silent: tuple[TimeSpan, ...] = ()) -> bytes:
     """A WAV file of a clip, without sound in some stretches of the recording.
 
     Raises:
@@ -196,7 +196,7 @@ def render_clip(path: Path, clip: Clip, silent: tuple[SpeechSpan, ...] = ()) -> 
 
 
 def silenced(
-    sound: NDArray[np.float32], rate: int, first: int, spans: tuple[SpeechSpan, ...]
+    sound: NDArray[np.float32], rate: int, first: int, spans: tuple[TimeSpan, ...]
 ) -> NDArray[np.float32]:
     """The same without sound in some stretches, faded around them.
 

@@ -1,19 +1,19 @@
-"""Spans of time that were listened to: lists of ``(start_s, end_s)``, sorted and apart."""
+"""Spans of time, such as those that were listened to: lists of ``(start_s, end_s)``, sorted and apart."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-HeardSpan = tuple[float, float]
+TimeSpan = tuple[float, float]
 
 
-def joined(spans: Iterable[HeardSpan]) -> list[HeardSpan]:
+def joined(spans: Iterable[TimeSpan]) -> list[TimeSpan]:
     """The same time as few spans; empty ones are dropped.
 
     >>> joined([(4, 6), (0, 2), (2, 3)])
     [(0, 3), (4, 6)]
     """
-    result: list[HeardSpan] = []
+    result: list[TimeSpan] = []
     for start, end in sorted(span for span in spans if span[1] > span[0]):
         if result and start <= result[-1][1]:
             result[-1] = (result[-1][0], max(result[-1][1], end))
@@ -22,14 +22,14 @@ def joined(spans: Iterable[HeardSpan]) -> list[HeardSpan]:
     return result
 
 
-def without(spans: Iterable[HeardSpan], holes: Iterable[HeardSpan]) -> list[HeardSpan]:
+def without(spans: Iterable[TimeSpan], holes: Iterable[TimeSpan]) -> list[TimeSpan]:
     """The time of ``spans`` that is in none of ``holes``.
 
     >>> without([(0, 10)], [(2, 3), (9, 12)])
     [(0, 2), (3, 9)]
     """
     cut = joined(holes)
-    result: list[HeardSpan] = []
+    result: list[TimeSpan] = []
     at = 0
     for begin, end in joined(spans):
         start = begin
@@ -46,6 +46,6 @@ def without(spans: Iterable[HeardSpan], holes: Iterable[HeardSpan]) -> list[Hear
     return result
 
 
-def total_s(spans: Iterable[HeardSpan]) -> float:
+def total_s(spans: Iterable[TimeSpan]) -> float:
     """Seconds in all."""
     return sum(end - start for start, end in spans)
