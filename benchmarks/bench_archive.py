@@ -6,7 +6,7 @@
 ``search`` runs the command on the same recordings in one process with one thread, in one process with all threads,
 and with one worker per core (``--ray`` adds a Ray cluster), in turns, and keeps the best of each.
 ``cpu_times_real_time`` is sound over processor seconds, start-up taken off: what one core does in a second, also on a
-machine that others use. ``times_real_time`` is sound over seconds on the clock, start-up included, and means something
+machine that others use. ``times_real_time`` is sound over wall time in seconds, start-up included, and means something
 only where nobody else is working (``load_average`` says whether). ``results`` fills a folder with made-up events and
 asks what it weighs, how fast it is written and merged, and whether memory grows with it. The detector has random
 weights of a preset's size.
@@ -36,7 +36,7 @@ _THRESHOLD = "0.9"  # random weights then find little: what is timed is the sear
 
 
 def run_detect(folder: Path, recordings: Path, words: list[str], threads: int) -> dict[str, float]:
-    """Seconds on the clock and of all processors for one `mast detect` over ``recordings``."""
+    """Wall and CPU seconds for one `mast detect` over ``recordings``."""
     out = folder / f"out{time.monotonic_ns()}"
     arguments = [
         str(recordings),

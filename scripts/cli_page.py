@@ -104,7 +104,7 @@ def _table(what: str, records: list[tuple[str, str]]) -> str:
 def _default(about: str) -> tuple[str, str]:
     """The text of an option, and what its ending in brackets says: required, a default, a range."""
     found = re.fullmatch(r"(.*?)\s+\[([^\[\]]*)\]", about, flags=re.DOTALL)
-    if found is None or not re.match(r"required|default|\d|x", found[2]):
+    if found is None or not re.match(r"required|default|-?\d|x", found[2]):
         return about, ""
     facts = []
     for fact in found[2].split("; "):

@@ -1,7 +1,10 @@
-"""A hook of mkdocs: links from a page to files outside `docs/` become plain names, for they are not part of the site.
+"""Hooks of mkdocs for what the repository's Markdown does not say as the site needs it.
 
+Links from a page to files outside `docs/` become plain names, because those are not part of the site:
 `[results](../results/scan.json)` is a link in the repository and reads `results/scan.json` on the site. A link to a
 file that does not exist is a warning, which `mkdocs build --strict` turns into a failure.
+
+In code, an option such as `--out` stays on one line, and `\\|`, as the cell of a table has to write it, is `|`.
 """
 
 from __future__ import annotations
@@ -14,6 +17,16 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 LOG = logging.getLogger("mkdocs.hooks.docs_links")
 _OUTSIDE = re.compile(r"(?<!!)\[([^\]]*)\]\(\.\./([^)\s#]+)(#[^)\s]*)?\)")
+_CELL = re.compile(r"<t[dh][^>]*>.*?</t[dh]>", re.DOTALL)
+_CODE = re.compile(r"<code[^>]*>.*?</code>", re.DOTALL)
+_OPTION = re.compile(r"(?<![\w&;-])(--?[A-Za-z][\w-]*)(?![^<>]*>)")
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Called by mkdocs with the HTML of each page."""
+
+    html = _CELL.sub(lambda cell: cell[0].replace("\\|", "|"), html)
+    return _CODE.sub(lambda code: _OPTION.sub(r'<span class="option">\1</span>', code[0]), html)
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:

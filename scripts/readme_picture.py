@@ -1,4 +1,4 @@
-"""Draw the pictures of real sound in README and docs/gallery.md from local copies of the recordings.
+"""Draw the pictures of real sound in README and docs from local copies of the recordings.
 
     python scripts/readme_picture.py --data FOLDER     # or with MAST_SHARED_DATA set
 
@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from matplotlib.colors import to_rgb
+from matplotlib.patches import Rectangle
 from PIL import Image
 
 import mast
@@ -28,6 +30,7 @@ from mast.audio import AUDIO_SUFFIXES
 from mast.data.simulate.dataset import Simulation, simulate_dataset
 from mast.files import write_whole
 from mast.grid import BANDS_HZ, FrontEnd
+from mast.models.masking import uniform_mask
 from mast.reports.spectrogram import (
     PREDICTION_COLOUR,
     TRUTH_COLOUR,
@@ -38,7 +41,7 @@ from mast.reports.spectrogram import (
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 WIDE, NARROW = 1_400, 900  # pixels: README, gallery
-GREYS = {WIDE: 16, NARROW: 7}
+GREYS = {WIDE: 12, NARROW: 7}
 
 
 class Sound(NamedTuple):
@@ -52,24 +55,23 @@ class Sound(NamedTuple):
     licence: str
     link: str
     boxed: bool = False  # an expert's boxes lie beside it, as in a dataset
+    masked: bool = False  # as the encoder sees it in pretraining, without boxes
+    width: int = NARROW  # pixels
 
 
+_BIRDEEP = (
+    "Alba Márquez-Rodríguez and others",
+    "MIT",
+    "https://huggingface.co/datasets/GrunCrow/BIRDeep_AudioAnnotations",
+)
 _CLINK = ("Dena J. Clink", "MIT", "https://github.com/DenaJGibbon/behaviouR")
 _MAAD = ("the authors of scikit-maad", "BSD-3-Clause", "https://github.com/scikit-maad/scikit-maad")
 SOUNDS = (
-    Sound(
-        "detections",
-        "AM1_20230514_103000",
-        0,
-        24,
-        "Alba Márquez-Rodríguez and others",
-        "MIT",
-        "https://huggingface.co/datasets/GrunCrow/BIRDeep_AudioAnnotations",
-        boxed=True,
-    ),
+    Sound("detections", "AM1_20230514_103000", 0, 24, *_BIRDEEP, boxed=True, width=WIDE),
+    Sound("expert_boxes", "AM1_20230511_060000", 0, 24, *_BIRDEEP, boxed=True),
     Sound("gallery_argus", "GreatArgus_3", 0, 20, *_CLINK),
     Sound("gallery_borneo", "Borneo_Morning_04", 0, 20, *_CLINK),
-    Sound("gallery_colombia", "S4A03895_20190522_050000", 0, 10, *_MAAD),
+    Sound("gallery_jura", "S4A03895_20190522_050000", 0, 10, *_MAAD),
     Sound("gallery_gibbon_male", "MaleSolo_1", 0, 40, *_CLINK),
     Sound("gallery_gibbon_female", "FemaleGibbon_2", 0, 12.5, *_CLINK),
     Sound(
@@ -91,6 +93,7 @@ SOUNDS = (
         "https://freesound.org/s/162786/",
     ),
     Sound("gallery_night", "Sulawesi_Night_04", 0, 20, *_CLINK),
+    Sound("masking", "GreatArgus_3", 0, 10.24, *_CLINK, masked=True),
 )
 SIMULATED = {  # picture: band, and what is simulated
     "gallery_fish": ("fish", {"sample_rate": 4_000, "tape": 0.25, "duration_s": 40.0, "seed": 3}),
@@ -127,7 +130,8 @@ def pictures(data: Path, only: list[str]) -> Iterator[tuple[str, bytes]]:
         if sound.recording not in files:
             print(f"{sound.picture}.png: skipped, {sound.recording} ({sound.link}) is not in {data}")
             continue
-        yield sound.picture, real_picture(sound, files[sound.recording])
+        draw = masked_picture if sound.masked else real_picture
+        yield sound.picture, draw(sound, files[sound.recording])
     for name in SIMULATED:
         if not only or name in only:
             yield name, simulated_picture(name)
@@ -142,7 +146,20 @@ def real_picture(sound: Sound, path: Path) -> bytes:
     found = mast.load("default", device="cpu").detect(path)
     span = compute_spectrogram(path, start_s=sound.start_s, end_s=sound.end_s)
     figure = plot_boxes(span, truth=truth, predictions=found, title=sound.recording)
-    return reduced(figure_png(figure), WIDE if sound.boxed else NARROW)
+    return reduced(figure_png(figure), sound.width)
+
+
+def masked_picture(sound: Sound, path: Path) -> bytes:
+    """One chunk with three quarters of its patches hidden."""
+    span = compute_spectrogram(path, start_s=sound.start_s, end_s=sound.end_s)
+    figure = plot_boxes(span, title=sound.recording)
+    axes = figure.axes[0]
+    noise = torch.rand(1, 64 * 8, generator=torch.Generator().manual_seed(0))
+    for token in uniform_mask(noise).hidden[0].nonzero().flatten().tolist():
+        column, row = divmod(token, 8)  # patches of 16 frames × 16 bins
+        place = (column * 16 * span.column_s, row * 16 - 0.5)
+        axes.add_patch(Rectangle(place, 16 * span.column_s, 16, facecolor="0.8", edgecolor="white"))
+    return reduced(figure_png(figure), sound.width)
 
 
 def simulated_picture(name: str) -> bytes:

@@ -151,7 +151,7 @@ def side_by_side_table() -> str:
         f"{archive['hardware']['cpu']}, {found['cores']} cores, load average {found['load_average']:.0f}: "
         "where it is above the number of cores, others were working too, and the clock says little."
     )
-    return f"{markdown([sound, 'on the clock', 'of all cores'], rows)}\n\n{note}"
+    return f"{markdown([sound, 'wall time', 'CPU time'], rows)}\n\n{note}"
 
 
 def hours_text(hours: float) -> str:

@@ -1,6 +1,6 @@
 #!/bin/bash
 # RECORDINGS=/nfs/survey MODEL=/nfs/runs/birds OUT=/nfs/detections docs/slurm/submit.sh 100
-# 100 shards side by side, then one job that makes the tables. Submitted again after a stop, it goes on.
+# 100 shards side by side, then one job that makes the tables. Submitted again after a stop, it resumes.
 
 set -euo pipefail
 

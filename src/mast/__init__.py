@@ -35,7 +35,7 @@ def load(
         threshold: minimum score of an event; the model's own, tuned on validation, by default.
         precision: share of events that should be right; picks the threshold that reached it on validation.
         hop: step from window to window as a share of the window.
-        batch_size: windows at once; by the device by default.
+        batch_size: windows at once; by default, chosen for the device.
         embed: make :meth:`~mast.inference.Detector.detect_and_embed` possible.
         compile: compile the model for the GPU: slow start, then faster; on CUDA by default.
         band_hz: upper edge of the band to search (``mast.grid.BANDS_HZ`` has some); the model's own by default.

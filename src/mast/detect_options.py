@@ -22,7 +22,7 @@ class DetectOptions(BaseModel):
         precision_target: instead of a threshold: the lowest one that reached this precision on validation.
         hop: step from window to window as a share of the window, above 0 and at most 1. At 0.5 every sound but the
             ends is seen twice; at 1 once, and calls cut by a window's edge are put together from pieces.
-        batch_size: windows at once; by the device by default. On a GPU every batch is filled up to it, with the
+        batch_size: windows at once; by default, chosen for the device. On a GPU every batch is filled up, with the
             windows of the next recordings or with silence.
         embed: also give the encoder's features inside each event, see :meth:`mast.inference.Detector.detect_and_embed`.
             They are held until the recording is done: 2 D bytes an event, D the encoder's width.

@@ -43,7 +43,7 @@ HIGHEST_HZ = 1e7  # our choice: ten times what any recorder of animal sounds sam
 
 
 def as_events(table: pd.DataFrame) -> pd.DataFrame:
-    """Bring a table into the event schema: columns added, typed and ordered; further columns kept behind.
+    """Bring a table into the event schema: columns added, typed and ordered; other columns kept behind.
 
     ``file`` is accepted for ``recording``. Text that is missing becomes the empty string.
 

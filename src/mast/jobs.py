@@ -84,12 +84,12 @@ class Jobs:
         progress = read_progress(out)
         if progress is None:
             raise ConfigError(
-                f"{out}: does not say how it was begun; run the same mast detect or mast fit again in a terminal"
+                f"{out}: does not say how it was started; run the same mast detect or mast fit again in a terminal"
             )
         command = progress.command
         if not command or command[0] not in _RESUMED or not _writes(command, Path(progress.folder), out):
             raise ConfigError(
-                f"{out}: was not begun by mast detect or mast fit into this folder; choose Find instead"
+                f"{out}: was not started by mast detect or mast fit into this folder; choose Find instead"
             )
         self.start(command, out, folder=Path(progress.folder))
 

@@ -209,11 +209,11 @@ class Ledger:
         self._clock = _Clock(lambda seconds: None)
 
     def do(self, stage: Stage, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Do a step unless it is done; gives back what ``work`` gave, now or then.
+        """Do a step unless it is done; returns what ``work`` gave, now or then.
 
         Args:
             stage: name and inputs.
-            work: does it; what it gives back is kept with the step, so it has to be plain values.
+            work: does it; what it returns is kept with the step, so it has to be plain values.
         """
         before = self._read(stage.name)
         same = before is not None and before["fingerprint"] == stage.fingerprint
@@ -228,7 +228,7 @@ class Ledger:
                 self._clear(stage, before)
             elif before is not None and before["done"]:
                 gone = next(path for path in stage.products if not path.exists())
-                self.say(f"{stage.name}: {gone} is gone, made again")
+                self.say(f"{stage.name}: {gone} is missing, repeated")
             elif before is not None:
                 self.say(f"{stage.name}: was stopped, resuming")
             for path in (self._path(stage.name), *stage.products):
@@ -272,7 +272,7 @@ class Ledger:
         )
         if stage.folder is None or not filled:
             if changed:
-                self.say(f"{stage.name}: {changed}; made again")
+                self.say(f"{stage.name}: {changed}; repeated")
             return
         if before is None:
             raise MastError(

@@ -63,7 +63,8 @@ def experiment(
     ] = "base",
     seeds: Annotated[str | None, typer.Option(help="Several seeds, as in 0,1; instead of --seed.")] = None,
     systems: Annotated[
-        str | None, typer.Option(help="Only these systems, as in mast,fcos; processes can share the work so.")
+        str | None,
+        typer.Option(help="Only these systems, as in mast,fcos, so that processes can share the work."),
     ] = None,
     budgets: Annotated[
         str | None, typer.Option(help="Chunks with labels in label-budget, as in 32,64.")
@@ -145,7 +146,7 @@ def _run(
     *,
     quiet: bool,
 ) -> list[str]:
-    """Train, measure and embed; gives back a sentence for each failure."""
+    """Train, measure and embed; returns a sentence for each failure."""
     from mast.grid import FrontEnd
     from mast.runs import Show
     from mast.training.recipe import parse_override

@@ -1,7 +1,7 @@
 """Tables of the studies of embeddings: what is kept of a trial, and means of it with intervals.
 
-    WORK/<dataset>-<seed>/embedded/<system>/chunks.parquet   one row a chunk
-                                            boxes.parquet    one row a true box or detection
+    WORK/<dataset>-<seed>/embedded/<system>/chunks.parquet   one row per chunk
+                                            boxes.parquet    one row per true box or detection
                                             about.json       of which models; written last
 
 Every value is the mean over seeds of a mean over chunks or boxes; intervals (95 %) draw recordings, as in
@@ -194,7 +194,7 @@ def cell_of(
 
 
 def as_frame(cells: Sequence[TableCell]) -> pd.DataFrame:
-    """One line a value, for a spreadsheet."""
+    """One line per value, for a spreadsheet."""
     nothing = Score(*[float("nan")] * 3)
     return pd.DataFrame(
         [

@@ -37,7 +37,7 @@ class EmbeddedPart:
     """One part of a dataset: chunks that do not overlap, and boxes in them.
 
     Attributes:
-        chunks: one row a chunk.
+        chunks: one row per chunk.
         boxes: ``chunk`` (its row), ``recording``, ``kind`` (``truth`` or ``detected``), ``label``, ``iou``, ``matched``
             and the box in cells of the chunk; chunk by chunk.
         chunk_vectors: by way, (chunks, D).
@@ -69,7 +69,7 @@ def plane(vectors: Vectors, *, seed: int) -> Vectors:
 
 
 def chunk_neighbours(seen: Mapping[str, EmbeddedPart], *, seed: int) -> pd.DataFrame:
-    """One row a chunk: where and when, its events, its place on the plane, and how its neighbours differ."""
+    """One row per chunk: where and when, its events, its place on the plane, and how its neighbours differ."""
     tables = []
     for name, part in seen.items():
         truth = part.boxes[part.boxes["kind"] == "truth"]
@@ -122,7 +122,7 @@ def _differences_to_all(table: pd.DataFrame) -> dict[str, FloatArray]:
 
 
 def box_neighbours(seen: Mapping[str, EmbeddedPart], front_end: FrontEnd, *, seed: int) -> pd.DataFrame:
-    """One row a box: where, of what kind, its place on the plane, and how well its neighbours name it."""
+    """One row per box: where, of what kind, its place on the plane, and how well its neighbours name it."""
     tables = []
     for name, part in seen.items():
         starts = part.chunks["start_s"].to_numpy(dtype=np.float64)[

@@ -54,7 +54,7 @@ def _body(one: Collected) -> Markup:
         parts.append(folded("The paper's own numbers", theirs))
     parts.append(
         folded(
-            "Make it again",
+            "How to reproduce it",
             code(f"mast experiment {study.name} --data LABELLED --unlabelled SOUND --work WORK --out OUT"),
         )
     )

@@ -50,7 +50,7 @@ from mast_studies.pseudo_quality import TABLE as QUALITY
 from mast_studies.pseudo_quality import measure_rounds, truth_beside
 from mast_studies.systems import LAST_STAGE, System
 
-_INSTEAD = "choose another --work, or delete it to make it again"
+_INSTEAD = "choose another --work, or delete it to start over"
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Runner:
         self.ledger = Ledger(self.runs, show.say, instead=_INSTEAD)
 
     def run(self, systems: Sequence[System], *, embed: Collection[str] = ()) -> dict[str, str]:
-        """Train and measure each; gives back what went wrong with those that failed, by name.
+        """Train and measure each; returns what went wrong with those that failed, by name.
 
         A system that cannot be trained (its library is missing, it finds nothing to learn from) does not keep the
         others from it.

@@ -116,7 +116,7 @@ def load_set(
     half = (halves or {}).get(name)
     if name in HALVED and half is None:
         raise ConfigError(
-            f"{folder}: this set is measured in halves; say --half {name}=first while a model is being made, and "
+            f"{folder}: this set is measured in halves; give --half {name}=first while a model is being made, and "
             f"--half {name}=second once nothing is changed any more"
         )
     dataset = load_dataset(folder)

@@ -60,7 +60,7 @@ def annotation_sets(draw: st.DrawFn, *, text: st.SearchStrategy[str] = WORDS) ->
 
 
 def held(annotations: AnnotationSet, format: Format) -> AnnotationSet:
-    """What is left of a set when a format has dropped what it has no place for."""
+    """What is left of a set when a format has dropped what it cannot store."""
     events = annotations.events
     if "*" not in format.event_columns:
         events = events[[c for c in events.columns if c in format.event_columns]]

@@ -1,4 +1,4 @@
-"""Every format gives back what was written, as far as it can hold it."""
+"""Every format returns what was written, as far as it can hold it."""
 
 from __future__ import annotations
 

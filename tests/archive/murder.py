@@ -29,7 +29,7 @@ def kill_a_worker(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             give(worker, recordings)
             hands += 1
             if hands == 3:
-                time.sleep(0.02)  # so that it has begun
+                time.sleep(0.02)  # so that it has started
                 killed.append(engine.pids[worker])
                 os.kill(killed[0], signal.SIGKILL)
 

@@ -301,7 +301,7 @@ def test_perfectly_separated_scores_stay_finite():
 
 
 def test_unequal_lengths_and_unknown_methods_are_refused():
-    with pytest.raises(ConfigError, match="one hit a score"):
+    with pytest.raises(ConfigError, match="one hit per score"):
         fit_calibration([0.1, 0.2], [True], "platt")
     with pytest.raises(ConfigError, match="expected one of none, temperature, platt, isotonic"):
         fit_calibration([0.1], [True], "beta")

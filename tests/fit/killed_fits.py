@@ -49,7 +49,7 @@ def seconds_of(whole: Path) -> dict[str, float]:
 
 
 def kill_in(stage: str, child: int, out: Path, delay_s: float) -> bool:
-    """Kill a child some time after it has begun a stage, or a later one; whether it was still at work then."""
+    """Kill a child some time after it has started a stage, or a later one; whether it was still at work then."""
     notes = [out / "stages" / f"{s}.json" for s in STAGES[STAGES.index(stage) :]]
     before = {note: note.stat().st_mtime_ns for note in notes if note.exists()}
     # a note is written when its stage begins; a stage that is done already is never begun

@@ -48,7 +48,7 @@ def copied(whole: Path, tmp_path: Path) -> Path:
 
 
 class Reached(Exception):
-    """A stage was begun."""
+    """A stage was started."""
 
 
 @pytest.fixture

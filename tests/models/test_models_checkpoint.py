@@ -111,7 +111,7 @@ def test_nothing_is_drawn_that_the_weights_replace(
     assert all(torch.equal(buffers.pop(name), buffer) for name, buffer in model.named_buffers())
     assert not buffers
     type(model)(config)  # type: ignore[arg-type]
-    assert not torch.equal(torch.get_rng_state(), before)  # a fresh one is drawn as ever
+    assert not torch.equal(torch.get_rng_state(), before)  # a fresh one is drawn as before
 
 
 @pytest.mark.parametrize(("dtype", "error"), [("float16", 2**-11), ("bfloat16", 2**-8)])

@@ -64,7 +64,7 @@ def test_a_decision_while_it_is_made_is_not_in_it(review: Review) -> None:
     with client(review) as page:
         page.post("/api/summary")
         out = review.workspace.folder / "summary"
-        while (found := read_progress(out)) is None or not found.began:  # until it has begun to read
+        while (found := read_progress(out)) is None or not found.began:  # until it has started to read
             time.sleep(0.05)
         event = page.get("/api/queue?limit=1").json()["events"][0]
         change_event(review.store, "Ana", event["id"], {"version": 0, "status": "accepted"})

@@ -25,7 +25,7 @@ SPEECH = (2.0, 3.5)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A recording that is silent but for the speech, so that any sound at all is a leak."""
+    """A recording that is silent except for the speech, so that any sound at all is a leak."""
     (tmp_path / "audio").mkdir()
     sound = np.zeros(6 * RATE, np.float32)
     begin, end = (round(s * RATE) for s in SPEECH)

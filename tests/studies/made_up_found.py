@@ -46,7 +46,7 @@ def write_found(
     false_alarms: dict[str, int] | None = None,
     **about: object,
 ) -> Path:
-    """The tables of one system and part; gives back their folder."""
+    """The tables of one system and part; returns their folder."""
     folder = Trial.at(work, dataset, seed).system(system)
     measured(hits, truths, false_alarms or {}).save(folder, part)
     facts = {"recipe": {"front_end": FrontEnd().model_dump()}, "seconds": {"own": 60.0}, **about}

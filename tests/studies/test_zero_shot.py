@@ -56,7 +56,7 @@ FIXED_HALF = ["XC2.flac", "XC3.flac"]
 
 def test_a_halved_set_is_not_read_by_accident(tones: Path, tmp_path: Path) -> None:
     folder = named(tones, tmp_path / "nbm_xc")
-    with pytest.raises(ConfigError, match="is measured in halves; say --half nbm_xc=first"):
+    with pytest.raises(ConfigError, match="is measured in halves; give --half nbm_xc=first"):
         load_set(folder)
     first = load_set(folder, halves={"nbm_xc": "first"})
     second = load_set(folder, halves={"nbm_xc": "second"})

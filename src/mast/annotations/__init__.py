@@ -1,6 +1,6 @@
 """Annotations in and out: boxes, and what was listened to.
 
-One file a format, each a pair ``read`` / ``write``; every format reads into an :class:`AnnotationSet`.
+One file per format, each a pair ``read`` / ``write``; every format reads into an :class:`AnnotationSet`.
 
 ============  ==========================  =====  ======================  =====================================
 format        on disk                     score  further event columns   duration, sample rate, site, clock

@@ -2,9 +2,8 @@
 
 A clip annotation is a span somebody listened to; one without sound events holds nothing. Events outside
 every reviewed span are in a clip annotation tagged ``reviewed: no``. The label is the tag ``label`` (from
-elsewhere: the species, else the first tag), the score a feature; site, datetime, source, model and further
-columns are tags (text) or features (numbers). Prediction sets are read as detections that nobody has
-reviewed.
+elsewhere: the species, else the first tag), the score a feature; site, datetime, source, model and other columns are
+tags (text) or features (numbers). Prediction sets are read as detections that nobody has reviewed.
 """
 
 from __future__ import annotations

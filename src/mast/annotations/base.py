@@ -60,7 +60,7 @@ class AnnotationSet:
 
     A recording with a reviewed span and no event was heard and holds nothing; a recording without a
     reviewed span is unlabelled. ``end_s`` is NaN where a span runs to the end of a recording whose
-    duration is not known. ``file`` is accepted for ``recording`` in each table; further columns are kept.
+    duration is not known. ``file`` is accepted for ``recording`` in each table; other columns are kept.
 
     >>> import pandas as pd
     >>> from mast.annotations import AnnotationSet
@@ -349,7 +349,7 @@ def _lost_columns(table: pd.DataFrame, held: frozenset[str], whose: str) -> list
 
 
 def informative_columns(events: pd.DataFrame) -> list[str]:
-    """Optional columns of an event table that say something in at least one row, and all further columns."""
+    """Optional columns of an event table that say something in at least one row, and all other columns."""
     box = {"recording", "start_s", "end_s", "low_hz", "high_hz", "label"}
     return [
         c

@@ -48,7 +48,7 @@ class DetectionRun:
         band_hz: lower and upper edge of the band that was searched; ``None`` where an older version wrote the file.
         inputs: files, folders and URIs that were given, as full paths.
         options: those of the last command; of an older version's file, those that it holds.
-        made_with: all that changes what is found, as it was when the folder was begun.
+        made_with: all that changes what is found, as it was when the folder was started.
         operating_point: for a threshold that stands for a precision: the target, and what validation reached.
     """
 

@@ -106,7 +106,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 
 def _one_type_a_column(events: pd.DataFrame) -> pd.DataFrame:
-    """Further columns that hold words and numbers (of several tables, of JSON) as text: Parquet has no other way."""
+    """Other columns that hold words and numbers (of several tables, of JSON) as text: Parquet has no other way."""
     mixed = [
         column
         for column in events.columns

@@ -1,6 +1,6 @@
 """`recordings.csv` and `reviewed.csv`: what a dataset folder says beside its boxes.
 
-The same two small tables stand beside annotations in any format that has no place of its own for a fact:
+The same two small tables stand beside annotations in any format that cannot store a fact itself:
 `recordings.csv` (``file`` and whatever is known about it) in a folder of label files, `reviewed.csv`
 (``file, start_s, end_s``; a blank end is the end of the recording) wherever the spans listened to differ
 from what the format says by itself.
@@ -83,7 +83,7 @@ def listed_as_reviewed(recordings: pd.DataFrame) -> list[str]:
 
 
 def read_recordings(path: Path) -> pd.DataFrame:
-    """A `recordings.csv`: ``recording`` first, known columns typed, further columns kept."""
+    """A `recordings.csv`: ``recording`` first, known columns typed, other columns kept."""
     table = read_table(path)
     name = table.need({"file": _FILE})["file"]
     recordings = pd.DataFrame({"recording": pd.Series(table.texts(name), dtype="object")})

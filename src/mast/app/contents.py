@@ -34,7 +34,7 @@ class _Reading:
 
 
 class Contents:
-    """What is known of folders."""
+    """What is known about folders."""
 
     def __init__(self) -> None:
         self._readings: OrderedDict[Path, _Reading] = OrderedDict()

@@ -27,7 +27,7 @@ def cluster(
     annotated: Annotated[
         str | None,
         typer.Option(
-            help="Another store, of the same model, whose events are annotated; beside labels in STORE."
+            help="Another store, of the same model, whose events are annotated; in addition to labels in STORE."
         ),
     ] = None,
     audio: Annotated[
@@ -43,7 +43,7 @@ def cluster(
     sheets: Annotated[int, count(low=0, help="Groups that get a contact sheet, the newest first.")] = 40,
     tiles: Annotated[int, count(high=10_000, help="Events on a contact sheet.")] = 24,
     band: Annotated[
-        float | None, upper_edge(help="Upper edge of the pictures; by the events by default.")
+        float | None, upper_edge(help="Upper edge of the pictures; by default, chosen to fit the events.")
     ] = None,
     quiet: Quiet = False,
     seed: Seed = 0,

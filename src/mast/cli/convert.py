@@ -69,7 +69,7 @@ def convert(
     ] = None,
     all_done: Annotated[
         bool,
-        typer.Option("--all-done", help="tasks: every clip was listened to, also where nothing changed."),
+        typer.Option("--all-done", help="tasks: every clip was listened to, even where nothing changed."),
     ] = False,
     add_to: Annotated[
         Path | None,
@@ -80,13 +80,13 @@ def convert(
     join: Join = None,
     quiet: Quiet = False,
 ) -> None:
-    """Convert annotations between formats, without loss where both can hold the fact.
+    """Convert annotations between formats, without loss where both formats allow it.
 
-    Boxes, labels and what was listened to survive in every format; what a format has no place for (scores
-    in Audacity labels, say) is named. Boxes are cut to half the sample rate of their recording, where that is known.
-    raven, audacity and yolo write a folder with one file per recording; csv writes a table, or a dataset
-    folder where OUT has no ending. coco, yolo and aoef need to know durations and sample rates: from
-    recordings.csv in IN, from the folder of mast detect, or from --audio.
+    Boxes, labels and what was listened to survive in every format; what a format cannot store (scores in Audacity
+    labels, say) is reported. Boxes are cut to half the sample rate of their recording, where that is known. raven,
+    audacity and yolo write a folder with one file per recording; csv writes a table, or a dataset folder where OUT
+    has no file extension. coco, yolo and aoef need to know durations and sample rates: from recordings.csv in IN,
+    from the folder of mast detect, or from --audio.
 
     --to dataset makes a dataset folder of a public dataset as it is downloaded: --from birdeep, birdset or
     rainforest (site and date folders with Raven tables). IN of birdset may be a name on the hub.
@@ -95,7 +95,7 @@ def convert(
     apart, and bands that overlap by a quarter or more. Its box holds all of them, its score is the highest, and the
     column notes counts them.
 
-    --from tasks takes a folder of mast plan back, finished or not: boxes go to the original recordings, and the clips
+    --from tasks reads a folder of mast plan back, finished or not: boxes go to the original recordings, and the clips
     that were listened to become reviewed spans; --add-to keeps what was annotated before.
 
     \b

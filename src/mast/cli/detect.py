@@ -83,7 +83,7 @@ def detect(
         BoxName | None,
         typer.Option(
             help="all of a call, or its strongest harmonic without echo; by default what the model learnt, else all, "
-            "but strongest where a model of lower voices searches above 50 kHz."
+            "but strongest where a model trained on lower sounds searches above 50 kHz."
         ),
     ] = None,
     join: Join = None,
@@ -137,7 +137,7 @@ def detect(
 
     --formats partitioned writes a Parquet dataset by site and date, for DuckDB, pandas and the like. --workers 4
     searches with four processes; one that dies is replaced, and a recording that crashes its worker twice is listed as
-    failed. --engine ray does the same on a cluster. docs/scaling.md says what large archives take.
+    failed. --engine ray does the same on a cluster. docs/scaling.md says what large archives need.
 
     The score of an event is the probability that it is right, where the model was calibrated (mast train does
     that on validation recordings), and --threshold is in the same scores. --precision 0.9 takes the lowest
@@ -148,8 +148,9 @@ def detect(
     What one box is differs from expert to expert. --box strongest cuts each box down to the strongest harmonic, without
     the others and without echo: good for bats, bad for birds and fish. --box all leaves the whole call, and --join 0.3
     makes one box of those in a similar band with gaps of at most 0.3 s. Without these options boxes are drawn as the
-    model learnt from your boxes (mast fit --init default), and otherwise as the model gives them; only where a model
-    of lower voices searches above 50 kHz, as the embedded one does with --band bats, it starts with strongest.
+    model learnt from your boxes (mast fit --init default), and otherwise as the model gives them; the exception is a
+    model trained on lower sounds that searches above 50 kHz, as the embedded one does with --band bats: there the
+    default is strongest.
 
     Recordings that cannot be read are listed with reasons in failures.csv and tried again next time; those
     whose sound ends early are searched as far as they go, and listed as damaged.

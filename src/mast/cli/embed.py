@@ -103,7 +103,7 @@ def embed(
     else:
         if model is None:
             raise ConfigError(
-                f"{data}: its events have no embeddings yet; say --model, whose encoder makes them from the sound"
+                f"{data}: its events have no embeddings yet; give --model, whose encoder makes them from the sound"
             )
         embedder = _embedder(model, device, batch)
         store = _store(out, embedder.width, embedder.model_id, embedder.projection_width, model)
@@ -197,7 +197,7 @@ def _refuse_other(detections: DetectionsFolder, model: str | None, device: str |
     if found != detections.model_id:
         raise ConfigError(
             f"{detections.folder}: its embeddings are of {detections.model_id}, and {model} is {found}; leave --model "
-            "out, or say --again to embed these events with it"
+            "out, or add --again to embed these events with it"
         )
 
 

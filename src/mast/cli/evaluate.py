@@ -82,9 +82,9 @@ def evaluate(
     """Score detections: precision, recall, F1, average precision, mean IoU and calibration, with 95 % intervals.
 
     Only what somebody listened to is judged: predictions in other recordings are counted and ignored, and
-    recordings heard to be empty count their false alarms. Boxes are cut to half the sample rate of their recording.
+    false alarms in recordings heard to be empty count. Boxes are cut to half the sample rate of their recording.
     Precision, recall, F1 and mean IoU use the predictions at or above the threshold; average precision and
-    calibration use all. What has no value (the precision of no predictions, say) is null.
+    calibration use all. What cannot be computed (precision without predictions, say) is null.
 
     \b
     Example:

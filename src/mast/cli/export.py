@@ -49,8 +49,8 @@ def export(
     model.json, README.md and detect_onnx.py, which finds events with numpy and onnxruntime alone. Baselines cannot be
     exported this way.
 
-    hub: model.safetensors, model.json and a model card made from it, ready for `hf upload`; others then say
-    mast detect --model hf://owner/name.
+    hub: model.safetensors, model.json and a model card made from it, ready for `hf upload`; others can then run mast
+    detect --model hf://owner/name.
 
     \b
     Example:

@@ -52,7 +52,7 @@ def name(
             help="List of possible species, one per line, or a .csv with sites and seasons; no other names are given."
         ),
     ] = None,
-    threshold: Annotated[float, score(help="Score from which a name is given.")] = THRESHOLD,
+    threshold: Annotated[float, score(help="Minimum score for a name.")] = THRESHOLD,
     reviewed: Annotated[
         Path | None,
         typer.Option(

@@ -87,7 +87,7 @@ Join = Annotated[
         "--join",
         low=0.0,
         high=3_600.0,
-        help="Make one box of those in a similar band at most this many seconds apart: notes become songs.",
+        help="Merge boxes in a similar band that are at most this many seconds apart: notes become songs.",
     ),
 ]
 Seed = Annotated[int, count("--seed", low=0, high=2**32 - 1, help="Random seed.")]

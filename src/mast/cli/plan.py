@@ -44,7 +44,7 @@ def plan(
         str | None,
         typer.Option(help=f"{_STRATEGIES}; diverse with --model, else time-balanced by default."),
     ] = None,
-    format: Annotated[str, typer.Option("--format", help=f"Whose tables to write: {_FORMATS}.")] = "raven",
+    format: Annotated[str, typer.Option("--format", help=f"Format of the tables: {_FORMATS}.")] = "raven",
     model: Annotated[
         str | None,
         typer.Option(
@@ -70,7 +70,7 @@ def plan(
     curve: Annotated[
         Path | None,
         typer.Option(
-            help="Label-budget curve as CSV (mast experiment label-budget), to say what these clips should buy."
+            help="Label-budget curve as CSV (mast experiment label-budget), to estimate what these clips will gain."
         ),
     ] = None,
     candidates: Annotated[

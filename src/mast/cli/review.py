@@ -65,7 +65,7 @@ def review(
     A detector learns from sound that was listened to: mark it as reviewed on the page.
 
     --no-voices searches every recording for speech before the page opens, and lists it in DIR/voices.csv. What the list
-    holds is silent on the page from then on, also without the option. A stopped search resumes. It misses faint and
+    holds is silent on the page from then on, even without the option. A stopped search resumes. It misses faint and
     distant voices; docs/checking.md says how many.
 
     \b

@@ -32,9 +32,9 @@ def scan(
     """Say what is in a folder: hours, sites, days, unreadable files.
 
     Only headers and names are read. Site and clock time come from AudioMoth, GUANO and Song Meter headers,
-    file names and folder names; what is not stated stays empty. A table that already exists keeps its
-    further columns and the sites and times filled in by hand, and those in the folder's own recordings.csv count
-    as well. Unreadable files, and folders that cannot be listed, are listed in failures.csv beside the table.
+    file names and folder names; what is not stated stays empty. A table that already exists keeps its other columns
+    and the sites and times filled in by hand, and those in the folder's own recordings.csv count as well. Unreadable
+    files, and folders that cannot be listed, are listed in failures.csv beside the table.
 
     Exit code: 0 when all could be read, 4 when some could not, 2 when none could.
 

@@ -37,8 +37,8 @@ def search(
     site: Annotated[
         list[str] | None, typer.Option(help="Only this site; may be given several times.")
     ] = None,
-    start: Annotated[str, typer.Option(help="Not before this wall clock, such as 2024-05-01T05:30.")] = "",
-    end: Annotated[str, typer.Option(help="Before this wall clock.")] = "",
+    start: Annotated[str, typer.Option(help="At or after this clock time, such as 2024-05-01T05:30.")] = "",
+    end: Annotated[str, typer.Option(help="Before this clock time.")] = "",
     hours: Annotated[
         str, typer.Option(metavar="A-B", help="Hours of the day: 5-9, or 22-4 over midnight.")
     ] = "",

@@ -54,7 +54,7 @@ def simulate(
         number(
             low=-200.0,
             high=200.0,
-            help="dB above the background from which an event is seen; more draws tighter boxes.",
+            help="dB above the background at which an event becomes visible; more draws tighter boxes.",
         ),
     ] = 7.0,
     below_peak: Annotated[
@@ -73,7 +73,7 @@ def simulate(
     ] = None,
     background_labels: Annotated[str, typer.Option(help="Patterns of backgrounds to use.")] = "",
     quiet_share: Annotated[
-        float, score(help="Use only the calmest share of each real background, against animals in it.")
+        float, score(help="Use only the calmest share of each real background, to avoid animals in it.")
     ] = 1.0,
     format: Annotated[str, typer.Option(help="flac or wav, 16 bit.")] = "flac",
     hidden: Annotated[

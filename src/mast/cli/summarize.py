@@ -31,7 +31,7 @@ def summarize(
         Path, typer.Option("--out", "-o", help="Folder for the summary; an earlier one is replaced.")
     ],
     check: Annotated[
-        int | None, count(help="Draw this many events to check in mast review, to correct the counts by.")
+        int | None, count(help="Draw this many events to check in mast review, to correct the counts.")
     ] = None,
     latitude: Annotated[
         float | None,
@@ -47,7 +47,7 @@ def summarize(
             "--utc-offset",
             low=-14,
             high=14,
-            help="Of the recorders' clocks, in hours; as they state by default.",
+            help="UTC offset of the recorders' clocks in hours; by default, what their headers say.",
         ),
     ] = None,
     audio: Annotated[
@@ -63,10 +63,10 @@ def summarize(
     shows sunrise and sunset where a place is known: from the headers of the recordings, columns latitude and longitude
     of their recordings.csv, or --latitude and --longitude for all sites.
 
-    Detections are not all right. --check 60 draws 60 of them at random within bands of score, and remembers them in
+    Not all detections are right. --check 60 draws 60 of them at random within bands of score, and remembers them in
     DETECTIONS/to_check.csv. Decide about each in mast review (order "Sample to check"), run mast summarize again, and
-    the tables also hold corrected counts with 95 % intervals. Only events drawn this way count, for what was checked
-    because it looked doubtful says nothing about the rest. False alarms are corrected; missed calls stay missed.
+    the tables also hold corrected counts with 95 % intervals. Only events drawn this way count: those checked because
+    they looked doubtful say nothing about the rest. False alarms are corrected; missed calls stay missed.
 
     \b
     Examples:

@@ -38,7 +38,7 @@ def chunk_table(
         keep_short: a recording shorter than half a chunk is one chunk, instead of none.
 
     Returns:
-        One row a chunk: ``recording``, ``start_s``, ``valid_s`` (seconds of sound, the rest is padding),
+        One row per chunk: ``recording``, ``start_s``, ``valid_s`` (seconds of sound, the rest is padding),
         ``site``, ``datetime`` (ISO 8601 start of the chunk, empty where unknown), ``hour`` (of the day, 0–23,
         missing where unknown), ``labelled`` (all of it was listened to).
     """

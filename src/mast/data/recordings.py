@@ -53,7 +53,7 @@ class Dataset:
         root: the folder.
         recordings: one row each. ``file`` is the name that events use for it; ``site``, ``datetime`` (of its
             start, ISO 8601), ``split``, ``licence`` are empty where unknown; ``duration_s``, ``sample_rate``
-            are always known, ``channels`` is NaN where not; further columns of ``recordings.csv`` follow.
+            are always known, ``channels`` is NaN where not; other columns of ``recordings.csv`` follow.
         annotations: events and reviewed spans, by the same names.
         failures: ``file`` and ``error`` of recordings that cannot be read, and of folders that cannot be listed; they
             are in no other table.

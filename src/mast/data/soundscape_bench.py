@@ -22,7 +22,7 @@ Recordings last a minute, begin on the minute, and no minute of a site is used t
 number of recordings until they hold their boxes. Where calls and backgrounds are real, the test parts are made of one
 half of them and everything else of the other: no call and no background that was learnt from is tested on.
 
-All sizes are our choice; 100 hours is what a recorder brings home in a week.
+All sizes are our choice; 100 hours is what a recorder collects in a week.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def reliability(outcome: Outcome) -> pd.DataFrame:
 
 
 def recall_by(outcome: Outcome, threshold: float | None) -> pd.DataFrame:
-    """Recall by kind of truth: one row a group, ``by, group, n_truth, n_found, recall``.
+    """Recall by kind of truth: one row per group, ``by, group, n_truth, n_found, recall``.
 
     ``size``: area in cells of the front end (one frame × one mel bin), with COCO's edges 32² and 96².
     ``length``: from beginning to end. ``band``: centre frequency, in four equal parts of the front end's mel range.

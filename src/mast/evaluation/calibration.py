@@ -67,7 +67,7 @@ def fit_calibration(scores: ArrayLike, hits: ArrayLike, method: Method) -> Calib
     x, y = checked_scores(scores), np.asarray(hits, dtype=bool)
     if x.ndim != 1 or x.shape != y.shape:
         raise ConfigError(
-            f"calibration: scores of shape {x.shape} and hits of shape {y.shape}; expected one hit a score"
+            f"calibration: scores of shape {x.shape} and hits of shape {y.shape}; expected one hit per score"
         )
     if method == "none" or not len(x):
         return Calibration(n_predictions=len(x), n_hits=int(y.sum()))

@@ -106,7 +106,7 @@ def stratify(labels: NDArray[np.object_], scores: FloatArray) -> Strata:
 
 
 def _edges(scores: FloatArray) -> FloatArray:
-    """Where bands with about as many events each begin, but for the first; equal scores stay together."""
+    """Where bands with about as many events each begin, except for the first; equal scores stay together."""
     bands = min(BANDS, max(1, len(scores) // MIN_BAND_EVENTS))
     if bands == 1:
         return np.empty(0)

@@ -3,7 +3,7 @@
 Each recording's events are written whole or not at all, as ``recordings/NAME.parquet``; that file is also the
 mark that the recording is done, and holds what is known about it. A recording that could not be read leaves
 ``recordings/NAME.failed.json`` and is tried again next time (:mod:`mast.annotations.detections` knows these files).
-``run.json`` says what the results were made with; other models or settings are refused, but for a threshold no lower
+``run.json`` says what the results were made with; other models or settings are refused, except for a threshold no lower
 than the one that the recordings were searched with: the tables then hold the events that reach it (not with joined
 boxes, for which ones are joined depends on the threshold). The tables over all
 recordings are made from the marks in one pass, so several processes may fill one folder, each its share.
@@ -104,8 +104,8 @@ class ResultsFolder:
 
     Args:
         folder: made if it is not there.
-        settings: all that changes the results. A folder made with others is refused, but for a higher threshold: then
-            the tables hold what reaches it, and nothing is searched again.
+        settings: all that changes the results. A folder made with others is refused, except for a higher threshold:
+            then the tables hold what reaches it, and nothing is searched again.
         root: the folder that recordings are named relative to; another would mix up their names.
         options: as the user gave them; for the record, as are the next four.
         model: as the user named it.

@@ -80,8 +80,8 @@ class ModelCard(BaseModel):
     def at_band(self, high_hz: float) -> ModelCard:
         """The same model for sound played faster or slower, so that its band ends at ``high_hz``.
 
-        A habit that it carries is played with it. A model of lower voices has none for those above 50 kHz: there it
-        starts with the strongest harmonic alone, as experts draw bats.
+        A habit that it carries is played with it. A model trained on lower sounds has none for those above 50 kHz:
+        there it starts with the strongest harmonic alone, as experts draw bats.
         """
         front_end = self.front_end.at_band(high_hz)
         habit = self.habit and self.habit.played_slower(front_end.hop_s / self.front_end.hop_s)
@@ -182,7 +182,7 @@ def update_card(folder: str | Path, card: ModelCard) -> None:
     if card.weights_sha256 != there:
         raise MastError(
             f"{path}: holds weights {there[:12]}, but the card to write describes {card.weights_sha256[:12]}; "
-            "the model was replaced in the meantime, do it again"
+            "the model was replaced in the meantime; try again"
         )
     _write(path, _read_weights(path), card)
 

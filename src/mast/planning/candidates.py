@@ -39,7 +39,7 @@ def candidate_clips(dataset: Dataset, front_end: FrontEnd, clip_s: float) -> pd.
         clip_s: seconds of a clip.
 
     Returns:
-        One row a clip, by recording and time: ``recording``, ``start_s``, ``end_s``, ``site``, ``datetime`` (ISO 8601
+        One row per clip, by recording and time: ``recording``, ``start_s``, ``end_s``, ``site``, ``datetime`` (ISO 8601
         of the clip's start, empty where unknown) and ``hour`` (0–23, or −1 where unknown).
     """
     if not clip_s > 0:

@@ -3,7 +3,7 @@
     TASKS/README.txt            what to do, for the person who listens
     TASKS/plan.csv              which clip is which span of which recording; a column to tick off
     TASKS/clips/0001_….wav      the sound, and beside it (Raven, Audacity) its table, empty or filled in by the detector
-    TASKS/project.json          instead of tables, for Whombat: an annotation project (AOEF) with a task a clip
+    TASKS/project.json          instead of tables, for Whombat: an annotation project (AOEF) with a task per clip
 
 Clips come best first. ``plan.csv`` also holds the fingerprint of each table as handed out, so that a table nobody
 touched is not mistaken for a clip that was heard and is empty.

@@ -1,4 +1,4 @@
-"""Tasks for Whombat: an AOEF annotation project with a task a clip, and which of them came back completed."""
+"""Tasks for Whombat: an AOEF annotation project with a task per clip, and which of them came back completed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MADE = datetime(2024, 1, 1, tzinfo=UTC)  # a fixed date: the same plan is the s
 _DONE = frozenset({"completed", "verified"})
 INSTRUCTIONS = (
     "Listen to each clip from beginning to end and box every sound of interest, in time and frequency. "
-    "Mark the task as completed when you have heard all of the clip, also where it holds nothing."
+    "Mark the task as completed when you have heard all of the clip, even where it holds nothing."
 )
 
 

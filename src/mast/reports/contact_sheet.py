@@ -120,7 +120,7 @@ def make_tiles(
         events: in the event schema.
         locate: where a recording lies, ``None`` where nobody knows; :func:`find_in` makes one.
         captions: below each; label, score, recording and time by default.
-        front_end: band and bins; by the events by default.
+        front_end: band and bins; by default, chosen to fit the events.
         sound: also make the clips of sound.
     """
     grid = front_end or sheet_front_end(events)

@@ -181,7 +181,7 @@ class Known:
 
 
 def summarise(events: pd.DataFrame) -> pd.DataFrame:
-    """One row a group, the most novel first; where nothing is annotated, the largest first.
+    """One row per group, the most novel first; where nothing is annotated, the largest first.
 
     Args:
         events: with ``cluster``, ``novelty`` (NaN where nothing is annotated), ``beyond``, ``nearest_label``,

@@ -145,7 +145,7 @@ class StoreFolder:
             self._put(FACTS, content)
 
     def parts(self, schema: pa.Schema) -> list[Part]:
-        """All parts that are there now, in the order they were begun.
+        """All parts that are there now, in the order they were started.
 
         Raises:
             MastError: one is damaged, or has other columns than ``schema``.

@@ -70,7 +70,7 @@ class Lookalikes(ABC):
     def some(
         self, db: sqlite3.Connection, condition: str, values: list[Any], most: int
     ) -> tuple[list[str], Vectors]:
-        """Ids of at most so many events that meet a condition, a random part of them, and (n, D) unit vectors."""
+        """Ids of at most this many events that meet a condition, a random part of them, and (n, D) unit vectors."""
 
     @abstractmethod
     def every(self, db: sqlite3.Connection) -> Iterator[ScoredVectors]:

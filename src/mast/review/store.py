@@ -97,7 +97,7 @@ CREATE TRIGGER event_decided AFTER UPDATE OF status ON events WHEN old.status <>
 END;
 """
 
-# added later: reviews that were begun before have none. What the learner decides, or a person about a whole group, is
+# added later: reviews that were started before have none. What the learner decides, or a person about a whole group, is
 # apart from the events, so that nothing takes it for a box that somebody looked at; it counts where an event is open
 _ADDED_LATER = {
     "suggestions": """

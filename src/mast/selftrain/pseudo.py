@@ -2,7 +2,7 @@
 
     Π_q(S) = { b ∈ NMS_η(B̂(S)) : s(b) ≥ q(S) ∧ v(b) }
 
-Pseudo-labels are an ordinary event table with ``source = "pseudo-<round>"``; further columns keep the cells and the
+Pseudo-labels are an ordinary event table with ``source = "pseudo-<round>"``; other columns keep the cells and the
 chunk each box was found in, so that a stage trains on exactly what was found, the folder of its recording, the
 threshold q(S), and whether the box is ``sure``, that is in Π_q. What is not may be a call all the same. The paper takes
 it for background; with ``selftrain.doubtful`` such boxes are kept in the table, and a stage learns nothing from them.

@@ -37,7 +37,7 @@ class Chunks:
 
     Attributes:
         examples: chunk by number.
-        table: one row a chunk, as :func:`mast.data.chunks.chunk_table` gives, with ``root``.
+        table: one row per chunk, as :func:`mast.data.chunks.chunk_table` gives, with ``root``.
         sound: (N, samples) of all of them, where :func:`decode_once` put it; otherwise they are read when needed.
     """
 

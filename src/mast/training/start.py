@@ -184,7 +184,7 @@ class Start:
 
 
 def same_shape(a: DetectorConfig, b: DetectorConfig) -> bool:
-    """Whether one detector's weights fit the other: the loss may differ, but for the projection's presence."""
+    """Whether one detector's weights fit the other: the loss may differ, except for the projection's presence."""
     same_loss = (a.contrastive_weight > 0) == (b.contrastive_weight > 0)
     return same_loss and a.contrastive_dimension == b.contrastive_dimension and same_fields(a, b)
 

@@ -128,7 +128,7 @@ export class Results {
         this.button("Learn from what I checked", () => api.learn(job.folder, complete.checked)),
         element("span", { class: "soft" }, "Trains the detector on your decisions and reports what that changed."),
       ),
-      element("label", { class: "check" }, complete, " Recordings whose every box is decided count as heard from beginning to end: where they have no box, nothing calls"),
+      element("label", { class: "check" }, complete, " Recordings in which every box is decided count as heard from beginning to end: where they have no box, nothing calls"),
     );
   }
 
@@ -182,7 +182,7 @@ export class Results {
 
   async export(job, format) {
     await saveAnswer(await api.exportZip(job.key, format), `${job.name}_${format}.zip`);
-    toast("The download has begun. It holds the boxes that were accepted in the review.");
+    toast("The download has started. It holds the boxes that were accepted in the review.");
   }
 }
 

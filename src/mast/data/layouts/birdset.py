@@ -4,7 +4,7 @@ A row holds ``audio`` (the bytes of an Ogg file and its name), ``filepath``, ``e
 recording (``lat``, ``long``, ``license``, ``recordist``, ``quality`` …). The ``train`` rows of a subset such as XCM
 have ``detected_events``: seconds at which a threshold found sound, no frequencies, which nobody checked. They are not
 annotations: the recordings become *unlabelled*, and the events go to ``detected_events.csv``. The ``test`` rows of
-soundscape subsets have ``start_time, end_time, low_freq, high_freq``, one row a box: those are boxes.
+soundscape subsets have ``start_time, end_time, low_freq, high_freq``, one row per box: those are boxes.
 
 Rows come from Parquet files in a folder, or from the hub one by one (``datasets``, not installed with mast). Sound
 is written as it came, never decoded.

@@ -126,7 +126,7 @@ class Species:
     harmonics: tuple[float, ...]  # amplitudes of the fundamental and its multiples
     roughness: float
     formants: tuple[tuple[float, float, float], ...]  # centre Hz, width octaves, gain dB
-    song: bool  # a phrase is one event; its syllables follow a drawn order, but for motifs
+    song: bool  # a phrase is one event; its syllables follow a drawn order, except for motifs
     train: bool  # many short notes in a row, which people box as one
     count: tuple[int, int]
     onset_s: float  # from syllable to syllable

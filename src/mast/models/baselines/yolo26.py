@@ -62,7 +62,7 @@ class YoloDetector(BoxDetector):
         self.options = options = parse_options(config, YoloOptions)
         if not options.nms and not options.end_to_end:
             raise ConfigError(
-                "yolo26: nms = false needs end_to_end = true, for the other head finds every sound several times"
+                "yolo26: nms = false needs end_to_end = true, because the other head finds every sound several times"
             )
         self.network = _build_network(options)
 

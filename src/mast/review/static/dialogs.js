@@ -47,7 +47,7 @@ export function watchDialogs() {
     try {
       const found = await api.exportZip({ format, ...wanted() });
       await saveAnswer(found, `${state.session.title}_${format}.zip`);
-      answer("The download has begun.");
+      answer("The download has started.");
     } catch (error) {
       answer(error.message, true);
     }

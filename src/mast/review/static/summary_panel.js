@@ -76,7 +76,7 @@ export class SummaryPanel {
         element(
           "button",
           { type: "button", id: "summary-make", class: made ? null : "primary", onclick: () => this.make() },
-          made ? "Make it again" : "Make the summary",
+          made ? "Update the summary" : "Make the summary",
         ),
       ),
     ].filter(Boolean);

@@ -94,7 +94,7 @@ export class Viewport {
     this.go({ ...wanted, low_hz: Math.max(0, box.low_hz - f), high_hz: Math.min(this.top_hz, box.high_hz + f) });
   }
 
-  /** One step of the glide. @returns {boolean} whether it goes on */
+  /** One step of the glide. @returns {boolean} whether it continues */
   step(elapsed_ms) {
     const share = 1 - Math.exp(-elapsed_ms / GLIDE_MS);
     let moving = false;
