@@ -94,7 +94,7 @@ def _options(command: Any, options: list[Any]) -> str:
 
 
 def _table(what: str, records: list[tuple[str, str]]) -> str:
-    rows = [f"| {what} | | default |", "| --- | --- | --- |"]
+    rows = [f"| {what} | meaning | default |", "| --- | --- | --- |"]
     for name, about in records:
         text, default = _default(about)
         rows.append(f"| `{_cell(' '.join(name.split()))}` | {_cell(_markdown(text))} | {_cell(default)} |")

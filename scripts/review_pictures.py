@@ -195,12 +195,16 @@ def _review(camera: Camera) -> None:
     camera.settle()
     page.keyboard.press("j")
     camera.take("queue")
-    for key in "aararaal":
-        page.keyboard.press(key)
-        camera.settle()
-    page.keyboard.type("st")
+    page.keyboard.press("l")
+    page.fill("#label-field", "st")
     camera.take("label")
     page.keyboard.press("Escape")
+    page.select_option("[name=order]", "uncertain")
+    camera.settle()
+    page.keyboard.press("j")
+    for key in "aararaa":
+        page.keyboard.press(key)
+        camera.settle()
     page.select_option("[name=order]", "random")
     camera.settle()
     page.keyboard.press("j")
@@ -213,6 +217,7 @@ def _review(camera: Camera) -> None:
     camera.take("activity")
     page.keyboard.press("g")
     page.wait_for_selector(".group-card canvas >> nth=8")
+    page.wait_for_timeout(3_000)  # pictures arrive one by one
     camera.take("groups")
     page.keyboard.press("Escape")
     page.evaluate(DECIDE_MANY)

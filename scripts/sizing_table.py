@@ -149,7 +149,7 @@ def side_by_side_table() -> str:
     sound = f"{found['recordings']} recordings of {60 * found['minutes_each']:.0f} s, start-up included"
     note = (
         f"{archive['hardware']['cpu']}, {found['cores']} cores, load average {found['load_average']:.0f}: "
-        "where it is above the number of cores, others were working too, and the clock says little."
+        "where it is above the number of cores, others were working too, and wall time says little."
     )
     return f"{markdown([sound, 'wall time', 'CPU time'], rows)}\n\n{note}"
 

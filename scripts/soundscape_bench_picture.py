@@ -1,7 +1,7 @@
 """One 10 s chunk of every site of a soundscape-bench, with its boxes, as a grid.
 
     mast simulate bench-0/ --benchmark soundscape-bench --seed 0
-    python scripts/soundscape_bench_picture.py bench-0/ docs/images/soundscape_bench.png
+    python scripts/soundscape_bench_picture.py bench-0/ docs/images/soundscape_bench.webp
 
 The chunk of a site is the one with the most usual number of boxes among its recordings in the tests; home comes first.
 """
@@ -32,13 +32,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("bench", type=Path, help="folder of the benchmark")
-    parser.add_argument("out", type=Path, help="PNG to write")
+    parser.add_argument("out", type=Path, help="WebP to write")
     options = parser.parse_args()
     made = json.loads((options.bench / "benchmark.json").read_text(encoding="utf-8"))["found"]
     dataset = load_dataset(options.bench / "labelled")
     figure = draw(dataset, home=made["home"], never_heard=made["never_heard"])
     with whole_file(options.out) as part:
-        figure.savefig(part, format="png")
+        figure.savefig(part, format="webp", pil_kwargs={"quality": 60})
 
 
 def draw(dataset: Dataset, *, home: str, never_heard: list[str]) -> Figure:

@@ -32,7 +32,7 @@ def test_what_is_saved() -> None:
     assert "`birdeep_am1` no gain is shown" in PAGE
     low, high = SETS["birdeep_am1"]["saved_against_best_score"]["interval"]
     assert low < 0 < high
-    assert "the order *uncertain* needs hardly more decisions than the learner" in PAGE
+    assert "the order *uncertain* needs hardly more decisions than the learner's" in PAGE
     fish = SETS["tagus_fish"]["decisions"]
     assert 0 <= fish["uncertain"]["mean"] - fish["learner"]["mean"] < 10
 

@@ -132,3 +132,20 @@ def test_a_link_out_of_the_docs_becomes_a_name(caplog: pytest.LogCaptureFixture)
     assert not caplog.records
     on_page_markdown("[gone](../results/gone.json)", page=Shown)
     assert "leads nowhere" in caplog.text
+
+
+def test_options_and_intervals_stay_on_one_line() -> None:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        from docs_links import on_page_content
+    finally:
+        sys.path.pop(0)
+    whole = '<span class="whole">{}</span>'.format
+    assert on_page_content("<code>mast app --no-browser</code>") == (
+        f"<code>mast app {whole('--no-browser')}</code>"
+    )
+    assert on_page_content('<code><span class="k">in-place</span></code> --out') == (
+        '<code><span class="k">in-place</span></code> --out'
+    )
+    cell = r"<td>0.38 (0.22–0.50), <code>a\|b</code></td>"
+    assert on_page_content(cell) == f"<td>0.38 {whole('(0.22–0.50)')}, <code>a|b</code></td>"

@@ -27,7 +27,7 @@ SUMMARIES = {
     "measure": "Measure every box: frequencies, where its energy lies.",
     "name": "Name boxes by what a classifier hears, or call them unknown.",
     "fit": "Make a detector and a report from recordings with some boxes.",
-    "scan": "Say what is in a folder: hours, sites, days, unreadable files.",
+    "scan": "Show what is in a folder: hours, sites, days, unreadable files.",
     "plan": "Choose clips to annotate next.",
     "convert": "Convert annotations between formats.",
     "simulate": "Make recordings in which every call is known.",

@@ -71,7 +71,7 @@ def name(
 ) -> None:
     """Name boxes by what a classifier hears, or call them unknown.
 
-    Each box is heard in the windows and at the sample rate that the classifier expects. Boxes of a similar band within
+    Each box is heard in the windows and at the sample rate that the classifier expects. Boxes in similar bands within
     twenty seconds of each other decide together. A name whose score is below its threshold is "unknown". With
     --reviewed, labels that people have checked ten times or more get a threshold of their own.
 

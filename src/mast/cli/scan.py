@@ -29,7 +29,7 @@ def scan(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Say what is in a folder: hours, sites, days, unreadable files.
+    """Show what is in a folder: hours, sites, days, unreadable files.
 
     Only headers and names are read. Site and clock time come from AudioMoth, GUANO and Song Meter headers,
     file names and folder names; what is not stated stays empty. A table that already exists keeps its other columns
