@@ -173,7 +173,7 @@ async def _lead_on(send: Send, place: str, cookie: str) -> None:
     """Hand out the cookie, and lead on to a page.
 
     Not by a redirect: where the browser came from another page, such as the file that ``serve`` opens, it would follow
-    the redirect without the strict cookie. From this page it goes on with it.
+    the redirect without the strict cookie. From this page it continues with it.
     """
     no_icon = '<link rel="icon" href="data:,">'  # or the browser asks for one
     onward = f'<meta http-equiv="refresh" content="0; url={escape(place)}">'
