@@ -217,7 +217,6 @@ def _review(camera: Camera) -> None:
     camera.take("activity")
     page.keyboard.press("g")
     page.wait_for_selector(".group-card canvas >> nth=8")
-    page.wait_for_timeout(3_000)  # pictures arrive one by one
     camera.take("groups")
     page.keyboard.press("Escape")
     page.evaluate(DECIDE_MANY)

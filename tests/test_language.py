@@ -96,7 +96,7 @@ WORST = {  # fifty phrases that stood here once, and what they became
     "are met better": "fits better",
     "against animals in it": "to avoid animals in it",
     "with them goes": "the export also says",
-    "whose every": "in which every",
+    "by the device by default": "by default, chosen for the device",
     "not quite never": "sometimes",
     "much to ask of": "seldom yields",
 }
