@@ -300,6 +300,18 @@ def test_heard_spans_and_activity(ana: Reviewer) -> None:
     ana.page.wait_for_selector(".toast >> text=where it has no box, nothing calls")  # what heard means
     ana.press("z")
     ana.until("r.state.recording.reviewed_spans.length === 0")
+    ana.press("m")  # the window alone
+    ana.until("r.state.recording.reviewed_spans.length === 1")
+    start_s, end_s = ana.server.get("recordings/3")["reviewed_spans"][0]
+    assert 0 < end_s - start_s < LENGTH_S
+    facts = ana.page.inner_text("#recording-facts")
+    assert " heard" in facts
+    assert "all heard" not in facts
+    for button in ("#listened-window", "#listened-all"):
+        assert "what has no box holds nothing" in ana.page.get_attribute(button, "title")
+    ana.page.click("#export")
+    assert "There, no box means that nothing calls" in ana.page.inner_text("#export-dialog")
+    ana.page.keyboard.press("Escape")
     ana.page.click("#tab-activity")
     ana.page.wait_for_selector("#panel-activity .cell:not(.none)")
     assert ana.page.locator("#panel-activity .site-row").count() == 2

@@ -141,12 +141,13 @@ def test_a_group_is_named_at_once_and_what_a_person_decided_stands(tmp_path: Pat
     assert len(events_of(review, 1, status="group_accepted")) == 23
     with review.store.reading() as db:
         found = progress(db, ListFilter())
-        boxes = collect(db).events
+        boxes, heard = collect(db).events, collect(db).reviewed
         assert (found["reviewed"], found["group_accepted"], found["learner_accepted"]) == (1, 23, 0)
         assert len(collect(db, learner=False).events) == 0
     assert set(boxes["label"]) == {"Robin"}
     assert set(boxes["source"]) == {"group"}
     assert len(boxes) == 23
+    assert len(heard) == 0  # nobody has listened to each of them
 
 
 def test_one_undo_takes_a_group_back_and_the_next_what_was_before(tmp_path: Path) -> None:
@@ -160,6 +161,13 @@ def test_one_undo_takes_a_group_back_and_the_next_what_was_before(tmp_path: Path
     assert undo(review.store, "Ana").events[0]["id"] == own["id"]
     assert not undo(review.store, "Ana").done
     assert not redo(review.store, "Ana").many
+
+
+def test_an_undo_takes_back_the_last_group_alone(tmp_path: Path) -> None:
+    review, _ = decided_by_group(tmp_path)
+    assert review.groups.decide("Ana", ListFilter(group=2), "rejected", "") == 18
+    assert undo(review.store, "Ana").what == "Undone: 18 boxes of a group open again"
+    assert len(events_of(review, 1, status="group_accepted")) == 23
 
 
 def test_the_learner_and_groups_leave_each_others_decisions(tmp_path: Path) -> None:
