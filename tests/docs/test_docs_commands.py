@@ -248,6 +248,11 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
         ],
     }
     said["docs/trust.md"] = trust_figures(figures)
+    loop = figures("training_speed")["runs"][0]
+    said["docs/speed.md"] = [
+        f"batch of {loop['batch']} learns from {loop['loop_chunks_per_s']:,.0f} chunks a second, "
+        f"{100 * loop['loop_share']:.0f} % of the bare step"
+    ]
     bats = figures("habits")["sets"]["cr_bats"]["ways"]
     said["docs/bats_and_fish.md"] = [
         f"raises F1 from {f1_text(bats['all'])} to {f1_text(bats['strongest'])}",
