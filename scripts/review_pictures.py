@@ -199,13 +199,8 @@ def _review(camera: Camera) -> None:
     page.fill("#label-field", "st")
     camera.take("label")
     page.keyboard.press("Escape")
-    page.select_option("[name=order]", "uncertain")
-    camera.settle()
-    page.keyboard.press("j")
-    for key in "aararaa":
-        page.keyboard.press(key)
-        camera.settle()
     page.select_option("[name=order]", "random")
+    page.wait_for_timeout(2_000)  # the list comes
     camera.settle()
     page.keyboard.press("j")
     for key in "aaarraaaaraaaaaraaaaaaraaaaraa":

@@ -68,7 +68,7 @@ def calibrate(run: FitRun) -> None:
 
 
 def evaluate(run: FitRun, resamples: int) -> dict[str, Any]:
-    """How good every detector is on every part but train; gives back ``metrics.json``."""
+    """How good every detector is on every part but train; returns ``metrics.json``."""
     path, detectors = run.out / "metrics.json", run.detectors
     names = list(detectors)
     before = {HABIT: START, TRAINED: START, SELF_TRAINED: run.teacher}

@@ -8,7 +8,7 @@
   and its surroundings do not pass as silence.
 * Boxes that only the learner accepted come with the source ``learner``, and are left out on request. Nobody has heard
   them, so they are never counted as heard: a detector does not learn from them.
-* On request, recordings whose every event is decided count as listened to from beginning to end.
+* On request, recordings in which every event is decided count as listened to from beginning to end.
 
 A folder in our own CSV format is a dataset: beside the tables lies a link ``audio`` to the recordings.
 """
@@ -65,7 +65,7 @@ def collect(db: sqlite3.Connection, *, complete: bool = False, learner: bool = T
 
     Args:
         db: to read with.
-        complete: recordings whose every event is decided count as listened to from beginning to end.
+        complete: recordings in which every event is decided count as listened to from beginning to end.
         learner: with boxes that only the learner accepted, or a person with their whole group.
     """
     known = db.execute("SELECT * FROM recordings WHERE error = '' ORDER BY name").fetchall()
