@@ -223,7 +223,7 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
                 )
                 for run in third_world["runs"]
             ),
-            f"{minus(level['f1']['difference'])} F1 ({minus(level['f1']['low'])} to {level['f1']['high']:.3f}) and "
+            f"{abs(level['f1']['difference']):.3f} F1 ({minus(level['f1']['low'])} to {level['f1']['high']:.3f}) and "
             f"+{level['ap50']['difference']:.3f} AP50 ({minus(level['ap50']['low'])} to {level['ap50']['high']:.3f})",
             f"gains {small_gain['f1']['difference']:.3f} F1 ({minus(small_gain['f1']['low'])} to "
             f"{small_gain['f1']['high']:.3f})",
