@@ -121,7 +121,7 @@ def test_frequencies_are_cut_to_nyquist_where_the_rate_is_known(name: str, file:
 @pytest.mark.parametrize(("name", "file"), PLACES)
 def test_events_wholly_above_nyquist_are_left_out(name: str, file: str, tmp_path: Path) -> None:
     annotations = one_event(low_hz=8000.0, high_hz=11_000.0)
-    assert annotations.told_of_nyquist("events") == (
+    assert annotations.nyquist_warning("events") == (
         "1 of 1 events lie wholly above half the sample rate and are left out"
     )
     write_annotations(annotations, tmp_path / file, name)
@@ -237,7 +237,7 @@ def test_the_labelled_sets_convert_to_every_format_and_back(
     assert len(annotations.events) > 80
     assert set(annotations.reviewed["recording"]) == set(annotations.recordings["recording"])
     assert len(annotations.reviewed_empty()) == {"birdeep_am1": 5}.get(dataset, 0)
-    assert bool(annotations.told_of_nyquist("events")) == (dataset == "nbm_xc")
+    assert bool(annotations.nyquist_warning("events")) == (dataset == "nbm_xc")
     path = tmp_path / f"out{'' if FORMATS[name].folder else FORMATS[name].suffix}"
     write_annotations(annotations, path, name)
     back = read_annotations(path)

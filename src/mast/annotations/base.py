@@ -164,14 +164,14 @@ class AnnotationSet:
         cut = self.events.assign(high_hz=np.minimum(self.events["high_hz"], top))
         return replace(self, events=cut[cut["low_hz"] < top])
 
-    def told_of_nyquist(self, what: str) -> str:
+    def nyquist_warning(self, what: str) -> str:
         """What :meth:`clipped_to_nyquist` does to these events, in words; empty where it does nothing.
 
         >>> import pandas as pd
         >>> from mast.annotations import AnnotationSet
         >>> box = {"recording": "a.wav", "start_s": 1.0, "end_s": 2.0, "low_hz": 2000.0, "high_hz": 9000.0}
         >>> boxes, known = pd.DataFrame([box]), pd.DataFrame([{"recording": "a.wav", "sample_rate": 16_000}])
-        >>> AnnotationSet(boxes, recordings=known).told_of_nyquist("boxes")
+        >>> AnnotationSet(boxes, recordings=known).nyquist_warning("boxes")
         '1 of 1 boxes reached above half the sample rate and were cut to it'
         """
         top, n = self._tops(), len(self.events)

@@ -51,7 +51,7 @@ def front_end_of(band: float | None, *folders: Path | None) -> FrontEnd | None:
 
 def cut_to_nyquist(annotations: AnnotationSet, what: str, *, quiet: bool) -> AnnotationSet:
     """No frequency above half the sample rate, where that is known; says what was cut or left out."""
-    if told := annotations.told_of_nyquist(what):
+    if told := annotations.nyquist_warning(what):
         say(told, quiet=quiet)
     return annotations.clipped_to_nyquist()
 

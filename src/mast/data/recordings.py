@@ -178,7 +178,7 @@ def load_dataset(folder: str | Path, *, annotations: str | Path | None = None) -
     reviewed = _reviewed(root, table, given, names, source, listed is not None)
     _warn_of_late_boxes(events, table, source)
     boxed = AnnotationSet(_placed(events, table), reviewed, known)
-    if told := boxed.told_of_nyquist("boxes"):
+    if told := boxed.nyquist_warning("boxes"):
         warnings.warn(f"{source}: {told}", stacklevel=2)
     return Dataset(root, table, boxed.clipped_to_nyquist(), failures)
 
