@@ -50,12 +50,12 @@ def main() -> None:
     out = parser.parse_args().out
     with tempfile.TemporaryDirectory() as folder:
         world = Simulation(
-            recordings=60, duration_s=20.48, sites=1, days=1, hours=(5, 9), seed=3, species=30, density=0.7
+            recordings=150, duration_s=20.48, sites=1, days=1, hours=(5, 9), seed=3, species=30, density=0.7
         )
         simulate_dataset(Path(folder), world)
         dataset = load_dataset(folder)
         found = made_up_detections(dataset, skill=0.0, seed=1)
-        better = made_up_detections(dataset, skill=0.5, seed=1)
+        better = made_up_detections(dataset, skill=0.3, seed=1)
         pictures = {
             "iou": iou_picture(),
             "matching": matching_picture(dataset, found),
@@ -84,7 +84,7 @@ def made_up_detections(dataset: Dataset, *, skill: float, seed: int) -> pd.DataF
             off = rng.normal(0, 0.16, 4) * [length, height, length, height]
             found = rng.random() < 1 / (1 + np.exp(-1.2 * sure - 2.0))
             if found:
-                start, low, end, high = box + off
+                start, low, end, high = np.maximum(box + off, 0.0)
                 end, high = max(end, start + 0.05), max(high, low + 60)
                 rows.append((name, start, max(low, 30), end, min(high, 7_900), squash(1.6 * sure + 0.3)))
         for _ in range(rng.poisson(max(6.0 - 3.0 * skill - ease, 0.5))):
@@ -187,18 +187,18 @@ def matching_picture(dataset: Dataset, found: pd.DataFrame) -> Figure:
 def telling_recording(
     dataset: Dataset, found: pd.DataFrame, threshold: float, span: tuple[float, float]
 ) -> str:
-    """The first recording with a handful of calls of which most are found, some missed, some imagined."""
-    for name in dataset.recordings["file"]:
-        events = dataset.annotations.events
-        truth = inside(events[events["recording"] == name], span)
+    """The recording nearest to five calls found, two missed and two imagined, none of them cut by the end."""
+
+    def away(name: str) -> int:
+        own = events[events["recording"] == name]
+        truth = inside(own, span)
         kept = inside(found[(found["recording"] == name) & (found["score"] >= threshold)], span)
         hits = len(match_boxes(truth[BOX], kept[BOX], kept["score"]).prediction)
-        misses, alarms = len(truth) - hits, len(kept) - hits
-        own = events[events["recording"] == name]
         cut = ((own["start_s"] < span[1]) & (own["end_s"] > span[1])).any()
-        if not cut and 4 <= hits <= 6 and 2 <= misses <= 3 and 2 <= alarms <= 3:
-            return str(name)
-    raise SystemExit("no recording is telling; choose another seed")
+        return 100 * int(cut) + abs(hits - 5) + abs(len(truth) - hits - 2) + abs(len(kept) - hits - 2)
+
+    events = dataset.annotations.events
+    return min((str(name) for name in dataset.recordings["file"]), key=away)
 
 
 def threshold_picture(dataset: Dataset, found: pd.DataFrame) -> Figure:
