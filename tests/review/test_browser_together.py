@@ -58,13 +58,13 @@ def test_decisions_wait_for_a_server_that_was_killed(browser: Any, server: Serve
     ana.select(events[0])
     ana.page.click("#tab-recordings")
     server.kill()
-    ana.page.keyboard.press("a")  # goes on to the next open box, which is on the page already
+    ana.page.keyboard.press("a")  # leads to the next open box, which is on the page already
     ana.until("r.state.selected === argument", events[1]["id"])
     ana.page.keyboard.press("r")
     ana.page.wait_for_selector("#banner:has-text('2 decisions are kept here')")
     assert ana.ask("r.state.events.get(argument).status", events[0]["id"]) == "accepted"
     server.start()  # with a new token
-    ana.page.click("#banner button")
+    ana.try_now()
     ana.page.wait_for_selector("#banner:has-text('This page is private; open the link that mast printed')")
     assert "2 decisions are kept here" in ana.page.inner_text("#banner")
     assert server.event(events[0]["id"])["status"] == "open"
@@ -74,7 +74,7 @@ def test_decisions_wait_for_a_server_that_was_killed(browser: Any, server: Serve
     assert other.url.partition("#")[0] == server.address  # the token does not stay in the address
     other.reload()
     other.wait_for_selector("#spectrogram")
-    ana.page.click("#banner button")
+    ana.try_now()
     ana.until("r.outbox.waiting() === 0")
     ana.page.wait_for_selector("#banner", state="hidden")
     assert server.event(events[0]["id"])["status"] == "accepted"
@@ -176,12 +176,12 @@ def test_decisions_wait_for_a_disk_with_space(browser: Any, server: Server) -> N
     _press_until_told(ana, "a", f"Not saved: {full}. One decision is kept here")
     ana.page.keyboard.press("r")  # on second thought
     ana.page.wait_for_selector("#banner:has-text('2 decisions are kept here')")
-    ana.page.click("#banner button")  # still full
+    ana.try_now()  # still full
     ana.page.wait_for_selector("#banner:has-text('2 decisions are kept here')")
     assert ana.ask("r.state.events.get(argument).status", events[0]["id"]) == "rejected"
     assert server.event(events[0]["id"])["status"] == "open"
     ana.page.unroute("**/api/events/*")
-    ana.page.click("#banner button")
+    ana.try_now()
     ana.until("r.outbox.waiting() === 0")
     ana.page.wait_for_selector("#banner", state="hidden")
     now = server.event(events[0]["id"])
