@@ -85,7 +85,7 @@ def look_at_system(tables: PartTables, never_heard: list[str]) -> dict[str, Any]
         f"without calls over {LONG_S:g} s": among(tables, names[~long]),
         "false alarms": kinds_of_false_alarms(outcome, tables.threshold),
         "threshold": {
-            "chosen at home": round(float(tables.threshold or 0), 3),
+            "chosen at home": None if tables.threshold is None else round(tables.threshold, 3),
             "best here": round(best.value, 3),
             "f1 with the best": round(best.f1, 4),
         },

@@ -166,6 +166,7 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
         third_world["other_sites"]["differences"][f"world 2: st_quiet - {other}"]
         for other in ("faster_rcnn", "from_scratch")
     )
+    at_home = third_world["at_home"]["differences"]
     last = {
         (run["name"], part): run[part]["f1"]
         for run in third_world["runs"]
@@ -225,6 +226,15 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
             ),
             f"{abs(level['f1']['difference']):.3f} F1 ({minus(level['f1']['low'])} to {level['f1']['high']:.3f}) and "
             f"+{level['ap50']['difference']:.3f} AP50 ({minus(level['ap50']['low'])} to {level['ap50']['high']:.3f})",
+            "costs "
+            + " and ".join(
+                f"{-lost['difference']:.3f} ({-lost['high']:.3f} to {-lost['low']:.3f}) {where}"
+                for where in ("in domain", "on other days")
+                for lost in [at_home[f"world 2, {where.removeprefix('on ')}: st_quiet - from_scratch"]["f1"]]
+            ),
+            "only {world 2:,} labelled boxes to train on in this world, {world 0:,} and {world 1:,} in the".format(
+                **third_world["labelled_boxes_to_train_on"]
+            ),
             f"gains {small_gain['f1']['difference']:.3f} F1 ({minus(small_gain['f1']['low'])} to "
             f"{small_gain['f1']['high']:.3f})",
             *(
