@@ -313,7 +313,7 @@ def main() -> None:
     )
     given = parser.parse_args()
     if given.data is None:
-        sys.exit("review_pictures: say where the recordings are with --data, or set MAST_SHARED_DATA")
+        sys.exit("review_pictures: give the folder of recordings with --data, or set MAST_SHARED_DATA")
     given.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         work = given.work or Path(temporary)

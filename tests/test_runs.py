@@ -78,7 +78,7 @@ def test_small_stages_are_made_over(shop: Workshop) -> None:
     shop.do({"a": 2}, keep=False)
     assert shop.done == 2
     assert not (shop.run / "earlier").exists()
-    assert shop.said == ["train: a was 1, now 2; repeated"]
+    assert shop.said == ["train: a was 1, now 2; repeating"]
 
 
 def test_what_is_gone_is_repeated(shop: Workshop) -> None:
@@ -86,7 +86,7 @@ def test_what_is_gone_is_repeated(shop: Workshop) -> None:
     (shop.run / "train" / "best").unlink()
     shop.do({"a": 1})
     assert shop.done == 2
-    assert "is missing, repeated" in shop.said[0]
+    assert "is missing, repeating" in shop.said[0]
 
 
 def test_a_folder_of_somebody_else_is_refused(shop: Workshop) -> None:

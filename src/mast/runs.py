@@ -228,7 +228,7 @@ class Ledger:
                 self._clear(stage, before)
             elif before is not None and before["done"]:
                 gone = next(path for path in stage.products if not path.exists())
-                self.say(f"{stage.name}: {gone} is missing, repeated")
+                self.say(f"{stage.name}: {gone} is missing, repeating")
             elif before is not None:
                 self.say(f"{stage.name}: was stopped, resuming")
             for path in (self._path(stage.name), *stage.products):
@@ -272,7 +272,7 @@ class Ledger:
         )
         if stage.folder is None or not filled:
             if changed:
-                self.say(f"{stage.name}: {changed}; repeated")
+                self.say(f"{stage.name}: {changed}; repeating")
             return
         if before is None:
             raise MastError(

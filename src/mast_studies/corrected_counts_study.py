@@ -5,7 +5,7 @@
 Each draw makes a population of detections with scores, decides which are right, draws a sample as
 `mast summarize --check` does, and asks whether the interval holds the true number. Scores may be calibrated (power 1),
 too modest (below 1: more is right than they say) or too sure (above 1). A 95 % interval should hold in 93–97 % of
-draws; of 6,000 the share is known to ± 0.6 %. One process a core: some 40 minutes of CPU time.
+draws; of 6,000 the share is known to ± 0.6 %. One process per core: some 40 minutes of CPU time.
 """
 
 from __future__ import annotations

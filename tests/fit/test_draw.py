@@ -144,6 +144,6 @@ def test_the_start_draws_as_asked_until_boxes_say_otherwise(
     assert load_card(tmp_path / "run" / "best").habit == Habit(join_s=0.08)  # it fits as well as any
     told: list[str] = []
     fit(told=told, drawn=DetectOptions(box="strongest"))
-    assert any(text.startswith("start: habit ") and text.endswith("repeated") for text in told)
+    assert any(text.startswith("start: habit ") and text.endswith("repeating") for text in told)
     assert load_card(tmp_path / "run" / "start").habit == Habit(box="strongest")
     assert load_card(tmp_path / "run" / "best").habit == SONGS

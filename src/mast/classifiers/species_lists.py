@@ -30,9 +30,8 @@ class PossibleSpecies(NamedTuple):
         """Whether it is possible at a site on a day such as ``05-14``; what is not known, "", forbids nothing."""
         here = not self.site or not site or self.site == site
         first, last = self.first_day or "01-01", self.last_day or "12-31"
-        in_season = (
-            first <= day <= last if first <= last else day >= first or day <= last
-        )  # winter spans two years
+        # winter spans two years
+        in_season = first <= day <= last if first <= last else day >= first or day <= last
         return here and (not day or in_season)
 
 

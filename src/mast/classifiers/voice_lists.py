@@ -21,9 +21,8 @@ from mast.spans import TimeSpan, joined
 VOICES, HEARD = "voices.csv", "voices_heard.csv"
 FindVoices = Callable[[Path, float, float], list[TimeSpan]]  # stretches of speech in a span of a recording
 
-_PIECE_S = (
-    30.0  # searched at once: the detector makes each as loud as it can be, and a crow must not hide a whisper
-)
+# searched at once: the detector makes each piece as loud as it can be, and a crow must not hide a whisper
+_PIECE_S = 30.0
 _MORE_S = 1.0  # added before and after, our choice: the detector often catches only a part of what is said
 _SAVE_S = 10.0  # what a kill loses at most
 
@@ -107,9 +106,8 @@ def _search(path: Path, finder: FindVoices) -> list[TimeSpan]:
 
 
 def _save(folder: Path, voices: Mapping[str, Iterable[TimeSpan]], heard: Iterable[str]) -> None:
-    write_voices(
-        folder / VOICES, voices
-    )  # first: a recording must not count as searched before its speech is listed
+    # in this order: a recording must not count as searched before its speech is listed
+    write_voices(folder / VOICES, voices)
     _write(folder / HEARD, pd.DataFrame({"recording": sorted(heard)}))
 
 

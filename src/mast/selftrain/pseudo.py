@@ -33,7 +33,7 @@ from mast.training.chosen_chunks import Chunks, in_order
 from mast.training.recipe import SelfTrainRecipe
 
 CELLS = ["t1", "f1", "t2", "f2"]
-_IN_A_ROW_FRAMES, _SAME_BAND = 20, 0.6  # at most between boxes in a row; overlap of their bands; our choice
+_IN_A_ROW_FRAMES, _SAME_BAND = 20, 0.6  # longest gap in a row, and minimum overlap of the bands; our choice
 
 
 def is_valid(
@@ -63,13 +63,16 @@ def smallest_box(boxes: Sequence[Tensor]) -> tuple[float, float]:
 
 
 def boxes_in_a_row(boxes: FloatArray) -> IntArray:
-    """How many boxes of its chunk follow each other closely in the band of each box, itself included; (K, 4) → (K,)."""
+    """The length of the row that each box of a chunk stands in: boxes close together in one band; (K, 4) → (K,)."""
     row = songs_of(boxes, _IN_A_ROW_FRAMES, _SAME_BAND)
     return np.asarray(np.bincount(row)[row], dtype=np.int64)
 
 
 def most_in_a_row(boxes: Sequence[Tensor]) -> int:
-    """The longest row that 98 in 100 of the expert's boxes stand in, at least 3: whoever boxes songs has short rows."""
+    """The length of row that 98 in 100 of the expert's boxes do not exceed, at least 3.
+
+    Rows are short where the expert draws one box around a song.
+    """
     rows = [boxes_in_a_row(own.double().cpu().numpy()) for own in boxes if len(own)]
     return max(3, int(np.quantile(np.concatenate(rows), 0.98))) if rows else 3
 

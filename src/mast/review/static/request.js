@@ -40,7 +40,7 @@ export function address(path, query, base = "") {
 
 export async function call(method, path, { query, body, signal, base, headers = {} } = {}) {
   const sent = body === undefined ? headers : { ...headers, "Content-Type": "application/json" };
-  const keepalive = method !== "GET"; // what is decided is sent to its end, also where the page is closed meanwhile
+  const keepalive = method !== "GET"; // a decision is sent completely, even if the page is closed meanwhile
   const options = { method, headers: sent, signal, keepalive, body: body === undefined ? undefined : JSON.stringify(body) };
   let answer;
   try {
