@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from mast.data import transforms
-from mast.data.augment import OPERATIONS, AugmentConfig, augment_batch
+from mast.data.augment import BY_DEFAULT, OPERATIONS, AugmentConfig, augment_batch
 from mast.data.noise_bank import NoiseBank
 from mast.data.transforms import BoxTable, Limits, box_table, listed_boxes
 from mast.errors import ConfigError
@@ -251,7 +251,7 @@ def batch_of(n: int) -> tuple[Tensor, list[Tensor]]:
     return spectrograms, listed_boxes(boxes)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("operation", BY_DEFAULT)  # of repeats: test_repeats.py
 def test_each_operation_alone_changes_examples_and_keeps_shapes(operation: str) -> None:
     spectrograms, boxes = batch_of(8)
     before = spectrograms.clone()
@@ -282,7 +282,7 @@ def test_boxes_still_surround_the_energy(operation: str) -> None:
         assert unboxed.sum() < 2 * 10 * LIMITS.min_frames  # all that is left: slivers too small to keep
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("operation", BY_DEFAULT)  # the same
 def test_doubtful_boxes_take_the_same_way_as_calls(operation: str) -> None:
     spectrograms, boxes = batch_of(16)
     config = AugmentConfig(probability=1.0, operations=(operation,))  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from mast.data import transforms
 from mast.data.noise_bank import NoiseBank
+from mast.data.repeats import USUAL_GAP, repeat_calls
 from mast.data.transforms import BoxTable, Limits, box_table, listed_boxes
 from mast.device import send
 from mast.errors import ConfigError
@@ -24,6 +25,7 @@ Operation = Literal[
     "time_warp",
     "time_shift",
     "frequency_shift",
+    "repeats",
     "mixup",
     "cutmix",
     "background",
@@ -33,6 +35,7 @@ Operation = Literal[
 ]
 # the order in which they act: first what moves sound, then what adds sound, last what hides it
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+BY_DEFAULT = tuple(name for name in OPERATIONS if name != "repeats")  # the paper's
 
 Range = tuple[float, float]
 
@@ -46,7 +49,16 @@ class AugmentConfig(BaseModel):
         default=0.9, ge=0, le=1, description="examples changed at all; Table 'Detector fine-tuning'"
     )
     most: int = Field(default=3, ge=1, description="operations per changed example: 1 to this many, evenly")
-    operations: tuple[Operation, ...] = Field(default=OPERATIONS, description="those to choose from")
+    operations: tuple[Operation, ...] = Field(
+        default=BY_DEFAULT,
+        description="those to choose from; beyond the paper's there is repeats, which makes songs and rows of one call",
+    )
+    song_gap: float | None = Field(
+        default=None,
+        gt=0,
+        description="frames between repeats below which they are one song with one box; from the expert's boxes by "
+        "default",
+    )
     time_shift: float = Field(
         default=0.25, ge=0, le=1, description="largest shift either way, share of the frames"
     )
@@ -231,6 +243,9 @@ def _change(
         case "time_warp":
             stretch = draw.uniform(1 - config.time_warp, 1 + config.time_warp)
             return _Group(*transforms.time_warp(spectrograms, boxes, stretch, limits))
+        case "repeats":
+            gap = config.song_gap or USUAL_GAP
+            return _Group(*repeat_calls(spectrograms, boxes, gap=gap, generator=draw.generator))
         case "time_mask":
             start, end = draw.stretch_of(n_frames, (0.0, config.time_mask))
             return _Group(*transforms.time_mask(spectrograms, boxes, start, end, limits))

@@ -106,8 +106,8 @@ def time_shift(
     """Move everything later by ``frames`` (B,) whole frames; negative is earlier."""
     n_frames = spectrograms.shape[2]
     source = torch.arange(n_frames)[None] - frames[:, None]  # (B, T)
-    moved = _take_frames(spectrograms, source.clamp(0, n_frames - 1))
-    inside = _on(spectrograms, (source >= 0) & (source < n_frames))[:, None, :, None]
+    moved = take_frames(spectrograms, source.clamp(0, n_frames - 1))
+    inside = beside(spectrograms, (source >= 0) & (source < n_frames))[:, None, :, None]
     offset = torch.stack([frames, torch.zeros_like(frames)] * 2, dim=1)[:, None]  # (B, 1, 4)
     shifted = _clip(boxes, boxes.cells + offset, spectrograms, limits)
     return torch.where(inside, moved, quiet_floor(spectrograms)), shifted
@@ -119,9 +119,9 @@ def frequency_shift(
     """Move everything up by ``bins`` (B,) whole mel bins; negative is down."""
     _, _, n_frames, n_bins = spectrograms.shape
     source = torch.arange(n_bins)[None] - bins[:, None]  # (B, F)
-    index = _on(spectrograms, source.clamp(0, n_bins - 1))[:, None, None, :]
+    index = beside(spectrograms, source.clamp(0, n_bins - 1))[:, None, None, :]
     moved = spectrograms.gather(3, index.expand(-1, 1, n_frames, -1))
-    inside = _on(spectrograms, (source >= 0) & (source < n_bins))[:, None, None, :]
+    inside = beside(spectrograms, (source >= 0) & (source < n_bins))[:, None, None, :]
     offset = torch.stack([torch.zeros_like(bins), bins] * 2, dim=1)[:, None]  # (B, 1, 4)
     shifted = _clip(boxes, boxes.cells + offset, spectrograms, limits)
     return torch.where(inside, moved, quiet_floor(spectrograms)), shifted
@@ -138,10 +138,10 @@ def time_warp(
     # frame i covers [i, i + 1): its centre i + ½ comes from (i + ½) / stretch of the original
     source = (torch.arange(n_frames)[None] + 0.5) / stretch[:, None] - 0.5  # (B, T)
     before = source.floor().long()
-    share = _on(spectrograms, source - before)[:, None, :, None]
-    earlier = _take_frames(spectrograms, before.clamp(0, n_frames - 1))
-    later = _take_frames(spectrograms, (before + 1).clamp(0, n_frames - 1))
-    inside = _on(spectrograms, source < n_frames - 0.5)[:, None, :, None]
+    share = beside(spectrograms, source - before)[:, None, :, None]
+    earlier = take_frames(spectrograms, before.clamp(0, n_frames - 1))
+    later = take_frames(spectrograms, (before + 1).clamp(0, n_frames - 1))
+    inside = beside(spectrograms, source < n_frames - 0.5)[:, None, :, None]
     factor = torch.stack([stretch, torch.ones_like(stretch)] * 2, dim=1)[:, None]  # (B, 1, 4)
     stretched = _clip(boxes, boxes.cells * factor, spectrograms, limits)
     return torch.where(inside, torch.lerp(earlier, later, share), quiet_floor(spectrograms)), stretched
@@ -152,7 +152,7 @@ def time_mask(
 ) -> tuple[Tensor, BoxTable]:
     """Hide the frames from ``start`` (B,) up to ``end`` (B,); boxes hidden by it are dropped."""
     frames = torch.arange(spectrograms.shape[2])[None]
-    hidden = _on(spectrograms, (frames >= start[:, None]) & (frames < end[:, None]))[:, None, :, None]
+    hidden = beside(spectrograms, (frames >= start[:, None]) & (frames < end[:, None]))[:, None, :, None]
     return torch.where(hidden, quiet_floor(spectrograms), spectrograms), _hide(boxes, 0, start, end, limits)
 
 
@@ -161,7 +161,7 @@ def frequency_mask(
 ) -> tuple[Tensor, BoxTable]:
     """Hide the mel bins from ``start`` (B,) up to ``end`` (B,); boxes hidden by it are dropped."""
     bins = torch.arange(spectrograms.shape[3])[None]
-    hidden = _on(spectrograms, (bins >= start[:, None]) & (bins < end[:, None]))[:, None, None, :]
+    hidden = beside(spectrograms, (bins >= start[:, None]) & (bins < end[:, None]))[:, None, None, :]
     return torch.where(hidden, quiet_floor(spectrograms), spectrograms), _hide(boxes, 1, start, end, limits)
 
 
@@ -171,8 +171,8 @@ def noise_and_gain(spectrograms: Tensor, std: Tensor, gain_db: Tensor, generator
     ``generator`` lives on the spectrograms' device.
     """
     noise = torch.randn(spectrograms.shape, generator=generator, device=spectrograms.device)
-    spread = _on(spectrograms, std)[:, None, None, None]
-    gain = _on(spectrograms, gain_db * NATS_PER_DB)[:, None, None, None]
+    spread = beside(spectrograms, std)[:, None, None, None]
+    gain = beside(spectrograms, gain_db * NATS_PER_DB)[:, None, None, None]
     return spectrograms + noise.to(spectrograms.dtype) * spread + gain
 
 
@@ -182,7 +182,7 @@ def mix_background(spectrograms: Tensor, background: Tensor, relative_db: Tensor
     Levels are mean log-powers, which a few loud calls hardly move: 0 dB puts the background as high as the
     chunk's own.
     """
-    gain = _on(spectrograms, relative_db * NATS_PER_DB)[:, None, None, None]
+    gain = beside(spectrograms, relative_db * NATS_PER_DB)[:, None, None, None]
     return torch.logaddexp(spectrograms, background + _level(spectrograms) - _level(background) + gain)
 
 
@@ -194,10 +194,10 @@ def mixup(
     The partner is brought to the same level first (mean log-power): recorders differ in gain, and the calls
     of the quieter one would drown while their boxes stay.
     """
-    weight = _on(spectrograms, share)[:, None, None, None]
+    weight = beside(spectrograms, share)[:, None, None, None]
     levelled = partner + _level(spectrograms) - _level(partner)
     mixed = torch.logaddexp(spectrograms + torch.log1p(-weight), levelled + torch.log(weight))
-    return mixed, _join(boxes, partner_boxes)
+    return mixed, join_tables(boxes, partner_boxes)
 
 
 def cutmix(
@@ -216,14 +216,14 @@ def cutmix(
     """
     _, _, n_frames, n_bins = spectrograms.shape
     frames, bins = torch.arange(n_frames)[None], torch.arange(n_bins)[None]
-    in_time = _on(spectrograms, (frames >= patch[:, :1]) & (frames < patch[:, 2:3]))
-    in_band = _on(spectrograms, (bins >= patch[:, 1:2]) & (bins < patch[:, 3:]))
+    in_time = beside(spectrograms, (frames >= patch[:, :1]) & (frames < patch[:, 2:3]))
+    in_band = beside(spectrograms, (bins >= patch[:, 1:2]) & (bins < patch[:, 3:]))
     pasted = torch.where((in_time[:, :, None] & in_band[:, None, :])[:, None], partner, spectrograms)
     inside = _clip_to(partner_boxes, partner_boxes.cells, patch[:, None].float(), limits)
     height = (partner_boxes.cells[..., 3] - partner_boxes.cells[..., 1]).clamp(min=1e-6)
     band_left = (inside.cells[..., 3] - inside.cells[..., 1]) / height
     inside = inside._replace(kept=inside.kept & (band_left >= 1 - limits.max_occlusion))
-    return pasted, _join(_cut_away(boxes, patch, limits), inside)
+    return pasted, join_tables(_cut_away(boxes, patch, limits), inside)
 
 
 def _level(spectrograms: Tensor) -> Tensor:
@@ -231,16 +231,16 @@ def _level(spectrograms: Tensor) -> Tensor:
     return spectrograms.mean(dim=(2, 3), keepdim=True)
 
 
-def _on(spectrograms: Tensor, values: Tensor) -> Tensor:
+def beside(spectrograms: Tensor, values: Tensor) -> Tensor:
     """Small CPU values beside the spectrograms; does not wait for the device."""
     wanted = spectrograms.dtype if values.is_floating_point() else values.dtype
     return send(values.to(wanted), spectrograms.device)
 
 
-def _take_frames(spectrograms: Tensor, index: Tensor) -> Tensor:
+def take_frames(spectrograms: Tensor, index: Tensor) -> Tensor:
     """Frames ``index`` (B, T) of each example of (B, 1, T, F)."""
     own = torch.arange(len(spectrograms), device=spectrograms.device)[:, None]
-    return spectrograms[:, 0][own, _on(spectrograms, index)][:, None]
+    return spectrograms[:, 0][own, beside(spectrograms, index)][:, None]
 
 
 def _clip(boxes: BoxTable, moved: Tensor, spectrograms: Tensor, limits: Limits) -> BoxTable:
@@ -286,7 +286,7 @@ def _cut_away(boxes: BoxTable, patch: Tensor, limits: Limits) -> BoxTable:
     second = torch.cat([torch.where(cut, over[..., 2:], cells[..., :2]), cells[..., 2:]], dim=-1)
     before = _hide_under(_clip_to(boxes, cells, first, limits), over, limits)
     after = _clip_to(boxes, cells, second, limits)
-    return _join(before, after._replace(kept=after.kept & cut.any(dim=-1)))
+    return join_tables(before, after._replace(kept=after.kept & cut.any(dim=-1)))
 
 
 def _hide_under(boxes: BoxTable, over: Tensor, limits: Limits) -> BoxTable:
@@ -302,7 +302,7 @@ def _enough(visible: Tensor, limits: Limits) -> Tensor:
     return (visible > 0) & (visible >= 1 - limits.max_occlusion)
 
 
-def _join(boxes: BoxTable, others: BoxTable) -> BoxTable:
+def join_tables(boxes: BoxTable, others: BoxTable) -> BoxTable:
     """Both sets of boxes of each example; without gaps, so that the table stays as narrow as it can be."""
     cells, *columns = (torch.cat(pair, dim=1) for pair in zip(boxes, others, strict=True))
     kept = columns[0]

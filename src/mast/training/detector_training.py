@@ -11,9 +11,11 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
+from mast.data.augment import AugmentConfig
 from mast.data.chunk_dataset import Batch, ChunkDataset
 from mast.data.noise_bank import NoiseBank
 from mast.data.recordings import Dataset, load_dataset
+from mast.data.repeats import dividing_gap
 from mast.data.splits import SplitConfig
 from mast.errors import ConfigError
 from mast.hearing import HearingModel
@@ -213,7 +215,7 @@ def _pipeline(run: DetectorRun, learn: Chunks, progress: Progress | None) -> Fro
     return FrontEndPipeline(
         recipe.front_end,
         normalisation,
-        augmentation=run.plan.augmentation,
+        augmentation=_with_song_gap(run.plan.augmentation, learn),
         noise=noise.to(machine.device) if noise else None,
     )
 
@@ -311,6 +313,15 @@ def thaw(model: MastDetector, plan: TrainRecipe, depth: int, epoch: int) -> bool
     everything = plan.top_blocks == "all"
     blocks = depth if plan.top_blocks == "all" else min(depth, plan.top_blocks)
     return set_trainable(model, depth=depth, top_blocks=blocks, whole_encoder=everything)
+
+
+def _with_song_gap(augmentation: AugmentConfig | None, chunks: Chunks) -> AugmentConfig | None:
+    """The augmentation, with the gap that the expert's boxes show where it is left open."""
+    if augmentation is None or "repeats" not in augmentation.operations or augmentation.song_gap is not None:
+        return augmentation
+    known = chunks.table["labelled"].to_numpy(dtype=bool)
+    experts = [boxes for boxes, labelled in zip(chunks.boxes, known, strict=True) if labelled]
+    return augmentation.model_copy(update={"song_gap": dividing_gap(experts)})
 
 
 def _noise_bank(chunks: Chunks, run: DetectorRun) -> NoiseBank | None:
