@@ -16,9 +16,11 @@ from mast.cli.simulate import simulate
 from mast.data import load_dataset
 from mast.data.simulate import ClipSpecies, Soundscape
 from mast.data.simulate.dataset import PlannedRecording
+from mast.data.simulate.world import World
 from mast.data.soundscape_bench import (
     BACKGROUND_LABELS,
     CALL_LABELS,
+    SHARES,
     TEST_PARTS,
     SoundscapeBench,
     make_soundscape_bench,
@@ -158,33 +160,55 @@ def test_a_pool_is_filtered_by_its_labels(tmp_path: Path) -> None:
     assert not set(CALL_LABELS) & set(BACKGROUND_LABELS)
 
 
-def test_nothing_real_is_learnt_from_and_tested_on(tmp_path: Path) -> None:
+def test_nothing_real_is_in_two_of_learning_validation_and_test(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    for label, count in (("crow", 5), ("frog", 2), ("hen", 1), ("rain", 6)):
+    counts = {"crow": 17, "frog": 4, "dog": 3, "hen": 1, "rain": 24}
+    for label, count in counts.items():
         (tmp_path / label).mkdir()
         for number in range(count):
-            sf.write(tmp_path / label / f"{number}.wav", rng.normal(0, 0.1, 16_000), 16_000)
+            sf.write(tmp_path / label / f"{number:02}.wav", rng.normal(0, 0.1, 16_000), 16_000)
     bench = SoundscapeBench(calls=tmp_path, backgrounds=tmp_path / "rain", home=0)
-    learnt, tested = bench.simulation.world, bench.test_simulation.world
-    labels = [[caller.label for caller in world.species] for world in (learnt, tested)]
-    assert labels[0] == labels[1]
+    worlds = [bench.simulation_of(share).world for share in ("learning", "validation", "test")]
+    labels = [[caller.label for caller in world.species] for world in worlds]
+    assert labels[0] == labels[1] == labels[2]
     assert "hen" not in labels[0]  # one call cannot be divided
-    calls = [
-        {path for caller in world.species if isinstance(caller, ClipSpecies) for path in caller.paths}
-        for world in (learnt, tested)
-    ]
-    assert [len(own) for own in calls] == [2 + 1 + 3, 2 + 1 + 3]
-    assert not calls[0] & calls[1]
+    for label, sizes in {"crow": (7, 2, 8), "frog": (1, 1, 2), "dog": (1, 1, 1), "rain": (9, 3, 12)}.items():
+        own = [set(_paths(world, label)) for world in worlds]
+        assert tuple(map(len, own)) == sizes
+        assert len(set.union(*own)) == sum(sizes)
     for number in range(3):  # the same places, with other recordings of rain
-        a, b = learnt.site(number), tested.site(number)
-        assert a.backgrounds is not None
-        assert b.backgrounds is not None
-        assert not set(a.backgrounds.paths) & set(b.backgrounds.paths)
-        assert (a.full_scale_db, a.self_noise_db, a.levels_db) == (
-            b.full_scale_db,
-            b.self_noise_db,
-            b.levels_db,
+        sites = [world.site(number) for world in worlds]
+        heard = [set(site.backgrounds.paths) for site in sites if site.backgrounds is not None]
+        assert len(heard) == 3
+        assert len(set.union(*heard)) == sum(map(len, heard))
+        assert (
+            len({(site.full_scale_db, site.self_noise_db, tuple(site.levels_db.items())) for site in sites})
+            == 1
         )
+
+
+def _paths(world: World, label: str) -> tuple[Path, ...]:
+    """The real calls of one label."""
+    (caller,) = (caller for caller in world.species if caller.label == label)
+    assert isinstance(caller, ClipSpecies)
+    return caller.paths
+
+
+def test_of_two_recordings_one_is_for_tests_and_the_other_for_all_else(tmp_path: Path) -> None:
+    for number in range(2):
+        (tmp_path / "crow").mkdir(exist_ok=True)
+        sf.write(
+            tmp_path / "crow" / f"{number}.wav", np.random.default_rng(number).normal(0, 0.1, 16_000), 16_000
+        )
+    bench = SoundscapeBench(calls=tmp_path, home=0)
+    own = [_paths(bench.simulation_of(share).world, "crow") for share in ("learning", "validation", "test")]
+    assert [[path.stem for path in paths] for paths in own] == [["0"], ["0"], ["1"]]
+
+
+def test_each_part_is_made_of_the_share_it_should_be() -> None:
+    assert sorted(part for parts in SHARES.values() for part in parts) == sorted(PARTS)
+    assert SHARES["validation"] == ("val",)
+    assert SHARES["test"] == TEST_PARTS
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ Home is the site with the most usual number of boxes a minute (50, our choice; a
 rainforest), found by listening to a little of each site. Two of the other sites are in no unlabelled sound, so
 that ``site_ood`` can be read for sites that were heard without labels and for sites that were never heard.
 Recordings last a minute, begin on the minute, and no minute of a site is used twice. Test parts grow by a fixed
-number of recordings until they hold their boxes. Where calls and backgrounds are real, the test parts are made of one
-half of them and everything else of the other: no call and no background that was learnt from is tested on.
+number of recordings until they hold their boxes. Where calls and backgrounds are real, the test parts are made of half
+of them, and validation of an eighth: no call and no background that was learnt from is validated or tested on.
 
 All sizes are our choice; 100 hours is what a recorder collects in a week.
 """
@@ -31,7 +31,7 @@ import csv
 import io
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
@@ -52,7 +52,7 @@ from mast.data.simulate.dataset import (
     PlannedRecording,
     simulate_recording,
 )
-from mast.data.simulate.material import Half
+from mast.data.simulate.material import Share
 from mast.data.simulate.visible import Event
 from mast.data.simulate.world import DAYS_APART
 from mast.errors import ConfigError
@@ -60,10 +60,19 @@ from mast.files import whole_file, write_whole
 from mast.version import __version__
 
 NAME = "soundscape-bench"
+EDITION = (
+    3  # the first had 3.5 hours without labels, the second the same real calls in training and validation
+)
 MARK = "benchmark.json"
 SITES, DAYS = 8, 6
 UNHEARD_SITES = 2  # in site_ood, and in no unlabelled sound
 TEST_PARTS = ("test", "temporal_ood", "site_ood")
+# what real sound each part is made of; the test parts first: they may turn out too poor
+SHARES: Mapping[Share, tuple[str, ...]] = {
+    "test": TEST_PARTS,
+    "learning": ("train", "unlabelled"),
+    "validation": ("val",),
+}
 # Of a pool of clips (its clips.csv): clips of one animal as calls (four-letter codes are flight calls), rain, water
 # and engines as backgrounds. Looking at pictures chose them: clips of many callers (frog choruses, insects) give
 # boxes over the whole band, and clips made in forests or in wind hold birds that would carry no box.
@@ -105,16 +114,12 @@ class SoundscapeBench(BaseModel):
     @cached_property
     def simulation(self) -> Simulation:
         """The world that is learnt from."""
-        return self._simulation("first")
+        return self.simulation_of("learning")
 
-    @cached_property
-    def test_simulation(self) -> Simulation:
-        """The same world with the other half of the real sound, to test in."""
-        return self._simulation("second")
-
-    def _simulation(self, half: Half) -> Simulation:
+    def simulation_of(self, share: Share) -> Simulation:
+        """The world with one share of the real sound."""
         return Simulation(
-            half=half,
+            share=share,
             duration_s=self.duration_s,
             sites=SITES,
             days=DAYS,
@@ -183,7 +188,13 @@ def make_soundscape_bench(
         ConfigError: the folder holds something else, or a test part stays without its boxes.
     """
     species = [caller.label for caller in bench.simulation.world.species]  # a wrong folder is reported here
-    about = {"benchmark": NAME, "mast": __version__, **bench.model_dump(mode="json"), "species": species}
+    about = {
+        "benchmark": NAME,
+        "edition": EDITION,
+        "mast": __version__,
+        **bench.model_dump(mode="json"),
+        "species": species,
+    }
     sizes = _finished(out, about)
     if sizes is not None:
         return sizes
@@ -191,11 +202,8 @@ def make_soundscape_bench(
     sites = [f"S{site + 1:02d}" for site in bench.places]
     write_whole(out / MARK, _json({**about, "found": None}))
     tables: dict[str, list[_Recorded]] = {}
-    for simulation, parts in (  # the test parts first: they may turn out too poor
-        (bench.test_simulation, TEST_PARTS),
-        (bench.simulation, tuple(part for part in _FIRST if part not in TEST_PARTS)),
-    ):
-        with _simulating(simulation, workers) as simulate:
+    for share, parts in SHARES.items():
+        with _simulating(bench.simulation_of(share), workers) as simulate:
             for part in parts:
                 folder = out / ("unlabelled" if part == "unlabelled" else "labelled") / "audio"
                 folder.mkdir(parents=True, exist_ok=True)

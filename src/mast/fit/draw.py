@@ -14,7 +14,7 @@ from accelerate.utils import broadcast_object_list
 
 from mast.annotations.redraw import redraw_events
 from mast.evaluation import PartTables
-from mast.evaluation.threshold import best_threshold_of
+from mast.evaluation.threshold import steady_threshold_of
 from mast.files import replace_folder
 from mast.fit.fit_run import FitRun, f1_words
 from mast.fit.habit_choice import HabitChoice, choose_habit, compare
@@ -117,9 +117,9 @@ def _drawn(run: FitRun, model: Path) -> _Drawn:
 
 
 def _threshold(run: FitRun, drawn: PartTables, own: float) -> float:
-    """The best threshold for boxes as drawn; the model's own where validation has too few boxes to choose one."""
+    """A threshold for boxes as drawn; the model's own where validation has too few boxes to choose one."""
     few = run.sources.start.threshold(run.parts["val"]) is not None
-    return own if few or drawn.truth.empty or drawn.found.empty else best_threshold_of(drawn.match()).value
+    return own if few or drawn.truth.empty or drawn.found.empty else steady_threshold_of(drawn.match()).value
 
 
 def _carry(run: FitRun, folder: Path, threshold: float) -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 from mast.annotations.redraw import redraw_events
 from mast.arrays import FloatArray
 from mast.evaluation import PartTables
-from mast.evaluation.threshold import best_threshold_of
+from mast.evaluation.threshold import steady_threshold_of
 from mast.events import BOX_COLUMNS, as_events
 from mast.grid import FrontEnd, grid_to_events
 from mast.hearing import HearingModel
@@ -70,10 +70,10 @@ def _events(cells: Sequence[FloatArray], chunks: Chunks, front_end: FrontEnd) ->
 
 
 def chunk_metrics(part: PartTables) -> dict[str, float]:
-    """F1 at the threshold that is best on these very chunks (they are the validation set), AP and mIoU."""
+    """F1 at a threshold chosen on these very chunks (they are the validation set), AP and mIoU."""
     if part.truth.empty or part.found.empty:
         return {"f1": 0.0, "precision": 0.0, "recall": 0.0, "threshold": 0.5, "ap50": 0.0, "miou": 0.0}
-    threshold = best_threshold_of(part.match()).value
+    threshold = steady_threshold_of(part.match()).value
     found = replace(part, threshold=threshold).evaluate().metrics
     keys = ("f1", "precision", "recall", "ap50", "miou")
     return {key: found[key] if np.isfinite(found[key]) else 0.0 for key in keys} | {"threshold": threshold}

@@ -23,7 +23,7 @@ import numpy as np
 import soundfile as sf
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from mast.data.simulate.material import Half, load_material
+from mast.data.simulate.material import Share, load_material
 from mast.data.simulate.soundscape import Soundscape, render
 from mast.data.simulate.visible import BoxStyle, Event, merge_events
 from mast.data.simulate.world import DAYS_APART, World
@@ -85,8 +85,8 @@ class Simulation(BaseModel):
     backgrounds: Path | None = Field(None, description="folder of real backgrounds")
     background_labels: tuple[str, ...] = ()
     quiet: float = Field(1.0, gt=0, le=1, description="share of each real background used, the calmest first")
-    half: Half | None = Field(
-        None, description="use only this half of the real calls of each label and of the real backgrounds"
+    share: Share | None = Field(
+        None, description="use only this share of the real calls of each label and of the real backgrounds"
     )
     format: Literal["flac", "wav"] = "flac"
     hidden: bool = Field(False, description="also write hidden.csv")
@@ -149,7 +149,7 @@ class Simulation(BaseModel):
             speeds=self.call_speeds,
             motifs=self.motifs,
             seed=self.seed,
-            half=self.half,
+            share=self.share,
         )
         return World(
             self.seed, self.species, self.world_rate, material, distance=self.distance, motifs=self.motifs

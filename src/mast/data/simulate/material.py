@@ -29,7 +29,7 @@ from mast.data.simulate.species import CURVE_POINTS, draw_hours, draw_motif
 from mast.errors import ConfigError
 
 _BACKGROUNDS_OF_SITE = 8  # recordings at most
-Half = Literal["first", "second"]
+Share = Literal["learning", "validation", "test"]
 
 MAX_CLIP_S = 8.0  # a longer call is used in pieces of this length
 _FRAME_S = 0.016
@@ -173,7 +173,7 @@ def load_material(
     speeds: tuple[float, float] = (1.0, 1.0),
     motifs: float = 0.0,
     seed: int = 0,
-    half: Half | None = None,
+    share: Share | None = None,
 ) -> Material | None:
     """Find real calls and backgrounds.
 
@@ -189,8 +189,9 @@ def load_material(
         speeds: calls are played at a speed between these, another for each label and seed.
         motifs: share of the labels whose calls are notes of songs.
         seed: of speeds and songs.
-        half: use only this half of each label's calls, and of the backgrounds: two worlds that differ in this alone
-            have the same species and sites, and share no recording. A label with a single call is left out.
+        share: use only this share of each label's calls, and of the backgrounds: worlds that differ in this alone have
+            the same species and sites, and no recording in common. A label with one call is left out; of one with two,
+            learning and validation have the same.
     """
     if calls is None and backgrounds is None:
         return None
@@ -206,23 +207,31 @@ def load_material(
         species = tuple(
             _clip_species(label, own, sample_rate, speeds, motifs, seed)
             for label, paths in sorted(by_label.items())
-            if (own := _half(paths, half))
+            if (own := _share_of(paths, share))
         )
     field_sound = None
     if backgrounds is not None:
-        paths = _half([p for p, _ in _clips(backgrounds, background_labels)], half)
+        paths = _share_of([p for p, _ in _clips(backgrounds, background_labels)], share)
         if not paths:
             raise ConfigError(f"simulate: {backgrounds} holds one background; expected two to divide")
         field_sound = Backgrounds(paths, sample_rate, quiet)
     return Material(species, field_sound)
 
 
-def _half(paths: Sequence[Path], half: Half | None) -> tuple[Path, ...]:
-    """All of them, or one half; both halves have as many, so that worlds draw the same numbers."""
-    if half is None:
+def _share_of(paths: Sequence[Path], share: Share | None) -> tuple[Path, ...]:
+    """All of them, or one share: half are for tests; of the others, one in four is for validation.
+
+    All shares are equally long, so that worlds draw the same numbers: some name their recordings several times.
+    """
+    if share is None:
         return tuple(paths)
     count = len(paths) // 2
-    return tuple(paths[:count] if half == "first" else paths[-count:] if count else ())
+    if share == "test":
+        return tuple(paths[len(paths) - count :])
+    others = paths[: len(paths) - count]
+    held = max(1, count // 4) if len(others) > 1 else 0
+    own = others[-held:] if share == "validation" and held else others[: len(others) - held]
+    return tuple(own[k % len(own)] for k in range(count))
 
 
 def isolate_calls(samples: Samples, sample_rate: int) -> list[Samples]:
