@@ -156,7 +156,7 @@ FROM_SCRATCH = System("from_scratch", "MAST, from scratch")
 SCRATCH_ST = System(
     "from_scratch_st",
     "MAST + ST, from scratch",
-    self_training=SelfTraining("from_scratch", curriculum="union", rounds=1),
+    self_training=SelfTraining("from_scratch", curriculum="union"),
 )
 DOUBTFUL_ST = System(
     "st_full_doubt",
@@ -169,7 +169,7 @@ BASELINE_ST = System(
     "faster_rcnn_st",
     "Faster R-CNN + ST",
     detector="faster_rcnn",
-    self_training=SelfTraining("faster_rcnn", curriculum="union", rounds=1),
+    self_training=SelfTraining("faster_rcnn", curriculum="union"),
 )
 
 ROUND_1 = System(

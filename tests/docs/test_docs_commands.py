@@ -159,7 +159,12 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
         for world in figures("other_sites")["worlds"]
         for system in world["systems"].values()
     ]
-    later, third_world = trial["later"][-2:]
+    later, third_world, songs = trial["later"][-3:]
+    songs_rows = [
+        f"| {run['site_ood']['f1']:.3f} | {run['site_ood']['ap50']:.3f} | {steady['site_ood']:.3f} |"
+        for run in songs["runs"]
+        for steady in (run["with a steady threshold"],)
+    ]
     sites = {(run["name"], run["world"]): run["site_ood"] for run in later["runs"]}
     careful = later["other_sites"]["differences"]["world 0: st_quiet - from_scratch"]
     level, small_gain = (
@@ -197,6 +202,7 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
         ],
         "docs/results.md": [
             *away_rows,
+            *songs_rows,
             *(
                 " | ".join(
                     f"{fresh[system, part][value]:.3f}"
