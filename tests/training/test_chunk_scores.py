@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from mast.data.chunk_dataset import ChunkDataset
 from mast.data.recordings import load_dataset
 from mast.evaluation import PartTables
 from mast.evaluation.calibration import _folds
+from mast.evaluation.threshold import best_threshold_of, steady_threshold_of
 from mast.events import boxes_of
 from mast.grid import events_to_grid
 from mast.habit import Habit
@@ -26,7 +28,7 @@ from mast.models.decode import Detections
 from mast.models.interface import BoxDetector
 from mast.normalisation import Normalisation
 from mast.training.chosen_chunks import Chunks, labelled_chunks
-from mast.training.chunk_scores import detect_chunks
+from mast.training.chunk_scores import chunk_metrics, detect_chunks
 
 BOXES = torch.tensor(
     [[10.0 * i, 5.5, 10.0 * i + 8, 21.25] for i in range(20)]
@@ -123,3 +125,13 @@ def test_boxes_are_drawn_by_the_habit_of_the_card(chunks: Chunks, found: PartTab
     assert boxes_of(drawn).tolist() == boxes_of(expected).tolist()
     assert drawn["score"].tolist() == expected["score"].tolist()
     assert boxes_of(drawn).tolist() != boxes_of(found.found).tolist()
+
+
+def test_the_threshold_is_a_steady_one_and_f1_is_what_it_gives(found: PartTables) -> None:
+    """Eight calls are found with the highest scores; down to the first false alarm every threshold is as good."""
+    truth = found.found[found.found["score"] > 0.6]
+    part = replace(found, truth=truth)
+    metrics = chunk_metrics(part)
+    steady = steady_threshold_of(part.match())
+    assert steady.value < best_threshold_of(part.match()).value
+    assert (metrics["threshold"], metrics["f1"]) == pytest.approx((steady.value, steady.f1))

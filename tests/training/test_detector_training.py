@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import ConcatDataset
 from toy_recipe import FRONT_END, small_recipe
 
+from mast.data.augment import AugmentConfig
 from mast.data.chunk_dataset import Batch
 from mast.data.recordings import load_dataset
 from mast.errors import ConfigError
@@ -210,3 +211,29 @@ def test_only_chunks_that_are_surely_empty_give_backgrounds(tones: Path, tmp_pat
     )
     assert banked(both, recipe) == n_empty
     assert banked(both, wary) == 2 * n_empty
+
+
+def test_the_gap_of_songs_is_the_experts_and_not_the_pseudo_labels(tones: Path) -> None:
+    chunks = labelled_chunks(load_dataset(tones), FRONT_END)["train"]
+    pseudo = replace(chunks, table=chunks.table.assign(labelled=False))
+    both = Chunks(
+        ConcatDataset([*chunks.examples.datasets, *pseudo.examples.datasets]),
+        pd.concat([chunks.table, pseudo.table], ignore_index=True),
+    )
+    seen: list[int] = []
+
+    def gap_of(boxes: list[Tensor]) -> float:
+        seen.append(len(boxes))
+        return 7.0
+
+    asked = AugmentConfig(operations=("repeats",))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(detector_training, "dividing_gap", gap_of)
+        filled = detector_training._with_song_gap(asked, both)
+        assert filled is not None
+        assert filled.song_gap == 7.0
+        assert seen == [len(chunks)]
+        given = AugmentConfig(operations=("repeats",), song_gap=3.0)
+        for as_it_is in (None, AugmentConfig(), given):
+            assert detector_training._with_song_gap(as_it_is, both) is as_it_is
+        assert seen == [len(chunks)]
