@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import re
@@ -12,10 +13,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
 from mast.errors import ConfigError, MastError, errno_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _MOST_NAME_BYTES = 160  # of a name that is used as it is; file systems take 255, and we add some 40
 _PART = re.compile(r"^\..*\.(?P<process>\d+)-(?P<machine>[0-9a-f]{8})-[0-9a-f]{8}\.part$", re.DOTALL)
@@ -27,6 +32,20 @@ def write_whole(path: Path, content: bytes) -> None:
     """Write beside, make sure it is on disk, move into place: a kill leaves the old file or the new one."""
     with whole_file(path) as part:
         part.write_bytes(content)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """A file for people to read, too, with :func:`write_whole`."""
+    write_whole(path, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def write_table(path: Path, table: pd.DataFrame) -> None:
+    """A .parquet file, or else a CSV, with :func:`write_whole`."""
+    with whole_file(path) as part:
+        if path.suffix.lower() == ".parquet":
+            table.to_parquet(part, index=False)
+        else:
+            table.to_csv(part, index=False, lineterminator="\n")
 
 
 @contextmanager

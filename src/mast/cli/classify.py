@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import Device, Quiet, count, number, progress, say, score
+from mast.cli.options import Device, Quiet, advancing, count, number, say, score
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -61,10 +61,8 @@ def classify(
       mast classify events --examples examples --out named.csv
       mast classify events --examples recordings/ --out named.parquet --precision 0.95
     """
-    import json
-
     from mast.errors import ConfigError
-    from mast.files import write_whole
+    from mast.files import write_json
     from mast.retrieval.event_store import EventStore
 
     if out.suffix.lower() not in (".csv", ".parquet"):
@@ -75,7 +73,7 @@ def classify(
     named, total = _write(opened, namer, calibration, out, quiet)
     beside = out.with_name(f"{out.name}.calibration.json")
     content = {"store": store, "examples_from": examples, "model": opened.model_id, **calibration.as_json()}
-    write_whole(beside, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+    write_json(beside, content)
     typer.echo(
         f"{named:,} of {counted(total, 'event')} named by {counted(calibration.examples, 'example')} of "
         f"{counted(calibration.labels, 'label')}, "
@@ -94,15 +92,17 @@ def _write(
     if not len(store):
         raise MastError(f"{store.uri}: holds no events to name; add some with mast embed")
     named = total = 0
-    with progress(quiet, unit="events") as bar, whole_file(out) as part:
-        task = bar.add_task("classify", total=len(store))
-        with _rows_into(part, out.suffix.lower()) as write:
-            for events, vectors, _ in store.batches():
-                table = namer.name(events, vectors, calibration)
-                write(table[[*(c for c in table.columns if c != "id"), "id"]])
-                named += int((table["label"] != UNKNOWN).sum())
-                total += len(table)
-                bar.advance(task, len(table))
+    with (
+        advancing(quiet, "classify", "events", len(store)) as advance,
+        whole_file(out) as part,
+        _rows_into(part, out.suffix.lower()) as write,
+    ):
+        for events, vectors, _ in store.batches():
+            table = namer.name(events, vectors, calibration)
+            write(table[[*(c for c in table.columns if c != "id"), "id"]])
+            named += int((table["label"] != UNKNOWN).sum())
+            total += len(table)
+            advance(len(table))
     return named, total
 
 

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from mast.cli.event_files import find_recordings_of
-from mast.cli.options import EXIT_SOME_FAILED, Join, Quiet, Seed, count, number, progress, score, write_alone
+from mast.cli.options import (
+    EXIT_SOME_FAILED,
+    Detections,
+    FoundAudio,
+    Join,
+    Quiet,
+    Seed,
+    advancing,
+    count,
+    number,
+    score,
+    write_alone,
+)
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -18,43 +29,17 @@ if TYPE_CHECKING:
 NOTE = "clips.json"  # what a folder of clips was made from
 
 
-class ChoiceName(StrEnum):
-    """Which events come first."""
-
-    best = "best"
-    random = "random"
-
-
-class PerName(StrEnum):
-    """What makes a group."""
-
-    label = "label"
-    site = "site"
-    day = "day"
-    hour = "hour"
-    recording = "recording"
-
-
-class FormatName(StrEnum):
-    """Of the sound."""
-
-    wav = "wav"
-    flac = "flac"
-
-
 def clips(
-    detections: Annotated[
-        Path, typer.Argument(help="Folder of mast detect, or boxes in any format that mast reads.")
-    ],
+    detections: Detections,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder for the clips; a stopped run there resumes.")
     ],
     most: Annotated[int, count("-n", "--most", help="How many clips; with --per, of each group.")] = 100,
     choose: Annotated[
-        ChoiceName, typer.Option(help="The best by score, or a random draw.")
-    ] = ChoiceName.best,
+        Literal["best", "random"], typer.Option(help="The best by score, or a random draw.")
+    ] = "best",
     per: Annotated[
-        PerName | None,
+        Literal["label", "site", "day", "hour", "recording"] | None,
         typer.Option(help="Choose within each label, site, day, hour of the day or recording."),
     ] = None,
     label: Annotated[
@@ -64,16 +49,16 @@ def clips(
     pad: Annotated[
         float, number("--pad", low=0.0, high=60.0, help="Seconds of sound before and after each event.")
     ] = 0.5,
-    format: Annotated[FormatName, typer.Option(help="Sound format: wav or flac, 16 bit.")] = FormatName.wav,
+    format: Annotated[
+        Literal["wav", "flac"], typer.Option(help="Sound format: wav or flac, 16 bit.")
+    ] = "wav",
     pictures: Annotated[bool, typer.Option(help="Draw a spectrogram with its box beside each clip.")] = True,
     no_voices: Annotated[
         bool,
         typer.Option("--no-voices", help="Leave out clips in which people speak; needs the extra voices."),
     ] = False,
     join: Join = None,
-    audio: Annotated[
-        Path | None, typer.Option(help="Folder of the recordings; by default where detect found them.")
-    ] = None,
+    audio: FoundAudio = None,
     quiet: Quiet = False,
     seed: Seed = 0,
 ) -> None:
@@ -105,31 +90,23 @@ def clips(
 
     events = read_annotations(detections).events
     events = _chosen_from(events if join is None else join_events(events, join), detections, label, min_score)
-    chosen = choose_events(
-        events, most, choice=choose.value, per=None if per is None else per.value, seed=seed
-    )
-    inputs = {
-        "detections": str(detections.absolute()),
-        "most": most,
-        "choose": choose.value,
-        "per": per and per.value,
-    }
-    inputs |= {"label": label or [], "min_score": min_score, "pad": pad, "format": format.value, "seed": seed}
+    chosen = choose_events(events, most, choice=choose, per=per, seed=seed)
+    inputs = {"detections": str(detections.absolute()), "most": most, "choose": choose, "per": per}
+    inputs |= {"label": label or [], "min_score": min_score, "pad": pad, "format": format, "seed": seed}
     inputs |= ({} if join is None else {"join": join}) | ({"no_voices": True} if no_voices else {})
     voices = VoiceFinder() if no_voices else None
     locate = find_recordings_of(detections, audio)
     _remember(out, inputs | {"events": _digest(chosen)})
-    with write_alone(out), progress(quiet, unit="clips") as bar:
-        task = bar.add_task("clips", total=len(chosen))
+    with write_alone(out), advancing(quiet, "clips", "clips", len(chosen)) as advance:
         cut = cut_clips(
             chosen,
             locate,
             out,
             pad_s=pad,
-            format=format.value,
+            format=format,
             pictures=pictures,
             voices=voices,
-            progress=lambda: bar.advance(task),
+            progress=advance,
         )
     if not cut.clips and not cut.failures:
         raise AudioError(

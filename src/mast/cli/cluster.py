@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mast.cli.options import Quiet, Seed, count, progress, say, upper_edge
+from mast.cli.options import Quiet, Seed, advancing, count, say, upper_edge
 from mast.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from mast.grid import FrontEnd
-    from mast.reports.contact_sheet import Sheet
-    from mast.retrieval.clusters import Known
+    from mast.reports.contact_sheet import Locate, Sheet
+    from mast.retrieval.clusters import ClusterModel, Known
     from mast.retrieval.event_store import EventStore
 
 _MOST_KNOWN = 20_000  # annotated events that novelty is measured against
@@ -126,16 +126,12 @@ def _known(store: EventStore, labelled: list[str], other: EventStore | None, mid
     return Known(vectors, labels, np.asarray(middle))
 
 
-def _assign(store: EventStore, model: object, known: Known, quiet: bool) -> pd.DataFrame:
+def _assign(store: EventStore, model: ClusterModel, known: Known, quiet: bool) -> pd.DataFrame:
     """Every event with its group, place and novelty, by recording and time."""
     import pandas as pd
 
-    from mast.retrieval.clusters import ClusterModel
-
-    assert isinstance(model, ClusterModel)
     parts = []
-    with progress(quiet, unit="events") as bar:
-        task = bar.add_task("assign", total=len(store))
+    with advancing(quiet, "assign", "events", len(store)) as advance:
         for batch in store.batches():
             grouping, novelty = model.assign(batch.vectors), known.novelty(batch.vectors)
             parts.append(
@@ -148,21 +144,17 @@ def _assign(store: EventStore, model: object, known: Known, quiet: bool) -> pd.D
                     nearest_label=novelty.label,
                 )
             )
-            bar.advance(task, len(batch.events))
+            advance(len(batch.events))
     return pd.concat(parts).sort_values(["recording", "start_s", "low_hz", "id"], ignore_index=True)
 
 
 def _write_tables(table: pd.DataFrame, summary: pd.DataFrame, out: Path, seed: int) -> None:
-    import io
-
-    from mast.files import write_whole
+    from mast.files import write_table, write_whole
     from mast.reports.cluster_map import draw_map
     from mast.reports.spectrogram import figure_png
 
-    write_whole(out / "clusters.csv", table.to_csv(index=False).encode())
-    buffer = io.BytesIO()
-    table.to_parquet(buffer, index=False)
-    write_whole(out / "clusters.parquet", buffer.getvalue())
+    write_table(out / "clusters.csv", table)
+    write_table(out / "clusters.parquet", table)
     write_whole(out / "summary.csv", summary.to_csv(index=False, float_format="%.6g").encode())
     write_whole(out / "map.png", figure_png(draw_map(table, seed=seed)))
 
@@ -184,14 +176,13 @@ def _write_sheets(
 
     locate = find_in(audio)
     front_end = FrontEnd.for_band(band) if band is not None else sheet_front_end(table)
-    rows = summary.head(wanted[0]).to_dict("records")
+    rows: list[dict[Any, Any]] = summary.head(wanted[0]).to_dict("records")
     made: list[Sheet] = []
-    with progress(quiet, unit="sheets") as bar:
-        task = bar.add_task("draw", total=len(rows))
+    with advancing(quiet, "draw", "sheets", len(rows)) as advance:
         for row in rows:
             own = _drawn(table[table["cluster"] == row["cluster"]], wanted[1], seed)
             made.append(_sheet(row, own, locate, front_end, scale_note(own, front_end)))
-            bar.advance(task)
+            advance()
     names = [f"cluster-{row['cluster']:03d}" if row["cluster"] >= 0 else "no-cluster" for row in rows]
     left = len(summary) - len(rows)
     groups = counted(int((summary["cluster"] >= 0).sum()), "group")
@@ -215,13 +206,10 @@ def _drawn(own: pd.DataFrame, most: int, seed: int) -> pd.DataFrame:
 
 
 def _sheet(
-    row: dict[object, object], own: pd.DataFrame, locate: object, front_end: FrontEnd, scale: str
+    facts: dict[Any, Any], own: pd.DataFrame, locate: Locate, front_end: FrontEnd, scale: str
 ) -> Sheet:
-    from typing import Any, cast
-
     from mast.reports.contact_sheet import Sheet, make_tiles
 
-    facts = cast("dict[str, Any]", row)
     title = f"Group {facts['cluster']}" if facts["cluster"] >= 0 else "In no group"
     note = [f"{counted(facts['events'], 'event')}, {counted(facts['recordings'], 'recording')}"]
     if facts["sites"]:
@@ -231,5 +219,5 @@ def _sheet(
     if facts["novelty"] == facts["novelty"]:
         near = f" (nearest: {facts['nearest_label']})" if facts["nearest_label"] else ""
         note.append(f"novelty {facts['novelty']:.2f}{near}")
-    tiles = make_tiles(own, cast("Any", locate), front_end=front_end)
+    tiles = make_tiles(own, locate, front_end=front_end)
     return Sheet(title, f"{'; '.join(note)}; {len(tiles)} of them drawn at random; {scale}.", tiles)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mast.cli.event_files import cut_to_nyquist
-from mast.cli.options import Join, Quiet, count, progress, say
+from mast.cli.options import Join, Quiet, advancing, count, say
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -230,9 +230,8 @@ def _make_birdset(
         if source.is_dir()
         else hub_rows(source.as_posix(), subset, part or "train")
     )
-    with progress(quiet, unit="recordings") as bar:
-        task = bar.add_task("convert", total=limit)
-        counts = write_birdset(rows, out, limit=limit, on_recording=lambda: bar.advance(task))
+    with advancing(quiet, "convert", "recordings", limit) as advance:
+        counts = write_birdset(rows, out, limit=limit, on_recording=advance)
     typer.echo(
         f"{counted(counts.recordings, 'recording')}, {counted(counts.boxes, 'box')}, "
         f"{counted(counts.detected, 'detected event')}, {counted(counts.failures, 'failure')} → {out}"
@@ -272,9 +271,8 @@ def _probe(folder: Path, quiet: bool) -> pd.DataFrame:
     paths = recordings_in(folder, unlisted)
     if not paths:
         raise AudioError(f"{folder}: no recordings in this folder")
-    with progress(quiet, unit="recordings") as bar:
-        task = bar.add_task("probe", total=len(paths))
-        found = scan_headers(paths, folder, advance=lambda: bar.advance(task))
+    with advancing(quiet, "probe", "recordings", len(paths)) as advance:
+        found = scan_headers(paths, folder, advance=advance)
     rows = [
         {
             "recording": name,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import urlsplit
 
 import typer
@@ -17,6 +16,7 @@ from mast.cli.options import (
     Quiet,
     count,
     progress,
+    resumable,
     say,
     score,
     upper_edge,
@@ -33,14 +33,8 @@ _FORMATS = (
 )
 # sound that reaches four times the band searched, or not a third of it, is reported: 48 kHz of birds is neither
 _FAR_ABOVE, _FAR_BELOW = 4, 3
+EngineName = Literal["local", "ray"]  # who does the work
 _PARTITIONED = "partitioned"  # not an annotation format: a Parquet dataset for DuckDB, pandas, Spark
-
-
-class EngineName(StrEnum):
-    """Who does the work."""
-
-    local = "local"
-    ray = "ray"
 
 
 def detect(
@@ -106,7 +100,7 @@ def detect(
     ] = "0/1",
     engine: Annotated[
         EngineName, typer.Option(help="local: this machine. ray: the cluster of RAY_ADDRESS, or Ray here.")
-    ] = EngineName.local,
+    ] = "local",
     workers: Annotated[
         int | None,
         count(
@@ -190,42 +184,37 @@ def detect(
         embed=embed,
         compile=compile,
         band_hz=band,
-        box=None if box is None else box.value,
+        box=box,
         join_s=join,
     )
-    try:
-        with (
-            write_alone(out, f".shard-{part}-of-{parts}.lock"),
-            _engine(engine, DetectorSpec(model, options), workers) as running,
-        ):
-            facts = running.facts
-            results = ResultsFolder(
-                out,
-                facts.settings,
-                listing.root,
-                options=options,
-                model=_full_name(model),
-                band_hz=facts.band_hz,
-                inputs=[_full_name(given) for given in recordings],
-                operating_point=facts.operating_point,
-                size_of=listing.size_of(),
-            )
-            if facts.sentence:
-                say(facts.sentence, quiet=quiet)
-            todo = []
-            for recording in mine:
-                if results.is_done(recording.source):
-                    results.restate(recording.source)
-                else:
-                    todo.append(recording)
-            if len(todo) < len(mine):
-                say(f"{len(mine) - len(todo):,} of {len(mine):,} recordings are done already", quiet=quiet)
-            failures, sample_rates = _search(running, results, todo, quiet)
-    except KeyboardInterrupt:
-        typer.echo(
-            f"mast: stopped; what is done is kept in {out}; run the same command again to resume.", err=True
+    with (
+        resumable(out),
+        write_alone(out, f".shard-{part}-of-{parts}.lock"),
+        _engine(engine, DetectorSpec(model, options), workers) as running,
+    ):
+        facts = running.facts
+        results = ResultsFolder(
+            out,
+            facts.settings,
+            listing.root,
+            options=options,
+            model=_full_name(model),
+            band_hz=facts.band_hz,
+            inputs=[_full_name(given) for given in recordings],
+            operating_point=facts.operating_point,
+            size_of=listing.size_of(),
         )
-        raise typer.Exit(130) from None
+        if facts.sentence:
+            say(facts.sentence, quiet=quiet)
+        todo = []
+        for recording in mine:
+            if results.is_done(recording.source):
+                results.restate(recording.source)
+            else:
+                todo.append(recording)
+        if len(todo) < len(mine):
+            say(f"{len(mine) - len(todo):,} of {len(mine):,} recordings are done already", quiet=quiet)
+        failures, sample_rates = _search(running, results, todo, quiet)
     totals = results.combine(wanted, listing.unlisted) if tables else None
     if totals is not None and summary:
         _summarize(results, totals, quiet)
@@ -340,7 +329,7 @@ def _engine(name: EngineName, spec: DetectorSpec, workers: int | None) -> Engine
     from mast.archive import CrewEngine, OneProcess, ProcessCrew
     from mast.errors import ConfigError
 
-    if name is EngineName.ray:
+    if name == "ray":
         try:
             from mast.archive.ray_crew import RayCrew
         except ModuleNotFoundError as error:

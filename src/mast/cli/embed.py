@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import EXIT_SOME_FAILED, Device, Quiet, count, progress
+from mast.cli.options import EXIT_SOME_FAILED, Device, Quiet, advancing, count
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -96,10 +96,8 @@ def embed(
             raise ConfigError("--boxes is for datasets; the events of detections are their own")
         _refuse_other(detections, model, device)
         store = _store(out, detections.embedding_width(), detections.model_id, 0, model)
-        with progress(quiet, unit="recordings") as bar:
-            task = bar.add_task("embed", total=None)
-            batches = _shown(detections.batches(), lambda: bar.advance(task))
-            added = store.add(batches, whole_recordings=True)
+        with advancing(quiet, "embed", "recordings") as advance:
+            added = store.add(_shown(detections.batches(), advance), whole_recordings=True)
     else:
         if model is None:
             raise ConfigError(
@@ -109,9 +107,8 @@ def embed(
         store = _store(out, embedder.width, embedder.model_id, embedder.projection_width, model)
         work = _work(data, detections, boxes, audio)
         known = not again and len(store) > 0
-        with progress(quiet, unit="recordings") as bar:
-            task = bar.add_task("embed", total=None)
-            made = _embedded(embedder, store if known else None, work, failed, lambda: bar.advance(task))
+        with advancing(quiet, "embed", "recordings") as advance:
+            made = _embedded(embedder, store if known else None, work, failed, advance)
             added = store.add(made, whole_recordings=True)
     changes = [
         f"{count:,} {what}"

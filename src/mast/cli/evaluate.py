@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -17,11 +16,6 @@ if TYPE_CHECKING:
 
     from mast.data import Dataset
     from mast.evaluation import Comparison, Evaluation
-
-
-class _Space(enum.StrEnum):
-    grid = "grid"
-    hz = "hz"
 
 
 class _Truth(NamedTuple):
@@ -47,11 +41,11 @@ def evaluate(
         ),
     ],
     space: Annotated[
-        _Space,
+        Literal["grid", "hz"],
         typer.Option(
             "--space", help="Compare boxes on the model's grid (the paper's way) or in seconds × hertz."
         ),
-    ] = _Space.grid,
+    ] = "grid",
     threshold: Annotated[
         float | None,
         score("--threshold", help="Minimum score of a prediction that counts; all count by default."),
@@ -102,7 +96,7 @@ def evaluate(
     if threshold is not None and tune_split is not None:
         raise ConfigError("--threshold and --tune-split both choose the threshold; give one of them")
     front_end = front_end_of(band, predictions, compare) or FrontEnd()
-    scoring = Scoring(space.value, front_end, iou)
+    scoring = Scoring(space, front_end, iou)
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,6 +69,39 @@ def find_recordings_of(boxes: Path, audio: Path | None) -> Locate:
     if not audio.is_dir():
         raise ConfigError(f"{audio}: no such folder of recordings; say where they are with --audio")
     return find_in([audio])
+
+
+def check_table_name(out: Path) -> None:
+    """Refuse an --out that is not the name of a table."""
+    from mast.errors import ConfigError
+
+    if out.suffix.lower() not in (".csv", ".parquet"):
+        raise ConfigError(f"--out {out}: expected the name of a table, ending in .csv or .parquet")
+
+
+def recording_by_recording(
+    events: pd.DataFrame,
+    locate: Locate,
+    work: Callable[[Path, pd.DataFrame], pd.DataFrame],
+    advance: Callable[[int], None],
+) -> tuple[list[pd.DataFrame], dict[str, str]]:
+    """What ``work`` makes of each recording and its events, and by recording why it could not.
+
+    ``advance`` is told how many events each recording had.
+    """
+    from mast.errors import AudioError, ConfigError
+
+    made, failures = [], {}
+    for name, own in events.groupby("recording", sort=False):
+        path = locate(str(name))
+        try:
+            if path is None:
+                raise AudioError(f"{name}: no such recording here")
+            made.append(work(path, own))
+        except (AudioError, ConfigError) as error:
+            failures[str(name)] = str(error)
+        advance(len(own))
+    return made, failures
 
 
 def end_with(sentence: str, failures: Mapping[str, str], *, quiet: bool) -> None:

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from mast.cli.options import Quiet, say
-
-
-class ExportFormat(StrEnum):
-    """What a model can be exported as."""
-
-    onnx = "onnx"
-    hub = "hub"
 
 
 def export(
@@ -27,8 +19,9 @@ def export(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")],
     format: Annotated[
-        ExportFormat, typer.Option(help="onnx: a graph for other programs; hub: a folder to share.")
-    ] = ExportFormat.onnx,
+        Literal["onnx", "hub"],
+        typer.Option(help="onnx: a graph for other programs; hub: a folder to share."),
+    ] = "onnx",
     name: Annotated[
         str | None,
         typer.Option(help="hub: what it will be called there, owner/name; the folder's name by default."),
@@ -63,7 +56,7 @@ def export(
     from mast.models.find import find_model
 
     folder = find_model(run)
-    if format is ExportFormat.hub:
+    if format == "hub":
         card = write_hub_folder(folder, out, name=name, licence=licence, dtype="float16" if half else None)
         if not card.licence:
             say("no licence is stated; others may not use it then, so give one with --licence", quiet=quiet)

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from mast.cli.options import BoxName, Join, Quiet, Seed, say, steps, write_alone
+from mast.cli.options import BoxName, Join, Quiet, Seed, resumable, say, steps, write_alone
 from mast.cli.recipes import (
     Annotations,
     Band,
+    RunFolder,
     Settings,
     SuitedPreset,
     chosen_settings,
@@ -23,9 +24,7 @@ def fit(
     data: Annotated[
         Path, typer.Argument(help="A labelled dataset: recordings and boxes.csv (or --annotations).")
     ],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="The run's folder; a stopped run there is resumed.")
-    ],
+    out: RunFolder,
     unlabelled: Annotated[
         list[Path] | None,
         typer.Option("--unlabelled", "-u", help="A folder of recordings nobody labelled; may be repeated."),
@@ -85,25 +84,19 @@ def fit(
         )
     recipe = recipe_from(preset or preset_for_machine(start), band, settings)
     show = Show(say=lambda text: say(text, quiet=quiet), bar=lambda what: steps(quiet, what))
-    try:
-        with write_alone(out):
-            fitted = run(
-                data,
-                unlabelled or [],
-                out,
-                recipe,
-                show=show,
-                annotations=annotations,
-                init=start.path,
-                drawn=DetectOptions(box=None if box is None else box.value, join_s=join),
-                fixed=None if preset else chosen_settings(settings).keys(),
-                seed=seed,
-            )
-    except KeyboardInterrupt:
-        typer.echo(
-            f"mast: stopped; what is done is kept in {out}; run the same command again to resume.", err=True
+    with resumable(out), write_alone(out):
+        fitted = run(
+            data,
+            unlabelled or [],
+            out,
+            recipe,
+            show=show,
+            annotations=annotations,
+            init=start.path,
+            drawn=DetectOptions(box=box, join_s=join),
+            fixed=None if preset else chosen_settings(settings).keys(),
+            seed=seed,
         )
-        raise typer.Exit(130) from None
     for line in fitted.summary():
         typer.echo(line)
     origins = {START: "the start, as is", HABIT: "the start, with your habit"}

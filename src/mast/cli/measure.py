@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.event_files import end_with, find_recordings_of
-from mast.cli.options import Quiet, progress
+from mast.cli.event_files import check_table_name, end_with, find_recordings_of, recording_by_recording
+from mast.cli.options import Detections, FoundAudio, Quiet, advancing
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -16,13 +16,9 @@ if TYPE_CHECKING:
 
 
 def measure(
-    boxes: Annotated[
-        Path, typer.Argument(help="Folder of mast detect, or boxes in any format that mast reads.")
-    ],
+    boxes: Detections,
     out: Annotated[Path, typer.Option("--out", "-o", help="Table to write, ending in .csv or .parquet.")],
-    audio: Annotated[
-        Path | None, typer.Option(help="Folder of the recordings; by default where detect found them.")
-    ] = None,
+    audio: FoundAudio = None,
     quiet: Quiet = False,
 ) -> None:
     """Measure every box: frequencies, where its energy lies, signal to noise.
@@ -39,11 +35,10 @@ def measure(
       mast measure raven_tables/ --audio recordings/ --out measured.csv
     """
     from mast.annotations import read_annotations
-    from mast.errors import AnnotationError, AudioError, ConfigError
-    from mast.files import whole_file
+    from mast.errors import AnnotationError, AudioError
+    from mast.files import write_table
 
-    if out.suffix not in (".csv", ".parquet"):
-        raise ConfigError(f"--out {out}: expected the name of a table, ending in .csv or .parquet")
+    check_table_name(out)
     events = read_annotations(boxes).events
     if events.empty:
         raise AnnotationError(f"{boxes}: holds no boxes; there is nothing to measure")
@@ -53,11 +48,7 @@ def measure(
         raise AudioError(
             f"none of the {len(events):,} boxes could be measured; {next(iter(failures.values()))}"
         )
-    with whole_file(out) as part:
-        if out.suffix == ".csv":
-            measured.to_csv(part, index=False, lineterminator="\n")
-        else:
-            measured.to_parquet(part, index=False)
+    write_table(out, measured)
     end_with(
         f"{len(events) - missed:,} of {counted(len(events), 'box')} measured → {out}", failures, quiet=quiet
     )
@@ -67,23 +58,12 @@ def _measured(
     events: pd.DataFrame, boxes: Path, audio: Path | None, quiet: bool
 ) -> tuple[pd.DataFrame, dict[str, str]]:
     """The events with their measurements, and why some recordings have none."""
-    from mast.errors import AudioError
+    import pandas as pd
+
     from mast.features.measurements import MEASUREMENTS, measure_events
 
     locate = find_recordings_of(boxes, audio)
-    found, failures = [], {}
-    with progress(quiet, unit="recordings") as bar:
-        task = bar.add_task("measure", total=events["recording"].nunique())
-        for name, own in events.groupby("recording", sort=False):
-            path = locate(str(name))
-            try:
-                if path is None:
-                    raise AudioError(f"{name}: no such recording here")
-                found.append(measure_events(path, own))
-            except AudioError as error:
-                failures[str(name)] = str(error)
-            bar.advance(task)
-    import pandas as pd
-
+    with advancing(quiet, "measure", "recordings", events["recording"].nunique()) as advance:
+        found, failures = recording_by_recording(events, locate, measure_events, lambda n: advance())
     rows = pd.concat(found) if found else pd.DataFrame(columns=list(MEASUREMENTS))
     return events.join(rows.round(6)), failures

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.event_files import end_with, find_recordings_of
-from mast.cli.options import Quiet, count, number, progress, say, score
+from mast.cli.event_files import check_table_name, end_with, find_recordings_of, recording_by_recording
+from mast.cli.options import Detections, FoundAudio, Quiet, advancing, count, number, say, score
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -25,9 +25,7 @@ THRESHOLD = 0.5  # our choice; results/naming.json says what it reaches
 
 
 def name(
-    detections: Annotated[
-        Path, typer.Argument(help="Folder of mast detect, or boxes in any format that mast reads.")
-    ],
+    detections: Detections,
     with_: Annotated[
         str, typer.Option("--with", metavar="birdnet|MODEL", help="birdnet, or a .onnx or .tflite file.")
     ],
@@ -64,9 +62,7 @@ def name(
     common: Annotated[
         bool, typer.Option("--common", help="Common names, where the labels have both.")
     ] = False,
-    audio: Annotated[
-        Path | None, typer.Option(help="Folder of the recordings; by default where detect found them.")
-    ] = None,
+    audio: FoundAudio = None,
     quiet: Quiet = False,
 ) -> None:
     """Name boxes by what a classifier hears, or call them unknown.
@@ -91,10 +87,9 @@ def name(
       mast name detections/ --with perch.onnx --labels perch.txt --softmax --out named.csv
     """
     from mast.annotations import read_annotations
-    from mast.errors import AnnotationError, ConfigError
+    from mast.errors import AnnotationError
 
-    if out.suffix.lower() not in (".csv", ".parquet"):
-        raise ConfigError(f"--out {out}: expected the name of a table, ending in .csv or .parquet")
+    check_table_name(out)
     classifier = _classifier(with_, labels, rate, window, softmax, quiet)
     possible = _possible(classifier, species, quiet)
     events = read_annotations(detections).events
@@ -172,20 +167,13 @@ def _heard(
     import pandas as pd
 
     from mast.classifiers.box_names import name_boxes
-    from mast.errors import AudioError, ConfigError
+    from mast.errors import AudioError
 
-    found, failures = [], {}
-    with progress(quiet, unit="boxes") as bar:
-        task = bar.add_task("name", total=len(events))
-        for recording, own in events.groupby("recording", sort=False):
-            path = locate(str(recording))
-            try:
-                if path is None:
-                    raise AudioError(f"{recording}: no such recording here")
-                found.append(name_boxes(path, own, classifier, _how(classifier, possible, band, own)))
-            except (AudioError, ConfigError) as error:
-                failures[str(recording)] = str(error)
-            bar.advance(task, len(own))
+    def work(path: Path, own: pd.DataFrame) -> pd.DataFrame:
+        return name_boxes(path, own, classifier, _how(classifier, possible, band, own))
+
+    with advancing(quiet, "name", "boxes", len(events)) as advance:
+        found, failures = recording_by_recording(events, locate, work, advance)
     if not found:
         raise AudioError(
             f"none of the {len(events):,} boxes could be heard; {next(iter(failures.values()))}; say where the "
@@ -260,25 +248,20 @@ def _write(
     band: bool,
 ) -> None:
     """The table, and beside it what its names depend on."""
-    import json
     from dataclasses import asdict
 
     import numpy as np
 
-    from mast.files import whole_file, write_whole
+    from mast.files import write_json, write_table
     from mast.retrieval.naming import UNKNOWN
 
     believed = thresholds.believed(named["likely_label"].tolist(), named["label_score"])
     table = named.assign(label=np.where(believed, named["likely_label"], UNKNOWN))
-    with whole_file(out) as part:
-        if out.suffix.lower() == ".csv":
-            table.to_csv(part, index=False, lineterminator="\n")
-        else:
-            table.to_parquet(part, index=False)
+    write_table(out, table)
     content = {"with": with_, "species": None if species is None else str(species), "band": band}
     content |= asdict(thresholds)
     beside = out.with_name(f"{out.name}.calibration.json")
-    write_whole(beside, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+    write_json(beside, content)
 
 
 def _count(named: pd.DataFrame, thresholds: NameThresholds) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -74,13 +73,13 @@ def _not_nan(value: float | None) -> float | None:
     return value
 
 
-class BoxName(StrEnum):
-    """What one box is."""
-
-    all = "all"
-    strongest = "strongest"
-
-
+BoxName = Literal["all", "strongest"]  # what one box is
+Detections = Annotated[
+    Path, typer.Argument(help="Folder of mast detect, or boxes in any format that mast reads.")
+]
+FoundAudio = Annotated[
+    Path | None, typer.Option(help="Folder of the recordings; by default where detect found them.")
+]
 Join = Annotated[
     float | None,
     number(
@@ -110,6 +109,26 @@ def progress(quiet: bool, *, unit: str = "") -> ReportedBar:
         speed_estimate_period=RATE_S,
         unit=unit,
     )
+
+
+@contextmanager
+def advancing(quiet: bool, what: str, unit: str, total: int | None = None) -> Iterator[Callable[..., None]]:
+    """A progress bar that counts; yields what moves it on, by one or by a given number."""
+    with progress(quiet, unit=unit) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda n=1: bar.advance(task, n)
+
+
+@contextmanager
+def resumable(out: Path) -> Iterator[None]:
+    """Where the user stops the block, say that the same command goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(
+            f"mast: stopped; what is done is kept in {out}; run the same command again to resume.", err=True
+        )
+        raise typer.Exit(130) from None
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import Quiet, Seed, count, number, progress, say, upper_edge
+from mast.cli.options import Device, Quiet, Seed, advancing, count, number, say, upper_edge
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -81,9 +81,7 @@ def plan(
         float | None,
         upper_edge(help="Upper edge of the band; the model's own by default, 8000 where there is none."),
     ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="cpu, cuda; by default the GPU, if there is one.")
-    ] = None,
+    device: Device = None,
     quiet: Quiet = False,
     seed: Seed = 0,
 ) -> None:
@@ -131,8 +129,7 @@ def plan(
     if chosen_strategy == "time-balanced" and (free["hour"] < 0).any():
         say("The clock time of some recordings is unknown; they count as an hour of their own.", quiet=quiet)
     boxes = _prefill(prefill, model, found, DetectOptions(device=device, band_hz=band))
-    with progress(quiet, unit="clips") as bar:
-        task = bar.add_task("cut", total=len(chosen))
+    with advancing(quiet, "cut", "clips", len(chosen)) as advance:
         written = write_tasks(
             out,
             chosen,
@@ -140,7 +137,7 @@ def plan(
             format=format,  # type: ignore[arg-type]
             strategy=chosen_strategy,
             prefill=boxes,
-            progress=lambda: bar.advance(task),
+            progress=advance,
         )
     for name, reason in written.attrs["failed"]:
         typer.echo(f"left out, {name}: {reason}", err=True)
@@ -217,9 +214,9 @@ def _survey(
 
     from mast.planning.survey import doubt_in_clips
 
-    with progress(quiet, unit="chunks") as bar:
-        task = bar.add_task("look", total=surveyor.count_chunks(free) + surveyor.count_chunks(heard))
-        survey = surveyor.survey(dataset, free, heard, progress=lambda n: bar.advance(task, n))
+    total = surveyor.count_chunks(free) + surveyor.count_chunks(heard)
+    with advancing(quiet, "look", "chunks", total) as advance:
+        survey = surveyor.survey(dataset, free, heard, progress=advance)
     for reason in survey.failures.values():
         typer.echo(f"left out: {reason}", err=True)
     return survey if found is None else replace(survey, unsure=doubt_in_clips(found, free))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import Quiet, Seed, progress, say, steps
+from mast.cli.options import Quiet, Seed, advancing, say, steps
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -115,11 +115,8 @@ def _search_voices(opened: Review, quiet: bool) -> None:
 
     finder = VoiceFinder()
     recordings = opened.readable_recordings()
-    with progress(quiet, unit="recordings") as bar:
-        task = bar.add_task("voices", total=len(recordings))
-        failures = search_recordings(
-            recordings, finder, opened.workspace.folder, progress=lambda: bar.advance(task)
-        )
+    with advancing(quiet, "voices", "recordings", len(recordings)) as advance:
+        failures = search_recordings(recordings, finder, opened.workspace.folder, progress=advance)
     if failures:
         many = counted(len(failures), "recording")
         say(f"{many} could not be searched for speech; the first: {failures[0]}", quiet=quiet)

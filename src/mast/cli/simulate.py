@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mast.cli.options import Quiet, Seed, count, number, progress, score, seconds
+from mast.cli.options import Quiet, Seed, advancing, count, number, score, seconds
 from mast.wording import counted
 
 _BENCHMARK = "soundscape-bench"
@@ -149,9 +149,8 @@ def simulate(
             f"simulate: {'.'.join(map(str, first['loc']))}: {first['msg']}, got {first['input']}"
         ) from None
 
-    with progress(quiet, unit="recordings") as bar:
-        task = bar.add_task("simulate", total=recordings)
-        counts = simulate_dataset(out, simulation, workers=workers, on_recording=lambda: bar.advance(task))
+    with advancing(quiet, "simulate", "recordings", recordings) as advance:
+        counts = simulate_dataset(out, simulation, workers=workers, on_recording=advance)
     hours_written = counts.recordings * duration / 3_600
     typer.echo(
         f"{counted(counts.recordings, 'recording')} ({hours_written:.2f} h) from {counted(sites, 'site')} and "
@@ -188,9 +187,8 @@ def _make_benchmark(
 
     own = {} if unlabelled_minutes is None else {"unlabelled": unlabelled_minutes}
     bench = SoundscapeBench(seed=seed, calls=calls, backgrounds=backgrounds, **own)
-    with progress(quiet, unit="recordings") as bar:
-        task = bar.add_task("simulate", total=None)
-        sizes = make_soundscape_bench(out, bench, workers=workers, on_recording=lambda: bar.advance(task))
+    with advancing(quiet, "simulate", "recordings") as advance:
+        sizes = make_soundscape_bench(out, bench, workers=workers, on_recording=advance)
     for part, size in sizes.items():
         boxes = "no boxes" if part == "unlabelled" else counted(size.boxes, "box")
         typer.echo(f"{part}: {counted(size.recordings, 'recording')}, {size.minutes:g} min, {boxes}")

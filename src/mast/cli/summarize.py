@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mast.cli.event_files import find_recordings_of
-from mast.cli.options import Quiet, count, number, say, write_alone
+from mast.cli.options import FoundAudio, Quiet, count, number, say, write_alone
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -50,9 +50,7 @@ def summarize(
             help="UTC offset of the recorders' clocks in hours; by default, what their headers say.",
         ),
     ] = None,
-    audio: Annotated[
-        Path | None, typer.Option(help="Folder of the recordings; by default where detect found them.")
-    ] = None,
+    audio: FoundAudio = None,
     quiet: Quiet = False,
 ) -> None:
     """Count calls per hour, day and site, with the effort behind them.
@@ -74,7 +72,7 @@ def summarize(
       mast summarize detections/ --out summary --check 60
     """
     from mast.errors import AnnotationError, ConfigError
-    from mast.files import write_whole
+    from mast.files import write_table, write_whole
     from mast.reports.heard import read_events, read_heard
     from mast.reports.summary_counts import count_events, count_table
     from mast.reports.summary_page import PAGE, Surroundings, summary_page
@@ -118,7 +116,8 @@ def summarize(
     )
     _report("drawing the pictures", 2)
     with write_alone(out):
-        _write(out, tables)
+        for name, table in tables.items():
+            write_table(out / f"{name}.csv", table)
         for name in write_workbook(out / "summary.xlsx", tables):
             say(
                 f"{name}.csv has {len(tables[name]):,} rows, more than a sheet of summary.xlsx holds",
@@ -167,14 +166,6 @@ def _strata(detections: Path) -> Strata:
     ]
     labels = np.concatenate([label for label, _ in parts]) if parts else np.empty(0, dtype=object)
     return stratify(labels, np.concatenate([score for _, score in parts]) if parts else np.empty(0))
-
-
-def _write(out: Path, tables: dict[str, pd.DataFrame]) -> None:
-    from mast.files import whole_file
-
-    for name, table in tables.items():
-        with whole_file(out / f"{name}.csv") as part:
-            table.to_csv(part, index=False, lineterminator="\n")
 
 
 def _advice(strata: Strata, checking: Checking, detections: Path, again: str) -> tuple[Advice, ...]:
