@@ -6,7 +6,7 @@ annotations, detections, pseudo-labels and archives; ``source`` tells them apart
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import NamedTuple
 
@@ -51,7 +51,7 @@ def as_events(table: pd.DataFrame) -> pd.DataFrame:
     >>> as_events(table)[["recording", "start_s", "score", "label"]].to_dict("records")
     [{'recording': 'a.wav', 'start_s': 0.0, 'score': 1.0, 'label': ''}]
     """
-    events = table.copy()
+    events = table
     if "recording" not in events and "file" in events:
         events = events.rename(columns={"file": "recording"})
     repeated = events.columns[events.columns.duplicated()]
@@ -63,21 +63,39 @@ def as_events(table: pd.DataFrame) -> pd.DataFrame:
             f"event table: column{'s' if len(missing) > 1 else ''} {', '.join(missing)} missing; "
             f"found {', '.join(map(str, table.columns)) or 'no columns'}"
         )
-    for column, dtype in EVENT_COLUMNS.items():
-        if column not in events:
-            events[column] = _DEFAULTS.get(column, "")
+    return with_columns(events, EVENT_COLUMNS, "event table")
+
+
+def with_columns(table: pd.DataFrame, columns: Mapping[str, str], what: str) -> pd.DataFrame:
+    """The table with these columns first, those that are missing filled in, each of its type; the others are kept.
+
+    Args:
+        table: with a column ``recording``, or ``file``, which is renamed.
+        columns: their names and types, ``"str"`` or ``"float64"``.
+        what: the table in words, for errors.
+    """
+    typed = table.copy()
+    if "recording" not in typed and "file" in typed:
+        typed = typed.rename(columns={"file": "recording"})
+    if "recording" not in typed:
+        raise AnnotationError(
+            f"{what}: column file (or recording) missing; found {', '.join(map(str, typed.columns))}"
+        )
+    for column, dtype in columns.items():
+        if column not in typed:
+            typed[column] = _DEFAULTS.get(column, "" if dtype == "str" else np.nan)
         if dtype == "str":
-            filled = events[column].astype("object")
-            events[column] = filled.where(filled.notna(), "").astype(str)
+            filled = typed[column].astype("object")
+            typed[column] = filled.where(filled.notna(), "").astype(str)
         else:
             try:
-                events[column] = events[column].astype("float64")
+                typed[column] = typed[column].astype("float64")
             except (TypeError, ValueError, OverflowError) as error:
                 raise AnnotationError(
-                    f"event table: column {column} holds something that is not a number ({error})"
+                    f"{what}: column {column} holds something that is not a number ({error})"
                 ) from None
-    extra = [c for c in events.columns if c not in EVENT_COLUMNS]
-    return events[[*EVENT_COLUMNS, *extra]].reset_index(drop=True)
+    extra = [c for c in typed.columns if c not in columns]
+    return typed[[*columns, *extra]].reset_index(drop=True)
 
 
 def empty_events() -> pd.DataFrame:

@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mast.annotations.base import AnnotationSet, top_of_band, whole
-from mast.annotations.recording_names import RecordingNames, key_of, label_keys
-from mast.annotations.sidecars import beside, read_reviewed, write_recordings, write_reviewed
+from mast.annotations.base import AnnotationSet, whole, with_tops
+from mast.annotations.recording_names import RecordingNames, key_of
+from mast.annotations.sidecars import beside, read_reviewed, write_folder, write_reviewed
 from mast.annotations.tables import cell, one_line, parse_numbers, read_text, write_text
 from mast.errors import AnnotationError
-from mast.events import check_events
+from mast.events import check_events, empty_events
 
 _SCORE = re.compile(r"score [01]\.\d\d")
 _OPEN = -1.0  # Audacity's sign for a frequency limit that is not set
@@ -29,7 +29,7 @@ _OPEN = -1.0  # Audacity's sign for a frequency limit that is not set
 
 def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     """Read one label file, or every `.txt` file below a folder."""
-    known = beside(path, recordings) if path.is_dir() else AnnotationSet().with_recordings(recordings)
+    known = beside(path, recordings)
     files = sorted(path.rglob("*.txt")) if path.is_dir() else [path]
     if not files and not (path / "recordings.csv").is_file():
         raise AnnotationError(f"{path}: no label files (*.txt) in this folder")
@@ -37,32 +37,16 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     reviewed = read_reviewed(path)
     names = RecordingNames(known.names() if reviewed is None else [*known.names(), *reviewed["recording"]])
     nyquists = known.nyquists()
-    heard, columns = [], _Columns()
-    for file in files:
-        name = names.of_key(key_of(file, folder))
-        heard.append(name)
-        _read_labels(file, name, nyquists, columns)
+    name_of = {file: names.of_key(key_of(file, folder)) for file in files}
+    parts = [_read_labels(file, name, nyquists) for file, name in name_of.items()]
     if reviewed is None:
-        reviewed = whole(list(dict.fromkeys(heard)), known.durations())
-    return AnnotationSet(columns.table(), reviewed, known.recordings)
+        reviewed = whole(list(dict.fromkeys(name_of.values())), known.durations())
+    filled = [part for part in parts if len(part)]
+    events = pd.concat(filled, ignore_index=True) if filled else empty_events()
+    return AnnotationSet(events, reviewed, known.recordings)
 
 
-class _Columns:
-    """The event columns, filled file by file."""
-
-    def __init__(self) -> None:
-        self.recording: list[str] = []
-        self.start_s: list[float] = []
-        self.end_s: list[float] = []
-        self.low_hz: list[float] = []
-        self.high_hz: list[float] = []
-        self.label: list[str] = []
-
-    def table(self) -> pd.DataFrame:
-        return pd.DataFrame({name: pd.Series(values) for name, values in vars(self).items()})
-
-
-def _read_labels(path: Path, name: str, nyquists: dict[str, float], columns: _Columns) -> None:
+def _read_labels(path: Path, name: str, nyquists: dict[str, float]) -> pd.DataFrame:
     times: list[tuple[str, str]] = []
     labels: list[str] = []
     band: list[tuple[float, float]] = []
@@ -96,16 +80,11 @@ def _read_labels(path: Path, name: str, nyquists: dict[str, float], columns: _Co
     limits = np.array(band, dtype=np.float64).reshape(-1, 2)
     lows = np.where(np.isnan(limits[:, 0]) | (limits[:, 0] == _OPEN), 0.0, limits[:, 0])
     highs = np.where(limits[:, 1] == _OPEN, np.nan, limits[:, 1])
-    for row in np.flatnonzero(np.isnan(highs)).tolist():
-        highs[row] = top_of_band(highs[row], name, nyquists, where(row))
+    highs = with_tops(highs, [name] * len(highs), nyquists, where)
     box = {"start_s": starts, "end_s": ends, "low_hz": lows, "high_hz": highs}
-    check_events(pd.DataFrame(box), where)
-    columns.recording += [name] * len(labels)
-    columns.start_s += starts.tolist()
-    columns.end_s += ends.tolist()
-    columns.low_hz += lows.tolist()
-    columns.high_hz += highs.tolist()
-    columns.label += labels
+    events = pd.DataFrame({"recording": name, **box, "label": labels})
+    check_events(events, where)
+    return events
 
 
 def _band(fields: list[str], where: str) -> tuple[float, float]:
@@ -115,7 +94,7 @@ def _band(fields: list[str], where: str) -> tuple[float, float]:
 
 def write(annotations: AnnotationSet, path: Path) -> None:
     """Write one label file per recording into a folder, or that of a single recording to a `.txt` path."""
-    names, durations = annotations.annotated(), annotations.durations()
+    names = annotations.annotated()
     groups = dict(list(annotations.events.groupby("recording", sort=False)))
     if path.suffix and not path.is_dir():
         if len(names) > 1:
@@ -123,15 +102,10 @@ def write(annotations: AnnotationSet, path: Path) -> None:
                 f"{path}: a label file holds one recording, found {len(names)}; give a folder to write to"
             )
         write_text(path, _labels(groups.get(names[0]) if names else None))
-        implied = whole(names or [key_of(path, path.parent)], durations)
+        implied = whole(names or [key_of(path, path.parent)], annotations.durations())
         write_reviewed(annotations, path, implied=implied)
         return
-    path.mkdir(parents=True, exist_ok=True)
-    keys = label_keys(annotations.names())
-    for name in names:
-        write_text(path / f"{keys[name]}.txt", _labels(groups.get(name)))
-    write_recordings(annotations, path / "recordings.csv")
-    write_reviewed(annotations, path, implied=whole(names, durations))
+    write_folder(annotations, path, ".txt", lambda name: _labels(groups.get(name)))
 
 
 def _labels(events: pd.DataFrame | None) -> str:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from mast.arrays import FloatArray
 from mast.errors import AnnotationError
-from mast.events import EVENT_COLUMNS, HIGHEST_HZ, LONGEST_S, as_events, check_events, empty_events
+from mast.events import (
+    EVENT_COLUMNS,
+    HIGHEST_HZ,
+    LONGEST_S,
+    as_events,
+    check_events,
+    empty_events,
+    with_columns,
+)
 
 REVIEWED_COLUMNS: dict[str, str] = {"recording": "str", "start_s": "float64", "end_s": "float64"}
 RECORDING_COLUMNS: dict[str, str] = {
@@ -27,31 +36,6 @@ LATE_S = 3600.0  # our choice: an event may end a little after its recording, ne
 _REMEDY = (
     "give a recordings table with duration_s and sample_rate, or --audio with the folder of the recordings"
 )
-
-
-def _typed(table: pd.DataFrame, columns: dict[str, str], what: str) -> pd.DataFrame:
-    typed = table.copy()
-    if "recording" not in typed and "file" in typed:
-        typed = typed.rename(columns={"file": "recording"})
-    if "recording" not in typed:
-        raise AnnotationError(
-            f"{what}: column file (or recording) missing; found {', '.join(map(str, typed.columns))}"
-        )
-    for column, dtype in columns.items():
-        if column not in typed:
-            typed[column] = "" if dtype == "str" else float("nan")
-        if dtype == "str":
-            filled = typed[column].astype("object")
-            typed[column] = filled.where(filled.notna(), "").astype(str)
-        else:
-            try:
-                typed[column] = typed[column].astype("float64")
-            except (TypeError, ValueError, OverflowError) as error:
-                raise AnnotationError(
-                    f"{what}: column {column} holds something that is not a number ({error})"
-                ) from None
-    extra = [c for c in typed.columns if c not in columns]
-    return typed[[*columns, *extra]].reset_index(drop=True)
 
 
 @dataclass(frozen=True)
@@ -76,12 +60,12 @@ class AnnotationSet:
     recordings: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({c: [] for c in RECORDING_COLUMNS}))
 
     def __post_init__(self) -> None:
-        recordings = _typed(self.recordings, RECORDING_COLUMNS, "recordings table")
+        recordings = with_columns(self.recordings, RECORDING_COLUMNS, "recordings table")
         repeated = recordings["recording"].duplicated()
         if repeated.any():
             name = recordings["recording"][repeated].iloc[0]
             raise AnnotationError(f"recordings table: {name} is listed twice; keep one row per recording")
-        reviewed = _typed(self.reviewed, REVIEWED_COLUMNS, "reviewed table")
+        reviewed = with_columns(self.reviewed, REVIEWED_COLUMNS, "reviewed table")
         reviewed["start_s"] = reviewed["start_s"].fillna(0.0)
         duration = dict(zip(recordings["recording"], recordings["duration_s"], strict=True))
         reviewed["end_s"] = reviewed["end_s"].fillna(reviewed["recording"].map(duration).astype("float64"))
@@ -208,7 +192,7 @@ class AnnotationSet:
           recording  duration_s site
         0     a.wav        60.0  oak
         """
-        new = _typed(recordings, RECORDING_COLUMNS, "recordings table").set_index("recording")
+        new = with_columns(recordings, RECORDING_COLUMNS, "recordings table").set_index("recording")
         old = self.recordings.set_index("recording")
         blank = [table.mask(table == "") for table in (new, old)]
         merged = blank[0].combine_first(blank[1])
@@ -278,15 +262,22 @@ def extents(annotations: AnnotationSet, names: list[str], format_name: str) -> d
     return {name: (durations[name], nyquists[name]) for name in names}
 
 
-def top_of_band(high_hz: float, name: str, nyquists: dict[str, float], where: str) -> float:
-    """``high_hz``, or the Nyquist frequency where the file leaves the upper limit open (NaN)."""
-    if high_hz == high_hz:
-        return high_hz
-    if name not in nyquists:
-        raise AnnotationError(
-            f"{where}: no upper frequency, and the sample rate of {name} is unknown; {_REMEDY}"
-        )
-    return nyquists[name]
+def with_tops(
+    highs: FloatArray, names: Sequence[str], nyquists: dict[str, float], where: Callable[[int], str]
+) -> FloatArray:
+    """Upper limits, the Nyquist frequency where the file leaves one open (NaN); ``where`` names a row."""
+    filled = highs.copy()
+    for row in np.flatnonzero(np.isnan(highs)).tolist():
+        if names[row] not in nyquists:
+            raise AnnotationError(
+                f"{where(row)}: no upper frequency, and the sample rate of {names[row]} is unknown; {_REMEDY}"
+            )
+        filled[row] = nyquists[names[row]]
+    return filled
+
+
+ALL = frozenset({*EVENT_COLUMNS, *RECORDING_COLUMNS, "*"})
+BOX_AND_LABEL = frozenset({"recording", "start_s", "end_s", "low_hz", "high_hz", "label"})
 
 
 @dataclass(frozen=True)
@@ -300,11 +291,12 @@ class Format:
 
     read: Callable[[Path, pd.DataFrame], AnnotationSet]
     write: Callable[[AnnotationSet, Path], None]
-    about: str
-    event_columns: frozenset[str]
-    recording_columns: frozenset[str]
     suffix: str  # of a single file; empty where the format is always a folder
-    folder: bool  # may be a folder, whose `recordings.csv` then holds all that is known about recordings
+    event_columns: frozenset[str] = ALL
+    recording_columns: frozenset[str] = frozenset()
+    folder: bool = (
+        False  # may be a folder, whose `recordings.csv` then holds all that is known about recordings
+    )
     control_characters: bool = True  # labels may hold tabs and line breaks
 
     def is_folder(self, path: Path) -> bool:
@@ -329,10 +321,6 @@ class Format:
         return ["tabs and line breaks in labels (now spaces)"]
 
 
-ALL = frozenset({*EVENT_COLUMNS, *RECORDING_COLUMNS, "*"})
-BOX_AND_LABEL = frozenset({"recording", "start_s", "end_s", "low_hz", "high_hz", "label"})
-
-
 def _lost_columns(table: pd.DataFrame, held: frozenset[str], whose: str) -> list[str]:
     if "*" in held:
         return []
@@ -350,9 +338,9 @@ def _lost_columns(table: pd.DataFrame, held: frozenset[str], whose: str) -> list
 
 def informative_columns(events: pd.DataFrame) -> list[str]:
     """Optional columns of an event table that say something in at least one row, and all other columns."""
-    box = {"recording", "start_s", "end_s", "low_hz", "high_hz", "label"}
     return [
         c
         for c in events.columns
-        if c not in box and (c not in EVENT_COLUMNS or (events[c] != (1.0 if c == "score" else "")).any())
+        if c not in BOX_AND_LABEL
+        and (c not in EVENT_COLUMNS or (events[c] != (1.0 if c == "score" else "")).any())
     ]

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mast.annotations.base import AnnotationSet, top_of_band, whole
+from mast.annotations.base import AnnotationSet, whole, with_tops
 from mast.annotations.recording_names import RecordingNames
 from mast.annotations.sidecars import read_reviewed, write_reviewed
 from mast.annotations.tables import (
@@ -62,9 +62,7 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     starts, ends = rows.numbers(column["start_s"]), rows.numbers(column["end_s"])
     lows, highs = rows.numbers(column["low_hz"]), rows.numbers(column["high_hz"])
     lows, highs = np.where(lows == _OPEN, 0.0, lows), np.where(highs == _OPEN, np.nan, highs)
-    nyquists = known.nyquists()
-    for row in np.flatnonzero(np.isnan(highs)).tolist():
-        highs[row] = top_of_band(np.nan, kept[row], nyquists, f"{rows.where(row)}, {column['high_hz']}")
+    highs = with_tops(highs, kept, known.nyquists(), lambda row: f"{rows.where(row)}, {column['high_hz']}")
     events = pd.DataFrame(
         {"recording": kept, "start_s": starts, "end_s": ends, "low_hz": lows, "high_hz": highs}
     )

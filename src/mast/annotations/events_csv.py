@@ -27,7 +27,7 @@ from mast.annotations.sidecars import (
 from mast.annotations.tables import cell, format_table, read_table, write_text
 from mast.errors import AnnotationError
 from mast.events import EVENT_COLUMNS, as_events, check_events
-from mast.files import whole_file
+from mast.files import write_table
 
 TABLES = ("boxes.csv", "boxes.parquet", "detections.parquet", "detections.csv")  # the first found counts
 # event column → names it may have on disk; the first is written
@@ -42,10 +42,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 
 def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     """Read a table, or the dataset folder that holds one."""
-    file, known = path, AnnotationSet().with_recordings(recordings)
-    if path.is_dir():
-        known = beside(path, recordings)
-        file = table_in(path) or path / TABLES[0]
+    known = beside(path, recordings)
+    file = (table_in(path) or path / TABLES[0]) if path.is_dir() else path
     events = _read_parquet(file) if file.suffix == ".parquet" else _read_csv(file)
     reviewed = read_reviewed(path)
     if reviewed is None:
@@ -124,8 +122,7 @@ def write(annotations: AnnotationSet, path: Path) -> None:
         write_recordings(annotations, path / "recordings.csv")
         heard = listed_as_reviewed(read_recordings(path / "recordings.csv"))
     if file.suffix == ".parquet":
-        with whole_file(file) as part:
-            _one_type_a_column(annotations.events).to_parquet(part, index=False)
+        write_table(file, _one_type_a_column(annotations.events))
     else:
         events = annotations.events
         columns = [*COLUMNS, "label", *informative_columns(events)]

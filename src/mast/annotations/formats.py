@@ -11,83 +11,29 @@ from mast.annotations.base import ALL, BOX_AND_LABEL, AnnotationSet, Format, che
 from mast.annotations.tables import read_json, read_text
 from mast.errors import AnnotationError
 
-_NONE: frozenset[str] = frozenset()
-
 FORMATS: dict[str, Format] = {
-    "csv": Format(
-        read=events_csv.read,
-        write=events_csv.write,
-        about="our own table, CSV or Parquet, or a dataset folder",
-        event_columns=ALL,
-        recording_columns=_NONE,
-        suffix=".csv",
-        folder=True,
-    ),
-    "raven": Format(
-        read=raven.read,
-        write=raven.write,
-        about="Raven selection tables",
-        event_columns=ALL,
-        recording_columns=_NONE,
-        suffix=".txt",
-        folder=True,
-        control_characters=False,
-    ),
+    "csv": Format(events_csv.read, events_csv.write, ".csv", folder=True),
+    "raven": Format(raven.read, raven.write, ".txt", folder=True, control_characters=False),
     "audacity": Format(
-        read=audacity.read,
-        write=audacity.write,
-        about="Audacity label files",
-        event_columns=BOX_AND_LABEL,
-        recording_columns=_NONE,
-        suffix=".txt",
-        folder=True,
-        control_characters=False,
+        audacity.read, audacity.write, ".txt", BOX_AND_LABEL, folder=True, control_characters=False
     ),
-    "coco": Format(
-        read=coco.read,
-        write=coco.write,
-        about="COCO JSON",
-        event_columns=ALL,
-        recording_columns=ALL,
-        suffix=".json",
-        folder=False,
-    ),
+    "coco": Format(coco.read, coco.write, ".json", recording_columns=ALL),
     "yolo": Format(
-        read=yolo.read,
-        write=yolo.write,
-        about="YOLO text files",
-        event_columns=BOX_AND_LABEL | {"score"},
-        recording_columns=_NONE,
-        suffix="",
-        folder=True,
-        control_characters=False,
+        yolo.read, yolo.write, "", BOX_AND_LABEL | {"score"}, folder=True, control_characters=False
     ),
     "aoef": Format(
-        read=aoef.read,
-        write=aoef.write,
-        about="AOEF JSON, as soundevent and Whombat have it",
-        event_columns=ALL,
+        aoef.read,
+        aoef.write,
+        ".json",
         recording_columns=frozenset({"duration_s", "sample_rate", "site", "datetime"}),
-        suffix=".json",
-        folder=False,
     ),
-    "kaleidoscope": Format(
-        read=kaleidoscope.read,
-        write=kaleidoscope.write,
-        about="Kaleidoscope CSV",
-        event_columns=ALL,
-        recording_columns=_NONE,
-        suffix=".csv",
-        folder=False,
-    ),
+    "kaleidoscope": Format(kaleidoscope.read, kaleidoscope.write, ".csv"),
     "birdeep": Format(
-        read=birdeep_csv.read,
-        write=birdeep_csv.write,
-        about="BIRDeep CSV",
-        event_columns=BOX_AND_LABEL | {"annotator"},
-        recording_columns=frozenset({"duration_s", "site", "datetime"}),
-        suffix=".csv",
-        folder=False,
+        birdeep_csv.read,
+        birdeep_csv.write,
+        ".csv",
+        BOX_AND_LABEL | {"annotator"},
+        frozenset({"duration_s", "site", "datetime"}),
     ),
 }
 _KNOWN = f"{', '.join(FORMATS)} (mast convert --from says which)"  # for messages

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mast.annotations.base import AnnotationSet, informative_columns, top_of_band
+from mast.annotations.base import AnnotationSet, informative_columns, with_tops
 from mast.annotations.recording_names import RecordingNames
 from mast.annotations.sidecars import read_reviewed, write_reviewed
 from mast.annotations.tables import (
@@ -86,12 +86,8 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
         if "high_hz" in column
         else np.full(len(table), np.nan)
     )
-    for row in np.flatnonzero(np.isnan(highs)).tolist():
-        highs[row] = (
-            0.0
-            if nothing[row]
-            else top_of_band(np.nan, recording[row], nyquists, f"{table.where(row)}, Fmax")
-        )
+    highs[np.isnan(highs) & nothing] = 0.0
+    highs = with_tops(highs, recording, nyquists, lambda row: f"{table.where(row)}, Fmax")
     label = [m or p for m, p in zip(manual, program, strict=True)]
     events = pd.DataFrame(
         {

@@ -19,9 +19,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mast.annotations.base import AnnotationSet, informative_columns, top_of_band, whole
-from mast.annotations.recording_names import RecordingNames, key_of, label_keys
-from mast.annotations.sidecars import beside, read_reviewed, write_recordings, write_reviewed
+from mast.annotations.base import AnnotationSet, informative_columns, whole, with_tops
+from mast.annotations.recording_names import RecordingNames, key_of
+from mast.annotations.sidecars import beside, read_reviewed, write_folder, write_reviewed
 from mast.annotations.tables import (
     Table,
     decimal_sum,
@@ -65,7 +65,7 @@ _STRUCTURE = ("Selection", "View", "Begin File", "Begin Path", "End File", "End 
 def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     """Read one selection table, or every `.txt` and `.tsv` table below a folder."""
     folder = path if path.is_dir() else path.parent
-    known = beside(path, recordings) if path.is_dir() else AnnotationSet().with_recordings(recordings)
+    known = beside(path, recordings)
     files = (
         sorted(f for f in path.rglob("*") if f.suffix.lower() in (".txt", ".tsv"))
         if path.is_dir()
@@ -99,10 +99,7 @@ def _events(table: Table, own: str, names: RecordingNames, nyquists: dict[str, f
     recording = _recordings(table, own, names)
     starts, ends = table.numbers(columns["start_s"]), table.numbers(columns["end_s"])
     lows, highs = table.numbers(columns["low_hz"]), table.numbers(columns["high_hz"], blank_is_nan=True)
-    for row in np.flatnonzero(np.isnan(highs)).tolist():
-        highs[row] = top_of_band(
-            highs[row], recording[row], nyquists, f"{table.where(row)}, {columns['high_hz']}"
-        )
+    highs = with_tops(highs, recording, nyquists, lambda row: f"{table.where(row)}, {columns['high_hz']}")
     offset = table.find("File Offset (s)")
     if offset is not None:
         starts, ends = _within_file(table.texts(offset), starts, ends, table)
@@ -187,20 +184,14 @@ def _within_file(
 
 def write(annotations: AnnotationSet, path: Path) -> None:
     """Write one table per recording into a folder, or a single table to a path that ends in `.txt`."""
-    names, durations = annotations.annotated(), annotations.durations()
     extra = [c for c in informative_columns(annotations.events) if c != "Channel"]
     if path.suffix and not path.is_dir():
         write_text(path, _table(annotations.events, extra))
         heard = list(dict.fromkeys(annotations.events["recording"])) or [key_of(path, path.parent)]
-        write_reviewed(annotations, path, implied=whole(heard, durations))
+        write_reviewed(annotations, path, implied=whole(heard, annotations.durations()))
         return
-    path.mkdir(parents=True, exist_ok=True)
     groups = dict(list(annotations.events.groupby("recording", sort=False)))
-    keys = label_keys(annotations.names())
-    for name in names:
-        write_text(path / f"{keys[name]}.Table.1.selections.txt", _table(groups.get(name), extra))
-    write_recordings(annotations, path / "recordings.csv")
-    write_reviewed(annotations, path, implied=whole(names, durations))
+    write_folder(annotations, path, ".Table.1.selections.txt", lambda name: _table(groups.get(name), extra))
 
 
 def _table(events: pd.DataFrame | None, extra: list[str]) -> str:

@@ -9,17 +9,14 @@ from what the format says by itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from mast.annotations.base import (
-    RECORDING_COLUMNS,
-    REVIEWED_COLUMNS,
-    AnnotationSet,
-    as_boxes,
-)
+from mast.annotations.base import RECORDING_COLUMNS, REVIEWED_COLUMNS, AnnotationSet, as_boxes, whole
+from mast.annotations.recording_names import label_keys
 from mast.annotations.tables import format_table, read_table, write_text
 from mast.errors import AnnotationError
 from mast.events import check_events
@@ -112,8 +109,18 @@ def write_recordings(annotations: AnnotationSet, path: Path) -> None:
     write_text(path, text)
 
 
-def beside(folder: Path, recordings: pd.DataFrame) -> AnnotationSet:
-    """What the folder's own `recordings.csv` and the caller know about the recordings, without events."""
-    file = folder / "recordings.csv"
+def write_folder(annotations: AnnotationSet, path: Path, ending: str, text_of: Callable[[str], str]) -> None:
+    """A text for each recording that is annotated, in files of their names, and the two tables beside them."""
+    path.mkdir(parents=True, exist_ok=True)
+    names, keys = annotations.annotated(), label_keys(annotations.names())
+    for name in names:
+        write_text(path / f"{keys[name]}{ending}", text_of(name))
+    write_recordings(annotations, path / "recordings.csv")
+    write_reviewed(annotations, path, implied=whole(names, annotations.durations()))
+
+
+def beside(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
+    """What the caller and, of a folder, its own `recordings.csv` know about the recordings, without events."""
+    file = path / "recordings.csv"
     found = AnnotationSet(recordings=read_recordings(file)) if file.is_file() else AnnotationSet()
     return found.with_recordings(recordings)

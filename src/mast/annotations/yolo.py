@@ -22,8 +22,8 @@ from typing import NamedTuple
 import pandas as pd
 
 from mast.annotations.base import AnnotationSet, extents, whole
-from mast.annotations.recording_names import RecordingNames, key_of, label_keys
-from mast.annotations.sidecars import beside, read_reviewed, write_recordings, write_reviewed
+from mast.annotations.recording_names import RecordingNames, key_of
+from mast.annotations.sidecars import beside, read_reviewed, write_folder
 from mast.annotations.tables import format_table, one_line, read_table, read_text, write_text
 from mast.errors import AnnotationError
 from mast.events import check_events
@@ -160,7 +160,6 @@ def write(annotations: AnnotationSet, path: Path) -> None:
     classes = sorted(set(labels))
     number = {label: i for i, label in enumerate(classes)}
     scored = bool((events["score"] != 1.0).any())
-    path.mkdir(parents=True, exist_ok=True)
     lines: dict[str, list[str]] = {name: [] for name in names}
     columns = ("recording", "start_s", "end_s", "low_hz", "high_hz", "score")
     for (name, start, end, low, high, score), label in zip(
@@ -171,15 +170,11 @@ def write(annotations: AnnotationSet, path: Path) -> None:
         y, height = _fractions(low, high, shown.low_hz, shown.high_hz)
         fields = [str(number[label]), *(_text(v) for v in (x, 1 - y, width, height))]
         lines[name].append(" ".join([*fields, repr(score)] if scored and score == score else fields))
-    keys = label_keys(annotations.names())
-    for name in names:
-        write_text(path / f"{keys[name]}.txt", "".join(f"{line}\n" for line in lines[name]))
+    write_folder(annotations, path, ".txt", lambda name: "".join(f"{line}\n" for line in lines[name]))
     write_text(path / "classes.txt", "".join(f"{label}\n" for label in classes))
     columns_of = zip(*pictures.values(), strict=True) if pictures else ([], [], [])
     shown_text = format_table(["file", "seconds", "low_hz", "high_hz"], [names, *columns_of])
     write_text(path / "pictures.csv", shown_text)
-    write_recordings(annotations, path / "recordings.csv")
-    write_reviewed(annotations, path, implied=whole(names, annotations.durations()))
 
 
 def _fractions(start: float, end: float, low: float, high: float) -> tuple[Decimal, Decimal]:
