@@ -103,7 +103,7 @@ def test_tokens_and_vectors_are_those_of_the_model(detector: Path, sound: Tensor
         torch.testing.assert_close(tokens, model.encoder.feature_map(seen))
         for ours, theirs in zip(hearing.embed(tokens, seen, BOXES), model.embed(seen, BOXES), strict=True):
             torch.testing.assert_close(ours, theirs)
-        pooled = pool_boxes(model(seen).levels[0][:1], BOXES[0][None], model.config.strides, cells=(4, 4))
+        pooled = pool_boxes(model(seen).levels[0][:1], BOXES[0][None], model.config.strides)
         projected = F.normalize(model.projection(pooled), dim=-1)[0]
     made = hearing.project(tokens, seen, BOXES)
     assert made is not None

@@ -143,8 +143,8 @@ class Encoders:
         inside: dict[Way, Vectors] = {
             "mel": np.concatenate([mel_statistics(p, some) for p, some in zip(pictures, cells, strict=True)]),
             # the encoder alone, as the paper: what mast embed keeps has the look of the box beside it
-            "pretrained": _unpadded(pool_boxes(before, padded, size, cells=(4, 4), samples=2), counts),
-            "encoder": _unpadded(pool_boxes(tokens, padded, size, cells=(4, 4), samples=2), counts),
+            "pretrained": _unpadded(pool_boxes(before, padded, size, samples=2), counts),
+            "encoder": _unpadded(pool_boxes(tokens, padded, size, samples=2), counts),
         }
         projected = self._detector.project(tokens, shown, boxes)
         if projected is not None:

@@ -33,6 +33,6 @@ def test_pooling_reads_time_as_time() -> None:
     feature_map = torch.stack([time, frequency]).repeat(2, 1, 1, 1)  # (2, 2, 128, 32)
     feature_map[1] += 1000
     boxes = torch.tensor([[[100.0, 20.0, 300.0, 60.0], [700.0, 90.0, 708.0, 91.0]]]).repeat(2, 1, 1)
-    pooled = pool_boxes(feature_map, boxes, (stride_t, stride_f), cells=(4, 4))
+    pooled = pool_boxes(feature_map, boxes, (stride_t, stride_f))
     centres = torch.tensor([[200.0, 40.0], [704.0, 90.5]])
     torch.testing.assert_close(pooled, torch.stack([centres, centres + 1000]), atol=1e-2, rtol=0)

@@ -91,7 +91,7 @@ def test_vectors_and_projections_are_the_models_own(detector: Detector, species:
     cells = torch.tensor([[100.0, low, 160.0, high]], dtype=torch.float32)
     with torch.no_grad():
         np.testing.assert_allclose(made.vectors, model.embed(picture, [cells])[0].numpy(), atol=1e-4)
-        pooled = pool_boxes(model(picture).levels[0], cells[None], model.config.strides, cells=(4, 4))
+        pooled = pool_boxes(model(picture).levels[0], cells[None], model.config.strides)
         projected = model.projection(pooled)[0].numpy()
     assert made.projections is not None
     np.testing.assert_allclose(made.projections, projected, atol=1e-4)

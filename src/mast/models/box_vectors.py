@@ -34,7 +34,7 @@ def box_vectors(tokens: Tensor, spectrograms: Tensor, boxes: Tensor, patch: int)
         patch: cells of a token's side.
     """
     size = (float(patch), float(patch))
-    features = pool_boxes(tokens.float(), boxes, size, cells=(4, 4), samples=2)  # (B, M, D)
+    features = pool_boxes(tokens.float(), boxes, size, samples=2)  # (B, M, D)
     return torch.cat(
         [F.normalize(features, dim=-1), F.normalize(box_looks(spectrograms, boxes), dim=-1)], dim=-1
     )

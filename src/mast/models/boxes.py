@@ -15,6 +15,7 @@ from mast.device import send
 from mast.models.kernels import roi_align
 
 _MULTIPLE = 8  # M is rounded up to this, so that shapes (and compiled code) rarely change between batches
+_POOLED = (4, 4)  # RoIAlign bins of a box, in time and frequency
 
 
 class PaddedBoxes(NamedTuple):
@@ -90,12 +91,7 @@ def clip_boxes(boxes: Tensor, chunk: tuple[int, int]) -> Tensor:
 
 
 def pool_boxes(
-    feature_map: Tensor,
-    boxes: Tensor,
-    strides: tuple[float, float],
-    *,
-    cells: tuple[int, int],
-    samples: int = 1,
+    feature_map: Tensor, boxes: Tensor, strides: tuple[float, float], *, samples: int = 1
 ) -> Tensor:
     """Average of a feature map inside each box, by RoIAlign.
 
@@ -103,13 +99,12 @@ def pool_boxes(
         feature_map: (B, C, T', F').
         boxes: (B, K, 4) in spectrogram cells, the same number for every image.
         strides: spectrogram cells per cell of the map, in time and frequency.
-        cells: RoIAlign bins per box in time and frequency, averaged.
-        samples: RoIAlign samples per bin and axis.
+        samples: RoIAlign samples per bin and axis; of 4 × 4 bins, which are averaged.
 
     Returns:
         (B, K, C), float32.
     """
-    return align_boxes(feature_map, boxes, strides, cells=cells, samples=samples).mean(dim=(3, 4))
+    return align_boxes(feature_map, boxes, strides, cells=_POOLED, samples=samples).mean(dim=(3, 4))
 
 
 def align_boxes(
@@ -120,7 +115,7 @@ def align_boxes(
     cells: tuple[int, int],
     samples: int = 1,
 ) -> Tensor:
-    """What :func:`pool_boxes` averages: (B, K, C, *cells), float32. Arguments are the same."""
+    """What :func:`pool_boxes` averages: (B, K, C, *cells), float32, ``cells`` bins in time and frequency."""
     b, k, _ = boxes.shape
     stride_t, stride_f = strides
     t1, f1, t2, f2 = boxes.unbind(dim=-1)

@@ -392,7 +392,7 @@ class MastDetector(BoxDetector):
         if self.config.second_look:
             pooled = self.second.vectors(levels, boxes)
         else:
-            pooled = pool_boxes(levels[0], boxes, self.config.strides, cells=(4, 4))
+            pooled = pool_boxes(levels[0], boxes, self.config.strides)
         projected: Tensor = self.projection(pooled)
         return projected
 

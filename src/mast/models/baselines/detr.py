@@ -44,34 +44,26 @@ from torch.nn import functional as F
 from torchvision.ops import box_convert
 
 from mast.device import send
-from mast.errors import ConfigError, MastError
+from mast.errors import MastError
+from mast.models.baselines.baseline import Baseline
 from mast.models.baselines.config import BaselineConfig, DetrOptions, parse_options
 from mast.models.baselines.detr_guided import Guide, SlotPredictions
 from mast.models.baselines.resnet import as_picture
 from mast.models.boxes import PaddedBoxes, pad_boxes
-from mast.models.decode import Detections, select_boxes
-from mast.models.interface import BoxDetector
 from mast.models.losses import focal_loss, giou_loss, mean_over_processes
 
 _PRIOR = 0.01  # of a slot to hold a box, before anything is learnt (Lin et al. 2017)
 
 
-class DetrDetector(BoxDetector):
+class DetrDetector(Baseline):
     """DETR from scratch on spectrograms, guided or plain. See the module docstring."""
 
-    config: BaselineConfig
-
     def __init__(self, config: BaselineConfig) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.options = parse_options(config, DetrOptions)
+        self.nms = self.options.nms
         self.network = _build_network(self.options)
         self.guide = _add_guide(self.network, self.options) if self.options.variant == "guided" else None
-
-    @property
-    def chunk(self) -> tuple[int, int]:
-        """Frames and bins of a chunk."""
-        return self.config.chunk_frames, self.config.n_bins
 
     def forward(self, spectrograms: Tensor) -> SlotPredictions:
         """(B, 1, T, F) normalised spectrograms → float32 predictions of the last decoder layer (N = 1) or all.
@@ -96,14 +88,12 @@ class DetrDetector(BoxDetector):
             boxes: Tensor = self.network.bbox_predictor(slots).sigmoid()
         return SlotPredictions(logits[..., 0] - logits[..., 1], boxes)
 
-    def loss(
+    def terms(
         self,
         spectrograms: Tensor,
         boxes: Sequence[Tensor],
-        *,
-        doubtful: Sequence[Tensor] | None = None,
-        weights: Tensor | None = None,
-        generator: torch.Generator | None = None,
+        weights: Tensor | None,
+        generator: torch.Generator | None,
     ) -> dict[str, Tensor]:
         """The set loss of a batch (``BoxDetector.loss``); nothing in it is random.
 
@@ -111,8 +101,6 @@ class DetrDetector(BoxDetector):
             ``loss`` to minimise; of the last layer, before their weights: ``classification``, ``corners``, ``giou``;
             and ``auxiliary``, what the other layers add.
         """
-        if len(boxes) != len(spectrograms):
-            raise ConfigError(f"{len(boxes)} lists of boxes given for {len(spectrograms)} chunks")
         options, device = self.options, spectrograms.device
         predictions = self(spectrograms)
         with torch.autocast(device.type, enabled=False):  # losses in float32
@@ -129,31 +117,11 @@ class DetrDetector(BoxDetector):
         last = {name: value[-1] for name, value in terms.items()}
         return {"loss": per_layer.sum(), **last, "auxiliary": per_layer[:-1].sum()}
 
-    @torch.no_grad()
-    def detect(
-        self,
-        spectrograms: Tensor,
-        *,
-        score_threshold: float = 0.05,
-        nms_iou: float = 0.5,
-        max_boxes: int = 300,
-    ) -> list[Detections]:
-        """Boxes in each chunk, best first: (B, 1, T, F) → B times (K, 4) cells and (K,) scores.
-
-        A score is the probability that the slot is not empty.
-        """
-        was_training = self.training
-        self.eval()
+    def scored_boxes(self, spectrograms: Tensor) -> tuple[Tensor, Tensor]:
+        """A box for each slot; its score is the probability that the slot is not empty."""
         predictions = self(spectrograms)
-        self.train(was_training)
-        return select_boxes(
-            _corners(predictions.boxes[-1]) * _sides(self.chunk, spectrograms.device),
-            predictions.logits[-1].sigmoid(),
-            chunk=self.chunk,
-            score_threshold=score_threshold,
-            nms_iou=nms_iou if self.options.nms else 1.0,
-            max_boxes=max_boxes,
-        )
+        boxes = _corners(predictions.boxes[-1]) * _sides(self.chunk, spectrograms.device)
+        return boxes, predictions.logits[-1].sigmoid()
 
 
 def match_slots(

@@ -34,11 +34,10 @@ from torchvision.ops.feature_pyramid_network import LastLevelMaxPool, LastLevelP
 
 from mast.errors import ConfigError
 from mast.models.assign import assign_centre_sampling
+from mast.models.baselines.baseline import Baseline
 from mast.models.baselines.config import BaselineConfig, ResNetOptions, parse_options
 from mast.models.baselines.resnet import GroupNorm, as_picture, build_backbone, load_resnet
 from mast.models.boxes import pad_boxes
-from mast.models.decode import Detections, select_boxes
-from mast.models.interface import BoxDetector
 from mast.models.losses import (
     centreness_loss,
     centreness_target,
@@ -62,22 +61,15 @@ _ANCHOR_SIZES = (4.0, 4.0 * 2**0.5)  # √area in strides
 _SMOOTH = 1 / 9  # beta of smooth ℓ1, as torchvision
 
 
-class _ResNetDetector(BoxDetector):
+class _ResNetDetector(Baseline):
     """What the two share: options, picture, backbone."""
 
     backbone_prefixes = ("backbone.body.",)
-    config: BaselineConfig
     backbone: nn.Module
 
     def __init__(self, config: BaselineConfig) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.options = parse_options(config, ResNetOptions)
-
-    @property
-    def chunk(self) -> tuple[int, int]:
-        """Frames and bins of a chunk."""
-        return self.config.chunk_frames, self.config.n_bins
 
     def load_backbone(self, path: Path) -> str:
         """Start the ResNet from a torchvision state dict, such as one trained on ImageNet."""
@@ -155,14 +147,12 @@ class FcosDetector(_ResNetDetector):
             torch.cat([low, high], dim=2),
         )
 
-    def loss(
+    def terms(
         self,
         spectrograms: Tensor,
         boxes: Sequence[Tensor],
-        *,
-        doubtful: Sequence[Tensor] | None = None,
-        weights: Tensor | None = None,
-        generator: torch.Generator | None = None,
+        weights: Tensor | None,
+        generator: torch.Generator | None,
     ) -> dict[str, Tensor]:
         """Focal loss, GIoU loss and centreness, each over the number of positive points; nothing is random."""
         truths = pad_boxes(boxes, spectrograms.device)
@@ -184,25 +174,10 @@ class FcosDetector(_ResNetDetector):
         terms["positives_per_image"] = positive.sum() / len(positive)
         return terms
 
-    @torch.no_grad()
-    def detect(
-        self,
-        spectrograms: Tensor,
-        *,
-        score_threshold: float = 0.05,
-        nms_iou: float = 0.5,
-        max_boxes: int = 300,
-    ) -> list[Detections]:
-        """Boxes in each chunk, best first; the score is √(class · centreness), as torchvision's."""
+    def scored_boxes(self, spectrograms: Tensor) -> tuple[Tensor, Tensor]:
+        """A box for each point; its score is √(class · centreness), as torchvision's."""
         output: FcosOutput = self(spectrograms)
-        return select_boxes(
-            output.boxes,
-            (output.logits.sigmoid() * output.centreness.sigmoid()).sqrt(),
-            chunk=self.chunk,
-            score_threshold=score_threshold,
-            nms_iou=nms_iou,
-            max_boxes=max_boxes,
-        )
+        return output.boxes, (output.logits.sigmoid() * output.centreness.sigmoid()).sqrt()
 
 
 def _rows(level: Tensor) -> Tensor:
@@ -310,14 +285,12 @@ class FasterRcnnDetector(_ResNetDetector):
         b = len(spectrograms)
         return RcnnOutput(features, objectness.reshape(b, -1).float(), deltas.reshape(b, -1, 4).float())
 
-    def loss(
+    def terms(
         self,
         spectrograms: Tensor,
         boxes: Sequence[Tensor],
-        *,
-        doubtful: Sequence[Tensor] | None = None,
-        weights: Tensor | None = None,
-        generator: torch.Generator | None = None,
+        weights: Tensor | None,
+        generator: torch.Generator | None,
     ) -> dict[str, Tensor]:
         """The four losses of Faster R-CNN: is there something, where, is it a call, where exactly."""
         device = spectrograms.device
@@ -343,16 +316,8 @@ class FasterRcnnDetector(_ResNetDetector):
         terms["loss"] = torch.stack(list(terms.values())).sum()
         return terms
 
-    @torch.no_grad()
-    def detect(
-        self,
-        spectrograms: Tensor,
-        *,
-        score_threshold: float = 0.05,
-        nms_iou: float = 0.5,
-        max_boxes: int = 300,
-    ) -> list[Detections]:
-        """Boxes in each chunk, best first; the score is the second stage's probability of a call."""
+    def scored_boxes(self, spectrograms: Tensor) -> tuple[Tensor, Tensor]:
+        """A box for each proposal; its score is the second stage's probability of a call."""
         output: RcnnOutput = self(spectrograms)
         with torch.autocast(spectrograms.device.type, enabled=False):
             proposals = self._proposals(output)
@@ -360,16 +325,9 @@ class FasterRcnnDetector(_ResNetDetector):
         counts = [len(some) for some in proposals]
         boxes = self._to_cells(self.roi.box_coder.decode(deltas, proposals)[:, 1])  # of the one class
         scores = logits.softmax(dim=1)[:, 1]
-        return select_boxes(
-            pad_sequence(
-                list(torch.split(boxes, counts)), batch_first=True
-            ),  # empty boxes are never selected
-            pad_sequence(list(torch.split(scores, counts)), batch_first=True),
-            chunk=self.chunk,
-            score_threshold=score_threshold,
-            nms_iou=nms_iou,
-            max_boxes=max_boxes,
-        )
+        # empty boxes, of the padding, are never selected
+        padded = [pad_sequence(list(torch.split(some, counts)), batch_first=True) for some in (boxes, scores)]
+        return padded[0], padded[1]
 
     @property
     def _picture(self) -> tuple[int, int]:

@@ -37,10 +37,9 @@ from torchvision.ops import box_convert
 
 from mast.device import send
 from mast.errors import ConfigError, MastError
+from mast.models.baselines.baseline import Baseline
 from mast.models.baselines.config import BaselineConfig, YoloOptions, parse_options
 from mast.models.baselines.resnet import as_picture
-from mast.models.decode import Detections, select_boxes
-from mast.models.interface import BoxDetector
 
 _MULTIPLE = 32  # stride of the coarsest level
 _TERMS = ("boxes", "classification", "corners")  # CIoU, cross-entropy, ℓ1 of the sides: ultralytics' order
@@ -51,25 +50,18 @@ _QUIET = {
 }  # read once, while it is imported
 
 
-class YoloDetector(BoxDetector):
+class YoloDetector(Baseline):
     """YOLO26 from scratch on spectrograms. See the module docstring."""
 
-    config: BaselineConfig
-
     def __init__(self, config: BaselineConfig) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.options = options = parse_options(config, YoloOptions)
         if not options.nms and not options.end_to_end:
             raise ConfigError(
                 "yolo26: nms = false needs end_to_end = true, because the other head finds every sound several times"
             )
+        self.nms = options.nms
         self.network = _build_network(options)
-
-    @property
-    def chunk(self) -> tuple[int, int]:
-        """Frames and bins of a chunk."""
-        return self.config.chunk_frames, self.config.n_bins
 
     def picture(self, spectrograms: Tensor) -> Tensor:
         """(B, 1, T, F) → (B, 1, H, W), both multiples of 32."""
@@ -97,14 +89,12 @@ class YoloDetector(BoxDetector):
             for name, head in heads.items()
         }
 
-    def loss(
+    def terms(
         self,
         spectrograms: Tensor,
         boxes: Sequence[Tensor],
-        *,
-        doubtful: Sequence[Tensor] | None = None,
-        weights: Tensor | None = None,
-        generator: torch.Generator | None = None,
+        weights: Tensor | None,
+        generator: torch.Generator | None,
     ) -> dict[str, Tensor]:
         """ultralytics' loss of both heads, per chunk (``BoxDetector.loss``); nothing in it is random.
 
@@ -112,8 +102,6 @@ class YoloDetector(BoxDetector):
             ``loss`` to minimise, and its terms, each the sum of both heads', gains included: ``boxes`` (CIoU),
             ``classification``, ``corners`` (ℓ1).
         """
-        if len(boxes) != len(spectrograms):
-            raise ConfigError(f"{len(boxes)} lists of boxes given for {len(spectrograms)} chunks")
         b, device = len(spectrograms), spectrograms.device
         heads = self(spectrograms)
         with torch.autocast(device.type, enabled=False):  # losses in float32
@@ -130,33 +118,14 @@ class YoloDetector(BoxDetector):
                 terms = terms + summed / b
         return {"loss": terms.sum(), **dict(zip(_TERMS, terms.unbind(), strict=True))}
 
-    @torch.no_grad()
-    def detect(
-        self,
-        spectrograms: Tensor,
-        *,
-        score_threshold: float = 0.05,
-        nms_iou: float = 0.5,
-        max_boxes: int = 300,
-    ) -> list[Detections]:
-        """Boxes in each chunk, best first: (B, 1, T, F) → B times (K, 4) cells and (K,) scores."""
-        was_training = self.training
-        self.eval()
+    def scored_boxes(self, spectrograms: Tensor) -> tuple[Tensor, Tensor]:
+        """A box for each point of the head that is asked."""
         head = self(spectrograms)["one2one" if self.options.end_to_end else "one2many"]
-        self.train(was_training)
         # decoded here and not by the network, which under autocast would round pixels to bfloat16
         points, strides = self._points([feature.shape[2:] for feature in head["feats"]], spectrograms.device)
         low, high = head["boxes"].transpose(1, 2).split(2, dim=2)  # (B, R, 2) each
         pixels = torch.cat([points - low, points + high], dim=2) * strides[:, None]
-        scores = head["scores"][:, 0].sigmoid()
-        return select_boxes(
-            pixels / self._pixels_per_cell(pixels.device),
-            scores,
-            chunk=self.chunk,
-            score_threshold=score_threshold,
-            nms_iou=nms_iou if self.options.nms else 1.0,
-            max_boxes=max_boxes,
-        )
+        return pixels / self._pixels_per_cell(pixels.device), head["scores"][:, 0].sigmoid()
 
     def _pixels_per_cell(self, device: torch.device) -> Tensor:
         """(4,) for ``t1, f1, t2, f2``."""
