@@ -7,15 +7,15 @@ from collections.abc import Iterable
 TimeSpan = tuple[float, float]
 
 
-def joined(spans: Iterable[TimeSpan]) -> list[TimeSpan]:
-    """The same time as few spans; empty ones are dropped.
+def joined(spans: Iterable[TimeSpan], *, gap_s: float = 0.0) -> list[TimeSpan]:
+    """The same time as few spans, those at most ``gap_s`` apart as one; empty ones are dropped.
 
     >>> joined([(4, 6), (0, 2), (2, 3)])
     [(0, 3), (4, 6)]
     """
     result: list[TimeSpan] = []
     for start, end in sorted(span for span in spans if span[1] > span[0]):
-        if result and start <= result[-1][1]:
+        if result and start <= result[-1][1] + gap_s:
             result[-1] = (result[-1][0], max(result[-1][1], end))
         else:
             result.append((start, end))

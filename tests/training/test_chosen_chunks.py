@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import soundfile as sf
 import torch
-from toy_recipe import FRONT_END
+from toy_recipe import FRONT_END, small_recipe
 
 from mast.data.chunk_dataset import ChunkDataset, collate
 from mast.data.recordings import load_dataset
@@ -23,6 +23,7 @@ from mast.training.chosen_chunks import (
     normalisation_of,
     unlabelled_chunks,
 )
+from mast.training.machine import prepare_machine
 
 
 def test_decoded_chunks_give_the_same_batches(tones: Path) -> None:
@@ -161,9 +162,10 @@ def test_padding_does_not_count_in_the_statistics(tmp_path: Path) -> None:
     for k, sound in enumerate(sounds):
         sf.write(tmp_path / f"clip{k}.wav", sound, FRONT_END.sample_rate, subtype="FLOAT")
     learn, held = hold_out(unlabelled_chunks([tmp_path], FRONT_END), FRONT_END, share=0.25, seed=0)
-    found = normalisation_of([learn, held], FRONT_END, tmp_path / "normalisation.json")
+    recipe = small_recipe()
+    found = normalisation_of([learn, held], recipe, prepare_machine(recipe), tmp_path)
     frames = LogMel(FRONT_END)(torch.from_numpy(sounds).float())  # (4, T, F), all of it sound
     assert found.mean == pytest.approx(float(frames.mean()), abs=0.1)
     assert found.std == pytest.approx(float(frames.std()), rel=0.1)
-    again = normalisation_of([], FRONT_END, tmp_path / "normalisation.json")
+    again = normalisation_of([], recipe, prepare_machine(recipe), tmp_path)
     assert again == found  # read, not computed

@@ -10,8 +10,8 @@ import typer
 from mast.cli.event_files import find_recordings_of
 from mast.cli.options import (
     EXIT_SOME_FAILED,
-    Detections,
     FoundAudio,
+    GivenBoxes,
     Join,
     Quiet,
     Seed,
@@ -30,7 +30,7 @@ NOTE = "clips.json"  # what a folder of clips was made from
 
 
 def clips(
-    detections: Detections,
+    detections: GivenBoxes,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder for the clips; a stopped run there resumes.")
     ],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mast.cli.event_files import check_table_name, end_with, find_recordings_of, recording_by_recording
-from mast.cli.options import Detections, FoundAudio, Quiet, advancing
+from mast.cli.options import FoundAudio, GivenBoxes, Quiet, advancing
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def measure(
-    boxes: Detections,
+    boxes: GivenBoxes,
     out: Annotated[Path, typer.Option("--out", "-o", help="Table to write, ending in .csv or .parquet.")],
     audio: FoundAudio = None,
     quiet: Quiet = False,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mast.cli.event_files import check_table_name, end_with, find_recordings_of, recording_by_recording
-from mast.cli.options import Detections, FoundAudio, Quiet, advancing, count, number, say, score
+from mast.cli.options import FoundAudio, GivenBoxes, Quiet, advancing, count, number, say, score
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ THRESHOLD = 0.5  # our choice; results/naming.json says what it reaches
 
 
 def name(
-    detections: Detections,
+    detections: GivenBoxes,
     with_: Annotated[
         str, typer.Option("--with", metavar="birdnet|MODEL", help="birdnet, or a .onnx or .tflite file.")
     ],

@@ -74,7 +74,7 @@ def _not_nan(value: float | None) -> float | None:
 
 
 BoxName = Literal["all", "strongest"]  # what one box is
-Detections = Annotated[
+GivenBoxes = Annotated[
     Path, typer.Argument(help="Folder of mast detect, or boxes in any format that mast reads.")
 ]
 FoundAudio = Annotated[

@@ -12,6 +12,7 @@ from typing import Literal, get_args
 import numpy as np
 import pandas as pd
 
+from mast.arrays import IntArray
 from mast.data.splits import shuffle_key
 from mast.errors import ConfigError
 
@@ -42,9 +43,7 @@ def sample_budget(
     return chunks.iloc[chosen]
 
 
-def budget_order(
-    chunks: pd.DataFrame, strategy: Strategy, *, seed: int = 0
-) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def budget_order(chunks: pd.DataFrame, strategy: Strategy, *, seed: int = 0) -> IntArray:
     """Row numbers of ``chunks`` in the order in which a growing budget takes them.
 
     - ``random``: uniformly.
@@ -95,7 +94,5 @@ def _hours(chunks: pd.DataFrame) -> list[int]:
     return [int(h) for h in hours]
 
 
-def _sorted_rows(
-    keys: Sequence[str] | Sequence[tuple[int | str, ...]],
-) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _sorted_rows(keys: Sequence[str] | Sequence[tuple[int | str, ...]]) -> IntArray:
     return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)

@@ -16,14 +16,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from mast.arrays import IntArray
-from mast.data.recordings import Dataset, parse_clock
+from mast.arrays import BoolArray, FloatArray, IntArray
+from mast.data.recordings import SLACK_S, Dataset, parse_clock
 from mast.data.splits import Split, SplitConfig, split_recordings
 from mast.errors import ConfigError
 from mast.events import boxes_of
 from mast.grid import FrontEnd, events_to_grid
-
-_SLACK_S = 0.01  # a reviewed span may end this much before the sound does: durations are rounded
+from mast.spans import TimeSpan
 
 
 def chunk_table(
@@ -43,7 +42,7 @@ def chunk_table(
         missing where unknown), ``labelled`` (all of it was listened to).
     """
     table = dataset.recordings
-    reviewed = _reviewed_spans(dataset)
+    reviewed = dataset.heard_spans()
     placed = [
         chunk_starts(float(d), front_end, hop_s=hop_s, keep_short=keep_short) for d in table["duration_s"]
     ]
@@ -71,7 +70,7 @@ def chunk_table(
 
 def chunk_starts(
     duration_s: float, front_end: FrontEnd, *, hop_s: float | None = None, keep_short: bool = False
-) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], np.ndarray[tuple[int], np.dtype[np.float64]]]:
+) -> tuple[FloatArray, FloatArray]:
     """Where the chunks of a recording begin and how much sound each holds, both (N,) in seconds.
 
     The same chunks as :func:`mast.audio.windows` gives, which a test holds it to. ``keep_short`` is narrower here: what
@@ -145,40 +144,23 @@ def chunk_boxes(dataset: Dataset, chunks: pd.DataFrame, front_end: FrontEnd) -> 
 class _Events(NamedTuple):
     """The boxes of a recording in order of start, so that those near a chunk are found quickly."""
 
-    boxes: np.ndarray[tuple[int, int], np.dtype[np.float64]]  # (N, 4) start_s, low_hz, end_s, high_hz
-    latest_end: np.ndarray[tuple[int], np.dtype[np.float64]]  # (N,) of this and all earlier boxes
+    boxes: FloatArray  # (N, 4) start_s, low_hz, end_s, high_hz
+    latest_end: FloatArray  # (N,) of this and all earlier boxes
 
     @classmethod
-    def of(cls, boxes: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> _Events:
+    def of(cls, boxes: FloatArray) -> _Events:
         ordered = boxes[np.argsort(boxes[:, 0], kind="stable")].reshape(-1, 4)
         return cls(ordered, np.maximum.accumulate(ordered[:, 2]))
 
-    def between(self, start_s: float, end_s: float) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    def between(self, start_s: float, end_s: float) -> FloatArray:
         first = int(np.searchsorted(self.latest_end, start_s, side="right"))
         stop = int(np.searchsorted(self.boxes[:, 0], end_s, side="left"))
         return self.boxes[first:stop]
 
 
-def _reviewed_spans(dataset: Dataset) -> dict[str, list[tuple[float, float]]]:
-    """Reviewed spans of each recording, joined where they touch."""
-    joined: dict[str, list[tuple[float, float]]] = {}
-    spans = dataset.annotations.reviewed.sort_values(["recording", "start_s", "end_s"])
-    for name, start, end in zip(spans["recording"], spans["start_s"], spans["end_s"], strict=True):
-        own = joined.setdefault(name, [])
-        if own and start <= own[-1][1] + _SLACK_S:
-            own[-1] = (own[-1][0], max(own[-1][1], end))
-        else:
-            own.append((start, end))
-    return joined
-
-
-def _covered(
-    starts: np.ndarray[tuple[int], np.dtype[np.float64]],
-    ends: np.ndarray[tuple[int], np.dtype[np.float64]],
-    spans: list[tuple[float, float]],
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _covered(starts: FloatArray, ends: FloatArray, spans: list[TimeSpan]) -> BoolArray:
     """Which stretches lie wholly inside one of the joined spans."""
     inside = np.zeros(len(starts), dtype=bool)
     for start, end in spans:
-        inside |= (starts >= start - _SLACK_S) & (ends <= end + _SLACK_S)
+        inside |= (starts >= start - SLACK_S) & (ends <= end + SLACK_S)
     return inside

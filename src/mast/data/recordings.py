@@ -36,10 +36,12 @@ from mast.audio import (
     text_names,
 )
 from mast.errors import AnnotationError, AudioError, MastError, shortened
+from mast.spans import TimeSpan, joined
 
 _TEXT_COLUMNS = ("file", "site", "datetime", "split", "licence")
 _NUMBER_COLUMNS = ("duration_s", "sample_rate", "channels")
 RECORDINGS_COLUMNS = ("file", "site", "datetime", "split", "duration_s", "sample_rate", "channels", "licence")
+SLACK_S = 0.01  # durations in tables are rounded
 _DENSEST = 8_000  # samples in a byte: FLAC takes a dozen bytes for 65,535 samples of silence
 _LONGEST = timedelta(days=366)  # no recording lasts longer
 _YES, _NO = frozenset({"true", "yes", "1", "t", "y"}), frozenset({"false", "no", "0", "f", "n", ""})
@@ -97,6 +99,15 @@ class Dataset:
         """Recordings with at least one box, in the order of ``recordings``."""
         boxed = set(self.annotations.events["recording"])
         return [str(name) for name in self.recordings["file"] if name in boxed]
+
+    def heard_spans(self) -> dict[str, list[TimeSpan]]:
+        """What was listened to, by recording; two spans that only rounding keeps apart are one."""
+        reviewed, known = self.annotations.reviewed, set(self.recordings["file"])
+        found: dict[str, list[TimeSpan]] = {}
+        for name, *span in zip(*(reviewed[c] for c in ("recording", "start_s", "end_s")), strict=True):
+            if name in known:
+                found.setdefault(name, []).append((float(span[0]), float(span[1])))
+        return {name: joined(own, gap_s=SLACK_S) for name, own in sorted(found.items())}
 
     def select(self, *, split: str | None = None, recordings: Collection[str] | None = None) -> Dataset:
         """The part of the dataset whose ``split`` column says so, or that has these names (or both).

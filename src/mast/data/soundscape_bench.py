@@ -27,36 +27,33 @@ All sizes are our choice; 100 hours is what a recorder collects in a week.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from datetime import timedelta
 from functools import cached_property
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import soundfile as sf
 from pydantic import BaseModel, ConfigDict, Field
 
 from mast.data.simulate import Simulation
 from mast.data.simulate.dataset import (
-    BOX_COLUMNS,
     FIRST_DAY,
-    RECORDING_COLUMNS,
+    Boxes,
     PlannedRecording,
+    Task,
     simulate_recording,
+    simulating,
+    write_boxes,
+    write_recordings,
 )
 from mast.data.simulate.material import Share
 from mast.data.simulate.visible import Event
 from mast.data.simulate.world import DAYS_APART
 from mast.errors import ConfigError
-from mast.files import whole_file, write_whole
+from mast.files import write_json
 from mast.version import __version__
 
 NAME = "soundscape-bench"
@@ -200,27 +197,28 @@ def make_soundscape_bench(
         return sizes
     _prepare(out)
     sites = [f"S{site + 1:02d}" for site in bench.places]
-    write_whole(out / MARK, _json({**about, "found": None}))
+    write_json(out / MARK, {**about, "found": None})
     tables: dict[str, list[_Recorded]] = {}
     for share, parts in SHARES.items():
-        with _simulating(bench.simulation_of(share), workers) as simulate:
+        with simulating(bench.simulation_of(share), workers) as simulate:
             for part in parts:
                 folder = out / ("unlabelled" if part == "unlabelled" else "labelled") / "audio"
                 folder.mkdir(parents=True, exist_ok=True)
                 tables[part] = list(_record_part(bench, part, folder, simulate, on_recording))
     labelled = [one for part in _FIRST if part != "unlabelled" for one in tables[part]]
-    write_whole(out / "labelled" / "recordings.csv", _listing(bench, labelled))
-    write_whole(out / "labelled" / "boxes.csv", _boxes(labelled))
-    write_whole(out / "unlabelled" / "recordings.csv", _listing(bench, tables["unlabelled"]))
+    unlabelled = [p._replace(split="") for p, _ in tables["unlabelled"]]
+    write_recordings(out / "labelled" / "recordings.csv", [p for p, _ in labelled], bench.simulation)
+    write_boxes(out / "labelled" / "boxes.csv", labelled)
+    write_recordings(out / "unlabelled" / "recordings.csv", unlabelled, bench.simulation)
     # beside the datasets, not in one: to judge pseudo-labels by, never to learn from
-    write_whole(out / "unlabelled_truth.csv", _boxes(tables["unlabelled"]))
+    write_boxes(out / "unlabelled_truth.csv", tables["unlabelled"])
     sizes = {
         part: PartSize(len(own), len(own) * bench.duration_s / 60, sum(len(one.events) for one in own))
         for part, own in ((part, tables[part]) for part in _FIRST)
     }
     found: dict[str, object] = {"home": sites[0], "never_heard": sites[-UNHEARD_SITES:]}
     found["parts"] = {k: v._asdict() for k, v in sizes.items()}
-    write_whole(out / MARK, _json({**about, "found": found}))
+    write_json(out / MARK, {**about, "found": found})
     return sizes
 
 
@@ -265,8 +263,7 @@ class _Recorded(NamedTuple):
     events: list[Event]
 
 
-_Task = tuple[PlannedRecording, Path]
-_Simulate = Callable[[Iterable[_Task]], Iterable[list[Event]]]
+_Simulate = Callable[[Iterable[Task]], Iterable[Boxes]]
 
 
 def _record_part(
@@ -284,42 +281,11 @@ def _record_part(
                 "raise density or most_test"
             )
         fresh = plan_part(bench, part, count)[done:]
-        for one, events in zip(fresh, simulate((one, folder) for one in fresh), strict=True):
+        for one, (events, _) in zip(fresh, simulate((one, folder) for one in fresh), strict=True):
             yield _Recorded(one, events)
             boxes += len(events)
             on_recording()
         done = count
-
-
-@contextmanager
-def _simulating(simulation: Simulation, workers: int) -> Iterator[_Simulate]:
-    """A function that writes recordings and gives the boxes of each, in order."""
-    if workers <= 1:
-        yield lambda tasks: (_write(simulation, *task) for task in tasks)
-        return
-    with ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (simulation,)) as pool:
-        yield lambda tasks: pool.map(_work, list(tasks))
-
-
-_simulation: Simulation | None = None  # of a worker process: its world is drawn once
-
-
-def _start_worker(simulation: Simulation) -> None:
-    global _simulation
-    _simulation = simulation
-
-
-def _work(task: _Task) -> list[Event]:
-    assert _simulation is not None
-    return _write(_simulation, *task)
-
-
-def _write(simulation: Simulation, planned: PlannedRecording, folder: Path) -> list[Event]:
-    scene = simulate_recording(simulation, planned)
-    samples = np.rint(scene.waveform * np.float32(32_767)).astype(np.int16)
-    with whole_file(folder / planned.file) as part:
-        sf.write(part, samples, simulation.sample_rate, format="FLAC", subtype="PCM_16")
-    return scene.events
 
 
 def _patterns(folder: Path | None, labels: tuple[str, ...]) -> tuple[str, ...]:
@@ -334,7 +300,7 @@ def _finished(out: Path, about: dict[str, object]) -> dict[str, PartSize] | None
     except (OSError, json.JSONDecodeError):
         return None
     made = found.pop("found", None)
-    if made is None or found != json.loads(_json(about)):
+    if made is None or found != json.loads(json.dumps(about)):
         return None
     return {name: PartSize(**size) for name, size in made["parts"].items()}
 
@@ -352,33 +318,3 @@ def _prepare(out: Path) -> None:
             shutil.rmtree(out / name, ignore_errors=True)
         (out / "unlabelled_truth.csv").unlink(missing_ok=True)
     out.mkdir(parents=True, exist_ok=True)
-
-
-def _json(content: dict[str, Any]) -> bytes:
-    return (json.dumps(content, indent=2) + "\n").encode()
-
-
-def _listing(bench: SoundscapeBench, recorded: list[_Recorded]) -> bytes:
-    rows: list[tuple[object, ...]] = []
-    for p, _ in recorded:
-        split = "" if p.split == "unlabelled" else p.split
-        site, rate = f"S{p.site + 1:02d}", bench.simulation.sample_rate
-        rows.append((p.file, site, p.start.isoformat(), split, f"{bench.duration_s:g}", rate))
-    return _csv(RECORDING_COLUMNS, rows)
-
-
-def _boxes(recorded: list[_Recorded]) -> bytes:
-    rows: list[tuple[object, ...]] = []
-    for p, events in recorded:
-        for e in events:
-            where = (f"{e.start_s:.5f}", f"{e.end_s:.5f}", f"{e.low_hz:.1f}", f"{e.high_hz:.1f}")
-            rows.append((p.file, *where, e.label, f"{e.snr_db:.1f}", f"{e.distance_m:.1f}"))
-    return _csv(BOX_COLUMNS, rows)
-
-
-def _csv(header: Iterable[str], rows: Iterable[Iterable[object]]) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return text.getvalue().encode()

@@ -13,13 +13,13 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from mast.data.recordings import Dataset, parse_clock
+from mast.data.recordings import SLACK_S, Dataset, parse_clock
 from mast.errors import ConfigError
 from mast.grid import FrontEnd
+from mast.spans import TimeSpan
 
 UNKNOWN_HOUR = -1  # of recordings without a clock: an hour of its own
 CHUNKS_A_CLIP = 3  # default length, our choice: half a minute is enough context and five training chunks
-_SLACK_S = 0.01  # durations in tables are rounded
 
 
 def default_clip_s(front_end: FrontEnd) -> float:
@@ -44,12 +44,12 @@ def candidate_clips(dataset: Dataset, front_end: FrontEnd, clip_s: float) -> pd.
     """
     if not clip_s > 0:
         raise ConfigError(f"clips of {clip_s:g} s make no sense; expected a length above 0")
-    heard = _joined_spans(dataset)
+    heard = dataset.heard_spans()
     rows: list[tuple[str, float, float]] = []
     for name, duration in zip(dataset.recordings["file"], dataset.recordings["duration_s"], strict=True):
         for start, end in _free(float(duration), heard.get(str(name), [])):
             cut = _cut(start, end, front_end, clip_s)
-            if not cut and end - start >= float(duration) - _SLACK_S:
+            if not cut and end - start >= float(duration) - SLACK_S:
                 cut = [(start, end)]  # a recording shorter than half a chunk is still a sound to look at
             rows += [(str(name), a, b) for a, b in cut]
     return placed(pd.DataFrame(rows, columns=["recording", "start_s", "end_s"]), dataset)
@@ -58,7 +58,7 @@ def candidate_clips(dataset: Dataset, front_end: FrontEnd, clip_s: float) -> pd.
 def heard_clips(dataset: Dataset, clip_s: float) -> pd.DataFrame:
     """What was listened to already, in pieces of at most a clip, with the same columns as the candidates."""
     rows: list[tuple[str, float, float]] = []
-    for name, spans in _joined_spans(dataset).items():
+    for name, spans in dataset.heard_spans().items():
         for start, end in spans:
             pieces = max(1, math.ceil((end - start) / clip_s - 1e-6))
             edges = [min(start + k * clip_s, end) for k in range(pieces + 1)]
@@ -68,7 +68,7 @@ def heard_clips(dataset: Dataset, clip_s: float) -> pd.DataFrame:
 
 def training_chunks(clip_s: float, front_end: FrontEnd) -> int:
     """How many training chunks, every half chunk, lie wholly inside a clip."""
-    return max(0, math.floor((clip_s - front_end.chunk_s + _SLACK_S) / (front_end.chunk_s / 2)) + 1)
+    return max(0, math.floor((clip_s - front_end.chunk_s + SLACK_S) / (front_end.chunk_s / 2)) + 1)
 
 
 def placed(clips: pd.DataFrame, dataset: Dataset) -> pd.DataFrame:
@@ -91,30 +91,14 @@ def placed(clips: pd.DataFrame, dataset: Dataset) -> pd.DataFrame:
     )
 
 
-def _joined_spans(dataset: Dataset) -> dict[str, list[tuple[float, float]]]:
-    """Reviewed spans of each recording, in order, joined where they touch or overlap."""
-    joined: dict[str, list[tuple[float, float]]] = {}
-    spans = dataset.annotations.reviewed.sort_values(["recording", "start_s", "end_s"])
-    known = set(dataset.recordings["file"])
-    for name, start, end in zip(spans["recording"], spans["start_s"], spans["end_s"], strict=True):
-        if name not in known or not end > start:
-            continue
-        own = joined.setdefault(str(name), [])
-        if own and start <= own[-1][1] + _SLACK_S:
-            own[-1] = (own[-1][0], max(own[-1][1], float(end)))
-        else:
-            own.append((float(start), float(end)))
-    return joined
-
-
-def _free(duration_s: float, heard: list[tuple[float, float]]) -> list[tuple[float, float]]:
+def _free(duration_s: float, heard: list[TimeSpan]) -> list[TimeSpan]:
     """What of a recording is in none of the joined spans."""
     edges = [0.0, *(edge for span in heard for edge in span), duration_s]
     stretches = zip(edges[::2], edges[1::2], strict=True)
-    return [(a, min(b, duration_s)) for a, b in stretches if min(b, duration_s) - a > _SLACK_S]
+    return [(a, min(b, duration_s)) for a, b in stretches if min(b, duration_s) - a > SLACK_S]
 
 
-def _cut(start_s: float, end_s: float, front_end: FrontEnd, clip_s: float) -> list[tuple[float, float]]:
+def _cut(start_s: float, end_s: float, front_end: FrontEnd, clip_s: float) -> list[TimeSpan]:
     """A stretch as clips that begin on the grid of half chunks and end inside it."""
     half_s = front_end.chunk_s / 2
     step = max(1, math.ceil(clip_s / half_s - 1e-6))  # clips begin this many half chunks apart
@@ -123,6 +107,6 @@ def _cut(start_s: float, end_s: float, front_end: FrontEnd, clip_s: float) -> li
     for k in range(first, math.ceil(end_s / half_s), step):
         begin, end = k * half_s, min(k * half_s + clip_s, end_s)
         # what training can use: half a chunk at the end of a recording; or a short clip that was asked for
-        if end - begin >= min(half_s, clip_s) - _SLACK_S:
+        if end - begin >= min(half_s, clip_s) - SLACK_S:
             clips.append((begin, end))
     return clips

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,6 +12,7 @@ from mast.arrays import FloatArray
 from mast.evaluation import Calibration, Outcome, PartTables, calibrated
 from mast.evaluation.breakdown import reliability
 from mast.reports.spectrogram import literal
+from mast.training.loop import read_log
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,14 +31,8 @@ class Curves(NamedTuple):
 
 def read_curves(path: Path, title: str) -> Curves | None:
     """The curves a run has written; None where there are none. A line that a kill cut short is left out."""
-    if not path.exists():
-        return None
     found: dict[str, tuple[list[float], list[float]]] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
-            continue
+    for row in read_log(path):
         for name, value in row.items():
             if name != "step":
                 steps, values = found.setdefault(name, ([], []))

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, DataLoader, Subset
 
+from mast.arrays import FloatArray, IntArray
 from mast.data.chunk_dataset import Batch, ChunkDataset, Example, collate
 from mast.data.chunks import chunk_table, split_chunks
 from mast.data.recordings import Dataset, load_dataset
@@ -26,6 +27,7 @@ from mast.normalisation import Normalisation, quiet_level
 from mast.runs import Progress
 from mast.training.batches import Batches, epoch_order
 from mast.training.machine import Machine
+from mast.training.recipe import Recipe
 
 DECODED_SHARE = 0.2  # of a GPU's memory, at most, for decoded sound; our choice: the model needs the rest
 STATISTICS_CHUNKS = 4_000  # our choice: μ and σ of 11 hours; more sound moves neither in the third digit
@@ -144,7 +146,7 @@ def hold_out(
 def _join(
     sources: list[tuple[Dataset, pd.DataFrame]],
     front_end: FrontEnd,
-    rows: np.ndarray[tuple[int], np.dtype[np.int64]],
+    rows: IntArray,
 ) -> Chunks:
     parts: list[ChunkDataset] = []
     tables: list[pd.DataFrame] = []
@@ -242,57 +244,41 @@ def _why_no_box_is_seen(events: pd.DataFrame, front_end: FrontEnd) -> str:
 
 def normalisation_of(
     chunks: Sequence[Chunks],
-    front_end: FrontEnd,
-    path: Path,
+    recipe: Recipe,
+    machine: Machine,
+    out: Path,
     *,
     seed: int = 0,
-    workers: int = 0,
-    device: torch.device | None = None,
-    levelled: bool = False,
     progress: Progress | None = None,
 ) -> Normalisation:
-    """:func:`measured_normalisation`, kept in ``path`` and read from there the next time."""
+    """μ and σ over (a random sample of) the chunks, kept in the folder ``out`` and read from there the next time.
+
+    Of a levelled recipe: of chunks whose own quiet level is taken off, as :class:`mast.normalisation.Normalisation`
+    then does. ``progress`` counts chunks.
+    """
+    path = out / "normalisation.json"
     if path.exists():
         return Normalisation.model_validate_json(path.read_text(encoding="utf-8"))
-    found = measured_normalisation(
-        chunks, front_end, seed=seed, workers=workers, device=device, levelled=levelled, progress=progress
-    )
-    write_whole(path, found.model_dump_json().encode())
-    return found
-
-
-def measured_normalisation(
-    chunks: Sequence[Chunks],
-    front_end: FrontEnd,
-    *,
-    seed: int = 0,
-    workers: int = 0,
-    device: torch.device | None = None,
-    levelled: bool = False,
-    progress: Progress | None = None,
-) -> Normalisation:
-    """μ and σ over (a random sample of) the chunks.
-
-    ``levelled``: of chunks whose own quiet level is taken off, as :class:`mast.normalisation.Normalisation` then does.
-    ``progress`` counts chunks.
-    """
     everything: ConcatDataset[Example] = ConcatDataset([c.examples for c in chunks])
     valid_s = np.concatenate([c.table["valid_s"].to_numpy(dtype=np.float64) for c in chunks])
     rows = np.random.default_rng([seed, 12]).permutation(len(everything))[:STATISTICS_CHUNKS].tolist()
-    log_mel = LogMel(front_end).to(device or "cpu")
-    loader = DataLoader(Subset(everything, rows), batch_size=16, collate_fn=collate, num_workers=workers)
+    log_mel = LogMel(recipe.front_end).to(machine.device)
+    sample = Subset(everything, rows)
+    loader = DataLoader(sample, batch_size=16, collate_fn=collate, num_workers=machine.workers)
 
-    def features() -> Iterator[tuple[torch.Tensor, np.ndarray[tuple[int], np.dtype[np.float64]]]]:
+    def features() -> Iterator[tuple[Tensor, FloatArray]]:
         done = 0
         for batch in loader:
-            frames = np.floor(valid_s[rows[done : done + len(batch.weights)]] / front_end.hop_s)
-            raw = log_mel.chunk_features(batch.waveforms.to(log_mel.window.device))
-            yield raw - quiet_level(raw) if levelled else raw, frames
+            frames = np.floor(valid_s[rows[done : done + len(batch.weights)]] / recipe.front_end.hop_s)
+            raw = log_mel.chunk_features(batch.waveforms.to(machine.device))
+            yield raw - quiet_level(raw) if recipe.levelled else raw, frames
             done += len(batch.weights)
             if progress:
                 progress(done, len(rows), "chunks, for their mean and spread")
 
-    return running_stats(features()).normalisation(levelled=levelled)
+    found = running_stats(features()).normalisation(levelled=recipe.levelled)
+    write_whole(path, found.model_dump_json().encode())
+    return found
 
 
 def decode_once(

@@ -199,16 +199,7 @@ def _pipeline(run: DetectorRun, learn: Chunks, progress: Progress | None) -> Fro
     recipe, machine = run.recipe, run.machine
     normalisation = run.start.normalisation or run.normalisation
     if normalisation is None:
-        normalisation = normalisation_of(
-            [learn],
-            recipe.front_end,
-            run.out / "normalisation.json",
-            seed=run.seed,
-            device=machine.device,
-            workers=machine.workers,
-            levelled=recipe.levelled,
-            progress=progress,
-        )
+        normalisation = normalisation_of([learn], recipe, machine, run.out, seed=run.seed, progress=progress)
     if progress:
         progress(0, 0, "reading chunks without boxes as backgrounds")
     noise = _noise_bank(learn, run)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -298,22 +299,22 @@ def _drain(
     return latest
 
 
+def read_log(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a run's `curves.jsonl`: ``step`` and numbers by name; none where there is no such file."""
+    if path.exists():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            with suppress(json.JSONDecodeError):  # the line a kill cut short
+                yield json.loads(line)
+
+
 class _Log:
     """Curves as JSON lines; a resumed run overwrites what it repeats."""
 
     def __init__(self, out: Path, step: int) -> None:
         self._path = out / "curves.jsonl"
-        kept = [json.dumps(row) + "\n" for row in self._rows() if row["step"] < step]
+        kept = [json.dumps(row) + "\n" for row in read_log(self._path) if row["step"] < step]
         write_whole(self._path, "".join(kept).encode())  # a kill just here keeps the curves too
         self._file = self._path.open("a")
-
-    def _rows(self) -> Iterator[dict[str, Any]]:
-        if self._path.exists():
-            for line in self._path.read_text().splitlines():
-                try:
-                    yield json.loads(line)
-                except json.JSONDecodeError:  # the line a kill cut short
-                    continue
 
     def write(self, step: int, values: dict[str, float]) -> None:
         with naming(self._path):

@@ -182,7 +182,9 @@ def fit_encoder(
     learn, held = (
         decode_once(c, machine.device, workers=machine.workers, progress=progress) for c in (learn, held)
     )
-    normalisation = run.normalisation or _normalisation(run, [learn, held], progress)
+    normalisation = run.normalisation or normalisation_of(
+        [learn, held], recipe, machine, run.out, seed=seed, progress=progress
+    )
     torch.manual_seed(seed)
     model = MaskedAutoencoder(recipe.autoencoder)
     note = run.start.fill_autoencoder(model)
@@ -205,20 +207,6 @@ def fit_encoder(
         describe=batch_names(learn, plan.batch_size, seed),
     )
     return train(job, machine.accelerator, run.out, progress=progress, stop_after=stop_after)
-
-
-def _normalisation(run: EncoderRun, chunks: list[Chunks], progress: Progress | None) -> Normalisation:
-    """The statistics of a run that was given none."""
-    return normalisation_of(
-        chunks,
-        run.recipe.front_end,
-        run.out / "normalisation.json",
-        seed=run.seed,
-        device=run.machine.device,
-        workers=run.machine.workers,
-        levelled=run.recipe.levelled,
-        progress=progress,
-    )
 
 
 @dataclass(frozen=True)

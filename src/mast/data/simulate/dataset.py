@@ -8,10 +8,10 @@ seed and on its number alone: not on the number of processes, nor on their order
 from __future__ import annotations
 
 import csv
-import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -28,7 +28,7 @@ from mast.data.simulate.soundscape import Soundscape, render
 from mast.data.simulate.visible import BoxStyle, Event, merge_events
 from mast.data.simulate.world import DAYS_APART, World
 from mast.errors import ConfigError
-from mast.files import whole_file, write_whole
+from mast.files import whole_file, write_json
 from mast.version import __version__
 
 FIRST_DAY = datetime(2024, 5, 12)
@@ -172,6 +172,10 @@ class PlannedRecording(NamedTuple):
         return self.start.hour + self.start.minute / 60 + self.start.second / 3_600
 
 
+Task = tuple[PlannedRecording, Path]  # and the folder of its sound
+Boxes = tuple[list[Event], list[Event]]  # seen, hidden
+
+
 class SimulatedCounts(NamedTuple):
     """What was written."""
 
@@ -232,33 +236,20 @@ def simulate_dataset(
     prepare_folder(out)
     planned = plan_recordings(simulation)
     parameters = {"mast": __version__, **simulation.model_dump(mode="json"), "labels": labels}
-    write_whole(out / MARK, (json.dumps(parameters, indent=2) + "\n").encode())
+    write_json(out / MARK, parameters)
     audio = out / "audio"
     audio.mkdir(exist_ok=True)
-    found: dict[int, tuple[list[Event], list[Event]]] = {}
+    found: dict[int, Boxes] = {}
     by_site = sorted(planned, key=lambda one: (one.site, one.number))  # a site's loops are made once
-    for one, boxes in zip(by_site, _written(simulation, by_site, audio, workers), strict=True):
-        found[one.number] = boxes
-        on_recording()
+    with simulating(simulation, min(workers, len(planned))) as simulate:
+        for one, boxes in zip(by_site, simulate((one, audio) for one in by_site), strict=True):
+            found[one.number] = boxes
+            on_recording()
     events = [found[one.number] for one in planned]
-    _write_table(
-        out / "recordings.csv",
-        RECORDING_COLUMNS,
-        (
-            (
-                p.file,
-                f"S{p.site + 1:02d}",
-                p.start.isoformat(),
-                p.split,
-                f"{simulation.duration_s:g}",
-                simulation.sample_rate,
-            )
-            for p in planned
-        ),
-    )
-    _write_table(out / "boxes.csv", BOX_COLUMNS, _rows(planned, [seen for seen, _ in events]))
+    write_recordings(out / "recordings.csv", planned, simulation)
+    write_boxes(out / "boxes.csv", zip(planned, [seen for seen, _ in events], strict=True))
     if simulation.hidden:
-        _write_table(out / "hidden.csv", BOX_COLUMNS, _rows(planned, [unseen for _, unseen in events]))
+        write_boxes(out / "hidden.csv", zip(planned, [unseen for _, unseen in events], strict=True))
     return SimulatedCounts(
         recordings=len(planned),
         boxes=sum(len(seen) for seen, _ in events),
@@ -300,7 +291,7 @@ def _pieces(simulation: Simulation, planned: PlannedRecording) -> Iterable[Sound
     )
 
 
-def _truth(simulation: Simulation, pieces: list[Soundscape]) -> tuple[list[Event], list[Event]]:
+def _truth(simulation: Simulation, pieces: list[Soundscape]) -> Boxes:
     tape = simulation.sample_rate / simulation.world_rate
     seen = merge_events([event for piece in pieces for event in piece.events], simulation.style)
     unseen = [event for piece in pieces for event in piece.hidden]
@@ -318,9 +309,7 @@ def play(event: Event, tape: float) -> Event:
     )
 
 
-def _write_recording(
-    simulation: Simulation, planned: PlannedRecording, audio: Path
-) -> tuple[list[Event], list[Event]]:
+def _write_recording(simulation: Simulation, planned: PlannedRecording, audio: Path) -> Boxes:
     """Write one recording piece by piece; its boxes come back."""
     heard: list[Soundscape] = []
     # the name beside says nothing of the format
@@ -349,33 +338,42 @@ def _start_worker(simulation: Simulation) -> None:
     _simulation = simulation
 
 
-def _work(task: tuple[PlannedRecording, Path]) -> tuple[list[Event], list[Event]]:
+def _work(task: Task) -> Boxes:
     assert _simulation is not None
     return _write_recording(_simulation, *task)
 
 
-def _written(
-    simulation: Simulation, planned: list[PlannedRecording], audio: Path, workers: int
-) -> Iterable[tuple[list[Event], list[Event]]]:
-    """Boxes of each recording, in order, while they are written."""
-    if workers <= 1 or len(planned) == 1:
-        for one in planned:
-            yield _write_recording(simulation, one, audio)
+@contextmanager
+def simulating(simulation: Simulation, workers: int) -> Iterator[Callable[[Iterable[Task]], Iterable[Boxes]]]:
+    """A function that writes recordings and gives the boxes of each, in order; ``workers`` as for a dataset."""
+    if workers <= 1:
+        yield lambda tasks: (_write_recording(simulation, *task) for task in tasks)
         return
     with ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (simulation,)) as pool:
-        yield from pool.map(_work, [(one, audio) for one in planned])
+        yield lambda tasks: pool.map(_work, list(tasks))
 
 
-def _rows(planned: list[PlannedRecording], events: list[list[Event]]) -> Iterable[tuple[object, ...]]:
-    for one, found in zip(planned, events, strict=True):
-        for e in found:
-            yield (
-                one.file, f"{e.start_s:.5f}", f"{e.end_s:.5f}", f"{e.low_hz:.1f}", f"{e.high_hz:.1f}",
-                e.label, f"{e.snr_db:.1f}", f"{e.distance_m:.1f}",
-            )  # fmt: skip
+def write_recordings(path: Path, planned: Iterable[PlannedRecording], simulation: Simulation) -> None:
+    """The table of recordings."""
+    length, rate = f"{simulation.duration_s:g}", simulation.sample_rate
+    rows = ((p.file, f"S{p.site + 1:02d}", p.start.isoformat(), p.split, length, rate) for p in planned)
+    _write_rows(path, RECORDING_COLUMNS, rows)
 
 
-def _write_table(path: Path, columns: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> None:
+def write_boxes(path: Path, recorded: Iterable[tuple[PlannedRecording, list[Event]]]) -> None:
+    """The table of boxes of some recordings."""
+    rows = (
+        (
+            p.file, f"{e.start_s:.5f}", f"{e.end_s:.5f}", f"{e.low_hz:.1f}", f"{e.high_hz:.1f}",
+            e.label, f"{e.snr_db:.1f}", f"{e.distance_m:.1f}",
+        )
+        for p, events in recorded
+        for e in events
+    )  # fmt: skip
+    _write_rows(path, BOX_COLUMNS, rows)
+
+
+def _write_rows(path: Path, columns: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> None:
     with whole_file(path) as part, part.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
