@@ -41,8 +41,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from mast.data.simulate import Simulation
 from mast.data.simulate.dataset import (
     FIRST_DAY,
-    Boxes,
     PlannedRecording,
+    SeenAndHidden,
     Task,
     simulate_recording,
     simulating,
@@ -263,7 +263,7 @@ class _Recorded(NamedTuple):
     events: list[Event]
 
 
-_Simulate = Callable[[Iterable[Task]], Iterable[Boxes]]
+_Simulate = Callable[[Iterable[Task]], Iterable[SeenAndHidden]]
 
 
 def _record_part(

@@ -173,7 +173,7 @@ class PlannedRecording(NamedTuple):
 
 
 Task = tuple[PlannedRecording, Path]  # and the folder of its sound
-Boxes = tuple[list[Event], list[Event]]  # seen, hidden
+SeenAndHidden = tuple[list[Event], list[Event]]
 
 
 class SimulatedCounts(NamedTuple):
@@ -239,7 +239,7 @@ def simulate_dataset(
     write_json(out / MARK, parameters)
     audio = out / "audio"
     audio.mkdir(exist_ok=True)
-    found: dict[int, Boxes] = {}
+    found: dict[int, SeenAndHidden] = {}
     by_site = sorted(planned, key=lambda one: (one.site, one.number))  # a site's loops are made once
     with simulating(simulation, min(workers, len(planned))) as simulate:
         for one, boxes in zip(by_site, simulate((one, audio) for one in by_site), strict=True):
@@ -291,7 +291,7 @@ def _pieces(simulation: Simulation, planned: PlannedRecording) -> Iterable[Sound
     )
 
 
-def _truth(simulation: Simulation, pieces: list[Soundscape]) -> Boxes:
+def _truth(simulation: Simulation, pieces: list[Soundscape]) -> SeenAndHidden:
     tape = simulation.sample_rate / simulation.world_rate
     seen = merge_events([event for piece in pieces for event in piece.events], simulation.style)
     unseen = [event for piece in pieces for event in piece.hidden]
@@ -309,7 +309,7 @@ def play(event: Event, tape: float) -> Event:
     )
 
 
-def _write_recording(simulation: Simulation, planned: PlannedRecording, audio: Path) -> Boxes:
+def _write_recording(simulation: Simulation, planned: PlannedRecording, audio: Path) -> SeenAndHidden:
     """Write one recording piece by piece; its boxes come back."""
     heard: list[Soundscape] = []
     # the name beside says nothing of the format
@@ -338,13 +338,15 @@ def _start_worker(simulation: Simulation) -> None:
     _simulation = simulation
 
 
-def _work(task: Task) -> Boxes:
+def _work(task: Task) -> SeenAndHidden:
     assert _simulation is not None
     return _write_recording(_simulation, *task)
 
 
 @contextmanager
-def simulating(simulation: Simulation, workers: int) -> Iterator[Callable[[Iterable[Task]], Iterable[Boxes]]]:
+def simulating(
+    simulation: Simulation, workers: int
+) -> Iterator[Callable[[Iterable[Task]], Iterable[SeenAndHidden]]]:
     """A function that writes recordings and gives the boxes of each, in order; ``workers`` as for a dataset."""
     if workers <= 1:
         yield lambda tasks: (_write_recording(simulation, *task) for task in tasks)
