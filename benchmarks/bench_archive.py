@@ -117,7 +117,8 @@ def results(recordings: int, folder: Path) -> dict[str, Any]:
     import pandas as pd
 
     from mast.events import as_events
-    from mast.inference import ResultsFolder, Searched, Source
+    from mast.inference import Searched, Source
+    from mast.inference.results import ResultsFolder
 
     made = ResultsFolder(folder / "results", {"model": "none"}, "/survey", size_of=lambda source: 1_920_044)
 

@@ -115,7 +115,8 @@ def stages(size: str, minutes: float, device: str | None, seed: int) -> dict[str
 
     from mast.audio import windows
     from mast.detect_options import DetectOptions
-    from mast.inference import Detector, Stitcher
+    from mast.inference import Detector
+    from mast.inference.stitch import Stitcher
 
     with tempfile.TemporaryDirectory() as temporary:
         path, model = Path(temporary) / "noise.wav", Path(temporary) / "model"

@@ -235,8 +235,10 @@ def stages(timer: Timer, detector: Detector, recording: Path, folder: Path) -> d
     """
     from mast.audio import metadata, probe, stream
     from mast.device import send
-    from mast.inference import ResultsFolder, Source, Stitcher
+    from mast.inference import Source
     from mast.inference.pieces import End
+    from mast.inference.results import ResultsFolder
+    from mast.inference.stitch import Stitcher
 
     model: Any = detector._model
     batch = detector.batch_size

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.record import write_result
 from mast.data import Dataset, load_dataset
-from mast.data.simulate import Simulation, simulate_dataset
+from mast.data.simulate.dataset import Simulation, simulate_dataset
 from mast.detect_options import DetectOptions
 from mast.evaluation import Evaluation, Scoring, compare, evaluate
 from mast.inference import Detector, Source

@@ -22,7 +22,8 @@ from scipy import fft
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.record import write_result
-from mast.data.simulate import World, simulate_chunk
+from mast.data.simulate.soundscape import simulate_chunk
+from mast.data.simulate.world import World
 from mast.features import LogMel
 from mast.grid import FrontEnd
 

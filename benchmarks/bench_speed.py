@@ -201,8 +201,10 @@ def stages(model: str, folder: Path, threshold: float | None, minutes: int) -> d
 
     from mast.audio import metadata, probe, stream, windows
     from mast.detect_options import DetectOptions
-    from mast.inference import Detector, ResultsFolder, Source, Stitcher
+    from mast.inference import Detector, Source
+    from mast.inference.results import ResultsFolder
     from mast.inference.settle import settle_process
+    from mast.inference.stitch import Stitcher
     from mast.models.mast_detector import MastDetector
 
     torch.set_num_threads(1)

@@ -22,7 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.record import write_result
 from mast.data.chunk_dataset import collate
-from mast.data.simulate import Simulation, simulate_dataset
+from mast.data.simulate.dataset import Simulation, simulate_dataset
 from mast.models.mae import MaskedAutoencoder
 from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation

@@ -35,7 +35,8 @@ import soundfile as sf
 
 from mast.audio import read
 from mast.data.recordings import load_dataset
-from mast.data.simulate import BoxStyle, Simulation, simulate_dataset
+from mast.data.simulate.dataset import Simulation, simulate_dataset
+from mast.data.simulate.visible import BoxStyle
 from mast.data.soundscape_bench import BACKGROUND_LABELS, CALL_LABELS
 from mast.export.words import hub_readme
 from mast.hearing import HearingModel

@@ -21,17 +21,11 @@ from matplotlib.patches import Patch, Rectangle
 from mast.arrays import FloatArray
 from mast.data import Dataset, load_dataset
 from mast.data.simulate.dataset import Simulation, simulate_dataset
-from mast.evaluation import (
-    Outcome,
-    best_threshold,
-    build_scene,
-    calibrated,
-    compare,
-    evaluate,
-    fit_best,
-    match_scene,
-)
+from mast.evaluation import best_threshold, compare, evaluate
 from mast.evaluation.breakdown import reliability
+from mast.evaluation.calibration import calibrated, fit_best
+from mast.evaluation.outcome import Outcome, match_scene
+from mast.evaluation.scene import build_scene
 from mast.events import match_boxes, pairwise_iou
 from mast.files import whole_file
 from mast.grid import FrontEnd

@@ -288,7 +288,8 @@ def attack_layout(layout: str, folder: Path, rng: random.Random) -> str:
     """A damaged table in the folders that a published dataset comes as."""
     import soundfile as sf
 
-    from mast.data.layouts import read_birdeep, read_rainforest
+    from mast.data.layouts.birdeep import read_birdeep
+    from mast.data.layouts.rainforest import read_rainforest
 
     folder.mkdir()
     sound = np.zeros(int(RATE) * 60, dtype=np.int16)

@@ -18,7 +18,7 @@ import pandas as pd
 
 from mast.annotations.redraw import redraw_events
 from mast.detect_options import DetectOptions
-from mast.evaluation import PartTables
+from mast.evaluation.part_tables import PartTables
 from mast.events import as_events
 from mast.fit.habit_choice import HabitChoice, candidates, choose_habit
 from mast.grid import FrontEnd

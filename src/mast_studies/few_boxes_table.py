@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 
 from mast.arrays import FloatArray
-from mast.evaluation import build_scene, match_scene
 from mast.evaluation.bootstrap import draw_weights, interval
 from mast.evaluation.metrics import metrics_of
+from mast.evaluation.outcome import match_scene
+from mast.evaluation.scene import build_scene
 from mast_studies.zero_shot_measure import scoring_of
 from mast_studies.zero_shot_sets import LabelledSet
 

@@ -28,10 +28,11 @@ import pandas as pd
 from torch.utils.data import ConcatDataset
 
 from mast.annotations import AnnotationSet
-from mast.data import chunk_table, load_dataset
+from mast.data import load_dataset
 from mast.data.chunk_dataset import ChunkDataset
+from mast.data.chunks import chunk_table
 from mast.data.recordings import Dataset
-from mast.data.simulate import Simulation, simulate_dataset
+from mast.data.simulate.dataset import Simulation, simulate_dataset
 from mast.evaluation.part_tables import has_part
 from mast.grid import FrontEnd
 from mast.hearing import HearingModel

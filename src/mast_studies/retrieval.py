@@ -36,7 +36,9 @@ from mast.audio import DamagedAudioWarning
 from mast.data import Dataset, load_dataset
 from mast.detect_options import DetectOptions
 from mast.errors import AudioError
-from mast.evaluation import Scoring, build_scene, match_scene
+from mast.evaluation import Scoring
+from mast.evaluation.outcome import match_scene
+from mast.evaluation.scene import build_scene
 from mast.events import boxes_of
 from mast.inference import Detector, Source
 from mast.models.checkpoint import WEIGHTS, load_card, update_card

@@ -21,10 +21,10 @@ import pandas as pd
 from mast.arrays import FloatArray
 from mast.data.splits import SITE_OOD, TEMPORAL_OOD
 from mast.errors import MastError
-from mast.evaluation import Outcome, PartTables
 from mast.evaluation.bootstrap import draw_weights, interval
 from mast.evaluation.metrics import metrics_of
-from mast.evaluation.part_tables import has_part
+from mast.evaluation.outcome import Outcome
+from mast.evaluation.part_tables import PartTables, has_part
 from mast.events import BOX_COLUMNS
 from mast_studies.found import NOT_TESTS, Trial, load_about, trials
 

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from mast.arrays import FloatArray
-from mast.evaluation import Evaluation, Scoring, best_threshold, build_scene, compare, evaluate
+from mast.evaluation import Evaluation, Scoring, best_threshold, compare, evaluate
+from mast.evaluation.scene import build_scene
 from mast.events import pairwise_iom, pairwise_iou
 from mast_studies.zero_shot_sets import LabelledSet
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from mast.data.recordings import Dataset, load_dataset
-from mast.data.simulate import Simulation, simulate_dataset
+from mast.data.simulate.dataset import Simulation, simulate_dataset
 from mast.errors import ConfigError, MastError
 from mast.grid import FrontEnd
 from mast.models.checkpoint import CARD, WEIGHTS, load_card, update_card

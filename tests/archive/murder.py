@@ -8,9 +8,10 @@ import time
 
 import pytest
 
-from mast.archive import CrewEngine, Engine, Recording
+from mast.archive.crew import CrewEngine, Engine
+from mast.archive.locations import Recording
 from mast.cli import detect as command
-from mast.inference import ResultsFolder
+from mast.inference.results import ResultsFolder
 
 
 def kill_a_worker(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from mast.archive import DetectorSpec
+from mast.archive.worker import DetectorSpec
 from mast.inference import Detector, Searched, Source
 
 

@@ -18,9 +18,8 @@ from same_results import assert_same_results
 from small_s3 import small_s3
 from typer.testing import Result
 
-from mast.archive import Recording, list_recordings
 from mast.archive import locations as module
-from mast.archive.locations import Copies
+from mast.archive.locations import Copies, Recording, list_recordings
 from mast.errors import AudioError, ConfigError, MastError
 from mast.uris import open_uri
 

@@ -12,7 +12,10 @@ from poisoned import FullDiskSpec, PoisonedSpec, times_met
 from same_results import assert_same_results
 from typer.testing import Result
 
-from mast.archive import CrewEngine, DetectorSpec, ProcessCrew, list_recordings
+from mast.archive.crew import CrewEngine
+from mast.archive.locations import list_recordings
+from mast.archive.processes import ProcessCrew
+from mast.archive.worker import DetectorSpec
 from mast.cli.options import EXIT_SOME_FAILED
 from mast.detect_options import DetectOptions
 from mast.errors import MastError

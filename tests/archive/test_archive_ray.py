@@ -17,7 +17,8 @@ from same_results import assert_same_results
 from small_s3 import small_s3
 from typer.testing import Result
 
-from mast.archive import CrewEngine, list_recordings
+from mast.archive.crew import CrewEngine
+from mast.archive.locations import list_recordings
 from mast.cli.options import EXIT_SOME_FAILED
 from mast.detect_options import DetectOptions
 from mast.errors import ConfigError, MastError

@@ -14,7 +14,7 @@ from same_results import assert_same_results
 from typer.testing import Result
 
 from mast.errors import ConfigError
-from mast.inference import ResultsFolder
+from mast.inference.results import ResultsFolder
 
 Run = Callable[..., Result]
 

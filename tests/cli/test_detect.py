@@ -27,11 +27,10 @@ from mast.cli.detect import detect
 from mast.cli.options import EXIT_SOME_FAILED
 from mast.detect_options import DEFAULT_HOP
 from mast.errors import MastError
-from mast.evaluation import Calibration
 from mast.events import EVENT_COLUMNS
 from mast.models.box_vectors import LOOK_WIDTH
 from mast.models.checkpoint import load_card, update_card
-from mast.probability import OperatingPoint, StoredCalibration
+from mast.probability import Calibration, OperatingPoint, StoredCalibration
 
 INFERENCE_TESTS = Path(__file__).parents[1] / "inference"
 sys.path.insert(0, str(INFERENCE_TESTS))
@@ -144,7 +143,8 @@ def test_killed_again_and_again_nothing_is_lost_or_doubled(
 def test_ctrl_c_says_how_to_go_on(
     whole: Path, survey: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mast.inference import ResultsFolder, Searched
+    from mast.inference import Searched
+    from mast.inference.results import ResultsFolder
 
     add, count = ResultsFolder.add, 0
 

@@ -20,7 +20,8 @@ from mast.cli.plan import plan
 from mast.errors import AnnotationError, ConfigError, MastError
 from mast.habit import Habit
 from mast.models.checkpoint import load_card, update_card
-from mast.planning import PLAN_STRATEGIES, TASK_FORMATS
+from mast.planning.choose import PLAN_STRATEGIES
+from mast.planning.tasks import TASK_FORMATS
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "planning"))
 from untrained import save_untrained, write_noise

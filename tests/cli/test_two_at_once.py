@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from mast.cli.main import app
 from mast.errors import ConfigError
 from mast.files import sole_writer
-from mast.inference import ResultsFolder
+from mast.inference.results import ResultsFolder
 from mast.retrieval.event_store import EventStore
 
 

@@ -19,8 +19,9 @@ from typer.testing import CliRunner
 
 from mast.cli.convert import convert
 from mast.data import load_dataset
-from mast.data.layouts import hub_rows, parquet_rows, read_birdeep, read_rainforest, write_birdset
-from mast.data.layouts.birdeep import birdeep_splits
+from mast.data.layouts.birdeep import birdeep_splits, read_birdeep
+from mast.data.layouts.birdset import hub_rows, parquet_rows, write_birdset
+from mast.data.layouts.rainforest import read_rainforest
 from mast.errors import AnnotationError, MastError
 
 RAVEN = "Selection\tBegin Time (s)\tEnd Time (s)\tLow Freq (Hz)\tHigh Freq (Hz)\tSonotype\n"

@@ -12,15 +12,9 @@ import soundfile as sf
 
 from mast.audio import metadata
 from mast.data import load_dataset
-from mast.data.simulate import (
-    BoxStyle,
-    Simulation,
-    load_material,
-    plan_recordings,
-    simulate_dataset,
-    simulate_recording,
-)
-from mast.data.simulate.material import close_loop, isolate_calls, quietest, without_silence
+from mast.data.simulate.dataset import Simulation, plan_recordings, simulate_dataset, simulate_recording
+from mast.data.simulate.material import close_loop, isolate_calls, load_material, quietest, without_silence
+from mast.data.simulate.visible import BoxStyle
 from mast.errors import ConfigError
 
 RATE = 16_000

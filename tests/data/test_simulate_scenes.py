@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mast.data.simulate import BoxStyle, World, simulate_chunk
 from mast.data.simulate.background import background_levels, draw_tracks, read_tracks
 from mast.data.simulate.calls import MAX_PHRASE_S, render_phrase
 from mast.data.simulate.confounders import CONFOUNDERS, LEVELS_DB
 from mast.data.simulate.noise import COMPONENTS, coloured
-from mast.data.simulate.soundscape import render
+from mast.data.simulate.soundscape import render, simulate_chunk
 from mast.data.simulate.space import Acoustics, draw_echo
 from mast.data.simulate.species import CURVE_POINTS, Species, draw_species, families_for
-from mast.data.simulate.visible import PowerGrid
+from mast.data.simulate.visible import BoxStyle, PowerGrid
+from mast.data.simulate.world import World
 from mast.errors import ConfigError
 
 RATE = 16_000

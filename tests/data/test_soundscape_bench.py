@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 
 from mast.cli.simulate import simulate
 from mast.data import load_dataset
-from mast.data.simulate import ClipSpecies, Soundscape
 from mast.data.simulate.dataset import PlannedRecording
+from mast.data.simulate.material import ClipSpecies
+from mast.data.simulate.soundscape import Soundscape
 from mast.data.simulate.world import World
 from mast.data.soundscape_bench import (
     BACKGROUND_LABELS,

@@ -6,9 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mast.evaluation import Scoring, build_scene, compare, evaluate, match_scene
+from mast.evaluation import Scoring, compare, evaluate
 from mast.evaluation.bootstrap import draw_weights, interval
 from mast.evaluation.metrics import METRICS, metrics_of
+from mast.evaluation.outcome import match_scene
+from mast.evaluation.scene import build_scene
 
 HZ = Scoring(space="hz")
 

@@ -14,19 +14,12 @@ from pydantic import ValidationError
 from scipy.special import expit, logit
 
 from mast.errors import ConfigError
-from mast.evaluation import (
-    Calibration,
-    Outcome,
-    Scoring,
-    build_scene,
-    calibrate,
-    calibrated,
-    fit_best,
-    fit_calibration,
-    match_scene,
-)
-from mast.evaluation.calibration import ISOTONIC_LEAST
+from mast.evaluation import Scoring
+from mast.evaluation.calibration import ISOTONIC_LEAST, calibrate, calibrated, fit_best, fit_calibration
 from mast.evaluation.metrics import metrics_of
+from mast.evaluation.outcome import Outcome, match_scene
+from mast.evaluation.scene import build_scene
+from mast.probability import Calibration
 
 METHODS = ["none", "temperature", "platt", "isotonic"]
 FITTED = METHODS[1:]

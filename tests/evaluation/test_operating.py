@@ -10,10 +10,12 @@ import pytest
 from scipy.special import expit, logit
 
 from mast.errors import ConfigError, MastError
-from mast.evaluation import Calibration, Outcome, Scoring, build_scene, match_scene
+from mast.evaluation import Scoring
 from mast.evaluation.bootstrap import draw_weights
 from mast.evaluation.operating import TARGETS, operating_curve, store_calibration
-from mast.probability import LEAST_KEPT, OperatingPoint, StoredCalibration
+from mast.evaluation.outcome import Outcome, match_scene
+from mast.evaluation.scene import build_scene
+from mast.probability import LEAST_KEPT, Calibration, OperatingPoint, StoredCalibration
 
 
 def outcome_of(scores: np.ndarray, hits: np.ndarray, recording: np.ndarray, n_missed: int = 0) -> Outcome:

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from mast.errors import MastError
-from mast.evaluation import Calibration, PartTables
-from mast.evaluation.part_tables import has_part, parts_in
+from mast.evaluation.part_tables import PartTables, has_part, parts_in
 from mast.events import BOX_COLUMNS, as_events
 from mast.grid import FrontEnd, grid_to_events
+from mast.probability import Calibration
 
 BATS = FrontEnd.for_band(96_000)
 

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mast.errors import AnnotationError, ConfigError
-from mast.evaluation import Scoring, align_recordings, build_scene, evaluate, match_scene
+from mast.evaluation import Scoring, evaluate
+from mast.evaluation.outcome import match_scene
+from mast.evaluation.scene import align_recordings, build_scene
 from mast.grid import FrontEnd
 
 

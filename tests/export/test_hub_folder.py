@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from mast.cli.export import export
 from mast.errors import MastError
-from mast.export import write_hub_folder
+from mast.export.hub_folder import write_hub_folder
 from mast.grid import FrontEnd
 from mast.habit import Habit
 from mast.models.checkpoint import (

@@ -22,7 +22,8 @@ import mast
 from mast.cli.export import export
 from mast.errors import MastError
 from mast.events import pairwise_iou
-from mast.export import onnx_folder, write_onnx_folder
+from mast.export import onnx_folder
+from mast.export.onnx_folder import write_onnx_folder
 from mast.export.onnx_graph import PlainLogMel
 from mast.features import LogMel
 from mast.grid import FrontEnd

@@ -14,7 +14,7 @@ from toy_archive import run_fit, toy_recipe, write_both
 
 import mast
 from mast.detect_options import DetectOptions
-from mast.evaluation import PartTables
+from mast.evaluation.part_tables import PartTables
 from mast.events import as_events
 from mast.fit import draw, fit_run, judge
 from mast.fit.pipeline import Fitted

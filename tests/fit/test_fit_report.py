@@ -15,9 +15,10 @@ import pytest
 
 from mast.annotations import AnnotationSet
 from mast.data.recordings import Dataset
-from mast.evaluation import Calibration, PartTables
+from mast.evaluation.part_tables import PartTables
 from mast.events import BOX_COLUMNS, as_events
 from mast.grid import FrontEnd, grid_to_events
+from mast.probability import Calibration
 from mast.reports.fit_data import (
     boxes_by_hour,
     hours_figure,

@@ -18,7 +18,7 @@ import mast
 from mast.cli.main import app
 from mast.detect_options import DetectOptions
 from mast.errors import ConfigError
-from mast.evaluation import PartTables
+from mast.evaluation.part_tables import PartTables
 from mast.fit import draw, fit_run, judge, learn, pipeline
 from mast.fit.habit_choice import DrawingComparison, HabitChoice
 from mast.fit.pipeline import Fitted

@@ -11,7 +11,7 @@ import pytest
 import soundfile as sf
 
 from mast.annotations.redraw import redraw_events
-from mast.evaluation import PartTables
+from mast.evaluation.part_tables import PartTables
 from mast.events import as_events
 from mast.fit.habit_choice import FEWEST_BOXES, candidates, choose_habit, compare
 from mast.grid import FrontEnd

@@ -9,7 +9,7 @@ import pandas as pd
 
 import mast
 from mast.data.recordings import load_dataset
-from mast.data.simulate import Simulation, simulate_dataset
+from mast.data.simulate.dataset import Simulation, simulate_dataset
 from mast.evaluation import evaluate
 from mast.models.find import find_model
 

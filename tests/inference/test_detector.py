@@ -23,8 +23,9 @@ from mast.errors import AudioError, ConfigError, MastError
 from mast.events import EVENT_COLUMNS, boxes_of, pairwise_iom, pairwise_iou
 from mast.grid import FrontEnd
 from mast.habit import Habit
-from mast.inference import Detector, ScoredBoxes, Source
+from mast.inference import Detector, Source
 from mast.inference.detector import _cast_products
+from mast.inference.stitch import ScoredBoxes
 from mast.models.checkpoint import ModelCard, load_checkpoint, save_checkpoint
 from mast.models.encoder import EncoderConfig
 from mast.models.mae import MaeConfig, MaskedAutoencoder

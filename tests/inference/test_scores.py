@@ -12,10 +12,9 @@ from random_detector import save_detector, write_sound
 
 from mast.detect_options import DetectOptions
 from mast.errors import ConfigError, MastError
-from mast.evaluation import Calibration
 from mast.inference import Detector
 from mast.models.checkpoint import load_card, update_card
-from mast.probability import OperatingPoint, StoredCalibration
+from mast.probability import Calibration, OperatingPoint, StoredCalibration
 
 CALIBRATION = Calibration(method="platt", slope=0.5, intercept=-0.4)
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from mast.annotations import AnnotationSet
-from mast.data import chunk_table
+from mast.data.chunks import chunk_table
 from mast.data.recordings import Dataset
 from mast.errors import ConfigError
 from mast.grid import FrontEnd

@@ -15,9 +15,9 @@ from mast.data import load_dataset
 from mast.data.recordings import Dataset
 from mast.errors import AnnotationError, AudioError, ConfigError
 from mast.events import as_events
-from mast.planning import add_returned, is_tasks_folder, read_tasks, write_tasks
 from mast.planning.candidates import placed
-from mast.planning.tasks import clip_names, cut_clip, events_of_clip, fingerprint, table_path
+from mast.planning.returned import add_returned, is_tasks_folder, read_tasks
+from mast.planning.tasks import clip_names, cut_clip, events_of_clip, fingerprint, table_path, write_tasks
 
 RATE = 8_000
 

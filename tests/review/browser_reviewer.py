@@ -20,7 +20,8 @@ import pytest
 import soundfile as sf
 
 from mast.events import as_events
-from mast.inference import ResultsFolder, Searched, Source
+from mast.inference import Searched, Source
+from mast.inference.results import ResultsFolder
 
 CHROMIUM = Path("/usr/bin/chromium")
 CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]

@@ -10,7 +10,8 @@ import soundfile as sf
 from browser_reviewer import Reviewer, Server, open_browser
 
 from mast.events import as_events
-from mast.inference import ResultsFolder, Searched, Source
+from mast.inference import Searched, Source
+from mast.inference.results import ResultsFolder
 
 RATE = 384_000
 

@@ -12,7 +12,8 @@ import soundfile as sf
 from browser_reviewer import RATE, Reviewer, Server
 
 from mast.events import as_events
-from mast.inference import ResultsFolder, Searched, Source
+from mast.inference import Searched, Source
+from mast.inference.results import ResultsFolder
 
 FAINT = (4.7, 5.7, 2_800.0, 3_200.0)  # s, s, Hz, Hz; loud tones begin and end at other moments
 NOISE = (8.7, 9.8, 1_000.0, 4_500.0)

@@ -14,7 +14,8 @@ from browser_reviewer import LAPTOP, RATE, Reviewer, Server, make_results, revie
 from review_folders import write_short_tones
 
 from mast.events import as_events
-from mast.inference import ResultsFolder, Searched, Source
+from mast.inference import Searched, Source
+from mast.inference.results import ResultsFolder
 
 EVENTS = 100
 TABLET = {"width": 1024, "height": 768}

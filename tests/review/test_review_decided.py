@@ -10,7 +10,8 @@ import pytest
 from review_folders import add_detections, detections, small_results, write_dataset, write_tones
 
 from mast.annotations import FORMATS, AnnotationSet, read_annotations
-from mast.data import chunk_table, load_dataset
+from mast.data import load_dataset
+from mast.data.chunks import chunk_table
 from mast.grid import FrontEnd
 from mast.review.decided import collect, export_folder, export_zip
 from mast.review.decisions import add_event, change_event, delete_event, mark_reviewed

@@ -12,7 +12,7 @@ import pytest
 import soundfile as sf
 import torch
 
-from mast.data.simulate import Simulation, simulate_dataset
+from mast.data.simulate.dataset import Simulation, simulate_dataset
 from mast.grid import FrontEnd
 from mast.models.checkpoint import (
     ModelCard,

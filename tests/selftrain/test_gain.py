@@ -15,7 +15,7 @@ from untrained_detector import gain_recipe, save_untrained
 from mast.annotations import AnnotationSet
 from mast.data import load_dataset
 from mast.data.recordings import Dataset
-from mast.evaluation import PartTables
+from mast.evaluation.part_tables import PartTables
 from mast.events import as_events
 from mast.grid import FrontEnd
 from mast.hearing import HearingModel

@@ -12,10 +12,11 @@ from toy_recipe import FRONT_END
 
 from mast.arrays import FloatArray
 from mast.errors import ConfigError
-from mast.evaluation import Calibration, PartTables
+from mast.evaluation.part_tables import PartTables
 from mast.events import as_events, pairwise_iou
 from mast.grid import FrontEnd
 from mast.models.decode import Detections, select_boxes
+from mast.probability import Calibration
 from mast.selftrain import pseudo
 from mast.selftrain.policy import Trust, recording_thresholds, trust_in
 from mast.training.recipe import SelfTrainRecipe, load_recipe

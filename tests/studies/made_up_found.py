@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mast.evaluation import PartTables
+from mast.evaluation.part_tables import PartTables
 from mast.events import as_events
 from mast.grid import FrontEnd
 from mast_studies.found import Trial, save_about

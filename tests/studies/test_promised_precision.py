@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mast.evaluation import Scoring, build_scene
+from mast.evaluation import Scoring
 from mast.evaluation.outcome import Outcome, match_scene
+from mast.evaluation.scene import build_scene
 from mast.events import as_events
 from mast.probability import Calibration, OperatingPoint, StoredCalibration
 from mast_studies.promised_precision import precision_at, promises, shown, threshold_from

@@ -14,8 +14,9 @@ from toy_recipe import FRONT_END, small_recipe
 
 from mast.data.recordings import load_dataset
 from mast.errors import MastError
-from mast.evaluation import PartTables, fit_best
+from mast.evaluation.calibration import fit_best
 from mast.evaluation.operating import operating_curve
+from mast.evaluation.part_tables import PartTables
 from mast.events import as_events
 from mast.hearing import HearingModel
 from mast.models.checkpoint import (

@@ -15,8 +15,8 @@ from toy_recipe import FRONT_END
 from mast.annotations.redraw import redraw_events
 from mast.data.chunk_dataset import ChunkDataset
 from mast.data.recordings import load_dataset
-from mast.evaluation import PartTables
 from mast.evaluation.calibration import _folds
+from mast.evaluation.part_tables import PartTables
 from mast.evaluation.threshold import best_threshold_of, steady_threshold_of
 from mast.events import boxes_of
 from mast.grid import events_to_grid

@@ -18,7 +18,7 @@ from mast.data.augment import AugmentConfig
 from mast.data.chunk_dataset import Batch
 from mast.data.recordings import load_dataset
 from mast.errors import ConfigError
-from mast.evaluation import PartTables
+from mast.evaluation.part_tables import PartTables
 from mast.hearing import HearingModel
 from mast.models.checkpoint import load_checkpoint
 from mast.models.mast_detector import MastDetector

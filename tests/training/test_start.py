@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from mast.cli.main import app
 from mast.data.recordings import load_dataset
 from mast.errors import ConfigError, MastError
-from mast.evaluation import PartTables
+from mast.evaluation.part_tables import PartTables
 from mast.grid import FrontEnd
 from mast.hearing import HearingModel
 from mast.models.checkpoint import (

@@ -155,7 +155,7 @@ def convert(
 def _holds_tasks(source: Path) -> bool:
     if not (source / "plan.csv").is_file():
         return False
-    from mast.planning import is_tasks_folder
+    from mast.planning.returned import is_tasks_folder
 
     return is_tasks_folder(source)
 
@@ -164,7 +164,7 @@ def _take_back(tasks: Path, all_done: bool, add_to: Path | None) -> AnnotationSe
     """The finished tasks of a plan, with what was annotated before; what was not listened to is said."""
     from mast.annotations import read_annotations
     from mast.errors import AnnotationError
-    from mast.planning import add_returned, read_tasks
+    from mast.planning.returned import add_returned, read_tasks
 
     back = read_tasks(tasks, all_done=all_done)
     typer.echo(f"{back.done} of {back.clips} clips were listened to", err=True)
@@ -194,7 +194,9 @@ def _make_dataset(
     quiet: bool,
 ) -> None:
     """A public dataset as a dataset folder."""
-    from mast.data.layouts import read_birdeep, read_rainforest, write_laid_out
+    from mast.data.layouts.birdeep import read_birdeep
+    from mast.data.layouts.folder import write_laid_out
+    from mast.data.layouts.rainforest import read_rainforest
     from mast.errors import AnnotationError
 
     if layout not in _LAYOUTS:
@@ -222,7 +224,7 @@ def _make_dataset(
 def _make_birdset(
     source: Path, out: Path, subset: str, part: str | None, limit: int | None, quiet: bool
 ) -> None:
-    from mast.data.layouts import hub_rows, parquet_rows, write_birdset
+    from mast.data.layouts.birdset import hub_rows, parquet_rows, write_birdset
 
     # a hub name is two words with a slash, and no folder here
     rows = (

@@ -25,8 +25,10 @@ from mast.cli.options import (
 from mast.wording import counted
 
 if TYPE_CHECKING:
-    from mast.archive import DetectorSpec, Engine, Recording
-    from mast.inference import ResultsFolder, Totals
+    from mast.archive.crew import Engine
+    from mast.archive.locations import Recording
+    from mast.archive.worker import DetectorSpec
+    from mast.inference.results import ResultsFolder, Totals
 
 _FORMATS = (
     "csv, parquet, raven, audacity, coco, yolo, aoef, kaleidoscope, birdeep"  # a test compares with FORMATS
@@ -161,10 +163,11 @@ def detect(
       mast detect bats/ --band bats --out detections
       mast detect bats/ --band bats --box all --out whole_calls
     """
-    from mast.archive import DetectorSpec, list_recordings
+    from mast.archive.locations import list_recordings
+    from mast.archive.worker import DetectorSpec
     from mast.detect_options import DetectOptions
     from mast.errors import AudioError, ConfigError
-    from mast.inference import ResultsFolder
+    from mast.inference.results import ResultsFolder
     from mast.uris import is_uri
 
     wanted = _formats(formats)
@@ -326,7 +329,8 @@ def _engine(name: EngineName, spec: DetectorSpec, workers: int | None) -> Engine
     import os
     from dataclasses import replace
 
-    from mast.archive import CrewEngine, OneProcess, ProcessCrew
+    from mast.archive.crew import CrewEngine, OneProcess
+    from mast.archive.processes import ProcessCrew
     from mast.errors import ConfigError
 
     if name == "ray":

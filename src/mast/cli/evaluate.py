@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from mast.data import Dataset
-    from mast.evaluation import Comparison, Evaluation
+    from mast.evaluation import Evaluation
+    from mast.evaluation.report import Comparison
 
 
 class _Truth(NamedTuple):
@@ -177,7 +178,7 @@ def _read_truth(path: Path, quiet: bool) -> _Truth:
 def _read_predictions(path: Path, truth: _Truth, quiet: bool) -> pd.DataFrame:
     """Events of a detector, under the truth's names for recordings where it has them, in their band."""
     from mast.annotations import AnnotationSet
-    from mast.evaluation import align_recordings
+    from mast.evaluation.scene import align_recordings
 
     events = read_event_file(path, None if truth.dataset is None else truth.recordings).events
     names = align_recordings(events["recording"], _recordings(truth))

@@ -51,7 +51,8 @@ def export(
       mast export runs/detector --out share/ --format hub --name me/dawn-chorus --licence cc-by-4.0 --half
     """
     from mast.errors import ConfigError
-    from mast.export import write_hub_folder, write_onnx_folder
+    from mast.export.hub_folder import write_hub_folder
+    from mast.export.onnx_folder import write_onnx_folder
     from mast.models.checkpoint import load_card
     from mast.models.find import find_model
 

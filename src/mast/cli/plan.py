@@ -104,9 +104,9 @@ def plan(
     from mast.data import load_dataset
     from mast.detect_options import DetectOptions
     from mast.errors import MastError
-    from mast.planning import candidate_clips, choose_clips, heard_clips, write_tasks
-    from mast.planning.candidates import default_clip_s, training_chunks
-    from mast.planning.choose import spread, thin_out
+    from mast.planning.candidates import candidate_clips, default_clip_s, heard_clips, training_chunks
+    from mast.planning.choose import choose_clips, spread, thin_out
+    from mast.planning.tasks import write_tasks
 
     chosen_strategy = _strategy(strategy, model)
     _check_format(format)
@@ -162,7 +162,7 @@ def plan(
 
 def _strategy(given: str | None, model: str | None) -> str:
     from mast.errors import ConfigError
-    from mast.planning import PLAN_STRATEGIES
+    from mast.planning.choose import PLAN_STRATEGIES
 
     if given is None:
         return "diverse" if model is not None else "time-balanced"
@@ -178,7 +178,7 @@ def _strategy(given: str | None, model: str | None) -> str:
 
 def _check_format(given: str) -> None:
     from mast.errors import ConfigError
-    from mast.planning import TASK_FORMATS
+    from mast.planning.tasks import TASK_FORMATS
 
     if given not in TASK_FORMATS:
         raise ConfigError(
@@ -266,7 +266,7 @@ def _estimate(
     curve: Path, dataset: Dataset, front_end: FrontEnd, clip_s: float, n_clips: int, strategy: str, seed: int
 ) -> str:
     """One sentence about what these clips should buy, or why that cannot be said."""
-    from mast.data import chunk_table
+    from mast.data.chunks import chunk_table
     from mast.errors import ConfigError
     from mast.planning.candidates import training_chunks
     from mast.planning.worth import estimate, read_curve

@@ -80,7 +80,7 @@ def _events_of(path: Path, recording: Path, quiet: bool) -> pd.DataFrame:
     import pandas as pd
 
     from mast.audio import probe
-    from mast.evaluation import align_recordings
+    from mast.evaluation.scene import align_recordings
 
     info = probe(recording)
     known = pd.DataFrame(

@@ -111,7 +111,8 @@ def simulate(
         return
     from pydantic import ValidationError
 
-    from mast.data.simulate import BoxStyle, Simulation, simulate_dataset
+    from mast.data.simulate.dataset import Simulation, simulate_dataset
+    from mast.data.simulate.visible import BoxStyle
     from mast.errors import ConfigError
 
     if unlabelled_minutes is not None:

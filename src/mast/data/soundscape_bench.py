@@ -38,11 +38,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from mast.data.simulate import Simulation
 from mast.data.simulate.dataset import (
     FIRST_DAY,
     PlannedRecording,
     SeenAndHidden,
+    Simulation,
     Task,
     simulate_recording,
     simulating,

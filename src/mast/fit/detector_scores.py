@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from mast.data.splits import PARTS
-from mast.evaluation import PartTables, calibrated
 from mast.evaluation.bootstrap import paired_differences
+from mast.evaluation.calibration import calibrated
 from mast.evaluation.metrics import metrics_of
+from mast.evaluation.part_tables import PartTables
 from mast.hearing import HearingModel
 from mast.runs import Progress
 from mast.training.chosen_chunks import Chunks

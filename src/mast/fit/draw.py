@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from accelerate.utils import broadcast_object_list
 
 from mast.annotations.redraw import redraw_events
-from mast.evaluation import PartTables
+from mast.evaluation.part_tables import PartTables
 from mast.evaluation.threshold import steady_threshold_of
 from mast.files import replace_folder
 from mast.fit.fit_run import FitRun, f1_words

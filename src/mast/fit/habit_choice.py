@@ -17,7 +17,7 @@ import numpy as np
 
 from mast.annotations.redraw import redraw_events
 from mast.arrays import FloatArray
-from mast.evaluation import PartTables
+from mast.evaluation.part_tables import PartTables
 from mast.grid import FrontEnd
 from mast.habit import Habit
 

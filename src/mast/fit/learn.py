@@ -82,13 +82,7 @@ def statistics(run: FitRun) -> None:
         run.say(f"statistics: mean and spread of {n_chunks:,} chunks")
         with run.bar("statistics") as progress:
             found = measured_normalisation(
-                run.heard,
-                run.recipe.front_end,
-                seed=run.seed,
-                device=run.machine.device,
-                workers=run.machine.workers,
-                levelled=run.recipe.levelled,
-                progress=progress,
+                run.heard, run.recipe, run.machine, seed=run.seed, progress=progress
             )
         if run.machine.main:
             write_whole(path, found.model_dump_json().encode())

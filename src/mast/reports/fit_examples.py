@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from mast.arrays import FloatArray
 from mast.data.recordings import Dataset
-from mast.evaluation import PartTables
+from mast.evaluation.part_tables import PartTables
 from mast.grid import FrontEnd
 from mast.reports.html_page import picture
 from mast.reports.spectrogram import compute_spectrogram, plot_boxes

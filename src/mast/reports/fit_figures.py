@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mast.arrays import FloatArray
-from mast.evaluation import Calibration, Outcome, PartTables, calibrated
 from mast.evaluation.breakdown import reliability
+from mast.evaluation.calibration import calibrated
+from mast.evaluation.outcome import Outcome
+from mast.evaluation.part_tables import PartTables
+from mast.probability import Calibration
 from mast.reports.spectrogram import literal
 from mast.training.loop import read_log
 

@@ -16,8 +16,8 @@ import torch
 from markupsafe import Markup
 
 from mast.data.recordings import Dataset
-from mast.evaluation import PartTables
 from mast.evaluation.bootstrap import TRAINING_NOISE
+from mast.evaluation.part_tables import PartTables
 from mast.files import write_whole
 from mast.habit import Habit
 from mast.models.checkpoint import ModelCard, load_card

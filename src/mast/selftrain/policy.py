@@ -23,7 +23,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mast.arrays import FloatArray
-from mast.evaluation import Calibration, PartTables, calibrate
+from mast.evaluation.calibration import calibrate
+from mast.evaluation.part_tables import PartTables
+from mast.probability import Calibration
 
 
 class Trust(NamedTuple):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mast.errors import MastError
-from mast.evaluation import PartTables
+from mast.evaluation.part_tables import PartTables
 from mast.files import write_whole
 from mast.hearing import HearingModel
 from mast.models.interface import BoxDetector

@@ -251,14 +251,28 @@ def normalisation_of(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Normalisation:
-    """μ and σ over (a random sample of) the chunks, kept in the folder ``out`` and read from there the next time.
+    """:func:`measured_normalisation`, kept in the folder ``out`` and read from there the next time."""
+    path = out / "normalisation.json"
+    if path.exists():
+        return Normalisation.model_validate_json(path.read_text(encoding="utf-8"))
+    found = measured_normalisation(chunks, recipe, machine, seed=seed, progress=progress)
+    write_whole(path, found.model_dump_json().encode())
+    return found
+
+
+def measured_normalisation(
+    chunks: Sequence[Chunks],
+    recipe: Recipe,
+    machine: Machine,
+    *,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Normalisation:
+    """μ and σ over (a random sample of) the chunks.
 
     Of a levelled recipe: of chunks whose own quiet level is taken off, as :class:`mast.normalisation.Normalisation`
     then does. ``progress`` counts chunks.
     """
-    path = out / "normalisation.json"
-    if path.exists():
-        return Normalisation.model_validate_json(path.read_text(encoding="utf-8"))
     everything: ConcatDataset[Example] = ConcatDataset([c.examples for c in chunks])
     valid_s = np.concatenate([c.table["valid_s"].to_numpy(dtype=np.float64) for c in chunks])
     rows = np.random.default_rng([seed, 12]).permutation(len(everything))[:STATISTICS_CHUNKS].tolist()
@@ -276,9 +290,7 @@ def normalisation_of(
             if progress:
                 progress(done, len(rows), "chunks, for their mean and spread")
 
-    found = running_stats(features()).normalisation(levelled=recipe.levelled)
-    write_whole(path, found.model_dump_json().encode())
-    return found
+    return running_stats(features()).normalisation(levelled=recipe.levelled)
 
 
 def decode_once(

@@ -10,7 +10,7 @@ import pandas as pd
 
 from mast.annotations.redraw import redraw_events
 from mast.arrays import FloatArray
-from mast.evaluation import PartTables
+from mast.evaluation.part_tables import PartTables
 from mast.evaluation.threshold import steady_threshold_of
 from mast.events import BOX_COLUMNS, as_events
 from mast.grid import FrontEnd, grid_to_events
