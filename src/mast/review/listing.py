@@ -46,60 +46,41 @@ class ListFilter:
     group: int | None = None  # of events alone
 
     def of_recordings(self) -> tuple[str, list[Any]]:
-        """A condition on ``recordings``, and its values."""
-        terms, values = ["1"], list[Any]()
-        if self.site is not None:
-            terms.append("site = ?")
-            values.append(self.site)
-        if self.day:
-            terms.append("first_day <= ? AND ? <= last_day")
-            values += [self.day, self.day]
-        if self.hour is not None:
-            terms.append("(hours >> ?) & 1")
-            values.append(self.hour)
-        if self.min_score is not None:
-            terms.append("best_score >= ?")
-            values.append(self.min_score)
-        if self.status:
-            terms.append(f"{RECORDING_STATUS_SQL} = ?")
-            values.append(self.status)
-        if self.search:
-            terms.append("instr(lower(name), lower(?)) > 0")
-            values.append(self.search)
-        return " AND ".join(terms), values
+        """An SQL condition on the columns of ``recordings``, and its values."""
+        return _condition(
+            ("site = ?", self.site),
+            ("? BETWEEN first_day AND last_day", self.day or None),
+            ("(hours >> ?) & 1", self.hour),
+            ("best_score >= ?", self.min_score),
+            (f"{RECORDING_STATUS_SQL} = ?", self.status or None),
+            ("instr(lower(name), lower(?)) > 0", self.search or None),
+        )
 
     def of_events(self) -> tuple[str, list[Any]]:
-        """A condition on ``events AS e``, and its values."""
-        terms, values = ["1"], list[Any]()
-        if self.site is not None:
-            terms.append("e.recording_id IN (SELECT id FROM recordings WHERE site = ?)")
-            values.append(self.site)
-        if self.search:
-            terms.append(
-                "e.recording_id IN (SELECT id FROM recordings WHERE instr(lower(name), lower(?)) > 0)"
-            )
-            values.append(self.search)
-        if self.group is not None:
-            terms.append("e.id IN (SELECT event_id FROM grouped WHERE cluster = ?)")
-            values.append(self.group)
-        if self.day:
-            terms.append("e.day = ?")
-            values.append(self.day)
-        if self.hour is not None:
-            terms.append("e.hour = ?")
-            values.append(self.hour)
-        if self.min_score is not None:
-            terms.append("e.score >= ?")
-            values.append(self.min_score)
-        if self.status == "open":  # spelt out, so that the indices of open events serve
-            terms.append("e.status = 'open' AND NOT EXISTS (SELECT 1 FROM learned WHERE event_id = e.id)")
-        elif self.status in NOT_LOOKED_AT:
-            kind = NOT_LOOKED_AT[self.status]
-            terms.append(f"e.status = 'open' AND e.id IN (SELECT event_id FROM learned WHERE {kind})")
-        elif self.status:
-            terms.append("e.status = ?")
-            values.append(self.status)
-        return " AND ".join(terms), values
+        """An SQL condition on the columns of ``events``, called ``e``, and its values."""
+        within = "e.recording_id IN (SELECT id FROM recordings WHERE {})"
+        status, decided = self.status or None, "1"
+        if status == "open":  # spelt out, so that the indices of open events serve
+            decided = "e.status = 'open' AND NOT EXISTS (SELECT 1 FROM learned WHERE event_id = e.id)"
+        elif status in NOT_LOOKED_AT:
+            kind = NOT_LOOKED_AT[status]
+            decided = f"e.status = 'open' AND e.id IN (SELECT event_id FROM learned WHERE {kind})"
+        condition, values = _condition(
+            (within.format("site = ?"), self.site),
+            (within.format("instr(lower(name), lower(?)) > 0"), self.search or None),
+            ("e.id IN (SELECT event_id FROM grouped WHERE cluster = ?)", self.group),
+            ("e.day = ?", self.day or None),
+            ("e.hour = ?", self.hour),
+            ("e.score >= ?", self.min_score),
+            ("e.status = ?", status if decided == "1" else None),
+        )
+        return f"{condition} AND {decided}", values
+
+
+def _condition(*terms: tuple[str, Any]) -> tuple[str, list[Any]]:
+    """The terms that have a value, each for its one ``?``, joined by AND."""
+    given = [(term, value) for term, value in terms if value is not None]
+    return " AND ".join(["1", *(term for term, _ in given)]), [value for _, value in given]
 
 
 def session(db: sqlite3.Connection) -> dict[str, Any]:

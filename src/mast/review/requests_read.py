@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 
 from mast.annotations import FORMATS
@@ -21,6 +21,21 @@ Text = Annotated[str | None, Query(max_length=300)]
 Group = Annotated[Literal[""] | Annotated[int, Field(ge=-1, le=10**6)] | None, Query()]
 Hour = Annotated[Literal[""] | int | None, Query()]
 ScoreQuery = Annotated[Literal[""] | Annotated[float, Field(allow_inf_nan=False)] | None, Query()]
+
+
+def place_and_score(
+    site: Text = None, day: Text = None, hour: Hour = None, min_score: ScoreQuery = None
+) -> ListFilter:
+    """The filter that every list has; empty fields of the page ask for nothing."""
+    return ListFilter(
+        site or None,
+        day or None,
+        hour if isinstance(hour, int) and 0 <= hour <= 23 else None,
+        float(min_score) if isinstance(min_score, int | float) else None,
+    )
+
+
+Wanted = Annotated[ListFilter, Depends(place_and_score)]
 
 
 def reading_routes(review: Review, *, home: str = "") -> APIRouter:
@@ -44,11 +59,9 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
         }
 
     @router.get("/progress")
-    def progress(
-        site: Text = None, day: Text = None, hour: Hour = None, min_score: ScoreQuery = None
-    ) -> dict[str, Any]:
+    def progress(wanted: Wanted) -> dict[str, Any]:
         with store.reading() as db:
-            return listing.progress(db, list_filter(site, day, hour, min_score))
+            return listing.progress(db, wanted)
 
     @router.get("/activity")
     def activity() -> dict[str, Any]:
@@ -57,17 +70,14 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
 
     @router.get("/recordings")
     def recordings(
-        site: Text = None,
-        day: Text = None,
-        hour: Hour = None,
-        min_score: ScoreQuery = None,
+        wanted: Wanted,
         status: Literal["", "open", "started", "done"] = "",
         search: Text = None,
         sort: Literal["name", "time", "events", "score"] = "name",
         offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> dict[str, Any]:
-        wanted = list_filter(site, day, hour, min_score, status, search)
+        wanted = replace(wanted, status=status, search=search)
         with store.reading() as db:
             return listing.recordings(db, wanted, sort=sort, offset=offset, limit=limit)
 
@@ -100,6 +110,7 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
 
     @router.get("/queue")
     def next_events(
+        wanted: Wanted,
         order: Literal[
             "uncertain", "novel", "random", "check", "score", "time", "typical", "unsure", "likely"
         ] = "uncertain",
@@ -115,19 +126,13 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
             "group_accepted",
             "group_rejected",
         ] = "open",
-        site: Text = None,
-        day: Text = None,
-        hour: Hour = None,
-        min_score: ScoreQuery = None,
         search: Text = None,
         group: Group = None,
         limit: Annotated[int, Query(ge=1, le=500)] = 50,
         after: Text = None,
     ) -> dict[str, Any]:
-        wanted = replace(
-            list_filter(site, day, hour, min_score, status, search),
-            group=group if isinstance(group, int) else None,
-        )
+        number = group if isinstance(group, int) else None
+        wanted = replace(wanted, status=status, search=search, group=number)
         with store.reading() as db:
             if order in LEARNED_ORDERS:
                 return review.learning.queue(db, order, wanted, label=label, limit=limit, after=after)
@@ -148,22 +153,3 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
         return asdict(review.learning.plan(precision))
 
     return router
-
-
-def list_filter(
-    site: str | None,
-    day: str | None,
-    hour: Literal[""] | int | None,
-    min_score: Literal[""] | float | None,
-    status: str = "",
-    search: str | None = None,
-) -> ListFilter:
-    """Empty parameters, as forms send them, ask for everything."""
-    return ListFilter(
-        site or None,
-        day or None,
-        hour if isinstance(hour, int) and 0 <= hour <= 23 else None,
-        float(min_score) if isinstance(min_score, int | float) else None,
-        status or None,
-        search or None,
-    )

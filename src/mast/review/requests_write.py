@@ -19,7 +19,7 @@ from mast.review import decisions
 from mast.review.decided import export_folder, export_zip
 from mast.review.decisions import InvalidError
 from mast.review.open_review import Review
-from mast.review.requests_read import Hour, ScoreQuery, Text, list_filter
+from mast.review.requests_read import Wanted
 
 _MOST_NAME = 60
 
@@ -69,18 +69,11 @@ def writing_routes(review: Review) -> APIRouter:
         return review.groups.state()
 
     @router.post("/groups/{group}")
-    async def decide_group(
-        group: int,
-        request: Request,
-        site: Text = None,
-        day: Text = None,
-        hour: Hour = None,
-        min_score: ScoreQuery = None,
-    ) -> dict[str, Any]:
+    async def decide_group(group: int, request: Request, wanted: Wanted) -> dict[str, Any]:
         name, given = reviewer_of(request), await body_of(request)
-        wanted = replace(list_filter(site, day, hour, min_score), group=group)
+        chosen = replace(wanted, group=group)
         decided = await run_in_threadpool(
-            review.groups.decide, name, wanted, given.get("status"), given.get("label", "")
+            review.groups.decide, name, chosen, given.get("status"), given.get("label", "")
         )
         return {"decided": decided}
 
