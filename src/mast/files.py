@@ -35,8 +35,9 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """A file for people to read, too, with :func:`write_whole`."""
-    write_whole(path, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+    """JSON that people can read, too; half characters of odd file names come back. See :func:`write_whole`."""
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    write_whole(path, text.encode(errors="backslashreplace"))
 
 
 def write_table(path: Path, table: pd.DataFrame) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from mast.errors import ConfigError, MastError
-from mast.files import remove_parts, write_whole
+from mast.files import remove_parts, write_json
 
 Say = Callable[[str], None]
 Progress = Callable[[int, int, str], None]
@@ -159,7 +159,7 @@ def remembered(path: Path, *needed: str) -> dict[str, Any] | None:
 
 def remember(path: Path, inputs: Mapping[str, Any]) -> None:
     """Write down what a folder is made from."""
-    write_whole(path, json.dumps(dict(inputs), indent=2).encode())
+    write_json(path, dict(inputs))
 
 
 @dataclass(frozen=True)
@@ -308,7 +308,7 @@ class Ledger:
                 "result": result or {},
                 "inputs": dict(stage.inputs),
             }
-            write_whole(self._path(stage.name), json.dumps(content, indent=2).encode())
+            write_json(self._path(stage.name), content)
 
 
 class _Clock:

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
 from mast.errors import ConfigError
-from mast.files import write_whole
+from mast.files import write_json
 from mast.version import __version__
 
 RUN, MARKS, TABLE = "run.json", "recordings", "detections"
@@ -152,7 +152,7 @@ def write_run(folder: Path, run: DetectionRun) -> None:
     }
     if run.operating_point is not None:
         content["operating_point"] = dict(run.operating_point)
-    write_whole(folder / RUN, (json.dumps(content, indent=2) + "\n").encode())
+    write_json(folder / RUN, content)
 
 
 def mark_path(folder: Path, recording: str, ending: str) -> Path:

@@ -25,7 +25,7 @@ from mast.annotations.sidecars import (
     write_reviewed,
 )
 from mast.annotations.tables import cell, format_table, read_table, write_text
-from mast.errors import AnnotationError
+from mast.errors import AnnotationError, first_line
 from mast.events import EVENT_COLUMNS, as_events, check_events
 from mast.files import write_table
 
@@ -97,8 +97,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     except AnnotationError as error:
         raise AnnotationError(f"{path}: {error}") from None
     except (OSError, ValueError, TypeError, MemoryError, lib.ArrowException) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise AnnotationError(f"{path}: not a Parquet table ({reason})") from None
+        raise AnnotationError(f"{path}: not a Parquet table ({first_line(error)})") from None
     check_events(events, lambda row: f"{path}, row {row + 1}")
     return events
 

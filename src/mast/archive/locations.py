@@ -30,6 +30,7 @@ from mast.errors import AudioError, ConfigError, MastError, first_line, machine_
 from mast.events import empty_events
 from mast.files import sole_writer
 from mast.inference import Detector, Searched, Source
+from mast.inference.results import file_size
 from mast.uris import is_uri, open_uri
 
 _TRIES, _PAUSE_S = 3, 1.0  # of a copy; the pause doubles. Our choice: networks hiccup for seconds
@@ -77,14 +78,6 @@ class Listing(NamedTuple):
         """How large a recording is: as listed, or as it lies on the disk now."""
         listed = {r.name: r.size_bytes for r in self.recordings if r.store}
         return lambda source: listed[source.recording] if source.recording in listed else file_size(source)
-
-
-def file_size(source: Source) -> int | None:
-    """Bytes of a file on a disk; ``None`` where it cannot be asked."""
-    try:
-        return source.path.stat().st_size
-    except OSError:
-        return None
 
 
 def list_recordings(arguments: Sequence[str]) -> Listing:

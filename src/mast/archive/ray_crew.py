@@ -23,7 +23,7 @@ from mast.archive.crew import Gone, Idle, Message, Ready, Reported
 from mast.archive.locations import Recording, search
 from mast.archive.worker import DetectorFacts, DetectorSpec
 from mast.audio import DamagedAudioWarning
-from mast.errors import ConfigError, MastError
+from mast.errors import ConfigError, MastError, first_line
 from mast.inference import Detector, Searched
 
 _UNREAD_OUTCOMES = 4  # a worker pauses when this many recordings wait to be written; our choice
@@ -124,8 +124,7 @@ class RayCrew:
     def _gone(self, some: Any, worker: int, reason: str, mistake: MastError | None = None) -> Gone:
         del self._pending[some]
         ray.kill(self._actors.pop(worker))
-        first_line = (reason.strip().splitlines() or [""])[0]
-        return Gone(worker, first_line, mistake)
+        return Gone(worker, (reason.strip().splitlines() or [""])[0], mistake)
 
 
 def _join(alone: bool, workers: int | None) -> None:
@@ -144,7 +143,6 @@ def _join(alone: bool, workers: int | None) -> None:
             ray.init(address=os.environ["RAY_ADDRESS"], **common)
     except Exception as error:  # Ray has no common kind for these
         where = "on this machine" if alone else f"at RAY_ADDRESS={os.environ['RAY_ADDRESS']}"
-        reason = (str(error).strip().splitlines() or [""])[0]
         raise ConfigError(
-            f"--engine ray: no cluster {where} ({reason}); start one with `ray start --head`"
+            f"--engine ray: no cluster {where} ({first_line(error)}); start one with `ray start --head`"
         ) from error

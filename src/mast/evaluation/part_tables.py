@@ -21,7 +21,7 @@ from mast.evaluation.outcome import Outcome, match_scene
 from mast.evaluation.report import Evaluation, evaluate
 from mast.evaluation.scene import Scoring, build_scene
 from mast.events import as_events
-from mast.files import write_whole
+from mast.files import write_json, write_whole
 from mast.grid import FrontEnd
 from mast.probability import Calibration
 
@@ -94,7 +94,7 @@ class PartTables:
             "threshold": self.threshold,
             "calibration": self.calibration.model_dump(mode="json"),
         }
-        write_whole(folder / f"{part}.json", json.dumps(told, indent=2).encode())
+        write_json(folder / f"{part}.json", told)
         for kind in TABLES:
             table: pd.DataFrame = getattr(self, kind)
             write_whole(folder / f"{part}.{kind}.parquet", table.to_parquet(index=False, compression="zstd"))

@@ -45,7 +45,7 @@ from mast.annotations.detections import (
 from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
 from mast.errors import ConfigError, shortened
 from mast.events import EVENT_COLUMNS, as_events, empty_events
-from mast.files import holds_files, locked, remove_orphans, whole_file, whole_folder, write_whole
+from mast.files import holds_files, locked, remove_orphans, whole_file, whole_folder, write_table, write_whole
 from mast.habit import Habit
 from mast.inference.detector import Searched
 from mast.inference.partitions import PARTITIONED, write_partitions
@@ -132,7 +132,7 @@ class ResultsFolder:
         size_of: Callable[[Source], int | None] | None = None,
     ) -> None:
         self.folder = Path(folder)
-        self._size_of = size_of or _bytes
+        self._size_of = size_of or file_size
         self._embedding_width = int(settings.get("embeddings", 0))
         threshold = settings.get("threshold")
         self.run = DetectionRun(
@@ -375,7 +375,7 @@ class ResultsFolder:
         rows = [(name, "failed", reason) for name, reason in failed.items()]
         rows += [(name, "damaged", reason) for name, reason in damaged.items()]
         table = pd.DataFrame(sorted(rows), columns=["file", "outcome", "reason"])
-        write_whole(self.folder / FAILURES, table.to_csv(index=False, lineterminator="\n").encode())
+        write_table(self.folder / FAILURES, table)
 
     def _export(self, formats: list[str], recordings: pd.DataFrame) -> None:
         """A folder per format, rewritten: names in it depend on all recordings."""
@@ -464,7 +464,8 @@ def _gathered(done: Iterable[_Mark]) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting)
 
 
-def _bytes(source: Source) -> int | None:
+def file_size(source: Source) -> int | None:
+    """Bytes of a recording's file; None where it cannot be asked."""
     try:
         return source.path.stat().st_size
     except OSError:

@@ -29,7 +29,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from mast.errors import MastError, machine_fault
+from mast.errors import MastError, first_line, machine_fault
 from mast.files import remove_parts, whole_file, write_whole
 from mast.grid import FrontEnd
 from mast.habit import STRONGEST_ABOVE_HZ, Habit
@@ -275,8 +275,9 @@ def load_audiomae(model: MastDetector | MaskedAutoencoder, path: str | Path) -> 
         ):  # the recipe's options lie beside the weights
             content = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises several unrelated types here
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise MastError(f"{file}: cannot be read as a plain PyTorch checkpoint ({first})") from None
+        raise MastError(
+            f"{file}: cannot be read as a plain PyTorch checkpoint ({first_line(error)})"
+        ) from None
     weights = content.get("model") if isinstance(content, dict) else None
     if not isinstance(weights, dict):
         raise MastError(

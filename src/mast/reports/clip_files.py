@@ -6,7 +6,6 @@ after a stop the same call does what is left.
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,9 +19,10 @@ import soundfile as sf
 from mast.audio import probe, read
 from mast.classifiers.voice_lists import VOICES, FindVoices, write_voices
 from mast.errors import AudioError
-from mast.files import whole_file, write_whole
+from mast.files import whole_file, write_table, write_whole
 from mast.reports.contact_sheet import Locate, Tile, caption_of, make_tiles, sheet_front_end
 from mast.reports.html_page import Section, page, paragraph
+from mast.reports.spectrogram import image_png
 from mast.reports.templating import piece
 from mast.spans import TimeSpan
 from mast.wording import counted
@@ -193,9 +193,7 @@ def _draw(path: Path, event: dict[str, Any], target: Path) -> None:
     tile = _tile(path, event)
     if tile.problem:
         raise AudioError(f"{path}: {tile.problem}")
-    buffer = io.BytesIO()
-    tile.picture.save(buffer, format="png", optimize=True)
-    write_whole(target, buffer.getvalue())
+    write_whole(target, image_png(tile.picture))
 
 
 def _tile(path: Path, event: dict[str, Any]) -> Tile:
@@ -206,14 +204,9 @@ def _tile(path: Path, event: dict[str, Any]) -> Tile:
 
 def _write_table(cut: Cut, out: Path) -> None:
     rows = [{"clip": clip.sound, "picture": clip.picture, **clip.event} for clip in cut.clips]
-    with whole_file(out / TABLE) as part:
-        pd.DataFrame(rows, columns=None if rows else ["clip", "picture"]).to_csv(
-            part, index=False, lineterminator="\n"
-        )
+    write_table(out / TABLE, pd.DataFrame(rows, columns=None if rows else ["clip", "picture"]))
     if cut.failures or (out / FAILURES).exists():
-        with whole_file(out / FAILURES) as part:
-            failures = pd.DataFrame(cut.failures, columns=["recording", "reason"])
-            failures.to_csv(part, index=False, lineterminator="\n")
+        write_table(out / FAILURES, pd.DataFrame(cut.failures, columns=["recording", "reason"]))
 
 
 def clips_page(cut: Cut, title: str) -> str:

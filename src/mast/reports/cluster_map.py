@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mast.reports.spectrogram import literal
+from mast.reports.spectrogram import literal, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,13 +25,9 @@ def draw_map(events: pd.DataFrame, *, seed: int = 0) -> Figure:
         events: with ``x``, ``y``, ``cluster`` (−1 for none), ``label`` and ``novelty`` (NaN where not known).
         seed: of the sample that is drawn where there are very many.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     if len(events) > _MOST_POINTS:
         events = events.sample(_MOST_POINTS, random_state=seed).sort_index()
-    figure = Figure(figsize=(16.5, 5.8), dpi=110, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(16.5, 5.8, dpi=110)
     left, middle, right = figure.subplots(1, 3)
     size = float(np.clip(6_000 / max(1, len(events)), 2.0, 22.0))
     groups = events["cluster"].map(lambda c: "" if c < 0 else f"{c}")

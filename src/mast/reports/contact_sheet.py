@@ -24,7 +24,7 @@ from mast.events import boxes_of
 from mast.files import write_whole
 from mast.grid import FrontEnd
 from mast.reports.html_page import Section, page, paragraph
-from mast.reports.spectrogram import Spectrogram, compute_spectrogram, grey_levels
+from mast.reports.spectrogram import Spectrogram, compute_spectrogram, grey_levels, image_png
 from mast.reports.templating import piece
 
 if TYPE_CHECKING:
@@ -180,9 +180,7 @@ def sheet_png(sheet: Sheet, *, columns: int = COLUMNS) -> bytes:
         for i, line in enumerate(tile.caption.split("\n")[:2]):
             text = _shortened(line, _font(12), WIDTH)
             draw.text((left, y + HEIGHT + 3 + 15 * i), text, fill=_INK if i == 0 else _SOFT, font=_font(12))
-    buffer = io.BytesIO()
-    canvas.save(buffer, format="png", optimize=True)
-    return buffer.getvalue()
+    return image_png(canvas)
 
 
 class ShownTile(NamedTuple):
@@ -337,14 +335,8 @@ def _missing(caption: str, reason: str) -> Tile:
 
 
 def _shown(tile: Tile, sound: bytes) -> ShownTile:
-    from PIL import Image
-
-    buffer = io.BytesIO()
-    # the octree keeps the thin coloured line of the box, which the median cut turns grey
-    few = tile.picture.quantize(64, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-    few.save(buffer, format="png", optimize=True)
     alt = tile.problem or tile.caption.replace("\n", ", ")
-    return ShownTile(buffer.getvalue(), alt, tile.caption, sound)
+    return ShownTile(image_png(tile.picture, few_colours=True), alt, tile.caption, sound)
 
 
 def _font(size: int) -> FreeTypeFont | ImageFont:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from mast.arrays import FloatArray
 from mast.data.recordings import Dataset, parse_clock
+from mast.reports.spectrogram import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -112,15 +113,13 @@ def boxes_by_hour(dataset: Dataset) -> Hours:
 
 def hours_figure(datasets: Sequence[tuple[str, Dataset]]) -> Figure | None:
     """Sound by hour of the day, labelled and unlabelled, and boxes an hour; None where no clock time is known."""
-    from matplotlib.figure import Figure
-
     labelled = next(dataset for kind, dataset in datasets if kind == "labelled")
     others = [dataset for kind, dataset in datasets if kind != "labelled"]
     sound, heard, boxes = sound_by_hour(labelled), reviewed_by_hour(labelled), boxes_by_hour(labelled)
     further = sum((sound_by_hour(dataset).by_hour for dataset in others), np.zeros(24))
     if not (sound.by_hour.any() or further.any()):
         return None
-    figure = Figure(figsize=(10, 2.5 * (3 if others else 2)), layout="constrained")
+    figure = new_figure(10, 2.5 * (3 if others else 2))
     axes = figure.subplots(3 if others else 2, 1, sharex=True, squeeze=False)[:, 0]
     hour, time = np.arange(24), time_unit(datasets)
     per_hour = 3600.0 / time.seconds

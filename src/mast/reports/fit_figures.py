@@ -14,7 +14,7 @@ from mast.evaluation.calibration import calibrated
 from mast.evaluation.outcome import Outcome
 from mast.evaluation.part_tables import PartTables
 from mast.probability import Calibration
-from mast.reports.spectrogram import literal
+from mast.reports.spectrogram import literal, new_figure
 from mast.training.loop import read_log
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def curves_figure(runs: Sequence[Curves]) -> Figure | None:
 
     if not runs:
         return None
-    figure = _figure(10, 2.7 * len(runs))
+    figure = new_figure(10, 2.7 * len(runs))
     axes = figure.subplots(len(runs), 2, squeeze=False)
     for (left, right), run in zip(axes, runs, strict=True):
         steps, loss = run.series.get("train/loss", (np.zeros(0), np.zeros(0)))
@@ -90,7 +90,7 @@ def precision_recall_figure(tables: Mapping[str, PartTables], part: str) -> Figu
         tables: what each detector found in the part, the earlier first.
         part: where it was measured, for the title.
     """
-    figure = _figure(5.4, 4.6)
+    figure = new_figure(5.4, 4.6)
     axis = figure.subplots()
     grid = np.linspace(0.01, 1, 200)
     for f1 in (0.2, 0.4, 0.6, 0.8):
@@ -131,7 +131,7 @@ def precision_recall(outcome: Outcome) -> tuple[FloatArray, FloatArray]:
 
 def reliability_figure(outcome: Outcome, calibration: Calibration, part: str) -> Figure:
     """What scores say against what is true, before and after calibration; below, how many predictions a bin holds."""
-    figure = _figure(5.4, 4.6)
+    figure = new_figure(5.4, 4.6)
     axis, counts = figure.subplots(2, 1, sharex=True, height_ratios=[3.2, 1])
     axis.plot([0, 1], [0, 1], color="0.8", linewidth=1, zorder=0)
     after = calibrated(outcome, calibration)
@@ -176,7 +176,7 @@ def parts_figure(
     """
     parts = list(metrics["parts"])
     detectors = list(metrics["detectors"])
-    figure = _figure(max(4.5, 1.8 * len(parts) + 2.2), 3.4)
+    figure = new_figure(max(4.5, 1.8 * len(parts) + 2.2), 3.4)
     axis = figure.subplots()
     colours = COLOURS[1:] if len(detectors) == 1 else COLOURS
     for i, (detector, colour) in enumerate(zip(detectors, colours, strict=False)):
@@ -218,12 +218,3 @@ def _legend(axis: Axes) -> None:
         frameon=False, fontsize=9, ncols=3, loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.1,
         handlelength=1.4, columnspacing=1.2,
     )  # fmt: skip
-
-
-def _figure(width: float, height: float) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure

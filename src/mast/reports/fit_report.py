@@ -44,6 +44,7 @@ from mast.reports.html_page import (
     table,
 )
 from mast.reports.rounds_page import rounds_html
+from mast.runs import flat
 from mast.training.recipe import Recipe
 from mast.version import __version__
 from mast.wording import counted
@@ -391,19 +392,11 @@ def _settings(story: _Story) -> Markup:
     ]
     rows += [[kind, str(dataset.root)] for kind, dataset in story.datasets]
     body = table(["", ""], rows, words=(0, 1))
-    settings = _lines(story.recipe.model_dump(mode="json"))
+    values = flat(story.recipe.model_dump(mode="json"))
+    settings = [f"{name}={json.dumps(value)}" for name, value in values.items()]
     body += folded("All settings of the recipe", code("\n".join(settings)))
     calibration = story.calibration.model_dump(mode="json", exclude={"knot_scores", "knot_probabilities"})
     return body + folded("Calibration of scores", code(json.dumps(calibration, indent=2)))
-
-
-def _lines(values: dict[str, Any], prefix: str = "") -> list[str]:
-    """Nested settings as lines ``train.lr=0.001``, as --set takes them."""
-    found: list[str] = []
-    for key, value in values.items():
-        nested = isinstance(value, dict) and value
-        found += _lines(value, f"{prefix}{key}.") if nested else [f"{prefix}{key}={json.dumps(value)}"]
-    return found
 
 
 def _interval(result: dict[str, Any], key: str) -> str:

@@ -30,7 +30,7 @@ from mast.annotations.tables import Table, read_table
 from mast.arrays import FloatArray
 from mast.audio import describe, metadata, names_on_disk
 from mast.data.recordings import parse_clock
-from mast.errors import AnnotationError, AudioError, ConfigError, MastError
+from mast.errors import AnnotationError, AudioError, ConfigError, MastError, first_line
 
 _BATCH = 65_536  # events in memory at a time
 _COLUMNS = ["recording", "start_s", "end_s", "low_hz", "high_hz", "score", "label", "source"]
@@ -169,9 +169,8 @@ def read_events(folder: Path) -> Iterator[pd.DataFrame]:
             for batch in file.iter_batches(batch_size=_BATCH, columns=_COLUMNS):
                 yield batch.to_pandas()
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise AnnotationError(
-            f"{path}: not a table of detections ({reason}); run mast detect again"
+            f"{path}: not a table of detections ({first_line(error)}); run mast detect again"
         ) from None
 
 

@@ -5,7 +5,6 @@ An SVG from a template: sharp at every size, and made in milliseconds, for `mast
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Iterator
 from datetime import date, timedelta
@@ -18,6 +17,7 @@ from markupsafe import Markup
 from mast.arrays import FloatArray
 from mast.evaluation.metrics import ratio
 from mast.reports.heard import NO_CLOCK, Place
+from mast.reports.spectrogram import image_png
 from mast.reports.sun import sun_times
 from mast.reports.templating import render
 
@@ -102,9 +102,7 @@ def _cells(rate: FloatArray, most: float) -> bytes:
     at = np.where(known, rate, 0.0) / (most or 1.0)
     colours = np.stack([np.interp(at, np.linspace(0, 1, len(stops)), stops[:, k]) for k in range(3)], axis=-1)
     colours[~known] = _UNHEARD
-    buffer = io.BytesIO()
-    Image.fromarray(colours[::-1].round().astype(np.uint8)).save(buffer, format="png")
-    return buffer.getvalue()
+    return image_png(Image.fromarray(colours[::-1].round().astype(np.uint8)))
 
 
 def _dates(days: list[date], wide: int) -> Iterator[tuple[float, str]]:

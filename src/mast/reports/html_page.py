@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from markupsafe import Markup
 
-from mast.reports.spectrogram import figure_png
+from mast.reports.spectrogram import figure_png, image_png
 from mast.reports.templating import piece, render
 
 if TYPE_CHECKING:
@@ -79,12 +79,8 @@ def embedded_png(content: bytes, caption: str = "", *, small: bool = False) -> M
 def _few_colours(png: bytes) -> bytes:
     from PIL import Image
 
-    buffer = io.BytesIO()
     with Image.open(io.BytesIO(png)) as image:
-        # the octree keeps thin coloured lines on grey, which the median cut turns grey too
-        few = image.convert("RGB").quantize(64, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-        few.save(buffer, format="png", optimize=True)
-    return buffer.getvalue()
+        return image_png(image, few_colours=True)
 
 
 def code(text: str) -> Markup:

@@ -6,17 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 from mast.data.chunk_dataset import ChunkDataset, collate
 from mast.data.chunks import chunk_table
 from mast.data.recordings import load_dataset
 from mast.errors import MastError
-from mast.files import whole_file
+from mast.files import write_whole
 from mast.hearing import HearingModel
 from mast.models.mae import MaskedAutoencoder, unpatchify
-from mast.reports.spectrogram import frequency_ticks, literal
+from mast.reports.spectrogram import figure_png, frequency_ticks, literal, new_figure
 
 _CHUNKS = 3  # rows of the picture, drawn at random
 
@@ -60,8 +58,7 @@ def draw_reconstructions(model_folder: Path, data: Path, out: Path, *, seed: int
     masked = shown.masked_fill(hidden, float("nan"))
     filled = torch.where(hidden, guess, shown)
 
-    figure = Figure(figsize=(14, 2.3 * len(table) + 0.6), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(14, 2.3 * len(table) + 0.6)
     ticks = frequency_ticks(card.front_end, at_most=7)
     axes = figure.subplots(len(table), 3, squeeze=False, sharex=True, sharey=True)
     for i, (recording, start) in enumerate(zip(table["recording"], table["start_s"], strict=True)):
@@ -87,6 +84,5 @@ def draw_reconstructions(model_folder: Path, data: Path, out: Path, *, seed: int
         axes[i][0].set_ylabel("kHz")
     for axis in axes[-1]:
         axis.set_xlabel("s")
-    with whole_file(out) as part:
-        figure.savefig(part, format="png", dpi=110)
+    write_whole(out, figure_png(figure, dpi=110))
     return out

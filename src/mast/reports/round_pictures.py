@@ -22,18 +22,19 @@ from mast.reports.spectrogram import (
     figure_png,
     frequency_ticks,
     literal,
+    new_figure,
     plot_boxes,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _ROUND_COLOURS = ("#7fb2f0", "#1558d6", "#0a2a6b", "#000000")  # later is darker
 # validation leads; the rest in the order of how far from home they are, others after them
 _PART_COLOURS = {"test": "#5a5a5a", "temporal_ood": "#d97706", "site_ood": "#b91c1c"}
 _MORE_COLOURS = ("#7c3aed", "#0e7490", "#be185d", "#4d7c0f")
 _HISTOGRAM_BINS = 24  # our choice
+_DPI = 110
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def sample_pictures(run: SelfTrainingRun, *, n_samples: int = 3) -> list[Picture
             pictures.append(
                 Picture(
                     f"Round {number}: {recording} at {start_s:g} s",
-                    _png(figure, dpi=90),
+                    figure_png(figure, dpi=90),
                     f"{f'Site {site}, ' if site else ''}{len(own)} pseudo-boxes.",
                 )
             )
@@ -91,19 +92,6 @@ def sample_pictures(run: SelfTrainingRun, *, n_samples: int = 3) -> list[Picture
     return pictures
 
 
-def _new_figure(width: float, height: float) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _png(figure: Figure, *, dpi: int = 110) -> bytes:
-    return figure_png(figure, dpi=dpi)
-
-
 def _tidy(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=9)
@@ -111,7 +99,7 @@ def _tidy(axes: Axes) -> None:
 
 def _metrics_picture(run: SelfTrainingRun) -> Picture:
     rows = run.rows
-    figure = _new_figure(9.0, 3.6)
+    figure = new_figure(9.0, 3.6)
     axes = figure.add_subplot()
     x = np.arange(len(rows))
     more = iter(_MORE_COLOURS * (1 + len(run.parts)))
@@ -142,13 +130,15 @@ def _metrics_picture(run: SelfTrainingRun) -> Picture:
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=9)
     _tidy(axes)
     other = "; the other lines decided nothing" if run.parts else ""
-    return Picture("F1 after each stage", _png(figure), f"Choices look at validation alone{other}.")
+    return Picture(
+        "F1 after each stage", figure_png(figure, dpi=_DPI), f"Choices look at validation alone{other}."
+    )
 
 
 def _counts_picture(run: SelfTrainingRun) -> Picture:
     summary = round_summary(run)
     shared = summary[summary["in_previous"].notna() | summary["of_previous"].notna()]
-    figure = _new_figure(9.0, 2.9)
+    figure = new_figure(9.0, 2.9)
     panels = figure.subplots(1, 2 if len(shared) else 1, squeeze=False)[0]
     names = [f"round {n}" for n in summary["round"]]
     bars = panels[0].bar(names, summary["boxes"], color=[_colour(n) for n in summary["round"]], width=0.5)
@@ -180,11 +170,11 @@ def _counts_picture(run: SelfTrainingRun) -> Picture:
         )
         _tidy(panels[1])
         caption += " Two rounds agree on a box where theirs overlap by an IoU of 0.5 or more."
-    return Picture("Pseudo-boxes of each round", _png(figure), caption)
+    return Picture("Pseudo-boxes of each round", figure_png(figure, dpi=_DPI), caption)
 
 
 def _histogram_picture(run: SelfTrainingRun) -> Picture:
-    figure = _new_figure(9.0, 5.4)
+    figure = new_figure(9.0, 5.4)
     panels = figure.subplots(2, 2).ravel()
     sets = {0: run.expert, **run.pseudo}
     length = {n: _span(e, "start_s", "end_s") for n, e in sets.items()}
@@ -215,7 +205,7 @@ def _histogram_picture(run: SelfTrainingRun) -> Picture:
     figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False, fontsize=9)
     return Picture(
         "Pseudo-boxes beside the expert's",
-        _png(figure),
+        figure_png(figure, dpi=_DPI),
         "Where the lines leave the green, pseudo-labels teach something the expert's boxes do not hold: new sounds, "
         "or mistakes. The samples tell which.",
     )

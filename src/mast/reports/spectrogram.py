@@ -27,6 +27,7 @@ from mast.grid import FrontEnd
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from PIL.Image import Image
 
 TRUTH_COLOUR = "#0b8a2a"
 PREDICTION_COLOUR = "#1558d6"
@@ -157,6 +158,24 @@ def literal(text: str) -> str:
     return shortened(text).replace("$", r"\$")
 
 
+def new_figure(width: float, height: float, *, dpi: float | None = None) -> Figure:
+    """An empty picture of so many inches that keeps its parts apart; nothing of it is shown on a screen."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), dpi=dpi, layout="constrained")
+
+
+def image_png(image: Image, *, few_colours: bool = False) -> bytes:
+    """A picture as PNG; with few colours, in a fraction of the space."""
+    from PIL.Image import Dither, Quantize
+
+    if few_colours:  # the octree keeps thin coloured lines on grey, which the median cut turns grey too
+        image = image.convert("RGB").quantize(64, method=Quantize.FASTOCTREE, dither=Dither.NONE)
+    buffer = io.BytesIO()
+    image.save(buffer, format="png", optimize=True)
+    return buffer.getvalue()
+
+
 def figure_png(figure: Figure, *, dpi: float | None = None) -> bytes:
     """A figure as PNG; letters that matplotlib's font lacks are boxes, without a warning for each."""
     buffer = io.BytesIO()
@@ -181,11 +200,7 @@ def plot_boxes(
         predictions: events of this recording, drawn dashed blue with their score.
         title: written above, on the left.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12.0, 4.6), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(12.0, 4.6, dpi=150)
     axes = figure.add_subplot()
     draw_sound(axes, spectrogram)
     axes.set_xlabel("Time (s)", fontsize=11)

@@ -28,7 +28,7 @@ from mast.annotations.detections import DONE, mark_facts, marks, read_run
 from mast.annotations.tables import read_table
 from mast.audio import describe
 from mast.data.recordings import load_dataset, parse_clock
-from mast.errors import AudioError, ConfigError, MastError, shortened
+from mast.errors import AudioError, ConfigError, MastError, first_line, shortened
 from mast.events import as_events
 from mast.review.store import Store
 from mast.review.to_check import read_to_check
@@ -450,7 +450,7 @@ def _runs(path: Path) -> Iterator[tuple[str, int, int]]:
             yield name, first, at - first
     except (OSError, pa.ArrowInvalid, pa.ArrowKeyError) as error:
         raise MastError(
-            f"{path}: not a table of detections ({str(error).splitlines()[0]}); run mast detect again"
+            f"{path}: not a table of detections ({first_line(error)}); run mast detect again"
         ) from None
 
 

@@ -26,7 +26,7 @@ from mast.annotations import AnnotationSet, write_annotations
 from mast.annotations.tables import format_table
 from mast.audio import probe
 from mast.data.layouts.folder import empty_folder
-from mast.errors import AnnotationError, AudioError, MastError
+from mast.errors import AnnotationError, AudioError, MastError, first_line
 from mast.events import check_events
 from mast.files import write_whole
 
@@ -100,7 +100,7 @@ def parquet_rows(folder: Path, *, split: str | None = None) -> Iterator[HubRow]:
                     row["__folder__"] = folder
                     yield _named(row, classes)
         except (lib.ArrowException, OSError) as error:
-            raise AnnotationError(f"{file}: not a Parquet table ({str(error).splitlines()[0]})") from None
+            raise AnnotationError(f"{file}: not a Parquet table ({first_line(error)})") from None
 
 
 def write_birdset(

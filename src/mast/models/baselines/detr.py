@@ -44,7 +44,7 @@ from torch.nn import functional as F
 from torchvision.ops import box_convert
 
 from mast.device import send
-from mast.errors import MastError
+from mast.errors import MastError, first_line
 from mast.models.baselines.baseline import Baseline
 from mast.models.baselines.config import BaselineConfig, DetrOptions, parse_options
 from mast.models.baselines.detr_guided import Guide, SlotPredictions
@@ -225,9 +225,8 @@ def _build_network(options: DetrOptions) -> Any:
     try:
         from transformers import DetrConfig, DetrForObjectDetection
     except ImportError as error:
-        reason = str(error).partition("\n")[0]
         raise MastError(
-            f"the DETR baseline needs the package transformers, which cannot be imported here ({reason}): "
+            f"the DETR baseline needs the package transformers, which cannot be imported here ({first_line(error)}): "
             "install it with pip install 'mast-audio[baselines]'"
         ) from error
     config = DetrConfig(

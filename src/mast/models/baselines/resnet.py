@@ -19,7 +19,7 @@ from torchvision.models import resnet
 from torchvision.models.detection.backbone_utils import BackboneWithFPN
 from torchvision.ops.feature_pyramid_network import ExtraFPNBlock
 
-from mast.errors import MastError
+from mast.errors import MastError, first_line
 from mast.models.baselines.config import ResNetOptions
 from mast.models.damage import refuse_senseless
 from mast.models.map_norm import MapNorm
@@ -100,8 +100,9 @@ def load_resnet(body: nn.Module, path: Path, options: ResNetOptions) -> str:
     try:
         weights = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises several unrelated types here
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise MastError(f"{path}: cannot be read as a plain PyTorch state dict ({first})") from None
+        raise MastError(
+            f"{path}: cannot be read as a plain PyTorch state dict ({first_line(error)})"
+        ) from None
     expected = body.state_dict()
     if not isinstance(weights, dict) or not isinstance(weights.get("conv1.weight"), Tensor):
         raise MastError(

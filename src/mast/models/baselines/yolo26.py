@@ -36,7 +36,7 @@ from torch.nn import functional as F
 from torchvision.ops import box_convert
 
 from mast.device import send
-from mast.errors import ConfigError, MastError
+from mast.errors import ConfigError, MastError, first_line
 from mast.models.baselines.baseline import Baseline
 from mast.models.baselines.config import BaselineConfig, YoloOptions, parse_options
 from mast.models.baselines.resnet import as_picture
@@ -185,10 +185,9 @@ def _build_network(options: YoloOptions) -> Any:
             from ultralytics.nn.tasks import DetectionModel
             from ultralytics.utils import DEFAULT_CFG, ROOT, YAML
     except ImportError as error:
-        reason = str(error).partition("\n")[0]
         raise MastError(
-            f"the YOLO26 baseline needs the package ultralytics, which cannot be imported here ({reason}): install it "
-            "with pip install 'mast-audio[yolo]'; it is a separate step because its licence is AGPL-3.0"
+            f"the YOLO26 baseline needs the package ultralytics, which cannot be imported here ({first_line(error)}): "
+            "install it with pip install 'mast-audio[yolo]'; it is a separate step because its licence is AGPL-3.0"
         ) from error
     # the package's own file by its full path: asked by name, ultralytics would first take one in the current folder,
     # and it evaluates text in it
