@@ -36,7 +36,7 @@ from mast.models.find import find_model, names_model
 from mast.runs import Ledger, Progress, Say, Show, Stage, flat, refuse_others
 from mast.selftrain.rounds import self_train
 from mast.training.chosen_chunks import Chunks, decode_once, labelled_chunks
-from mast.training.chunk_scores import detect_chunks
+from mast.training.chunk_scores import look_at
 from mast.training.detector_training import DetectorRun, fit_detector
 from mast.training.machine import prepare_machine
 from mast.training.pretraining import pretrain
@@ -385,14 +385,8 @@ class Runner:
         model = HearingModel.load(model_folder, device=machine.device, precision=machine.precision)
         folder = self.trial.system(system.name)
         for part in parts:
-            measured = detect_chunks(
-                model,
-                self.chunks[part],
-                batch_size=machine.eval_batch(recipe.train.batch_size),
-                workers=machine.workers,
-                score_threshold=recipe.train.score_threshold,
-                nms_iou=recipe.train.nms_iou,
-            )
+            plan = recipe.train
+            measured = look_at(model, self.chunks[part], plan, machine, nms_iou=plan.nms_iou)
             replace(measured, threshold=model.card.thresholds["score"]).save(folder, part)
         about = {
             "system": system.name,

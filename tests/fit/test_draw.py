@@ -24,7 +24,7 @@ from mast.models.checkpoint import ModelCard, load_card, save_checkpoint
 from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.normalisation import Normalisation
 from mast.training.chosen_chunks import Chunks
-from mast.training.chunk_scores import detect_chunks
+from mast.training.chunk_scores import look_at
 
 SONGS = Habit(join_s=0.1)
 Fit = Callable[..., Fitted]
@@ -67,16 +67,16 @@ def fit(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fit:
 def finds(monkeypatch: pytest.MonkeyPatch, *, notes_of: Callable[[Path], bool]) -> None:
     """Let detectors find every box: those that ``notes_of`` says as two notes of it, 80 ms apart."""
 
-    def found(model: HearingModel, chunks: Chunks, **given: Any) -> PartTables:
+    def found(model: HearingModel, chunks: Chunks, *how: Any, **given: Any) -> PartTables:
         assert model.card.habit is None  # boxes as the model gives them
-        measured = detect_chunks(model, chunks, **given)
+        measured = look_at(model, chunks, *how, **given)
         truth = measured.truth.assign(score=0.9)
         middle = (truth["start_s"] + truth["end_s"]) / 2
         notes = [truth.assign(end_s=middle - 0.04), truth.assign(start_s=middle + 0.04)]
         events = pd.concat(notes, ignore_index=True) if notes_of(model.folder) else truth
         return replace(measured, found=as_events(events))
 
-    monkeypatch.setattr(draw, "detect_chunks", found)
+    monkeypatch.setattr(draw, "look_at", found)
 
 
 def test_a_trained_model_keeps_the_habit_that_validation_shows(

@@ -75,11 +75,11 @@ def test_a_start_is_measured_in_the_band_of_the_run(
     trained = saved(tmp_path / "trained", detector_of(small_recipe()), slow.front_end)
     heard: list[FrontEnd] = []
 
-    def listen(model: HearingModel, chunks: Chunks, **_: object) -> PartTables:
+    def listen(model: HearingModel, chunks: Chunks, *_: object) -> PartTables:
         heard.append(model.front_end)
         return detect_chunks(model, chunks)
 
-    monkeypatch.setattr("mast.training.helped.detect_chunks", listen)
+    monkeypatch.setattr("mast.training.helped.look_at", listen)
     before, after = against_start(load_dataset(tones), trained, Start.find(start), slow)
     assert heard == [slow.front_end, slow.front_end]
     assert before == after  # the same weights

@@ -17,7 +17,7 @@ from mast.evaluation.part_tables import PartTables
 from mast.hearing import HearingModel
 from mast.runs import Progress
 from mast.training.chosen_chunks import Chunks
-from mast.training.chunk_scores import detect_chunks
+from mast.training.chunk_scores import look_at
 from mast.training.machine import Machine
 from mast.training.recipe import Recipe
 
@@ -71,13 +71,7 @@ def measure_detectors(
             "parts": {},
         }
         for name in names:
-            measured = detect_chunks(
-                model,
-                parts[name],
-                batch_size=machine.eval_batch(recipe.train.batch_size),
-                workers=machine.workers,
-                score_threshold=recipe.train.score_threshold,
-            )
+            measured = look_at(model, parts[name], recipe.train, machine)
             tables[name][detector] = replace(measured, threshold=own, calibration=card.probabilities)
             tables[name][detector].save(folder / detector, name)
             if progress:

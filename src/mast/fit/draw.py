@@ -23,7 +23,7 @@ from mast.hearing import HearingModel
 from mast.models.checkpoint import ModelCard, load_card, update_card
 from mast.reports.fit_verdict import HABIT, START
 from mast.training.chosen_chunks import Chunks
-from mast.training.chunk_scores import detect_chunks
+from mast.training.chunk_scores import look_at
 
 FOLDER = "habit"  # beside the model that draws otherwise
 
@@ -135,10 +135,4 @@ def _as_given(run: FitRun, folder: Path, chunks: Chunks, *, least_score: float) 
     machine = run.machine
     model = HearingModel.load(folder, device=machine.device, precision=machine.precision)
     model.card = model.card.model_copy(update={"habit": None})
-    return detect_chunks(
-        model,
-        chunks,
-        batch_size=machine.eval_batch(run.recipe.train.batch_size),
-        workers=machine.workers,
-        score_threshold=least_score,
-    )
+    return look_at(model, chunks, run.recipe.train, machine, score_threshold=least_score)

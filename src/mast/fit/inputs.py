@@ -14,7 +14,7 @@ import pandas as pd
 from mast.data.recordings import Dataset, load_dataset
 from mast.errors import MastError
 from mast.events import BOX_COLUMNS
-from mast.files import write_whole
+from mast.files import write_table
 from mast.runs import Say, digest
 from mast.training.start import Start
 
@@ -142,7 +142,7 @@ def write_listing(sources: Sources, folder: Path) -> None:
         )
         failures.append(dataset.failures.assign(kind=kind, folder=str(dataset.root)))
     for name, parts in (("recordings.csv", tables), ("failures.csv", failures)):
-        write_whole(folder / name, pd.concat(parts, ignore_index=True).to_csv(index=False).encode())
+        write_table(folder / name, pd.concat(parts, ignore_index=True))
 
 
 def _table_digest(tables: Sequence[pd.DataFrame]) -> str:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mast.files import replace_folder, write_whole
+from mast.files import replace_folder, write_json
 from mast.fit.detector_scores import measure_detectors
 from mast.fit.fit_run import FitRun
 from mast.fit.forecast import duration_in_words
@@ -93,7 +93,7 @@ def evaluate(run: FitRun, resamples: int) -> dict[str, Any]:
             )
         val = {name: found["detectors"][name]["parts"]["val"]["f1"] for name in names}
         found |= {"validation_f1": run.f1 or val, "recommended": run.recommended}
-        write_whole(path, json.dumps(found, indent=2).encode())
+        write_json(path, found)
         return {}
 
     inputs = {**run.after("calibrate"), **run.labels, "resamples": resamples}

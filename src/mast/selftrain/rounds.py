@@ -29,7 +29,7 @@ from mast.data.chunk_dataset import ChunkDataset, Example
 from mast.data.recordings import Dataset, load_dataset
 from mast.data.splits import SITE_OOD, TEMPORAL_OOD, SplitConfig
 from mast.errors import MastError
-from mast.files import replace_folder, write_whole
+from mast.files import replace_folder, write_json, write_table
 from mast.models.checkpoint import load_card
 from mast.models.find import find_model
 from mast.runs import Progress, Say
@@ -43,9 +43,9 @@ from mast.selftrain.pseudo import (
     save_events,
     smallest_box,
 )
-from mast.selftrain.watch import load_detector, look_at, watch_parts
+from mast.selftrain.watch import load_detector, watch_parts
 from mast.training.chosen_chunks import Chunks, decode_once, labelled_chunks, unlabelled_chunks
-from mast.training.chunk_scores import chunk_metrics
+from mast.training.chunk_scores import chunk_metrics, look_at
 from mast.training.detector_training import DetectorRun, fit_detector
 from mast.training.machine import Machine, prepare_machine
 from mast.training.recipe import Recipe, TrainRecipe, remember_recipe
@@ -264,9 +264,9 @@ def _initial(setting: _Setting, init: Path) -> dict[str, Any]:
         metrics = json.loads(path.read_text(encoding="utf-8"))
     else:
         loaded = load_detector(init, setting.recipe, setting.machine)
-        metrics = chunk_metrics(look_at(loaded, setting.held, plan, setting.machine))
+        metrics = chunk_metrics(look_at(loaded, setting.held, plan, setting.machine, nms_iou=plan.nms_iou))
         if setting.machine.main:
-            write_whole(path, json.dumps(metrics, indent=2).encode())
+            write_json(path, metrics)
     none = {"pseudo_boxes": 0, "pseudo_chunks": 0, "pseudo_threshold": float("nan")}
     return {"round": 0, "stage": "initial", **none, **metrics, **_watched(setting, init, plan, folder)}
 
@@ -289,7 +289,7 @@ def _name(row: Mapping[str, Any]) -> str:
 def _write_rows(setting: _Setting, rows: list[dict[str, Any]], kept_row: int) -> pd.DataFrame:
     table = pd.DataFrame(rows).assign(kept=np.arange(len(rows)) == kept_row)
     if setting.machine.main:
-        write_whole(setting.out / "rounds.csv", table.to_csv(index=False).encode())
+        write_table(setting.out / "rounds.csv", table)
     return table
 
 
@@ -383,7 +383,10 @@ def _pseudo_labels(setting: _Setting, number: int, current: Path, q: float, path
         progress=setting.progress,
     )
     if plan.adaptive == "recording":
-        trust = trust_in(look_at(loaded, setting.held, plan.stage1, machine, score_threshold=q))
+        stage = plan.stage1
+        trust = trust_in(
+            look_at(loaded, setting.held, stage, machine, score_threshold=q, nms_iou=stage.nms_iou)
+        )
         if trust is not None:
             events = keep_trusted(events, trust, plan, most=loaded.card.thresholds["score"])
     if machine.main:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from mast.errors import MastError
 from mast.evaluation.part_tables import PartTables
-from mast.files import write_whole
+from mast.files import write_json
 from mast.hearing import HearingModel
 from mast.models.interface import BoxDetector
 from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.training.chosen_chunks import Chunks
-from mast.training.chunk_scores import detect_chunks
+from mast.training.chunk_scores import look_at
 from mast.training.machine import Machine
 from mast.training.recipe import Recipe, TrainRecipe
 from mast.training.start import same_fields
@@ -38,25 +38,6 @@ def load_detector(folder: Path, recipe: Recipe, machine: Machine) -> HearingMode
             f"{folder}: its detector is not the one this recipe describes; use the preset it came from"
         )
     return loaded
-
-
-def look_at(
-    loaded: HearingModel,
-    chunks: Chunks,
-    plan: TrainRecipe,
-    machine: Machine,
-    *,
-    score_threshold: float | None = None,
-) -> PartTables:
-    """Truth and detections of labelled chunks, as training itself validates."""
-    return detect_chunks(
-        loaded,
-        chunks,
-        batch_size=machine.eval_batch(plan.batch_size),
-        workers=machine.workers,
-        score_threshold=plan.score_threshold if score_threshold is None else score_threshold,
-        nms_iou=plan.nms_iou,
-    )
 
 
 def part_metrics(part: PartTables, *, threshold: float) -> dict[str, float]:
@@ -86,7 +67,8 @@ def watch_parts(
         loaded = load_detector(folder, recipe, machine)
         threshold = loaded.card.thresholds["score"]
         for name in missing:
-            known[name] = part_metrics(look_at(loaded, parts[name], plan, machine), threshold=threshold)
+            found = look_at(loaded, parts[name], plan, machine, nms_iou=plan.nms_iou)
+            known[name] = part_metrics(found, threshold=threshold)
         if machine.main:
-            write_whole(remembered, json.dumps(known, indent=2).encode())
+            write_json(remembered, known)
     return {f"{name}_{metric}": value for name in parts for metric, value in known[name].items()}

@@ -16,6 +16,8 @@ from mast.events import BOX_COLUMNS, as_events
 from mast.grid import FrontEnd, grid_to_events
 from mast.hearing import HearingModel
 from mast.training.chosen_chunks import Chunks, in_order
+from mast.training.machine import Machine
+from mast.training.recipe import TrainRecipe
 
 
 def detect_chunks(
@@ -57,6 +59,26 @@ def detect_chunks(
         events,
         spans.agg(start_s=("start_s", "min"), end_s=("end_s", "max")).reset_index(),
         front_end,
+    )
+
+
+def look_at(
+    model: HearingModel,
+    chunks: Chunks,
+    plan: TrainRecipe,
+    machine: Machine,
+    *,
+    score_threshold: float | None = None,
+    nms_iou: float | None = None,
+) -> PartTables:
+    """:func:`detect_chunks` with the batches that suit the machine, from the lowest score that the plan looks at."""
+    return detect_chunks(
+        model,
+        chunks,
+        batch_size=machine.eval_batch(plan.batch_size),
+        workers=machine.workers,
+        score_threshold=plan.score_threshold if score_threshold is None else score_threshold,
+        nms_iou=nms_iou,
     )
 
 

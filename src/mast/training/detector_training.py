@@ -35,7 +35,7 @@ from mast.training.chosen_chunks import (
     normalisation_of,
     shuffled,
 )
-from mast.training.chunk_scores import chunk_metrics, detect_chunks
+from mast.training.chunk_scores import chunk_metrics, look_at
 from mast.training.groups import (
     baseline_multipliers,
     encoder_multipliers,
@@ -223,15 +223,8 @@ class _DetectorInTraining:
     def validate(self, shown: nn.Module) -> dict[str, float]:
         """Metrics on the chunks that are held out."""
         plan, machine = self.run.plan, self.run.machine
-        measured = detect_chunks(
-            HearingModel(shown, self._card, device=machine.device, precision=machine.precision),
-            self.held,
-            batch_size=machine.eval_batch(plan.batch_size),
-            workers=machine.workers,
-            score_threshold=plan.score_threshold,
-            nms_iou=plan.nms_iou,
-        )
-        return chunk_metrics(measured)
+        model = HearingModel(shown, self._card, device=machine.device, precision=machine.precision)
+        return chunk_metrics(look_at(model, self.held, plan, machine, nms_iou=plan.nms_iou))
 
     @property
     def _card(self) -> ModelCard:

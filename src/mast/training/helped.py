@@ -10,7 +10,7 @@ from mast.data.recordings import Dataset
 from mast.grid import FrontEnd
 from mast.hearing import HearingModel
 from mast.training.chosen_chunks import Chunks, labelled_chunks
-from mast.training.chunk_scores import detect_chunks
+from mast.training.chunk_scores import look_at
 from mast.training.machine import Machine, prepare_machine
 from mast.training.recipe import Recipe, TrainRecipe
 from mast.training.start import Start
@@ -37,13 +37,7 @@ def validation_f1(
         band_hz=None if front_end is None else front_end.high_hz,
         precision=machine.precision,
     )
-    measured = detect_chunks(
-        model,
-        held,
-        batch_size=machine.eval_batch(plan.batch_size),
-        workers=machine.workers,
-        score_threshold=plan.score_threshold,
-    )
+    measured = look_at(model, held, plan, machine)
     found = replace(measured, threshold=model.card.thresholds["score"]).evaluate().metrics["f1"]
     return found if math.isfinite(found) else None
 
