@@ -160,9 +160,8 @@ def read_progress(folder: Path) -> CommandProgress | None:
             found.what,
             found.unit,
             found.began,
-            *found.command,
-            *found.notes,
         ]
+        texts += [*found.command, *found.notes]
         numbers = [found.process, found.done, found.total, *([] if found.left_s is None else [found.left_s])]
         if not all(isinstance(text, str) for text in texts) or not all(math.isfinite(n) for n in numbers):
             return None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from mast.data.deal import shuffle_key
 from mast.data.recordings import Dataset
-from mast.data.splits import shuffle_key
 from mast.errors import ConfigError
 
 LEAST_PIECE_S = 0.1  # of a chunk: a remainder shorter than this is not a chunk of its own

@@ -110,7 +110,7 @@ def test_nms_can_be_left_to_the_slots() -> None:
         nn.init.zeros_(parameter)
     spectrogram = torch.zeros(1, 1, *CHUNK)
     assert len(model.detect(spectrogram, score_threshold=0.0)[0].boxes) == SMALL["queries"]
-    model.options = DetrOptions.model_validate({**SMALL, "variant": "plain", "nms": True})
+    model.nms = True
     assert len(model.detect(spectrogram, score_threshold=0.0)[0].boxes) == 1
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -108,8 +108,5 @@ def picture(folder: Path, name: str, *, width: int = 720, height: int = 200) -> 
     view = View(0.0, max(min(_PICTURE_S, info.duration_s), 0.1), 0.0, info.sample_rate / 2, width, height)
     levels = levels_db(path, view)
     noise, loud = np.percentile(levels, [40, 99.8])
-    shown = View(
-        view.start_s, view.end_s, view.low_hz, view.high_hz, width, height,
-        floor_db=float(noise), range_db=max(float(loud - noise), _RANGE_DB),
-    )  # fmt: skip
+    shown = replace(view, floor_db=float(noise), range_db=max(float(loud - noise), _RANGE_DB))
     return encode_png(to_levels(levels, shown), shown.colours)

@@ -96,27 +96,10 @@ def describe(folder: Path) -> dict[str, Any]:
 
 
 def _told(progress: CommandProgress | None) -> dict[str, Any]:
-    if progress is None:
-        return {
-            "sentence": "",
-            "what": "",
-            "done": 0,
-            "total": 0,
-            "unit": "",
-            "left_s": None,
-            "notes": [],
-            "typed": "",
-        }
-    return {
-        "sentence": progress.sentence,
-        "what": progress.what,
-        "done": progress.done,
-        "total": progress.total,
-        "unit": progress.unit,
-        "left_s": progress.left_s,
-        "notes": progress.notes,
-        "typed": shlex.join(["mast", *progress.command]),
-    }
+    shown = progress or CommandProgress([], "", 0, "")
+    names = ("sentence", "what", "done", "total", "unit", "left_s", "notes")
+    typed = "" if progress is None else shlex.join(["mast", *progress.command])
+    return {**{name: getattr(shown, name) for name in names}, "typed": typed}
 
 
 def _kind(folder: Path) -> Kind | None:

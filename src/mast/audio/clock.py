@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from mast.audio.headers import header_notes, parse_offset
 
@@ -133,7 +134,7 @@ def time_in_name(name: str) -> datetime | None:
         return when
     soundtrap = _SOUNDTRAP.match(name)
     if soundtrap is not None:
-        return _datetime(soundtrap, century=2000)
+        return _datetime(soundtrap.groupdict(), century=2000)
     if _HEX_TIME.match(name):
         when = datetime.fromtimestamp(int(name, 16), UTC)
         # eight digits and capitals may be anything: only a time when an AudioMoth can have recorded counts
@@ -164,14 +165,13 @@ def _times(name: str) -> Iterator[tuple[re.Match[str], datetime]]:
     """Every valid date with time in a name."""
     for pattern in (_COMPACT, _SEPARATED, _RUN_TOGETHER):
         for match in pattern.finditer(name):
-            when = _datetime(match)
+            when = _datetime(match.groupdict())
             if when is not None:
                 yield match, when
 
 
-def _datetime(match: re.Match[str], *, century: int = 0) -> datetime | None:
+def _datetime(fields: Mapping[str, Any], *, century: int = 0) -> datetime | None:
     """The fields of a match as a time; ``None`` where there is no such day or hour, or none plausible."""
-    fields = match.groupdict()
     zone_text = fields.get("zone")
     zone = None
     # without the T of ISO 8601 a sign is a separator: 20230510_073000-0100 is more likely a part number
@@ -211,20 +211,7 @@ def _time_in_folder(name: str, folders: list[str]) -> datetime | None:
     """A time in the name and the date in the folder above: ``2023-05-10/073000.wav``."""
     time = _TIME_ONLY.match(name)
     date = _DATE_FOLDER.match(folders[0]) if folders else None
-    if time is None or date is None:
-        return None
-    try:
-        when = datetime(
-            int(date["year"]),
-            int(date["month"]),
-            int(date["day"]),
-            int(time["hour"]),
-            int(time["minute"]),
-            int(time["second"] or 0),
-        )
-    except ValueError:
-        return None
-    return when if _plausible(when) else None
+    return None if time is None or date is None else _datetime({**date.groupdict(), **time.groupdict()})
 
 
 def _site_in_folders(folders: list[str]) -> str | None:
@@ -239,6 +226,6 @@ def _recorder_in_name(name: str) -> str | None:
     if audiomoth is not None:
         return f"AudioMoth {audiomoth[1]}"
     soundtrap = _SOUNDTRAP.match(name)
-    if soundtrap is not None and _datetime(soundtrap, century=2000) is not None:
+    if soundtrap is not None and _datetime(soundtrap.groupdict(), century=2000) is not None:
         return f"SoundTrap {soundtrap['serial']}"
     return None

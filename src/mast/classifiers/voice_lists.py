@@ -15,7 +15,7 @@ import pandas as pd
 
 from mast.audio import probe
 from mast.errors import AudioError, ConfigError
-from mast.files import whole_file
+from mast.files import write_table
 from mast.spans import TimeSpan, joined
 
 VOICES, HEARD = "voices.csv", "voices_heard.csv"
@@ -30,7 +30,7 @@ _SAVE_S = 10.0  # what a kill loses at most
 def write_voices(path: Path, found: Mapping[str, Iterable[TimeSpan]]) -> None:
     """Write the stretches of each recording; those that overlap or touch become one."""
     rows = [(name, *span) for name in sorted(found) for span in joined(found[name])]
-    _write(path, pd.DataFrame(rows, columns=["recording", "start_s", "end_s"]).round(3))
+    write_table(path, pd.DataFrame(rows, columns=["recording", "start_s", "end_s"]).round(3))
 
 
 def read_voices(path: Path) -> dict[str, list[TimeSpan]]:
@@ -108,16 +108,11 @@ def _search(path: Path, finder: FindVoices) -> list[TimeSpan]:
 def _save(folder: Path, voices: Mapping[str, Iterable[TimeSpan]], heard: Iterable[str]) -> None:
     # in this order: a recording must not count as searched before its speech is listed
     write_voices(folder / VOICES, voices)
-    _write(folder / HEARD, pd.DataFrame({"recording": sorted(heard)}))
+    write_table(folder / HEARD, pd.DataFrame({"recording": sorted(heard)}))
 
 
 def _read_heard(path: Path) -> set[str]:
     return {row[0] for row in _read(path, ["recording"])} if path.is_file() else set()
-
-
-def _write(path: Path, table: pd.DataFrame) -> None:
-    with whole_file(path) as part:
-        table.to_csv(part, index=False, lineterminator="\n")
 
 
 def _read(path: Path, columns: list[str]) -> list[tuple[str, ...]]:

@@ -176,26 +176,18 @@ def _advice(strata: Strata, checking: Checking, detections: Path, again: str) ->
     if not len(strata):
         return ()
     if checking.outdated:
-        return (
-            Advice(
-                "The events have changed since a sample was drawn. Draw it again; decisions are kept",
-                f"{again} --check {checking.drawn}",
-            ),
+        what = "The events have changed since a sample was drawn. Draw it again; decisions are kept"
+        command = f"{again} --check {checking.drawn}"
+    elif checking.open:
+        what = (
+            f"{checking.open:,} of {checking.drawn:,} events to check are open. Decide about them (order “Sample "
+            "to check”), then summarize again"
         )
-    if checking.open:
-        return (
-            Advice(
-                f"{checking.open:,} of {checking.drawn:,} events to check are open. Decide about them (order “Sample "
-                "to check”), then summarize again",
-                shlex.join(["mast", "review", str(detections)]),
-            ),
-        )
-    if checking.sample is None:
+        command = shlex.join(["mast", "review", str(detections)])
+    elif checking.sample is None:
         size = sample_size(strata.sizes, strata.expected, _WITHIN)
-        return (
-            Advice(
-                f"Check {size:,} events to know how many calls are right to about ± {_WITHIN:.0%}",
-                f"{again} --check {size}",
-            ),
-        )
-    return ()
+        what = f"Check {size:,} events to know how many calls are right to about ± {_WITHIN:.0%}"
+        command = f"{again} --check {size}"
+    else:
+        return ()
+    return (Advice(what, command),)

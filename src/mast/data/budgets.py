@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from mast.arrays import IntArray
-from mast.data.splits import shuffle_key
+from mast.data.deal import shuffle_key
 from mast.errors import ConfigError
 
 Strategy = Literal["random", "time-balanced", "sequential"]

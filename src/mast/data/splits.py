@@ -24,8 +24,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from mast.data.deal import deal_recordings, part_boxes
-from mast.data.deal import shuffle_key as shuffle_key
+from mast.data.deal import deal_recordings, part_boxes, shuffle_key
 from mast.errors import ConfigError
 
 PARTS = ("train", "val", "test")

@@ -16,7 +16,7 @@ import pandas as pd
 
 from mast.arrays import IntArray
 from mast.data.budgets import budget_order
-from mast.data.splits import shuffle_key
+from mast.data.deal import shuffle_key
 from mast.errors import ConfigError
 from mast.planning.cover import Survey, cover_order
 

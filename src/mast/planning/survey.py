@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from mast.annotations.redraw import redraw
-from mast.arrays import FloatArray, Vectors
+from mast.arrays import FloatArray, IntArray, Vectors
 from mast.audio import centre_and_pad, read
 from mast.data.recordings import Dataset
 from mast.errors import AudioError
@@ -92,7 +92,7 @@ class Surveyor:
 
     def _look(
         self, dataset: Dataset, clips: pd.DataFrame, progress: Callable[[int], None] | None
-    ) -> tuple[Vectors, np.ndarray[tuple[int], np.dtype[np.int64]], FloatArray, dict[int, str]]:
+    ) -> tuple[Vectors, IntArray, FloatArray, dict[int, str]]:
         paths = {str(name): dataset.path(str(name)) for name in clips["recording"].unique()}
         spans = zip(clips["recording"].astype(str), clips["start_s"], clips["end_s"], strict=True)
         todo = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import uuid
 from datetime import UTC, datetime
@@ -10,8 +9,7 @@ from pathlib import Path
 
 from mast.annotations import AnnotationSet, write_annotations
 from mast.annotations.recording_names import RecordingNames
-from mast.annotations.tables import read_text, write_text
-from mast.errors import AnnotationError
+from mast.annotations.tables import read_json, read_text, write_text
 
 _NAMESPACE = uuid.UUID("0f3a2f0e-34a2-5f51-8a0d-3f0f6a1c9d52")  # the same tasks get the same identifiers
 _MADE = datetime(2024, 1, 1, tzinfo=UTC)  # a fixed date: the same plan is the same file
@@ -52,10 +50,7 @@ def write_project(annotations: AnnotationSet, path: Path, *, name: str) -> None:
 
 def completed_clips(path: Path, names: RecordingNames) -> set[str] | None:
     """The clips whose task was completed or verified and not rejected since; None where the file has no tasks."""
-    try:
-        content = json.loads(read_text(path))
-    except json.JSONDecodeError as error:
-        raise AnnotationError(f"{path}, line {error.lineno}: not valid JSON ({error.msg})") from None
+    content = read_json(path)
     found = content.get("data") if isinstance(content, dict) else None
     tasks = found.get("tasks") if isinstance(found, dict) else None
     if not isinstance(found, dict) or not isinstance(tasks, list):

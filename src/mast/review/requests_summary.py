@@ -29,13 +29,11 @@ def summary_routes(review: Review, jobs: Jobs) -> APIRouter:
         # first: a command that ends meanwhile has said by then what became of it
         running = jobs.is_running(out)
         progress, made = read_progress(out), _made(out / SUMMARY_PAGE)
+        shown = progress or CommandProgress([], "", 0, "")
         return {
             "available": review.workspace.kind == "detections",
             "state": _state(progress, running=running, made=bool(made)),
-            "sentence": progress.sentence if progress is not None else "",
-            "what": progress.what if progress is not None else "",
-            "done": progress.done if progress is not None else 0,
-            "total": progress.total if progress is not None else 0,
+            **{name: getattr(shown, name) for name in ("sentence", "what", "done", "total")},
             "made": made,
             "decisions_since": _decisions_since(review, _read(progress) or made) if made else 0,
         }

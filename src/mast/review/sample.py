@@ -23,7 +23,7 @@ from mast.evaluation.corrected_counts import Checked, Strata, allocate
 from mast.reports.summary_counts import Sample
 from mast.review.intake import event_id, random_rank
 from mast.review.store import STORE
-from mast.review.to_check import TO_CHECK, read_to_check, write_to_check
+from mast.review.to_check import read_to_check, write_to_check
 
 _KEY = b"mast summarize"  # of the random order
 _MADE_OF = ("recording", "start_s", "end_s", "low_hz", "high_hz", "label", "source")
@@ -157,6 +157,3 @@ def _rows(path: Path) -> list[sqlite3.Row]:
     raise ConfigError(
         f"{path}: is not a review of mast review ({problem}); move it away, or open it with mast review"
     )
-
-
-__all__ = ["TO_CHECK", "Checking", "draw_sample", "read_checking"]

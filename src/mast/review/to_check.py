@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from mast.annotations.tables import read_table
-from mast.files import whole_file
+from mast.files import write_table
 
 TO_CHECK = "to_check.csv"
 _COLUMNS = ["event", "stratum", "recording", "start_s", "end_s", "low_hz", "high_hz", "score", "label"]
@@ -30,6 +30,5 @@ def read_to_check(folder: Path) -> pd.DataFrame:
 def write_to_check(folder: Path, drawn: pd.DataFrame) -> Path:
     """Remember what was drawn."""
     path = folder / TO_CHECK
-    with whole_file(path) as part:
-        drawn[_COLUMNS].to_csv(part, index=False, lineterminator="\n")
+    write_table(path, drawn[_COLUMNS])
     return path

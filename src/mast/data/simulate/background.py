@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mast.arrays import Samples
-from mast.data.simulate.confounders import LEVELS_DB
+from mast.data.simulate.confounders import CONFOUNDERS
 from mast.data.simulate.world import Day, Site
 
 
@@ -38,7 +38,7 @@ def draw_tracks(rng: np.random.Generator, site: Site, day: Day, hour: float, tot
     for kind, per_second in confounder_rates(rng, site, day, levels).items():
         for _ in range(int(rng.poisson(per_second * total / site.sample_rate))):
             sound = site.confounder(kind, int(rng.integers(1 << 30)))
-            low, high = LEVELS_DB[kind]
+            low, high = CONFOUNDERS[kind].levels_db
             gain = 10 ** ((rng.uniform(low, high) - site.full_scale_db) / 20)
             confounders.append((int(rng.integers(-len(sound) // 2, total)), sound, np.float32(gain)))
     confounders.sort(key=lambda item: item[0])

@@ -6,6 +6,7 @@ These are never boxed. For visibility they count as background: a call under a p
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -120,23 +121,22 @@ def thump(rng: np.random.Generator, sample_rate: int) -> Samples:
 
 
 ConfounderMaker = Callable[[np.random.Generator, int], Samples]
-CONFOUNDERS: dict[str, ConfounderMaker] = {
-    "drop": drop,
-    "click": click,
-    "thunder": thunder,
-    "engine": engine,
-    "voice": voice,
-    "steps": steps,
-    "rustle": rustle,
-    "thump": thump,
-}
-LEVELS_DB: dict[str, tuple[float, float]] = {  # peak at the recorder, on the scale of source levels
-    "drop": (45, 80),
-    "click": (45, 80),
-    "thunder": (50, 80),
-    "engine": (42, 72),
-    "voice": (38, 65),
-    "steps": (38, 62),
-    "rustle": (36, 58),
-    "thump": (55, 90),
+
+
+class Confounder(NamedTuple):
+    """A sound of no animal."""
+
+    make: ConfounderMaker
+    levels_db: tuple[float, float]  # its peak at the recorder, on the scale of source levels
+
+
+CONFOUNDERS: dict[str, Confounder] = {
+    "drop": Confounder(drop, (45, 80)),
+    "click": Confounder(click, (45, 80)),
+    "thunder": Confounder(thunder, (50, 80)),
+    "engine": Confounder(engine, (42, 72)),
+    "voice": Confounder(voice, (38, 65)),
+    "steps": Confounder(steps, (38, 62)),
+    "rustle": Confounder(rustle, (36, 58)),
+    "thump": Confounder(thump, (55, 90)),
 }

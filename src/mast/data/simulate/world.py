@@ -73,7 +73,7 @@ class Site:
         if key not in self._loops:
             which = list(CONFOUNDERS).index(kind)
             rng = np.random.default_rng([_LOOPS, 100 + which, variant % _CONFOUNDER_VARIANTS, *self.seed])
-            raw = CONFOUNDERS[kind](rng, self.sample_rate)
+            raw = CONFOUNDERS[kind].make(rng, self.sample_rate)
             heard = apply_curve(raw, self.acoustics.response_db)
             self._loops[key] = heard / max(float(np.abs(heard).max()), 1e-9)
         return self._loops[key]
