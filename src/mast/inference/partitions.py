@@ -8,7 +8,7 @@ would let DuckDB read the others as dates, but pyarrow, and so pandas, cannot re
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -28,15 +28,24 @@ def write_partitions(tables: Iterable[pa.Table], folder: Path) -> None:
         tables: in the event schema. Best in the order of site and time: a partition is then one file, or few.
         folder: exists and is empty.
     """
-    waiting: list[pa.Table] = []
     parts: Counter[Path] = Counter()
+    for table in gathered(tables, _ROWS_IN_MEMORY):
+        _write(table, folder, parts)
+
+
+def gathered(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """The rows of all tables, in tables of at least this many; most recordings of a quiet place hold nothing."""
+    waiting: list[pa.Table] = []
+    held = 0
     for table in tables:
-        waiting.append(table)
-        if sum(some.num_rows for some in waiting) >= _ROWS_IN_MEMORY:
-            _write(pa.concat_tables(waiting), folder, parts)
-            waiting = []
+        if table.num_rows:
+            waiting.append(table)
+            held += table.num_rows
+        if held >= rows:
+            yield pa.concat_tables(waiting)
+            waiting, held = [], 0
     if waiting:
-        _write(pa.concat_tables(waiting), folder, parts)
+        yield pa.concat_tables(waiting)
 
 
 def _write(table: pa.Table, folder: Path, parts: Counter[Path]) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,7 +48,7 @@ from mast.events import EVENT_COLUMNS, as_events, empty_events
 from mast.files import holds_files, locked, remove_orphans, whole_file, whole_folder, write_table, write_whole
 from mast.habit import Habit
 from mast.inference.detector import Searched
-from mast.inference.partitions import PARTITIONED, write_partitions
+from mast.inference.partitions import PARTITIONED, gathered, write_partitions
 from mast.inference.pieces import Source
 from mast.runs import refuse_others
 
@@ -354,7 +354,8 @@ class ResultsFolder:
             open(csv_part, "w", encoding="utf-8", newline="") as csv,
         ):
             empty_events().to_csv(csv, index=False, lineterminator="\n")
-            for table in _gathered(done):
+            events = (mark.read(_SCHEMA.names).cast(_SCHEMA) for mark in done)
+            for table in gathered(events, _TABLE_ROWS):
                 count += table.num_rows
                 parquet.write_table(table)
                 table.to_pandas().to_csv(csv, index=False, header=False, lineterminator="\n")
@@ -446,22 +447,6 @@ def _model_name(run: DetectionRun) -> str:
 
 def _band(band_hz: tuple[float, float]) -> str:
     return f"{band_hz[0]:g}–{band_hz[1]:g} Hz"
-
-
-def _gathered(done: Iterable[_Mark]) -> Iterator[pa.Table]:
-    """The events of all marks in order, in tables of useful size."""
-    waiting: list[pa.Table] = []
-    rows = 0
-    for mark in done:
-        table = mark.read(_SCHEMA.names)
-        if table.num_rows:  # most recordings of a quiet place hold nothing
-            waiting.append(table.cast(_SCHEMA))
-            rows += table.num_rows
-        if rows >= _TABLE_ROWS:
-            yield pa.concat_tables(waiting)
-            waiting, rows = [], 0
-    if waiting:
-        yield pa.concat_tables(waiting)
 
 
 def file_size(source: Source) -> int | None:

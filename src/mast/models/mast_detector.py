@@ -34,7 +34,7 @@ from mast.models.losses import (
     over_positives,
     quality_focal_loss,
 )
-from mast.models.points import Points, make_points
+from mast.models.points import WithPoints, make_points
 from mast.models.pyramid import Pyramid
 from mast.models.second_look import (
     BACKGROUND_IOU,
@@ -165,7 +165,7 @@ class DenseOutput(NamedTuple):
     tokens: Tensor  # (B, D, T/16, F/16) the encoder's map, without gradient: for embeddings
 
 
-class MastDetector(BoxDetector):
+class MastDetector(WithPoints, BoxDetector):
     """The paper's detector. See the module docstring.
 
     >>> import torch
@@ -177,10 +177,6 @@ class MastDetector(BoxDetector):
 
     backbone_prefixes = ("encoder.",)
     config: DetectorConfig
-    point_centres: Tensor
-    point_strides: Tensor
-    point_anchors: Tensor
-    point_level: Tensor
 
     def __init__(self, config: DetectorConfig) -> None:
         super().__init__()
@@ -197,22 +193,7 @@ class MastDetector(BoxDetector):
         if config.contrastive_weight > 0:
             width = self.second.width if config.second_look else config.channels
             self.projection = Projection(width, config.contrastive_dimension)
-        points = make_points(config.finest_grid, config.strides, config.levels)
-        self._counts = points.counts
-        for name in (
-            "centres",
-            "strides",
-            "anchors",
-            "level",
-        ):  # buffers, so that they follow the model's device
-            self.register_buffer(f"point_{name}", getattr(points, name), persistent=False)
-
-    @property
-    def points(self) -> Points:
-        """Where the head predicts."""
-        return Points(
-            self.point_centres, self.point_strides, self.point_anchors, self.point_level, self._counts
-        )
+        self.keep_points(make_points(config.finest_grid, config.strides, config.levels))
 
     @property
     def chunk(self) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 class Points(NamedTuple):
@@ -19,6 +19,28 @@ class Points(NamedTuple):
     anchors: Tensor  # (R, 2) extent of the box each point starts from, ``anchor_strides`` strides each way
     level: Tensor  # (R,) int64
     counts: tuple[int, ...]  # points in each level
+
+
+class WithPoints(nn.Module):
+    """A model whose points follow it from device to device, and are no part of its weights."""
+
+    point_centres: Tensor
+    point_strides: Tensor
+    point_anchors: Tensor
+    point_level: Tensor
+
+    def keep_points(self, points: Points) -> None:
+        """Take these."""
+        self._counts = points.counts
+        for name in ("centres", "strides", "anchors", "level"):
+            self.register_buffer(f"point_{name}", getattr(points, name), persistent=False)
+
+    @property
+    def points(self) -> Points:
+        """Where boxes are predicted from."""
+        return Points(
+            self.point_centres, self.point_strides, self.point_anchors, self.point_level, self._counts
+        )
 
 
 def make_points(

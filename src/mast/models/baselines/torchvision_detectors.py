@@ -46,7 +46,7 @@ from mast.models.losses import (
     mean_over_processes,
     over_positives,
 )
-from mast.models.points import Points, make_points
+from mast.models.points import WithPoints, make_points
 
 _LEVELS = 5
 _LEAST_CELLS = 0.25  # a truth thinner than this is widened: its logarithm is a target
@@ -99,13 +99,8 @@ class FcosOutput(NamedTuple):
     boxes: Tensor  # (B, R, 4) cells, not clipped
 
 
-class FcosDetector(_ResNetDetector):
+class FcosDetector(WithPoints, _ResNetDetector):
     """FCOS (Tian et al. 2019) on P3–P7; see the module docstring."""
-
-    point_centres: Tensor
-    point_strides: Tensor
-    point_anchors: Tensor
-    point_level: Tensor
 
     def __init__(self, config: BaselineConfig) -> None:
         super().__init__(config)
@@ -116,17 +111,7 @@ class FcosDetector(_ResNetDetector):
         )
         self.regression = FCOSRegressionHead(channels, num_anchors=1, norm_layer=GroupNorm)
         self.log_scales = nn.Parameter(torch.zeros(_LEVELS))
-        points = make_points(*self._finest(_FCOS_STRIDE), _LEVELS)
-        self._counts = points.counts
-        for name in ("centres", "strides", "anchors", "level"):
-            self.register_buffer(f"point_{name}", getattr(points, name), persistent=False)
-
-    @property
-    def points(self) -> Points:
-        """Where the head predicts."""
-        return Points(
-            self.point_centres, self.point_strides, self.point_anchors, self.point_level, self._counts
-        )
+        self.keep_points(make_points(*self._finest(_FCOS_STRIDE), _LEVELS))
 
     def forward(self, spectrograms: Tensor) -> FcosOutput:
         """(B, 1, T, F) → predictions at every point."""
