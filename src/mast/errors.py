@@ -62,9 +62,8 @@ def shortened(text: object) -> str:
     "bad name: 'a\\\\xff\\\\x1b[2J.wav'"
     """
     whole = str(text).strip()
-    if (
-        _FROM_WORKER in whole[:MOST_SHOWN]
-    ):  # torch hands on the traceback of a data loader's worker as the message
+    # torch hands on the traceback of a data loader's worker as the message
+    if _FROM_WORKER in whole[:MOST_SHOWN]:
         whole = whole.rpartition("\n")[2].partition(": ")[2]
     if len(whole) > 4 * MOST_SHOWN:  # the middle goes anyway: nothing below has to look at it
         whole = f"{whole[: 2 * MOST_SHOWN]} … {whole[-2 * MOST_SHOWN :]}"
@@ -77,9 +76,8 @@ def shortened(text: object) -> str:
 def _printable(character: str) -> str:
     if character.isprintable():
         return character
-    if (
-        "\udc80" <= character <= "\udcff"
-    ):  # a byte of a name on disk that is not text, spelt as tables spell it
+    # a byte of a name on disk that is not text, spelt as tables spell it
+    if "\udc80" <= character <= "\udcff":
         return f"\\x{ord(character) - 0xDC00:02x}"
     return character.encode("unicode_escape").decode("ascii")
 

@@ -87,9 +87,8 @@ class FrontEnd(BaseModel):
         rate = _rate(self, high_hz)
         scale = rate / self.sample_rate  # whole samples: the band may end a fraction of a hertz aside
         edges = {name: getattr(self, name) * scale for name in ("low_hz", "mel_corner_hz")}
-        edges["high_hz"] = (
-            self.high_hz * rate / self.sample_rate
-        )  # in this order half the rate stays just that
+        # in this order half the rate stays just that
+        edges["high_hz"] = self.high_hz * rate / self.sample_rate
         return FrontEnd.model_validate(self.model_dump() | {"sample_rate": rate, **edges})
 
     @property

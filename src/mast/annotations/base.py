@@ -294,9 +294,8 @@ class Format:
     suffix: str  # of a single file; empty where the format is always a folder
     event_columns: frozenset[str] = ALL
     recording_columns: frozenset[str] = frozenset()
-    folder: bool = (
-        False  # may be a folder, whose `recordings.csv` then holds all that is known about recordings
-    )
+    # may be a folder, whose `recordings.csv` then holds all that is known about recordings
+    folder: bool = False
     control_characters: bool = True  # labels may hold tabs and line breaks
 
     def is_folder(self, path: Path) -> bool:

@@ -30,10 +30,8 @@ RUN, MARKS, TABLE = "run.json", "recordings", "detections"
 DONE, FAILED = ".parquet", ".failed.json"  # endings of marks
 _HASH = re.compile("[0-9a-f]{64}")
 FACTS = b"mast"  # key of a mark's facts in its Parquet header
-_LONGEST_NAME, _LONGEST_PATH = (
-    200,
-    1_000,
-)  # bytes; file systems allow 255, and a path of 4,096 with the folder's own
+# bytes; file systems allow 255, and a path of 4,096 with the folder's own
+_LONGEST_NAME, _LONGEST_PATH = 200, 1_000
 
 
 @dataclass(frozen=True)
@@ -162,9 +160,8 @@ def mark_path(folder: Path, recording: str, ending: str) -> Path:
     usual = (
         len(raw) <= _LONGEST_PATH
         and all(len(part) <= _LONGEST_NAME for part in raw.split(b"/"))
-        and not any(
-            part.lower().endswith((DONE, FAILED)) for part in above
-        )  # a folder where a file may have to be
+        # a folder where a file may have to be
+        and not any(part.lower().endswith((DONE, FAILED)) for part in above)
         and not last.startswith(".")  # as what is being written
     )
     name = recording if usual else hashlib.sha256(raw).hexdigest()

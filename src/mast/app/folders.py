@@ -13,13 +13,8 @@ from mast.audio import AUDIO_SUFFIXES
 from mast.errors import ConfigError
 
 _MOST = 2_000  # folders listed: our choice, more than anybody reads
-_DRIVES = (
-    "/media/{user}",
-    "/run/media/{user}",
-    "/media",
-    "/mnt",
-    "/Volumes",
-)  # where systems put cards and disks
+# where systems put cards and disks
+_DRIVES = ("/media/{user}", "/run/media/{user}", "/media", "/mnt", "/Volumes")
 
 
 @dataclass(frozen=True)

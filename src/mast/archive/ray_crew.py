@@ -27,9 +27,8 @@ from mast.errors import ConfigError, MastError, first_line
 from mast.inference import Detector, Searched
 
 _UNREAD_OUTCOMES = 4  # a worker pauses when this many recordings wait to be written; our choice
-_OBJECT_STORE_BYTES = (
-    256 * 2**20
-)  # of a cluster that lives for one command: outcomes pass through, nothing stays
+# of a cluster that lives for one command: outcomes pass through, nothing stays
+_OBJECT_STORE_BYTES = 256 * 2**20
 
 
 class _Searcher:

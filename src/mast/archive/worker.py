@@ -57,9 +57,8 @@ class DetectorSpec:
             MastError: there is no such model here.
         """
         folder = find_model(self.model)
-        there = (
-            name for name in (CARD, WEIGHTS) if (folder / name).is_file()
-        )  # the weights hold a copy of the card
+        # the weights hold a copy of the card
+        there = (name for name in (CARD, WEIGHTS) if (folder / name).is_file())
         return replace(self, files={name: (folder / name).read_bytes() for name in there})
 
     def load(self, number: int = 0) -> Detector:

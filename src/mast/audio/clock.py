@@ -39,10 +39,8 @@ class Metadata:
         return replace(self, **{name: value for name, value in known.items() if value is not None})
 
 
-_EARLIEST_YEAR, _LATEST_YEAR = (
-    1950,
-    2099,
-)  # our choice: outside, digits that look like a date are something else
+# our choice: outside, digits that look like a date are something else
+_EARLIEST_YEAR, _LATEST_YEAR = 1950, 2099
 _FIRST_AUDIOMOTH = datetime(2016, 1, 1, tzinfo=UTC)
 
 # Year-month-day and hour-minute(-second) with the separators people use. Digits may not touch either end, so

@@ -94,9 +94,8 @@ def _next(file: sf.SoundFile, frames: int) -> Samples:
 
     Sixteen-bit sound is scaled here: the same numbers as libsndfile's, in a third of the time.
     """
-    if (
-        file.tell() >= file.frames
-    ):  # beyond, in a damaged mp3, soundfile would ask for a negative number of frames
+    # beyond, in a damaged mp3, soundfile would ask for a negative number of frames
+    if file.tell() >= file.frames:
         return np.empty((0, file.channels), np.float32)
     with silence():
         if file.subtype != "PCM_16":

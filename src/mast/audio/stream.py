@@ -22,9 +22,8 @@ from mast.errors import AudioError
 
 Channel = int | Literal["mix"]
 
-_MAX_BLOCK_VALUES = (
-    1 << 22
-)  # decoded at once, all channels together (16 MB): 8 channels at 384 kHz stay small
+# decoded at once, all channels together (16 MB): 8 channels at 384 kHz stay small
+_MAX_BLOCK_VALUES = 1 << 22
 _CONTEXT_SAMPLES = 4_096  # of the slower rate, beside a span: more than the resampler's filter reaches
 _MP3_PREROLL_S = 1.0  # an mp3 frame needs the frames before it, which a seek does not decode
 _LENGTH_SLACK_S = 1.0  # lengths in mp3 headers may be estimates: less missing than this is not damage

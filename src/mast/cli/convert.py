@@ -16,11 +16,8 @@ if TYPE_CHECKING:
 
     from mast.annotations import AnnotationSet
 
-_LAYOUTS = (
-    "birdeep",
-    "birdset",
-    "rainforest",
-)  # public datasets, which --to dataset makes dataset folders of
+# public datasets, which --to dataset makes dataset folders of
+_LAYOUTS = ("birdeep", "birdset", "rainforest")
 _SCALED = ("coco", "yolo", "aoef")  # cannot be written without durations and sample rates
 _FORMATS = "csv, raven, audacity, coco, yolo, aoef, kaleidoscope, birdeep"  # a test compares with FORMATS
 

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from mast.archive.worker import DetectorSpec
     from mast.inference.results import ResultsFolder, Totals
 
-_FORMATS = (
-    "csv, parquet, raven, audacity, coco, yolo, aoef, kaleidoscope, birdeep"  # a test compares with FORMATS
-)
+# a test compares with FORMATS
+_FORMATS = "csv, parquet, raven, audacity, coco, yolo, aoef, kaleidoscope, birdeep"
 # sound that reaches four times the band searched, or not a third of it, is reported: 48 kHz of birds is neither
 _FAR_ABOVE, _FAR_BELOW = 4, 3
 EngineName = Literal["local", "ray"]  # who does the work

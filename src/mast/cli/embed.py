@@ -161,9 +161,8 @@ def _embedded(
     for path, events in work:
         if store is None or not store.holds(events):
             with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore", DamagedAudioWarning
-                )  # boxes beyond the end are listed instead
+                # boxes beyond the end are listed instead
+                warnings.simplefilter("ignore", DamagedAudioWarning)
                 made = embed_recording(embedder, path, events, failed)
             if made is not None:
                 yield made

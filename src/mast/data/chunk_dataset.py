@@ -93,9 +93,8 @@ class ChunkDataset(torch.utils.data.Dataset[Example]):
             self.sure = [torch.tensor(own, dtype=torch.bool) for own in sure]
         self.weights = np.ones(len(chunks)) if weights is None else np.asarray(weights, dtype=np.float64)
         assert len(self.boxes) == len(self.weights) == len(chunks)
-        self.paths = {
-            str(name): dataset.path(name) for name in chunks["recording"].unique()
-        }  # of its recordings
+        # of its recordings
+        self.paths = {str(name): dataset.path(name) for name in chunks["recording"].unique()}
         self._paths = [self.paths[str(name)] for name in chunks["recording"]]
         self._starts = chunks["start_s"].to_numpy(dtype=np.float64)
 

@@ -133,9 +133,8 @@ def chunk_boxes(dataset: Dataset, chunks: pd.DataFrame, front_end: FrontEnd) -> 
         if events is None:
             found.append(np.empty((0, 4), dtype=np.int64))
             continue
-        frames = min(
-            front_end.chunk_frames, int(np.ceil(valid / front_end.hop_s - 1e-6))
-        )  # none into the padding
+        # none into the padding
+        frames = min(front_end.chunk_frames, int(np.ceil(valid / front_end.hop_s - 1e-6)))
         near = events.between(start, start + valid)
         found.append(events_to_grid(near, front_end, chunk_start_s=start, n_frames=frames).boxes)
     return found

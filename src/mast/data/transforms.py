@@ -27,9 +27,8 @@ _FLOOR_QUANTILE = 0.1  # our choice: the level a bin stays above nine tenths of 
 class Limits(NamedTuple):
     """When a box is no longer worth learning from."""
 
-    max_occlusion: float = (
-        0.5  # hidden share above which a box is dropped; our choice, the paper says "heavy"
-    )
+    # hidden share above which a box is dropped; our choice, the paper says "heavy"
+    max_occlusion: float = 0.5
     min_frames: int = 10  # a box *cut* to less than this is dropped: the paper's 100 ms
     min_bins: int = 2  # the same for frequency; our choice
 

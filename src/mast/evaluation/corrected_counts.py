@@ -29,9 +29,8 @@ BANDS = 5  # of score, our choice: more gain little (Cochran, Sampling Technique
 MIN_BAND_EVENTS = 10  # our choice: smaller bands are merged
 MIN_LABEL_EVENTS, MOST_LABELS = 50, 8  # our choice: other labels share their strata
 MIN_CHECKED = 3  # of a stratum that is not smaller, our choice: fewer say next to nothing
-MIN_SPREAD = (
-    0.3  # of right and wrong in a stratum, as if 1 in 10 were wrong: scores can be too sure of themselves
-)
+# of right and wrong in a stratum, as if 1 in 10 were wrong: scores can be too sure of themselves
+MIN_SPREAD = 0.3
 _DRAWS, _FEWEST_DRAWS, _MOST_SUMS = 2_000, 400, 6_000_000  # fewer of each sum where there are very many
 _BLOCK = 1_000  # sums drawn at once: some 30 MB
 _SEED = 0  # of the draws

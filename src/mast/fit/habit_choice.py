@@ -82,10 +82,8 @@ def choose_habit(part: PartTables, start: Habit, path_of: Callable[[str], Path])
         start: the habit that the model comes with.
         path_of: where a recording lies.
     """
-    habits = [
-        start,
-        *(habit for habit in candidates(part.front_end) if habit != start),
-    ]  # of equals, the start
+    # of equals, the start
+    habits = [start, *(habit for habit in candidates(part.front_end) if habit != start)]
     drawn = [redraw_events(part.counted, habit, part.front_end, path_of) for habit in habits]
     table = np.stack([_counts(replace(part, found=found)) for found in drawn])  # (habits, units, 3)
     everywhere, held = table.sum(axis=1), _held_back(table)

@@ -164,9 +164,8 @@ def train(run: FitRun) -> None:
     """The detector on the expert's boxes."""
     folder, given = run.out / "train", run.sources.start
     begins = run.after("pretrain") if given.path is None else {"init": start_of(given)}
-    if (
-        given.path is not None and given.card is None
-    ):  # weights of others, without the statistics of our sound
+    # weights of others, without the statistics of our sound
+    if given.path is not None and given.card is None:
         begins |= run.after("statistics")
     inputs = {**run.common, **run.section("train"), **run.labels, **begins}
 

@@ -270,9 +270,8 @@ def load_audiomae(model: MastDetector | MaskedAutoencoder, path: str | Path) -> 
     if not file.is_file():
         raise MastError(f"{file}: no such file; expected AudioMAE's pretrained.pth")
     try:
-        with torch.serialization.safe_globals(
-            [argparse.Namespace]
-        ):  # the recipe's options lie beside the weights
+        # the recipe's options lie beside the weights
+        with torch.serialization.safe_globals([argparse.Namespace]):
             content = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises several unrelated types here
         raise MastError(

@@ -24,10 +24,8 @@ from mast.models.losses import giou_loss, mean_over_processes, over_positives
 
 _CELLS = 7  # per side of a region, as in Faster R-CNN
 _WIDTH = 4  # of the two layers, in channels of the pyramid: 1,024 for 256, as in Faster R-CNN
-_SHIFT, _STRETCH = (
-    0.1,
-    0.2,
-)  # how much of a region one unit of correction moves and stretches; as in Faster R-CNN
+# how much of a region one unit of correction moves and stretches; as in Faster R-CNN
+_SHIFT, _STRETCH = 0.1, 0.2
 BACKGROUND_IOU = 0.3  # a region that overlaps every box by less is background
 _CALL_IOU = 0.5  # a region is a call if it overlaps one by this
 _LOG_SIZE = 4.0  # largest correction of a size: 55 times

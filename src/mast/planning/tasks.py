@@ -51,9 +51,8 @@ PLAN_COLUMNS = (
     "prefilled",  # boxes handed out
     "handed_out",  # fingerprint of the table
 )
-Prefill = Callable[
-    [Path, Mapping[str, Any]], pd.DataFrame
-]  # a clip's file and row of the plan → events in its time
+# a clip's file and row of the plan → events in its time
+Prefill = Callable[[Path, Mapping[str, Any]], pd.DataFrame]
 _BLOCK_S = 10.0  # of sound held in memory
 _KEPT_SUBTYPES = ("PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE")  # others are decoded; 16 bits hold them
 

@@ -128,9 +128,7 @@ def from_middle(grouping: Grouping) -> FloatArray:
 class Novelty(NamedTuple):
     """How far events are from everything annotated."""
 
-    distance: (
-        FloatArray  # (N,) cosine distance to the nearest annotated event, 0–2; NaN where nothing is annotated
-    )
+    distance: FloatArray  # (N,) cosine distance to the nearest annotated event, 0–2; NaN where there is none
     beyond: FloatArray  # (N,) share of annotated events that are nearer to another annotated one than this event is
     label: list[str]  # of the nearest annotated event
 

@@ -19,9 +19,8 @@ from mast.audio import AUDIO_SUFFIXES, find_recordings, names_on_disk, text_name
 from mast.errors import AudioError, ConfigError
 
 DETECTIONS, FAILURES, EMBEDDINGS = "detections.parquet", "failures.csv", "embeddings.npy"
-DEFAULT_THRESHOLD = (
-    0.5  # our choice, for boxes that come without one: a calibrated score is then a coin's toss
-)
+# our choice, for boxes that come without one: a calibrated score is then a coin's toss
+DEFAULT_THRESHOLD = 0.5
 
 
 @dataclass(frozen=True)

@@ -79,9 +79,8 @@ def recording_thresholds(
     for rows in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
         own = s[rows]  # descending
         expected = np.cumsum(p[rows]) / np.arange(1, len(rows) + 1)
-        together = np.append(own[1:] < own[:-1], True)[
-            : len(own)
-        ]  # equal scores are kept or dropped together
+        # equal scores are kept or dropped together
+        together = np.append(own[1:] < own[:-1], True)[: len(own)]
         enough = np.flatnonzero(together & (expected >= precision))
         if len(enough):
             everything = enough[-1] == len(own) - 1

@@ -97,9 +97,8 @@ def _detector_rates(chunks: Chunks, recipe: Recipe, machine: Machine) -> Rates:
     model = build_detector(config)
     model.to(machine.device)
     if isinstance(model, MastDetector):
-        thaw(
-            model, plan, model.config.encoder.depth, plan.epochs - 1
-        )  # as in the last epoch: frozen blocks are faster
+        # as in the last epoch: frozen blocks are faster
+        thaw(model, plan, model.config.encoder.depth, plan.epochs - 1)
     pipeline, read = _pipeline(recipe, machine), _reader(chunks, plan, machine)
 
     def train() -> None:

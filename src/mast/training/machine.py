@@ -15,11 +15,8 @@ from mast.hearing import Precision
 from mast.training.recipe import Recipe
 
 _PRECISION = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}
-_COMPUTED: dict[str, Precision] = {
-    "no": "float32",
-    "bf16": "bfloat16",
-    "fp16": "float16",
-}  # as accelerate says it
+# as accelerate says it
+_COMPUTED: dict[str, Precision] = {"no": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
 @dataclass(frozen=True)

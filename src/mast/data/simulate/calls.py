@@ -10,9 +10,8 @@ from mast.data.simulate.species import CONTOUR_POINTS, WAVETABLE_POINTS, Species
 
 MAX_PHRASE_S = 8.0  # our choice: the longest phrases boxed in the bird recordings looked at last 8 s
 _CONTROL_HZ = 1_000.0  # rate of roughness and of the drawn curves
-_SHAPES_PER_PHRASE = (
-    4  # renditions of one syllable before copies are reused (speed; a copy in a trill is natural)
-)
+# renditions of one syllable before copies are reused (speed; a copy in a trill is natural)
+_SHAPES_PER_PHRASE = 4
 
 
 def _smooth_basis(points: int) -> NDArray[np.float64]:

@@ -28,9 +28,8 @@ from mast.data.simulate.visible import (
 from mast.data.simulate.world import Day, Site
 
 _ECHO_SEEN_S = 0.2  # echoes later than this are never drawn into a box
-_CLEAN = BoxStyle(
-    above_background_db=-200.0, masked_db=200.0, min_cells=1
-)  # draws an event as if alone in silence
+# draws an event as if alone in silence
+_CLEAN = BoxStyle(above_background_db=-200.0, masked_db=200.0, min_cells=1)
 
 
 class Soundscape(NamedTuple):

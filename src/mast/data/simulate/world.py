@@ -22,9 +22,8 @@ from mast.errors import ConfigError
 
 Caller = Species | ClipSpecies
 
-_SPECIES, _SITE, _DAY, _LOOPS, _WEATHER = range(
-    5
-)  # first word of each kind's seed, so that streams never meet
+# first word of each kind's seed, so that streams never meet
+_SPECIES, _SITE, _DAY, _LOOPS, _WEATHER = range(5)
 _CONFOUNDER_VARIANTS = 5
 _SITES_KEPT = 8
 DAYS_APART = 3  # from one simulated day to the next: seasons move, weather is forgotten
@@ -167,10 +166,8 @@ class World:
     def _draw_site(self, index: int) -> Site:
         rng = np.random.default_rng([self.seed, _SITE, index])
         n = len(self.species)
-        levels = {
-            "ambient": rng.uniform(24, 42),
-            "wind": rng.uniform(-12, 6),
-        }  # wind: exposure on top of the day's
+        # wind: exposure on top of the day's
+        levels = {"ambient": rng.uniform(24, 42), "wind": rng.uniform(-12, 6)}
         for component, chance, low, high in (
             ("stream", 0.25, 28, 46),
             ("insects", 0.45, 12, 34),

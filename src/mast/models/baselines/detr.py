@@ -81,9 +81,8 @@ class DetrDetector(Baseline):
         if auxiliary:  # after layers 1 … N − 1; the first of the hidden states is the decoder's input
             states = [decoder.layernorm(state) for state in output.decoder_hidden_states[1:-1]] + states
         slots = torch.stack(states).float()  # (N, B, Q, D)
-        with torch.autocast(
-            slots.device.type, enabled=False
-        ):  # a share of the chunk in bfloat16 is off by frames
+        # a share of the chunk in bfloat16 is off by frames
+        with torch.autocast(slots.device.type, enabled=False):
             logits: Tensor = self.network.class_labels_classifier(slots)  # (N, B, Q, 2): a box, empty
             boxes: Tensor = self.network.bbox_predictor(slots).sigmoid()
         return SlotPredictions(logits[..., 0] - logits[..., 1], boxes)
@@ -285,9 +284,10 @@ def _start_as_published(network: Any) -> None:
 def _add_guide(network: Any, options: DetrOptions) -> Guide:
     """Make transformers' DETR take guided slots: one logit, normalised tokens, and a start that mixes nothing."""
     del network.model.query_position_embeddings  # a slot's place is made from its box
+    # as Deformable DETR has it
     network.model.input_projection = nn.Sequential(
         network.model.input_projection, nn.GroupNorm(math.gcd(32, options.width), options.width)
-    )  # as Deformable DETR has it
+    )
     network.class_labels_classifier = nn.Linear(options.width, 1)
     nn.init.constant_(network.class_labels_classifier.bias, math.log(_PRIOR / (1 - _PRIOR)))
     layers = (*network.model.encoder.layers, *network.model.decoder.layers)

@@ -35,9 +35,8 @@ _HEADS = (  # where a head looks: centre in half box sides (time, frequency), an
     (0.0, 0.0, 0.5),  # around
     (0.0, 0.0, 0.0),  # everywhere
 )
-_LONGEST = (
-    100.0  # the slowest wave of a position's features is this many times longer than the fastest, 2π tokens
-)
+# the slowest wave of a position's features is this many times longer than the fastest, 2π tokens
+_LONGEST = 100.0
 _LOG_STRETCH = 2.0  # a layer makes a side at most e² = 7 times longer or shorter
 _LEAST_SIDE = 1e-3  # share of the chunk, of a box handed on
 
@@ -105,9 +104,8 @@ class Guide(nn.Module):
                 encoder_attention_mask=look,
             )
             slots = model.decoder.layernorm(states).float()
-            with torch.autocast(
-                slots.device.type, enabled=False
-            ):  # a share of the chunk in bfloat16 is off by frames
+            # a share of the chunk in bfloat16 is off by frames
+            with torch.autocast(slots.device.type, enabled=False):
                 logits.append(network.class_labels_classifier(slots)[..., 0])
                 found.append(change_boxes(boxes, network.bbox_predictor(slots)))
             boxes = torch.cat(

@@ -256,9 +256,7 @@ class FasterRcnnDetector(_ResNetDetector):
             half = torch.tensor([(s / r**0.5, s * r**0.5) for r in _ANCHOR_RATIOS for s in _ANCHOR_SIZES]) * (
                 stride / 2
             )
-            corners = torch.cat(
-                [centres[:, None] - half, centres[:, None] + half], dim=2
-            )  # (F'·T', shapes, 4)
+            corners = torch.cat([centres[:, None] - half, centres[:, None] + half], 2)  # (F'·T', shapes, 4)
             anchors.append(corners.flatten(0, 1))
             n_time, n_frequency, stride = (n_time + 1) // 2, (n_frequency + 1) // 2, 2 * stride
         return torch.cat(anchors), [len(level) for level in anchors]

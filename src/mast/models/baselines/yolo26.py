@@ -43,11 +43,8 @@ from mast.models.baselines.resnet import as_picture
 
 _MULTIPLE = 32  # stride of the coarsest level
 _TERMS = ("boxes", "classification", "corners")  # CIoU, cross-entropy, ℓ1 of the sides: ultralytics' order
-_QUIET = {
-    "YOLO_OFFLINE": "1",
-    "YOLO_VERBOSE": "0",
-    "YOLO_AUTOINSTALL": "0",
-}  # read once, while it is imported
+# read once, while it is imported
+_QUIET = {"YOLO_OFFLINE": "1", "YOLO_VERBOSE": "0", "YOLO_AUTOINSTALL": "0"}
 
 
 class YoloDetector(Baseline):
@@ -106,9 +103,8 @@ class YoloDetector(Baseline):
         heads = self(spectrograms)
         with torch.autocast(device.type, enabled=False):  # losses in float32
             targets = self._targets(boxes, device)
-            criterion = (
-                self.network.init_criterion()
-            )  # stateless: the assigners and gains, on the network's device
+            # stateless: the assigners and gains, on the network's device
+            criterion = self.network.init_criterion()
             terms = torch.zeros(len(_TERMS), device=device)
             for name, head in heads.items():
                 one_head = getattr(criterion, name)
