@@ -101,7 +101,12 @@ class Dataset:
         return [str(name) for name in self.recordings["file"] if name in boxed]
 
     def heard_spans(self) -> dict[str, list[TimeSpan]]:
-        """What was listened to, by recording; two spans that only rounding keeps apart are one."""
+        """What was listened to, by recording; two spans that only rounding keeps apart are one.
+
+        >>> from mast.data import load_dataset
+        >>> load_dataset("sim").heard_spans()["S01_20240512_055800.flac"]
+        [(0.0, 10.0)]
+        """
         reviewed, known = self.annotations.reviewed, set(self.recordings["file"])
         found: dict[str, list[TimeSpan]] = {}
         for name, *span in zip(*(reviewed[c] for c in ("recording", "start_s", "end_s")), strict=True):
