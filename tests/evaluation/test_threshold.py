@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from mast.errors import ConfigError
-from mast.evaluation import best_threshold, build_scene, evaluate
+from mast.evaluation import best_threshold, evaluate
 from mast.evaluation.outcome import match_scene
+from mast.evaluation.scene import build_scene
 from mast.evaluation.threshold import NEARLY_BEST, steady_threshold_of
 
 
