@@ -81,11 +81,19 @@ def search(
       mast search events --clip downloaded_call.mp3 --hours 4-9
     """
     from mast.retrieval.event_store import EventStore
+    from mast.retrieval.filters import Filter
     from mast.retrieval.queries import look_alikes
 
     opened = EventStore.open(store)
-    where = _where(
-        sites=site, start=start, end=end, hours=hours, band=(low, high), score=min_score, labels=label
+    where = Filter(
+        sites=tuple(site or ()),
+        start=start,
+        end=end,
+        hours=_hours(hours),
+        low_hz=low,
+        high_hz=high,
+        min_score=min_score,
+        labels=tuple(label or ()),
     )
     if event is None and file is None and clip is None and box is None:
         listed = opened.find(where, k)
@@ -182,34 +190,16 @@ def _box(text: str) -> tuple[float, float, float, float]:
     return start, low, end, high
 
 
-def _where(
-    *,
-    sites: list[str] | None,
-    start: str,
-    end: str,
-    hours: str,
-    band: tuple[float | None, float | None],
-    score: float | None,
-    labels: list[str] | None,
-) -> Filter:
+def _hours(text: str) -> tuple[int, int] | None:
+    """Hours of the day, as in 5-9; none where none are given."""
     import re
 
     from mast.errors import ConfigError
-    from mast.retrieval.filters import Filter
 
-    match = re.fullmatch(r"(\d{1,2})-(\d{1,2})", hours.strip()) if hours else None
-    if hours and match is None:
-        raise ConfigError(f"--hours {hours}: expected two hours of the day with a dash, such as 5-9 or 22-4")
-    return Filter(
-        sites=tuple(sites or ()),
-        start=start,
-        end=end,
-        hours=(int(match[1]), int(match[2])) if match else None,
-        low_hz=band[0],
-        high_hz=band[1],
-        min_score=score,
-        labels=tuple(labels or ()),
-    )
+    match = re.fullmatch(r"(\d{1,2})-(\d{1,2})", text.strip())
+    if text and match is None:
+        raise ConfigError(f"--hours {text}: expected two hours of the day with a dash, such as 5-9 or 22-4")
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def _elsewhere(where: Filter, store: EventStore, query: Query, path: Path | None) -> Filter:

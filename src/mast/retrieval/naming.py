@@ -183,41 +183,10 @@ class Namer:
             )
         of_label = pd.DataFrame({"label": self._codes, "recording": recordings})
         single = int((of_label.groupby("label")["recording"].nunique() == 1).sum())
-        if n_recordings < 2:
-            assert max_distance is not None
-            return UnknownRule(
-                self.k,
-                target,
-                max_distance,
-                False,
-                len(self.vectors),
-                n_recordings,
-                len(self.labels),
-                single,
-                None,
-            )
-        same_recording = (self._recordings, self._recordings)
-        votes = self._vote(nearest(self.vectors, self.vectors, self.k, apart=(same_recording,)))
-        right = votes.label == self._codes
-        same_label = (self._codes, self._codes)
-        strangers = self._vote(
-            nearest(self.vectors, self.vectors, self.k, apart=(same_recording, same_label))
-        )
-        limit = choose_distance(votes.distance, right, target) if max_distance is None else max_distance
-        folds = recordings % min(_FOLDS, n_recordings)
-        limits = np.full(len(right), limit)
-        if max_distance is None:
-            for fold in np.unique(folds):
-                others = folds != fold
-                limits[~others] = choose_distance(votes.distance[others], right[others], target)
-        named = votes.distance <= limits
-        held_out = HeldOut(
-            events=len(right),
-            named=int(named.sum()),
-            right=int((named & right).sum()),
-            unknown_label_events=len(right) if len(self.labels) > 1 else 0,
-            unknown_label_named=int((strangers.distance <= limits).sum()) if len(self.labels) > 1 else 0,
-        )
+        limit, held_out = max_distance, None
+        if n_recordings >= 2:
+            limit, held_out = self._held_out(target, max_distance, recordings % min(_FOLDS, n_recordings))
+        assert limit is not None
         return UnknownRule(
             k=self.k,
             target=target,
@@ -228,6 +197,30 @@ class Namer:
             labels=len(self.labels),
             single_recording_labels=single,
             held_out=held_out,
+        )
+
+    def _held_out(self, target: float, max_distance: float | None, folds: IntArray) -> tuple[float, HeldOut]:
+        """The limit, chosen where none is given, and what it does to examples of other recordings."""
+        same_recording = (self._recordings, self._recordings)
+        votes = self._vote(nearest(self.vectors, self.vectors, self.k, apart=(same_recording,)))
+        right = votes.label == self._codes
+        same_label = (self._codes, self._codes)
+        strangers = self._vote(
+            nearest(self.vectors, self.vectors, self.k, apart=(same_recording, same_label))
+        )
+        limit = choose_distance(votes.distance, right, target) if max_distance is None else max_distance
+        limits = np.full(len(right), limit)
+        if max_distance is None:
+            for fold in np.unique(folds):
+                others = folds != fold
+                limits[~others] = choose_distance(votes.distance[others], right[others], target)
+        named = votes.distance <= limits
+        return limit, HeldOut(
+            events=len(right),
+            named=int(named.sum()),
+            right=int((named & right).sum()),
+            unknown_label_events=len(right) if len(self.labels) > 1 else 0,
+            unknown_label_named=int((strangers.distance <= limits).sum()) if len(self.labels) > 1 else 0,
         )
 
     def name(self, events: pd.DataFrame, vectors: ArrayLike, calibration: UnknownRule) -> pd.DataFrame:
