@@ -94,7 +94,7 @@ def test_a_trained_model_keeps_the_habit_that_validation_shows(
     said = "train: the model draws whole calls, joined over gaps of up to 0.1 s (validation F1 1.000, 0.000 without)"
     assert said in told
     # what is done is not done again
-    monkeypatch.setattr(draw, "detect_chunks", lambda *_, **__: pytest.fail("measured again"))
+    monkeypatch.setattr(draw, "look_at", lambda *_, **__: pytest.fail("measured again"))
     again: list[str] = []
     fit(told=again)
     assert "train-habit: nothing has changed, skipped" in again
