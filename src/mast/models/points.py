@@ -22,7 +22,7 @@ class Points(NamedTuple):
 
 
 class WithPoints(nn.Module):
-    """A model whose points follow it from device to device, and are no part of its weights."""
+    """A model that keeps its points as buffers: they follow its device and are not saved with its weights."""
 
     point_centres: Tensor
     point_strides: Tensor

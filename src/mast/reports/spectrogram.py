@@ -159,7 +159,7 @@ def literal(text: str) -> str:
 
 
 def new_figure(width: float, height: float, *, dpi: float | None = None) -> Figure:
-    """An empty picture of so many inches that keeps its parts apart; nothing of it is shown on a screen."""
+    """An empty figure of this size in inches, whose parts do not overlap."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), dpi=dpi, layout="constrained")
