@@ -1,7 +1,7 @@
 """From recordings and boxes to training batches.
 
-What needs no torch is here by name. What does is in :mod:`mast.data.chunk_dataset` (examples and batches),
-:mod:`mast.data.augment`, :mod:`mast.data.noise_bank` and :mod:`mast.data.simulate`.
+Datasets are here by name. Chunks are in :mod:`mast.data.chunks`, the examples and batches that are trained on in
+:mod:`mast.data.chunk_dataset`, simulated recordings in :mod:`mast.data.simulate`.
 """
 
 from mast.data.recordings import Dataset, load_dataset

@@ -4,7 +4,8 @@
 |---|---|---|
 | Faster R-CNN, FCOS | ``torchvision_detectors.py``, backbone in ``resnet.py`` | torchvision |
 | DETR | ``detr.py`` | transformers |
-| YOLO26 | ``yolo.py`` | ultralytics |
+| YOLO26 | ``yolo26.py`` | ultralytics |
+| what they share | ``baseline.py`` | |
 
 Each says in its module docstring how a spectrogram becomes the picture it expects. AudioMAE, the fifth, is MAST's own
 detector with another start (``mast train --init pretrained.pth``).
@@ -12,10 +13,10 @@ detector with another start (``mast train --init pretrained.pth``).
 
 from __future__ import annotations
 
-from mast.models.baselines.config import BASELINES, BaselineConfig, BaselineName, parse_options
+from mast.models.baselines.config import BaselineConfig, BaselineName
 from mast.models.interface import BoxDetector
 
-__all__ = ["BASELINES", "BaselineConfig", "BaselineName", "build_baseline", "parse_options"]
+__all__ = ["BaselineConfig", "BaselineName", "build_baseline"]
 
 
 def build_baseline(config: BaselineConfig) -> BoxDetector:
