@@ -54,9 +54,6 @@ def as_events(table: pd.DataFrame) -> pd.DataFrame:
     events = table
     if "recording" not in events and "file" in events:
         events = events.rename(columns={"file": "recording"})
-    repeated = events.columns[events.columns.duplicated()]
-    if len(repeated):
-        raise AnnotationError(f"event table: column {repeated[0]} is there twice; keep one of them")
     missing = [c for c in ("recording", *BOX_COLUMNS) if c not in events]
     if missing:
         raise AnnotationError(
@@ -74,9 +71,12 @@ def with_columns(table: pd.DataFrame, columns: Mapping[str, str], what: str) -> 
         columns: their names and types, ``"str"`` or ``"float64"``.
         what: the table in words, for errors.
     """
-    typed = table.copy()
+    typed = table.reset_index(drop=True)
     if "recording" not in typed and "file" in typed:
         typed = typed.rename(columns={"file": "recording"})
+    repeated = typed.columns[typed.columns.duplicated()]
+    if len(repeated):
+        raise AnnotationError(f"{what}: column {repeated[0]} is there twice; keep one of them")
     if "recording" not in typed:
         raise AnnotationError(
             f"{what}: column file (or recording) missing; found {', '.join(map(str, typed.columns))}"
@@ -84,18 +84,21 @@ def with_columns(table: pd.DataFrame, columns: Mapping[str, str], what: str) -> 
     for column, dtype in columns.items():
         if column not in typed:
             typed[column] = _DEFAULTS.get(column, "" if dtype == "str" else np.nan)
+        given = typed[column]
+        if given.dtype == dtype and not (dtype == "str" and given.hasnans):
+            continue  # most tables come from here, and small ones pass many times
         if dtype == "str":
-            filled = typed[column].astype("object")
+            filled = given.astype("object")
             typed[column] = filled.where(filled.notna(), "").astype(str)
         else:
             try:
-                typed[column] = typed[column].astype("float64")
+                typed[column] = given.astype("float64")
             except (TypeError, ValueError, OverflowError) as error:
                 raise AnnotationError(
                     f"{what}: column {column} holds something that is not a number ({error})"
                 ) from None
-    extra = [c for c in typed.columns if c not in columns]
-    return typed[[*columns, *extra]].reset_index(drop=True)
+    ordered = [*columns, *(name for name in typed.columns if name not in columns)]
+    return typed if list(typed.columns) == ordered else typed[ordered]
 
 
 def empty_events() -> pd.DataFrame:
@@ -156,8 +159,8 @@ def check_events(
 
 
 def boxes_of(events: pd.DataFrame) -> FloatArray:
-    """(N, 4) rows ``start_s, low_hz, end_s, high_hz`` of an event table."""
-    return events[BOX_COLUMNS].to_numpy(dtype=np.float64).reshape(-1, 4)
+    """(N, 4) rows ``start_s, low_hz, end_s, high_hz`` of an event table; a copy, which may be written to."""
+    return events[BOX_COLUMNS].to_numpy(dtype=np.float64, copy=True).reshape(-1, 4)
 
 
 class Overlap(NamedTuple):

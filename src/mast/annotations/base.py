@@ -38,6 +38,11 @@ _REMEDY = (
 )
 
 
+def _nothing(columns: dict[str, str]) -> pd.DataFrame:
+    """A table of these columns, each of its type, with no rows."""
+    return pd.DataFrame({column: pd.Series([], dtype=dtype) for column, dtype in columns.items()})
+
+
 @dataclass(frozen=True)
 class AnnotationSet:
     """Events, the spans somebody listened to, and what is known about the recordings.
@@ -56,8 +61,8 @@ class AnnotationSet:
     """
 
     events: pd.DataFrame = field(default_factory=empty_events)
-    reviewed: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({c: [] for c in REVIEWED_COLUMNS}))
-    recordings: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({c: [] for c in RECORDING_COLUMNS}))
+    reviewed: pd.DataFrame = field(default_factory=lambda: _nothing(REVIEWED_COLUMNS))
+    recordings: pd.DataFrame = field(default_factory=lambda: _nothing(RECORDING_COLUMNS))
 
     def __post_init__(self) -> None:
         recordings = with_columns(self.recordings, RECORDING_COLUMNS, "recordings table")
