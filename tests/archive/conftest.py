@@ -22,7 +22,13 @@ Run = Callable[..., Result]
 def run() -> Run:
     app = typer.Typer()
     app.command()(detect)
-    return lambda *words: CliRunner().invoke(app, ["--quiet", "--device", "cpu", *map(str, words)])
+    options = [
+        "--quiet",
+        "--device",
+        "cpu",
+        "--no-summary",
+    ]  # a page of pictures takes longer than the search
+    return lambda *words: CliRunner().invoke(app, [*options, *map(str, words)])
 
 
 @pytest.fixture(scope="session")

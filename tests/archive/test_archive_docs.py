@@ -134,7 +134,7 @@ def test_the_slurm_scripts_with_a_queue_of_one(
 ) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
-    mast = f'#!/bin/bash\nexec "{sys.executable}" -m mast.cli.main "$@" --device cpu\n'
+    mast = f'#!/bin/bash\nexec "{sys.executable}" -m mast.cli.main "$@" --device cpu --no-summary\n'
     for name, text in (("sbatch", FAKE_SBATCH), ("mast", mast)):
         (tools / name).write_text(text)
         (tools / name).chmod(stat.S_IRWXU)

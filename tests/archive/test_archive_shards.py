@@ -34,9 +34,9 @@ def at_once(n: int, *arguments: str | Path) -> list[int]:
 
 
 def test_all_at_once_are_one_run(whole: Path, survey: Path, model: Path, tmp_path: Path) -> None:
-    arguments = (survey, "--model", model, "--formats", "csv,partitioned")
-    codes = at_once(6, *arguments, "--out", tmp_path / "out")
-    assert sorted(codes) == [0, 0, 0, 0, 0, 4]  # one of them had the broken recording
+    arguments = (survey, "--model", model, "--formats", "csv,partitioned", "--no-summary")
+    codes = at_once(4, *arguments, "--out", tmp_path / "out")
+    assert sorted(codes) == [0, 0, 0, 4]  # one of them had the broken recording
     assert_same_results(tmp_path / "out", whole)
     found = pd.read_parquet(tmp_path / "out" / "partitioned")
     assert len(found) == len(pd.read_parquet(whole / "detections.parquet"))

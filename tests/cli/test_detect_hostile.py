@@ -33,7 +33,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["--quiet", "--device", "cpu", *map(str, arguments)])
+    return CliRunner().invoke(app, ["--quiet", "--device", "cpu", "--no-summary", *map(str, arguments)])
 
 
 def rows(out: Path) -> dict[str, str]:

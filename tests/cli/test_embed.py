@@ -50,7 +50,7 @@ def species(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def detections(species: Path, model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("found") / "detections"
-    result = run("detect", species, "--model", model, "--out", out, "--embed")
+    result = run("detect", species, "--model", model, "--out", out, "--embed", "--no-summary")
     assert result.exit_code == 0, result.output
     return out
 
