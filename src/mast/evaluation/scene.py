@@ -209,10 +209,13 @@ def _spans(reviewed: pd.DataFrame | None, truth: pd.DataFrame) -> pd.DataFrame:
 
 def _place(events: pd.DataFrame, spans: pd.DataFrame, recordings: list[str], scoring: Scoring) -> SceneBoxes:
     """The events that count, in the scene's coordinates."""
-    index = pd.Series(np.arange(len(recordings)), index=recordings, dtype="int64")
-    recording = events["recording"].map(index).fillna(-1).to_numpy(dtype=np.int64)
+    index = pd.Index(recordings, dtype="object")
+    recording, span_recording = (
+        index.get_indexer(pd.Index(table["recording"], dtype="object")).astype(np.int64)  # -1: not heard
+        for table in (events, spans)
+    )
     centre_s = (events["start_s"].to_numpy(dtype=np.float64) + events["end_s"].to_numpy(dtype=np.float64)) / 2
-    heard = _heard(recording, centre_s, spans["recording"].map(index).to_numpy(dtype=np.int64), spans)
+    heard = _heard(recording, centre_s, span_recording, spans)
 
     boxes = boxes_of(events)
     if scoring.space == "grid":
@@ -240,9 +243,13 @@ def _heard(
     recording: IntArray, time_s: FloatArray, span_recording: IntArray, spans: pd.DataFrame
 ) -> BoolArray:
     """Which moments lie in a reviewed span."""
-    moments = pd.DataFrame({"recording": recording, "time_s": time_s, "row": np.arange(len(recording))})
-    joined = moments.merge(spans[["start_s", "end_s"]].assign(recording=span_recording), on="recording")
-    inside = joined[(joined["time_s"] >= joined["start_s"]) & (joined["time_s"] <= joined["end_s"])]
+    order = np.argsort(span_recording, kind="stable")
+    first = np.searchsorted(span_recording, recording, sorter=order)
+    count = np.searchsorted(span_recording, recording, side="right", sorter=order) - first
+    # every moment beside every span of its recording
+    moment = np.repeat(np.arange(len(recording)), count)
+    span = order[np.arange(len(moment)) + np.repeat(first - (count.cumsum() - count), count)]
+    start_s, end_s = (spans[name].to_numpy(dtype=np.float64)[span] for name in ("start_s", "end_s"))
     heard = np.zeros(len(recording), dtype=bool)
-    heard[inside["row"].to_numpy(dtype=np.int64)] = True
+    heard[moment[(time_s[moment] >= start_s) & (time_s[moment] <= end_s)]] = True
     return heard
