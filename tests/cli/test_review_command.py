@@ -8,17 +8,20 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import warnings
 from pathlib import Path
 
 import httpx
 import pandas as pd
 import pytest
 import soundfile as sf
+import uvicorn
 from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
 from mast.classifiers import voices
-from mast.cli.main import app
+from mast.cli.main import app, main
 from mast.review import serve
 
 
@@ -76,23 +79,28 @@ def test_it_prints_its_address_answers_and_stops(dataset: Path) -> None:
     [([], 403), (["--host", "0.0.0.0"], 200), (["--token", "our-own-token-for-the-proxy"], 200)],
     ids=["this machine", "all addresses", "own token"],
 )
-def test_it_needs_its_token_and_knows_its_name(dataset: Path, options: list[str], elsewhere: int) -> None:
-    process = start(str(dataset), "--port", "0", "--no-browser", *options)
-    try:
-        address = address_of(process)
-        port, token = re.search(r":(\d+)/\?token=([\w-]{20,})", address).groups()  # type: ignore[union-attr]
-        url = f"http://127.0.0.1:{port}/api/session"
-        assert httpx.get(url, timeout=60).status_code == 403
-        shown = {"Authorization": f"Bearer {token}"}
-        assert httpx.get(url, headers=shown, timeout=60).status_code == 200
-        # the same machine by another name: a page that points its own name here, or a colleague
-        assert httpx.get(url, headers={**shown, "Host": "station"}, timeout=60).status_code == elsewhere
-    finally:
-        process.kill()
-        process.communicate()
+def test_it_needs_its_token_and_knows_its_name(
+    dataset: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], elsewhere: int
+) -> None:
+    """In this process: what the command would run is asked, instead of being run."""
+    running: list[uvicorn.Server] = []
+    monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: running.append(self))
+    told = CliRunner().invoke(app, ["review", str(dataset), "--port", "0", "--no-browser", *options])
+    assert told.exit_code == 0, told.exception
+    token = re.search(r":\d+/\?token=([\w-]{20,})", told.output)[1]  # type: ignore[index]
+    here = TestClient(running[0].config.app, base_url="http://127.0.0.1")
+    assert here.get("/api/session").status_code == 403
+    shown = {"Authorization": f"Bearer {token}"}
+    assert here.get("/api/session", headers=shown).status_code == 200
+    # the same machine by another name: a page that points its own name here, or a colleague
+    assert here.get("/api/session", headers={**shown, "Host": "station"}).status_code == elsewhere
 
 
-def test_mistakes_are_one_sentence(dataset: Path, tmp_path: Path) -> None:
+def test_mistakes_are_one_sentence(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for module, name in ((threading, "excepthook"), (warnings, "formatwarning")):
+        monkeypatch.setattr(module, name, getattr(module, name))  # main puts its own there
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -102,9 +110,11 @@ def test_mistakes_are_one_sentence(dataset: Path, tmp_path: Path) -> None:
             ((str(tmp_path / "none"),), "no such folder"),
             ((str(dataset), "--audio", str(tmp_path / "none")), "--audio"),
         ):
-            process = start(*arguments, "--quiet")
-            _, errors = process.communicate(timeout=120)
-            assert process.returncode == 2
+            monkeypatch.setattr(sys, "argv", ["mast", "review", *arguments, "--quiet"])
+            with pytest.raises(SystemExit) as ended:
+                main()
+            assert ended.value.code == 2
+            errors = capsys.readouterr().err
             assert said in errors
             assert len(errors.strip().splitlines()) == 1
 

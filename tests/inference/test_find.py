@@ -178,11 +178,12 @@ def endpoint(model: Path) -> Iterator[str]:
 def test_from_a_hub_then_from_the_cache_then_nowhere(model: Path, tmp_path: Path, endpoint: str) -> None:
     """With the hub's own library in a process of its own, which knows where its hub is from the start."""
 
-    def ask(name: str, where: str, cache: str = "cache") -> str:
+    def ask(*names: str, where: str, cache: str = "cache") -> list[str]:
         code = (
             "import sys; from mast.models.find import find_model; from mast.errors import MastError\n"
-            "try: print(sorted(p.name for p in find_model(sys.argv[1]).iterdir()))\n"
-            "except MastError as error: print(error)"
+            "for name in sys.argv[1:]:\n"
+            "    try: print(sorted(p.name for p in find_model(name).iterdir()))\n"
+            "    except MastError as error: print(error)"
         )
         environment = os.environ | {"HF_ENDPOINT": where, "HF_HOME": str(tmp_path / cache)}
         for proxy in ("http_proxy", "https_proxy", "all_proxy"):
@@ -190,16 +191,17 @@ def test_from_a_hub_then_from_the_cache_then_nowhere(model: Path, tmp_path: Path
             environment.pop(proxy.upper(), None)
         environment |= {"HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0", "NO_PROXY": "127.0.0.1"}
         done = subprocess.run(
-            [sys.executable, "-c", code, name], env=environment, capture_output=True, text=True, check=True
+            [sys.executable, "-c", code, *names], env=environment, capture_output=True, text=True, check=True
         )
-        return done.stdout.strip()
+        return done.stdout.strip().split("\n")
 
-    assert ask("hf://me/birds", endpoint) == "['model.json', 'model.safetensors']"
+    files = "['model.json', 'model.safetensors']"
+    found, revision, missing = ask("hf://me/birds", "hf://me/birds@v9", "hf://me/fish", where=endpoint)
+    assert found == files
     assert set(FakeHub.given) == {"model.json", "model.safetensors"}
-    assert "no revision v9" in ask("hf://me/birds@v9", endpoint)
-    assert "no such model on the hub" in ask("hf://me/fish", endpoint)
+    assert "no revision v9" in revision
+    assert "no such model on the hub" in missing
     nobody = "http://127.0.0.1:9"
-    assert ask("hf://me/birds", nobody) == "['model.json', 'model.safetensors']"
-    told = ask("hf://me/birds", nobody, cache="empty")
+    assert ask("hf://me/birds", where=nobody) == [files]
+    (told,) = ask("hf://me/birds", where=nobody, cache="empty")  # one line
     assert "is not on this machine and the hub cannot be reached" in told
-    assert "\n" not in told
