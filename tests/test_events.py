@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -72,6 +72,7 @@ def test_overlap_of_nothing(measure):
     assert measure([], []).shape == (0, 0)
 
 
+@settings(max_examples=50)
 @given(box_sets(), box_sets())
 def test_iou_is_its_naive_twin_and_symmetric(a, b):
     iou = pairwise_iou(a, b)
@@ -114,6 +115,7 @@ def test_matching_with_an_empty_side(n_truth, n_predictions):
     assert [part.shape for part in matches] == [(0,)] * 3
 
 
+@settings(max_examples=50)
 @given(box_sets(), box_sets(), st.data())
 def test_matching_is_its_naive_twin_and_one_to_one(truth, predictions, data):
     scores = data.draw(arrays(np.float64, len(predictions), elements=st.sampled_from([0.1, 0.4, 0.7])))
@@ -133,6 +135,7 @@ def test_matching_is_its_naive_twin_and_one_to_one(truth, predictions, data):
     assert not (pairwise_iou(predictions[left], truth[alone]) >= threshold).any()
 
 
+@settings(max_examples=50)
 @given(box_sets(), box_sets(), st.data())
 def test_lower_scored_predictions_never_change_what_the_better_ones_got(truth, predictions, data):
     scores = data.draw(arrays(np.float64, len(predictions), elements=st.sampled_from([0.1, 0.4, 0.7])))

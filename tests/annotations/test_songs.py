@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mast.annotations.songs import join_boxes, join_events, songs_of
@@ -40,6 +40,7 @@ hertz = st.integers(0, 8).map(float)
 box = st.tuples(steps, hertz, lengths, hertz)
 
 
+@settings(max_examples=50)
 @given(st.lists(box, max_size=8), st.sampled_from([0.0, 0.25, 1.0, 3.0]))
 def test_songs_are_those_of_a_naive_twin(rows: list[tuple[float, float, float, float]], gap_s: float) -> None:
     boxes = np.array([(s, low, s + length, low + height) for s, low, length, height in rows]).reshape(-1, 4)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile as sf
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mast.audio import read, window_batches, windows
@@ -38,6 +38,7 @@ def naive(
     return found
 
 
+@settings(max_examples=50)
 @given(
     length=st.integers(0, 1_000),
     hop=st.integers(1, 250),

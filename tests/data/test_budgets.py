@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mast.data.budgets import STRATEGIES, Strategy, budget_order, sample_budget
@@ -31,6 +31,7 @@ def places(chunks: pd.DataFrame) -> set[tuple[str, float]]:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
+@settings(max_examples=40)
 @given(small=st.integers(0, 144), large=st.integers(0, 144), seed=st.integers(0, 5))
 def test_larger_budgets_contain_smaller_ones(strategy: Strategy, small: int, large: int, seed: int) -> None:
     chunks = chunks_of_a_day()

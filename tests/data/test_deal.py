@@ -60,6 +60,7 @@ def test_the_set_that_tuned_on_a_single_box_now_has_a_share() -> None:
         assert 40 <= n_val <= 120
 
 
+@settings(max_examples=50)
 @given(
     counts=st.lists(st.integers(0, 60), min_size=3, max_size=6).filter(lambda c: sum(n > 0 for n in c) >= 3),
     seed=st.integers(0, 3),
@@ -89,7 +90,7 @@ def test_with_many_recordings_both_shares_are_close(counts: list[int], seed: int
             assert n / len(boxes) == pytest.approx(share, abs=0.08)
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(
     sizes=st.lists(st.tuples(st.floats(5.0, 3_000.0), st.integers(0, 50)), min_size=1, max_size=12),
     seed=st.integers(0, 3),

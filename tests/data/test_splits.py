@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mast.data.splits import PARTS, Split, SplitConfig, split_recordings
@@ -35,6 +35,7 @@ def test_recordings_are_dealt_70_15_15_with_none_left_empty(n: int, sizes: tuple
     assert len(split.recordings("train")) == sizes[0]
 
 
+@settings(max_examples=50)
 @given(
     durations=st.lists(st.floats(1.0, 20_000.0), min_size=3, max_size=25),
     seed=st.integers(0, 3),
@@ -50,6 +51,7 @@ def test_every_recording_is_in_exactly_one_part(durations: list[float], seed: in
         assert all(set(split.recordings(p)) & set(boxed) for p in PARTS)
 
 
+@settings(max_examples=50)
 @given(
     duration=st.floats(400.0, 90_000.0),
     guard=st.floats(0.0, 20.0),
