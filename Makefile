@@ -26,8 +26,10 @@ types: setup
 layers: setup
 	$(BIN)/lint-imports
 
+# compiled modules are kept, also where the environment says otherwise: two workers and some hundred processes that tests
+# start load them; a file's tests stay with one worker until the other has nothing left, so fixtures are made once
 pytest: setup
-	$(BIN)/python -m pytest -n 2
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 
 demo: setup
 	$(BIN)/python scripts/demo.py
