@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from mast.grid import FrontEnd
 from mast.models.checkpoint import ModelCard, save_checkpoint
+from mast.models.encoder import ENCODER_SIZES
+from mast.models.mae import DECODER_SIZES
 from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.normalisation import Normalisation
 from mast.training.recipe import Recipe, load_recipe
 
 FRONT_END = FrontEnd(n_bins=64, chunk_frames=256)  # 2.56 s
+
+
+def use_smaller_models(patch: pytest.MonkeyPatch) -> None:
+    """Let the tiny preset have 0.1 million weights, not 2: they are read, written and compared many times in a run."""
+    patch.setitem(ENCODER_SIZES, "tiny", {"width": 48, "depth": 2, "heads": 3})
+    patch.setitem(DECODER_SIZES, "tiny", {"decoder_width": 32, "decoder_depth": 1, "decoder_heads": 2})
 
 
 def small_recipe(**overrides: object) -> Recipe:

@@ -21,8 +21,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import pandas as pd
+import pytest
 import torch
 from toy_archive import run_fit, write_both
+from toy_recipe import use_smaller_models
 
 STAGES = ("scan", "statistics", "pretrain", "train", "self-train", "calibrate", "evaluate", "report")
 
@@ -93,6 +95,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     torch.set_num_threads(1)  # sums in another order differ in the last digit
+    use_smaller_models(pytest.MonkeyPatch())  # as in the tests, of which --whole may be
     with tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
         whole = options.whole or work / "whole"

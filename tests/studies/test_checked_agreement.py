@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import soundfile as sf
+from as_a_program import run_as_program
 
 BOX = ["start_s", "end_s", "low_hz", "high_hz"]
 
@@ -33,9 +32,8 @@ def test_pieces_are_compared_with_what_the_expert_drew_in_them(tmp_path: Path) -
     ]
     table = pd.DataFrame(drawn, columns=["file", "from_s", "to_s", *BOX])
     table.to_csv(tmp_path / "drawn_birds.csv", index=False)
-    words = ["--data", str(data), "--drawn", str(tmp_path), "--out", str(tmp_path / "out.json")]
-    program = [sys.executable, "-m", "mast_studies.checked_agreement"]
-    subprocess.run([*program, *words], check=True, capture_output=True)
+    words = ["--data", data, "--drawn", tmp_path, "--out", tmp_path / "out.json"]
+    run_as_program("mast_studies.checked_agreement", *words)
     written = json.loads((tmp_path / "out.json").read_text())
     assert written["command"].startswith("python -m mast_studies.checked_agreement --data ")
     figures = written["figures"]["birds"]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import tarfile
 from pathlib import Path
 from typing import Any
+
+import pytest
+from as_a_program import run_as_program
 
 from mast_studies import side_by_side as script
 from mast_studies.side_by_side import QueuedCommand, Report
@@ -115,8 +117,6 @@ def test_the_plan_has_every_system_once_and_builds_on_what_comes_before(tmp_path
     assert len(list(script.budget_jobs(options))) == 2
 
 
-def test_the_command_explains_itself() -> None:
-    told = subprocess.run(
-        [sys.executable, "-m", script.__name__, "--help"], capture_output=True, text=True, check=True
-    )
-    assert "--keep" in told.stdout
+def test_the_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    run_as_program(script.__name__, "--help")
+    assert "--keep" in capsys.readouterr().out

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
+from as_a_program import run_as_program
 from made_up_found import write_found
 
 
@@ -16,10 +15,7 @@ def test_the_rule_keeps_what_validation_says_and_is_measured_on_the_tests(tmp_pa
         for part, hits in (("val", on_validation), ("site_ood", on_test)):
             write_found(tmp_path / "work", system, part=part, hits=dict.fromkeys(truths, hits), truths=truths)
     out = tmp_path / "rule.json"
-    subprocess.run(
-        [sys.executable, "-m", "mast_studies.stop_rule", "--work", tmp_path / "work", "--out", out],
-        check=True,
-    )
+    run_as_program("mast_studies.stop_rule", "--work", tmp_path / "work", "--out", out)
     found = json.loads(out.read_text(encoding="utf-8"))["figures"]["made_up"]
     assert found["kept"] == [1]
     f1 = found["f1"]["site_ood"]
