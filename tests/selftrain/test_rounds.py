@@ -29,6 +29,7 @@ def rounds_recipe(curriculum: str = "full", rounds: int = 1) -> Recipe:
         selftrain__rounds=rounds,
         selftrain__curriculum=curriculum,
         selftrain__threshold=0.02,
+        selftrain__max_chunks=12,
         **{f"selftrain__stage{n}__{key}": value for n in (1, 2) for key, value in stage.items()},
     )
 
