@@ -16,7 +16,7 @@ import pytest
 import soundfile as sf
 import torch
 from hypothesis import HealthCheck, settings
-from toy_recipe import small_recipe
+from toy_recipe import small_recipe, use_smaller_models
 
 from mast.training.recipe import Recipe
 
@@ -117,3 +117,9 @@ def tones(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def recipe() -> Recipe:
     """The tiny preset on short chunks, two epochs."""
     return small_recipe()
+
+
+@pytest.fixture
+def smaller_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests in which a model is trained but need not learn."""
+    use_smaller_models(monkeypatch)

@@ -169,6 +169,7 @@ def test_only_detectors(tmp_path: Path, held: Chunks, machine: Machine) -> None:
         calibrate_checkpoint(tmp_path, held, machine)
 
 
+@pytest.mark.usefixtures("smaller_models")
 def test_a_finished_run_is_calibrated_once(
     tones: Path, tmp_path: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:

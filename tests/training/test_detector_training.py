@@ -52,6 +52,7 @@ def test_learns_and_leaves_a_model(tones: Path, tmp_path: Path, monkeypatch: pyt
     assert (tmp_path / "best").resolve() != (tmp_path / "last").resolve()
 
 
+@pytest.mark.usefixtures("smaller_models")
 def test_killed_and_resumed_is_the_same_run(tones: Path, tmp_path: Path) -> None:
     """Augmentation, unfreezing, the average and the schedule included."""
     unfreezing = {"warmup_epochs": 1, "interval_epochs": 1, "blocks_per_stage": 1}
@@ -66,6 +67,7 @@ def test_killed_and_resumed_is_the_same_run(tones: Path, tmp_path: Path) -> None
         assert torch.equal(tensor, expected[name]), name
 
 
+@pytest.mark.usefixtures("smaller_models")
 def test_starts_from_a_pretrained_encoder_and_its_statistics(
     tones: Path, tmp_path: Path, recipe: Recipe
 ) -> None:
@@ -132,6 +134,7 @@ def test_overfits_four_clips(tmp_path: Path) -> None:
     assert result.last["miou"] > 0.8, result.last
 
 
+@pytest.mark.usefixtures("smaller_models")
 def test_epoch_threshold_and_calibration_are_chosen_on_validation_chunks(
     tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

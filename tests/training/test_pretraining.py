@@ -41,6 +41,7 @@ def test_learns_and_leaves_a_model(
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.usefixtures("smaller_models")
 def test_killed_anywhere_and_resumed_is_the_same_run(tones: Path, tmp_path: Path) -> None:
     recipe = small_recipe(pretrain__save_every_s=0.05)
     whole = pretrain([tones], tmp_path / "whole", recipe)
@@ -57,6 +58,7 @@ def test_killed_anywhere_and_resumed_is_the_same_run(tones: Path, tmp_path: Path
     assert killed_curve == whole_curve
 
 
+@pytest.mark.usefixtures("smaller_models")
 def test_continues_from_a_model(tones: Path, tmp_path: Path, recipe: Recipe) -> None:
     first = pretrain([tones], tmp_path / "a", recipe)
     second = pretrain([tones], tmp_path / "b", recipe, init=tmp_path / "a" / "best")
