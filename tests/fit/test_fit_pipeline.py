@@ -26,7 +26,7 @@ from mast.training.detector_training import DetectorRun
 from mast.training.effort import Rates
 from mast.training.pretraining import EncoderRun
 
-KILLS = int(os.environ.get("MAST_FIT_KILLS", "3"))
+KILLS = int(os.environ.get("MAST_FIT_KILLS", "2"))
 STAGES = ("scan", "plan", "statistics", "pretrain", "train", "self-train", "calibrate", "evaluate", "report")
 
 

@@ -1,4 +1,4 @@
-"""Started by test_processes.py, in one process or in several: a few steps of pretraining and of detector training."""
+"""Run by test_processes.py, in its own process or in several: a few steps of pretraining and of detector training."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from toy_recipe import small_recipe
 from mast.training.detector_training import train_detector
 from mast.training.pretraining import pretrain
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    tones, out = Path(sys.argv[1]), Path(sys.argv[2])
+
+def run(tones: Path, out: Path) -> None:
+    """Ten steps of each, in this process and those that were started beside it."""
     accelerator = Accelerator(cpu=True)
     recipe = small_recipe(
         train__augmentation__probability=0.0,
@@ -38,3 +38,8 @@ if __name__ == "__main__":
     if accelerator.is_main_process:
         (out / "processes").write_text(str(accelerator.num_processes))
     accelerator.end_training()
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    run(Path(sys.argv[1]), Path(sys.argv[2]))
