@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Literal
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 import torch
 from toy_preset import toy_preset
+from toy_recipe import use_smaller_models
 from typer.testing import CliRunner
 
 from mast.cli.main import app
@@ -39,6 +41,14 @@ batch_size = 8
 epochs = 1
 score_threshold = 0.001
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def smaller_models() -> Iterator[None]:
+    """What a study trains, keeps and shares does not depend on the size."""
+    with pytest.MonkeyPatch.context() as patch:
+        use_smaller_models(patch)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -112,6 +112,7 @@ def test_the_figure_is_drawn(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("smaller_models")
 def test_the_whole_command_resumes_where_it_stopped(
     tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,6 +134,7 @@ def test_the_whole_command_resumes_where_it_stopped(
     assert "5/5" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("smaller_models")
 def test_habits_are_measured_with_each_recording_held_back(
     tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
