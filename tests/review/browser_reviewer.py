@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
+import signal
+import tempfile
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import soundfile as sf
+from review_starter import start_review
 
 from mast.events import as_events
 from mast.inference import Searched, Source
@@ -69,34 +70,26 @@ class Server:
 
     def start(self) -> None:
         """Start it, and wait until it says where it is."""
-        program = "import typer; from mast.cli.review import review; typer.run(review)"
-        command = [
-            sys.executable,
-            "-c",
-            program,
-            str(self.folder),
-            "--port",
-            str(self.port),
-            "--no-browser",
-            "--quiet",
-        ]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-        )
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
+        with tempfile.TemporaryDirectory() as place:
+            pipe = Path(place) / "said"
+            os.mkfifo(pipe)
+            words = (str(self.folder), "--port", str(self.port), "--no-browser", "--quiet")
+            self.process = start_review(str(pipe), *words)
+            self.said = open(pipe, encoding="utf-8")  # noqa: SIM115 (until it is killed)
+        line = self.said.readline()
         found = re.search(r"(http://127\.0\.0\.1:(\d+)/)\?token=(\S+)", line)
         if found is None:
-            assert self.process.stderr is not None
-            raise AssertionError(f"the server did not start: {line!r} {self.process.stderr.read()[-2000:]}")
+            raise AssertionError(f"the server did not start: {line!r} {self.said.read()[-2000:]}")
         self.link, self.address, self.port = found[0], found[1], int(found[2])
         self.token = {"Authorization": f"Bearer {found[3]}"}
 
     def kill(self) -> None:
         """End it without a chance to tidy up."""
-        self.process.kill()
-        self.process.communicate()
+        if self.said.closed:  # it was killed before
+            return
+        os.kill(self.process, signal.SIGKILL)
+        with self.said:
+            self.said.read()  # to the end, which is its end
 
     def get(self, path: str) -> Any:
         """What the server has, asked past the browser."""
