@@ -13,14 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from filelock import FileLock, Timeout
 
 from mast.errors import ConfigError, MastError, errno_of
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _MOST_NAME_BYTES = 160  # of a name that is used as it is; file systems take 255, and we add some 40
 _PART = re.compile(r"^\..*\.(?P<process>\d+)-(?P<machine>[0-9a-f]{8})-[0-9a-f]{8}\.part$", re.DOTALL)
@@ -38,15 +35,6 @@ def write_json(path: Path, content: Any) -> None:
     """JSON that people can read, too; half characters of odd file names come back. See :func:`write_whole`."""
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     write_whole(path, text.encode(errors="backslashreplace"))
-
-
-def write_table(path: Path, table: pd.DataFrame) -> None:
-    """A .parquet file, or else a CSV, with :func:`write_whole`."""
-    with whole_file(path) as part:
-        if path.suffix.lower() == ".parquet":
-            table.to_parquet(part, index=False)
-        else:
-            table.to_csv(part, index=False, lineterminator="\n")
 
 
 @contextmanager

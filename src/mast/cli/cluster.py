@@ -149,9 +149,10 @@ def _assign(store: EventStore, model: ClusterModel, known: Known, quiet: bool) -
 
 
 def _write_tables(table: pd.DataFrame, summary: pd.DataFrame, out: Path, seed: int) -> None:
-    from mast.files import write_table, write_whole
+    from mast.files import write_whole
     from mast.reports.cluster_map import draw_map
     from mast.reports.spectrogram import figure_png
+    from mast.tables import write_table
 
     write_table(out / "clusters.csv", table)
     write_table(out / "clusters.parquet", table)

@@ -252,8 +252,9 @@ def _write(
 
     import numpy as np
 
-    from mast.files import write_json, write_table
+    from mast.files import write_json
     from mast.retrieval.naming import UNKNOWN
+    from mast.tables import write_table
 
     believed = thresholds.believed(named["likely_label"].tolist(), named["label_score"])
     table = named.assign(label=np.where(believed, named["likely_label"], UNKNOWN))

@@ -72,12 +72,13 @@ def summarize(
       mast summarize detections/ --out summary --check 60
     """
     from mast.errors import AnnotationError, ConfigError
-    from mast.files import write_table, write_whole
+    from mast.files import write_whole
     from mast.reports.heard import read_events, read_heard
     from mast.reports.summary_counts import count_events, count_table
     from mast.reports.summary_page import PAGE, Surroundings, summary_page
     from mast.reports.workbook import write_workbook
     from mast.review.sample import draw_sample, read_checking
+    from mast.tables import write_table
 
     if (latitude is None) != (longitude is None):
         raise ConfigError("--latitude and --longitude belong together; give both, or neither")

@@ -45,12 +45,13 @@ from mast.annotations.detections import (
 from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
 from mast.errors import ConfigError, shortened
 from mast.events import EVENT_COLUMNS, as_events, empty_events
-from mast.files import holds_files, locked, remove_orphans, whole_file, whole_folder, write_table, write_whole
+from mast.files import holds_files, locked, remove_orphans, whole_file, whole_folder, write_whole
 from mast.habit import Habit
 from mast.inference.detector import Searched
 from mast.inference.partitions import PARTITIONED, gathered, write_partitions
 from mast.inference.pieces import Source
 from mast.runs import refuse_others
+from mast.tables import write_table
 
 FAILURES, EMBEDDINGS = "failures.csv", "embeddings.npy"
 _COMBINING = ".lock"  # held while the tables are made

@@ -19,12 +19,13 @@ import soundfile as sf
 from mast.audio import probe, read
 from mast.classifiers.voice_lists import VOICES, FindVoices, write_voices
 from mast.errors import AudioError
-from mast.files import whole_file, write_table, write_whole
+from mast.files import whole_file, write_whole
 from mast.reports.contact_sheet import Locate, Tile, caption_of, make_tiles, sheet_front_end
 from mast.reports.html_page import Section, page, paragraph
 from mast.reports.spectrogram import image_png
 from mast.reports.templating import piece
 from mast.spans import TimeSpan
+from mast.tables import write_table
 from mast.wording import counted
 
 Choice = Literal["best", "random"]

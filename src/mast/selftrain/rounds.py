@@ -29,7 +29,7 @@ from mast.data.chunk_dataset import ChunkDataset, Example
 from mast.data.recordings import Dataset, load_dataset
 from mast.data.splits import SITE_OOD, TEMPORAL_OOD, SplitConfig
 from mast.errors import MastError
-from mast.files import replace_folder, write_json, write_table
+from mast.files import replace_folder, write_json
 from mast.models.checkpoint import load_card
 from mast.models.find import find_model
 from mast.runs import Progress, Say
@@ -44,6 +44,7 @@ from mast.selftrain.pseudo import (
     smallest_box,
 )
 from mast.selftrain.watch import load_detector, watch_parts
+from mast.tables import write_table
 from mast.training.chosen_chunks import Chunks, decode_once, labelled_chunks, unlabelled_chunks
 from mast.training.chunk_scores import chunk_metrics, look_at
 from mast.training.detector_training import DetectorRun, fit_detector
