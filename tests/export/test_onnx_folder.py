@@ -234,12 +234,19 @@ def test_what_cannot_be_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert not (tmp_path / "out").exists()
 
 
-def test_the_command(model: Path, tmp_path: Path) -> None:
+def test_the_command_with_a_habit_that_the_graph_does_not_follow(
+    model: Path, exported: Path, tmp_path: Path
+) -> None:
     import typer
 
+    assert "habit" not in (exported / "README.md").read_text(encoding="utf-8")  # of a model without one
+    shutil.copytree(model, tmp_path / "run" / "best")
+    habit = Habit(box="strongest", join_s=0.3)
+    update_card(tmp_path / "run" / "best", load_card(model).model_copy(update={"habit": habit}))
     app = typer.Typer(pretty_exceptions_enable=False)
     app.command()(export)
-    done = CliRunner().invoke(app, [str(model.parent), "--out", str(tmp_path / "x")], catch_exceptions=False)
+    words = [str(tmp_path / "run"), "--out", str(tmp_path / "x")]
+    done = CliRunner().invoke(app, words, catch_exceptions=False)
     assert done.exit_code == 0
     assert "scores differ by at most" in done.output
     assert "model.onnx" in done.output
@@ -249,20 +256,6 @@ def test_the_command(model: Path, tmp_path: Path) -> None:
         "model.json",
         "model.onnx",
     ]
-    with pytest.raises(MastError, match="--half: only for --format hub"):
-        CliRunner().invoke(app, [str(model), "--out", str(tmp_path), "--half"], catch_exceptions=False)
-
-
-def test_a_habit_that_the_graph_does_not_follow_is_said(model: Path, exported: Path, tmp_path: Path) -> None:
-    import typer
-
-    assert "habit" not in (exported / "README.md").read_text(encoding="utf-8")
-    shutil.copytree(model, tmp_path / "model")
-    habit = Habit(box="strongest", join_s=0.3)
-    update_card(tmp_path / "model", load_card(model).model_copy(update={"habit": habit}))
-    app = typer.Typer(pretty_exceptions_enable=False)
-    app.command()(export)
-    done = CliRunner().invoke(app, [str(tmp_path / "model"), "--out", str(tmp_path / "x")])
     assert "the model's habit of drawing boxes is not in the graph" in done.output
     said = (tmp_path / "x" / "README.md").read_text(encoding="utf-8")
     assert (
@@ -270,6 +263,8 @@ def test_a_habit_that_the_graph_does_not_follow_is_said(model: Path, exported: P
         in said
     )
     assert json.loads((tmp_path / "x" / "model.json").read_text())["habit"]["join_s"] == 0.3
+    with pytest.raises(MastError, match="--half: only for --format hub"):
+        CliRunner().invoke(app, [str(model), "--out", str(tmp_path), "--half"], catch_exceptions=False)
 
 
 def test_a_second_look_is_refused(tmp_path: Path) -> None:
