@@ -27,7 +27,7 @@ from mast.annotations.sidecars import (
 from mast.annotations.tables import cell, format_table, read_table, write_text
 from mast.errors import AnnotationError, first_line
 from mast.events import EVENT_COLUMNS, as_events, check_events
-from mast.tables import write_table
+from mast.table_files import write_table
 
 TABLES = ("boxes.csv", "boxes.parquet", "detections.parquet", "detections.csv")  # the first found counts
 # event column → names it may have on disk; the first is written

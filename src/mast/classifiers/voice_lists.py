@@ -16,7 +16,7 @@ import pandas as pd
 from mast.audio import probe
 from mast.errors import AudioError, ConfigError
 from mast.spans import TimeSpan, joined
-from mast.tables import write_table
+from mast.table_files import write_table
 
 VOICES, HEARD = "voices.csv", "voices_heard.csv"
 FindVoices = Callable[[Path, float, float], list[TimeSpan]]  # stretches of speech in a span of a recording

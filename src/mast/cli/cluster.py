@@ -152,7 +152,7 @@ def _write_tables(table: pd.DataFrame, summary: pd.DataFrame, out: Path, seed: i
     from mast.files import write_whole
     from mast.reports.cluster_map import draw_map
     from mast.reports.spectrogram import figure_png
-    from mast.tables import write_table
+    from mast.table_files import write_table
 
     write_table(out / "clusters.csv", table)
     write_table(out / "clusters.parquet", table)

@@ -36,7 +36,7 @@ def measure(
     """
     from mast.annotations import read_annotations
     from mast.errors import AnnotationError, AudioError
-    from mast.tables import write_table
+    from mast.table_files import write_table
 
     check_table_name(out)
     events = read_annotations(boxes).events

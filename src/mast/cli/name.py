@@ -254,7 +254,7 @@ def _write(
 
     from mast.files import write_json
     from mast.retrieval.naming import UNKNOWN
-    from mast.tables import write_table
+    from mast.table_files import write_table
 
     believed = thresholds.believed(named["likely_label"].tolist(), named["label_score"])
     table = named.assign(label=np.where(believed, named["likely_label"], UNKNOWN))

@@ -78,7 +78,7 @@ def summarize(
     from mast.reports.summary_page import PAGE, Surroundings, summary_page
     from mast.reports.workbook import write_workbook
     from mast.review.sample import draw_sample, read_checking
-    from mast.tables import write_table
+    from mast.table_files import write_table
 
     if (latitude is None) != (longitude is None):
         raise ConfigError("--latitude and --longitude belong together; give both, or neither")

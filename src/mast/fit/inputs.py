@@ -15,7 +15,7 @@ from mast.data.recordings import Dataset, load_dataset
 from mast.errors import MastError
 from mast.events import BOX_COLUMNS
 from mast.runs import Say, digest
-from mast.tables import write_table
+from mast.table_files import write_table
 from mast.training.start import Start
 
 # warnings of load_dataset

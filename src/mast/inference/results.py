@@ -51,7 +51,7 @@ from mast.inference.detector import Searched
 from mast.inference.partitions import PARTITIONED, gathered, write_partitions
 from mast.inference.pieces import Source
 from mast.runs import refuse_others
-from mast.tables import write_table
+from mast.table_files import write_table
 
 FAILURES, EMBEDDINGS = "failures.csv", "embeddings.npy"
 _COMBINING = ".lock"  # held while the tables are made

@@ -25,7 +25,7 @@ from mast.reports.html_page import Section, page, paragraph
 from mast.reports.spectrogram import image_png
 from mast.reports.templating import piece
 from mast.spans import TimeSpan
-from mast.tables import write_table
+from mast.table_files import write_table
 from mast.wording import counted
 
 Choice = Literal["best", "random"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from mast.annotations.tables import read_table
-from mast.tables import write_table
+from mast.table_files import write_table
 
 TO_CHECK = "to_check.csv"
 _COLUMNS = ["event", "stratum", "recording", "start_s", "end_s", "low_hz", "high_hz", "score", "label"]

@@ -44,7 +44,7 @@ from mast.selftrain.pseudo import (
     smallest_box,
 )
 from mast.selftrain.watch import load_detector, watch_parts
-from mast.tables import write_table
+from mast.table_files import write_table
 from mast.training.chosen_chunks import Chunks, decode_once, labelled_chunks, unlabelled_chunks
 from mast.training.chunk_scores import chunk_metrics, look_at
 from mast.training.detector_training import DetectorRun, fit_detector
