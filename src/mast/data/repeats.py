@@ -41,7 +41,6 @@ USUAL_GAP = 25.0  # frames, where there are fewer
 class _Row(NamedTuple):
     """A call, and where it is heard again."""
 
-    which: int  # number of its box
     call: tuple[float, float, float, float]
     onsets: list[int]  # first frames of the copies
     bins: list[int]  # by which they are higher
@@ -110,8 +109,7 @@ def _draw_row(boxes: BoxTable, shape: Sequence[int], gap: float, rng: np.random.
     alone = _standing_alone(boxes, n_frames)
     if not len(alone):
         return None
-    which = int(rng.choice(alone))
-    t1, f1, t2, f2 = boxes.cells[0, which].tolist()
+    t1, f1, t2, f2 = boxes.cells[0, int(rng.choice(alone))].tolist()
     first, length = int(t1), math.ceil(t2) - int(t1)
     song = bool(rng.random() < _SONGS)
     between = gap * rng.uniform(*(_NARROW if song else _WIDE))
@@ -134,7 +132,7 @@ def _draw_row(boxes: BoxTable, shape: Sequence[int], gap: float, rng: np.random.
         onsets.append(onset)
         bins.append(int(rng.choice(kinds)))
         nats.append((swell * (k - place) / count + rng.normal(0.0, _FLICKER_DB)) * NATS_PER_DB)
-    return _Row(which, (t1, f1, t2, f2), onsets, bins, nats, song) if onsets else None
+    return _Row((t1, f1, t2, f2), onsets, bins, nats, song) if onsets else None
 
 
 def _standing_alone(boxes: BoxTable, n_frames: int) -> np.ndarray:
