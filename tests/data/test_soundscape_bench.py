@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +15,15 @@ import typer
 from typer.testing import CliRunner
 
 from mast.cli.simulate import simulate
-from mast.data import load_dataset
-from mast.data.simulate.dataset import PlannedRecording
+from mast.data import load_dataset, soundscape_bench
+from mast.data.simulate.dataset import PlannedRecording, Simulation
 from mast.data.simulate.material import ClipSpecies
 from mast.data.simulate.soundscape import Soundscape
+from mast.data.simulate.visible import Event
 from mast.data.simulate.world import World
 from mast.data.soundscape_bench import (
     BACKGROUND_LABELS,
     CALL_LABELS,
-    SHARES,
     TEST_PARTS,
     SoundscapeBench,
     make_soundscape_bench,
@@ -206,10 +208,28 @@ def test_of_two_recordings_one_is_for_tests_and_the_other_for_all_else(tmp_path:
     assert [[path.stem for path in paths] for paths in own] == [["0"], ["0"], ["1"]]
 
 
-def test_each_part_is_made_of_the_share_it_should_be() -> None:
-    assert sorted(part for parts in SHARES.values() for part in parts) == sorted(PARTS)
-    assert SHARES["validation"] == ("val",)
-    assert SHARES["test"] == TEST_PARTS
+def test_each_part_is_made_of_the_share_it_should_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: dict[str, str | None] = {}
+
+    @contextmanager
+    def simulating(simulation: Simulation, workers: int) -> Iterator[object]:
+        def simulate(
+            tasks: Iterable[tuple[PlannedRecording, Path]],
+        ) -> Iterator[tuple[list[Event], list[Event]]]:
+            for planned, _ in tasks:
+                made[planned.split] = simulation.share
+                yield [], []
+
+        yield simulate
+
+    monkeypatch.setattr(soundscape_bench, "simulating", simulating)
+    make_soundscape_bench(tmp_path / "bench", TINY)
+    assert made == {
+        "train": "learning",
+        "unlabelled": "learning",
+        "val": "validation",
+        **dict.fromkeys(TEST_PARTS, "test"),
+    }
 
 
 @pytest.mark.parametrize(
