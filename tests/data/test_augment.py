@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 
+import painted_spectrograms
 import pytest
 import torch
+from painted_spectrograms import BRIGHT, LOUD, QUIET
 from pydantic import ValidationError
 from torch import Tensor
 
@@ -15,25 +18,16 @@ from mast.data.transforms import BoxTable, Limits, box_table, listed_boxes
 from mast.errors import ConfigError
 
 T, F = 128, 64
-QUIET, LOUD = -8.0, 4.0
 LIMITS = Limits()
 KEEP_ALL = Limits(max_occlusion=1.0, min_frames=1, min_bins=1)
 
 
-def painted(*examples: list[list[int]]) -> tuple[Tensor, BoxTable]:
-    """Quiet noise with a bright rectangle at each box."""
-    spectrograms = QUIET + 0.1 * torch.randn(
-        len(examples), 1, T, F, generator=torch.Generator().manual_seed(1)
-    )
-    for spectrogram, boxes in zip(spectrograms, examples, strict=True):
-        for t1, f1, t2, f2 in boxes:
-            spectrogram[0, t1:t2, f1:f2] = LOUD
-    return spectrograms, box_table([torch.tensor(b, dtype=torch.float32).reshape(-1, 4) for b in examples])
+painted = partial(painted_spectrograms.painted, shape=(T, F))
 
 
 def bright_extent(spectrogram: Tensor) -> list[int]:
     """The smallest box around everything bright: the slow, obvious way to see where the energy is."""
-    t, f = (spectrogram[0] > (QUIET + LOUD) / 2).nonzero(as_tuple=True)
+    t, f = (spectrogram[0] > BRIGHT).nonzero(as_tuple=True)
     return [int(t.min()), int(f.min()), int(t.max()) + 1, int(f.max()) + 1]
 
 

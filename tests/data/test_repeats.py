@@ -1,30 +1,25 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import numpy as np
+import painted_spectrograms
 import pytest
 import torch
+from painted_spectrograms import BRIGHT, QUIET
 from torch import Tensor
 
 from mast.data.augment import BY_DEFAULT, AugmentConfig, augment_batch
 from mast.data.repeats import USUAL_GAP, dividing_gap, repeat_calls
-from mast.data.transforms import BoxTable, box_table, listed_boxes
+from mast.data.transforms import BoxTable, listed_boxes
 
 T, F = 512, 64
-QUIET, LOUD = -8.0, 4.0
 GAP = 20.0
 CALL = [240, 20, 260, 30]
 
 
-def painted(*examples: list[list[int]]) -> tuple[Tensor, BoxTable]:
-    """Quiet noise with a bright rectangle at each box."""
-    noise = torch.Generator().manual_seed(1)
-    spectrograms = QUIET + 0.1 * torch.randn(len(examples), 1, T, F, generator=noise)
-    for spectrogram, boxes in zip(spectrograms, examples, strict=True):
-        for t1, f1, t2, f2 in boxes:
-            spectrogram[0, t1:t2, f1:f2] = LOUD
-    return spectrograms, box_table([torch.tensor(b, dtype=torch.float32).reshape(-1, 4) for b in examples])
+painted = partial(painted_spectrograms.painted, shape=(T, F))
 
 
 def repeated(spectrograms: Tensor, boxes: BoxTable, seed: int = 0) -> tuple[Tensor, list[Tensor]]:
@@ -34,14 +29,14 @@ def repeated(spectrograms: Tensor, boxes: BoxTable, seed: int = 0) -> tuple[Tens
 
 def bright_runs(spectrogram: Tensor) -> list[tuple[int, int]]:
     """First and past-the-last frame of each stretch of bright frames."""
-    bright = (spectrogram[0] > (QUIET + LOUD) / 2).any(dim=1).tolist()
+    bright = (spectrogram[0] > BRIGHT).any(dim=1).tolist()
     runs = [(value, len(list(own))) for value, own in itertools.groupby(bright)]
     ends = np.cumsum([length for _, length in runs]).tolist()
     return [(end - length, end) for (value, length), end in zip(runs, ends, strict=True) if value]
 
 
 def bright_band(spectrogram: Tensor, first: int, last: int) -> tuple[int, int]:
-    bins = (spectrogram[0, first:last] > (QUIET + LOUD) / 2).any(dim=0).nonzero().flatten()
+    bins = (spectrogram[0, first:last] > BRIGHT).any(dim=0).nonzero().flatten()
     return int(bins[0]), int(bins[-1]) + 1
 
 

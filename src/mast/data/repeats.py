@@ -63,7 +63,7 @@ def dividing_gap(boxes: Sequence[Tensor]) -> float:
     """The gap in frames below which the expert draws one box around two calls.
 
     Boxes that follow each other in one band with a shorter gap are of two animals, by chance. In simulated worlds,
-    whose gap is known, a fifth of the gaps under a second are.
+    whose gap is known, about a fifth of the gaps under a second are.
 
     Args:
         boxes: (M, 4) cells of each chunk.

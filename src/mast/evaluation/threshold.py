@@ -58,9 +58,8 @@ def best_threshold_of(outcome: Outcome) -> Threshold:
 def steady_threshold_of(outcome: Outcome) -> Threshold:
     """The middle of all thresholds whose F1 is within 0.01 of the best, for use on other recordings.
 
-    On a few hundred boxes many thresholds are nearly as good as the best, which of them wins is luck, and those at the
-    edge fail elsewhere. On simulated recordings of the same site and day, the middle of the thresholds tuned on 4, 8 or
-    12 of them loses a fifth to a third less F1 than the best.
+    On a few hundred boxes many thresholds are nearly as good as the best. Which of them wins is luck, and those at the
+    edge fail elsewhere: docs/results.md has an example.
     """
     scores, f1 = _f1_by_threshold(outcome)
     # each F1 holds from its score down to just above the next; below the last there is nothing to lose
