@@ -174,7 +174,7 @@ def _heard_again(spectrograms: Tensor, rows: Mapping[int, _Row]) -> Tensor:
 def _boxed(boxes: BoxTable, rows: Mapping[int, _Row]) -> BoxTable:
     """The boxes with those of the copies, or with the song's in place of its notes'."""
     copies = [rows[k].copies if k in rows else torch.zeros(0, 4) for k in range(len(boxes.cells))]
-    table = join_tables(boxes.widen(boxes.kept.shape[1]), box_table(copies))
+    table = join_tables(boxes, box_table(copies))
     for k, row in rows.items():
         if not row.song:
             continue
