@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -296,6 +296,7 @@ class Lesson:
         expert_times: how often the expert's dozen minutes are heard among them.
         checked_times: how often the checked minutes of the pool are.
         density: of animals, between these; at 1 as many as the simulator finds usual.
+        faunas: in turn, world by world; none for birds and their neighbours.
         settings: of the recipe, where it is a refinement.
     """
 
@@ -305,6 +306,7 @@ class Lesson:
     expert_times: int = 1
     checked_times: int = 0
     density: tuple[float, float] = (0.5, 5.0)
+    faunas: tuple[Literal["bats", "fish"] | None, ...] = (None,)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -348,6 +350,13 @@ LESSONS = {
     ),
     "real": _REAL,
     "more_real": replace(_REAL, checked_times=30, settings={"train.epochs": 14, "train.lr": 1e-3}),
+    "faunas": replace(
+        _REAL,
+        first=3_000,
+        worlds={"train": 330, "val": 12},
+        faunas=(None, None, None, "fish", None, None, "bats"),
+        settings={"train.epochs": 6, "train.lr": 1e-3, "train.validate_every_epochs": 2},
+    ),
     "last": Lesson(
         800,
         {"train": 24, "val": 20},
@@ -363,13 +372,18 @@ def draw_world(number: int, name: str, pool: Path) -> Simulation:
     lesson = LESSONS[name]
     hand = lesson.hands[(number - lesson.first) % len(lesson.hands)]
     rng = np.random.default_rng([FIRST_SEED, number])
+    fauna = lesson.faunas[(number - lesson.first) % len(lesson.faunas)]
     calls = ("procedural", "real", "both")[number % 3]
     settings: dict[str, Any] = {"species": {"procedural": 24, "real": 0, "both": 24}[calls]}
-    if calls != "procedural":
+    if fauna is not None:
+        settings = {"species": 10, "fauna": fauna}
+    elif calls != "procedural":
         settings |= {"calls": pool, "call_labels": CALL_LABELS, "call_speeds": (0.3, 1.2)}
     if rng.random() < 0.5:
         settings |= {"backgrounds": pool, "background_labels": NOISE_LABELS}
     first = float(rng.choice([0.0, 4.0, 5.0, 8.0, 17.0]))
+    if fauna is not None:
+        first = 19.0  # when bats call, and fish do
     return Simulation(
         recordings=RECORDINGS,
         duration_s=60.0,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -38,6 +39,15 @@ def test_all_sing_where_that_is_asked_for(tmp_path: Path) -> None:
     assert told.exit_code == 0, told.output
     parameters = json.loads((tmp_path / "out" / "simulation.json").read_text())
     assert [label.split("-")[0] for label in parameters["labels"]] == ["motif"] * 3
+
+
+def test_bats_at_their_own_pace(tmp_path: Path) -> None:
+    fast = ["--fauna", "bats", "--tape", "16", "--rate", "256000", "--duration", "2", "--hours", "20-24"]
+    told = CliRunner().invoke(app, [str(tmp_path / "out"), *SMALL, *fast, "--density", "5"])
+    assert told.exit_code == 0, told.output
+    boxes = pd.read_csv(tmp_path / "out" / "boxes.csv")
+    assert boxes["label"].str.startswith("bat_").all()
+    assert boxes["low_hz"].median() > 10_000
 
 
 def test_help_has_a_runnable_example() -> None:

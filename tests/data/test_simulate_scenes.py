@@ -11,7 +11,7 @@ from mast.data.simulate.confounders import CONFOUNDERS
 from mast.data.simulate.noise import COMPONENTS, coloured
 from mast.data.simulate.soundscape import render, simulate_chunk
 from mast.data.simulate.space import Acoustics, draw_echo
-from mast.data.simulate.species import CURVE_POINTS, Species, draw_species, families_for
+from mast.data.simulate.species import CURVE_POINTS, FAUNAS, Species, draw_species, families_for
 from mast.data.simulate.visible import BoxStyle, PowerGrid
 from mast.data.simulate.world import World
 from mast.errors import ConfigError
@@ -80,6 +80,23 @@ def test_a_world_without_motifs_is_as_it_ever_was() -> None:
     assert set(families[2]) == {"motif"}
     same = [a for a, b in zip(plain.species, some.species, strict=True) if a == b]
     assert len(same) == 30 - families[1].count("motif")
+
+
+def test_a_fauna_calls_alone_and_elsewhere_not_at_all() -> None:
+    for fauna, families in FAUNAS.items():
+        assert {one.family for one in World(seed=1, fauna=fauna).species if isinstance(one, Species)} == set(
+            families
+        )
+        assert not set(families) & set(families_for(16_000))
+
+
+def test_bats_sweep_down_and_the_strongest_harmonic_may_be_the_second() -> None:
+    for k in range(20):
+        sweep = draw_species(np.random.default_rng(k), k, "bat_sweep", 16_000)
+        assert all(np.all(np.diff(shape.contour) < 0) for shape in sweep.syllables)
+    constant = [draw_species(np.random.default_rng(k), k, "bat_constant", 16_000) for k in range(40)]
+    second = [int(np.argmax(one.harmonics)) == 1 for one in constant if len(one.harmonics) > 1]
+    assert np.mean(second) > 0.8  # uneven voices move it now and then
 
 
 def test_activity_follows_the_clock_round_midnight() -> None:

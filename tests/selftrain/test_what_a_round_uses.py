@@ -56,7 +56,11 @@ def same_weights(weights: dict[str, Tensor], folder: Path) -> bool:
 
 @pytest.fixture(scope="module")
 def seen(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> Seen:
-    out, stages, teachers = tmp_path_factory.mktemp("rounds"), list[Stage](), list[Teacher]()
+    return watch_two_rounds(tones, tmp_path_factory.mktemp("rounds"))
+
+
+def watch_two_rounds(tones: Path, out: Path, *, teacher: Path | None = None) -> Seen:
+    stages, teachers = list[Stage](), list[Teacher]()
     init = save_untrained(out / "init", seed=0, threshold=0.5)
 
     def fit(learn: Chunks, held: Chunks, run: DetectorRun, **_: Any) -> Result:
@@ -77,7 +81,7 @@ def seen(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rounds, "fit_detector", fit)
         patch.setattr(rounds, "pseudo_label", label)
-        rounds.self_train(tones, [tones / "audio"], init, out, recipe)
+        rounds.self_train(tones, [tones / "audio"], init, out, recipe, teacher=teacher)
     assert [(s.run.about["round"], s.run.about["stage"]) for s in stages] == STAGES
     return Seen(out, init, stages, teachers)
 
@@ -90,6 +94,18 @@ def test_a_round_is_labelled_by_the_model_that_the_last_one_ended_in(seen: Seen)
     assert not same_weights(seen.teachers[1].weights, seen.init)  # the models can be told apart
     # "validation" is the threshold that the labelling model brings along
     assert [teacher.threshold for teacher in seen.teachers] == [0.5, pytest.approx(0.42)]
+
+
+def test_a_teacher_labels_the_first_round_alone(tones: Path, tmp_path: Path) -> None:
+    """Another detector, of another shape, makes the first pseudo-labels; what learns from them starts from its own."""
+    teacher = save_untrained(tmp_path / "teacher", seed=9, threshold=0.45, channels=64)
+    seen = watch_two_rounds(tones, tmp_path / "out", teacher=teacher)
+    first, second = seen.teachers
+    assert same_weights(first.weights, teacher)
+    assert first.threshold == 0.45
+    assert same_weights(second.weights, seen.out / "round-1" / "stage2" / "best")
+    assert seen.stages[0].run.start.path == seen.init
+    assert seen.stages[0].run.about["teacher"] == str(teacher)
 
 
 def test_a_stage_starts_where_the_stage_before_it_ended(seen: Seen) -> None:

@@ -9,7 +9,7 @@ from spread_scores import spread_scores
 from toy_recipe import small_recipe
 
 from mast.models.checkpoint import ModelCard, save_checkpoint
-from mast.models.mast_detector import MastDetector
+from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.normalisation import Normalisation
 from mast.training.recipe import Recipe
 
@@ -20,11 +20,15 @@ def gain_recipe(**more: object) -> Recipe:
     return small_recipe(**{"selftrain__threshold": 0.3, "selftrain__max_chunks": 8, **stages, **more})
 
 
-def save_untrained(folder: Path, *, seed: int = 0, threshold: float = 0.5) -> Path:
+def save_untrained(
+    folder: Path, *, seed: int = 0, threshold: float = 0.5, channels: int | None = None
+) -> Path:
     """A model folder with a detector that was never trained; a large last layer spreads its scores over (0, 1)."""
     recipe = gain_recipe()
     torch.manual_seed(seed)
-    model = MastDetector(recipe.detector_for(recipe.selftrain.stage1))
+    config = recipe.detector_for(recipe.selftrain.stage1)
+    assert isinstance(config, DetectorConfig)
+    model = MastDetector(config if channels is None else config.model_copy(update={"channels": channels}))
     spread_scores(model)
     card = ModelCard(
         kind="detector",

@@ -22,6 +22,10 @@ def selftrain(
         typer.Option(help="The detector to start from: a run or model folder, default or hf://owner/name."),
     ],
     out: RunFolder,
+    teacher: Annotated[
+        str | None,
+        typer.Option(help="A stronger detector to label for the first round; --init itself by default."),
+    ] = None,
     annotations: Annotations = None,
     preset: PresetName = "base",
     band: Band = None,
@@ -55,6 +59,7 @@ def selftrain(
             out,
             recipe,
             seed=seed,
+            teacher=teacher,
             progress=progress,
             say=lambda text: say(text, quiet=quiet),
         )

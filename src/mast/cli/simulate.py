@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -38,6 +38,10 @@ def simulate(
     ] = None,
     density: Annotated[float, number(low=0.0, high=1e4, help="Factor on the number of animals.")] = 1.0,
     motifs: Annotated[float, score(help="Share of species that sing a few notes again and again.")] = 0.0,
+    fauna: Annotated[
+        Literal["bats", "fish"] | None,
+        typer.Option(help="Only bats (--tape 16 --rate 256000) or fish (--tape 0.25 --rate 4000)."),
+    ] = None,
     hours: Annotated[str, typer.Option(help="Hours of the day at which recordings start.")] = "0-24",
     rate: Annotated[int, count(low=500, high=10_000_000, help="Sample rate in Hz.")] = 16_000,
     tape: Annotated[
@@ -132,6 +136,7 @@ def simulate(
             species=species if species is not None else (24 if calls is None else 0),
             density=density,
             motifs=motifs,
+            fauna=fauna,
             sample_rate=rate,
             tape=tape,
             hours=span,

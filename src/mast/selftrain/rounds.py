@@ -43,7 +43,7 @@ from mast.selftrain.pseudo import (
     save_events,
     smallest_box,
 )
-from mast.selftrain.watch import load_detector, watch_parts
+from mast.selftrain.watch import load_detector, load_teacher, watch_parts
 from mast.table_files import write_table
 from mast.training.chosen_chunks import Chunks, decode_once, labelled_chunks, unlabelled_chunks
 from mast.training.chunk_scores import chunk_metrics, look_at
@@ -65,6 +65,7 @@ class RoundsRun:
     about: dict[str, Any]  # for the checkpoints: data, seed, where they came from
     start: Start
     seed: int
+    teacher: Path | None = None  # another detector, which labels for the first round
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class _Setting:
     out: Path
     about: dict[str, Any]
     seed: int
+    teacher: Path | None
     learn: Chunks
     held: Chunks
     watched: Mapping[str, Chunks]  # measured for the report, used for nothing
@@ -93,6 +95,7 @@ def self_train(
     *,
     split: SplitConfig | None = None,
     seed: int = 0,
+    teacher: str | Path | None = None,
     accelerator: Accelerator | None = None,
     progress: Progress | None = None,
     say: Say = lambda text: None,
@@ -111,6 +114,8 @@ def self_train(
         recipe: its section ``selftrain`` decides.
         split: as when the detector was trained.
         seed: of everything random.
+        teacher: another detector, of whatever kind and size, that makes the first round's pseudo-labels: a small model
+            learns what a large one finds. The detector itself does by default.
         accelerator: device, precision and processes.
         progress: called with steps done, steps in all and a short text.
         say: called with a sentence about each step.
@@ -129,11 +134,14 @@ def self_train(
     machine = prepare_machine(recipe, accelerator)
     dataset = data if isinstance(data, Dataset) else load_dataset(data)
     about = about_self_training(dataset, unlabelled, start, split=split, seed=seed)
+    labeller = None if teacher is None else find_model(teacher)
+    if labeller is not None:
+        about["teacher"] = str(labeller)
     if machine.main:
         remember_recipe(recipe, out, about=about)
     parts = labelled_chunks(dataset, recipe.front_end, split=split, seed=seed)
     sources = unlabelled_chunks(unlabelled, recipe.front_end)
-    run = RoundsRun(recipe, machine, out, about, start, seed)
+    run = RoundsRun(recipe, machine, out, about, start, seed, labeller)
     return fit_rounds(dataset, parts, sources, run, watch=watch, progress=progress, say=say)
 
 
@@ -227,6 +235,7 @@ def _setting(
         out=run.out,
         about=run.about,
         seed=run.seed,
+        teacher=run.teacher,
         learn=once(parts["train"]),
         held=once(parts["val"]),
         watched={name: once(chunks) for name, chunks in {**others, **watch}.items()},
@@ -317,8 +326,9 @@ def _events_in(dataset: Dataset, chunks: Chunks) -> pd.DataFrame:
 def _round(setting: _Setting, number: int, current: Path, rows: list[dict[str, Any]], say: Say) -> Path:
     """One round; returns the model folder it ends in."""
     plan, folder = setting.recipe.selftrain, setting.out / f"round-{number}"
-    q = load_card(current).thresholds["score"] if plan.threshold == "validation" else plan.threshold
-    events = _pseudo_labels(setting, number, current, q, folder / "pseudo.parquet")
+    labeller = setting.teacher if setting.teacher is not None and number == 1 else current
+    q = load_card(labeller).thresholds["score"] if plan.threshold == "validation" else plan.threshold
+    events = _pseudo_labels(setting, number, labeller, q, folder / "pseudo.parquet")
     sure = events[events["sure"]]
     found = {
         "pseudo_boxes": len(sure),
@@ -333,7 +343,7 @@ def _round(setting: _Setting, number: int, current: Path, rows: list[dict[str, A
     )
     if sure.empty and plan.curriculum != "stage2":
         raise MastError(
-            f"{current}: the detector finds nothing in the unlabelled sound, so there is nothing to train on; "
+            f"{labeller}: the detector finds nothing in the unlabelled sound, so there is nothing to train on; "
             "lower selftrain.threshold or train the detector longer"
         )
     labels = labels_by_chunk(events, len(setting.unlabelled), plan)
@@ -367,12 +377,13 @@ def _round(setting: _Setting, number: int, current: Path, rows: list[dict[str, A
     return current
 
 
-def _pseudo_labels(setting: _Setting, number: int, current: Path, q: float, path: Path) -> pd.DataFrame:
+def _pseudo_labels(setting: _Setting, number: int, labeller: Path, q: float, path: Path) -> pd.DataFrame:
     """Π_q of the unlabelled chunks, kept on disk so that a resumed round trains on the same ones."""
     if path.exists():
         return pd.read_parquet(path)
     plan, machine = setting.recipe.selftrain, setting.machine
-    loaded = load_detector(current, setting.recipe, machine)
+    load = load_teacher if labeller == setting.teacher else load_detector
+    loaded = load(labeller, setting.recipe, machine)
     events = pseudo_label(
         loaded,
         setting.unlabelled,

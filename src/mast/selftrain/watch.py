@@ -11,7 +11,6 @@ from mast.errors import MastError
 from mast.evaluation.part_tables import PartTables
 from mast.files import write_json
 from mast.hearing import HearingModel
-from mast.models.interface import BoxDetector
 from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.training.chosen_chunks import Chunks
 from mast.training.chunk_scores import look_at
@@ -24,19 +23,25 @@ PART_METRICS = ("f1", "precision", "recall", "ap50")
 
 def load_detector(folder: Path, recipe: Recipe, machine: Machine) -> HearingModel:
     """Load a detector that a recipe's self-training can continue; refuse any other."""
-    loaded = HearingModel.load(folder, device=machine.device, precision=machine.precision)
-    if isinstance(loaded.model, BoxDetector) and not isinstance(loaded.model, MastDetector):
+    loaded = load_teacher(folder, recipe, machine)
+    if not isinstance(loaded.box_detector, MastDetector):
         raise MastError(
             f"{folder}: holds a baseline ({type(loaded.model).__name__}), and self-training thaws the blocks of an "
             "encoder it does not have; start from a detector of MAST"
         )
-    if loaded.front_end != recipe.front_end:
-        raise MastError(f"{folder}: was trained on another front end than this recipe's; use the same --band")
     wanted = recipe.detector_for(recipe.selftrain.stage1)
     if not isinstance(wanted, DetectorConfig) or not same_fields(loaded.mast_detector.config, wanted):
         raise MastError(
             f"{folder}: its detector is not the one this recipe describes; use the preset it came from"
         )
+    return loaded
+
+
+def load_teacher(folder: Path, recipe: Recipe, machine: Machine) -> HearingModel:
+    """Load a detector of any kind that hears the recipe's band; refuse any other."""
+    loaded = HearingModel.load(folder, device=machine.device, precision=machine.precision)
+    if loaded.front_end != recipe.front_end:
+        raise MastError(f"{folder}: was trained on another front end than this recipe's; use the same --band")
     return loaded
 
 

@@ -76,6 +76,11 @@ class Simulation(BaseModel):
         description="share of the species, of real calls, too, that sing: a few notes of their own pitches, again and "
         "again, boxed as one song or motif by motif",
     )
+    fauna: Literal["bats", "fish"] | None = Field(
+        None,
+        description="only procedural species of this kind, at a bird's pace: a tape of 16 gives bats their own, one of "
+        "0.25 fish",
+    )
     calls: Path | None = Field(None, description="folder of isolated calls")
     call_labels: tuple[str, ...] = ()
     call_speeds: tuple[float, float] = Field(
@@ -152,7 +157,13 @@ class Simulation(BaseModel):
             share=self.share,
         )
         return World(
-            self.seed, self.species, self.world_rate, material, distance=self.distance, motifs=self.motifs
+            self.seed,
+            self.species,
+            self.world_rate,
+            material,
+            distance=self.distance,
+            motifs=self.motifs,
+            fauna=self.fauna,
         )
 
 

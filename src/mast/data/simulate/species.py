@@ -22,7 +22,7 @@ CURVE_POINTS = 257  # frequency responses are dB at this many points from 0 Hz t
 WAVETABLE_POINTS = 4096  # one period; nearest look-up stays about 60 dB below the tone
 CONTOUR_POINTS = 5
 _PHRASE_S = (0.8, 5.0)  # a species' phrases are drawn to last no longer than something in this range
-_TRAINS = ("trill", "pulses", "stridulation")
+_TRAINS = ("trill", "pulses", "stridulation", "bat_buzz")
 _TOP_OF_BAND = 0.46  # of the sample rate: callers stay below the anti-alias slope
 
 
@@ -50,6 +50,8 @@ class Family:
     nocturnal: float = 0.15  # chance that a species of the family calls at night
     type_octaves: float = 0.0  # spread of the syllable shapes' own pitches
     type_spread: float = 0.2  # of their durations (log)
+    strongest: tuple[int, int] = (1, 1)  # number of the strongest harmonic
+    falling: bool = False  # the pitch only falls, first or last the faster
 
 
 FAMILIES: dict[str, Family] = {
@@ -94,8 +96,43 @@ FAMILIES: dict[str, Family] = {
         (1500, 5500), (0.03, 0.8), (0.05, 0.3), (4, 28), (0.45, 0.95), (2, 10), (2, 4), (1, 4), (-20, -6),
         type_octaves=0.4, type_spread=0.5,
     ),
+    # bats, sixteen times slower
+    "bat_sweep": Family(
+        (1500, 5500), (0.4, 1.4), (0.03, 0.16), (1, 1), (0.3, 0.6), (0.5, 2.2), (1, 1), (1, 3), (-20, -6),
+        type_spread=0.1, falling=True, nocturnal=1.0,
+    ),
+    "bat_shallow": Family(
+        (1100, 3500), (0.05, 0.4), (0.1, 0.35), (1, 1), (0.3, 0.6), (1.2, 4), (1, 2), (1, 4), (-24, -8),
+        strongest=(1, 2), falling=True, nocturnal=1.0,
+    ),
+    "bat_constant": Family(
+        (900, 2500), (0.1, 0.5), (0.25, 1.0), (1, 1), (0.4, 0.8), (0.6, 3), (1, 1), (2, 4), (-24, -10),
+        strongest=(2, 2), falling=True, nocturnal=1.0,
+    ),
+    "bat_buzz": Family(
+        (1500, 4000), (0.2, 0.7), (0.012, 0.04), (10, 50), (0.3, 0.6), (6, 20), (1, 1), (1, 2),
+        falling=True, nocturnal=1.0,
+    ),
+    # fish, four times faster
+    "grunt": Family(
+        (120, 420), (0.02, 0.3), (0.03, 0.2), (1, 5), (0.3, 0.7), (1, 8), (1, 1), (8, 24), (-6, -1),
+        roughness=(0.0, 0.1), formants=(1, 2), attack=(0.05, 0.3), chorus=0.3, nocturnal=0.5,
+    ),
+    "boatwhistle": Family(
+        (180, 420), (0.02, 0.2), (0.12, 0.35), (1, 2), (0.4, 0.8), (1.5, 8), (1, 1), (3, 10), (-9, -3),
+        strongest=(1, 3), chorus=0.3, nocturnal=0.5,
+    ),
+    "knock": Family(
+        (300, 1500), (0.1, 0.6), (0.006, 0.02), (1, 12), (0.08, 0.3), (1, 6), (1, 1), (1, 3),
+        roughness=(0.02, 0.2), attack=(0.02, 0.1), falling=True, chorus=0.2, nocturnal=0.5,
+    ),
 }  # fmt: skip
-_ASKED_FOR = ("motif",)  # only in worlds that ask for it, so that older worlds stay as they are
+# who calls in worlds that ask for them; all others keep to the families that are in none, as older worlds do
+FAUNAS: dict[str, tuple[str, ...]] = {
+    "bats": ("bat_sweep", "bat_shallow", "bat_constant", "bat_buzz"),
+    "fish": ("grunt", "boatwhistle", "knock"),
+}
+_ASKED_FOR = ("motif", *(name for fauna in FAUNAS.values() for name in fauna))
 _WHOLE_SONGS = 0.7  # share of motif singers whose song is one event; of the others each motif is
 
 
@@ -198,13 +235,10 @@ def _count(rng: np.random.Generator, bounds: tuple[int, int]) -> int:
     )
 
 
-def families_for(sample_rate: int) -> list[str]:
-    """Families whose lowest pitch fits the band of a sample rate."""
-    fitting = [
-        name
-        for name, family in FAMILIES.items()
-        if name not in _ASKED_FOR and family.centre_hz[0] * 1.3 < _TOP_OF_BAND * sample_rate
-    ]
+def families_for(sample_rate: int, fauna: str | None = None) -> list[str]:
+    """Families of a fauna (of birds and their neighbours by default) whose lowest pitch fits a sample rate."""
+    wanted = [name for name in FAMILIES if name not in _ASKED_FOR] if fauna is None else FAUNAS[fauna]
+    fitting = [name for name in wanted if FAMILIES[name].centre_hz[0] * 1.3 < _TOP_OF_BAND * sample_rate]
     if not fitting:
         raise ConfigError(
             f"simulate: no caller fits a sample rate of {sample_rate} Hz; expected at least 500 Hz"
@@ -244,7 +278,10 @@ def draw_species(rng: np.random.Generator, index: int, family: str, sample_rate:
     )
     tilt = rng.uniform(*ranges.tilt_db)
     ragged = rng.normal(0.0, 3.0, n_harmonics)  # dB; no two species share a timbre
-    harmonics = tuple(10 ** ((tilt * np.log2(k + 1.0) + ragged[k]) / 20) for k in range(n_harmonics))
+    strongest = min(_strongest(rng, ranges), n_harmonics)
+    harmonics = tuple(
+        10 ** ((tilt * abs(np.log2((k + 1.0) / strongest)) + ragged[k]) / 20) for k in range(n_harmonics)
+    )
     formants = tuple(
         (
             _draw(rng, (max(500.0, centre_hz), max(0.7 * top_hz, 1.2 * centre_hz))),
@@ -278,6 +315,12 @@ def draw_species(rng: np.random.Generator, index: int, family: str, sample_rate:
     )
 
 
+def _strongest(rng: np.random.Generator, ranges: Family) -> int:
+    """Number of the strongest harmonic; nothing is drawn where it is always the first, so older worlds stay."""
+    low, high = ranges.strongest
+    return low if low == high else int(rng.integers(low, high + 1))
+
+
 def draw_motif(rng: np.random.Generator) -> tuple[bool, float]:
     """Whether a song of motifs is one event, and the pause after each motif: longer where each is one."""
     whole = bool(rng.random() < _WHOLE_SONGS)
@@ -288,6 +331,8 @@ def _draw_syllable(rng: np.random.Generator, ranges: Family, span: float, base_s
     shape = rng.normal(size=CONTOUR_POINTS)
     straight = np.linspace(-1.0, 1.0, CONTOUR_POINTS) * rng.choice([-1.0, 1.0])
     contour = straight * rng.uniform(0.0, 1.5) + shape * rng.uniform(0.0, 0.7)
+    if ranges.falling:
+        contour = -(np.linspace(0.0, 1.0, CONTOUR_POINTS) ** _draw(rng, (0.3, 4.0)))
     contour -= 0.5 * (contour.max() + contour.min())
     contour *= 0.5 * span / max(float(np.abs(contour).max()), 1e-6)
     attack = _draw(rng, ranges.attack)

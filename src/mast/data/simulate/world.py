@@ -107,6 +107,7 @@ class World:
         loop_s: length of background loops; longer repeats less, shorter costs less to make.
         distance: factor on how far animals are from the microphone.
         motifs: share of the procedural species that sing motifs; real calls have theirs in ``material``.
+        fauna: a key of :data:`mast.data.simulate.species.FAUNAS`, for procedural species of that kind alone.
     """
 
     seed: int = 0
@@ -116,12 +117,13 @@ class World:
     loop_s: float = 30.0
     distance: float = 1.0
     motifs: float = 0.0
+    fauna: str | None = None
     _sites: dict[int, Site] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def species(self) -> tuple[Caller, ...]:
         """Procedural species, then those of the real calls."""
-        families = families_for(self.sample_rate)
+        families = families_for(self.sample_rate, self.fauna)
         start = int(np.random.default_rng([self.seed, _SPECIES]).integers(len(families)))
         callers: list[Caller] = []
         for index in range(self.n_species):
