@@ -126,7 +126,7 @@ def test_parquet_follows_the_same_rule(tmp_path: Path) -> None:
         ("0 0.5 0.5 1e400 0.1", "expected fractions of the picture from 0 to 1"),
         ("0 320 200 64 32", "from 0 to 1, not pixels"),
         ("0 0.5 0.5 0.1 0.1 1e400", "score inf, expected a probability"),
-        ("9" * 5_000 + " 0.5 0.5 0.1 0.1", "class number 999.*has 5000 digits"),
+        ("9" * 5_000 + " 0.5 0.5 0.1 0.1", "class number 999999999… has 5,000 digits"),
     ],
 )
 def test_bad_yolo_lines_are_named(line: str, message: str, tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ COCO = {
         ("annotations", "bbox", [0, 0, 10**400, 1], "bbox must be four finite numbers"),
         ("annotations", "image_id", [1], "is not among the images"),
         ("annotations", "category_id", {}, "is not among the categories"),
-        ("annotations", "score", "high", "score must be a finite number, found"),
+        ("annotations", "score", "high", "score must be a finite number, found 'high'"),
         ("categories", "id", {"a": 1}, r"categories\[0\]: id .* is not an id"),
     ],
 )

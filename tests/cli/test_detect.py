@@ -178,6 +178,8 @@ def test_ctrl_c_says_how_to_go_on(
         ),
         ("--hop", "0.5", "made with a hop of 0.75 windows (--hop), not 0.5"),
         ("--band", "4000", "made with the band 20–8000 Hz (--band), not 10–4000 Hz"),
+        # which changes how boxes are drawn, too
+        ("--band", "bats", "made with the band 20–8000 Hz (--band), not "),
         ("--model", "other", "made with the model {old} ("),
     ],
 )
@@ -243,7 +245,7 @@ def test_how_boxes_are_drawn_is_kept_and_not_mixed(model: Path, tmp_path: Path) 
     (out / "run.json").write_text(json.dumps(about))
     assert run(*arguments, "--box", "all").exit_code == 0
     other = str(run(*arguments, "--box", "strongest").exception)
-    assert "boxes of all (--box), not strongest, 25 dB" in other
+    assert "was made with --box all, not strongest, 25 dB" in other
     arguments = (tmp_path / "in", "--model", model, "--out", tmp_path / "joined")
     assert run(*arguments, "--box", "strongest", "--join", "0.5").exit_code == 0
     about = json.loads((tmp_path / "joined" / "run.json").read_text())
@@ -510,7 +512,7 @@ def test_none_readable_is_a_mistake(model: Path, tmp_path: Path) -> None:
     (tmp_path / "in" / "text.wav").write_text("not sound")
     result = run(tmp_path / "in", "--model", model, "--out", tmp_path / "out")
     assert isinstance(result.exception, MastError)
-    assert "none of the 1 recordings can be read" in str(result.exception)
+    assert "no recording can be read (1 tried)" in str(result.exception)
     assert len(pd.read_csv(tmp_path / "out" / "failures.csv")) == 1
 
 

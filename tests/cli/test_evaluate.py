@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from mast.annotations import read_annotations, write_annotations
-from mast.annotations.detections import DetectionRun, write_run
+from mast.annotations.detections import DONE, MARKS, DetectionRun, write_run
 from mast.cli.evaluate import evaluate
 from mast.errors import ConfigError, MastError
 
@@ -103,7 +103,7 @@ def test_a_table_of_boxes_knows_no_empty_recordings_and_says_so(dataset, predict
     assert json.loads(result.stdout)["n_recordings"] == 3
     assert json.loads(result.stdout)["n_ignored"] == 1  # the one in d
     assert "only recordings with boxes are judged" in result.stderr
-    assert "1 of predictions lie where nobody listened" in result.stderr
+    assert "1 of the predictions lies where nobody listened" in result.stderr
     quiet = run("--truth", dataset / "boxes.csv", "--predictions", predictions, "--json", "--quiet")
     assert quiet.stderr == ""
 
@@ -113,7 +113,24 @@ def test_predictions_for_unknown_recordings_are_counted_and_warned_about(dataset
         file.write("other/a.wav.bak,0,1,1000,2000,0.9\nnowhere.wav,0,1,1000,2000,0.9\n")
     result = run("--truth", dataset, "--predictions", predictions, "--json")
     assert json.loads(result.stdout)["n_ignored"] == 2
-    assert "2 of predictions lie where nobody listened" in result.stderr
+    assert "2 of the predictions lie where nobody listened" in result.stderr
+
+
+def test_predictions_that_are_all_of_other_recordings_are_one_sentence(dataset, tmp_path):
+    """Not a page of zeros."""
+    other = tmp_path / "other"
+    write_run(other, DetectionRun(root="", made_with={"root": ""}))
+    (tmp_path / "x.csv").write_text(f"{HEADER},score\nx.wav,0,1,1000,2000,0.9\n")
+    found = read_annotations(tmp_path / "x.csv").events
+    found.to_parquet(other / "detections.parquet")
+    for path in (tmp_path / "x.csv", other):
+        with pytest.raises(
+            ConfigError, match=r"is about other recordings than .*dataset \(the first: x\.wav\)"
+        ):
+            run("--truth", dataset, "--predictions", path)
+    (other / MARKS).mkdir()  # a.wav was searched, and nothing found
+    (other / MARKS / f"a.wav{DONE}").touch()
+    assert numbers("--truth", dataset, "--predictions", other)["recall"] == 0
 
 
 def test_a_split_leaves_the_others_out_without_a_warning(dataset, predictions):

@@ -76,7 +76,7 @@ def test_bad_input_is_one_sentence(found: Path, tmp_path: Path) -> None:
         (AnnotationError, "nothing to measure", (tmp_path / "none.csv", "--out", tmp_path / "m.csv")),
         (
             AudioError,
-            "none of the 3 boxes",
+            "no box could be measured",
             (found, "--out", tmp_path / "m.csv", "--audio", tmp_path / "empty"),
         ),
         (ConfigError, "with --audio", (found, "--out", tmp_path / "m.csv", "--audio", tmp_path / "nowhere")),

@@ -191,7 +191,7 @@ def test_only_broken_files(tmp_path: Path) -> None:
     (tmp_path / "survey" / "a.wav").touch()
     result = run(tmp_path / "survey", "--out", tmp_path / "recordings.csv")
     assert result.exit_code == 1
-    assert "none of the 1 recordings is readable; a.wav: the file is empty" in str(result.exception)
+    assert "no recording can be read (1 tried); a.wav: the file is empty" in str(result.exception)
     assert not (tmp_path / "recordings.csv").exists()
     assert [row["file"] for row in table(tmp_path / "failures.csv")] == ["a.wav"]
 

@@ -44,5 +44,5 @@ def test_a_folder_where_nothing_is_readable_names_the_first(tmp_path: Path) -> N
     (tmp_path / "broken.wav").write_bytes(b"no sound")
     found = survey(tmp_path)
     assert str(found.nothing_readable(tmp_path)).startswith(
-        f"{tmp_path}: none of the 1 recordings is readable; broken.wav: "
+        f"{tmp_path}: no recording can be read (1 tried); broken.wav: "
     )

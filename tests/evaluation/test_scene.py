@@ -59,7 +59,7 @@ def test_only_what_was_listened_to_is_judged(make_table):
         ]
     )
     reviewed = spans(("a", 0, 20), ("a", 30, 40), ("b", float("nan"), float("nan")))
-    with pytest.warns(UserWarning, match="2 of predictions lie where nobody listened"):
+    with pytest.warns(UserWarning, match="2 of the predictions lie where nobody listened"):
         result = evaluate(truth, predictions, reviewed=reviewed, resamples=0)
     assert (result.n_ignored, result.n_predictions, result.n_truth, result.n_recordings) == (2, 2, 2, 2)
     assert result.metrics["precision"] == 0.5

@@ -302,6 +302,7 @@ def test_how_the_start_draws_is_an_option(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[DetectOptions] = []
+    f1 = {"trained": 0.5}
     shutil.copytree(data / "start", tmp_path / "run" / "best")
     best = tmp_path / "run" / "best"
     update_card(best, load_card(best).model_copy(update={"habit": Habit(join_s=0.3)}))
@@ -310,7 +311,7 @@ def test_how_the_start_draws_is_an_option(
         asked.append(given["drawn"])
         detectors = {"trained": {"parts": {}}}
         metrics = {
-            "validation_f1": {"trained": 0.5},
+            "validation_f1": f1,
             "recommended": "trained",
             "parts": {},
             "detectors": detectors,
@@ -328,6 +329,11 @@ def test_how_the_start_draws_is_an_option(
     assert done.exit_code == 0, done.output
     assert asked == [DetectOptions(box="strongest", join_s=0.25)]
     assert "It draws whole calls, joined over gaps of up to 0.3 s; mast detect --box all" in done.output
+    assert "Next: mast detect" in done.output
+    f1["trained"] = 0.0
+    useless = CliRunner().invoke(app, [*arguments, "--init", str(data / "start")])
+    assert "so this detector is of no use yet" in useless.output
+    assert "Next:" not in useless.output
 
 
 @pytest.mark.parametrize(
@@ -356,6 +362,20 @@ def test_the_recommended_detector_has_beaten_the_start(f1: dict[str, float | Non
     sentence = verdict(f1)
     assert ("recommended as is" in sentence) == (chosen == "start")
     assert len(sentence) < 300
+
+
+@pytest.mark.parametrize(
+    ("f1", "remedy"),
+    [
+        ({"trained": 0.0}, "start from the embedded model with --init default"),
+        ({"trained": 0.3, "self-trained": 0.0}, "--init default"),
+        ({"start": 0.0, "trained": 0.0}, "choose another --band or another model to start from"),
+    ],
+)
+def test_a_detector_that_finds_nothing_right_is_not_recommended(f1: dict[str, float], remedy: str) -> None:
+    sentence = verdict(f1)
+    assert sentence.startswith("Nothing was found right on validation (F1 ")
+    assert sentence.endswith(f"{remedy}.")
 
 
 def test_a_table_for_the_terminal() -> None:

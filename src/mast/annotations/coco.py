@@ -175,7 +175,8 @@ def _numbers(values: object, count: int, where: str, what: str) -> list[float]:
         3: "three finite numbers",
         4: "four finite numbers",
     }
-    raise AnnotationError(f"{where}: {what} must be {words[count]}, found {values!r}")
+    found = values[0] if count == 1 and isinstance(values, list) and len(values) == 1 else values
+    raise AnnotationError(f"{where}: {what} must be {words[count]}, found {found!r}")
 
 
 def write(annotations: AnnotationSet, path: Path) -> None:

@@ -120,7 +120,9 @@ def _limits(centre: Decimal, size: Decimal, low: float, high: float) -> tuple[fl
 
 def _label(text: str, classes: list[str] | None, where: str) -> str:
     if text.isdecimal() and len(text) > 9:
-        raise AnnotationError(f"{where}: class number {text} has {len(text)} digits; expected 0, 1, 2 …")
+        raise AnnotationError(
+            f"{where}: class number {text[:9]}… has {len(text):,} digits; expected 0, 1, 2 …"
+        )
     if classes is None:
         return text
     if not text.isdecimal() or int(text) >= len(classes):

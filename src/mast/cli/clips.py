@@ -113,7 +113,7 @@ def clips(
             f"somebody speaks in all {len(chosen):,} clips (see {out / 'voices.csv'}); none was cut"
         )
     if not cut.clips:
-        raise AudioError(f"none of the {len(chosen):,} events could be cut; the first: {cut.failures[0][1]}")
+        raise AudioError(f"no event could be cut ({len(chosen):,} tried); the first: {cut.failures[0][1]}")
     failed = f"; {len(cut.failures):,} could not be cut (see {out / 'failures.csv'})" if cut.failures else ""
     if cut.left_out:
         failed = f"; {cut.left_out:,} left out because somebody speaks (see {out / 'voices.csv'}){failed}"

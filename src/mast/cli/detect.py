@@ -221,7 +221,7 @@ def detect(
     if totals is not None and summary:
         _summarize(results, totals, quiet)
     if mine and len(failures) == len(mine):
-        raise AudioError(f"none of the {len(mine):,} recordings can be read; the first: {failures[0]}")
+        raise AudioError(f"no recording can be read ({len(mine):,} tried); the first: {failures[0]}")
     damaged = sum(results.is_damaged(recording.source) for recording in mine)
     done = f"{len(mine) - len(failures):,} of {len(mine):,} recordings are done in {out}; without --no-tables, the"
     folders = "folder" if len(listing.unlisted) == 1 else "folders"

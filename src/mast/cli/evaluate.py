@@ -104,7 +104,9 @@ def evaluate(
         everything = _read_truth(truth, quiet)
         part = _part(everything, split, truth)
         systems = [
-            _read_predictions(path, everything, quiet) for path in (predictions, compare) if path is not None
+            _read_predictions(path, everything, truth, quiet)
+            for path in (predictions, compare)
+            if path is not None
         ]
         thresholds = [threshold for _ in systems]
         if tune_split is not None:
@@ -175,13 +177,22 @@ def _read_truth(path: Path, quiet: bool) -> _Truth:
     return _Truth(found.events, found.reviewed, found.recordings, dataset)
 
 
-def _read_predictions(path: Path, truth: _Truth, quiet: bool) -> pd.DataFrame:
+def _read_predictions(path: Path, truth: _Truth, truth_path: Path, quiet: bool) -> pd.DataFrame:
     """Events of a detector, under the truth's names for recordings where it has them, in their band."""
     from mast.annotations import AnnotationSet
+    from mast.annotations.detections import DONE, marks
+    from mast.errors import ConfigError
     from mast.evaluation.scene import align_recordings
 
     events = read_event_file(path, None if truth.dataset is None else truth.recordings).events
     names = align_recordings(events["recording"], _recordings(truth))
+    # detect may have searched recordings of the truth and found nothing in them
+    searched = (name for name, _ in marks(path, DONE)) if path.is_dir() else ()
+    if len(events) and not names and not align_recordings(searched, _recordings(truth)):
+        raise ConfigError(
+            f"{path}: is about other recordings than {truth_path} (the first: {events['recording'].iloc[0]}), so there "
+            "is nothing to compare; give detections in the recordings of the truth"
+        )
     events = events.assign(recording=[names.get(name, name) for name in events["recording"]])
     known = AnnotationSet(events, recordings=truth.recordings)
     return cut_to_nyquist(known, "predicted boxes", quiet=quiet).events

@@ -105,4 +105,6 @@ def fit(
     habit = load_card(fitted.model).habit
     if habit is not None and not habit.changes_nothing:
         typer.echo(f"It draws {habit}; mast detect --box all gives its boxes as they are.")
-    typer.echo(f"Next: mast detect RECORDINGS/ --model {out} --out detections")
+    # of a detector that finds nothing the summary says what to do first
+    if fitted.metrics["validation_f1"][fitted.metrics["recommended"]] != 0:
+        typer.echo(f"Next: mast detect RECORDINGS/ --model {out} --out detections")

@@ -45,9 +45,7 @@ def measure(
     measured, failures = _measured(events, boxes, audio, quiet)
     missed = int(events["recording"].isin(failures).sum())
     if missed == len(events):
-        raise AudioError(
-            f"none of the {len(events):,} boxes could be measured; {next(iter(failures.values()))}"
-        )
+        raise AudioError(f"no box could be measured ({len(events):,} tried); {next(iter(failures.values()))}")
     write_table(out, measured)
     end_with(
         f"{len(events) - missed:,} of {counted(len(events), 'box')} measured → {out}", failures, quiet=quiet

@@ -176,7 +176,7 @@ def _heard(
         found, failures = recording_by_recording(events, locate, work, advance)
     if not found:
         raise AudioError(
-            f"none of the {len(events):,} boxes could be heard; {next(iter(failures.values()))}; say where the "
+            f"no box could be heard ({len(events):,} tried); {next(iter(failures.values()))}; say where the "
             "recordings are with --audio"
         )
     return pd.concat(found), failures

@@ -46,7 +46,7 @@ class FolderSurvey:
         """The error where no recording can be read."""
         first = self.failures[0]
         return AudioError(
-            f"{folder}: none of the {self.files:,} recordings is readable; {first['file']}: {first['reason']}"
+            f"{folder}: no recording can be read ({self.files:,} tried); {first['file']}: {first['reason']}"
         )
 
 

@@ -338,7 +338,7 @@ def _complete(root: Path, table: pd.DataFrame, unlisted: list[Unlisted]) -> tupl
         )
     if not readable:
         raise AudioError(
-            f"{root}: none of the {len(records)} recordings can be read; the first: {failures[0]['error']}"
+            f"{root}: no recording can be read ({len(records):,} tried); the first: {failures[0]['error']}"
         )
     return pd.DataFrame(readable, columns=table.columns), pd.DataFrame(failures, columns=["file", "error"])
 

@@ -130,7 +130,7 @@ def evaluate(
     [0.5, 0.5, 0.5]
     """
     scene = build_scene(truth, predictions, reviewed=reviewed, scoring=scoring)
-    _warn_of_ignored(scene, "predictions")
+    _warn_of_ignored(scene, "the predictions")
     return _evaluation(match_scene(scene), threshold, resamples, seed)
 
 
@@ -196,10 +196,10 @@ def _evaluation(outcome: Outcome, threshold: float | None, resamples: int, seed:
 
 
 def _warn_of_ignored(scene: Scene, what: str) -> None:
-    if scene.predictions.n_unreviewed:
+    if ignored := scene.predictions.n_unreviewed:
         warnings.warn(
-            f"{scene.predictions.n_unreviewed} of {what} lie where nobody listened (recordings or spans that "
-            f"the truth does not call reviewed) and are ignored",
+            f"{ignored:,} of {what} {'lies' if ignored == 1 else 'lie'} where nobody listened (recordings or spans "
+            f"that the truth does not call reviewed) and {'is' if ignored == 1 else 'are'} ignored",
             stacklevel=3,
         )
 

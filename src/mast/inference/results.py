@@ -74,7 +74,7 @@ _WORDS = {
     "calibration": "another calibration of the model's scores",
     "input": "other spectrograms",
     "threshold": "scores from {0:.3g} on, not {1:.3g}, and boxes joined (--join), which is done from one threshold on",
-    "box": "boxes of {0} (--box), not {1}",
+    "box": "--box {0}, not {1}",
     "join": "boxes joined over {0} seconds (--join), not {1}",
 }
 
@@ -173,9 +173,9 @@ class ResultsFolder:
             "same settings to resume",
             # which boxes are joined depends on which are there
             ignore=("threshold", "raw_threshold") if self.run.made_with.get("join", "none") == "none" else (),
-            # another model often has other settings, too
+            # another model often has other settings, too, and so has another band
             words=lambda found: _difference(
-                next((name for name in ("model", "threshold") if name in found), next(iter(found))),
+                next((name for name in ("model", "input", "threshold") if name in found), next(iter(found))),
                 before,
                 self.run,
             ),

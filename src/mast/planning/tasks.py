@@ -110,7 +110,7 @@ def write_tasks(
             | {"sample_rate": rate, "strategy": strategy, "format": format}
         )
     if not rows:
-        raise AudioError(f"none of the {len(names)} clips could be cut; the first: {failed[0][1]}")
+        raise AudioError(f"no clip could be cut ({len(names):,} tried); the first: {failed[0][1]}")
     plan = pd.DataFrame(rows)
     filled = (
         None

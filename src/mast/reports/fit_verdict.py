@@ -31,6 +31,17 @@ def recommended(f1: Mapping[str, float | None]) -> str:
 def verdict(f1: Mapping[str, float | None]) -> str:
     """Why, in a sentence; nothing where there is nothing to compare."""
     chosen = recommended(f1)
+    numbers = ", ".join(f"{NAMES[name]} {_number(f1[name])}" for name in f1)
+    if f1[chosen] == 0:
+        other = (
+            "choose another --band or another model to start from"
+            if START in f1
+            else "start from the embedded model with --init default"
+        )
+        return (
+            f"Nothing was found right on validation (F1 {numbers}), so this detector is of no use yet: draw more "
+            f"boxes, or {other}."
+        )
     if START not in f1:
         before, after = f1.get(TRAINED), f1.get(SELF_TRAINED)
         if before is None or after is None or after >= before:
@@ -40,7 +51,6 @@ def verdict(f1: Mapping[str, float | None]) -> str:
             "you use it, or add --set selftrain.stop_when_no_gain=true to keep the better one."
         )
     others = [name for name in f1 if name not in (START, HABIT)]
-    numbers = ", ".join(f"{NAMES[name]} {_number(f1[name])}" for name in f1)
     if chosen in (START, HABIT):
         what = (
             "Training did not beat the model it started from"
