@@ -24,6 +24,7 @@ def data(tmp_path: Path) -> Path:
     folder = tmp_path / "data"
     folder.mkdir()
     sf.write(folder / "a.wav", np.zeros(16_000), 16_000)
+    sf.write(folder / "unheard.wav", np.zeros(16_000), 16_000)
     box = {
         "file": ["a.wav"],
         "start_s": [0.1],
@@ -43,6 +44,10 @@ def data(tmp_path: Path) -> Path:
         (("train", "DATA", "--preset", "tiny"), ".lock"),
         (("pretrain", "DATA", "--preset", "tiny"), ".lock"),
         (("selftrain", "DATA", "--unlabelled", "DATA", "--init", "DATA", "--preset", "tiny"), ".lock"),
+        (("export", "default"), ".lock"),
+        (("export", "default", "--format", "hub"), ".lock"),
+        (("plan", "DATA", "--clips", "1"), ".lock"),
+        (("simulate", "--recordings", "1"), ".lock"),
         (("detect", "DATA"), ".shard-0-of-1.lock"),
         (("detect", "DATA", "--shard", "1/4"), ".shard-1-of-4.lock"),
     ],
@@ -52,7 +57,8 @@ def test_the_second_is_refused(data: Path, tmp_path: Path, command: tuple[str, .
     out = tmp_path / "out"
     words = [str(data) if word == "DATA" else word for word in command]
     with sole_writer(out, lock):
-        told = CliRunner().invoke(app, [*words, "--out", str(out), "--quiet"])
+        where = [str(out)] if "simulate" in words else ["--out", str(out)]
+        told = CliRunner().invoke(app, [*words, *where, "--quiet"])
         assert isinstance(told.exception, ConfigError), told.output
         assert "out: is being written by another process" in str(told.exception)
         assert [path.name for path in out.iterdir()] == [lock]

@@ -32,6 +32,8 @@ def test_the_sentence_names_the_time_and_what_it_was_made_from() -> None:
         "about 6 minutes on this machine without a GPU (training 6 minutes, measuring 4 seconds): 10 epochs of 80 "
         "chunks at 0.45 s each, as just measured"
     )
+    once = load_recipe("tiny", {"train.epochs": 1})
+    assert "1 epoch of 1 chunk at" in forecast(once, Amounts(1, 1), Rates(0.4, 0.1), device="a GPU")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from mast.cli.options import Quiet, say
+from mast.cli.options import Quiet, say, write_alone
 
 
 def export(
@@ -58,7 +58,10 @@ def export(
 
     folder = find_model(run)
     if format == "hub":
-        card = write_hub_folder(folder, out, name=name, licence=licence, dtype="float16" if half else None)
+        with write_alone(out):
+            card = write_hub_folder(
+                folder, out, name=name, licence=licence, dtype="float16" if half else None
+            )
         if not card.licence:
             say("no licence is stated; others may not use it then, so give one with --licence", quiet=quiet)
         where = name or "OWNER/NAME"
@@ -69,7 +72,8 @@ def export(
     ]
     if given:
         raise ConfigError(f"{', '.join(given)}: only for --format hub; leave it out or choose that format")
-    report = write_onnx_folder(folder, out)
+    with write_alone(out):
+        report = write_onnx_folder(folder, out)
     say(
         f"compared with torch on {report.n_boxes:,} boxes: scores differ by at most {report.score_difference:.1e}, "
         f"boxes by {report.box_difference:.1e} cells",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import Device, Quiet, Seed, advancing, count, number, say, upper_edge
+from mast.cli.options import Device, Quiet, Seed, advancing, count, number, say, upper_edge, write_alone
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def plan(
     if chosen_strategy == "time-balanced" and (free["hour"] < 0).any():
         say("The clock time of some recordings is unknown; they count as an hour of their own.", quiet=quiet)
     boxes = _prefill(prefill, model, found, DetectOptions(device=device, band_hz=band))
-    with advancing(quiet, "cut", "clips", len(chosen)) as advance:
+    with write_alone(out), advancing(quiet, "cut", "clips", len(chosen)) as advance:
         written = write_tasks(
             out,
             chosen,

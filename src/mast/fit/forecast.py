@@ -43,8 +43,9 @@ def forecast(recipe: Recipe, n: Amounts, rates: Rates, *, device: str) -> str:
     seconds = seconds_by_stage(recipe, n, rates)
     stages = ", ".join(f"{name} {duration_in_words(value)}" for name, value in seconds.items())
     return (
-        f"about {duration_in_words(sum(seconds.values()))} on {device} ({stages}): {recipe.train.epochs:,} epochs of "
-        f"{n.train:,} chunks at {rates.train:.2g} s each, as just measured"
+        f"about {duration_in_words(sum(seconds.values()))} on {device} ({stages}): "
+        f"{counted(recipe.train.epochs, 'epoch')} of {counted(n.train, 'chunk')} at "
+        f"{rates.train:.2g} s each, as just measured"
     )
 
 

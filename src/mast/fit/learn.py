@@ -31,6 +31,7 @@ from mast.training.effort import Rates, measure_rates, suited
 from mast.training.pretraining import EncoderRun, about_pretraining, fit_encoder
 from mast.training.recipe import keep_recipe
 from mast.training.start import Start, same_fields
+from mast.wording import counted
 
 
 def plan(run: FitRun, fixed: Collection[str] | None) -> None:
@@ -108,8 +109,8 @@ def pretrain(run: FitRun) -> None:
                 "pretrain: no --unlabelled sound, so the labelled recordings are all there is to listen to"
             )
         run.say(
-            f"pretrain: {len(learn):,} chunks of {run.recipe.front_end.chunk_s:g} s, {len(held):,} held out, "
-            f"{run.recipe.pretrain.epochs:,} epochs"
+            f"pretrain: {counted(len(learn), 'chunk')} of {run.recipe.front_end.chunk_s:g} s, {len(held):,} held out, "
+            f"{counted(run.recipe.pretrain.epochs, 'epoch')}"
         )
         about = about_pretraining(run.sources.folders, Start(), seed=run.seed)
         _keep_recipe(run, folder, about)
@@ -171,8 +172,8 @@ def train(run: FitRun) -> None:
 
     def work() -> dict[str, Any]:
         run.say(
-            f"train: {len(run.parts['train']):,} chunks, {len(run.parts['val']):,} to validate on, "
-            f"{run.recipe.train.epochs:,} epochs"
+            f"train: {counted(len(run.parts['train']), 'chunk')}, {len(run.parts['val']):,} to validate on, "
+            f"{counted(run.recipe.train.epochs, 'epoch')}"
         )
         start = given if given.path is not None else Start.find(run.out / "pretrain" / "best")
         learn, held = run.parts["train"], run.parts["val"]

@@ -28,7 +28,7 @@ from mast.data.simulate.soundscape import Soundscape, render
 from mast.data.simulate.visible import BoxStyle, Event, merge_events
 from mast.data.simulate.world import DAYS_APART, World
 from mast.errors import ConfigError
-from mast.files import whole_file, write_json
+from mast.files import holds_files, whole_file, write_json
 from mast.version import __version__
 
 FIRST_DAY = datetime(2024, 5, 12)
@@ -273,7 +273,7 @@ def prepare_folder(out: Path) -> None:
     """Make the folder, or empty it of an earlier simulation; refuse one that holds anything else."""
     if out.exists() and not out.is_dir():
         raise ConfigError(f"simulate: {out} is a file; expected a new folder")
-    if out.is_dir() and any(out.iterdir()):
+    if holds_files(out):
         if not (out / MARK).is_file():
             raise ConfigError(
                 f"simulate: {out} holds files that are not a simulation (no {MARK}); "
