@@ -100,6 +100,21 @@ def test_by_file_and_box_and_by_clip(store: Path, species: Path, tmp_path: Path)
     assert len(pd.read_csv(io.StringIO(clip.stdout))) == 3
 
 
+def test_sounds_are_searched_for_in_the_band_of_the_store(model: Path, species: Path, tmp_path: Path) -> None:
+    """The same box is found again, as it was heard; others are outside."""
+    low = BoxEmbedder(Detector(model, DetectOptions(device="cpu", band_hz=1_500)))
+    uri = tmp_path / "s"
+    made = EventStore.create(uri, low.width, low.model_id, model_folder=str(model), band_hz=1_500)
+    made.add(labelled_batches(low, load_dataset(species), lambda *row: None))
+    event = table(uri, "-k", "1", "--label", "tone").iloc[0]
+    path = load_dataset(species).path(event["recording"])
+    box = ",".join(str(event[c]) for c in ("start_s", "end_s", "low_hz", "high_hz"))
+    found = table(uri, "--file", path, "--box", box, "-k", "1")
+    assert found["id"].tolist() == [event["id"]]
+    assert found["distance"][0] < 1e-3
+    assert "(3.75–1500 Hz)" in failing(uri, "--file", path, "--box", "0.5,1,3000,4000")
+
+
 def test_filters(store: Path) -> None:
     event = table(store, "-k", "1").iloc[0]
     found = table(

@@ -15,6 +15,9 @@ from mast.annotations.detections import DetectionRun, write_run
 from mast.classifiers import voices
 from mast.cli.clips import clips
 from mast.errors import AnnotationError, AudioError, ConfigError
+from mast.grid import FrontEnd
+from mast.reports import contact_sheet
+from mast.reports.spectrogram import Spectrogram, compute_spectrogram
 
 app = typer.Typer()
 app.command()(clips)
@@ -55,6 +58,23 @@ def test_the_recordings_are_found_where_detect_found_them(found: Path, tmp_path:
     assert result.stdout == f"3 clips of 8 events → {out / 'index.html'}.\n"
     assert [name[:8] for name in cut(out)] == ["001_0.90", "002_0.90", "003_0.80"]
     assert all((out / name).is_file() and name.endswith(".flac") for name in cut(out))
+
+
+def test_pictures_show_the_band_that_was_searched(
+    found: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = []
+
+    def draw(*given: object, front_end: FrontEnd, **more: object) -> Spectrogram:
+        drawn.append(front_end.high_hz)
+        return compute_spectrogram(*given, front_end=front_end, **more)
+
+    monkeypatch.setattr(contact_sheet, "compute_spectrogram", draw)
+    run(found, "--out", tmp_path / "birds", "-n", 2)
+    audio = str(tmp_path / "audio")
+    write_run(found, DetectionRun(root=audio, made_with={"root": audio}, band_hz=(5.0, 2_000.0)))
+    run(found, "--out", tmp_path / "fish", "-n", 2)
+    assert drawn == [8_000, 8_000, 2_000, 2_000]
 
 
 def test_conditions_and_groups(found: Path, tmp_path: Path) -> None:

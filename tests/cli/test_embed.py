@@ -92,6 +92,34 @@ def test_detections_from_the_sound_are_the_same_and_have_projections(
     assert len(EventStore.open(tmp_path / "s")) == len(table)
 
 
+def test_events_are_embedded_in_the_band_that_was_searched(
+    species: Path, model: Path, tmp_path: Path
+) -> None:
+    """Played slower to the model, as `mast detect --band` did: otherwise bats are outside, and fish sound otherwise."""
+    found, plain = tmp_path / "found", tmp_path / "plain"
+    options = ("--model", model, "--band", 4_000, "--hop", 0.5, "--no-summary")
+    assert run("detect", species, "--out", found, "--embed", *options).exit_code == 0
+    assert run("detect", species, "--out", plain, *options).exit_code == 0
+    assert run("embed", found, "--out", tmp_path / "taken_over").exit_code == 0
+    assert run("embed", plain, "--model", model, "--out", tmp_path / "made").exit_code == 0
+    stores = [EventStore.open(tmp_path / name) for name in ("taken_over", "made")]
+    assert [store.band_hz for store in stores] == [4_000, 4_000]
+    ids = event_ids(pd.read_parquet(plain / "detections.parquet"))
+    assert len(ids) > 10
+    alike = np.sum(stores[0].vectors(ids) * stores[1].vectors(ids), axis=1)
+    assert np.median(alike) > 0.999
+    asked = run("embed", plain, "--again", "--model", model, "--band", 8_000, "--out", tmp_path / "other")
+    assert asked.exit_code == 0, asked.output
+    assert EventStore.open(tmp_path / "other").band_hz == 8_000
+    assert (
+        np.median(np.sum(EventStore.open(tmp_path / "other").vectors(ids) * stores[1].vectors(ids), axis=1))
+        < 0.99
+    )
+    assert "band up to 8000 Hz" in failing(species, "--model", model, "--out", tmp_path / "made")
+    assert "leave --band out" in failing(found, "--band", 8_000, "--out", tmp_path / "t")
+    assert run("embed", species, "--model", model, "--band", 4_000, "--out", tmp_path / "made").exit_code == 0
+
+
 def test_a_dataset_of_boxes(species: Path, model: Path, tmp_path: Path) -> None:
     root = shutil.copytree(species, tmp_path / "data")
     result = run("embed", root, "--model", model, "--out", tmp_path / "s")

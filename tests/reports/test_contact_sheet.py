@@ -129,9 +129,14 @@ def test_ultrasound_is_slowed_down(tmp_path: Path) -> None:
     spectrum = np.abs(np.fft.rfft(sound))
     assert np.argmax(spectrum) * rate / len(sound) == pytest.approx(4_000, rel=0.02)
     rows = events(("bat.wav", 0.01, 0.02, 40_000, 60_000))
-    assert sheet_front_end(rows).high_hz == 96_000
     assert "slowed down 12 times" in scale_note(rows, bats)
-    assert sheet_front_end(events(TONE)) == FrontEnd()
+
+
+def test_pictures_show_the_papers_band_doubled_until_the_events_fit() -> None:
+    tops = (2_000, 8_000, 8_400, 12_000, 60_000, 100_000, 130_000, 250_000, 1e9)
+    bands = [sheet_front_end(events(("a.wav", 0, 1, 100, top))).high_hz for top in tops]
+    assert bands == [8_000, 8_000, 8_000, 16_000, 64_000, 128_000, 128_000, 256_000, 256_000]
+    assert sheet_front_end(events(TONE)) == sheet_front_end(events()) == FrontEnd()
 
 
 def test_the_grid_is_a_png_of_the_size_of_its_tiles(archive: Path) -> None:

@@ -142,7 +142,7 @@ def _examples(
 
     if EventStore.exists(examples):
         known = EventStore.open(examples)
-        known.refuse_other_model(store.model_id, store.width)
+        known.refuse_other_model(store.model_id, store.width, store.band_hz)
         parts = list(known.batches())
     elif Path(examples).is_dir():
         parts = [

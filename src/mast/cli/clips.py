@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from mast.cli.event_files import find_recordings_of
+from mast.cli.event_files import find_recordings_of, front_end_of
 from mast.cli.options import (
     EXIT_SOME_FAILED,
     FoundAudio,
@@ -104,6 +104,7 @@ def clips(
             out,
             pad_s=pad,
             format=format,
+            front_end=front_end_of(None, detections),
             pictures=pictures,
             voices=voices,
             progress=advance,

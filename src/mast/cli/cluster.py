@@ -43,7 +43,7 @@ def cluster(
     sheets: Annotated[int, count(low=0, help="Groups that get a contact sheet, the newest first.")] = 40,
     tiles: Annotated[int, count(high=10_000, help="Events on a contact sheet.")] = 24,
     band: Annotated[
-        float | None, upper_edge(help="Upper edge of the pictures; by default, chosen to fit the events.")
+        float | None, upper_edge(help="Upper edge of the pictures; by default that of the band of the store.")
     ] = None,
     quiet: Quiet = False,
     seed: Seed = 0,
@@ -73,7 +73,7 @@ def cluster(
         raise MastError(f"{store}: holds no events; add some with `mast embed`")
     other = EventStore.open(annotated) if annotated is not None else None
     if other is not None:
-        opened.refuse_other_model(other.model_id, other.width)
+        opened.refuse_other_model(other.model_id, other.width, other.band_hz)
     say(f"{counted(len(opened), 'event')}; finding groups …", quiet=quiet)
     ids, labelled = _ids(opened)
     model = fit_clusters(opened.vectors(ids[:fit_at_most]), min_cluster=min_cluster, seed=seed)
@@ -83,7 +83,7 @@ def cluster(
     _write_tables(table, summary, out, seed)
     page = None
     if audio and sheets:
-        page = _write_sheets(table, summary, out, audio, (sheets, tiles), band, seed, quiet)
+        page = _write_sheets(table, summary, out, audio, (sheets, tiles), band or opened.band_hz, seed, quiet)
     groups = int((summary["cluster"] >= 0).sum())
     alone = int((table["cluster"] < 0).sum())
     ranked = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import EXIT_SOME_FAILED, Device, Quiet, advancing, count
+from mast.cli.options import EXIT_SOME_FAILED, Device, Quiet, advancing, count, upper_edge
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -48,6 +48,12 @@ def embed(
     audio: Annotated[
         Path | None, typer.Option(help="Where the recordings are now, if they have moved.")
     ] = None,
+    band: Annotated[
+        float | None,
+        upper_edge(
+            help="Upper edge of the band to embed in; by default the one that detect searched, else the model's own."
+        ),
+    ] = None,
     again: Annotated[
         bool,
         typer.Option(
@@ -63,12 +69,12 @@ def embed(
     """Put events and their embeddings into a store for mast search, classify and cluster.
 
     DATA is a folder that mast detect wrote: with --embed its embeddings are reused, in seconds; otherwise they are
-    made from the sound. Or it is a dataset with boxes by people: each box is embedded from a window that sees it
-    whole where possible, by the model given.
+    made from the sound, in the band that was searched. Or it is a dataset with boxes by people: each box is embedded
+    from a window that sees it whole where possible, by the model given.
 
-    The store holds vectors of one model and refuses others. Adding the same data again duplicates nothing: events that
-    have changed are replaced, and those no longer among the events of a recording are removed. After a stop the same
-    command resumes.
+    The store holds vectors of one model in one band and refuses others. Adding the same data again duplicates nothing:
+    events that have changed are replaced, and those no longer among the events of a recording are removed. After a
+    stop the same command resumes.
 
     Recordings that cannot be read, and boxes outside the model's band, are listed and left out (exit code 4).
 
@@ -76,7 +82,9 @@ def embed(
     Examples:
       mast embed detections --out events
       mast embed recordings/ --model runs/birds --out examples
+      mast embed bats/ --model default --band bats --out bats
     """
+    from mast.detect_options import DetectOptions
     from mast.errors import ConfigError, MastError
     from mast.retrieval.to_embed import DetectionsFolder
 
@@ -94,8 +102,10 @@ def embed(
     if detections is not None and detections.has_embeddings and not again:
         if boxes is not None:
             raise ConfigError("--boxes is for datasets; the events of detections are their own")
-        _refuse_other(detections, model, device)
-        store = _store(out, detections.embedding_width(), detections.model_id, 0, model)
+        _refuse_other(detections, model, device, band)
+        store = _store(
+            out, detections.embedding_width(), detections.run.model_id, 0, model, detections.band_hz
+        )
         with advancing(quiet, "embed", "recordings") as advance:
             added = store.add(_shown(detections.batches(), advance), whole_recordings=True)
     else:
@@ -103,8 +113,17 @@ def embed(
             raise ConfigError(
                 f"{data}: its events have no embeddings yet; give --model, whose encoder makes them from the sound"
             )
-        embedder = _embedder(model, device, batch)
-        store = _store(out, embedder.width, embedder.model_id, embedder.projection_width, model)
+        options = DetectOptions() if detections is None else detections.run.options
+        band = band or (None if detections is None else detections.band_hz)
+        embedder = _embedder(model, options.hop, band, device, batch)
+        store = _store(
+            out,
+            embedder.width,
+            embedder.model_id,
+            embedder.projection_width,
+            model,
+            embedder.front_end.high_hz,
+        )
         work = _work(data, detections, boxes, audio)
         known = not again and len(store) > 0
         with advancing(quiet, "embed", "recordings") as advance:
@@ -139,7 +158,7 @@ def _work(
                 f"{data}: holds no boxes to embed; give them with --boxes, or run mast detect on it first"
             )
         return dataset_recordings(dataset)
-    root = audio if audio is not None else detections.root
+    root = audio if audio is not None else Path(detections.run.root)
     if not root.is_dir():
         raise MastError(f"{root}: no such folder; the recordings have moved, so say where with --audio")
     return ((root / str(events["recording"].iloc[0]), events) for _, events in detections.recordings())
@@ -175,36 +194,57 @@ def _shown(batches: Iterator[EventBatch], advance: Callable[[], None]) -> Iterat
         advance()
 
 
-def _embedder(model: str, device: str | None, batch: int | None) -> BoxEmbedder:
+def _embedder(
+    model: str, hop: float, band_hz: float | None, device: str | None, batch: int | None
+) -> BoxEmbedder:
     from mast.detect_options import DetectOptions
     from mast.inference import Detector
     from mast.retrieval.embedding import BoxEmbedder
 
-    return BoxEmbedder(Detector(model, DetectOptions(device=device, batch_size=batch, compile=False)))
+    options = DetectOptions(device=device, batch_size=batch, compile=False, hop=hop, band_hz=band_hz)
+    return BoxEmbedder(Detector(model, options))
 
 
-def _refuse_other(detections: DetectionsFolder, model: str | None, device: str | None) -> None:
-    """A model that is named beside embeddings has to be theirs."""
+def _refuse_other(
+    detections: DetectionsFolder, model: str | None, device: str | None, band_hz: float | None
+) -> None:
+    """A model or a band that is named beside embeddings has to be theirs."""
+    from mast.annotations.detections import model_id
     from mast.errors import ConfigError
+    from mast.models.checkpoint import load_card
+    from mast.models.find import find_model
 
-    if model is None:
-        return
-    found = _embedder(model, device, None).model_id
-    if found != detections.model_id:
+    own = detections.run.model_id
+    found = own if model is None else model_id(load_card(find_model(model)).weights_sha256)
+    if found != own:
         raise ConfigError(
-            f"{detections.folder}: its embeddings are of {detections.model_id}, and {model} is {found}; leave --model "
-            "out, or add --again to embed these events with it"
+            f"{detections.folder}: its embeddings are of {own}, and {model} is {found}; leave --model out, or add "
+            "--again to embed these events with it"
+        )
+    if band_hz is not None and detections.band_hz is not None and abs(band_hz - detections.band_hz) > 1:
+        raise ConfigError(
+            f"{detections.folder}: its embeddings are of sounds up to {detections.band_hz:g} Hz; leave --band out, or "
+            "add --again to embed these events in another band"
         )
 
 
-def _store(uri: str, width: int, model_id: str, projection_width: int, model: str | None) -> EventStore:
+def _store(
+    uri: str, width: int, model_id: str, projection_width: int, model: str | None, band_hz: float | None
+) -> EventStore:
     """The store there, or a new one."""
     from mast.models.find import lasting_name
     from mast.retrieval.event_store import EventStore
 
     if EventStore.exists(uri):
         store = EventStore.open(uri)
-        store.refuse_other_model(model_id, width)
+        store.refuse_other_model(model_id, width, band_hz)
         return store
     folder = "" if model is None else lasting_name(model)
-    return EventStore.create(uri, width, model_id, projection_width=projection_width, model_folder=folder)
+    return EventStore.create(
+        uri,
+        width,
+        model_id,
+        projection_width=projection_width,
+        model_folder=folder,
+        band_hz=band_hz,
+    )

@@ -45,7 +45,7 @@ def plot(
 ) -> None:
     """Draw a recording's spectrogram with boxes, as the model sees it: mel scale, axes in s and kHz.
 
-    For bats or fish choose the band: --band 120000, --band 2000.
+    For bats or fish choose the band: --band bats, --band fish.
 
     \b
     Example:

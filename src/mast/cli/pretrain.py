@@ -28,7 +28,7 @@ def pretrain(
 ) -> None:
     """Teach the encoder your soundscapes, without labels.
 
-    Writes OUT/best and OUT/last (model folders), OUT/reconstruction.png, OUT/curves.jsonl and TensorBoard curves.
+    Writes OUT/best and OUT/last (model folders), OUT/reconstruction.png and OUT/curves.jsonl.
 
     \b
     Example:

@@ -148,9 +148,8 @@ def model_of(store: EventStore, model: str | None, device: str | None) -> Detect
     from mast.detect_options import DetectOptions
     from mast.inference import Detector
 
-    detector = Detector(
-        model if model is not None else _model_named(store), DetectOptions(device=device, compile=False)
-    )
+    options = DetectOptions(device=device, compile=False, band_hz=store.band_hz)
+    detector = Detector(model if model is not None else _model_named(store), options)
     store.refuse_other_model(detector.model_id, detector.embedding_width)
     return detector
 

@@ -49,7 +49,7 @@ def train(
     """Train a detector on boxes that people drew.
 
     Recordings are divided 70/15/15 into train, val and test; the score threshold is tuned on val. Writes OUT/best and
-    OUT/last (model folders), OUT/curves.jsonl and TensorBoard curves.
+    OUT/last (model folders) and OUT/curves.jsonl.
 
     \b
     Example:

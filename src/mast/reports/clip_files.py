@@ -20,7 +20,8 @@ from mast.audio import probe, read
 from mast.classifiers.voice_lists import VOICES, FindVoices, write_voices
 from mast.errors import AudioError
 from mast.files import whole_file, write_whole
-from mast.reports.contact_sheet import Locate, Tile, caption_of, make_tiles, sheet_front_end
+from mast.grid import FrontEnd
+from mast.reports.contact_sheet import Locate, caption_of, make_tiles
 from mast.reports.html_page import Section, page, paragraph
 from mast.reports.spectrogram import image_png
 from mast.reports.templating import piece
@@ -98,6 +99,7 @@ def cut_clips(
     *,
     pad_s: float = 0.5,
     format: ClipFormat = "wav",
+    front_end: FrontEnd | None = None,
     pictures: bool = True,
     voices: FindVoices | None = None,
     progress: Callable[[], None] = lambda: None,
@@ -110,6 +112,7 @@ def cut_clips(
         out: the folder, which may hold clips of an earlier call.
         pad_s: sound before and after each event.
         format: of the sound.
+        front_end: band of the pictures; by default, one that each event fits in.
         pictures: draw a spectrogram with the box beside each clip.
         voices: finds speech; events with some are left out, and the stretches listed.
         progress: called once an event.
@@ -133,7 +136,7 @@ def cut_clips(
             if not (out / clip.sound).is_file():
                 _cut(path, clip.event, out / clip.sound, pad_s, format)
             if clip.picture and not (out / clip.picture).is_file():
-                _draw(path, clip.event, out / clip.picture)
+                _draw(path, clip.event, out / clip.picture, front_end)
             cut.clips.append(clip)
         except AudioError as error:
             cut.failures.append((recording, str(error)))
@@ -190,17 +193,12 @@ def _cut(path: Path, event: dict[str, Any], target: Path, pad_s: float, format: 
         sf.write(part, sound, info.sample_rate, format=format.upper(), subtype="PCM_16")
 
 
-def _draw(path: Path, event: dict[str, Any], target: Path) -> None:
-    tile = _tile(path, event)
+def _draw(path: Path, event: dict[str, Any], target: Path, front_end: FrontEnd | None) -> None:
+    table = pd.DataFrame([event])
+    (tile,) = make_tiles(table, lambda _: path, front_end=front_end, sound=False)
     if tile.problem:
         raise AudioError(f"{path}: {tile.problem}")
     write_whole(target, image_png(tile.picture))
-
-
-def _tile(path: Path, event: dict[str, Any]) -> Tile:
-    table = pd.DataFrame([event])
-    (tile,) = make_tiles(table, lambda _: path, front_end=sheet_front_end(table), sound=False)
-    return tile
 
 
 def _write_table(cut: Cut, out: Path) -> None:

@@ -8,6 +8,7 @@ recording is missing or damaged is a grey tile that says why; it is never left o
 from __future__ import annotations
 
 import io
+import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -98,12 +99,10 @@ def find_in(folders: Iterable[str | Path]) -> Locate:
 
 
 def sheet_front_end(events: pd.DataFrame) -> FrontEnd:
-    """The paper's band, or a wider one where events reach above it (ultrasound)."""
-    top = float(events["high_hz"].max()) if len(events) else 0.0
-    bands = (24_000.0, 48_000.0, 96_000.0, 192_000.0)
-    if top <= FrontEnd().high_hz * 1.05:
-        return FrontEnd()
-    return FrontEnd.for_band(next((band for band in bands if top <= band), bands[-1]))
+    """The paper's band, doubled until the events fit, four times for bats (128 kHz) and five at most."""
+    top_hz, own_hz = float(events["high_hz"].max()) if len(events) else 0.0, FrontEnd().high_hz
+    times = min(math.ceil(math.log2(max(top_hz / own_hz / 1.05, 1.0))), 5)
+    return FrontEnd.for_band(own_hz * 2**times)
 
 
 def make_tiles(

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from markupsafe import Markup
 
+from mast.annotations.detections import model_id
 from mast.data.recordings import Dataset
 from mast.evaluation.bootstrap import TRAINING_NOISE
 from mast.evaluation.part_tables import PartTables
@@ -381,7 +382,7 @@ def _drawn(habit: Habit | None) -> str:
 
 def _settings(story: _Story) -> Markup:
     rows = [
-        ["model", f"mast-{story.card.weights_sha256[:12]} in {story.run / 'best'}"],
+        ["model", f"{model_id(story.card.weights_sha256)} in {story.run / 'best'}"],
         ["size", "as the start" if "encoder" in story.recipe.train.detector else story.recipe.size],
         ["seed", str(story.seed)],
         ["mast", __version__],

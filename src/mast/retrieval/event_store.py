@@ -12,6 +12,7 @@ An event is known by its recording, box and source, so adding it again after a c
 
 from __future__ import annotations
 
+import math
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -64,6 +65,7 @@ class EventStore:
         width: D of the vectors.
         projection_width: of the contrastive projections; 0 where there are none.
         model_folder: where that model lay when the store was made; empty where nobody said.
+        band_hz: upper edge of the band in which it heard the events; None where nobody said.
 
     >>> from mast.retrieval.event_store import EventStore
     >>> store = EventStore.open("calls")
@@ -78,6 +80,8 @@ class EventStore:
         self.width = int(facts["width"])
         self.projection_width = int(facts["projection_width"])
         self.model_folder = str(facts["model_folder"])
+        edge = facts.get("band_hz")  # stores of earlier versions do not say
+        self.band_hz = None if edge is None else float(edge)
         self._schema = kept_schema(self.width, self.projection_width)
 
     @classmethod
@@ -89,6 +93,7 @@ class EventStore:
         *,
         projection_width: int = 0,
         model_folder: str = "",
+        band_hz: float | None = None,
     ) -> EventStore:
         """Make an empty store.
 
@@ -98,6 +103,7 @@ class EventStore:
             model_id: of the model they come from.
             projection_width: of the contrastive projections; 0 for none.
             model_folder: where the model lies, for those who search by sound later.
+            band_hz: upper edge of the band in which it hears the events.
 
         Raises:
             ConfigError: there is something already, or the width makes no sense.
@@ -109,6 +115,7 @@ class EventStore:
             "width": width,
             "projection_width": projection_width,
             "model_folder": model_folder,
+            "band_hz": band_hz,
             "mast": __version__,
         }
         folder = StoreFolder(uri)
@@ -162,11 +169,14 @@ class EventStore:
     def __len__(self) -> int:
         return sum(part.rows for part in self._parts())
 
-    def refuse_other_model(self, model_id: str, width: int | None = None) -> None:
-        """Vectors of different models do not compare, nor those that an earlier mast made another way.
+    def refuse_other_model(
+        self, model_id: str, width: int | None = None, band_hz: float | None = None
+    ) -> None:
+        """Vectors of different models or bands do not compare, nor those that an earlier mast made another way.
 
         Raises:
-            ConfigError: ``model_id`` is not that of the store, or its vectors do not have ``width`` numbers.
+            ConfigError: ``model_id`` or ``band_hz`` is not that of the store, or its vectors do not have ``width``
+                numbers.
         """
         if model_id != self.model_id:
             raise ConfigError(
@@ -177,6 +187,12 @@ class EventStore:
             raise ConfigError(
                 f"{self.uri}: holds vectors of {self.width} numbers, and this version of mast makes {width}; rebuild "
                 "the store with mast embed"
+            )
+        # rates are whole numbers, so a band may end a fraction of a hertz aside
+        if band_hz and self.band_hz and not math.isclose(band_hz, self.band_hz, rel_tol=1e-3):
+            raise ConfigError(
+                f"{self.uri}: holds vectors of sounds up to {self.band_hz:g} Hz, which do not compare with those in a "
+                f"band up to {band_hz:g} Hz; use that band, or another store"
             )
 
     def add(self, batches: Iterable[EventBatch], *, whole_recordings: bool = False) -> Added:

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from mast.annotations.detections import TABLE, read_run
+from mast.annotations.detections import TABLE, DetectionRun, read_run
 from mast.data import Dataset
 from mast.errors import AudioError, MastError
 from mast.events import as_events, boxes_of
@@ -28,13 +28,11 @@ class DetectionsFolder:
 
     Attributes:
         folder: where they lie.
-        model_id: of the detector.
-        root: the folder of the recordings, as it was then.
+        run: how they were made.
     """
 
     folder: Path
-    model_id: str
-    root: Path
+    run: DetectionRun
 
     @classmethod
     def at(cls, folder: Path) -> DetectionsFolder | None:
@@ -46,10 +44,15 @@ class DetectionsFolder:
         run = read_run(folder)
         if run is None:
             return None
-        found = cls(folder, run.model_id, Path(run.root))
+        found = cls(folder, run)
         if not found.table.is_file():
             raise MastError(f"{folder}: holds no {TABLE}.parquet yet; let `mast detect` finish first")
         return found
+
+    @property
+    def band_hz(self) -> float | None:
+        """Upper edge of the band that was searched; None where an older version wrote the folder."""
+        return None if self.run.band_hz is None else self.run.band_hz[1]
 
     @property
     def table(self) -> Path:
