@@ -132,17 +132,18 @@ def _names_another(error: Exception, path: Path) -> bool:
 
 
 @contextmanager
-def locked(path: Path, *, busy: Callable[[], None] = lambda: None) -> Iterator[None]:
+def locked(path: Path, *, busy: Callable[[], None] = lambda: None, patience_s: float = 0.0) -> Iterator[None]:
     """Hold a lock, a file, for the length of the block; it goes with the process, however that ends.
 
     Args:
         path: of the lock; its folder is made.
         busy: called once where another process or thread holds it; may raise. Then the lock is waited for.
+        patience_s: how long another may hold it before that.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path, thread_local=False)
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=patience_s)
     except Timeout:
         busy()
         lock.acquire()

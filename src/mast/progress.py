@@ -12,15 +12,13 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from filelock import FileLock, Timeout
-
-from mast.files import is_locked, machine_id, write_whole
+from mast.files import is_locked, locked, machine_id, write_whole
 
 PROGRESS = ".progress.json"
 _LOCK = ".progress.lock"
@@ -69,6 +67,14 @@ class CommandProgress:
     began: str = ""
 
 
+class _TakenError(Exception):
+    """Another process reports in the same folder."""
+
+
+def _give_up() -> None:
+    raise _TakenError
+
+
 class CommandReport:
     """Writes the file of one command.
 
@@ -80,7 +86,7 @@ class CommandReport:
         began = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._now = CommandProgress(list(command), os.getcwd(), os.getpid(), machine_id(), began=began)
         self._folder: Path | None = None
-        self._lock: FileLock | None = None
+        self._held: ExitStack | None = None  # the lock, once it is ours
         self._written_s = -math.inf
 
     def use(self, folder: Path) -> None:
@@ -90,17 +96,17 @@ class CommandReport:
 
     def begin(self) -> None:
         """Write the file now, unless another process reports in the same folder."""
-        if self._folder is None or self._lock is not None:
+        if self._folder is None or self._held is not None:
             return
-        with suppress(OSError):
-            self._folder.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self._folder / _LOCK, thread_local=False)
-            try:
-                lock.acquire(timeout=_LOCK_S)
-            except Timeout:
-                self._folder = None
-                return
-            self._lock = lock
+        held = ExitStack()
+        try:
+            held.enter_context(locked(self._folder / _LOCK, busy=_give_up, patience_s=_LOCK_S))
+        except _TakenError:
+            self._folder = None
+        except OSError:  # a disk that refuses stops the command itself, with a sentence
+            return
+        else:
+            self._held = held
             self._write()
 
     def figures(self, what: str, done: float, total: float | None, unit: str, left_s: float | None) -> None:
@@ -120,14 +126,12 @@ class CommandReport:
         """What became of it."""
         self._now.state, self._now.sentence, self._now.left_s = state, sentence, None
         self._write()
-        if self._lock is not None:
-            with suppress(OSError):  # Windows keeps it
-                Path(self._lock.lock_file).unlink()
-            self._lock.release()
-            self._lock = None
+        if self._held is not None:
+            self._held.close()
+            self._held = None
 
     def _write(self) -> None:
-        if self._lock is None or self._folder is None:
+        if self._held is None or self._folder is None:
             return
         self._written_s = time.monotonic()
         with suppress(OSError):  # a full disk stops the command itself, with a sentence

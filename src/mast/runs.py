@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from mast.errors import ConfigError, MastError
-from mast.files import remove_parts, write_json
+from mast.files import holds_files, remove_parts, write_json
 
 Say = Callable[[str], None]
 Progress = Callable[[int, int, str], None]
@@ -262,7 +262,7 @@ class Ledger:
 
     def _clear(self, stage: Stage, before: dict[str, Any] | None) -> None:
         """Move aside what was made from other inputs, or refuse; refuse what this command has not made."""
-        filled = stage.folder is not None and _filled(stage.folder)
+        filled = stage.folder is not None and holds_files(stage.folder)
         if self.instead:
             if before is not None and stage.folder is not None and filled:
                 refuse_others(stage.folder, before["inputs"], stage.inputs, instead=self.instead)
@@ -329,7 +329,3 @@ class _Clock:
     def save_now_and_then(self) -> None:
         if time.perf_counter() - self._saved > _SAVE_SECONDS:
             self.save()
-
-
-def _filled(folder: Path) -> bool:
-    return folder.is_dir() and any(folder.iterdir())

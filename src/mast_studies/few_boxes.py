@@ -230,7 +230,9 @@ class FewBoxesStudy:
         start = Start.find(self.model if cell.start == "model" else None)
         learnt, tuned = (self._chunks(rows, recipe) for rows in (learn, held))
         machine, threshold = prepare_machine(recipe), start.threshold(tuned)
-        job = DetectorRun(recipe, recipe.train, machine, run, about, start, cell.seed, threshold)
+        job = DetectorRun(
+            recipe, machine, run, about, start, cell.seed, plan=recipe.train, threshold=threshold
+        )
         fit_detector(learnt, tuned, job)
         return run / "best"
 

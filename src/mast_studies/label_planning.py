@@ -218,7 +218,7 @@ def measure(trials: Trials, strategy: str, budget: int, encoder: Path) -> bool:
     about = {"kind": "detector", "data": NAME, "seed": trials.seed, "strategy": strategy, "chunks": budget}
     remember_recipe(recipe, run, about=about)  # refuses a half-finished run with other settings
     began = time.perf_counter()
-    job = DetectorRun(recipe, recipe.train, machine, run, about, Start.find(encoder), trials.seed)
+    job = DetectorRun(recipe, machine, run, about, Start.find(encoder), trials.seed, plan=recipe.train)
     fit_detector(learn, trials.chunks("val"), job)
     spent = time.perf_counter() - began
     model = HearingModel.load(run / "best", device=machine.device)

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from mast.errors import ConfigError
-from mast.training.recipe import PRESETS, Recipe, load_recipe, parse
+from mast.settings import parse_settings
+from mast.training.recipe import PRESETS, Recipe, load_recipe
 from mast_studies.systems import SelfTraining, System
 
 OWN_PRESETS = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.toml"))}
@@ -122,6 +123,6 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _checked(values: Mapping[str, Any], where: str) -> Recipe:
-    recipe = parse(Recipe, values, where=where)
+    recipe = parse_settings(Recipe, values, where=where)
     _ = recipe.detector
     return recipe

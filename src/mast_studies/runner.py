@@ -22,7 +22,6 @@ import pandas as pd
 import torch
 from torch.utils.data import ConcatDataset
 
-from mast.data.budgets import sample_budget
 from mast.data.chunk_dataset import ChunkDataset
 from mast.data.chunks import chunk_table
 from mast.data.recordings import Dataset, load_dataset
@@ -45,6 +44,7 @@ from mast.training.start import Start
 from mast.version import commit
 from mast_studies.embedding_tables import about_embedded, folder_of, save_embedded
 from mast_studies.found import NOT_TESTS, Trial, load_about, save_about
+from mast_studies.label_budgets import sample_budget
 from mast_studies.presets import Preset
 from mast_studies.pseudo_quality import TABLE as QUALITY
 from mast_studies.pseudo_quality import measure_rounds, truth_beside
@@ -304,7 +304,7 @@ class Runner:
             "chunks": len(learn),
         }
         remember_recipe(recipe, run, about=about)
-        job = DetectorRun(recipe, recipe.train, machine, run, about, Start.find(init), self.seed)
+        job = DetectorRun(recipe, machine, run, about, Start.find(init), self.seed, plan=recipe.train)
         fit_detector(learn, self.chunks["val"], job, progress=progress)
 
     def _labelled(self, system: System) -> Chunks:

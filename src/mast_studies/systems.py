@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from mast.data.augment import AugmentConfig
-from mast.data.budgets import STRATEGIES, Strategy
 from mast.models.baselines import BaselineName
 from mast.models.mast_detector import DetectorConfig
+from mast_studies.label_budgets import STRATEGIES, Strategy
 
 Curriculum = Literal["full", "stage1", "stage2", "union"]
 LAST_STAGE: Mapping[Curriculum, str] = {

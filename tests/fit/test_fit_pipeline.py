@@ -21,10 +21,8 @@ from mast.errors import MastError
 from mast.events import EVENT_COLUMNS
 from mast.fit import judge, learn
 from mast.normalisation import Normalisation
-from mast.selftrain.rounds import RoundsRun
-from mast.training.detector_training import DetectorRun
 from mast.training.effort import Rates
-from mast.training.pretraining import EncoderRun
+from mast.training.training_run import TrainingRun
 
 KILLS = int(os.environ.get("MAST_FIT_KILLS", "2"))
 STAGES = ("scan", "plan", "statistics", "pretrain", "train", "self-train", "calibrate", "evaluate", "report")
@@ -212,7 +210,7 @@ def test_the_command_tells_what_came_of_it_and_what_to_do_next(copied: Path, no_
 def test_a_detector_that_finds_nothing_in_the_archive_is_still_a_detector(
     copied: Path, monkeypatch: pytest.MonkeyPatch, no_report: None
 ) -> None:
-    def nothing(data: object, parts: object, sources: object, run: RoundsRun, **_: object) -> None:
+    def nothing(data: object, parts: object, sources: object, run: TrainingRun, **_: object) -> None:
         (run.out / "round-1").mkdir(parents=True)
         pd.DataFrame({"chunk": []}).to_parquet(run.out / "round-1" / "pseudo.parquet")
         raise MastError("the detector finds nothing in the unlabelled sound")
@@ -258,7 +256,7 @@ def test_what_trains_first_gets_the_statistics_of_all_sound(
 ) -> None:
     given: list[Normalisation | None] = []
 
-    def reached(learn: object, held: object, run: EncoderRun | DetectorRun, **_: object) -> None:
+    def reached(learn: object, held: object, run: TrainingRun, **_: object) -> None:
         given.append(run.normalisation)
         raise Reached
 

@@ -29,11 +29,11 @@ from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.normalisation import Normalisation
 from mast.probability import StoredCalibration
 from mast.reports.fit_verdict import f1_table, recommended, verdict
-from mast.selftrain.rounds import RoundsRun
 from mast.training.detector_training import DetectorRun
 from mast.training.effort import Rates
 from mast.training.loop import Result
 from mast.training.recipe import Recipe
+from mast.training.training_run import TrainingRun
 
 CALIBRATION = StoredCalibration.model_validate(
     {
@@ -195,7 +195,7 @@ def test_self_training_continues_from_the_better_one(
     class Reached(Exception):
         pass
 
-    def reached(data: object, parts: object, sources: object, run: RoundsRun, **_: object) -> None:
+    def reached(data: object, parts: object, sources: object, run: TrainingRun, **_: object) -> None:
         assert run.start.path is not None
         raise Reached(run.start.path.relative_to(tmp_path / "run").as_posix())
 

@@ -308,7 +308,7 @@ def test_imagenet_weights_see_a_spectrogram_as_a_grey_picture(tmp_path: Path) ->
 def test_a_mistyped_option_is_named() -> None:
     with pytest.raises(ConfigError, match="fcos: unknown option 'widht'; did you mean 'width'"):
         config("fcos", widht=16)
-    with pytest.raises(ConfigError, match="faster_rcnn: option norm is 'frozen'"):
+    with pytest.raises(ConfigError, match="faster_rcnn: norm is 'frozen'"):
         config("faster_rcnn", norm="frozen")
 
 

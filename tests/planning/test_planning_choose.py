@@ -6,10 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mast.data.budgets import budget_order
+from mast.data.deal import shuffle_key
 from mast.errors import ConfigError
 from mast.planning.choose import balanced_order, choose_clips, spread, thin_out
 from mast.planning.cover import Survey, clip_weights, cover_order, coverage
+from mast_studies.label_budgets import budget_order
 
 
 def clips(hours: list[int], sites: list[str] | None = None) -> pd.DataFrame:
@@ -29,10 +30,13 @@ def clips(hours: list[int], sites: list[str] | None = None) -> pd.DataFrame:
 def test_with_one_site_it_is_the_papers_time_balanced_order() -> None:
     table = clips([5, 5, 5, 6, 6, 7, 5, 5, 6, 23] * 4)
     for seed in range(3):
-        assert (
-            balanced_order(table, seed=seed).tolist()
-            == budget_order(table, "time-balanced", seed=seed).tolist()
-        )
+        places = zip(table["recording"], table["start_s"], strict=True)
+        keys = [shuffle_key(seed, name, f"{start:015.6f}") for name, start in places]
+        turns = pd.Series(keys).groupby(table["hour"]).rank(method="first").astype(int)
+        papers = [(t, shuffle_key(seed, "turn", t, h)) for t, h in zip(turns, table["hour"], strict=True)]
+        order = sorted(range(len(table)), key=papers.__getitem__)
+        assert balanced_order(table, seed=seed).tolist() == order
+        assert budget_order(table, "time-balanced", seed=seed).tolist() == order
 
 
 def test_hours_and_sites_take_turns() -> None:

@@ -13,12 +13,13 @@ from mast.errors import MastError
 from mast.models.checkpoint import load_card, load_checkpoint
 from mast.models.mast_detector import DetectorConfig
 from mast.selftrain import rounds as rounds_module
-from mast.selftrain.rounds import RoundsRun, self_train
+from mast.selftrain.rounds import self_train
 from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.detector_training import train_detector
 from mast.training.pretraining import pretrain
 from mast.training.recipe import Recipe, load_recipe
 from mast.training.start import same_fields
+from mast.training.training_run import TrainingRun
 
 
 def rounds_recipe(curriculum: str = "full", rounds: int = 1) -> Recipe:
@@ -124,9 +125,9 @@ def test_the_shape_of_the_start_is_that_of_the_rounds(
     tones: Path, detector: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in training: a preset decides how, not what."""
-    runs: list[RoundsRun] = []
+    runs: list[TrainingRun] = []
 
-    def begin(data: object, parts: object, sources: object, run: RoundsRun, **_: object) -> pd.DataFrame:
+    def begin(data: object, parts: object, sources: object, run: TrainingRun, **_: object) -> pd.DataFrame:
         runs.append(run)
         return pd.DataFrame()
 

@@ -155,7 +155,7 @@ def test_confidence_reaches_the_loss(seen: Seen, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(MastDetector, "loss", noted)
     unchanged = run.plan.model_copy(update={"augmentation": None})
     again = DetectorRun(
-        run.recipe, unchanged, prepare_machine(run.recipe), tmp_path, run.about, run.start, run.seed
+        run.recipe, prepare_machine(run.recipe), tmp_path, run.about, run.start, run.seed, plan=unchanged
     )
     fit_detector(learn, held, again, stop_after=1)
     (boxes, weights), *rest = given

@@ -196,7 +196,7 @@ def test_only_chunks_that_are_surely_empty_give_backgrounds(tones: Path, tmp_pat
 
     def banked(of: Chunks, recipe: Recipe) -> int:
         run = DetectorRun(
-            recipe, recipe.train, prepare_machine(recipe), tmp_path, {}, Start.find(None), seed=0
+            recipe, prepare_machine(recipe), tmp_path, {}, Start.find(None), seed=0, plan=recipe.train
         )
         bank = detector_training._noise_bank(of, run)
         return 0 if bank is None else len(bank)

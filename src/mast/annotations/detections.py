@@ -27,6 +27,7 @@ from mast.files import write_json
 from mast.version import __version__
 
 RUN, MARKS, TABLE = "run.json", "recordings", "detections"
+DETECTIONS, FAILURES, EMBEDDINGS = f"{TABLE}.parquet", "failures.csv", "embeddings.npy"
 DONE, FAILED = ".parquet", ".failed.json"  # endings of marks
 _HASH = re.compile("[0-9a-f]{64}")
 FACTS = b"mast"  # key of a mark's facts in its Parquet header

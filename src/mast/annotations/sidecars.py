@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from mast.errors import AnnotationError
 from mast.events import check_events
 
 _FILE = ("file", "recording")
+YES, NO = frozenset({"true", "yes", "1", "t", "y"}), frozenset({"false", "no", "0", "f", "n", ""})
 
 
 def reviewed_path(path: Path) -> Path:
@@ -75,8 +77,12 @@ def listed_as_reviewed(recordings: pd.DataFrame) -> list[str]:
     """
     if "reviewed" not in recordings:
         return list(recordings["recording"])
-    flags = recordings["reviewed"].astype(str).str.strip().str.lower().str.removesuffix(".0")
-    return list(recordings["recording"][flags.isin({"true", "t", "yes", "y", "1"})])
+    return list(recordings["recording"][flag_texts(recordings["reviewed"]).isin(YES)])
+
+
+def flag_texts(column: pd.Series[Any]) -> pd.Series[str]:
+    """A column of yes and no, as people and programs write them, to compare with :data:`YES` and :data:`NO`."""
+    return column.fillna("").astype(str).str.strip().str.lower().str.removesuffix(".0")
 
 
 def read_recordings(path: Path) -> pd.DataFrame:

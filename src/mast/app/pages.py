@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
 
-from mast.annotations.detections import read_run
+from mast.annotations.detections import DETECTIONS, read_run
 from mast.app.work import REPORT_PAGE, results_root
 from mast.errors import ConfigError
 from mast.jobs import Jobs
@@ -20,7 +20,6 @@ from mast.review.open_review import Review, open_review
 from mast.review.records import NotFoundError
 from mast.review.requests_summary import SUMMARY, SUMMARY_PAGE, report_file
 from mast.review.server import review_app
-from mast.review.workspace import DETECTIONS
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

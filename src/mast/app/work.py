@@ -10,11 +10,10 @@ from typing import Any, Literal, NamedTuple
 
 import pyarrow.parquet as pq
 
-from mast.annotations.detections import DONE, FAILED, RUN, marks, read_run
+from mast.annotations.detections import DETECTIONS, DONE, FAILED, RUN, marks, read_run
 from mast.errors import ConfigError
 from mast.progress import CommandProgress, read_progress
 from mast.review.requests_summary import SUMMARY, SUMMARY_PAGE
-from mast.review.workspace import DETECTIONS
 
 REPORT_PAGE = "report.html"
 _MODEL = "best"  # below a run of `mast fit`

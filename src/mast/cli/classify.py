@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mast.cli.event_files import check_table_name
 from mast.cli.options import Device, Quiet, advancing, count, number, say, score
 from mast.wording import counted
 
@@ -61,12 +62,10 @@ def classify(
       mast classify events --examples examples --out named.csv
       mast classify events --examples recordings/ --out named.parquet --precision 0.95
     """
-    from mast.errors import ConfigError
     from mast.files import write_json
     from mast.retrieval.event_store import EventStore
 
-    if out.suffix.lower() not in (".csv", ".parquet"):
-        raise ConfigError(f"{out}: say which kind of table by its ending, .csv or .parquet")
+    check_table_name(out)
     opened = EventStore.open(store)
     namer = _examples(opened, examples, k, model, device, quiet)
     calibration = namer.calibrate(precision, max_distance=max_distance)

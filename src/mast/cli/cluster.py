@@ -63,10 +63,11 @@ def cluster(
       mast cluster events --audio recordings/ --out clusters
     """
     from mast.errors import ConfigError, MastError
+    from mast.files import holds_files
     from mast.retrieval.clusters import fit_clusters, summarise
     from mast.retrieval.event_store import EventStore
 
-    if out.is_file() or (out.is_dir() and any(out.iterdir())):
+    if holds_files(out):
         raise ConfigError(f"{out}: exists already; choose a new --out")
     opened = EventStore.open(store)
     if not len(opened):

@@ -248,10 +248,11 @@ def _site_and_date(text: str) -> tuple[str, str]:
 
 def _check_out(source: Path, out: Path, *, folder: bool) -> None:
     from mast.errors import AnnotationError
+    from mast.files import holds_files
 
     if out.exists() and source.exists() and out.samefile(source):
         raise AnnotationError(f"{out}: is also what is read; choose another place to write to")
-    if folder and out.is_dir() and any(out.iterdir()):
+    if folder and out.is_dir() and holds_files(out):
         raise AnnotationError(
             f"{out}: is not empty, and old files would mix with new ones; choose a new folder"
         )

@@ -23,7 +23,7 @@ import pandas as pd
 
 from mast.annotations import AnnotationSet, read_annotations
 from mast.annotations.recording_names import RecordingNames
-from mast.annotations.sidecars import read_reviewed
+from mast.annotations.sidecars import NO, YES, flag_texts, read_reviewed
 from mast.annotations.tables import Table, read_table
 from mast.audio import (
     Metadata,
@@ -44,7 +44,6 @@ RECORDINGS_COLUMNS = ("file", "site", "datetime", "split", "duration_s", "sample
 SLACK_S = 0.01  # durations in tables are rounded
 _DENSEST = 8_000  # samples in a byte: FLAC takes a dozen bytes for 65,535 samples of silence
 _LONGEST = timedelta(days=366)  # no recording lasts longer
-_YES, _NO = frozenset({"true", "yes", "1", "t", "y"}), frozenset({"false", "no", "0", "f", "n", ""})
 
 
 @dataclass(frozen=True)
@@ -428,14 +427,14 @@ def _whole(files: pd.Series[str]) -> pd.DataFrame:
 
 def _flags(table: pd.DataFrame, path: Path) -> pd.Series[bool]:
     """The column ``reviewed`` as booleans."""
-    texts = table["reviewed"].fillna("").astype(str).str.strip().str.lower().str.removesuffix(".0")
-    wrong = table.index[~texts.isin(_YES | _NO)]
+    texts = flag_texts(table["reviewed"])
+    wrong = table.index[~texts.isin(YES | NO)]
     if len(wrong):
         raise MastError(
             f"{path}, reviewed of {table.loc[wrong[0], 'file']}: found '{table.loc[wrong[0], 'reviewed']}', "
             "expected true or false"
         )
-    return texts.isin(_YES)
+    return texts.isin(YES)
 
 
 def _warn_of_late_boxes(events: pd.DataFrame, table: pd.DataFrame, source: Path) -> None:

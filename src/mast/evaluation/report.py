@@ -66,7 +66,7 @@ class Evaluation:
             str(by): group.drop(columns="by").to_dict("records")
             for by, group in self.recall_by.groupby("by", sort=False)
         }
-        plain: dict[str, Any] = _plain(
+        plain: dict[str, Any] = without_nan(
             {
                 "space": self.scoring.space,
                 "band_hz": [front_end.low_hz, front_end.high_hz] if self.scoring.space != "hz" else None,
@@ -98,7 +98,7 @@ class Comparison:
     def as_dict(self) -> dict[str, Any]:
         """The first system as :meth:`Evaluation.as_dict` gives it; the second under ``other``."""
         differences = {name: difference._asdict() for name, difference in self.differences.items()}
-        return {**self.a.as_dict(), "other": self.b.as_dict(), "differences": _plain(differences)}
+        return {**self.a.as_dict(), "other": self.b.as_dict(), "differences": without_nan(differences)}
 
 
 def evaluate(
@@ -204,12 +204,12 @@ def _warn_of_ignored(scene: Scene, what: str) -> None:
         )
 
 
-def _plain(value: Any) -> Any:
+def without_nan(value: Any) -> Any:
     """Nested values with NaN and infinities as None: JSON has no word for them."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: without_nan(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [without_nan(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

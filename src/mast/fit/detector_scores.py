@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ from mast.evaluation.bootstrap import paired_differences
 from mast.evaluation.calibration import calibrated
 from mast.evaluation.metrics import metrics_of
 from mast.evaluation.part_tables import PartTables
-from mast.hearing import HearingModel
+from mast.evaluation.report import without_nan
 from mast.runs import Progress
 from mast.training.chosen_chunks import Chunks
 from mast.training.chunk_scores import look_at
@@ -61,7 +60,7 @@ def measure_detectors(
     found["differences"] = [{"of": later, "to": earlier, "parts": {}} for earlier, later in pairs]
     tables: dict[str, dict[str, PartTables]] = {name: {} for name in names}
     for detector, model_folder in detectors.items():
-        model = HearingModel.load(model_folder, device=machine.device, precision=machine.precision)
+        model = machine.load(model_folder)
         card = model.card
         own = card.thresholds["score"]
         found["detectors"][detector] = {
@@ -90,7 +89,7 @@ def measure_detectors(
             both = paired_differences(
                 outcomes[pair["to"]], outcomes[pair["of"]], resamples=resamples, seed=seed
             )
-            pair["parts"][name] = {key: _without_nan(both[key]._asdict()) for key in _METRICS}
+            pair["parts"][name] = {key: without_nan(both[key]._asdict()) for key in _METRICS}
         for detector, part in tables[name].items():
             found["detectors"][detector]["parts"][name] = _result(part, resamples=resamples, seed=seed)
     return found
@@ -111,7 +110,3 @@ def _result(part: PartTables, *, resamples: int, seed: int) -> dict[str, Any]:
             for by, own in kinds[kinds["n_truth"] > 0].groupby("by", sort=False)
         },
     }
-
-
-def _without_nan(values: dict[str, float]) -> dict[str, float | None]:
-    return {name: value if math.isfinite(value) else None for name, value in values.items()}

@@ -19,7 +19,6 @@ from mast.files import replace_folder
 from mast.fit.fit_run import FitRun, f1_words
 from mast.fit.habit_choice import HabitChoice, choose_habit, compare
 from mast.habit import Habit
-from mast.hearing import HearingModel
 from mast.models.checkpoint import ModelCard, load_card, update_card
 from mast.reports.fit_verdict import HABIT, START
 from mast.training.chosen_chunks import Chunks
@@ -133,6 +132,6 @@ def _carry(run: FitRun, folder: Path, threshold: float) -> None:
 def _as_given(run: FitRun, folder: Path, chunks: Chunks, *, least_score: float) -> PartTables:
     """Boxes as the model gives them, whatever its habit."""
     machine = run.machine
-    model = HearingModel.load(folder, device=machine.device, precision=machine.precision)
+    model = machine.load(folder)
     model.card = model.card.model_copy(update={"habit": None})
     return look_at(model, chunks, run.recipe.train, machine, score_threshold=least_score)

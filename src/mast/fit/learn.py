@@ -28,9 +28,10 @@ from mast.selftrain.rounds import RoundsRun, about_self_training, fit_rounds
 from mast.training.chosen_chunks import STATISTICS_CHUNKS, measured_normalisation, unlabelled_chunks
 from mast.training.detector_training import DetectorRun, about_detector, fit_detector
 from mast.training.effort import Rates, measure_rates, suited
-from mast.training.pretraining import EncoderRun, about_pretraining, fit_encoder
+from mast.training.pretraining import about_pretraining, fit_encoder
 from mast.training.recipe import keep_recipe
 from mast.training.start import Start, same_fields
+from mast.training.training_run import TrainingRun
 from mast.wording import counted
 
 
@@ -114,7 +115,7 @@ def pretrain(run: FitRun) -> None:
         )
         about = about_pretraining(run.sources.folders, Start(), seed=run.seed)
         _keep_recipe(run, folder, about)
-        job = EncoderRun(run.recipe, run.machine, folder, about, Start(), run.seed, run.normalisation)
+        job = TrainingRun(run.recipe, run.machine, folder, about, Start(), run.seed, run.normalisation)
         with run.bar("pretrain") as progress:
             result = fit_encoder(learn, held, job, progress=progress)
         if run.machine.main:
@@ -181,14 +182,14 @@ def train(run: FitRun) -> None:
         _keep_recipe(run, folder, about)
         job = DetectorRun(
             run.recipe,
-            start.gentle(run.recipe),
             run.machine,
             folder,
             about,
             start,
             run.seed,
-            start.threshold(held),
             run.normalisation,
+            plan=start.gentle(run.recipe),
+            threshold=start.threshold(held),
         )
         with run.bar("train") as progress:
             result = fit_detector(learn, held, job, progress=progress)

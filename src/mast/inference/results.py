@@ -29,9 +29,12 @@ import pyarrow.parquet as pq
 
 from mast.annotations import FORMATS, AnnotationSet, write_annotations
 from mast.annotations.detections import (
+    DETECTIONS,
     DONE,
+    EMBEDDINGS,
     FACTS,
     FAILED,
+    FAILURES,
     RUN,
     TABLE,
     DetectionRun,
@@ -53,7 +56,6 @@ from mast.inference.pieces import Source
 from mast.runs import refuse_others
 from mast.table_files import write_table
 
-FAILURES, EMBEDDINGS = "failures.csv", "embeddings.npy"
 _COMBINING = ".lock"  # held while the tables are made
 _EMBEDDING = "embedding"  # a mark's further column: the bytes of a row of half-precision numbers
 _TABLE_ROWS = 100_000  # held at once while the tables over all recordings are written
@@ -349,7 +351,7 @@ class ResultsFolder:
         """``detections.parquet`` and ``detections.csv``, some recordings in memory at a time."""
         count = 0
         with (
-            whole_file(self.folder / f"{TABLE}.parquet") as parquet_part,
+            whole_file(self.folder / DETECTIONS) as parquet_part,
             whole_file(self.folder / f"{TABLE}.csv") as csv_part,
             pq.ParquetWriter(parquet_part, _SCHEMA) as parquet,
             open(csv_part, "w", encoding="utf-8", newline="") as csv,
@@ -383,7 +385,7 @@ class ResultsFolder:
         """A folder per format, rewritten: names in it depend on all recordings."""
         columns = ["recording", "duration_s", "sample_rate", "site", "datetime"]
         known = recordings[columns] if len(recordings) else pd.DataFrame(columns=columns)
-        events = as_events(pd.read_parquet(self.folder / f"{TABLE}.parquet"))
+        events = as_events(pd.read_parquet(self.folder / DETECTIONS))
         # nobody has listened to these: no reviewed spans
         found = AnnotationSet(events=events, recordings=known)
         for name in formats:

@@ -1,21 +1,21 @@
 """In which order clips are worth a person's time.
 
 Every strategy puts all candidates in one order, and a budget takes the first N: a larger plan contains the smaller, and
-whoever stops early has annotated the best part. ``random`` and ``sequential`` are the paper's, of
-:mod:`mast.data.budgets`. ``time-balanced`` is the paper's with sites taking turns within each hour, and counts what was
-heard before. ``diverse`` covers what the archive sounds like, and weighs clips by how unsure the detector is there.
+whoever stops early has annotated the best part. ``random`` and ``sequential`` are the paper's. ``time-balanced`` is the
+paper's with sites taking turns within each hour, and counts what was heard before. ``diverse`` covers what the archive
+sounds like, and weighs clips by how unsure the detector is there.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Literal, get_args
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 
 from mast.arrays import IntArray
-from mast.data.budgets import budget_order
 from mast.data.deal import shuffle_key
 from mast.errors import ConfigError
 from mast.planning.cover import Survey, cover_order
@@ -57,12 +57,37 @@ def choose_clips(
         order = cover_order(survey, n)
     elif strategy == "time-balanced":
         order = balanced_order(candidates, heard, seed=seed)
-    elif strategy in ("random", "sequential"):
-        order = budget_order(candidates, strategy, seed=seed)
+    elif strategy == "random":
+        order = random_order(candidates, seed=seed)
+    elif strategy == "sequential":
+        order = sequential_order(candidates)
     else:
         raise ConfigError(f"plan: no strategy '{strategy}'; expected one of {', '.join(PLAN_STRATEGIES)}")
     chosen = candidates.iloc[order[:n]]
     return chosen.assign(rank=np.arange(1, len(chosen) + 1))
+
+
+def random_order(clips: pd.DataFrame, *, seed: int = 0) -> IntArray:
+    """Row numbers of ``clips`` in an order that depends on the seed and on which clips there are."""
+    return _sorted_rows([shuffle_key(seed, *place) for place in _places(clips)])
+
+
+def sequential_order(clips: pd.DataFrame) -> IntArray:
+    """Row numbers of ``clips`` in order of time; recordings whose time is not known come last, by name."""
+    clock = clips["datetime"].fillna("").astype(str) if "datetime" in clips else [""] * len(clips)
+    return _sorted_rows(
+        [(when == "", when, *place) for when, place in zip(clock, _places(clips), strict=True)]
+    )
+
+
+def _places(clips: pd.DataFrame) -> list[tuple[str, str]]:
+    """Recording and start of each clip; the start as text that sorts as the number does."""
+    places = zip(clips["recording"].astype(str), clips["start_s"].astype(float), strict=True)
+    return [(name, f"{start:015.6f}") for name, start in places]
+
+
+def _sorted_rows(keys: Sequence[Any]) -> IntArray:
+    return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)
 
 
 def balanced_order(clips: pd.DataFrame, heard: pd.DataFrame | None = None, *, seed: int = 0) -> IntArray:
@@ -72,8 +97,7 @@ def balanced_order(clips: pd.DataFrame, heard: pd.DataFrame | None = None, *, se
     taken, so that a second plan continues where the first ended. Clips without a clock are an hour of their own.
     """
     hours, sites = clips["hour"].tolist(), clips["site"].astype(str).tolist()
-    places = zip(clips["recording"].astype(str), clips["start_s"].astype(float), strict=True)
-    keys = [shuffle_key(seed, name, f"{start:015.6f}") for name, start in places]
+    keys = [shuffle_key(seed, *place) for place in _places(clips)]
     before_site: Counter[tuple[int, str]] = Counter()
     before_hour: Counter[int] = Counter()
     if heard is not None:
@@ -94,7 +118,7 @@ def balanced_order(clips: pd.DataFrame, heard: pd.DataFrame | None = None, *, se
         position = before_hour[hour] + 1
         order[row] = (position, shuffle_key(seed, "turn", position, hour))
         before_hour[hour] = position
-    return np.array(sorted(range(len(clips)), key=order.__getitem__), dtype=np.int64)
+    return _sorted_rows(order)
 
 
 def thin_out(clips: pd.DataFrame, most: int, *, seed: int = 0) -> pd.DataFrame:

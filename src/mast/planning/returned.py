@@ -14,14 +14,15 @@ import pandas as pd
 
 from mast.annotations import AnnotationSet, read_annotations
 from mast.annotations.recording_names import RecordingNames
+from mast.annotations.sidecars import NO, YES
 from mast.annotations.tables import Table, read_table
 from mast.errors import AnnotationError
 from mast.events import as_events, empty_events
 from mast.planning.tasks import PLAN, PLAN_COLUMNS, PROJECT, TASK_FORMATS, fingerprint, table_path
 from mast.planning.whombat import completed_clips
 
-_YES = frozenset({"yes", "y", "true", "t", "1", "x", "done", "ok", "✓", "ja", "oui", "si", "sí"})
-_NO = frozenset({"", "no", "n", "false", "f", "0", "nein", "non", "-"})
+_YES = YES | {"x", "done", "ok", "✓", "ja", "oui", "si", "sí"}  # as people tick things off
+_NO = NO | {"nein", "non", "-"}
 _SLACK_S = 0.05  # a box drawn this far beyond a clip is a slip of the hand
 
 

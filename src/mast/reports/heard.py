@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mast.annotations.detections import (
+    DETECTIONS,
     DONE,
     FAILED,
     MARKS,
     RUN,
-    TABLE,
     DetectionRun,
     failure_facts,
     mark_facts,
@@ -90,9 +90,9 @@ def read_heard(folder: Path) -> Heard:
             f"{RUN} is missing" if folder.is_dir() else "is a file" if folder.exists() else "no such folder"
         )
         raise ConfigError(f"{folder}: {what}; expected a results folder of mast detect")
-    if not (folder / f"{TABLE}.parquet").is_file():
+    if not (folder / DETECTIONS).is_file():
         raise ConfigError(
-            f"{folder}: {TABLE}.parquet is missing, so mast detect has not finished here; run it again to resume "
+            f"{folder}: {DETECTIONS} is missing, so mast detect has not finished here; run it again to resume "
             "where it stopped"
         )
     done = [facts for _, path in marks(folder, DONE) if (facts := mark_facts(path)) is not None]
@@ -163,7 +163,7 @@ def read_events(folder: Path) -> Iterator[pd.DataFrame]:
     Raises:
         AnnotationError: it cannot be read.
     """
-    path = folder / f"{TABLE}.parquet"
+    path = folder / DETECTIONS
     try:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=_BATCH, columns=_COLUMNS):

@@ -11,11 +11,10 @@ import pandas as pd
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from mast.annotations.detections import TABLE, DetectionRun, read_run
+from mast.annotations.detections import DETECTIONS, EMBEDDINGS, DetectionRun, read_run
 from mast.data import Dataset
 from mast.errors import AudioError, MastError
 from mast.events import as_events, boxes_of
-from mast.inference.results import EMBEDDINGS
 from mast.retrieval.embedding import BoxEmbedder
 from mast.retrieval.event_table import EventBatch
 
@@ -46,7 +45,7 @@ class DetectionsFolder:
             return None
         found = cls(folder, run)
         if not found.table.is_file():
-            raise MastError(f"{folder}: holds no {TABLE}.parquet yet; let `mast detect` finish first")
+            raise MastError(f"{folder}: holds no {DETECTIONS} yet; let `mast detect` finish first")
         return found
 
     @property
@@ -57,7 +56,7 @@ class DetectionsFolder:
     @property
     def table(self) -> Path:
         """All events."""
-        return self.folder / f"{TABLE}.parquet"
+        return self.folder / DETECTIONS
 
     @property
     def has_embeddings(self) -> bool:

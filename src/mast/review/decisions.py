@@ -12,14 +12,14 @@ import sqlite3
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from mast.data.recordings import parse_clock
 from mast.errors import MastError
-from mast.review.intake import put_spans, random_rank
+from mast.review.intake import day_and_hour, put_spans, random_rank
 from mast.review.records import STATUSES, read_event, read_recording, read_spans
-from mast.review.store import Store
+from mast.review.store import Store, fact
 from mast.spans import joined, without
 from mast.wording import counted
 
@@ -76,8 +76,8 @@ def add_event(store: Store, reviewer: str, recording_id: int, given: Mapping[str
         box = _checked_box({name: given.get(name) for name in BOX}, recording)
         label = checked_label(given.get("label", ""))
         event_id = uuid.uuid4().hex[:20]
-        seed = db.execute("SELECT value FROM facts WHERE name = 'seed'").fetchone()[0]
-        day, hour = _day_and_hour(recording["datetime"], box["start_s"])
+        seed = fact(db, "seed") or ""
+        day, hour = day_and_hour(parse_clock(recording["datetime"]), box["start_s"])
         db.execute(
             "INSERT INTO events (id, recording_id, start_s, end_s, low_hz, high_hz, label, status, reviewer, version, "
             "source, original_label, day, hour, rank) "
@@ -203,11 +203,11 @@ ORDER BY u.by_row DESC LIMIT 1
 
 def take_back_learned(db: sqlite3.Connection, reviewer: str) -> int:
     """Undo all that the learner has decided; how many decisions that were."""
-    before = db.execute("SELECT value FROM facts WHERE name = 'applied'").fetchone()
+    before = fact(db, "applied")
     taken = db.execute("DELETE FROM learned WHERE action = 0").rowcount
     db.execute("DELETE FROM facts WHERE name = 'applied'")
     if before:
-        append_log(db, reviewer, "take_back", 0, before=json.loads(before[0]), after=None)
+        append_log(db, reviewer, "take_back", 0, before=json.loads(before), after=None)
     return taken
 
 
@@ -289,7 +289,7 @@ def _put_state(db: sqlite3.Connection, event: Mapping[str, Any], state: Mapping[
     """Write an event's state; the box it came with is kept beside the first time it is moved."""
     box = [event[name] for name in BOX]
     recording = read_recording(db, event["recording_id"])
-    day, hour = _day_and_hour(recording["datetime"], state["start_s"])
+    day, hour = day_and_hour(parse_clock(recording["datetime"]), state["start_s"])
     db.execute(
         "UPDATE events SET start_s = ?, end_s = ?, low_hz = ?, high_hz = ?, label = ?, status = ?, reviewer = ?, "
         "version = version + 1, day = ?, hour = ?, original_box = CASE WHEN original_box = '' THEN ? ELSE original_box "
@@ -387,11 +387,3 @@ def checked_label(label: object) -> str:
     if len(plain) > _MAX_LABEL or not plain.isprintable():
         raise InvalidError(f"label: expected at most {_MAX_LABEL} printable characters")
     return plain
-
-
-def _day_and_hour(clock: str, start_s: float) -> tuple[str, int | None]:
-    began = parse_clock(clock)
-    if began is None:
-        return "", None
-    when = began + timedelta(seconds=start_s)
-    return when.date().isoformat(), when.hour

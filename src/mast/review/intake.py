@@ -24,15 +24,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mast.annotations.detections import DONE, mark_facts, marks, read_run
+from mast.annotations.detections import DETECTIONS, DONE, FAILURES, mark_facts, marks, read_run
 from mast.annotations.tables import read_table
 from mast.audio import describe
 from mast.data.recordings import load_dataset, parse_clock
 from mast.errors import AudioError, ConfigError, MastError, first_line, shortened
 from mast.events import as_events
-from mast.review.store import Store
+from mast.review.store import Store, fact, put_fact
 from mast.review.to_check import read_to_check
-from mast.review.workspace import DETECTIONS, FAILURES, Workspace
+from mast.review.workspace import Workspace
 from mast.runs import Progress
 from mast.spans import joined, total_s
 
@@ -79,17 +79,16 @@ def take_in(store: Store, workspace: Workspace, *, seed: int = 0, progress: Prog
     """
     with store.writing() as db:
         db.execute("INSERT OR IGNORE INTO facts VALUES ('seed', ?)", (str(seed),))
-        db.execute("INSERT OR REPLACE INTO facts VALUES ('threshold', ?)", (str(workspace.threshold),))
-        seed = int(db.execute("SELECT value FROM facts WHERE name = 'seed'").fetchone()[0])
-        kind = db.execute("SELECT value FROM facts WHERE name = 'kind'").fetchone()
-        if kind is not None and kind[0] != workspace.kind:
+        put_fact(db, "threshold", str(workspace.threshold))
+        seed = int(fact(db, "seed") or seed)
+        kind = fact(db, "kind")
+        if kind is not None and kind != workspace.kind:
             raise ConfigError(
-                f"{store.path}: is the review of {kind[0]}, but the folder now holds {workspace.kind}; "
+                f"{store.path}: is the review of {kind}, but the folder now holds {workspace.kind}; "
                 "move the file away to start again"
             )
-        db.execute("INSERT OR REPLACE INTO facts VALUES ('kind', ?)", (workspace.kind,))
-        to_check = json.dumps(read_to_check(workspace.folder)["event"].tolist())
-        db.execute("INSERT OR REPLACE INTO facts VALUES ('to_check', ?)", (to_check,))
+        put_fact(db, "kind", workspace.kind)
+        put_fact(db, "to_check", json.dumps(read_to_check(workspace.folder)["event"].tolist()))
     intake = _Filler(store, workspace, seed, progress or (lambda done, total, what: None))
     result = intake.detections() if workspace.kind == "detections" else intake.dataset()
     store.build_indices()
@@ -345,20 +344,27 @@ class _Filler:
             zip(*(table[c].tolist() for c in columns), strict=True)
         ):
             drawn = source in _PEOPLE and (score == 1.0 or score != score)
-            digest = event_id((name, start, end, low, high, label, source), seen)
+            digest = review_id((name, start, end, low, high, label, source), seen)
             shown = None if drawn or score != score else score
-            when = began + timedelta(seconds=start) if began is not None else None
             yield (
                 digest, recording_id, ordinal, start, end, low, high, label, "accepted" if drawn else "open", shown,
-                source or "expert", model, label, when.date().isoformat() if when else "", when.hour if when else None,
+                source or "expert", model, label, *day_and_hour(began, start),
                 None if shown is None else abs(shown - threshold), random_rank(digest, self.key),
             )  # fmt: skip
 
 
-def event_id(
+def day_and_hour(began: datetime | None, start_s: float) -> tuple[str, int | None]:
+    """The day, and the hour of the day, so many seconds after a recording began; nothing without a clock."""
+    if began is None:
+        return "", None
+    when = began + timedelta(seconds=start_s)
+    return when.date().isoformat(), when.hour
+
+
+def review_id(
     event: tuple[str, float, float, float, float, str, str], seen: dict[bytes, int] | None = None
 ) -> str:
-    """The id of a detection, made of what it is.
+    """The id of a detection in the review, made of what it is.
 
     Args:
         event: recording, start, end, lower and upper edge, label, source.

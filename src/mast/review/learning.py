@@ -35,8 +35,8 @@ from mast.review.box_classifier import (
 from mast.review.decisions import InvalidError, append_log, take_back_learned
 from mast.review.listing import ListFilter
 from mast.review.lookalikes import Lookalikes
-from mast.review.records import EVENT_SQL, NotFoundError, event_record
-from mast.review.store import Store
+from mast.review.records import EVENT_SQL, event_record, no_event
+from mast.review.store import Store, fact, put_fact
 
 LEARNED_ORDERS = ("unsure", "likely")
 
@@ -141,7 +141,7 @@ class Learning:
                 "SELECT coalesce(sum(e.status = 'accepted'), 0), coalesce(sum(e.status <> 'accepted'), 0) "
                 f"FROM events AS e WHERE e.version > 0 AND {_DECIDED}"
             ).fetchone()
-            applied = db.execute("SELECT value FROM facts WHERE name = 'applied'").fetchone()
+            applied = fact(db, "applied")
             labels = _labels(
                 row[0]
                 for row in db.execute(
@@ -155,7 +155,7 @@ class Learning:
             "least": LEAST_DECISIONS,
             "least_of_each": LEAST_OF_EACH,
             "labels": labels,
-            "applied": json.loads(applied[0]) if applied else None,
+            "applied": json.loads(applied) if applied else None,
         }
 
     def queue(
@@ -222,18 +222,16 @@ class Learning:
             plan, rows = self._decide(db, precision)
         applied = {**asdict(plan), "by": reviewer, "time": datetime.now(UTC).isoformat(timespec="seconds")}
         with self.store.writing() as db:
-            before = db.execute("SELECT value FROM facts WHERE name = 'applied'").fetchone()
+            before = fact(db, "applied")
             db.execute("DELETE FROM learned WHERE action = 0")
             db.executemany(
                 "INSERT OR IGNORE INTO learned SELECT id, ?, ?, 0 FROM events WHERE seq = ? AND status = 'open'",
                 rows,
             )
             # as the log has it: an application stands while this is its own
-            fact = json.dumps(applied, ensure_ascii=False)
-            db.execute("INSERT OR REPLACE INTO facts VALUES ('applied', ?)", (fact,))
-            append_log(
-                db, reviewer, "apply", 0, before=json.loads(before[0]) if before else None, after=applied
-            )
+            put_fact(db, "applied", json.dumps(applied, ensure_ascii=False))
+            before_it = json.loads(before) if before else None
+            append_log(db, reviewer, "apply", 0, before=before_it, after=applied)
         return applied
 
     def take_back(self, reviewer: str) -> int:
@@ -390,5 +388,5 @@ def _places(learned: Learned, seqs: IntArray) -> tuple[IntArray, IntArray]:
 def _seq_of(db: sqlite3.Connection, event_id: str) -> int:
     row = db.execute("SELECT seq FROM events WHERE id = ?", (event_id,)).fetchone()
     if row is None:
-        raise NotFoundError(f"there is no event {event_id[:40]!r} to continue after; reload the page")
+        raise no_event(event_id, "to continue after")
     return int(row[0])

@@ -20,8 +20,8 @@ from mast.retrieval.clusters import NOISE, Grouping, fit_clusters, from_middle
 from mast.review.decisions import InvalidError, append_log, checked_label
 from mast.review.listing import ListFilter
 from mast.review.lookalikes import Lookalikes, NoEmbeddingError
-from mast.review.records import EVENT_SQL, event_record
-from mast.review.store import Store
+from mast.review.records import read_event
+from mast.review.store import Store, fact, put_fact
 
 _MOST_FITTED = 4_000  # detections that groups are found in, the others join by their neighbours; our choice
 _MOST_NAMES = 3  # of a group, the commonest
@@ -73,8 +73,8 @@ class Groups:
         ``outdated`` says that there are other detections than when they were found.
         """
         with self.store.reading() as db:
-            found = db.execute("SELECT value FROM facts WHERE name = 'grouped'").fetchone()
-            outdated = found is not None and json.loads(found[0]) != _detections(db)
+            found = fact(db, "grouped")
+            outdated = found is not None and json.loads(found) != _detections(db)
             groups = _described(db)
         return {
             "available": bool(self.lookalikes),
@@ -105,7 +105,7 @@ class Groups:
         with self.store.writing() as db:
             db.execute("DELETE FROM grouped")
             db.executemany("INSERT INTO grouped SELECT id, ?, ? FROM events WHERE seq = ?", rows)
-            db.execute("INSERT OR REPLACE INTO facts VALUES ('grouped', ?)", (json.dumps(known),))
+            put_fact(db, "grouped", json.dumps(known))
 
     def decide(self, reviewer: str, wanted: ListFilter, status: object, label: object) -> int:
         """Accept under a name, or reject, the open boxes of a group at once; how many those were.
@@ -186,4 +186,4 @@ def _typical(db: sqlite3.Connection, group: int) -> dict[str, Any]:
         "WHERE g.cluster = ? AND e.status <> 'deleted' ORDER BY g.away LIMIT 1",
         (group,),
     ).fetchone()
-    return event_record(db.execute(f"{EVENT_SQL} WHERE e.id = ?", nearest).fetchone())
+    return read_event(db, nearest[0])

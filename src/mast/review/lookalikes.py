@@ -22,7 +22,7 @@ from mast.arrays import FloatArray, IntArray, Vectors
 from mast.errors import MastError
 from mast.retrieval.nearest import unit
 from mast.review.listing import ListFilter
-from mast.review.records import EVENT_SQL, NotFoundError, event_record
+from mast.review.records import EVENT_SQL, event_record, no_event
 
 _BLOCK_ROWS = 16_384
 # our choices: what a novelty ranking looks at, so that it takes well under a second on a million events
@@ -205,7 +205,7 @@ class FileLookalikes(Lookalikes):
             (event_id,),
         ).fetchone()
         if found is None:
-            raise NotFoundError(f"there is no event {event_id[:40]!r} in this review; reload the page")
+            raise no_event(event_id)
         if found[0] is None or not 0 <= found[0] < len(rows):
             raise NoEmbeddingError(
                 "this box has no embedding (it was drawn by hand), so it cannot be compared"

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mast.annotations.detections import EMBEDDINGS
 from mast.errors import MastError
 from mast.retrieval.event_ids import event_id
 from mast.retrieval.event_store import EventStore
 from mast.retrieval.parts import FACTS
 from mast.review.lookalikes import FileLookalikes, Lookalikes, NoEmbeddingError, ScoredVectors
-from mast.review.records import EVENT_SQL, NotFoundError, event_record
-from mast.review.workspace import EMBEDDINGS
+from mast.review.records import EVENT_SQL, event_record, no_event
 
 _BLOCK_EVENTS = 8_192
 _MORE = 4  # × as many neighbours are asked for, where too few of them are in this review
@@ -48,7 +48,7 @@ class StoreLookalikes(Lookalikes):
         """By asking the store; what it holds of other folders is passed over."""
         row = db.execute(f"{EVENT_SQL} WHERE e.id = ?", (event_id,)).fetchone()
         if row is None:
-            raise NotFoundError(f"there is no event {event_id[:40]!r} in this review; reload the page")
+            raise no_event(event_id)
         known, vectors = self.store.known_vectors(_names(row))
         if not known:
             raise NoEmbeddingError(

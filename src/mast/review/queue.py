@@ -13,7 +13,7 @@ import sqlite3
 from typing import Any
 
 from mast.review.listing import ListFilter
-from mast.review.records import EVENT_SQL, NotFoundError, event_record
+from mast.review.records import EVENT_SQL, event_record, no_event
 
 # order → (expressions to sort by, all ascending; the last one is unique)
 _KEYS: dict[str, tuple[str, ...]] = {
@@ -57,7 +57,7 @@ def queue(
             (after,),
         ).fetchone()
         if row is None:
-            raise NotFoundError(f"there is no event {after[:40]!r} to continue after; reload the page")
+            raise no_event(after, "to continue after")
         beyond = f" AND ({', '.join(keys)}) > ({', '.join('?' * len(keys))})"
         values = [*values, *row]
     rows = db.execute(

@@ -32,6 +32,11 @@ class NotFoundError(MastError):
     """There is no such recording or event."""
 
 
+def no_event(event_id: str, purpose: str = "in this review") -> NotFoundError:
+    """To be raised for an event that is not there."""
+    return NotFoundError(f"there is no event {event_id[:40]!r} {purpose}; reload the page")
+
+
 def event_record(row: sqlite3.Row) -> dict[str, Any]:
     """An event of :data:`EVENT_SQL` as JSON holds it."""
     began = parse_clock(row["recording_datetime"])
@@ -75,7 +80,7 @@ def read_event(db: sqlite3.Connection, event_id: str) -> dict[str, Any]:
     """
     row = db.execute(f"{EVENT_SQL} WHERE e.id = ?", (event_id,)).fetchone()
     if row is None:
-        raise NotFoundError(f"there is no event {event_id[:40]!r} in this review; reload the page")
+        raise no_event(event_id)
     return event_record(row)
 
 

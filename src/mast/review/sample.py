@@ -21,7 +21,7 @@ from mast.arrays import IntArray
 from mast.errors import ConfigError
 from mast.evaluation.corrected_counts import Checked, Strata, allocate
 from mast.reports.summary_counts import Sample
-from mast.review.intake import event_id, random_rank
+from mast.review.intake import random_rank, review_id
 from mast.review.store import STORE
 from mast.review.to_check import read_to_check, write_to_check
 
@@ -83,7 +83,7 @@ def _identified(batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         for event in zip(*(batch[name].tolist() for name in _MADE_OF), strict=True):
             if event[0] != last:  # the table is sorted by recording
                 last, seen = event[0], {}
-            ids.append(event_id(event, seen))
+            ids.append(review_id(event, seen))
         yield batch.assign(event=ids)
 
 

@@ -240,6 +240,17 @@ class Store:
         return db
 
 
+def fact(db: sqlite3.Connection, name: str) -> str | None:
+    """What the store says under a name; ``None`` where it says nothing."""
+    row = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def put_fact(db: sqlite3.Connection, name: str, value: str) -> None:
+    """Say something under a name, in the place of what it said before."""
+    db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+
+
 def _has(db: sqlite3.Connection, name: str) -> bool:
     """Whether there is a table or an index of this name; another process may just have made it."""
     return db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone() is not None

@@ -13,12 +13,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from mast.annotations.detections import RUN, read_run
+from mast.annotations.detections import DETECTIONS, RUN, read_run
 from mast.annotations.recording_names import RecordingNames
 from mast.audio import AUDIO_SUFFIXES, find_recordings, names_on_disk, text_names
 from mast.errors import AudioError, ConfigError
 
-DETECTIONS, FAILURES, EMBEDDINGS = "detections.parquet", "failures.csv", "embeddings.npy"
 # our choice, for boxes that come without one: a calibrated score is then a coin's toss
 DEFAULT_THRESHOLD = 0.5
 

@@ -48,36 +48,25 @@ from mast.table_files import write_table
 from mast.training.chosen_chunks import Chunks, decode_once, labelled_chunks, unlabelled_chunks
 from mast.training.chunk_scores import chunk_metrics, look_at
 from mast.training.detector_training import DetectorRun, fit_detector
-from mast.training.machine import Machine, prepare_machine
+from mast.training.machine import prepare_machine
 from mast.training.recipe import Recipe, TrainRecipe, remember_recipe
 from mast.training.start import Start
+from mast.training.training_run import TrainingRun
 
 HEARD = "unlabelled.parquet"  # in a run's folder: the chunks that pseudo-labels are of
 
 
-@dataclass(frozen=True)
-class RoundsRun:
+@dataclass(frozen=True, kw_only=True)
+class RoundsRun(TrainingRun):
     """What decides self-training, next to the sound it hears."""
 
-    recipe: Recipe
-    machine: Machine
-    out: Path
-    about: dict[str, Any]  # for the checkpoints: data, seed, where they came from
-    start: Start
-    seed: int
     teacher: Path | None = None  # another detector, which labels for the first round
 
 
-@dataclass(frozen=True)
-class _Setting:
+@dataclass(frozen=True, kw_only=True)
+class _Setting(RoundsRun):
     """What all rounds share."""
 
-    recipe: Recipe
-    machine: Machine
-    out: Path
-    about: dict[str, Any]
-    seed: int
-    teacher: Path | None
     learn: Chunks
     held: Chunks
     watched: Mapping[str, Chunks]  # measured for the report, used for nothing
@@ -141,7 +130,7 @@ def self_train(
         remember_recipe(recipe, out, about=about)
     parts = labelled_chunks(dataset, recipe.front_end, split=split, seed=seed)
     sources = unlabelled_chunks(unlabelled, recipe.front_end)
-    run = RoundsRun(recipe, machine, out, about, start, seed, labeller)
+    run = RoundsRun(recipe, machine, out, about, start, seed, teacher=labeller)
     return fit_rounds(dataset, parts, sources, run, watch=watch, progress=progress, say=say)
 
 
@@ -230,11 +219,12 @@ def _setting(
         return decode_once(chunks, machine.device, workers=machine.workers, progress=progress)
 
     return _Setting(
-        recipe=recipe,
-        machine=machine,
-        out=run.out,
-        about=run.about,
-        seed=run.seed,
+        recipe,
+        machine,
+        run.out,
+        run.about,
+        run.start,
+        run.seed,
         teacher=run.teacher,
         learn=once(parts["train"]),
         held=once(parts["val"]),
@@ -362,12 +352,12 @@ def _round(setting: _Setting, number: int, current: Path, rows: list[dict[str, A
         about = {**setting.about, "kind": "detector", "round": number, "stage": name, "init": str(current)}
         run = DetectorRun(
             setting.recipe,
-            stage,
             setting.machine,
             folder / name,
             about,
             start=Start.find(current),
             seed=setting.seed + number,
+            plan=stage,
         )
         result = fit_detector(chunks, setting.held, run, progress=setting.progress)
         current = folder / name / "best"

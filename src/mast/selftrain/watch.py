@@ -39,7 +39,7 @@ def load_detector(folder: Path, recipe: Recipe, machine: Machine) -> HearingMode
 
 def load_teacher(folder: Path, recipe: Recipe, machine: Machine) -> HearingModel:
     """Load a detector of any kind that hears the recipe's band; refuse any other."""
-    loaded = HearingModel.load(folder, device=machine.device, precision=machine.precision)
+    loaded = machine.load(folder)
     if loaded.front_end != recipe.front_end:
         raise MastError(f"{folder}: was trained on another front end than this recipe's; use the same --band")
     return loaded

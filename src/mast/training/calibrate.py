@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from mast.evaluation.operating import store_calibration
-from mast.hearing import HearingModel
 from mast.models.checkpoint import update_card
 from mast.probability import StoredCalibration
 from mast.training.chosen_chunks import Chunks
@@ -41,7 +40,7 @@ def calibrate_checkpoint(
         data: what the chunks are and who boxed them, told with every precision; the names of their datasets by default.
         seed: of the folds among which methods are compared, and of the intervals.
     """
-    model = HearingModel.load(folder, device=machine.device, precision=machine.precision)
+    model = machine.load(folder)
     measured = detect_chunks(
         model, held, batch_size=batch_size, workers=machine.workers, score_threshold=least_score
     )

@@ -23,7 +23,6 @@ from mast.models.baselines import BaselineConfig, build_baseline
 from mast.models.checkpoint import ModelCard, load_card, save_checkpoint
 from mast.models.interface import BoxDetector
 from mast.models.mast_detector import DetectorConfig, MastDetector
-from mast.normalisation import Normalisation
 from mast.runs import Progress
 from mast.training.batches import step_generator, step_seed
 from mast.training.calibrate import calibrate_checkpoint
@@ -43,11 +42,12 @@ from mast.training.groups import (
     set_trainable,
 )
 from mast.training.loop import Job, Result, train
-from mast.training.machine import Machine, prepare_machine
+from mast.training.machine import prepare_machine
 from mast.training.origin import Origin
 from mast.training.recipe import Recipe, TrainRecipe, remember_recipe
 from mast.training.spectrograms import FrontEndPipeline
 from mast.training.start import Start
+from mast.training.training_run import TrainingRun
 
 _AUGMENTATION = 1  # streams of random numbers, apart from each other
 _CONTRASTIVE = 2
@@ -109,7 +109,7 @@ def train_detector(
         remember_recipe(recipe, out, about=about)
     parts = labelled_chunks(dataset, recipe.front_end, split=split, seed=seed)
     plan, threshold = start.gentle(recipe), start.threshold(parts["val"])
-    run = DetectorRun(recipe, plan, machine, out, about, start, seed, threshold)
+    run = DetectorRun(recipe, machine, out, about, start, seed, plan=plan, threshold=threshold)
     return fit_detector(parts["train"], parts["val"], run, progress=progress, stop_after=stop_after)
 
 
@@ -126,19 +126,12 @@ def about_detector(
     }
 
 
-@dataclass(frozen=True)
-class DetectorRun:
+@dataclass(frozen=True, kw_only=True)
+class DetectorRun(TrainingRun):
     """What decides a detector's training, next to the chunks it sees."""
 
-    recipe: Recipe
     plan: TrainRecipe  # of this stage; the recipe's own or one of self-training's
-    machine: Machine
-    out: Path
-    about: dict[str, Any]  # for the checkpoint: data, seed, where it came from
-    start: Start
-    seed: int
     threshold: float | None = None  # instead of that which validation would choose
-    normalisation: Normalisation | None = None  # where the start has none; measured by default
 
 
 def fit_detector(

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from mast.data.recordings import Dataset
 from mast.grid import FrontEnd
-from mast.hearing import HearingModel
 from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.chunk_scores import look_at
 from mast.training.machine import Machine, prepare_machine
@@ -31,12 +30,7 @@ def validation_f1(
     Returns:
         None where there is neither a box nor a detection.
     """
-    model = HearingModel.load(
-        folder,
-        device=machine.device,
-        band_hz=None if front_end is None else front_end.high_hz,
-        precision=machine.precision,
-    )
+    model = machine.load(folder, band_hz=None if front_end is None else front_end.high_hz)
     measured = look_at(model, held, plan, machine)
     found = replace(measured, threshold=model.card.thresholds["score"]).evaluate().metrics["f1"]
     return found if math.isfinite(found) else None

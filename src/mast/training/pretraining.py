@@ -15,7 +15,6 @@ from mast.data.chunk_dataset import Batch
 from mast.models.checkpoint import ModelCard, save_checkpoint
 from mast.models.mae import MaskedAutoencoder, reconstruction_targets
 from mast.models.masking import PatchMask
-from mast.normalisation import Normalisation
 from mast.runs import Progress
 from mast.training.batches import step_generator
 from mast.training.chosen_chunks import (
@@ -30,11 +29,12 @@ from mast.training.chosen_chunks import (
 )
 from mast.training.groups import parameter_groups
 from mast.training.loop import Job, Result, train
-from mast.training.machine import Machine, prepare_machine
+from mast.training.machine import prepare_machine
 from mast.training.origin import Origin
 from mast.training.recipe import Recipe, remember_recipe
 from mast.training.spectrograms import FrontEndPipeline
 from mast.training.start import Start
+from mast.training.training_run import TrainingRun
 
 
 class PretrainObjective(nn.Module):
@@ -139,7 +139,7 @@ def pretrain(
     plan, front_end = recipe.pretrain, recipe.front_end
     sources = unlabelled_chunks(data, front_end)
     learn, held = hold_out(sources, front_end, share=plan.held_out, seed=seed, most=plan.max_chunks)
-    run = EncoderRun(recipe, machine, out, about, start, seed)
+    run = TrainingRun(recipe, machine, out, about, start, seed)
     return fit_encoder(learn, held, run, progress=progress, stop_after=stop_after)
 
 
@@ -148,23 +148,10 @@ def about_pretraining(data: Sequence[Path], start: Start, *, seed: int) -> dict[
     return {"kind": "pretrain", "data": [str(p) for p in data], "seed": seed, "init": str(start.path or "")}
 
 
-@dataclass(frozen=True)
-class EncoderRun:
-    """What decides pretraining, next to the chunks it hears."""
-
-    recipe: Recipe
-    machine: Machine
-    out: Path
-    about: dict[str, Any]  # for the checkpoint: data, seed, where it came from
-    start: Start
-    seed: int
-    normalisation: Normalisation | None = None  # of all chunks; measured by default
-
-
 def fit_encoder(
     learn: Chunks,
     held: Chunks,
-    run: EncoderRun,
+    run: TrainingRun,
     *,
     progress: Progress | None = None,
     stop_after: int | None = None,
@@ -213,7 +200,7 @@ def fit_encoder(
 class _EncoderInTraining:
     """How the autoencoder of a run is validated and saved."""
 
-    run: EncoderRun
+    run: TrainingRun
     pipeline: FrontEndPipeline
     held: Chunks
     origin: Origin

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from mast.data.augment import AugmentConfig
-from mast.errors import ConfigError, MastError
+from mast.errors import ConfigError
 from mast.grid import FrontEnd
 from mast.models.baselines import BaselineConfig, BaselineName
 from mast.models.encoder import Size
 from mast.models.mae import MaeConfig
 from mast.models.mast_detector import DetectorConfig
 from mast.runs import refuse_others, remember, remembered
+from mast.settings import parse_settings
 from mast.training.loop import Optimisation
 from mast.training.schedule import Unfreezing
 
-ConfigT = TypeVar("ConfigT", bound=BaseModel)
 PRESETS = ("tiny", "small", "base", "paper")
 RECIPE = "recipe.json"  # in a run's folder: the resolved recipe, data and seed
 # settings that do not change what is learnt, wherever they stand
@@ -234,12 +233,12 @@ class Recipe(BaseModel):
         shape = {"chunk_frames": self.front_end.chunk_frames, "n_bins": self.front_end.n_bins}
         if self.model != "mast":
             options = {"name": self.model, "options": self.train.detector, **shape}
-            return parse(BaselineConfig, options, where="train.detector")
+            return parse_settings(BaselineConfig, options, where="train.detector")
         named = DetectorConfig.named(self.size, **shape)
         changes = self.train.detector | plan.detector
         if self.train.detector.get("contrastive_weight") == 0:
             changes["contrastive_weight"] = 0.0  # switched off is off in every stage
-        return parse(DetectorConfig, named.model_dump() | changes, where="train.detector")
+        return parse_settings(DetectorConfig, named.model_dump() | changes, where="train.detector")
 
     @property
     def autoencoder(self) -> MaeConfig:
@@ -269,29 +268,12 @@ def load_recipe(source: str | Path, overrides: Mapping[str, Any] | None = None) 
         raise ConfigError(f"{name}: not valid TOML ({error})") from None
     for dotted, value in (overrides or {}).items():
         _put(values, dotted.split("."), value)
-    recipe = parse(Recipe, values, where=name)
+    recipe = parse_settings(Recipe, values, where=name)
     if recipe.band_hz is not None:
         front_end = recipe.front_end.at_band(recipe.band_hz)
         recipe = recipe.model_copy(update={"front_end": front_end})
     _ = recipe.detector  # its fields are checked here, not an hour into the run
     return recipe
-
-
-def parse(model: type[ConfigT], values: Mapping[str, Any], *, where: str) -> ConfigT:
-    """Validate settings; a mistake becomes one sentence that names the field and, for a typo, its neighbour."""
-    try:
-        return model.model_validate(values)
-    except MastError:
-        raise
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            known = _fields_at(model, [str(p) for p in first["loc"][:-1]])
-            near = difflib.get_close_matches(str(first["loc"][-1]), known, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(sorted(known))}"
-            raise ConfigError(f"{where}: unknown setting '{field}'; {hint}") from None
-        raise ConfigError(f"{where}: {field} is {first['input']!r}: {first['msg'].lower()}") from None
 
 
 def parse_override(text: str) -> tuple[str, Any]:
@@ -310,18 +292,6 @@ def _put(values: dict[str, Any], path: list[str], value: Any) -> None:
     for key in path[:-1]:
         values = values.setdefault(key, {})
     values[path[-1]] = value
-
-
-def _fields_at(model: type[BaseModel], path: list[str]) -> list[str]:
-    """Names of the fields of the model that ``path`` leads to."""
-    for key in path:
-        annotation = model.model_fields[key].annotation if key in model.model_fields else None
-        options = [annotation, *getattr(annotation, "__args__", ())]
-        nested = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
-        if not nested:
-            return []
-        model = nested[0]
-    return list(model.model_fields)
 
 
 def remember_recipe(recipe: Recipe, out: Path, *, about: Mapping[str, Any]) -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from mast.errors import ConfigError
 from mast.grid import MOST_BINS, MOST_FRAMES
+from mast.settings import SettingsT, parse_settings
 
 BaselineName = Literal["faster_rcnn", "fcos", "detr", "yolo26"]
 BASELINES: tuple[BaselineName, ...] = get_args(BaselineName)
-
-OptionsT = TypeVar("OptionsT", bound=BaseModel)
 
 
 class ResNetOptions(BaseModel):
@@ -131,18 +128,6 @@ class BaselineConfig(BaseModel):
         return self
 
 
-def parse_options(config: BaselineConfig, model: type[OptionsT]) -> OptionsT:
+def parse_options(config: BaselineConfig, model: type[SettingsT]) -> SettingsT:
     """A baseline's options by their own model; a mistake becomes one sentence that names the nearest option."""
-    try:
-        return model.model_validate(config.options)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            known = sorted(model.model_fields)
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
-            raise ConfigError(f"{config.name}: unknown option '{name}'; {hint}") from None
-        raise ConfigError(
-            f"{config.name}: option {name} is {first['input']!r}: {first['msg'].lower()}"
-        ) from None
+    return parse_settings(model, config.options, where=config.name, what="option")

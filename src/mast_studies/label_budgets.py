@@ -1,4 +1,4 @@
-"""Label budgets: which N chunks to annotate, or to pretend were annotated (App. "Label Budget").
+"""Label budgets: which N chunks to pretend were annotated (App. "Label Budget").
 
 Each strategy puts all chunks in one order and takes the first N. So a larger budget contains the smaller,
 and nothing depends on the order in which the chunks were listed.
@@ -6,15 +6,14 @@ and nothing depends on the order in which the chunks were listed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
 
 from mast.arrays import IntArray
-from mast.data.deal import shuffle_key
 from mast.errors import ConfigError
+from mast.planning.choose import balanced_order, random_order, sequential_order
 
 Strategy = Literal["random", "time-balanced", "sequential"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
@@ -52,34 +51,13 @@ def budget_order(chunks: pd.DataFrame, strategy: Strategy, *, seed: int = 0) -> 
     - ``sequential``: in order of time, as an annotator who begins at the beginning. Recordings whose time is
       not known come last, by name.
     """
-    keys = [shuffle_key(seed, *place) for place in _places(chunks)]
     if strategy == "random":
-        return _sorted_rows(keys)
+        return random_order(chunks, seed=seed)
     if strategy == "time-balanced":
-        hours = _hours(chunks)
-        turn = (
-            pd.DataFrame({"hour": hours, "key": keys}).groupby("hour")["key"].rank(method="first").astype(int)
-        )
-        # within a turn hours come in random order, a new one each turn
-        return _sorted_rows([(t, shuffle_key(seed, "turn", t, h)) for t, h in zip(turn, hours, strict=True)])
+        return balanced_order(chunks.assign(site="", hour=_hours(chunks)), seed=seed)
     if strategy == "sequential":
-        clock = (
-            chunks["datetime"].fillna("").astype(str)
-            if "datetime" in chunks
-            else pd.Series("", index=chunks.index)
-        )
-        return _sorted_rows(
-            [(when == "", when, *place) for when, place in zip(clock, _places(chunks), strict=True)]
-        )
+        return sequential_order(chunks)
     raise ConfigError(f"label budget: no strategy '{strategy}'; expected one of {', '.join(STRATEGIES)}")
-
-
-def _places(chunks: pd.DataFrame) -> list[tuple[str, str]]:
-    """Recording and start of each chunk; the start as text that sorts as the number does."""
-    return [
-        (str(r), f"{s:015.6f}")
-        for r, s in zip(chunks["recording"], chunks["start_s"].astype(float), strict=True)
-    ]
 
 
 def _hours(chunks: pd.DataFrame) -> list[int]:
@@ -91,8 +69,4 @@ def _hours(chunks: pd.DataFrame) -> list[int]:
             "so chunks cannot be balanced over the day; add a datetime column to recordings.csv, or choose "
             "random or sequential"
         )
-    return [int(h) for h in hours]
-
-
-def _sorted_rows(keys: Sequence[str] | Sequence[tuple[int | str, ...]]) -> IntArray:
-    return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)
+    return [int(hour) for hour in hours]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mast.data.budgets import STRATEGIES, Strategy, budget_order, sample_budget
 from mast.errors import ConfigError
+from mast_studies.label_budgets import STRATEGIES, Strategy, budget_order, sample_budget
 
 
 def chunks_of_a_day(per_hour: int = 6) -> pd.DataFrame:
