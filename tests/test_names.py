@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import tomllib
 from collections import Counter
 from pathlib import Path
 
@@ -30,3 +32,17 @@ def test_a_file_name_is_used_once() -> None:
     names = Counter(path.name for path in SOURCE.rglob("*.py") if not path.name.startswith("__"))
     assert len(names) > 250
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_the_page_on_architecture_has_the_layers_of_the_contract() -> None:
+    """What `lint-imports` checks, from the lowest layer to the command line; nothing but the version is in none."""
+    root = SOURCE.parent
+    contracts = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    layers = next(one["layers"] for one in contracts["contracts"] if one["type"] == "layers")
+    page = (root / "docs" / "architecture.md").read_text(encoding="utf-8")
+    told = re.findall(r"^\| `(\w+)(?:/|\.py)` \|", page, re.MULTILINE)
+    assert told == [name.removeprefix("mast.") for name in reversed(layers)]
+    parts = {path.stem for path in (SOURCE / "mast").glob("*.py")} | {
+        path.parent.name for path in (SOURCE / "mast").glob("*/__init__.py")
+    }
+    assert parts - set(told) == {"__init__", "__main__", "version"}
