@@ -11,6 +11,7 @@ every recording listed in `recordings.csv`, or those whose column ``reviewed`` s
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -24,9 +25,9 @@ from mast.annotations.sidecars import (
     write_recordings,
     write_reviewed,
 )
-from mast.annotations.tables import cell, format_table, read_table, write_text
+from mast.annotations.tables import cell, format_table, read_table, with_rest, write_text
 from mast.errors import AnnotationError, first_line
-from mast.events import EVENT_COLUMNS, as_events, check_events
+from mast.events import as_events, check_events
 from mast.table_files import write_table
 
 TABLES = ("boxes.csv", "boxes.parquet", "detections.parquet", "detections.csv")  # the first found counts
@@ -70,18 +71,9 @@ def _renamed(table: pd.DataFrame, known: list[str]) -> pd.DataFrame:
 def _read_csv(path: Path) -> pd.DataFrame:
     table = read_table(path)
     names = table.need(COLUMNS)
-    events = pd.DataFrame({"recording": pd.Series(table.texts(names["recording"]), dtype="object")})
-    for column in ("start_s", "end_s", "low_hz", "high_hz"):
-        events[column] = table.numbers(names[column])
-    for column, dtype in EVENT_COLUMNS.items():
-        found = table.find(column)
-        if column not in events and found is not None:
-            texts = table.texts(found)
-            events[column] = texts if dtype == "str" else table.numbers(found, blank_is_nan=True)
-    for column, values in table.further([*names.values(), *EVENT_COLUMNS]).items():
-        events[column] = values
-    check_events(events, table.where)
-    return events
+    boxes: dict[str, Any] = {"recording": pd.Series(table.texts(names["recording"]), dtype="object")}
+    boxes |= {column: table.numbers(names[column]) for column in ("start_s", "end_s", "low_hz", "high_hz")}
+    return with_rest(boxes, table, table.find, names.values())
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:

@@ -23,10 +23,10 @@ from mast.annotations.tables import (
     decimal_sum,
     format_table,
     read_table,
+    with_rest,
     write_text,
 )
 from mast.errors import AnnotationError
-from mast.events import EVENT_COLUMNS, check_events
 
 # our column → Kaleidoscope's names for it; the first is written
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -89,26 +89,11 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     highs[np.isnan(highs) & nothing] = 0.0
     highs = with_tops(highs, recording, nyquists, lambda row: f"{table.where(row)}, Fmax")
     label = [m or p for m, p in zip(manual, program, strict=True)]
-    events = pd.DataFrame(
-        {
-            "recording": recording,
-            "start_s": starts,
-            "end_s": ends,
-            "low_hz": lows,
-            "high_hz": highs,
-            "label": label,
-        }
-    )
+    boxes = {"recording": recording, "start_s": starts, "end_s": ends, "low_hz": lows, "high_hz": highs}
     used = [*column.values(), *(c for c in ("INDIR", "FOLDER") if table.find(c))]
-    for name, dtype in EVENT_COLUMNS.items():
-        source = column.get(name) or table.find(name)
-        if name not in events and source is not None:
-            events[name] = table.texts(source) if dtype == "str" else table.numbers(source, blank_is_nan=True)
-            used.append(source)
-    for name, values in table.further(used).items():
-        if name not in events:
-            events[name] = values
-    check_events(events, table.where)
+    events = with_rest(
+        boxes | {"label": label}, table, lambda name: column.get(name) or table.find(name), used
+    )
     spans = pd.DataFrame(
         {"recording": recording, "start_s": starts, "end_s": np.where(np.isnan(lengths), np.nan, ends)}
     )

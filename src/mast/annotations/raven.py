@@ -29,10 +29,11 @@ from mast.annotations.tables import (
     one_line,
     parse_numbers,
     read_table,
+    with_rest,
     write_text,
 )
 from mast.errors import AnnotationError
-from mast.events import EVENT_COLUMNS, check_events, empty_events
+from mast.events import empty_events
 
 # event column → Raven's names for it; the first is written
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -103,27 +104,11 @@ def _events(table: Table, own: str, names: RecordingNames, nyquists: dict[str, f
     offset = table.find("File Offset (s)")
     if offset is not None:
         starts, ends = _within_file(table.texts(offset), starts, ends, table)
-    events: dict[str, object] = {
-        "recording": recording,
-        "start_s": starts,
-        "end_s": ends,
-        "low_hz": lows,
-        "high_hz": highs,
-    }
+    boxes = {"recording": recording, "start_s": starts, "end_s": ends, "low_hz": lows, "high_hz": highs}
     used = [*columns.values(), *(c for c in (table.find(s) for s in _STRUCTURE) if c)]
-    for column, aliases in COLUMNS.items():
-        found = table.find(*aliases)
-        if column in events or found is None:
-            continue
-        texts = table.texts(found)
-        events[column] = texts if EVENT_COLUMNS[column] == "str" else table.numbers(found, blank_is_nan=True)
-        used.append(found)
     if (channel := table.find("Channel")) and set(table.texts(channel)) <= {"1"}:
         used.append(channel)
-    events.update({c: v for c, v in table.further(used).items() if c not in EVENT_COLUMNS})
-    checked = pd.DataFrame(events)
-    check_events(checked, table.where)
-    return checked
+    return with_rest(boxes, table, lambda name: table.find(*COLUMNS.get(name, ())), used)
 
 
 def _one_view(table: Table, columns: dict[str, str]) -> Table:

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from mast.errors import AnnotationError
+from mast.events import EVENT_COLUMNS, check_events
 from mast.files import write_whole
 
 Where = Callable[[int], str]  # a row's place in words, for error messages
@@ -132,6 +134,29 @@ class Table:
         """Columns that no one asked for, numbers where the whole column holds numbers without loss."""
         skip = set(used)
         return {c: typed_column(self.texts(c)) for c in dict.fromkeys(self.header) if c and c not in skip}
+
+
+def with_rest(
+    boxes: Mapping[str, Any], table: Table, column_of: Callable[[str], str | None], used: Iterable[str]
+) -> pd.DataFrame:
+    """Boxes as events, checked, with whatever else their table holds: columns of the event schema, then all others.
+
+    Args:
+        boxes: columns of the event schema that are known.
+        table: a row each.
+        column_of: the table's name for another column of the schema; None where it has none.
+        used: columns of the table that say nothing more.
+    """
+    events, taken = pd.DataFrame(boxes), [*used]
+    for name, dtype in EVENT_COLUMNS.items():
+        found = column_of(name)
+        if name not in events and found is not None:
+            events[name] = table.texts(found) if dtype == "str" else table.numbers(found, blank_is_nan=True)
+            taken.append(found)
+    for name, values in table.further([*taken, *EVENT_COLUMNS]).items():
+        events[name] = values
+    check_events(events, table.where)
+    return events
 
 
 def _plain(name: str) -> str:
