@@ -208,40 +208,52 @@ def detect(
         )
         if facts.sentence:
             say(facts.sentence, quiet=quiet)
-        todo = []
-        for recording in mine:
-            if results.is_done(recording.source):
-                results.restate(recording.source)
-            else:
-                todo.append(recording)
-        if len(todo) < len(mine):
-            say(f"{len(mine) - len(todo):,} of {len(mine):,} recordings are done already", quiet=quiet)
-        failures, sample_rates = _search(running, results, todo, quiet)
+        failures, sample_rates = _search(running, results, _not_done(results, mine, quiet), quiet)
     totals = results.combine(wanted, listing.unlisted) if tables else None
     if totals is not None and summary:
         _summarize(results, totals, quiet)
     if mine and len(failures) == len(mine):
         raise AudioError(f"no recording can be read ({len(mine):,} tried); the first: {failures[0]}")
     damaged = sum(results.is_damaged(recording.source) for recording in mine)
-    done = f"{len(mine) - len(failures):,} of {len(mine):,} recordings are done in {out}; without --no-tables, the"
-    folders = "folder" if len(listing.unlisted) == 1 else "folders"
-    closing = [
-        f"{counted(totals.events, 'event')} in {counted(totals.recordings, 'recording')} → {out / 'detections.csv'}"
-        if totals is not None
-        else f"{done} same command makes the tables",
-        *([f"{len(failures):,} of {len(mine):,} recordings failed"] if failures else []),
-        *([f"{damaged:,} damaged"] if damaged else []),
-        *([f"{len(listing.unlisted):,} {folders} cannot be listed"] if listing.unlisted else []),
-    ]
-    if failures or damaged or listing.unlisted:
-        closing[-1] += f" (see {out / 'failures.csv'})"
-    typer.echo("; ".join(closing) + ".")
+    typer.echo(_closing(out, totals, len(mine), len(failures), damaged, len(listing.unlisted)))
     if totals is not None and totals.events:
         say(f"Next: mast review {out}", quiet=quiet)
     if hint := _other_band(sample_rates, facts.band_hz[1]):
         say(hint, quiet=quiet)
     if failures or listing.unlisted:
         raise typer.Exit(EXIT_SOME_FAILED)
+
+
+def _not_done(results: ResultsFolder, recordings: list[Recording], quiet: bool) -> list[Recording]:
+    """The recordings that are still to be searched; facts about the others are brought up to date."""
+    todo = []
+    for one in recordings:
+        if results.is_done(one.source):
+            results.restate(one.source)
+        else:
+            todo.append(one)
+    if len(todo) < len(recordings):
+        many = f"{len(recordings) - len(todo):,} of {len(recordings):,}"
+        say(f"{many} recordings are done already", quiet=quiet)
+    return todo
+
+
+def _closing(out: Path, totals: Totals | None, tried: int, failed: int, damaged: int, unlisted: int) -> str:
+    """The last line: what was found, and what could not be searched."""
+    done = (
+        f"{tried - failed:,} of {tried:,} recordings are done in {out}; without --no-tables, the same command"
+    )
+    found = [
+        f"{counted(totals.events, 'event')} in {counted(totals.recordings, 'recording')} → {out / 'detections.csv'}"
+        if totals is not None
+        else f"{done} makes the tables"
+    ]
+    wrong = [
+        *([f"{failed:,} of {tried:,} recordings failed"] if failed else []),
+        *([f"{damaged:,} damaged"] if damaged else []),
+        *([f"{counted(unlisted, 'folder')} cannot be listed"] if unlisted else []),
+    ]
+    return "; ".join([*found, *wrong]) + (f" (see {out / 'failures.csv'})." if wrong else ".")
 
 
 def _summarize(results: ResultsFolder, totals: Totals, quiet: bool) -> None:

@@ -122,28 +122,13 @@ def evaluate(
             ]
             thresholds = [t.value for t in tuned]
         judged = [_of_part(system, everything, part) for system in systems]
+        how: dict[str, Any] = {"reviewed": part.reviewed, "scoring": scoring, "resamples": resamples}
         result: Evaluation | Comparison
         if len(judged) == 1:
-            result = evaluate_system(
-                part.events,
-                judged[0],
-                reviewed=part.reviewed,
-                scoring=scoring,
-                threshold=thresholds[0],
-                resamples=resamples,
-                seed=seed,
-            )
+            result = evaluate_system(part.events, judged[0], threshold=thresholds[0], seed=seed, **how)
         else:
-            result = compare_systems(
-                part.events,
-                judged[0],
-                judged[1],
-                reviewed=part.reviewed,
-                scoring=scoring,
-                thresholds=(thresholds[0], thresholds[1]),
-                resamples=resamples,
-                seed=seed,
-            )
+            first, second = thresholds
+            result = compare_systems(part.events, *judged, thresholds=(first, second), seed=seed, **how)
     for warning in caught:
         if issubclass(warning.category, UserWarning):
             say(f"mast: warning: {warning.message}", quiet=quiet)
