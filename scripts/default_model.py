@@ -156,7 +156,7 @@ def average(models: list[Path], out: Path) -> Path:
 
 def settle(folder: Path, data: Path) -> None:
     """No box inside another; threshold and calibration of an average, from what a dataset holds back for validation."""
-    recipe = load_recipe(REFINEMENT)
+    recipe = load_recipe(REFINEMENT, {"precision": "auto"})  # nothing is trained: any machine will do
     machine = prepare_machine(recipe)
     model, card = load_checkpoint(folder)
     assert isinstance(model, MastDetector)
@@ -466,9 +466,12 @@ def checked_minutes(pool: Path, out: Path) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     table = pd.read_csv(CHECKED)
     table["split"] = ["val" if crc32(name.encode()) % 4 == 0 else "train" for name in table["file"]]
+    table["source"] = table["file"].str.partition("/")[
+        0
+    ]  # calibration asks how sources differ: none shares a minute
     recordings: list[dict[str, object]] = []
     boxes: list[pd.DataFrame] = []
-    for split, pieces in table.groupby("split"):
+    for (split, source), pieces in table.groupby(["split", "source"]):
         drawn = list(pieces.groupby(["file", "from_s", "to_s"], sort=False))
         rest = iter(own.dropna(subset="start_s") for _, own in drawn)
         for minute in by_minute(_sounds(pool, [key for key, _ in drawn])):
@@ -479,7 +482,7 @@ def checked_minutes(pool: Path, out: Path) -> Path:
                 boxes.append(own.assign(**times, file=name, label=""))
                 begins_s += len(sound) / RATE
             sf.write(out / name, np.concatenate(minute).clip(-1, 1), RATE, subtype="PCM_16")
-            facts = {"file": name, "site": "pool", "split": split, "duration_s": begins_s}
+            facts = {"file": name, "site": source, "split": split, "duration_s": begins_s}
             recordings.append(facts | {"sample_rate": RATE})
     pd.DataFrame(recordings).to_csv(out / "recordings.csv", index=False)
     pd.concat(boxes)[_BOX].to_csv(out / "boxes.csv", index=False)

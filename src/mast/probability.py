@@ -100,6 +100,10 @@ class OperatingPoint(BaseModel):
     high: float | None
     recall: float = Field(ge=0, le=1)
     n_kept: int = Field(ge=1, description="predictions at or above")
+    elsewhere: tuple[float, float] | None = Field(
+        default=None,
+        description="95 % prediction interval of precision at another place; none from two places or one",
+    )
 
 
 class StoredCalibration(BaseModel):
@@ -175,9 +179,14 @@ class StoredCalibration(BaseModel):
             spread = f"no interval from {self.n_recordings} recording{'s' if self.n_recordings != 1 else ''}"
         else:
             spread = f"95 % interval {point.low:.2f}–{point.high:.2f}"
+        if point.elsewhere is None:
+            other = "other recordings may give another"
+        else:
+            low, high = point.elsewhere
+            other = f"judging by how their places differ, another place may give anything from {low:.2f} to {high:.2f}"
         return (
             f"threshold {self.seen(point):.3g} reached precision {point.precision:.2f} ({spread}, "
-            f"recall {point.recall:.2f}) on {self.recordings}; other recordings may give another"
+            f"recall {point.recall:.2f}) on {self.recordings}; {other}"
         )
 
 

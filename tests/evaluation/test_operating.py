@@ -5,31 +5,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
+from outcomes import outcome_of
 from scipy.special import expit, logit
 
 from mast.errors import ConfigError, MastError
-from mast.evaluation import Scoring
 from mast.evaluation.bootstrap import draw_weights
 from mast.evaluation.operating import TARGETS, operating_curve, store_calibration
-from mast.evaluation.outcome import Outcome, match_scene
-from mast.evaluation.scene import build_scene
+from mast.evaluation.outcome import Outcome
 from mast.probability import LEAST_KEPT, Calibration, OperatingPoint, StoredCalibration
-
-
-def outcome_of(scores: np.ndarray, hits: np.ndarray, recording: np.ndarray, n_missed: int = 0) -> Outcome:
-    """A matched scene whose predictions have these scores and hits; missed truths lie in the first recording."""
-    n = len(scores)
-    start_s = 2.0 * np.arange(n + n_missed)
-    boxes = pd.DataFrame({"start_s": start_s, "end_s": start_s + 1, "low_hz": 1000.0, "high_hz": 2000.0})
-    names = [f"r{r:03d}.wav" for r in recording] + ["r000.wav"] * n_missed
-    boxes.insert(0, "recording", pd.Series(names, dtype=str))
-    wanted = np.append(np.asarray(hits, dtype=bool), np.ones(n_missed, dtype=bool))
-    reviewed = pd.DataFrame({"recording": sorted({"r000.wav", *names}), "start_s": 0.0, "end_s": np.nan})
-    predictions = boxes[:n].assign(score=np.asarray(scores, dtype=float))
-    scoring = Scoring(space="hz")
-    return match_scene(build_scene(boxes[wanted], predictions, reviewed=reviewed, scoring=scoring))
 
 
 def random_outcome(seed: int, n: int = 400, *, ties: bool = False, slope: float = 1.0) -> Outcome:

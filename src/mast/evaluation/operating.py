@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
 from mast.evaluation.bootstrap import draw_weights, interval
 from mast.evaluation.calibration import fit_best, resampled_precision
+from mast.evaluation.elsewhere import precision_elsewhere
 from mast.evaluation.outcome import Outcome
 from mast.evaluation.report import RESAMPLES
 from mast.probability import LEAST_KEPT, OperatingPoint, StoredCalibration
@@ -18,7 +20,12 @@ TARGETS = tuple(percent / 100 for percent in [*range(5, 50, 5), *range(50, 101)]
 
 
 def store_calibration(
-    outcome: Outcome, *, least_score: float, data: str = "", seed: int = 0
+    outcome: Outcome,
+    *,
+    least_score: float,
+    data: str = "",
+    places: Mapping[str, str] | None = None,
+    seed: int = 0,
 ) -> StoredCalibration:
     """Calibrate on validation data and keep what later questions need.
 
@@ -26,6 +33,7 @@ def store_calibration(
         outcome: validation data, matched, with the detector's own scores.
         least_score: the threshold at which the predictions were made.
         data: what the validation recordings are, for those who ask.
+        places: where each recording was made; without it nothing is said about other places.
         seed: of the folds and of the bootstrap draws.
     """
     best = fit_best(outcome, seed)
@@ -38,7 +46,7 @@ def store_calibration(
         iou_threshold=outcome.scene.scoring.iou_threshold,
         log_loss_before=best.log_loss.get("none"),
         log_loss_after=best.log_loss.get(best.calibration.method),
-        curve=operating_curve(outcome, seed=seed),
+        curve=operating_curve(outcome, places=places, seed=seed),
     )
 
 
@@ -46,6 +54,7 @@ def operating_curve(
     outcome: Outcome,
     *,
     resamples: int = RESAMPLES,
+    places: Mapping[str, str] | None = None,
     seed: int = 0,
 ) -> tuple[OperatingPoint, ...]:
     """For each target the lowest threshold that reached it, and the highest precision reached at all.
@@ -56,6 +65,7 @@ def operating_curve(
     Args:
         outcome: validation data, matched.
         resamples: bootstrap draws over recordings, for the intervals.
+        places: as in :func:`store_calibration`.
         seed: of the draws.
     """
     scores, hits = outcome.scores, outcome.hit.cumsum()
@@ -70,6 +80,8 @@ def operating_curve(
     wanted = {int(np.searchsorted(precision[best], target)) for target in TARGETS}
     chosen = sorted((wanted | {len(best) - 1}) & set(range(len(best))))
     weights = draw_weights(len(outcome.scene.recordings), resamples, seed)
+    named = [(places or {}).get(name, "") for name in outcome.scene.recordings]
+    place = np.unique(named, return_inverse=True)[1]
     points: list[OperatingPoint] = []
     for last in (best[k] for k in chosen):
         low, high = interval(resampled_precision(outcome, last + 1, weights))
@@ -82,6 +94,7 @@ def operating_curve(
                 high=high if known else None,
                 recall=float(hits[last] / len(outcome.scene.truth)),
                 n_kept=last + 1,
+                elsewhere=precision_elsewhere(outcome, last + 1, place),
             )
         )
     return tuple(points)

@@ -45,6 +45,7 @@ def calibrate_checkpoint(
         model, held, batch_size=batch_size, workers=machine.workers, score_threshold=least_score
     )
     named = data or ", ".join(sorted({Path(str(root)).name for root in held.table["root"]}))
-    found = store_calibration(measured.match(), least_score=least_score, data=named, seed=seed)
+    places = dict(zip(held.table["recording"], held.table["site"].astype(str), strict=True))
+    found = store_calibration(measured.match(), least_score=least_score, data=named, places=places, seed=seed)
     update_card(model.folder, model.card.model_copy(update={"calibration": found}))
     return found
