@@ -29,7 +29,7 @@ def precision_elsewhere(outcome: Outcome, kept: int, place: IntArray) -> Interva
         return None
     of_prediction = place[outcome.recording[:kept]]
     n = np.bincount(of_prediction, minlength=int(place.max()) + 1).astype(np.float64)
-    right = np.bincount(of_prediction, weights=outcome.hit[:kept], minlength=len(n))
+    right = np.bincount(of_prediction[outcome.hit[:kept]], minlength=len(n)).astype(np.float64)
     enough = n >= LEAST_KEPT
     return predicted_share(right[enough], n[enough]) if enough.sum() >= FEWEST_PLACES else None
 
