@@ -22,13 +22,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
-from mast.errors import ConfigError
+from mast.errors import AnnotationError, ConfigError, first_line
 from mast.files import write_json
 from mast.version import __version__
 
 RUN, MARKS, TABLE = "run.json", "recordings", "detections"
 DETECTIONS, FAILURES, EMBEDDINGS = f"{TABLE}.parquet", "failures.csv", "embeddings.npy"
 DONE, FAILED = ".parquet", ".failed.json"  # endings of marks
+_BATCH = 65_536  # events in memory at a time
 _HASH = re.compile("[0-9a-f]{64}")
 FACTS = b"mast"  # key of a mark's facts in its Parquet header
 # bytes; file systems allow 255, and a path of 4,096 with the folder's own
@@ -152,6 +153,22 @@ def write_run(folder: Path, run: DetectionRun) -> None:
     if run.operating_point is not None:
         content["operating_point"] = dict(run.operating_point)
     write_json(folder / RUN, content)
+
+
+def found_batches(folder: Path, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """The table of detections, some events in memory at a time; a recording's follow each other.
+
+    Raises:
+        AnnotationError: it cannot be read.
+    """
+    path = folder / DETECTIONS
+    try:
+        with pq.ParquetFile(path) as file:
+            yield from file.iter_batches(batch_size=_BATCH, columns=columns)
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+        raise AnnotationError(
+            f"{path}: not a table of detections ({first_line(error)}); run mast detect again"
+        ) from None
 
 
 def mark_path(folder: Path, recording: str, ending: str) -> Path:

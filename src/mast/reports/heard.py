@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from mast.annotations.detections import (
     DETECTIONS,
@@ -22,6 +20,7 @@ from mast.annotations.detections import (
     RUN,
     DetectionRun,
     failure_facts,
+    found_batches,
     mark_facts,
     marks,
     read_run,
@@ -30,9 +29,8 @@ from mast.annotations.tables import Table, read_table
 from mast.arrays import FloatArray
 from mast.audio import describe, metadata, names_on_disk
 from mast.data.recordings import parse_clock
-from mast.errors import AnnotationError, AudioError, ConfigError, MastError, first_line
+from mast.errors import AudioError, ConfigError, MastError
 
-_BATCH = 65_536  # events in memory at a time
 _COLUMNS = ["recording", "start_s", "end_s", "low_hz", "high_hz", "score", "label", "source"]
 _ASKED = 3  # recordings of a site whose headers are asked for the place
 _EPOCH = datetime(1970, 1, 1)
@@ -163,15 +161,7 @@ def read_events(folder: Path) -> Iterator[pd.DataFrame]:
     Raises:
         AnnotationError: it cannot be read.
     """
-    path = folder / DETECTIONS
-    try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=_BATCH, columns=_COLUMNS):
-                yield batch.to_pandas()
-    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
-        raise AnnotationError(
-            f"{path}: not a table of detections ({first_line(error)}); run mast detect again"
-        ) from None
+    return (batch.to_pandas() for batch in found_batches(folder, _COLUMNS))
 
 
 def slots(start_us: FloatArray, start_s: FloatArray) -> np.ndarray:

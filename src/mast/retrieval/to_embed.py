@@ -11,14 +11,12 @@ import pandas as pd
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from mast.annotations.detections import DETECTIONS, EMBEDDINGS, DetectionRun, read_run
+from mast.annotations.detections import DETECTIONS, EMBEDDINGS, DetectionRun, found_batches, read_run
 from mast.data import Dataset
 from mast.errors import AudioError, MastError
 from mast.events import as_events, boxes_of
 from mast.retrieval.embedding import BoxEmbedder
 from mast.retrieval.event_table import EventBatch
-
-_ROWS = 16_384  # read at a time
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ class DetectionsFolder:
         """Rows and events of one recording after the other, in constant memory."""
         held: list[pd.DataFrame] = []
         first = 0
-        for part in pq.ParquetFile(self.table).iter_batches(_ROWS):
+        for part in found_batches(self.folder):
             for _, events in part.to_pandas().groupby("recording", sort=False):
                 if held and held[0]["recording"].iloc[0] != events["recording"].iloc[0]:
                     whole = pd.concat(held, ignore_index=True)

@@ -21,14 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from mast.annotations.detections import DETECTIONS, DONE, FAILURES, mark_facts, marks, read_run
+from mast.annotations.detections import DONE, FAILURES, found_batches, mark_facts, marks, read_run
 from mast.annotations.tables import read_table
 from mast.audio import describe
 from mast.data.recordings import load_dataset, parse_clock
-from mast.errors import AudioError, ConfigError, MastError, first_line, shortened
+from mast.errors import AudioError, ConfigError, MastError, shortened
 from mast.events import as_events
 from mast.review.store import Store, fact, put_fact
 from mast.review.to_check import read_to_check
@@ -114,7 +112,7 @@ class _Filler:
         folder = self.workspace.folder
         found, filtered = dict(marks(folder, DONE)), _filter(folder)
         failed = _failures(folder / FAILURES)
-        runs = list(_runs(folder / DETECTIONS))
+        runs = list(_runs(folder))
         counts = {name: (first, n) for name, first, n in runs}
         names = sorted({*found, *failed, *counts})
         changed: set[str] = set()
@@ -188,8 +186,7 @@ class _Filler:
                 if len(with_batch) >= _BATCH_RECORDINGS or sum(len(t) for _, t in with_batch) > 50_000:
                     flush()
 
-        file = pq.ParquetFile(self.workspace.folder / DETECTIONS)
-        for batch in file.iter_batches(batch_size=65_536):
+        for batch in found_batches(self.workspace.folder):
             names = batch.column("recording").to_pylist()
             # all of a batch in one go: for a hundred events, bringing them into the schema costs as much
             events = as_events(batch.to_pandas()) if not changed.isdisjoint(names) else None
@@ -201,7 +198,7 @@ class _Filler:
                     part.append(events.iloc[first : first + n])
         finish()
         flush()
-        with_events = {own for own, _, _ in _runs(self.workspace.folder / DETECTIONS)}
+        with_events = {own for own, _, _ in _runs(self.workspace.folder)}
         with self.store.writing() as db:  # searched again, and now nothing is found
             for name in changed - with_events:
                 recording_id, stamp = self.known[name]
@@ -439,25 +436,19 @@ def _failures(path: Path) -> dict[str, str]:
     return {name: reason for name, outcome, reason in rows if outcome == "failed"}
 
 
-def _runs(path: Path) -> Iterator[tuple[str, int, int]]:
+def _runs(folder: Path) -> Iterator[tuple[str, int, int]]:
     """Recordings in the order of the table of detections, each with its first row and number of rows."""
-    try:
-        file = pq.ParquetFile(path)
-        at, name, first = 0, None, 0
-        for batch in file.iter_batches(batch_size=65_536, columns=["recording"]):
-            names = batch.column(0).to_pylist()
-            for own, begin, _ in _run_lengths(names):
-                if own != name:
-                    if name is not None:
-                        yield name, first, at + begin - first
-                    name, first = own, at + begin
-            at += len(names)
-        if name is not None:
-            yield name, first, at - first
-    except (OSError, pa.ArrowInvalid, pa.ArrowKeyError) as error:
-        raise MastError(
-            f"{path}: not a table of detections ({first_line(error)}); run mast detect again"
-        ) from None
+    at, name, first = 0, None, 0
+    for batch in found_batches(folder, ["recording"]):
+        names = batch.column(0).to_pylist()
+        for own, begin, _ in _run_lengths(names):
+            if own != name:
+                if name is not None:
+                    yield name, first, at + begin - first
+                name, first = own, at + begin
+        at += len(names)
+    if name is not None:
+        yield name, first, at - first
 
 
 def _run_lengths(names: list[str]) -> Iterator[tuple[str, int, int]]:
