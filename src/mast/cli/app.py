@@ -7,17 +7,15 @@ from typing import Annotated
 
 import typer
 
-from mast.cli.options import Quiet
+from mast.cli.options import NoBrowser, Port, Quiet
 
 
 def app(
     folder: Annotated[
         Path | None, typer.Argument(help="Folder to open with: of recordings, or of results.")
     ] = None,
-    port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="Port of the page; 0 takes a free one.")
-    ] = 8764,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
+    port: Port = 8764,
+    no_browser: NoBrowser = False,
     quiet: Quiet = False,
 ) -> None:
     """Open a page that leads from a folder to an answer: find the sounds in it, check, count and export them.

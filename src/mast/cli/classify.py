@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mast.cli.event_files import check_table_name
-from mast.cli.options import Device, Quiet, advancing, count, number, say, score
+from mast.cli.options import Device, Quiet, StoreModel, advancing, count, number, say, score
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -35,12 +35,7 @@ def classify(
     max_distance: Annotated[
         float | None, number(low=0.0, high=2.0, help="Instead of --precision: unknown beyond this distance.")
     ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model", "-m", help="The store's model, to embed a dataset; by default where it was before."
-        ),
-    ] = None,
+    model: StoreModel = None,
     device: Device = None,
     quiet: Quiet = False,
 ) -> None:

@@ -13,6 +13,7 @@ from mast.cli.options import (
     FoundAudio,
     GivenBoxes,
     Join,
+    OnlyLabels,
     Quiet,
     Seed,
     advancing,
@@ -42,9 +43,7 @@ def clips(
         Literal["label", "site", "day", "hour", "recording"] | None,
         typer.Option(help="Choose within each label, site, day, hour of the day or recording."),
     ] = None,
-    label: Annotated[
-        list[str] | None, typer.Option(help="Only this label; may be given several times.")
-    ] = None,
+    label: OnlyLabels = None,
     min_score: Annotated[float | None, score("--min-score", help="Minimum score of an event.")] = None,
     pad: Annotated[
         float, number("--pad", low=0.0, high=60.0, help="Seconds of sound before and after each event.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mast.cli.options import Quiet, Seed, advancing, count, say, upper_edge
+from mast.cli.options import GivenStore, Quiet, Seed, advancing, count, say, upper_edge
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _MOST_KNOWN = 20_000  # annotated events that novelty is measured against
 
 
 def cluster(
-    store: Annotated[str, typer.Argument(metavar="STORE", help="What mast embed wrote: a folder or a URI.")],
+    store: GivenStore,
     out: Annotated[Path, typer.Option("--out", "-o", help="New folder of the results.")],
     annotated: Annotated[
         str | None,

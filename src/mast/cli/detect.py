@@ -10,6 +10,7 @@ import typer
 
 from mast.cli.options import (
     EXIT_SOME_FAILED,
+    BatchSize,
     BoxName,
     Device,
     Join,
@@ -83,9 +84,7 @@ def detect(
     ] = None,
     join: Join = None,
     hop: Annotated[float, score(help="Step from window to window as a share of the window.")] = 0.75,
-    batch: Annotated[
-        int | None, count(high=65_536, help="Windows per batch; by default what suits the device.")
-    ] = None,
+    batch: BatchSize = None,
     device: Device = None,
     embed: Annotated[
         bool, typer.Option("--embed", help="Also write embeddings.npy, the encoder's features of each event.")

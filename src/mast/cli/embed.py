@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import EXIT_SOME_FAILED, Device, Quiet, advancing, count, upper_edge
+from mast.cli.options import EXIT_SOME_FAILED, BatchSize, Device, Quiet, advancing, upper_edge
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -60,9 +60,7 @@ def embed(
             "--again", help="From the sound, even where embeddings or events are there: adds projections."
         ),
     ] = False,
-    batch: Annotated[
-        int | None, count(high=65_536, help="Windows per batch; by default what suits the device.")
-    ] = None,
+    batch: BatchSize = None,
     device: Device = None,
     quiet: Quiet = False,
 ) -> None:

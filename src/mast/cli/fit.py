@@ -9,8 +9,10 @@ import typer
 
 from mast.cli.options import BoxName, Join, Quiet, Seed, resumable, say, steps, write_alone
 from mast.cli.recipes import (
+    UNLABELLED,
     Annotations,
     Band,
+    LabelledData,
     RunFolder,
     Settings,
     SuitedPreset,
@@ -21,14 +23,9 @@ from mast.cli.recipes import (
 
 
 def fit(
-    data: Annotated[
-        Path, typer.Argument(help="A labelled dataset: recordings and boxes.csv (or --annotations).")
-    ],
+    data: LabelledData,
     out: RunFolder,
-    unlabelled: Annotated[
-        list[Path] | None,
-        typer.Option("--unlabelled", "-u", help="A folder of recordings nobody labelled; may be repeated."),
-    ] = None,
+    unlabelled: Annotated[list[Path] | None, UNLABELLED] = None,
     annotations: Annotations = None,
     preset: SuitedPreset = None,
     init: Annotated[

@@ -89,6 +89,17 @@ Join = Annotated[
         help="Merge boxes in a similar band that are at most this many seconds apart: notes become songs.",
     ),
 ]
+BatchSize = Annotated[
+    int | None, count(high=65_536, help="Windows per batch; by default what suits the device.")
+]
+GivenStore = Annotated[str, typer.Argument(metavar="STORE", help="What mast embed wrote: a folder or a URI.")]
+StoreModel = Annotated[
+    str | None,
+    typer.Option("--model", "-m", help="The store's model, to embed sound; by default where it was before."),
+]
+OnlyLabels = Annotated[list[str] | None, typer.Option(help="Only this label; may be given several times.")]
+Port = Annotated[int, typer.Option(min=0, max=65_535, help="Port of the page; 0 takes a free one.")]
+NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Only print the address.")]
 Seed = Annotated[int, count("--seed", low=0, high=2**32 - 1, help="Random seed.")]
 
 

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from mast.training.recipe import Recipe
     from mast.training.start import Start
 
+LabelledData = Annotated[
+    Path, typer.Argument(help="A labelled dataset: recordings and boxes.csv (or --annotations).")
+]
+UNLABELLED = typer.Option(
+    "--unlabelled", "-u", help="A folder of recordings nobody labelled; may be repeated."
+)
 RunFolder = Annotated[
     Path, typer.Option("--out", "-o", help="The run's folder; a stopped run there is resumed.")
 ]

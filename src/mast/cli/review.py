@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import Quiet, Seed, advancing, say, steps
+from mast.cli.options import NoBrowser, Port, Quiet, Seed, advancing, say, steps
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -37,9 +37,7 @@ def review(
             help="First search all recordings for speech, to silence it; needs the extra voices.",
         ),
     ] = False,
-    port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="Port of the page; 0 takes a free one.")
-    ] = 8765,
+    port: Port = 8765,
     host: Annotated[
         str,
         typer.Option(
@@ -49,7 +47,7 @@ def review(
     token: Annotated[
         str | None, typer.Option(help="Use this token in the link instead of a random one.")
     ] = None,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
+    no_browser: NoBrowser = False,
     quiet: Quiet = False,
     seed: Seed = 0,
 ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import Device, Quiet, count, hertz, say, score
+from mast.cli.options import Device, GivenStore, OnlyLabels, Quiet, StoreModel, count, hertz, say, score
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def search(
-    store: Annotated[str, typer.Argument(metavar="STORE", help="What mast embed wrote: a folder or a URI.")],
+    store: GivenStore,
     event: Annotated[str | None, typer.Option("--event", help="Id of an event in the store.")] = None,
     file: Annotated[
         Path | None, typer.Option("--file", help="A recording, with --box; it need not be in the store.")
@@ -45,9 +45,7 @@ def search(
     low: Annotated[float | None, hertz(help="Lowest centre frequency, Hz.")] = None,
     high: Annotated[float | None, hertz(help="Highest centre frequency, Hz.")] = None,
     min_score: Annotated[float | None, score(help="Minimum score of the detection.")] = None,
-    label: Annotated[
-        list[str] | None, typer.Option(help="Only this label; may be given several times.")
-    ] = None,
+    label: OnlyLabels = None,
     other_recordings: Annotated[
         bool, typer.Option("--other-recordings", help="Not from the recording of the event or file itself.")
     ] = False,
@@ -57,12 +55,7 @@ def search(
             "--projection", help="Compare contrastive projections instead of the encoder's features."
         ),
     ] = False,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model", "-m", help="The store's model, for --file and --clip; by default where it was before."
-        ),
-    ] = None,
+    model: StoreModel = None,
     device: Device = None,
     quiet: Quiet = False,
 ) -> None:

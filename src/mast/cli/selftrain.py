@@ -8,15 +8,12 @@ from typing import Annotated
 import typer
 
 from mast.cli.options import Quiet, Seed, say, steps, write_alone
-from mast.cli.recipes import Annotations, Band, PresetName, RunFolder, Settings, recipe_from
+from mast.cli.recipes import UNLABELLED, Annotations, Band, PresetName, RunFolder, Settings, recipe_from
 
 
 def selftrain(
     data: Annotated[Path, typer.Argument(help="The labelled dataset the detector was trained on.")],
-    unlabelled: Annotated[
-        list[Path],
-        typer.Option("--unlabelled", "-u", help="A folder of recordings nobody labelled; may be repeated."),
-    ],
+    unlabelled: Annotated[list[Path], UNLABELLED],
     init: Annotated[
         str,
         typer.Option(help="The detector to start from: a run or model folder, default or hf://owner/name."),

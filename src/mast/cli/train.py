@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,6 +10,7 @@ from mast.cli.options import Quiet, Seed, say, steps, write_alone
 from mast.cli.recipes import (
     Annotations,
     Band,
+    LabelledData,
     RunFolder,
     Settings,
     SuitedPreset,
@@ -21,9 +21,7 @@ from mast.cli.recipes import (
 
 
 def train(
-    data: Annotated[
-        Path, typer.Argument(help="A labelled dataset: recordings and boxes.csv (or --annotations).")
-    ],
+    data: LabelledData,
     out: RunFolder,
     init: Annotated[
         str | None,
