@@ -39,18 +39,19 @@ from mast.data.simulate.dataset import Simulation, simulate_dataset
 from mast.data.simulate.visible import BoxStyle
 from mast.data.soundscape_bench import BACKGROUND_LABELS, CALL_LABELS
 from mast.export.words import hub_readme
+from mast.grid import FrontEnd
 from mast.hearing import HearingModel
 from mast.models.checkpoint import load_checkpoint, save_checkpoint
 from mast.models.mast_detector import MastDetector
 from mast.runs import Progress
 from mast.selftrain.rounds import self_train
 from mast.training.calibrate import calibrate_checkpoint
-from mast.training.chosen_chunks import decode_once, labelled_chunks
+from mast.training.chosen_chunks import Chunks, decode_once, labelled_chunks
 from mast.training.chunk_scores import chunk_metrics, detect_chunks
 from mast.training.detector_training import train_detector
-from mast.training.machine import prepare_machine
+from mast.training.machine import Machine, prepare_machine
 from mast.training.pretraining import pretrain
-from mast.training.recipe import load_recipe, parse_override
+from mast.training.recipe import TrainRecipe, load_recipe, parse_override
 
 RECIPE = Path(__file__).with_suffix(".toml")
 REFINEMENT = RECIPE.with_stem("default_model_refine")
@@ -115,7 +116,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="where the model to ship goes; left in WORK by default")
     parser.add_argument("--self-train", action="store_true", help="also self-train on the pool")
     parser.add_argument("--trained", type=Path, help="a trained model that is only to be refined")
+    parser.add_argument("--calibrate", type=Path, help="a finished model that is only to be calibrated again")
     options = parser.parse_args()
+    if options.calibrate is not None:
+        checked = checked_minutes(options.pool, options.work / "checked")
+        calibrate(options.calibrate, hold_back(checked, load_checkpoint(options.calibrate).card.front_end))
+        return
     trained = options.trained or train_all(options)
     refined = [refine(name, trained, options) for name in REFINEMENTS]
     settled = refine("last", average(refined, options.work / "average"), options)
@@ -156,22 +162,17 @@ def average(models: list[Path], out: Path) -> Path:
 
 def settle(folder: Path, data: Path) -> None:
     """No box inside another; threshold and calibration of an average, from what a dataset holds back for validation."""
-    recipe = load_recipe(REFINEMENT, {"precision": "auto"})  # nothing is trained: any machine will do
-    machine = prepare_machine(recipe)
     model, card = load_checkpoint(folder)
     assert isinstance(model, MastDetector)
     model.config = model.config.model_copy(update={"nested": NESTED})
-    chunks = labelled_chunks(load_dataset(data), card.front_end)["val"]
-    held = decode_once(chunks, machine.device, workers=machine.workers)
-    size = machine.eval_batch(recipe.train.batch_size)
-    least, nms_iou = recipe.train.score_threshold, recipe.train.nms_iou
+    held = hold_back(data, card.front_end)
     found = detect_chunks(
-        HearingModel(model, card, device=machine.device, precision=machine.precision),
-        held,
-        batch_size=size,
-        workers=machine.workers,
-        score_threshold=least,
-        nms_iou=nms_iou,
+        HearingModel(model, card, device=held.machine.device, precision=held.machine.precision),
+        held.chunks,
+        batch_size=held.batch_size,
+        workers=held.machine.workers,
+        score_threshold=held.plan.score_threshold,
+        nms_iou=held.plan.nms_iou,
     )
     metrics = chunk_metrics(found)
     told = {
@@ -181,8 +182,42 @@ def settle(folder: Path, data: Path) -> None:
         "calibration": None,
     }
     save_checkpoint(folder, model, card.model_copy(update=told))
-    calibrate_checkpoint(folder, held, machine, batch_size=size, least_score=least, data=VALIDATION, seed=0)
+    calibrate(folder, held)
     print(f"on what was held back: {json.dumps({k: round(v, 3) for k, v in metrics.items()})}", flush=True)
+
+
+class HeldBack(NamedTuple):
+    """Chunks to choose and calibrate by, and how they are looked at."""
+
+    chunks: Chunks
+    machine: Machine
+    plan: TrainRecipe
+
+    @property
+    def batch_size(self) -> int:
+        """Chunks at a time."""
+        return self.machine.eval_batch(self.plan.batch_size)
+
+
+def hold_back(data: Path, front_end: FrontEnd) -> HeldBack:
+    """What a dataset holds back for validation."""
+    recipe = load_recipe(REFINEMENT, {"precision": "auto"})  # nothing is trained: any machine will do
+    machine = prepare_machine(recipe)
+    chunks = labelled_chunks(load_dataset(data), front_end)["val"]
+    return HeldBack(decode_once(chunks, machine.device, workers=machine.workers), machine, recipe.train)
+
+
+def calibrate(folder: Path, held: HeldBack) -> None:
+    """What a model's scores mean; its threshold stays."""
+    calibrate_checkpoint(
+        folder,
+        held.chunks,
+        held.machine,
+        batch_size=held.batch_size,
+        least_score=held.plan.score_threshold,
+        data=VALIDATION,
+        seed=0,
+    )
 
 
 def train_all(options: argparse.Namespace) -> Path:

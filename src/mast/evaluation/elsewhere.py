@@ -7,6 +7,9 @@ Laird's spread between them, Higgins' interval for the next).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
 from mast.arrays import FloatArray, IntArray
@@ -17,35 +20,61 @@ from mast.probability import LEAST_KEPT, expit
 FEWEST_PLACES = 3  # from two places no spread between places can be told
 
 
-def precision_elsewhere(outcome: Outcome, kept: int, place: IntArray) -> Interval | None:
-    """The 95 % prediction interval of the precision at another place; None from fewer than three places.
+class PlaceCount(NamedTuple):
+    """Predictions kept at one place, by recording."""
+
+    right: FloatArray  # (recordings,)
+    kept: FloatArray  # (recordings,)
+
+
+def counts_by_place(outcome: Outcome, kept: int, place: IntArray) -> list[PlaceCount]:
+    """What is kept at each place.
 
     Args:
-        outcome: validation data, matched.
-        kept: how many of the predictions, from the highest score down, are kept.
+        outcome: data of several places, matched.
+        kept: how many of the predictions, from the highest score down.
         place: (recordings,) number of the place that each recording of the scene is from.
     """
-    if not len(place):
+    n_recordings = len(outcome.scene.recordings)
+    recording, hit = outcome.recording[:kept], outcome.hit[:kept]
+    n = np.bincount(recording, minlength=n_recordings).astype(np.float64)
+    right = np.bincount(recording[hit], minlength=n_recordings).astype(np.float64)
+    return [PlaceCount(right[place == one], n[place == one]) for one in np.unique(place)]
+
+
+def precision_elsewhere(places: Sequence[PlaceCount]) -> Interval | None:
+    """The 95 % prediction interval of the precision at another place.
+
+    Only places that keep :data:`mast.probability.LEAST_KEPT` predictions count; None where fewer than three do.
+    """
+    enough = [one for one in places if one.kept.sum() >= LEAST_KEPT]
+    if len(enough) < FEWEST_PLACES:
         return None
-    of_prediction = place[outcome.recording[:kept]]
-    n = np.bincount(of_prediction, minlength=int(place.max()) + 1).astype(np.float64)
-    right = np.bincount(of_prediction[outcome.hit[:kept]], minlength=len(n)).astype(np.float64)
-    enough = n >= LEAST_KEPT
-    return predicted_share(right[enough], n[enough]) if enough.sum() >= FEWEST_PLACES else None
-
-
-def predicted_share(right: FloatArray, n: FloatArray) -> Interval:
-    """The 95 % prediction interval of a share from those of three places or more, ``right`` of ``n`` in each."""
     from scipy.stats import t  # a third of a second to import, and needed after training alone
 
-    wrong = n - right
-    logit = np.log((right + 0.5) / (wrong + 0.5))  # a half each, so that none right and all right are finite
-    within = 1 / (right + 0.5) + 1 / (wrong + 0.5)
+    logit, within = np.array([_logit(one) for one in enough]).T
     weight = 1 / within
-    excess = (weight * (logit - np.average(logit, weights=weight)) ** 2).sum() - (len(n) - 1)
+    excess = (weight * (logit - np.average(logit, weights=weight)) ** 2).sum() - (len(enough) - 1)
     between = max(0.0, excess / (weight.sum() - (weight**2).sum() / weight.sum()))
     weight = 1 / (within + between)
     middle = np.average(logit, weights=weight)
-    reach = t.ppf(0.975, len(n) - 2) * np.sqrt(between + 1 / weight.sum())
+    reach = t.ppf(0.975, len(enough) - 2) * np.sqrt(between + 1 / weight.sum())
     low, high = expit(np.array([middle - reach, middle + reach]))
     return float(low), float(high)
+
+
+def _logit(place: PlaceCount) -> tuple[float, float]:
+    """Log-odds of a place's precision and their variance; boxes of one recording go together, so it may be larger
+    than that of as many boxes drawn one by one."""
+    right, n = (
+        place.right.sum() + 0.5,
+        place.kept.sum() + 1.0,
+    )  # a half each: none right and all right are finite
+    share = right / n
+    one_by_one = 1 / right + 1 / (n - right)
+    n_recordings = int((place.kept > 0).sum())
+    if n_recordings < 2:
+        return float(np.log(share / (1 - share))), one_by_one
+    residual = place.right - share * place.kept
+    together = (residual**2).sum() * n_recordings / (n_recordings - 1) / (n * share * (1 - share)) ** 2
+    return float(np.log(share / (1 - share))), max(one_by_one, float(together))

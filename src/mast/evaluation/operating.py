@@ -9,7 +9,7 @@ import numpy as np
 
 from mast.evaluation.bootstrap import draw_weights, interval
 from mast.evaluation.calibration import fit_best, resampled_precision
-from mast.evaluation.elsewhere import precision_elsewhere
+from mast.evaluation.elsewhere import counts_by_place, precision_elsewhere
 from mast.evaluation.outcome import Outcome
 from mast.evaluation.report import RESAMPLES
 from mast.probability import LEAST_KEPT, OperatingPoint, StoredCalibration
@@ -94,7 +94,7 @@ def operating_curve(
                 high=high if known else None,
                 recall=float(hits[last] / len(outcome.scene.truth)),
                 n_kept=last + 1,
-                elsewhere=precision_elsewhere(outcome, last + 1, place),
+                elsewhere=precision_elsewhere(counts_by_place(outcome, last + 1, place)),
             )
         )
     return tuple(points)
