@@ -104,6 +104,10 @@ class OperatingPoint(BaseModel):
         default=None,
         description="95 % prediction interval of precision at another place; none from two places or one",
     )
+    found: dict[str, float] = Field(
+        default={},
+        description="precision at this threshold on recordings of experts that chose nothing, by what they hold",
+    )
 
 
 class StoredCalibration(BaseModel):
@@ -179,7 +183,10 @@ class StoredCalibration(BaseModel):
             spread = f"no interval from {self.n_recordings} recording{'s' if self.n_recordings != 1 else ''}"
         else:
             spread = f"95 % interval {point.low:.2f}–{point.high:.2f}"
-        if point.elsewhere is None:
+        if point.found:
+            shares = [f"{share:.2f} for {name}" for name, share in point.found.items()]
+            other = f"on other recordings, boxed by experts, it was {', '.join(shares)}"
+        elif point.elsewhere is None:
             other = "other recordings may give another"
         else:
             low, high = point.elsewhere

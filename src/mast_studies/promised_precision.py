@@ -7,7 +7,8 @@ For each precision the model's card names a threshold. ``card`` is the precision
 ``others`` is a promise of another kind: the lowest threshold that reached the precision on all *other* sets together,
 each set counting alike, so one sees whether a calibration on several sources would hold on the next. ``mean_score``
 of the boxes kept is what the scores themselves promise. Intervals are 95 %, by bootstrap over recordings. Nothing is
-trained, and no set decides anything about itself.
+trained, and no set decides anything about itself. ``--into-card`` also writes what each threshold of the card gave into
+the card, so that `mast detect --precision` can say it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from mast.evaluation.bootstrap import draw_weights, interval
 from mast.evaluation.calibration import resampled_precision
 from mast.evaluation.outcome import Outcome, match_scene
 from mast.evaluation.scene import build_scene
-from mast.models.checkpoint import load_card
+from mast.models.checkpoint import load_card, update_card
 from mast.probability import LEAST_KEPT, StoredCalibration
 from mast_studies.record import write_result
 from mast_studies.study_tables import markdown
@@ -32,6 +33,12 @@ from mast_studies.zero_shot import detect_with_model
 from mast_studies.zero_shot_measure import scoring_of
 from mast_studies.zero_shot_sets import LabelledSet, load_set, model_folder, pairs
 
+NAMES = {
+    "nbm_xc": "European birds",
+    "birdeep_am1": "wetland birds",
+    "tagus_fish": "fish",
+    "cr_bats": "bats",
+}
 TARGETS = (0.5, 0.6, 0.7, 0.8, 0.9)
 RESAMPLES = 2_000
 
@@ -92,6 +99,20 @@ def promises(judged: Mapping[str, Outcome], stored: StoredCalibration) -> dict[s
     return result
 
 
+def with_found(stored: StoredCalibration, judged: Mapping[str, Outcome]) -> StoredCalibration:
+    """The calibration with what each of its thresholds gave on each set that keeps enough boxes there."""
+    curve = []
+    for point in stored.curve:
+        kept = {name: one.kept(stored.seen(point)) for name, one in judged.items()}
+        found = {
+            NAMES.get(name, name): round(float(judged[name].hit[:n].mean()), 4)
+            for name, n in kept.items()
+            if n >= LEAST_KEPT
+        }
+        curve.append(point.model_copy(update={"found": found}))
+    return stored.model_copy(update={"curve": tuple(curve)})
+
+
 def shown(result: Mapping[str, Any]) -> str:
     """One line for each set and precision."""
     rows = []
@@ -120,12 +141,14 @@ def main() -> None:
     parser.add_argument("--band", action="append", default=[], help="upper edge of a dataset's band: NAME=HZ")
     parser.add_argument("--half", action="append", default=[], help="NAME=first, second or both")
     parser.add_argument("--device", help="as in mast detect")
+    parser.add_argument("--into-card", action="store_true", help="also write it into the model's card")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     bands_hz = {name: float(value) for name, value in pairs(options.band)}
     sets = [load_set(folder, bands_hz=bands_hz, halves=dict(pairs(options.half))) for folder in options.data]
     model = model_folder(options.model)
-    stored = load_card(model).calibration
+    card = load_card(model)
+    stored = card.calibration
     if stored is None:
         raise SystemExit(f"{model}: the model is not calibrated, so it promises no precision")
     with tempfile.TemporaryDirectory() as work:
@@ -133,6 +156,8 @@ def main() -> None:
     result = promises(judged, stored)
     print(shown(result))
     write_result(options.out, {"sets": result}, seed=0, data={own.name: own.about() for own in sets})
+    if options.into_card:
+        update_card(model, card.model_copy(update={"calibration": with_found(stored, judged)}))
 
 
 if __name__ == "__main__":

@@ -136,6 +136,12 @@ def test_sentences() -> None:
     )
     told = stored.model_copy(update={"data": "marsh, boxed by two students"})
     assert "on 12 validation recordings of marsh, boxed by two students; other" in told.describe(point)
+    measured = point.model_copy(
+        update={"found": {"wetland birds": 0.54, "fish": 0.921}, "elsewhere": (0.2, 0.9)}
+    )
+    assert stored.describe(measured).endswith(
+        "recordings; on other recordings, boxed by experts, it was 0.54 for wetland birds, 0.92 for fish"
+    )
     with pytest.raises(
         MastError, match="not reached on 12 validation recordings of marsh, boxed by two students"
     ):

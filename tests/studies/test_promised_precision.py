@@ -9,7 +9,7 @@ from mast.evaluation.outcome import Outcome, match_scene
 from mast.evaluation.scene import build_scene
 from mast.events import as_events
 from mast.probability import Calibration, OperatingPoint, StoredCalibration
-from mast_studies.promised_precision import precision_at, promises, shown, threshold_from
+from mast_studies.promised_precision import precision_at, promises, shown, threshold_from, with_found
 
 
 def judged(scores: list[float], right: list[int], recording: list[int] | None = None) -> Outcome:
@@ -88,3 +88,23 @@ def test_a_set_decides_nothing_about_itself() -> None:
     text = shown(found)
     assert "not reached" in text
     assert "0.33 (0.33–0.33), 18 boxes" in text
+
+
+def test_a_card_learns_what_its_thresholds_gave_where_enough_boxes_are_left() -> None:
+    point = OperatingPoint(threshold=0.5, precision=0.9, low=None, high=None, recall=0.5, n_kept=10)
+    stored = StoredCalibration(
+        calibration=Calibration(method="temperature", slope=0.5),
+        n_recordings=3,
+        n_truth=9,
+        least_score=0.05,
+        iou_threshold=0.5,
+        curve=(point, point.model_copy(update={"threshold": 0.9})),
+    )
+    scores = list(np.linspace(0.95, 0.3, 40))
+    found = with_found(stored, {"cr_bats": judged(scores, [1, 0] * 20), "meadow": judged([0.9] * 9, [1] * 9)})
+    for before, after in zip(stored.curve, found.curve, strict=True):
+        kept = sum(score >= stored.seen(before) for score in scores)
+        assert after.found == {
+            "bats": pytest.approx(np.ceil(kept / 2) / kept, abs=1e-4)
+        }  # nine boxes are too few
+        assert after.threshold == before.threshold
