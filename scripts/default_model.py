@@ -12,6 +12,9 @@ the average. A long lesson on worlds of all kinds follows, and is averaged with 
 the pool that were boxed by eye (``default_model_checked.csv``), among sparser worlds: two lessons, with fewer and with
 more of them, are averaged with what they came from. Of two boxes of which one lies in the other, the model gives the
 better. Threshold and calibration are from clips of the pool that none was trained on.
+``--teach MODEL``: a trial instead, of which nothing is shipped yet. A lesson on worlds with bats and fish as
+themselves, a larger detector trained on the same worlds, and a round of self-training on the pool's clips with that one
+as teacher.
 ``--self-train``: a round on the pool first. Training and the lessons want a GPU (an hour and a half), but for two that
 take half an hour on two CPU cores; ``--trained`` starts with the refinements.
 """
@@ -55,6 +58,7 @@ from mast.training.recipe import TrainRecipe, load_recipe, parse_override
 
 RECIPE = Path(__file__).with_suffix(".toml")
 REFINEMENT = RECIPE.with_stem("default_model_refine")
+TEACHER = RECIPE.with_stem("default_model_teacher")
 CHECKED = RECIPE.with_name("default_model_checked.csv")
 REFINEMENTS = ("calls", "expert", "songs")
 FIRST_SEED = 1_000  # of the worlds; the benchmark's are beyond 7,000, those of zero-shot tests beyond 9,000
@@ -117,7 +121,11 @@ def main() -> None:
     parser.add_argument("--self-train", action="store_true", help="also self-train on the pool")
     parser.add_argument("--trained", type=Path, help="a trained model that is only to be refined")
     parser.add_argument("--calibrate", type=Path, help="a finished model that is only to be calibrated again")
+    parser.add_argument("--teach", type=Path, help="a finished model that a larger one is to teach")
     options = parser.parse_args()
+    if options.teach is not None:
+        settle(teach(options.teach, options), checked_minutes(options.pool, options.work / "checked"))
+        return
     if options.calibrate is not None:
         checked = checked_minutes(options.pool, options.work / "checked")
         calibrate(options.calibrate, hold_back(checked, load_checkpoint(options.calibrate).card.front_end))
@@ -142,6 +150,21 @@ def refine(name: str, start: Path, options: argparse.Namespace) -> Path:
     best = train_detector(data, run, recipe, init=start, progress=_tell(name)).best
     print(f"{name}, on unseen worlds: {json.dumps({k: round(v, 3) for k, v in best.items()})}", flush=True)
     return run / "best"
+
+
+def teach(start: Path, options: argparse.Namespace) -> Path:
+    """The lesson "faunas", then what a larger detector, trained on its worlds, finds in the pool. The model's folder."""
+    learnt = refine("faunas", start, options)
+    data, teacher, student = (options.work / name for name in ("data_faunas", "teacher", "student"))
+    told = dict(parse_override(text) for text in options.set)
+    train_detector(data, teacher, load_recipe(TEACHER, told), progress=_tell("teacher"))
+    pool = join_clips(options.pool, options.work / "pool")
+    recipe = load_recipe(REFINEMENT, told)
+    rows = self_train(
+        data, [pool], learnt, student, recipe, teacher=teacher / "best", say=print, progress=_tell("student")
+    )
+    print(rows.to_string())
+    return student / "best"
 
 
 def average(models: list[Path], out: Path) -> Path:
@@ -241,6 +264,7 @@ def train_all(options: argparse.Namespace) -> Path:
 def join_clips(pool: Path, out: Path, sources: Collection[str] = (), *, sample_rate: int = RATE) -> Path:
     """A pool's clips end to end, a minute a recording: alone, most are shorter than half a chunk.
 
+    Clips that are held back to choose and calibrate by are left out.
     ``sources``: only these. ``sample_rate``: what the files' headers say; a quarter of the clips' own plays them
     four times slower.
     """
@@ -248,11 +272,13 @@ def join_clips(pool: Path, out: Path, sources: Collection[str] = (), *, sample_r
         return out
     out.mkdir(parents=True, exist_ok=True)
     clips = pd.read_csv(pool / "clips.csv")
+    held_back = {file for file in pd.read_csv(CHECKED)["file"] if is_held_back(file)}
     written: list[dict[str, object]] = []
     for source, own in clips.groupby("source"):
         if sources and source not in sources:
             continue
-        for minute in by_minute(read(pool / file, sample_rate=RATE) for file in own["file"]):
+        files = [file for file in own["file"] if file not in held_back]
+        for minute in by_minute(read(pool / file, sample_rate=RATE) for file in files):
             name = f"{source}_{len(written):04d}.wav"
             sound = np.concatenate(minute)
             sf.write(out / name, sound, sample_rate, subtype="PCM_16")
@@ -490,6 +516,11 @@ def gather(data: Path, lesson: Lesson, worlds: list[tuple[Path, str]], options: 
     print(json.dumps({"minutes": sum(map(len, recordings)), "boxes": sum(map(len, boxes))}))
 
 
+def is_held_back(clip: str) -> bool:
+    """Whether a checked clip is to choose and calibrate by, not to learn from."""
+    return crc32(clip.encode()) % 4 == 0
+
+
 def checked_minutes(pool: Path, out: Path) -> Path:
     """The pieces of the pool that were boxed by eye, end to end, some minutes to learn from and some to choose by.
 
@@ -500,7 +531,7 @@ def checked_minutes(pool: Path, out: Path) -> Path:
         return out
     out.mkdir(parents=True, exist_ok=True)
     table = pd.read_csv(CHECKED)
-    table["split"] = ["val" if crc32(name.encode()) % 4 == 0 else "train" for name in table["file"]]
+    table["split"] = ["val" if is_held_back(name) else "train" for name in table["file"]]
     table["source"] = table["file"].str.partition("/")[
         0
     ]  # calibration asks how sources differ: none shares a minute

@@ -135,6 +135,26 @@ def test_checked_pieces_are_heard_end_to_end_with_their_boxes(
     assert heard.to_dict() == {"train": 2 * once["train"], "val": once["val"]}
 
 
+def test_clips_to_choose_by_are_not_learnt_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"{k}.wav" for k in range(12)]
+    for k, name in enumerate(names):
+        sf.write(
+            tmp_path / name, np.full(20 * default_model.RATE, k / 24), default_model.RATE, subtype="PCM_16"
+        )
+    clips = {"file": names, "source": "pool", "label": "", "duration_s": 20.0, "licence": "CC0"}
+    pd.DataFrame(clips).to_csv(tmp_path / "clips.csv", index=False)
+    pd.DataFrame({"file": names[:8]}).to_csv(
+        tmp_path / "checked.csv", index=False
+    )  # the others have no boxes
+    monkeypatch.setattr(default_model, "CHECKED", tmp_path / "checked.csv")
+    out = default_model.join_clips(tmp_path, tmp_path / "out")
+    sound = np.concatenate([sf.read(out / name)[0] for name in pd.read_csv(out / "recordings.csv")["file"]])
+    heard = {round(float(level) * 24) for level in np.unique(sound.round(4))}
+    held_back = {k for k in range(8) if default_model.is_held_back(names[k])}
+    assert held_back
+    assert heard == set(range(12)) - held_back
+
+
 def test_an_average_is_settled_on_worlds_held_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "recipe.toml").write_text(
         'size = "tiny"\n'
