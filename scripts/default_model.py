@@ -153,7 +153,7 @@ def refine(name: str, start: Path, options: argparse.Namespace) -> Path:
 
 
 def teach(start: Path, options: argparse.Namespace) -> Path:
-    """The lesson "faunas", then what a larger detector, trained on its worlds, finds in the pool. The model's folder."""
+    """The lesson "faunas", then what a larger detector of the same worlds finds in the pool. The model's folder."""
     learnt = refine("faunas", start, options)
     data, teacher, student = (options.work / name for name in ("data_faunas", "teacher", "student"))
     told = dict(parse_override(text) for text in options.set)
