@@ -29,8 +29,8 @@ layers: setup
 	$(BIN)/lint-imports
 
 # compiled modules are kept, also where the environment says otherwise: three workers and some hundred processes that tests
-# start load them; a file's tests stay with one worker until another has nothing left, so fixtures are made once; two
-# workers would leave two cores idle for a fifth of the time, waiting for browsers, locks and processes that end
+# start load them; a file's tests stay with one worker until another has nothing left, so fixtures are made once; on two
+# cores a third worker computes while others wait for browsers, locks and processes that end
 pytest: setup
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist worksteal
 
