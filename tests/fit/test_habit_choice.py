@@ -133,6 +133,17 @@ def test_two_ways_to_draw_are_compared_by_the_same_rule(found: tuple[Path, pd.Da
     assert compare(unseen, of_whole) == (False, 0.0, 0.0)
 
 
+def test_better_in_one_recording_and_worse_in_two_is_not_better(found: tuple[Path, pd.DataFrame]) -> None:
+    whole, strongest = found[1], as_drawn(found, Habit(box="strongest"))
+    odd = (whole["recording"] == "0.wav").to_numpy()
+    truth = pd.concat([strongest[odd], whole[~odd]], ignore_index=True)
+    lost = np.arange(len(whole)) % CALLS == 0  # the first box of each recording
+    drawn = pd.concat([strongest[odd], strongest[~odd & lost], whole[~odd & ~lost]], ignore_index=True)
+    found_out = compare(part(drawn, truth), part(whole, truth))
+    assert found_out.f1 > found_out.other_f1  # four boxes more in one, one less in each of the others
+    assert not found_out.better
+
+
 def test_candidates_scale_with_the_band() -> None:
     birds, bats = (candidates(FrontEnd.for_band(hz)) for hz in (8_000, 128_000))
     assert birds[0] == bats[0] == Habit()

@@ -2,8 +2,8 @@
 
 Each candidate redraws what the model found in the user's recordings, and is scored by F1 at an IoU of 0.5. One
 recording at a time is held back: the best candidate on the others is scored there. Only where what is chosen this way
-beats the start, over all recordings held back, the best candidate on all of them is used. With boxes in a single
-recording, stretches of it are held back instead.
+beats the start, over all recordings held back and in more of them than not, the best candidate on all of them is
+used. With boxes in a single recording, stretches of it are held back instead.
 """
 
 from __future__ import annotations
@@ -88,13 +88,13 @@ def choose_habit(part: PartTables, start: Habit, path_of: Callable[[str], Path])
     table = np.stack([_counts(replace(part, found=found)) for found in drawn])  # (habits, units, 3)
     everywhere, held = table.sum(axis=1), _held_back(table)
     enough = len(part.truth) >= FEWEST_BOXES and table.shape[1] >= 2
-    gained = _gains(held, everywhere[0])
+    gained = _gains(held, table[0])
     best = habits[int(_f1(everywhere).argmax())]
     return HabitChoice(
         habit=best if enough and gained else start,
         start=start,
         start_f1=float(_f1(everywhere[0])),
-        f1=float(_f1(held)),
+        f1=float(_f1(held.sum(axis=0))),
         boxes=len(part.truth),
         units=table.shape[1],
     )
@@ -115,20 +115,24 @@ def compare(drawn: PartTables, other: PartTables) -> DrawingComparison:
         drawn: the user's boxes, and the model's with their threshold.
         other: the same, drawn otherwise.
     """
-    ours, theirs = (_counts(replace(part, found=part.counted)).sum(axis=0) for part in (drawn, other))
-    return DrawingComparison(_gains(ours, theirs), float(_f1(ours)), float(_f1(theirs)))
+    ours, theirs = (_counts(replace(part, found=part.counted)) for part in (drawn, other))
+    f1, other_f1 = (float(_f1(counts.sum(axis=0))) for counts in (ours, theirs))
+    return DrawingComparison(_gains(ours, theirs), f1, other_f1)
 
 
 def _gains(counts: FloatArray, other: FloatArray) -> bool:
-    """Whether (3,) counts are better than others: a higher F1, and more than a lucky box."""
-    return bool(counts[0] - other[0] >= LEAST_GAIN and _f1(counts) > _f1(other))
+    """Whether (units, 3) counts are better than others: a higher F1 in all, more than a lucky box, and better in more
+    units than worse. A single recording, where many boxes change at once, says little about the next."""
+    ours, theirs = counts.sum(axis=0), other.sum(axis=0)
+    by_unit = np.sign(_f1(counts) - _f1(other)).sum()
+    return bool(ours[0] - theirs[0] >= LEAST_GAIN and _f1(ours) > _f1(theirs) and by_unit > 0)
 
 
 def _held_back(table: FloatArray) -> FloatArray:
-    """(3,) counts where each unit is scored by the candidate that is best on all others."""
+    """(units, 3) counts where each unit is scored by the candidate that is best on all others."""
     everywhere = table.sum(axis=1)
     chosen = [int(_f1(everywhere - table[:, unit]).argmax()) for unit in range(table.shape[1])]
-    held: FloatArray = table[chosen, np.arange(len(chosen))].sum(axis=0)
+    held: FloatArray = table[chosen, np.arange(len(chosen))]
     return held
 
 
