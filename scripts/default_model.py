@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -39,6 +39,7 @@ import soundfile as sf
 from mast.audio import read
 from mast.data.recordings import load_dataset
 from mast.data.simulate.dataset import Simulation, simulate_dataset
+from mast.data.simulate.species import Fauna
 from mast.data.simulate.visible import BoxStyle
 from mast.data.soundscape_bench import BACKGROUND_LABELS, CALL_LABELS
 from mast.export.words import hub_readme
@@ -367,7 +368,7 @@ class Lesson:
     expert_times: int = 1
     checked_times: int = 0
     density: tuple[float, float] = (0.5, 5.0)
-    faunas: tuple[Literal["bats", "fish"] | None, ...] = (None,)
+    faunas: tuple[Fauna | None, ...] = (None,)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 

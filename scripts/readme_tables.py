@@ -10,6 +10,7 @@ from typing import Any
 
 from mast.evaluation.bootstrap import TRAINING_NOISE
 from mast_studies.record import trained_at
+from mast_studies.zero_shot_sets import RECORDED
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -158,10 +159,8 @@ def zero_shot_table() -> str:
 
 
 EXPERTS = {  # file and set of results: what was recorded
-    ("zero_shot_second_half", "nbm_xc"): "European birds",
-    ("zero_shot", "birdeep_am1"): "wetland birds",
-    ("zero_shot", "tagus_fish"): "fish",
-    ("zero_shot", "cr_bats"): "bats",
+    ("zero_shot_second_half" if name == "nbm_xc" else "zero_shot", name): shown
+    for name, shown in RECORDED.items()
 }
 
 

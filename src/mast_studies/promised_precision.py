@@ -31,14 +31,8 @@ from mast_studies.record import write_result
 from mast_studies.study_tables import markdown
 from mast_studies.zero_shot import detect_with_model
 from mast_studies.zero_shot_measure import scoring_of
-from mast_studies.zero_shot_sets import LabelledSet, load_set, model_folder, pairs
+from mast_studies.zero_shot_sets import RECORDED, LabelledSet, load_set, model_folder, pairs
 
-NAMES = {
-    "nbm_xc": "European birds",
-    "birdeep_am1": "wetland birds",
-    "tagus_fish": "fish",
-    "cr_bats": "bats",
-}
 TARGETS = (0.5, 0.6, 0.7, 0.8, 0.9)
 RESAMPLES = 2_000
 
@@ -105,7 +99,7 @@ def with_found(stored: StoredCalibration, judged: Mapping[str, Outcome]) -> Stor
     for point in stored.curve:
         kept = {name: one.kept(stored.seen(point)) for name, one in judged.items()}
         found = {
-            NAMES.get(name, name): round(float(judged[name].hit[:n].mean()), 4)
+            RECORDED.get(name, name): round(float(judged[name].hit[:n].mean()), 4)
             for name, n in kept.items()
             if n >= LEAST_KEPT
         }

@@ -18,6 +18,13 @@ from mast.grid import FrontEnd
 from mast.models.checkpoint import CARD, WEIGHTS, load_card, update_card
 from mast.version import __version__
 
+# what the sets that experts boxed hold, in words
+RECORDED = {
+    "nbm_xc": "European birds",
+    "birdeep_am1": "wetland birds",
+    "tagus_fish": "fish",
+    "cr_bats": "bats",
+}
 HALVES = ("first", "second", "both")
 # sets whose first half is for looking at while a model is made, and whose second half is not: which one is read has
 # to be said. Other scripts read these sets whole; docs/zero_shot.md says what came of that

@@ -100,7 +100,7 @@ def embed(
     if detections is not None and detections.has_embeddings and not again:
         if boxes is not None:
             raise ConfigError("--boxes is for datasets; the events of detections are their own")
-        _refuse_other(detections, model, device, band)
+        _refuse_other(detections, model, band)
         store = _store(
             out, detections.embedding_width(), detections.run.model_id, 0, model, detections.band_hz
         )
@@ -203,9 +203,7 @@ def _embedder(
     return BoxEmbedder(Detector(model, options))
 
 
-def _refuse_other(
-    detections: DetectionsFolder, model: str | None, device: str | None, band_hz: float | None
-) -> None:
+def _refuse_other(detections: DetectionsFolder, model: str | None, band_hz: float | None) -> None:
     """A model or a band that is named beside embeddings has to be theirs."""
     from mast.annotations.detections import model_id
     from mast.errors import ConfigError

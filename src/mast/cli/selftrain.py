@@ -21,7 +21,9 @@ def selftrain(
     out: RunFolder,
     teacher: Annotated[
         str | None,
-        typer.Option(help="A stronger detector to label for the first round; --init itself by default."),
+        typer.Option(
+            help="Another, stronger detector that labels for the first round; --init itself by default."
+        ),
     ] = None,
     annotations: Annotations = None,
     preset: PresetName = "base",

@@ -66,15 +66,12 @@ def precision_elsewhere(places: Sequence[PlaceCount]) -> Interval | None:
 def _logit(place: PlaceCount) -> tuple[float, float]:
     """Log-odds of a place's precision and their variance; boxes of one recording go together, so it may be larger
     than that of as many boxes drawn one by one."""
-    right, n = (
-        place.right.sum() + 0.5,
-        place.kept.sum() + 1.0,
-    )  # a half each: none right and all right are finite
-    share = right / n
-    one_by_one = 1 / right + 1 / (n - right)
+    # a half more of each, so that none right and all right are finite, too
+    right, wrong = float(place.right.sum()) + 0.5, float((place.kept - place.right).sum()) + 0.5
+    variance, n = 1 / right + 1 / wrong, right + wrong
     n_recordings = int((place.kept > 0).sum())
-    if n_recordings < 2:
-        return float(np.log(share / (1 - share))), one_by_one
-    residual = place.right - share * place.kept
-    together = (residual**2).sum() * n_recordings / (n_recordings - 1) / (n * share * (1 - share)) ** 2
-    return float(np.log(share / (1 - share))), max(one_by_one, float(together))
+    if n_recordings > 1:
+        residual = place.right - right / n * place.kept
+        together = float((residual**2).sum()) * n_recordings / (n_recordings - 1) / (right * wrong / n) ** 2
+        variance = max(variance, together)
+    return float(np.log(right / wrong)), variance

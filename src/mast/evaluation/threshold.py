@@ -59,7 +59,7 @@ def steady_threshold_of(outcome: Outcome) -> Threshold:
     """The middle of all thresholds whose F1 is within 0.01 of the best, for use on other recordings.
 
     On a few hundred boxes many thresholds are nearly as good as the best. Which of them wins is luck, and those at the
-    edge fail elsewhere: docs/results.md has an example.
+    edge fail elsewhere: docs/results_worlds.md has an example.
     """
     scores, f1 = _f1_by_threshold(outcome)
     # each F1 holds from its score down to just above the next; below the last there is nothing to lose

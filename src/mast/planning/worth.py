@@ -25,7 +25,8 @@ FAR = 4.0  # beyond this many times the largest budget a fit is a guess
 DRAWS = 1_000
 UNITS = ("clips", "chunks", "boxes", "minutes")  # what a curve may count labels in
 _EXPONENTS = np.geomspace(0.05, 3.0, 60)
-_LEAST_NOISE = 0.01  # standard deviation of F1 over trainings with one recipe and seed (docs/results.md)
+# standard deviation of F1 over trainings with one recipe and seed (docs/results_first_edition.md)
+_LEAST_NOISE = 0.01
 _BUDGETED = re.compile(r".*_(random|time-balanced|sequential|diverse)_(\d+)$")
 
 

@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mast.data.simulate.material import Share, load_material
 from mast.data.simulate.soundscape import Soundscape, render
+from mast.data.simulate.species import Fauna
 from mast.data.simulate.visible import BoxStyle, Event, merge_events
 from mast.data.simulate.world import DAYS_APART, World
 from mast.errors import ConfigError
@@ -76,7 +77,7 @@ class Simulation(BaseModel):
         description="share of the species, of real calls, too, that sing: a few notes of their own pitches, again and "
         "again, boxed as one song or motif by motif",
     )
-    fauna: Literal["bats", "fish"] | None = Field(
+    fauna: Fauna | None = Field(
         None,
         description="only procedural species of this kind, at a bird's pace: a tape of 16 gives bats their own, one of "
         "0.25 fish",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from mast.errors import ConfigError
 
 Bounds = tuple[float, float]
+Fauna = Literal["bats", "fish"]
 
 CURVE_POINTS = 257  # frequency responses are dB at this many points from 0 Hz to half the sample rate
 WAVETABLE_POINTS = 4096  # one period; nearest look-up stays about 60 dB below the tone
@@ -128,7 +130,7 @@ FAMILIES: dict[str, Family] = {
     ),
 }  # fmt: skip
 # who calls in worlds that ask for them; all others keep to the families that are in none, as older worlds do
-FAUNAS: dict[str, tuple[str, ...]] = {
+FAUNAS: dict[Fauna, tuple[str, ...]] = {
     "bats": ("bat_sweep", "bat_shallow", "bat_constant", "bat_buzz"),
     "fish": ("grunt", "boatwhistle", "knock"),
 }
@@ -235,7 +237,7 @@ def _count(rng: np.random.Generator, bounds: tuple[int, int]) -> int:
     )
 
 
-def families_for(sample_rate: int, fauna: str | None = None) -> list[str]:
+def families_for(sample_rate: int, fauna: Fauna | None = None) -> list[str]:
     """Families of a fauna (of birds and their neighbours by default) whose lowest pitch fits a sample rate."""
     wanted = [name for name in FAMILIES if name not in _ASKED_FOR] if fauna is None else FAUNAS[fauna]
     fitting = [name for name in wanted if FAMILIES[name].centre_hz[0] * 1.3 < _TOP_OF_BAND * sample_rate]

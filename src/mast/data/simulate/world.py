@@ -17,7 +17,7 @@ from mast.data.simulate.confounders import CONFOUNDERS
 from mast.data.simulate.material import Backgrounds, ClipSpecies, Material
 from mast.data.simulate.noise import COMPONENTS, apply_curve, band_db, coloured, loop_length, wavy_db
 from mast.data.simulate.space import Acoustics, draw_echo
-from mast.data.simulate.species import CURVE_POINTS, Species, draw_species, families_for
+from mast.data.simulate.species import CURVE_POINTS, Fauna, Species, draw_species, families_for
 from mast.errors import ConfigError
 
 Caller = Species | ClipSpecies
@@ -117,7 +117,7 @@ class World:
     loop_s: float = 30.0
     distance: float = 1.0
     motifs: float = 0.0
-    fauna: str | None = None
+    fauna: Fauna | None = None
     _sites: dict[int, Site] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
