@@ -39,6 +39,7 @@ from mast.training.recipe import Recipe, load_recipe
 from mast.training.start import Start
 from mast.version import commit
 from mast_studies.few_boxes_chunks import boxes_of_pieces, nested, pieces
+from mast_studies.few_boxes_fit import FitStudy
 from mast_studies.few_boxes_habits import measure_habits
 from mast_studies.few_boxes_table import Cell, summarise, write_figure
 from mast_studies.record import Training, write_result
@@ -72,6 +73,7 @@ def main() -> None:
     parser.add_argument(
         "--habits", action="store_true", help="choose how boxes are drawn; nothing is trained"
     )
+    parser.add_argument("--fit", action="store_true", help="through `mast fit`, against the model as is")
     parser.add_argument("--band", action="append", default=[], help="upper edge of its band: NAME=HZ")
     parser.add_argument(
         "--half", action="append", default=[], help="NAME=first: only this half is read, and halved again"
@@ -87,6 +89,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.habits:
         return write_habits(options)
+    if options.fit:
+        return write_fits(options)
     if options.work is None or len(options.data) > 1:
         parser.error("training needs --work, and one --data at a time")
     study = FewBoxesStudy.of(options)
@@ -133,6 +137,15 @@ def write_habits(options: argparse.Namespace) -> None:
             write_result(
                 options.out, {"boxes": options.boxes, "sets": figures}, seed=list(range(options.seeds))
             )
+
+
+def write_fits(options: argparse.Namespace) -> None:
+    """Fit on each set, and write what came of it."""
+    bands_hz = {name: float(value) for name, value in pairs(options.band)}
+    for folder in options.data:
+        study = FitStudy(folder, options, bands_hz.get(folder.resolve().name))
+        for cell in study.cells:
+            study.measured(cell)
 
 
 class FewBoxesStudy:

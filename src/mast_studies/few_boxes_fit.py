@@ -1,0 +1,153 @@
+"""`few_boxes.py --fit`: what `mast fit --init MODEL` ends in from a few boxes, against the model as is.
+
+A set with a part ``train`` is drawn from there and tested on its other parts. Of a set without one, each recording is
+the test in turn, and the boxes come from the others; its figures are over all of them together. Everything goes
+through :func:`mast.fit.pipeline.fit`, with the settings it chooses by itself. Its run folders stay in WORK, so that a
+stopped study resumes, and another rule for what is recommended is measured without training again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mast.data.recordings import Dataset, load_dataset
+from mast.evaluation.part_tables import PartTables
+from mast.files import write_json
+from mast.fit.pipeline import Fitted, fit
+from mast.models.checkpoint import load_card
+from mast.models.find import find_model
+from mast.reports.fit_verdict import HABIT, START, TRAINED
+from mast.runs import Progress, Show
+from mast.training.recipe import load_recipe
+from mast_studies.few_boxes_folder import drawn_for_fit, write_folder
+from mast_studies.record import Training
+
+PRESET = "tiny"  # which `mast fit` takes for a start from a detector
+
+
+@dataclass(frozen=True)
+class FitCell:
+    """One fit: what it may draw boxes from, and what it is tested on."""
+
+    learn: tuple[str, ...]
+    tests: dict[str, str]  # the part of each recording to test on
+    held: str  # the recording that is the test, where each is in turn
+    boxes: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Of its folder."""
+        return f"{self.boxes:04d}-{self.seed}{'-' + Path(self.held).stem if self.held else ''}"
+
+
+def cells_of(dataset: Dataset, budgets: list[int], seeds: int) -> list[FitCell]:
+    """All fits on a set, the smallest budget first."""
+    table = dataset.recordings
+    parts = dict(zip(table["file"].astype(str), table["split"].astype(str), strict=True))
+    learn = tuple(name for name, part in parts.items() if part == "train")
+    if learn:
+        folds = [(learn, {name: part for name, part in parts.items() if part != "train"}, "")]
+    else:
+        folds = [(tuple(n for n in parts if n != held), {held: "test"}, held) for held in parts]
+    return [
+        FitCell(*fold, boxes, seed) for boxes in sorted(budgets) for seed in range(seeds) for fold in folds
+    ]
+
+
+class FitStudy:
+    """A labelled set, and the fits that are measured on it."""
+
+    def __init__(self, folder: Path, options: argparse.Namespace, band_hz: float | None) -> None:
+        self.dataset, self.name, self.band_hz = load_dataset(folder), folder.resolve().name, band_hz
+        self.model, self.work = find_model(options.model), options.work / folder.resolve().name
+        self.cells = cells_of(self.dataset, options.boxes, options.seeds)
+        front_end = load_card(self.model).front_end
+        self.chunk_s = (front_end if band_hz is None else front_end.at_band(band_hz)).chunk_s
+        settings = {} if band_hz is None else {"band_hz": band_hz}
+        self.recipe = load_recipe(PRESET, settings)
+
+    def measured(self, cell: FitCell) -> dict[str, Any]:
+        """What one fit ended in, trained if need be."""
+        folder = self.work / cell.name
+        drawn = drawn_for_fit(
+            self.dataset.select(recordings=cell.learn), self.chunk_s, cell.boxes, seed=cell.seed
+        )
+        note = folder / "drawn.json"
+        if not note.is_file():  # written last: before it, nothing is trained
+            shutil.rmtree(folder, ignore_errors=True)
+            write_folder(self.dataset, drawn, cell.tests, folder / "data")
+            write_json(note, {"boxes": int(drawn["boxes"].sum()), "chunks": len(drawn)})
+        said: list[str] = []
+        fitted = fit(
+            folder / "data",
+            [],
+            folder / "run",
+            self.recipe,
+            show=Show(said.append, _no_bar),
+            init=self.model,
+            fixed=(),
+            seed=cell.seed,
+            resamples=0,
+            examples=0,
+        )
+        row = json.loads(note.read_text(encoding="utf-8")) | self._row(cell, fitted, folder / "run")
+        print(f"{self.name} {cell.name}: {row['recommended']} of {row['validation_f1']}", flush=True)
+        return row
+
+    def _row(self, cell: FitCell, fitted: Fitted, run: Path) -> dict[str, Any]:
+        """A fit's recommendation, and how many boxes each of its detectors got right in each part."""
+        metrics = fitted.metrics
+        return {
+            "recommended": metrics["recommended"],
+            "validation_f1": metrics["validation_f1"],
+            "parts": {
+                part: {
+                    name: right_found_true(PartTables.load(run / "evaluate" / name, part))
+                    for name in metrics["detectors"]
+                }
+                for part in dict.fromkeys(cell.tests.values())
+            },
+        }
+
+    def training(self, cell: FitCell) -> Training:
+        """For the result file: where the trained detector of a fit comes from."""
+        told = load_card(self.work / cell.name / "run" / "train" / "best").provenance
+        name = f"{self.name}, {cell.boxes} boxes{', without ' + cell.held if cell.held else ''}"
+        return Training(name, cell.seed, told["commit"], told["recipe"])
+
+
+def right_found_true(part: PartTables) -> list[int]:
+    """How many boxes are right, how many were found, and how many there are."""
+    outcome = part.match()
+    kept = outcome.kept(part.threshold)
+    return [int(outcome.hit[:kept].sum()), kept, len(part.truth)]
+
+
+def f1_of(counts: list[list[int]]) -> float:
+    """Of several counts of right, found and true boxes together."""
+    right, found, true = np.sum(counts, axis=0)
+    return float(2 * right / max(1, found + true))
+
+
+def by_f1_alone(f1: dict[str, float | None]) -> str:
+    """What was recommended while the higher F1 on validation decided, by however little: the yardstick."""
+
+    def beats(name: str, other: str) -> bool:
+        mine, theirs = f1.get(name), f1.get(other)
+        return mine is not None and theirs is not None and mine > theirs
+
+    start = HABIT if beats(HABIT, START) else START
+    return TRAINED if beats(TRAINED, start) else start
+
+
+def _no_bar(what: str) -> AbstractContextManager[Progress]:
+    return nullcontext(lambda done, total, text: None)
