@@ -99,7 +99,8 @@ class FitStudy:
             resamples=0,
             examples=0,
         )
-        row = json.loads(note.read_text(encoding="utf-8")) | self._row(cell, fitted, folder / "run")
+        about: dict[str, Any] = json.loads(note.read_text(encoding="utf-8"))
+        row = about | self._row(cell, fitted, folder / "run")
         print(f"{self.name} {cell.name}: {row['recommended']} of {row['validation_f1']}", flush=True)
         return row
 

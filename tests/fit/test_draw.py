@@ -14,6 +14,7 @@ from toy_archive import run_fit, toy_recipe, write_both
 
 import mast
 from mast.detect_options import DetectOptions
+from mast.evaluation.evidence import Tally
 from mast.evaluation.part_tables import PartTables
 from mast.events import as_events
 from mast.fit import draw, fit_run, judge
@@ -61,7 +62,11 @@ def fit(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fit:
     monkeypatch.setattr(judge, "write_fit_report", lambda run, out, *_, **__: out.write_text("report"))
     monkeypatch.setattr(judge, "measure_detectors", nothing_measured)
     f1 = {"train": 0.5, "selftrain": 0.6}
-    monkeypatch.setattr(fit_run, "validation_f1", lambda folder, *_, **__: f1.get(folder.parent.name, 0.3))
+
+    def tally(folder: Path, *_: object, **__: object) -> Tally:
+        return Tally.of([[round(100 * f1.get(folder.parent.name, 0.3)), 100, 100]])
+
+    monkeypatch.setattr(fit_run, "validation_tally", tally)
 
     def run(unlabelled: Sequence[str] = (), **given: Any) -> Fitted:
         others = [data / name for name in unlabelled]

@@ -18,9 +18,10 @@ import mast
 from mast.cli.main import app
 from mast.detect_options import DetectOptions
 from mast.errors import ConfigError
+from mast.evaluation.evidence import Tally
 from mast.evaluation.part_tables import PartTables
 from mast.fit import draw, fit_run, judge, learn, pipeline
-from mast.fit.habit_choice import DrawingComparison, HabitChoice
+from mast.fit.habit_choice import HabitChoice
 from mast.fit.pipeline import Fitted
 from mast.grid import FrontEnd
 from mast.habit import Habit
@@ -73,19 +74,25 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judge, "write_fit_report", lambda run, out, *_, **__: out.write_text("report"))
 
 
+def plenty(f1: float | None) -> Tally:
+    """That F1 on boxes enough for the higher one to decide."""
+    return Tally.of([] if f1 is None else [[round(200 * f1), 200, 200]])
+
+
 def validation_says(monkeypatch: pytest.MonkeyPatch, **f1: float) -> None:
     """F1 of a detector by the folder it lies in."""
     by_folder = {
         "start": f1["start"],
         "train": f1["trained"],
+        "halfway": f1.get("halfway", 0.0),
         "selftrain": f1.get("self_trained"),
         "habit": f1.get("habit"),
     }
 
-    def told(folder: Path, *_: object, **__: object) -> float | None:
-        return by_folder[folder.parent.name if folder.parent.name in by_folder else folder.name]
+    def told(folder: Path, *_: object, **__: object) -> Tally:
+        return plenty(by_folder[folder.parent.name if folder.parent.name in by_folder else folder.name])
 
-    monkeypatch.setattr(fit_run, "validation_f1", told)
+    monkeypatch.setattr(fit_run, "validation_tally", told)
 
 
 def measured_anew(run: Path) -> None:
@@ -98,7 +105,7 @@ def test_the_start_is_measured_like_the_trained_model(data: Path, tmp_path: Path
     recipe = toy_recipe(train__epochs=1)
     fitted = run_fit(data / "labelled", [], tmp_path / "run", recipe, init=data / "start", told=told)
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
-    assert list(metrics["detectors"]) == ["start", "trained"]
+    assert list(metrics["detectors"]) == ["start", "trained", "halfway"]
     start = metrics["detectors"]["start"]
     assert start["threshold"] == 0.0123  # its own, not one chosen on this validation
     assert start["weights_sha256"] == load_card(data / "start").weights_sha256
@@ -107,10 +114,13 @@ def test_the_start_is_measured_like_the_trained_model(data: Path, tmp_path: Path
         assert "f1" in found["parts"]["test"]["intervals"]
         # what decides is what the table shows
         assert metrics["validation_f1"][name] == pytest.approx(found["parts"]["val"]["f1"])
-    assert [(pair["of"], pair["to"]) for pair in metrics["differences"]] == [("trained", "start")]
+    assert [(pair["of"], pair["to"]) for pair in metrics["differences"]] == [
+        ("trained", "start"),
+        ("halfway", "start"),
+    ]
     assert any(text.startswith("start: ") and "as is: validation F1" in text for text in told)
     table, sentence = fitted.summary()[:-1], fitted.summary()[-1]
-    assert re.search(r"as is +trained$", table[0])
+    assert re.search(r"as is +trained +half-way$", table[0])
     assert re.match(r"validation, 1 recording, \d+ boxes +\d\.\d\d", table[1])
     assert "on validation (F1 as is" in sentence
 
@@ -124,15 +134,15 @@ def test_a_start_that_training_does_not_beat_is_kept(
     fitted = run_fit(*arguments, init=data / "start")
     assert fitted.metrics["recommended"] == "start"
     assert fitted.summary()[-1] == (
-        "Training did not beat the model it started from on validation (F1 as is 0.26, trained 0.10), so that "
-        "model is kept and recommended as is."
+        "Training did not beat the model it started from on validation (F1 as is 0.26, trained 0.10, half-way 0.00), "
+        "so that model is kept and recommended as is."
     )
     best, start = load_card(tmp_path / "run" / "best"), load_card(data / "start")
     assert best == start  # weights, threshold, calibration
     events = mast.load(tmp_path / "run", device="cpu").detect(next((data / "archive" / "audio").iterdir()))
     assert (events["model"] == f"mast-{start.weights_sha256[:12]}").all()
     # nothing is done twice, and the recommendation is remembered
-    monkeypatch.setattr(fit_run, "validation_f1", lambda *_, **__: pytest.fail("measured again"))
+    monkeypatch.setattr(fit_run, "validation_tally", lambda *_, **__: pytest.fail("measured again"))
     monkeypatch.setattr(learn, "fit_detector", lambda *_, **__: pytest.fail("trained again"))
     again = run_fit(*arguments, init=data / "start", told=told)
     assert again.metrics["recommended"] == "start"
@@ -155,19 +165,19 @@ def test_a_habit_that_boxes_show_is_kept_in_the_model(
         assert len(part.truth)
         assert (part.found["score"] >= 0.0123).all()
         assert path_of(part.recordings[0]).is_file()
-        return HabitChoice(learnt, start, 0.2, 0.6, len(part.truth), 3)
+        return HabitChoice(learnt, start, plenty(0.2), plenty(0.6))
 
     monkeypatch.setattr(draw, "choose_habit", choose)
-    monkeypatch.setattr(draw, "compare", lambda *_: DrawingComparison(False, 0.1, 0.2))
     validation_says(monkeypatch, start=0.26, habit=0.40, trained=0.30)
     told: list[str] = []
     arguments = (data / "labelled", [], tmp_path / "run", toy_recipe(train__epochs=1))
     fitted = run_fit(*arguments, init=data / "start", examples=0, told=told)
-    assert list(fitted.metrics["detectors"]) == ["start", "habit", "trained"]
+    assert list(fitted.metrics["detectors"]) == ["start", "habit", "trained", "halfway"]
     assert fitted.metrics["recommended"] == "habit"
     pairs = [(pair["of"], pair["to"]) for pair in fitted.metrics["differences"]]
-    assert pairs == [("habit", "start"), ("trained", "start")]
-    assert re.search(r"as is +with your habit +trained$", fitted.summary()[0])
+    assert pairs == [("habit", "start"), ("trained", "start"), ("halfway", "start")]
+    assert re.search(r"as is +with your habit +trained +half-way$", fitted.summary()[0])
+    assert load_card(tmp_path / "run" / "halfway").habit == learnt
     assert fitted.summary()[-1].endswith("is kept and recommended with your habit of drawing boxes.")
     best, start = load_card(tmp_path / "run" / "best"), load_card(data / "start")
     assert best == start.model_copy(update={"habit": learnt})
@@ -180,10 +190,6 @@ def test_a_habit_that_boxes_show_is_kept_in_the_model(
         "It draws the strongest harmonic (down to 25 dB), without echo (20 dB), as your boxes are drawn"
         in report
     )
-    # one that does worse on validation is not used
-    validation_says(monkeypatch, start=0.26, habit=0.20, trained=0.10)
-    measured_anew(tmp_path / "run")
-    assert run_fit(*arguments, init=data / "start", examples=0).metrics["recommended"] == "start"
     # nothing is learnt twice
     monkeypatch.setattr(draw, "choose_habit", lambda *_: pytest.fail("learnt again"))
     run_fit(*arguments, init=data / "start", examples=0)
@@ -220,10 +226,10 @@ def test_self_training_from_the_start_and_all_three_are_measured(
         init=data / "start",
         examples=0,
     )
-    assert list(fitted.metrics["detectors"]) == ["start", "trained", "self-trained"]
+    assert list(fitted.metrics["detectors"]) == ["start", "trained", "halfway", "self-trained"]
     assert fitted.metrics["recommended"] == "self-trained"
     pairs = [(pair["of"], pair["to"]) for pair in fitted.metrics["differences"]]
-    assert pairs == [("trained", "start"), ("self-trained", "start")]
+    assert pairs == [("trained", "start"), ("halfway", "start"), ("self-trained", "start")]
     report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     for words in ("as is", "What training changed", "What self-training changed", fitted.summary()[-1]):
         assert words in report
@@ -234,14 +240,14 @@ def test_in_another_band_the_start_hears_what_the_fitted_one_hears(
 ) -> None:
     seen: list[FrontEnd] = []
 
-    def look(folder: Path, *_: object, **__: object) -> float:
+    def look(folder: Path, *_: object, **__: object) -> Tally:
         seen.append(load_card(folder).front_end)
-        return 0.5
+        return plenty(0.5)
 
     def train(*_: object, **__: object) -> Result:
         raise KeyboardInterrupt  # far enough
 
-    monkeypatch.setattr(fit_run, "validation_f1", look)
+    monkeypatch.setattr(fit_run, "validation_tally", look)
     monkeypatch.setattr(learn, "fit_detector", train)
     slow = toy_recipe(front_end=toy_recipe().front_end.at_band(4_000).model_dump())
     with pytest.raises(KeyboardInterrupt):
@@ -312,6 +318,7 @@ def test_how_the_start_draws_is_an_option(
         detectors = {"trained": {"parts": {}}}
         metrics = {
             "validation_f1": f1,
+            "validation_counts": {"trained": plenty(f1["trained"]).plain()},
             "recommended": "trained",
             "parts": {},
             "detectors": detectors,
@@ -343,6 +350,8 @@ def test_how_the_start_draws_is_an_option(
         ({"trained": 0.3, "self-trained": 0.2}, "self-trained"),
         ({"start": 0.2, "trained": 0.2}, "start"),
         ({"start": 0.2, "trained": 0.21}, "trained"),
+        ({"start": 0.2, "trained": 0.3, "halfway": 0.4}, "trained"),
+        ({"start": 0.2, "trained": 0.1, "halfway": 0.3}, "halfway"),
         ({"start": None, "trained": 0.0}, "start"),
         ({"start": None, "trained": None}, "start"),
         ({"start": 0.2, "trained": None}, "start"),
@@ -352,14 +361,14 @@ def test_how_the_start_draws_is_an_option(
         ({"start": 0.2, "trained": 0.1, "self-trained": 0.1}, "start"),
         ({"start": 0.2, "habit": 0.3, "trained": 0.25}, "habit"),
         ({"start": 0.2, "habit": 0.3, "trained": 0.35}, "trained"),
-        ({"start": 0.2, "habit": 0.2, "trained": 0.1}, "start"),
+        ({"start": 0.2, "habit": 0.2, "trained": 0.1}, "habit"),
         ({"start": 0.2, "habit": 0.1, "trained": 0.21}, "trained"),
-        ({"start": None, "habit": 0.1, "trained": None}, "start"),
     ],
 )
 def test_the_recommended_detector_has_beaten_the_start(f1: dict[str, float | None], chosen: str) -> None:
-    assert recommended(f1) == chosen
-    sentence = verdict(f1)
+    found = {name: plenty(value) for name, value in f1.items()}
+    assert recommended(found) == chosen
+    sentence = verdict(found)
     assert ("recommended as is" in sentence) == (chosen == "start")
     assert len(sentence) < 300
 
@@ -373,7 +382,7 @@ def test_the_recommended_detector_has_beaten_the_start(f1: dict[str, float | Non
     ],
 )
 def test_a_detector_that_finds_nothing_right_is_not_recommended(f1: dict[str, float], remedy: str) -> None:
-    sentence = verdict(f1)
+    sentence = verdict({name: plenty(value) for name, value in f1.items()})
     assert sentence.startswith("Nothing was found right on validation (F1 ")
     assert sentence.endswith(f"{remedy}.")
 

@@ -60,7 +60,9 @@ class Commands:
             for name, value in f1.items()
         }
         run.mkdir(parents=True)
-        metrics = {"parts": parts, "detectors": detectors, "validation_f1": f1, "recommended": "self-trained"}
+        counts = {name: [[round(100 * value), 100, 100]] for name, value in f1.items()}
+        metrics = {"parts": parts, "detectors": detectors, "validation_f1": f1, "validation_counts": counts}
+        metrics["recommended"] = "self-trained"
         (run / "metrics.json").write_text(json.dumps(metrics))
 
 

@@ -70,7 +70,7 @@ def fit(
     from mast.errors import ConfigError
     from mast.fit.pipeline import fit as run
     from mast.models.checkpoint import load_card
-    from mast.reports.fit_verdict import HABIT, START
+    from mast.reports.fit_verdict import HABIT, HALFWAY, START
     from mast.runs import Show
     from mast.training.start import Start
 
@@ -96,7 +96,11 @@ def fit(
         )
     for line in fitted.summary():
         typer.echo(line)
-    origins = {START: "the start, as is", HABIT: "the start, with your habit"}
+    origins = {
+        START: "the start, as is",
+        HABIT: "the start, with your habit",
+        HALFWAY: "half of the way from the start to what was trained here",
+    }
     origin = origins.get(fitted.metrics["recommended"], "as trained here")
     typer.echo(f"Model: {out / 'best'} ({origin}). Report: {out / 'report.html'}.")
     habit = load_card(fitted.model).habit

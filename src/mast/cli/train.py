@@ -55,10 +55,11 @@ def train(
       mast train labelled/ --detector fcos --out runs/fcos --preset small
     """
     from mast.data import load_dataset
+    from mast.evaluation.evidence import Finding, compare_tallies
     from mast.training.chosen_chunks import labelled_chunks
     from mast.training.detector_training import train_detector
     from mast.training.effort import suited
-    from mast.training.helped import against_start, beats
+    from mast.training.helped import against_start
     from mast.training.start import Start
 
     chosen = [f"model={detector}"] if detector else []
@@ -80,10 +81,17 @@ def train(
     )
     if start.is_detector:
         before, after = against_start(dataset, out / "best", start, recipe, seed=seed)
-        if not beats(after, before):
-            as_is, trained = ("undefined" if f1 is None else f"{f1:.3f}" for f1 in (before, after))
+        finding = compare_tallies(after, before)
+        as_is, trained = ("undefined" if own.f1 is None else f"{own.f1:.3f}" for own in (before, after))
+        numbers = f"F1 {as_is} as is, {trained} trained, each at its own threshold"
+        if finding is Finding.LUCK:
             say(
-                f"Training did not beat the model it started from on validation (F1 {as_is} as is, "
-                f"{trained} trained, each at its own threshold): use --model {init}.",
+                f"Training looked better than the model it started from on validation ({numbers}), but on "
+                f"{before.size} that may be luck: --model {init} is the safer choice.",
+                quiet=quiet,
+            )
+        elif finding is Finding.NOT_BETTER:
+            say(
+                f"Training did not beat the model it started from on validation ({numbers}): use --model {init}.",
                 quiet=quiet,
             )

@@ -11,7 +11,8 @@ All boxes are in seconds and hertz. They are compared on the grid that the detec
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pandas as pd
@@ -117,6 +118,12 @@ class PartTables:
             raise MastError(
                 f"{folder}: its tables of {part} cannot be read ({error}); delete the folder and measure again"
             ) from None
+
+
+def together(parts: Sequence[PartTables]) -> PartTables:
+    """Several parts that one detector was measured on as one."""
+    tables = {kind: pd.concat([getattr(part, kind) for part in parts], ignore_index=True) for kind in TABLES}
+    return replace(parts[0], **tables)
 
 
 def has_part(folder: Path, part: str) -> bool:

@@ -1,7 +1,8 @@
 """The stages that decide how boxes are drawn: by the start, then by what was trained from it. Nothing is trained here.
 
-The boxes to learn from choose the habit, with the start's detections. A trained detector has seen those boxes, so
-validation decides whether it still needs the habit: it may have learnt to draw that way by itself.
+The boxes to learn from and those of validation choose the habit together, with the start's detections: nothing is
+trained, so all of them may speak. A trained detector has seen the boxes to learn from, so validation decides whether it
+still needs the habit: it may have learnt to draw that way by itself.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from typing import Any, NamedTuple
 from accelerate.utils import broadcast_object_list
 
 from mast.annotations.redraw import redraw_events
-from mast.evaluation.part_tables import PartTables
+from mast.evaluation.evidence import tally_of
+from mast.evaluation.part_tables import PartTables, together
 from mast.evaluation.threshold import steady_threshold_of
 from mast.files import replace_folder
 from mast.fit.fit_run import FitRun, f1_words
-from mast.fit.habit_choice import HabitChoice, choose_habit, compare
+from mast.fit.habit_choice import HabitChoice, choose_habit
 from mast.habit import Habit
 from mast.models.checkpoint import ModelCard, load_card, update_card
 from mast.reports.fit_verdict import HABIT, START
@@ -28,7 +30,7 @@ FOLDER = "habit"  # beside the model that draws otherwise
 
 
 def habit(run: FitRun) -> None:
-    """The start, drawing boxes as the user does, where boxes held back show that it should."""
+    """The start, drawing boxes as the user does, where boxes held back show that it should: it takes its place."""
     if START not in run.detectors:
         return
     folder = run.out / FOLDER
@@ -42,20 +44,24 @@ def habit(run: FitRun) -> None:
         run.machine.accelerator.wait_for_everyone()
         return {"sentence": choice.sentence, "changed": choice.habit != choice.start}
 
-    inputs = {**run.common, **run.labels, **run.after("start")}
+    inputs = {**run.common, **run.labels, **run.after("start"), "chosen": "on train and validation"}
     found = run.do("habit", inputs, (folder / "model.json",), work)
     run.habit = load_card(folder).habit or Habit()
     run.say(found["sentence"])
     if found["changed"]:
         run.made(HABIT, folder, "habit")
-        run.say(f"habit: validation F1 {f1_words(run.f1[HABIT])}")
+        run.say(f"habit: validation F1 {f1_words(run.tallies[HABIT].f1)}")
 
 
 def _choice(run: FitRun, card: ModelCard) -> HabitChoice:
-    """What the boxes to learn from say about how they are drawn."""
-    own, chunks = card.thresholds["score"], run.parts["train"]
-    measured = _as_given(run, run.detectors[START], chunks, least_score=own)
-    return choose_habit(replace(measured, threshold=own), card.habit or Habit(), chunks.path_of)
+    """What the boxes of train and validation say about how they are drawn."""
+    own, labelled = card.thresholds["score"], run.sources.labelled
+    # of overlapping chunks, every box would count twice
+    parts = (run.parts["train"].without_overlap(labelled, run.recipe.front_end), run.parts["val"])
+    measured = together(
+        [_as_given(run, run.detectors[START], own_part, least_score=own) for own_part in parts]
+    )
+    return choose_habit(replace(measured, threshold=own), card.habit or Habit(), labelled.path)
 
 
 def with_habit(run: FitRun, stage: str, model: Path) -> tuple[Path, str]:
@@ -111,8 +117,9 @@ def _drawn(run: FitRun, model: Path) -> _Drawn:
     events = redraw_events(given.found, run.habit, given.front_end, held.path_of, threshold=own)
     drawn = replace(given, found=events)
     chosen = _threshold(run, drawn, own)
-    found = compare(replace(drawn, threshold=chosen), given)
-    return _Drawn(found.better, chosen, found.f1, found.other_f1)
+    f1, without = (tally_of(part).f1 or 0.0 for part in (replace(drawn, threshold=chosen), given))
+    # the higher one, however few boxes there are: boxes held back have shown the habit, so neither is the safer
+    return _Drawn(f1 > without, chosen, f1, without)
 
 
 def _threshold(run: FitRun, drawn: PartTables, own: float) -> float:

@@ -10,16 +10,19 @@ from typing import Any
 
 from accelerate.utils import broadcast_object_list
 
+from mast.evaluation.evidence import Tally
 from mast.fit.inputs import Sources, labels_of, sound_of
 from mast.habit import Habit
+from mast.models.mast_detector import DetectorConfig
 from mast.normalisation import Normalisation
 from mast.reports.fit_verdict import START, TRAINED, recommended
 from mast.runs import UPSTREAM, Ledger, Progress, Show, Stage, flat
 from mast.training.calibrate import calibrate_checkpoint
 from mast.training.chosen_chunks import Chunks, hold_out, labelled_chunks, unlabelled_chunks
-from mast.training.helped import validation_f1
+from mast.training.helped import validation_tally
 from mast.training.machine import Machine
 from mast.training.recipe import BOOKKEEPING, Recipe
+from mast.training.start import same_fields
 
 
 class FitRun:
@@ -36,7 +39,7 @@ class FitRun:
         self.habit = Habit()  # how the user's boxes are drawn, where there is a start to tell by
         self.detectors: dict[str, Path] = {}  # made so far, by name
         self.made_by: dict[str, str] = {}  # the stage that made each
-        self.f1: dict[str, float | None] = {}  # of each on validation, where there is a start to beat
+        self.tallies: dict[str, Tally] = {}  # of each on validation, where there is a start to beat
         self.teacher = TRAINED  # the detector that self-training begins with
         self.common = {
             "seed": seed,
@@ -83,9 +86,15 @@ class FitRun:
         }
 
     @property
+    def start_fits(self) -> bool:
+        """Whether a training can continue from all weights of the start: it has the architecture of this run."""
+        own, wanted = self.sources.start.detector, self.recipe.detector
+        return own is not None and isinstance(wanted, DetectorConfig) and same_fields(own, wanted)
+
+    @property
     def recommended(self) -> str:
         """The best detector so far."""
-        return recommended(self.f1) if self.f1 else list(self.detectors)[-1]
+        return recommended(self.tallies) if self.tallies else list(self.detectors)[-1]
 
     def made(self, name: str, folder: Path, stage: str) -> None:
         """A stage has made a detector; where there is a start to beat, it is measured on validation."""
@@ -94,12 +103,12 @@ class FitRun:
             return
 
         def work() -> dict[str, Any]:
-            mine = validation_f1(folder, self.parts["val"], self.recipe.train, self.machine)
-            return {"f1": broadcast_object_list([mine])[0]}  # all processes must take the same branch
+            mine = validation_tally(folder, self.parts["val"], self.recipe.train, self.machine)
+            # all processes must take the same branch
+            return {"counts": broadcast_object_list([mine.plain()])[0]}
 
-        self.f1[name] = self.do(
-            f"validate-{name}", {**self.common, **self.labels, **self.after(stage)}, (), work
-        )["f1"]
+        inputs = {**self.common, **self.labels, **self.after(stage), "counted": "by recording"}
+        self.tallies[name] = Tally.of(self.do(f"validate-{name}", inputs, (), work)["counts"])
 
     def calibrate(self, folder: Path) -> None:
         """Measure on validation what the scores of a model folder mean, and write it into its card."""

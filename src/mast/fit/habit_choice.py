@@ -2,8 +2,8 @@
 
 Each candidate redraws what the model found in the user's recordings, and is scored by F1 at an IoU of 0.5. One
 recording at a time is held back: the best candidate on the others is scored there. Only where what is chosen this way
-beats the start, over all recordings held back and in more of them than not, the best candidate on all of them is
-used. With boxes in a single recording, stretches of it are held back instead.
+beats the start on the recordings held back, by the rule of :mod:`mast.evaluation.evidence`, the best candidate on all
+of them is used. With boxes in a single recording, stretches of it are held back instead.
 """
 
 from __future__ import annotations
@@ -11,20 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from mast.annotations.redraw import redraw_events
 from mast.arrays import FloatArray
+from mast.evaluation.evidence import Finding, Tally, compare_tallies
 from mast.evaluation.part_tables import PartTables
 from mast.grid import FrontEnd
 from mast.habit import Habit
 
 STRETCHES = 5  # of a single recording that are held back in turn
 FEWEST_BOXES = 5  # our choice: from fewer nothing is chosen
-# our choice: this many more boxes must be right on what was held back than with the start, or one lucky box decides
-LEAST_GAIN = 2
 # (dB of the band, dB of the time); the first is the default of mast.habit.Habit
 _STRONGEST_DB = ((25.0, 15.0), (25.0, 10.0), (25.0, 20.0), (35.0, 20.0))
 _GAPS_FRAMES = (10, 30, 80)  # 0.1, 0.3 and 0.8 s at the paper's band
@@ -37,34 +35,35 @@ class HabitChoice:
     Attributes:
         habit: the one to use: the start's where nothing beat it.
         start: the start's.
-        start_f1: of the start, over all boxes.
-        f1: of what was chosen without them, over all boxes.
-        boxes: how many there are.
-        units: what was held back in turn.
+        start_tally: of the start, over all boxes.
+        tally: of what was chosen without them, over all boxes.
     """
 
     habit: Habit
     start: Habit
-    start_f1: float
-    f1: float
-    boxes: int
-    units: int
+    start_tally: Tally
+    tally: Tally
 
     @property
     def sentence(self) -> str:
         """What became of it, for people."""
-        if self.boxes < FEWEST_BOXES or self.units < 2:
+        if self.tally.boxes < FEWEST_BOXES:
             return (
-                f"habit: {self.boxes} boxes are too few to learn how you draw them (at least {FEWEST_BOXES}); they "
-                f"are drawn as before: {self.start}"
+                f"habit: {self.tally.boxes} boxes are too few to learn how you draw them (at least {FEWEST_BOXES}); "
+                f"they are drawn as before: {self.start}"
             )
-        numbers = f"F1 {self.f1:.2f} on boxes held back, {self.start_f1:.2f} as is"
-        if self.habit == self.start:
+        numbers = f"F1 {self.tally.f1 or 0:.2f} on boxes held back, {self.start_tally.f1 or 0:.2f} as is"
+        if self.habit != self.start:
+            return f"habit: your boxes are drawn as {self.habit} ({numbers})"
+        if compare_tallies(self.tally, self.start_tally) is Finding.LUCK:
             return (
-                f"habit: no other way to draw boxes fits yours better ({numbers}), so they are drawn as before: "
-                f"{self.start}"
+                f"habit: another way to draw boxes fits yours better ({numbers}), but on {self.tally.size} that may "
+                f"be luck, so they are drawn as before: {self.start}"
             )
-        return f"habit: your boxes are drawn as {self.habit} ({numbers})"
+        return (
+            f"habit: no other way to draw boxes fits yours better ({numbers}), so they are drawn as before: "
+            f"{self.start}"
+        )
 
 
 def candidates(front_end: FrontEnd) -> list[Habit]:
@@ -87,45 +86,11 @@ def choose_habit(part: PartTables, start: Habit, path_of: Callable[[str], Path])
     drawn = [redraw_events(part.counted, habit, part.front_end, path_of) for habit in habits]
     table = np.stack([_counts(replace(part, found=found)) for found in drawn])  # (habits, units, 3)
     everywhere, held = table.sum(axis=1), _held_back(table)
-    enough = len(part.truth) >= FEWEST_BOXES and table.shape[1] >= 2
-    gained = _gains(held, table[0])
+    stretches = part.truth["recording"].nunique() == 1
+    tally, start_tally = (Tally(counts, stretches) for counts in (held, table[0]))
+    gained = len(part.truth) >= FEWEST_BOXES and compare_tallies(tally, start_tally) is Finding.BETTER
     best = habits[int(_f1(everywhere).argmax())]
-    return HabitChoice(
-        habit=best if enough and gained else start,
-        start=start,
-        start_f1=float(_f1(everywhere[0])),
-        f1=float(_f1(held.sum(axis=0))),
-        boxes=len(part.truth),
-        units=table.shape[1],
-    )
-
-
-class DrawingComparison(NamedTuple):
-    """Two ways to draw the same boxes, on boxes that had no say in choosing between them."""
-
-    better: bool  # the first
-    f1: float
-    other_f1: float
-
-
-def compare(drawn: PartTables, other: PartTables) -> DrawingComparison:
-    """Whether one way to draw boxes is better than another, by the rule that chooses a habit.
-
-    Args:
-        drawn: the user's boxes, and the model's with their threshold.
-        other: the same, drawn otherwise.
-    """
-    ours, theirs = (_counts(replace(part, found=part.counted)) for part in (drawn, other))
-    f1, other_f1 = (float(_f1(counts.sum(axis=0))) for counts in (ours, theirs))
-    return DrawingComparison(_gains(ours, theirs), f1, other_f1)
-
-
-def _gains(counts: FloatArray, other: FloatArray) -> bool:
-    """Whether (units, 3) counts are better than others: a higher F1 in all, more than a lucky box, and better in more
-    units than worse. A single recording, where many boxes change at once, says little about the next."""
-    ours, theirs = counts.sum(axis=0), other.sum(axis=0)
-    by_unit = np.sign(_f1(counts) - _f1(other)).sum()
-    return bool(ours[0] - theirs[0] >= LEAST_GAIN and _f1(ours) > _f1(theirs) and by_unit > 0)
+    return HabitChoice(best if gained else start, start, start_tally, tally)
 
 
 def _held_back(table: FloatArray) -> FloatArray:

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from mast.evaluation.evidence import tally_of
+from mast.evaluation.part_tables import PartTables
 from mast.files import replace_folder, write_json
 from mast.fit.detector_scores import measure_detectors
 from mast.fit.fit_run import FitRun
@@ -13,7 +15,7 @@ from mast.fit.forecast import duration_in_words
 from mast.fit.inputs import facts_of, write_listing
 from mast.models.checkpoint import load_card
 from mast.reports.fit_report import write_fit_report
-from mast.reports.fit_verdict import HABIT, NAMES, SELF_TRAINED, START, TRAINED
+from mast.reports.fit_verdict import HABIT, HALFWAY, NAMES, SELF_TRAINED, START, TRAINED
 from mast.version import __version__
 from mast.wording import counted
 
@@ -71,7 +73,7 @@ def evaluate(run: FitRun, resamples: int) -> dict[str, Any]:
     """How good every detector is on every part but train; returns ``metrics.json``."""
     path, detectors = run.out / "metrics.json", run.detectors
     names = list(detectors)
-    before = {HABIT: START, TRAINED: START, SELF_TRAINED: run.teacher}
+    before = {HABIT: START, HALFWAY: START, TRAINED: START, SELF_TRAINED: run.teacher}
     pairs = [(before[name], name) for name in names if before.get(name) in detectors]
 
     def work() -> dict[str, Any]:
@@ -91,12 +93,18 @@ def evaluate(run: FitRun, resamples: int) -> dict[str, Any]:
                 pairs=pairs,
                 progress=progress,
             )
-        val = {name: found["detectors"][name]["parts"]["val"]["f1"] for name in names}
-        found |= {"validation_f1": run.f1 or val, "recommended": run.recommended}
+        tallies = run.tallies or {
+            name: tally_of(PartTables.load(run.out / "evaluate" / name, "val")) for name in names
+        }
+        found |= {
+            "validation_f1": {name: own.f1 for name, own in tallies.items()},
+            "validation_counts": {name: own.plain() for name, own in tallies.items()},
+            "recommended": run.recommended,
+        }
         write_json(path, found)
         return {}
 
-    inputs = {**run.after("calibrate"), **run.labels, "resamples": resamples}
+    inputs = {**run.after("calibrate"), **run.labels, "resamples": resamples, "counted": "by recording"}
     for name in names:
         inputs |= run.after(run.made_by[name])
     run.do("evaluate", inputs, (path, run.out / "evaluate"), work)

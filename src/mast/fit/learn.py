@@ -18,7 +18,6 @@ from mast.fit.forecast import Amounts, forecast
 from mast.fit.inputs import start_of
 from mast.habit import Habit
 from mast.models.checkpoint import update_card
-from mast.models.mast_detector import DetectorConfig
 from mast.normalisation import Normalisation
 from mast.reports.fit_verdict import NAMES, SELF_TRAINED, START, TRAINED, recommended
 from mast.reports.reconstruction import draw_reconstructions
@@ -30,7 +29,7 @@ from mast.training.detector_training import DetectorRun, about_detector, fit_det
 from mast.training.effort import Rates, measure_rates, suited
 from mast.training.pretraining import about_pretraining, fit_encoder
 from mast.training.recipe import keep_recipe
-from mast.training.start import Start, same_fields
+from mast.training.start import Start
 from mast.training.training_run import TrainingRun
 from mast.wording import counted
 
@@ -159,7 +158,7 @@ def start(run: FitRun, drawn: DetectOptions) -> None:
         inputs["habit"] = str(habit)
     run.do("start", inputs, (folder / "model.json",), work)
     run.made(START, folder, "start")
-    run.say(f"start: {init}, as is: validation F1 {f1_words(run.f1[START])}")
+    run.say(f"start: {init}, as is: validation F1 {f1_words(run.tallies[START].f1)}")
 
 
 def train(run: FitRun) -> None:
@@ -206,7 +205,7 @@ def self_train(run: FitRun) -> None:
         run.say("self-train: skipped, it needs sound without labels (--unlabelled FOLDER)")
         return
     folder = run.out / "selftrain"
-    teacher = run.teacher = recommended(run.f1) if run.f1 and _start_fits(run) else TRAINED
+    teacher = run.teacher = recommended(run.tallies) if run.tallies and run.start_fits else TRAINED
     inputs = {
         **run.common,
         **run.section("selftrain"),
@@ -259,12 +258,6 @@ def _keep_recipe(run: FitRun, folder: Path, about: dict[str, Any]) -> None:
     """Write down all settings beside what is made; the ledger has decided already that it may be continued."""
     if run.machine.main:
         keep_recipe(run.recipe, folder, about=about)
-
-
-def _start_fits(run: FitRun) -> bool:
-    """Whether self-training can continue from the start: it has the architecture of this run."""
-    own, wanted = run.sources.start.detector, run.recipe.detector
-    return own is not None and isinstance(wanted, DetectorConfig) and same_fields(own, wanted)
 
 
 def _found_nothing(folder: Path) -> bool:

@@ -7,6 +7,7 @@ RUN/pretrain/          the encoder's run
 RUN/start/             the detector to start from, as is, on this run's front end
 RUN/habit/             the same, drawing boxes as yours are drawn
 RUN/train/             the detector's run on the expert's boxes; in habit/, the detector as it is to draw them
+RUN/halfway/           the mean of the start's weights and the trained detector's
 RUN/selftrain/         its rounds on unlabelled sound; likewise
 RUN/best/              the model to use: the last that beat the start on validation, or the start
 RUN/evaluate/          event tables of every part, truth and detections
@@ -27,11 +28,11 @@ from typing import Any
 from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
 from mast.errors import MastError
 from mast.evaluation.report import RESAMPLES
-from mast.fit import draw, judge, learn
+from mast.fit import draw, halfway, judge, learn
 from mast.fit.fit_run import FitRun
 from mast.fit.inputs import load_sources, quiet_about_sources
 from mast.reports.fit_report import EXAMPLES
-from mast.reports.fit_verdict import f1_table, verdict
+from mast.reports.fit_verdict import f1_table, tallies_in, verdict
 from mast.runs import Progress, Show
 from mast.training.machine import prepare_machine
 from mast.training.recipe import Recipe
@@ -47,7 +48,7 @@ class Fitted:
 
     def summary(self) -> list[str]:
         """F1 of each detector on each part as a table, and which of them is recommended."""
-        sentence = verdict(self.metrics["validation_f1"])
+        sentence = verdict(tallies_in(self.metrics))
         return [*f1_table(self.metrics), *([sentence] if sentence else [])]
 
 
@@ -99,6 +100,7 @@ def fit(
         learn.start(run, drawn)
         draw.habit(run)
         learn.train(run)
+        halfway.average(run)
         learn.self_train(run)
         judge.calibrate(run)
         metrics = judge.evaluate(run, resamples)

@@ -31,7 +31,17 @@ from mast.reports.fit_figures import (
     read_curves,
     reliability_figure,
 )
-from mast.reports.fit_verdict import HABIT, NAMES, SELF_TRAINED, START, part_words, verdict, with_interval
+from mast.reports.fit_verdict import (
+    HABIT,
+    HALFWAY,
+    NAMES,
+    SELF_TRAINED,
+    START,
+    part_words,
+    tallies_in,
+    verdict,
+    with_interval,
+)
 from mast.reports.html_page import (
     Section,
     cards,
@@ -86,7 +96,7 @@ class _Story:
         self.stored, self.calibration = self.card.calibration, self.card.probabilities
         self.detectors = list(self.metrics["detectors"])
         self.chosen: str = self.metrics["recommended"]
-        self.verdict = verdict(self.metrics["validation_f1"])
+        self.verdict = verdict(tallies_in(self.metrics))
         self.main_part = "test" if "test" in self.metrics["parts"] else "val"
 
     def names(self) -> dict[str, str]:
@@ -221,9 +231,11 @@ def _accuracy(story: _Story) -> Markup:
     if story.verdict:
         body += paragraph(story.verdict)
     for pair in story.metrics["differences"]:
-        what = {SELF_TRAINED: "self-training", HABIT: "your habit of drawing boxes"}.get(
-            pair["of"], "training"
-        )
+        what = {
+            SELF_TRAINED: "self-training",
+            HABIT: "your habit of drawing boxes",
+            HALFWAY: "going half of the way",
+        }.get(pair["of"], "training")
         body += heading(f"What {what} changed")
         body += table(
             ["part", *(f"{word}, after − before" for word in list(_METRICS.values())[:4])],

@@ -5,32 +5,55 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mast.training.helped import beats
+from mast.evaluation.evidence import Finding, Tally, compare_tallies
 from mast.wording import counted
 
 # the detectors of a run, in this order
-START, HABIT, TRAINED, SELF_TRAINED = "start", "habit", "trained", "self-trained"
-NAMES = {START: "as is", HABIT: "with your habit", TRAINED: "trained", SELF_TRAINED: "self-trained"}
+START, HABIT, HALFWAY, TRAINED, SELF_TRAINED = "start", "habit", "halfway", "trained", "self-trained"
+NAMES = {
+    START: "as is",
+    HABIT: "with your habit",
+    HALFWAY: "half-way",
+    TRAINED: "trained",
+    SELF_TRAINED: "self-trained",
+}
 
 
-def recommended(f1: Mapping[str, float | None]) -> str:
+def recommended(found: Mapping[str, Tally]) -> str:
     """The last detector, or the last that beat the start on validation; the start where none did.
 
-    A start that draws boxes by the user's habit, and is better for it, takes the place of the start as is.
+    A start that draws boxes by the user's habit takes the place of the start as is: boxes held back have chosen it.
 
     Args:
-        f1: of each detector on validation, at the threshold it carries, in the order they were made.
+        found: what each detector got right on validation, at the threshold it carries, in the order they were made.
     """
-    if START not in f1:
-        return list(f1)[-1]
-    start = HABIT if beats(f1.get(HABIT), f1[START]) else START
-    later = [name for name in f1 if name not in (START, HABIT) and beats(f1[name], f1[start])]
-    return later[-1] if later else start
+    if START not in found:
+        return list(found)[-1]
+    start = base_of(found)
+    better = [name for name, finding in findings(found).items() if finding is Finding.BETTER]
+    return better[-1] if better else start
 
 
-def verdict(f1: Mapping[str, float | None]) -> str:
+def base_of(found: Mapping[str, Tally]) -> str:
+    """What later detectors have to beat."""
+    return HABIT if HABIT in found else START
+
+
+def findings(found: Mapping[str, Tally]) -> dict[str, Finding]:
+    """How each later detector compares with the start; that half of the way before the trained one."""
+    start = found[base_of(found)]
+    later = [name for name in NAMES if name in found and name not in (START, HABIT)]
+    return {name: compare_tallies(found[name], start) for name in later}
+
+
+def tallies_in(metrics: Mapping[str, Any]) -> dict[str, Tally]:
+    """What each detector got right on validation, from ``metrics.json``."""
+    return {name: Tally.of(counts) for name, counts in metrics["validation_counts"].items()}
+
+
+def verdict(found: Mapping[str, Tally]) -> str:
     """Why, in a sentence; nothing where there is nothing to compare."""
-    chosen = recommended(f1)
+    chosen, f1 = recommended(found), {name: own.f1 for name, own in found.items()}
     numbers = ", ".join(f"{NAMES[name]} {_number(f1[name])}" for name in f1)
     if f1[chosen] == 0:
         other = (
@@ -42,24 +65,36 @@ def verdict(f1: Mapping[str, float | None]) -> str:
             f"Nothing was found right on validation (F1 {numbers}), so this detector is of no use yet: draw more "
             f"boxes, or {other}."
         )
-    if START not in f1:
-        before, after = f1.get(TRAINED), f1.get(SELF_TRAINED)
-        if before is None or after is None or after >= before:
-            return ""
+    if START in f1:
+        return _against_the_start(found, chosen, numbers)
+    before, after = f1.get(TRAINED), f1.get(SELF_TRAINED)
+    if before is None or after is None or after >= before:
+        return ""
+    return (
+        f"Self-training lowered F1 on validation from {before:.2f} to {after:.2f}: look at the other parts before "
+        "you use it, or add --set selftrain.stop_when_no_gain=true to keep the better one."
+    )
+
+
+def _against_the_start(found: Mapping[str, Tally], chosen: str, numbers: str) -> str:
+    """Why a detector is recommended, or the start."""
+    what = findings(found)
+    how = "as is" if base_of(found) == START else "with your habit of drawing boxes"
+    lucky = [name for name, finding in what.items() if finding is Finding.LUCK and name != HALFWAY]
+    if chosen in (START, HABIT) and lucky:
+        looked = "Self-training" if lucky[-1] == SELF_TRAINED else "Training"
         return (
-            f"Self-training lowered F1 on validation from {before:.2f} to {after:.2f}: look at the other parts before "
-            "you use it, or add --set selftrain.stop_when_no_gain=true to keep the better one."
+            f"{looked} looked better on validation (F1 {numbers}), but on {found[chosen].size} that may be luck, so "
+            f"the model it started from is kept and recommended {how}: draw boxes in more recordings to be sure."
         )
-    others = [name for name in f1 if name not in (START, HABIT)]
     if chosen in (START, HABIT):
-        what = (
-            "Training did not beat the model it started from"
-            if others == [TRAINED]
-            else "Neither training nor self-training beat the model they started from"
+        beaten = (
+            "Neither training nor self-training beat the model they started from"
+            if SELF_TRAINED in what
+            else "Training did not beat the model it started from"
         )
-        how = "as is" if chosen == START else "with your habit of drawing boxes"
-        return f"{what} on validation (F1 {numbers}), so that model is kept and recommended {how}."
-    if chosen != others[-1]:
+        return f"{beaten} on validation (F1 {numbers}), so that model is kept and recommended {how}."
+    if chosen != list(what)[-1]:
         return (
             f"Self-training did not beat the model that this run started from on validation (F1 {numbers}), so the "
             "detector trained before it is recommended."

@@ -16,7 +16,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset
 from mast.arrays import FloatArray, IntArray
 from mast.data.chunk_dataset import Batch, ChunkDataset, Example, collate
 from mast.data.chunks import chunk_table, split_chunks
-from mast.data.recordings import Dataset, load_dataset
+from mast.data.recordings import SLACK_S, Dataset, load_dataset
 from mast.data.splits import SplitConfig, held_out
 from mast.device import send
 from mast.errors import MastError
@@ -74,6 +74,16 @@ class Chunks:
     def n_boxes(self) -> int:
         """Over all chunks; a box that two chunks see counts twice."""
         return sum(map(len, self.boxes))
+
+    def without_overlap(self, dataset: Dataset, front_end: FrontEnd) -> Chunks:
+        """Those of a dataset's chunks, the first ones, that do not overlap: no box is in two of them."""
+        kept, ends = [], dict[str, float]()
+        for row, (name, start) in enumerate(zip(self.table["recording"], self.table["start_s"], strict=True)):
+            if start >= ends.get(name, 0.0) - SLACK_S:
+                kept.append(row)
+                ends[name] = start + front_end.chunk_s
+        own = self.table.iloc[kept].reset_index(drop=True)
+        return Chunks(ConcatDataset([ChunkDataset(dataset, own, front_end)]), own)
 
     def take(self, rows: Sequence[int]) -> Batch:
         """A batch of decoded chunks: what :func:`mast.data.chunk_dataset.collate` makes of the same examples."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
 from mast.data.recordings import Dataset
+from mast.evaluation.evidence import Tally, tally_of
 from mast.grid import FrontEnd
 from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.chunk_scores import look_at
@@ -15,10 +15,10 @@ from mast.training.recipe import Recipe, TrainRecipe
 from mast.training.start import Start
 
 
-def validation_f1(
+def validation_tally(
     folder: Path, held: Chunks, plan: TrainRecipe, machine: Machine, *, front_end: FrontEnd | None = None
-) -> float | None:
-    """F1 of a detector on validation chunks, at the threshold that it carries: what its user would get.
+) -> Tally:
+    """What a detector gets right on validation chunks, at the threshold that it carries: what its user would get.
 
     Args:
         folder: a detector's model folder.
@@ -26,20 +26,16 @@ def validation_f1(
         plan: lowest score, batch size.
         machine: where.
         front_end: of the chunks, where it is not the model's own but that one played at another speed.
-
-    Returns:
-        None where there is neither a box nor a detection.
     """
     model = machine.load(folder, band_hz=None if front_end is None else front_end.high_hz)
     measured = look_at(model, held, plan, machine)
-    found = replace(measured, threshold=model.card.thresholds["score"]).evaluate().metrics["f1"]
-    return found if math.isfinite(found) else None
+    return tally_of(replace(measured, threshold=model.card.thresholds["score"]))
 
 
 def against_start(
     dataset: Dataset, best: Path, start: Start, recipe: Recipe, *, seed: int = 0
-) -> tuple[float | None, float | None]:
-    """Validation F1 of the detector that a training started from, and of the one that it ended in.
+) -> tuple[Tally, Tally]:
+    """What the detector that a training started from gets right on validation, and the one that it ended in.
 
     Args:
         dataset: as it was trained on.
@@ -51,10 +47,5 @@ def against_start(
     assert start.path is not None
     recipe = start.adopted(recipe)
     machine, held = prepare_machine(recipe), labelled_chunks(dataset, recipe.front_end, seed=seed)["val"]
-    as_is = validation_f1(start.path, held, recipe.train, machine, front_end=recipe.front_end)
-    return as_is, validation_f1(best, held, recipe.train, machine)
-
-
-def beats(f1: float | None, start: float | None) -> bool:
-    """Whether training helped on validation; where nothing could be measured it is not known to have."""
-    return f1 is not None and start is not None and f1 > start
+    as_is = validation_tally(start.path, held, recipe.train, machine, front_end=recipe.front_end)
+    return as_is, validation_tally(best, held, recipe.train, machine)

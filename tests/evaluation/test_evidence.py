@@ -1,0 +1,101 @@
+"""Whether one detector is better than another, or may only have been lucky."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mast.evaluation.evidence import LEAST_GAIN, PLENTY, Finding, Tally, compare_tallies, gains, tally_of
+from mast.evaluation.part_tables import PartTables
+from mast.events import as_events
+from mast.grid import FrontEnd
+
+BETTER, LUCK, NOT_BETTER = Finding.BETTER, Finding.LUCK, Finding.NOT_BETTER
+
+
+def tally(right: list[int], *, boxes: int = 5, found: int = 5) -> Tally:
+    """Recordings with as many boxes and detections each."""
+    return Tally.of([[n, found, boxes] for n in right])
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "finding"),
+    [
+        ([4, 4, 4], [3, 3, 3], BETTER),  # three recordings that agree
+        ([5, 5], [1, 1], LUCK),  # two never do
+        ([5], [0], LUCK),
+        ([5, 5, 5, 5, 5, 3], [3, 3, 3, 3, 3, 4], BETTER),
+        ([5, 5, 3, 3], [3, 3, 4, 3], LUCK),
+        ([5, 2, 2], [0, 2, 2], LUCK),  # many boxes at once, in one recording
+        ([3, 3, 3], [3, 3, 3], NOT_BETTER),
+        ([2, 3, 3], [3, 3, 3], NOT_BETTER),
+        ([3, 2, 2, 2], [2, 2, 2, 2], LUCK),  # a lucky box
+    ],
+)
+def test_few_boxes_have_to_agree(ours: list[int], theirs: list[int], finding: Finding) -> None:
+    assert compare_tallies(tally(ours), tally(theirs)) is finding
+
+
+def test_with_plenty_of_boxes_the_higher_f1_decides() -> None:
+    for boxes, finding in ((PLENTY, BETTER), (PLENTY - 1, LUCK)):
+        better, worse = (tally([right], boxes=boxes, found=100) for right in (52, 50))
+        assert compare_tallies(better, worse) is finding
+        assert compare_tallies(worse, better) is NOT_BETTER
+    assert compare_tallies(tally([51], boxes=PLENTY, found=100), tally([50], boxes=PLENTY, found=100)) is LUCK
+
+
+def test_fewer_false_boxes_are_a_gain() -> None:
+    theirs = tally([3, 3, 3], found=15)
+    assert compare_tallies(tally([3, 3, 3], found=5), theirs) is BETTER
+    assert compare_tallies(theirs, tally([3, 3, 3], found=5)) is NOT_BETTER
+
+
+def test_recordings_without_boxes_speak_too() -> None:
+    """False boxes where there is nothing to find."""
+    quiet = Tally.of([[3, 4, 5], [3, 4, 5], [0, 0, 0]])
+    noisy = Tally.of([[3, 4, 5], [3, 4, 5], [0, 9, 0]])
+    assert compare_tallies(noisy, quiet) is NOT_BETTER
+    assert compare_tallies(quiet, noisy) is LUCK
+    assert quiet.size == "10 boxes in 2 recordings"
+
+
+def test_the_gain_is_positive_exactly_where_f1_is_higher() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        true = rng.integers(0, 9, size=4)
+        both = []
+        for _ in range(2):
+            right = np.minimum(true, rng.integers(0, 6, size=4))
+            both.append(
+                Tally.of(np.stack([right, right + rng.integers(0, 5, size=4), true], axis=1).tolist())
+            )
+        ours, theirs = both
+        if ours.f1 is None or theirs.f1 is None:
+            continue
+        assert np.sign(gains(ours, theirs).sum().round(9)) == np.sign(round(ours.f1 - theirs.f1, 9))
+
+
+def test_nothing_measured_is_nothing_better() -> None:
+    nothing = Tally.of([])
+    assert nothing.f1 is None
+    assert nothing.plain() == []
+    for pair in ((nothing, nothing), (nothing, tally([1])), (tally([1]), nothing)):
+        assert compare_tallies(*pair) is NOT_BETTER
+
+
+def test_boxes_are_counted_by_recording_from_the_threshold_up() -> None:
+    columns = ["recording", "start_s", "low_hz", "end_s", "high_hz"]
+    truth = pd.DataFrame(
+        [("a.wav", 1, 1_000, 2, 2_000), ("a.wav", 4, 1_000, 5, 2_000), ("b.wav", 1, 1_000, 2, 2_000)],
+        columns=columns,
+    )
+    false = pd.DataFrame([("c.wav", 7, 1_000, 8, 2_000)], columns=columns)
+    found = pd.concat([truth, false], ignore_index=True).assign(score=[0.9, 0.2, 0.9, 0.9])
+    heard = pd.DataFrame({"recording": ["a.wav", "b.wav", "c.wav", "d.wav"], "start_s": 0.0, "end_s": 10.0})
+    part = PartTables(as_events(truth), as_events(found), heard, FrontEnd(), threshold=0.5)
+    counts = tally_of(part)
+    assert counts.plain() == [[1, 1, 2], [1, 1, 1], [0, 1, 0], [0, 0, 0]]
+    assert counts.f1 == pytest.approx(part.evaluate().metrics["f1"])
+    assert Tally.of(counts.plain()).plain() == counts.plain()
+    assert LEAST_GAIN == 2
