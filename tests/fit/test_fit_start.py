@@ -373,6 +373,47 @@ def test_the_recommended_detector_has_beaten_the_start(f1: dict[str, float | Non
     assert len(sentence) < 300
 
 
+LUCKY = {"start": 3, "trained": 5, "halfway": 3}  # boxes right, of eight in one recording
+
+
+@pytest.mark.parametrize(
+    ("right", "chosen", "so"),
+    [
+        (
+            LUCKY,
+            "start",
+            "so the model it started from is kept and recommended as is: draw boxes in more recordings",
+        ),
+        (
+            LUCKY | {"trained": 6, "halfway": 5},
+            "halfway",
+            "so half of the way is gone: the mean of the model it ",
+        ),
+        (
+            LUCKY | {"trained": 6, "halfway": 3},
+            "start",
+            "so the model it started from is kept and recommended as is",
+        ),
+        (
+            LUCKY | {"habit": 3, "trained": 6, "halfway": 3},
+            "habit",
+            "recommended with your habit of drawing boxes:",
+        ),
+        (LUCKY | {"trained": 3, "halfway": 6}, "start", ""),
+    ],
+)
+def test_on_few_boxes_training_may_have_been_lucky(right: dict[str, int], chosen: str, so: str) -> None:
+    found = {name: Tally.of([[n, 8, 8]]) for name, n in right.items()}
+    assert recommended(found) == chosen
+    sentence = verdict(found)
+    if so:
+        assert sentence.startswith("Training looked better on validation (F1 as is 0.38, ")
+        assert "but on 8 boxes in 1 recording that may be luck, " in sentence
+        assert so in sentence
+    else:
+        assert sentence.startswith("Training did not beat the model it started from on validation")
+
+
 @pytest.mark.parametrize(
     ("f1", "remedy"),
     [
