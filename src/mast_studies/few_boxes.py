@@ -8,6 +8,9 @@ as many chunks, drawn at random, as hold N boxes; a larger budget contains the s
 detectors of the same architecture for the same number of steps: one starts from the model, one from scratch. No boxes:
 the model as is. One file a cell in WORK, so a stopped run resumes. ``docs/zero_shot.md`` says more.
 
+With ``--fit`` each budget goes through `mast fit` instead, with the settings it chooses by itself, and what it ends in
+is compared with the model as is (:mod:`mast_studies.few_boxes_fit`), on any number of sets.
+
 With ``--habits`` nothing is trained: how boxes are drawn is chosen from the boxes instead
 (:mod:`mast_studies.few_boxes_habits`), on any number of sets.
 """
@@ -39,7 +42,7 @@ from mast.training.recipe import Recipe, load_recipe
 from mast.training.start import Start
 from mast.version import commit
 from mast_studies.few_boxes_chunks import boxes_of_pieces, nested, pieces
-from mast_studies.few_boxes_fit import FitStudy
+from mast_studies.few_boxes_fit import FitStudy, summarise_fits
 from mast_studies.few_boxes_habits import measure_habits
 from mast_studies.few_boxes_table import Cell, summarise, write_figure
 from mast_studies.record import Training, write_result
@@ -89,10 +92,12 @@ def main() -> None:
     options = parser.parse_args()
     if options.habits:
         return write_habits(options)
+    if options.work is None:
+        parser.error("training needs --work")
     if options.fit:
         return write_fits(options)
-    if options.work is None or len(options.data) > 1:
-        parser.error("training needs --work, and one --data at a time")
+    if len(options.data) > 1:
+        parser.error("curves need one --data at a time")
     study = FewBoxesStudy.of(options)
     cells = [Cell("model", 0, 0)]
     cells += [
@@ -142,10 +147,16 @@ def write_habits(options: argparse.Namespace) -> None:
 def write_fits(options: argparse.Namespace) -> None:
     """Fit on each set, and write what came of it."""
     bands_hz = {name: float(value) for name, value in pairs(options.band)}
+    figures: dict[str, Any] = {}
+    data: dict[str, Any] = {}
+    trained: list[Training] = []
     for folder in options.data:
         study = FitStudy(folder, options, bands_hz.get(folder.resolve().name))
-        for cell in study.cells:
-            study.measured(cell)
+        rows = [study.measured(cell) for cell in study.cells]
+        trained += [study.training(cell) for cell in study.cells]
+        figures[study.name], data[study.name] = summarise_fits(study.cells, rows), study.about()
+        seeds = list(range(options.seeds))
+        write_result(options.out, {"sets": figures}, seed=seeds, data=data, trainings=trained)
 
 
 class FewBoxesStudy:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +26,7 @@ from mast.files import write_json
 from mast.fit.pipeline import Fitted, fit
 from mast.models.checkpoint import load_card
 from mast.models.find import find_model
-from mast.reports.fit_verdict import HABIT, START, TRAINED
+from mast.reports.fit_verdict import HABIT, HALFWAY, START, TRAINED
 from mast.runs import Progress, Show
 from mast.training.recipe import load_recipe
 from mast_studies.few_boxes_folder import drawn_for_fit, write_folder
@@ -109,6 +111,7 @@ class FitStudy:
         metrics = fitted.metrics
         return {
             "recommended": metrics["recommended"],
+            "validation_boxes": sum(true for _, _, true in metrics["validation_counts"][START]),
             "validation_f1": metrics["validation_f1"],
             "parts": {
                 part: {
@@ -119,11 +122,73 @@ class FitStudy:
             },
         }
 
+    def about(self) -> dict[str, Any]:
+        """For the result file."""
+        return {
+            "recordings": len(self.dataset),
+            "boxes": len(self.dataset.annotations.events),
+            "band_hz": self.band_hz,
+            "chunk_s": self.chunk_s,
+            "test": "each recording in turn" if self.cells[0].held else "its other parts",
+        }
+
     def training(self, cell: FitCell) -> Training:
         """For the result file: where the trained detector of a fit comes from."""
         told = load_card(self.work / cell.name / "run" / "train" / "best").provenance
         name = f"{self.name}, {cell.boxes} boxes{', without ' + cell.held if cell.held else ''}"
         return Training(name, cell.seed, told["commit"], told["recipe"])
+
+
+def summarise_fits(cells: Sequence[FitCell], rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What the fits on one set ended in, for each budget and each part to test on."""
+    found: dict[str, Any] = {}
+    for boxes in sorted({cell.boxes for cell in cells}):
+        own = [(cell, row) for cell, row in zip(cells, rows, strict=True) if cell.boxes == boxes]
+        fits = [row for _, row in own]
+        found[f"{boxes} boxes"] = {
+            "fits": len(fits),
+            "boxes_used": [row["boxes"] for row in fits],
+            "chunks_used": [row["chunks"] for row in fits],
+            "recommended_before": _how_often(by_f1_alone(row["validation_f1"]) for row in fits),
+            "recommended": _how_often(row["recommended"] for row in fits),
+            "validation_boxes": [row["validation_boxes"] for row in fits],
+            "parts": {part: _part(own, part) for part in fits[0]["parts"]},
+        }
+    return found
+
+
+def _part(own: Sequence[tuple[FitCell, dict[str, Any]]], part: str) -> dict[str, Any]:
+    """F1 on one part, by seed; and every fit against the start."""
+    ways: dict[str, Callable[[dict[str, Any]], str]] = {
+        "start": lambda row: START,
+        "before": lambda row: by_f1_alone(row["validation_f1"]),
+        "now": lambda row: str(row["recommended"]),
+        "always half-way": lambda row: HALFWAY,
+        "always trained": lambda row: TRAINED,
+    }
+    seeds = sorted({cell.seed for cell, _ in own})
+    found: dict[str, Any] = {
+        "boxes": sum(row["parts"][part][START][2] for cell, row in own if cell.seed == 0)
+    }
+    for way, chosen in ways.items():
+        counts = {seed: [r["parts"][part][chosen(r)] for c, r in own if c.seed == seed] for seed in seeds}
+        each = [
+            f1_of([row["parts"][part][chosen(row)]]) - f1_of([row["parts"][part][START]]) for _, row in own
+        ]
+        by_seed = [f1_of(counts[seed]) for seed in seeds]
+        found[way] = {
+            "f1": round(float(np.mean(by_seed)), 4),
+            "f1_by_seed": [round(value, 4) for value in by_seed],
+            "fits_worse_than_the_start": sum(change < 0 for change in each),
+            "fits_better_than_the_start": sum(change > 0 for change in each),
+            "worst_change": round(min(each), 4),
+            "best_change": round(max(each), 4),
+        }
+    return found
+
+
+def _how_often(names: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(Counter(names).items()))
 
 
 def right_found_true(part: PartTables) -> list[int]:

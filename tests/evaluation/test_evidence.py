@@ -104,7 +104,7 @@ def test_boxes_are_counted_by_recording_from_the_threshold_up() -> None:
 def test_of_trainings_that_change_nothing_on_average_few_pass() -> None:
     """Boxes change hands by chance; a higher F1 alone would take every second such training.
 
-    With other seeds 2 to 5 % pass.
+    With other seeds 40 to 43 % have the higher F1, and 3 to 4 % pass.
     """
     rng = np.random.default_rng(0)
     higher = passed = 0
@@ -116,5 +116,5 @@ def test_of_trainings_that_change_nothing_on_average_few_pass() -> None:
         finding = compare_tallies(ours, theirs)
         higher += finding is not NOT_BETTER
         passed += finding is BETTER
-    assert higher > 400
-    assert passed < 80
+    assert higher > 350
+    assert 0 < passed < 80
