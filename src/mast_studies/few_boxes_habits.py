@@ -25,6 +25,7 @@ from mast.grid import FrontEnd
 from mast.habit import Habit
 from mast.inference import Detector, Source
 from mast_studies.few_boxes_chunks import boxes_of_pieces, nested, pieces
+from mast_studies.few_boxes_folder import within
 from mast_studies.zero_shot_measure import as_row, measure
 from mast_studies.zero_shot_sets import LabelledSet
 
@@ -59,7 +60,7 @@ class Drawn:
         table = pieces(others, self.front_end.chunk_s)
         rows = nested(table, boxes_of_pieces(others, table), boxes, seed=seed)
         heard = table.iloc[rows].assign(end_s=lambda spans: spans["start_s"] + spans["valid_s"])
-        truth, found = (_inside(events, heard) for events in (others.annotations.events, self.whole))
+        truth, found = (within(events, heard) for events in (others.annotations.events, self.whole))
         part = PartTables(truth, found, heard[["recording", "start_s", "end_s"]], self.front_end)
         return choose_habit(part, start, others.path)
 
@@ -108,12 +109,3 @@ def _seed(drawn: Drawn, boxes: int, seed: int, start: Habit) -> dict[str, Any]:
         "changed": len(chosen) - chosen.count(str(start)),
         "median_seconds": round(float(np.median(seconds)), 2),
     }
-
-
-def _inside(events: pd.DataFrame, heard: pd.DataFrame) -> pd.DataFrame:
-    """Events whose middle lies in one of the spans."""
-    middle = (events["start_s"] + events["end_s"]) / 2
-    kept = np.zeros(len(events), dtype=bool)
-    for name, start_s, end_s in zip(heard["recording"], heard["start_s"], heard["end_s"], strict=True):
-        kept |= ((events["recording"] == name) & (middle >= start_s) & (middle < end_s)).to_numpy()
-    return events[kept].reset_index(drop=True)
