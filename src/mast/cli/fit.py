@@ -57,7 +57,8 @@ def fit(
 
     Before it trains, it measures a few steps and says how long all of it will take on this machine. Started from a
     detector (--init), it also measures that one as is, and keeps it where training does not beat it on
-    validation. From five boxes on it first learns, in seconds, how you draw them: whole calls or the strongest
+    validation. Where training looked better, but on too few boxes to be sure, it goes half of the way: the mean of
+    both. From five boxes on it first learns, in seconds, how you draw them: whole calls or the strongest
     harmonic, notes or songs. It uses only what fits held-out boxes better. The habit is kept in the model,
     trained or not, where it fits held-out boxes better, and mast detect then draws boxes that way.
 
