@@ -23,8 +23,7 @@ def recommended(found: Mapping[str, Tally]) -> str:
     """The last detector, or the last that beat the start on validation; the start where none did.
 
     Where training looked better, but on too few boxes to be sure, half of the way is gone: the mean of the start's
-    weights and the trained one's, if that looked better too. What it gains or loses is less either way, and in our
-    trials it did not fall below the start. (With boxes enough it has to be better as any other.)
+    weights and the trained one's, if that looked better too: it gains less, and forgets less of what the start knew.
 
     A start that draws boxes by the user's habit takes the place of the start as is: boxes held back have chosen it.
 
