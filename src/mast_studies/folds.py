@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 from mast.data.recordings import load_dataset
@@ -36,5 +35,5 @@ def write_fold(data: Path, out: Path, number: int) -> Path:
     write_whole(out / "recordings.csv", listing.to_csv(index=False).encode())
     for name in ("boxes.csv", "reviewed.csv"):
         if (data / name).is_file():
-            shutil.copy(data / name, out / name)
+            write_whole(out / name, (data / name).read_bytes())
     return out
