@@ -25,8 +25,7 @@ _NEW = (
     torch.arange,
     torch.linspace,
 )
-# their result is no larger for the sides of the kernel that differ from those of the picture; YOLO26 asks its layers for
-# their strides while it is built
+# not joined, whatever the shapes of picture and kernel; YOLO26 asks its layers for their strides while it is built
 _CONVOLUTIONS = (torch.conv1d, torch.conv2d, torch.conv_transpose2d)
 # what building a model may need beyond its weights, our choice: a detector of the paper's size needs a thousandth
 _SPARE_NUMBERS = 2**24
