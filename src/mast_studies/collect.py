@@ -12,6 +12,7 @@ import pandas as pd
 
 from mast.evaluation.bootstrap import TRAINING_NOISE
 from mast.files import write_whole
+from mast.wording import counted
 from mast_studies import embedding_tables
 from mast_studies.embedding_tables import ShownTable
 from mast_studies.figures import part_name
@@ -153,7 +154,8 @@ def groups(rows: list[Row]) -> dict[tuple[str, str], list[Row]]:
 
 def heading(dataset: str, part: str, rows: list[Row]) -> str:
     """What a table was measured on."""
-    return f"{dataset}, {part_name(part)}: {rows[0].n_truth:,} boxes in {rows[0].n_recordings:,} recordings"
+    n_boxes, n_recordings = counted(rows[0].n_truth, "box"), counted(rows[0].n_recordings, "recording")
+    return f"{dataset}, {part_name(part)}: {n_boxes} in {n_recordings}"
 
 
 def markdown_of(study: Study, rows: list[Row], trained: str) -> str:

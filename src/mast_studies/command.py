@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _WORDS = ("list", "all", "report")
 _NO_TEST = (0.7, 0.3, 0.0)  # train, val, test
+_Division = Literal["auto", "recording", "time", "one-out"]
 
 
 def experiment(
@@ -70,10 +71,11 @@ def experiment(
         str | None, typer.Option(help="Chunks with labels in label-budget, as in 32,64.")
     ] = None,
     split: Annotated[
-        Literal["auto", "recording", "time"],
+        _Division,
         typer.Option(
             help="How a dataset without a split column is divided, 70/15/15; where the column has train and "
-            "out-of-domain parts only, train is divided 70/30 and nothing tests in domain."
+            "out-of-domain parts only, train is divided 70/30 and nothing tests in domain. one-out: each seed tests on "
+            "another recording, in turn, and trains on the rest."
         ),
     ] = "auto",
     called: Annotated[str | None, typer.Option("--name", help="The dataset's name in tables.")] = None,
@@ -117,7 +119,8 @@ def experiment(
             raise ConfigError(f"experiment {name}: no other dataset is given; add --elsewhere FOLDER")
         wanted = [word.strip() for word in systems.split(",")] if systems else None
         train = choose_systems(chosen, wanted)
-        sources = {n: _source(data, unlabelled or [], generic, elsewhere, split, called, n) for n in numbers}
+        sources = {n: _source(data, unlabelled or [], generic, elsewhere, called, n) for n in numbers}
+        sources = {n: _divided(source, split, work, n) for n, source in sources.items()}
         embed = {system.name for study in chosen if study.summarise is not None for system in study.systems}
         failures = _run(train, embed, studies, sources, work, (preset, band, settings), quiet=quiet)
     collected = _collect(
@@ -217,7 +220,6 @@ def _source(
     unlabelled: list[str],
     generic: list[Path] | None,
     elsewhere: list[Path] | None,
-    split: Literal["auto", "recording", "time"],
     called: str | None,
     seed: int,
 ) -> StudyData:
@@ -232,8 +234,20 @@ def _source(
         unlabelled=tuple(of_seed(text) for text in unlabelled),
         generic=tuple(generic or ()),
         elsewhere=tuple(elsewhere or ()),
-        split=_split_of(of_seed(data), split),
     )
+
+
+def _divided(source: StudyData, by: _Division, work: Path, seed: int) -> StudyData:
+    """A dataset, and what of it trains and tests."""
+    from dataclasses import replace
+
+    from mast_studies.folds import write_fold
+    from mast_studies.found import Trial
+
+    if by != "one-out":
+        return replace(source, split=_split_of(source.labelled, by))
+    folder = Trial.at(work, source.name, seed).folder / "fold"
+    return replace(source, labelled=write_fold(source.labelled, folder, seed))
 
 
 def _split_of(folder: Path, by: Literal["auto", "recording", "time"]) -> SplitConfig | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +29,7 @@ from mast.data.splits import SplitConfig
 from mast.errors import MastError
 from mast.evaluation.part_tables import PartTables, has_part
 from mast.files import locked, write_whole
+from mast.fit.pipeline import fit
 from mast.hearing import HearingModel
 from mast.models.checkpoint import WEIGHTS, load_card
 from mast.models.find import find_model, names_model
@@ -39,7 +40,14 @@ from mast.training.chunk_scores import look_at
 from mast.training.detector_training import DetectorRun, fit_detector
 from mast.training.machine import prepare_machine
 from mast.training.pretraining import pretrain
-from mast.training.recipe import BOOKKEEPING, Recipe, SelfTrainRecipe, TrainRecipe, remember_recipe
+from mast.training.recipe import (
+    BOOKKEEPING,
+    Recipe,
+    SelfTrainRecipe,
+    TrainRecipe,
+    load_recipe,
+    remember_recipe,
+)
 from mast.training.start import Start
 from mast.version import commit
 from mast_studies.embedding_tables import about_embedded, folder_of, save_embedded
@@ -194,6 +202,8 @@ class Runner:
 
     def model(self, system: System) -> Path:
         """The model folder of a system, trained if need be, with all that it builds on."""
+        if system.init == "embedded":
+            return self._fitted(system)
         recipe = self._recipe(system)
         if system.self_training is None:
             run = self.runs / system.name
@@ -242,6 +252,17 @@ class Runner:
                 )
         return taken
 
+    def _fitted(self, system: System) -> Path:
+        """The embedded detector after `mast fit` on the labelled dataset, which divides it by its own rules."""
+        run, recipe = self.runs / system.name, self._recipe(system)
+
+        def learn(progress: Progress) -> None:
+            show = Show(self._say, lambda what: nullcontext(progress))
+            fit(self.source.labelled, (), run, recipe, show=show, init="default", fixed=(), seed=self.seed)
+
+        self._once(run, recipe, learn)
+        return run / "best"
+
     def seconds(self, system: System) -> dict[str, float]:
         """What training took, by run: its own, and what it builds on."""
         runs = [system.name if system.self_training is None else system.self_training.run]
@@ -250,7 +271,7 @@ class Runner:
             # rounds take about equally long
             share = system.self_training.taken / system.self_training.rounds
             runs = [system.self_training.start, *runs]
-        needs = {"pretrained": [self._pretraining(system)], "generic": ["generic"], "none": []}[system.init]
+        needs = {"pretrained": [self._pretraining(system)], "generic": ["generic"]}.get(system.init, [])
         spent = {name: self.ledger.seconds(name) for name in (*needs, *runs)}
         spent[runs[-1]] *= share
         return {name: round(value, 1) for name, value in spent.items() if value}
@@ -285,6 +306,9 @@ class Runner:
         return [part for part in self._wanted if not (told and has_part(folder, part))]
 
     def _recipe(self, system: System) -> Recipe:
+        if system.init == "embedded":
+            # as `mast fit --init default` without further options, at the band of the others
+            return load_recipe("tiny", {"front_end": self.preset.recipe.front_end.model_dump()})
         plan = system.self_training
         recipe = self.preset.recipe_of(system, start=self.known[plan.start] if plan else None)
         if recipe.front_end != self.preset.recipe.front_end:

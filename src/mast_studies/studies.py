@@ -284,6 +284,22 @@ def all_studies(budgets: tuple[int, ...] = BUDGETS) -> dict[str, Study]:
             reference="faster_rcnn",
         ),
         Study(
+            "real-sets",
+            "Real recordings with a few boxes",
+            "beyond the paper",
+            "Every system learns from the same boxes: the usual detectors from scratch, MAST as `mast fit --init "
+            "default` makes it. What the embedded model learnt from is in its card.",
+            (*known.BASELINES, known.GENERIC, known.FITTED),
+            (
+                *(Line(s.name, s.title) for s in known.BASELINES),
+                generic,
+                Line("fitted", "MAST, fitted from the embedded model"),
+            ),
+            ALL_PARTS,
+            _dots,
+            reference="fitted",
+        ),
+        Study(
             "detail",
             "Convolutions beside the encoder, and long pretraining",
             "beyond the paper",

@@ -69,8 +69,8 @@ class System:
         name: in commands and as a folder; letters, digits, ``_``, ``-``, ``+`` and spaces.
         title: as tables call it.
         detector: ``mast`` or a baseline.
-        init: where the encoder starts: ``none`` (from scratch), ``pretrained`` on the dataset's own sound, or
-            ``generic``, pretrained on other sound.
+        init: where it starts: ``none`` (from scratch), an encoder ``pretrained`` on the dataset's own sound or, if
+            ``generic``, on other sound, or the ``embedded`` detector, which `mast fit` then fits.
         settings: what differs from the preset's recipe, by dotted names.
         self_training: what follows training.
         budget: how much of the training part is labelled; all of it by default.
@@ -79,7 +79,7 @@ class System:
     name: str
     title: str
     detector: Literal["mast"] | BaselineName = "mast"
-    init: Literal["none", "pretrained", "generic"] = "none"
+    init: Literal["none", "pretrained", "generic", "embedded"] = "none"
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
     self_training: SelfTraining | None = None
     budget: Budget | None = None
@@ -171,6 +171,9 @@ BASELINE_ST = System(
     detector="faster_rcnn",
     self_training=SelfTraining("faster_rcnn", curriculum="union"),
 )
+
+# Beyond the paper: what somebody with a few boxes of their own would do.
+FITTED = System("fitted", "MAST, fitted from the embedded model", init="embedded")
 
 ROUND_1 = System(
     "mast_st_1", "MAST + ST, round 1", init="pretrained", self_training=SelfTraining("mast", taken_after=1)

@@ -19,12 +19,14 @@ from mast.cli.main import app
 from mast.data.recordings import load_dataset
 from mast.errors import MastError
 from mast.grid import FrontEnd
+from mast.models.find import find_model
 from mast.runs import Show
 from mast.training.chosen_chunks import labelled_chunks
+from mast.training.recipe import Recipe
 from mast_studies import runner as module
 from mast_studies.command import _split_of
 from mast_studies.presets import load_preset
-from mast_studies.systems import Budget, System
+from mast_studies.systems import FITTED, Budget, System
 
 PRESET = f"""{toy_preset(pretrain_chunks=48)}
 [selftrain]
@@ -263,3 +265,24 @@ def test_the_list_names_every_study() -> None:
     assert {"in-domain", "ood", "pipeline", "label-budget", "rounds", "domain-shift"} <= set(
         shown.output.split()
     )
+
+
+def test_the_embedded_model_is_fitted_as_users_do_it(
+    tmp_path: Path, tones: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, object] = {}
+
+    def fit(data: Path, unlabelled: object, out: Path, recipe: Recipe, **options: object) -> None:
+        asked.update(options, data=data, unlabelled=unlabelled, band_hz=recipe.front_end.high_hz)
+        shutil.copytree(find_model("default"), out / "best")
+
+    monkeypatch.setattr(module, "fit", fit)
+    show = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
+    source = module.StudyData("tones", tones)
+    preset = load_preset("real_sets", {"front_end": FrontEnd.for_band(2_000).model_dump()})
+    runner = module.Runner(source, tmp_path, preset, {}, seed=3, show=show)
+    assert runner.model(FITTED) == tmp_path / "tones-3" / "runs" / "fitted" / "best"
+    assert asked["data"] == tones
+    assert asked["unlabelled"] == ()  # the baselines have none, either
+    assert (asked["init"], asked["seed"], asked["fixed"], asked["band_hz"]) == ("default", 3, (), 2_000)
+    assert set(runner.seconds(FITTED)) <= {"fitted"}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from mast.arrays import FloatArray, IntArray
 from mast.events import boxes_of, pairwise_band_iou
@@ -72,6 +70,9 @@ def songs_of(boxes: FloatArray, gap_s: float, similar: float = SIMILAR_BAND) -> 
 
     Boxes may be in other units, such as frames and mel bins, with the gap in the same.
     """
+    from scipy.sparse import coo_array  # a third of a second to import, and most searches join nothing
+    from scipy.sparse.csgraph import connected_components
+
     links: list[tuple[int, int]] = []
     waiting = np.zeros(0, dtype=np.int64)  # boxes that a later one may still belong to
     for row in np.argsort(boxes[:, 0], kind="stable").tolist():

@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from mast import __version__
+from mast.cli.leaving import leaving_at_once
 from mast.errors import MastError, machine_fault, shortened
 
 # what `mast --help` shows, in this order; each command has a module of its own, imported when it is called
@@ -157,6 +158,12 @@ def main() -> None:
     """
     threading.excepthook = _quiet_about_the_machine
     warnings.formatwarning = _one_line
+    with leaving_at_once():
+        _run()
+
+
+def _run() -> None:
+    """Run the command; errors become a sentence and an exit status."""
     try:
         try:
             app()

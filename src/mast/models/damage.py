@@ -25,6 +25,8 @@ _NEW = (
     torch.arange,
     torch.linspace,
 )
+# not joined, whatever the shapes of picture and kernel; YOLO26 asks its layers for their strides while it is built
+_CONVOLUTIONS = (torch.conv1d, torch.conv2d, torch.conv_transpose2d)
 # what building a model may need beyond its weights, our choice: a detector of the paper's size needs a thousandth
 _SPARE_NUMBERS = 2**24
 _SPARE_TENSORS = 1_000
@@ -57,7 +59,8 @@ class Bounded(TorchFunctionMode):
         if func in _NEW:
             self._tensors -= 1
             self._numbers -= _size_asked((*args, kwargs.get("size", ())))
-        if min(self._tensors, self._numbers - _size_joined(args)) < 0:
+        joined = 0 if func in _CONVOLUTIONS else _size_joined(args)
+        if min(self._tensors, self._numbers - joined) < 0:
             raise MastError(
                 f"{self._source}: its model.json describes a larger model than these weights are; the two do not "
                 "belong together, copy the model again"
