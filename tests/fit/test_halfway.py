@@ -8,7 +8,8 @@ import pytest
 import torch
 from toy_archive import run_fit, toy_recipe, write_both
 
-from mast.fit import judge
+from mast.evaluation.evidence import Tally
+from mast.fit import fit_run, judge
 from mast.fit.halfway import save_mean
 from mast.models.checkpoint import ModelCard, load_card, load_checkpoint, save_checkpoint
 from mast.models.mast_detector import DetectorConfig, MastDetector
@@ -84,3 +85,25 @@ def test_a_fit_makes_it_from_the_start_and_the_trained_one(
         "start",
         "trained",
     ]
+
+
+def test_it_is_the_model_to_use_where_training_may_have_been_lucky(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_both(tmp_path)
+    recipe = toy_recipe(train__epochs=1)
+    start = detector(tmp_path / "start", recipe, 3)
+    right = {"start": 2, "best": 6, "halfway": 4}
+    monkeypatch.setattr(
+        fit_run, "validation_tally", lambda folder, *_, **__: Tally.of([[right[folder.name], 8, 8]])
+    )
+    fitted = run_fit(tmp_path / "labelled", [], tmp_path / "run", recipe, init=start, examples=0)
+    assert fitted.metrics["recommended"] == "halfway"
+    assert fitted.metrics["validation_counts"]["halfway"] == [[4, 8, 8]]
+    best, halfway = load_card(tmp_path / "run" / "best"), load_card(tmp_path / "run" / "halfway")
+    assert best.weights_sha256 == halfway.weights_sha256
+    assert best.calibration is not None
+    assert "so half of the way is gone" in fitted.summary()[-1]
+    report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert fitted.summary()[-1] in report
+    assert "What going half of the way changed" in report

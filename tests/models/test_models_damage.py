@@ -233,7 +233,9 @@ def test_within_the_bounds() -> None:
         torch.empty(2**10, 2**10)
         torch.arange(2**10)[:, None] * torch.arange(2**10)
         torch.conv2d(torch.zeros(1, 8, 64, 64), torch.zeros(4096, 8, 3, 3))  # shapes that are not joined
-        torch.conv2d(torch.zeros(1, 96, 64, 64), torch.zeros(96, 96, 1, 1))  # would fit each other, but are not
+        torch.conv2d(
+            torch.zeros(1, 96, 64, 64), torch.zeros(96, 96, 1, 1)
+        )  # would fit each other, but are not
         for _ in range(500):
             torch.empty(1)
 
