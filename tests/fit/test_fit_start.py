@@ -23,6 +23,7 @@ from mast.evaluation.part_tables import PartTables
 from mast.fit import draw, fit_run, judge, learn, pipeline
 from mast.fit.habit_choice import HabitChoice
 from mast.fit.pipeline import Fitted
+from mast.fit.threshold_choice import ThresholdChoice
 from mast.grid import FrontEnd
 from mast.habit import Habit
 from mast.models.checkpoint import ModelCard, load_card, save_checkpoint, update_card
@@ -168,7 +169,7 @@ def test_a_habit_that_boxes_show_is_kept_in_the_model(
         assert (
             tones["end_s"].shift() - part.truth["start_s"]
         ).max() < 0.02  # each once, though chunks overlap
-        assert (part.found["score"] >= 0.0123).all()
+        assert (part.counted["score"] >= 0.0123).all()
         assert path_of(part.recordings[0]).is_file()
         return HabitChoice(learnt, start, plenty(0.2), plenty(0.6))
 
@@ -181,16 +182,16 @@ def test_a_habit_that_boxes_show_is_kept_in_the_model(
     assert fitted.metrics["recommended"] == "habit"
     pairs = [(pair["of"], pair["to"]) for pair in fitted.metrics["differences"]]
     assert pairs == [("habit", "start"), ("trained", "start"), ("halfway", "start")]
-    assert re.search(r"as is +with your habit +trained +half-way$", fitted.summary()[0])
+    assert re.search(r"as is +adjusted +trained +half-way$", fitted.summary()[0])
     assert load_card(tmp_path / "run" / "halfway").habit == learnt
-    assert fitted.summary()[-1].endswith("is kept and recommended with your habit of drawing boxes.")
+    assert fitted.summary()[-1].endswith("is kept and recommended, adjusted to your boxes.")
     best, start = load_card(tmp_path / "run" / "best"), load_card(data / "start")
     assert best == start.model_copy(update={"habit": learnt})
     assert mast.load(tmp_path / "run", device="cpu").habit == learnt
     assert any("your boxes are drawn as the strongest harmonic (down to 25 dB)" in text for text in told)
     report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    assert "with your habit" in report
-    assert "What your habit of drawing boxes changed" in report
+    assert "adjusted" in report
+    assert "What adjusting the start to your boxes changed" in report
     assert (
         "It draws the strongest harmonic (down to 25 dB), without echo (20 dB), as your boxes are drawn"
         in report
@@ -392,7 +393,7 @@ LUCKY = {"start": 3, "trained": 5, "halfway": 3}  # boxes right, of eight in one
         (
             LUCKY | {"trained": 6, "halfway": 5},
             "halfway",
-            "so half of the way is gone: the mean of the model it ",
+            "so a half-way model is recommended: the mean of the one it started from",
         ),
         (
             LUCKY | {"trained": 6, "halfway": 3},
@@ -402,7 +403,7 @@ LUCKY = {"start": 3, "trained": 5, "halfway": 3}  # boxes right, of eight in one
         (
             LUCKY | {"habit": 3, "trained": 6, "halfway": 3},
             "habit",
-            "recommended with your habit of drawing boxes:",
+            "recommended, adjusted to your boxes:",
         ),
         (LUCKY | {"trained": 3, "halfway": 6}, "start", ""),
     ],
@@ -448,3 +449,24 @@ def test_a_table_for_the_terminal() -> None:
         "validation, 1 recording, 11 boxes  0.26 (0.10–0.40)  –",
         "other sites, 2 recordings, 1 box   –                 0.26 (0.10–0.40)",
     ]
+
+
+def test_a_threshold_that_boxes_ask_for_goes_into_all_that_is_made(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def choose(part: PartTables, start: float) -> ThresholdChoice:
+        assert start == load_card(data / "start").thresholds["score"]
+        assert (part.found["score"] < start).any()  # a lower one can be chosen, too
+        return ThresholdChoice(0.02, start, plenty(0.2), plenty(0.6))
+
+    monkeypatch.setattr(draw, "choose_threshold", choose)
+    validation_says(monkeypatch, start=0.26, habit=0.40, trained=0.30)
+    told: list[str] = []
+    arguments = (data / "labelled", [], tmp_path / "run", toy_recipe(train__epochs=1))
+    fitted = run_fit(*arguments, init=data / "start", examples=0, told=told)
+    assert fitted.metrics["recommended"] == "habit"
+    best, start = load_card(tmp_path / "run" / "best"), load_card(data / "start")
+    assert best == start.model_copy(update={"thresholds": {**start.thresholds, "score": 0.02}})
+    for made in ("train/best", "halfway"):  # validation has too few boxes to choose others
+        assert load_card(tmp_path / "run" / made).thresholds["score"] == 0.02
+    assert any(text.startswith("threshold: your boxes ask for a minimum score of") for text in told)

@@ -57,10 +57,11 @@ def fit(
 
     Before it trains, it measures a few steps and says how long all of it will take on this machine. Started from a
     detector (--init), it also measures that one as is, and keeps it where training does not beat it on
-    validation. Where training looked better, but on too few boxes to be sure, it goes half of the way: the mean of
-    both. From five boxes on it first learns, in seconds, how you draw them: whole calls or the strongest
-    harmonic, notes or songs. It uses only what fits held-out boxes better. The habit is kept in the model,
-    trained or not, where it fits held-out boxes better, and mast detect then draws boxes that way.
+    validation. Where training looked better, but on too few boxes to be sure, it takes the mean of both. From five
+    boxes on it first learns, in seconds, how you draw them (whole calls or the strongest harmonic, notes or
+    songs) and which minimum score suits your recordings. It uses only what fits held-out boxes better. The habit
+    is kept in the model, trained or not, where it fits held-out boxes better, and mast detect then draws boxes
+    that way.
 
     \b
     Example:
@@ -99,8 +100,8 @@ def fit(
         typer.echo(line)
     origins = {
         START: "the start, as is",
-        HABIT: "the start, with your habit",
-        HALFWAY: "half of the way from the start to what was trained here",
+        HABIT: "the start, adjusted to your boxes",
+        HALFWAY: "half-way between the start and what was trained here",
     }
     origin = origins.get(fitted.metrics["recommended"], "as trained here")
     typer.echo(f"Model: {out / 'best'} ({origin}). Report: {out / 'report.html'}.")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from mast.arrays import FloatArray
+from mast.arrays import BoolArray, FloatArray
 from mast.errors import ConfigError
 from mast.evaluation.outcome import Outcome, match_scene
 from mast.evaluation.scene import Scoring, build_scene
@@ -51,7 +51,7 @@ def best_threshold(
 
 def best_threshold_of(outcome: Outcome) -> Threshold:
     """:func:`best_threshold` of a scene that is matched already."""
-    scores, f1 = _f1_by_threshold(outcome)
+    scores, f1 = _f1_by_threshold(outcome.scores, outcome.hit, len(outcome.scene.truth))
     return _at(outcome, float(scores[np.argmax(f1)]))
 
 
@@ -61,24 +61,27 @@ def steady_threshold_of(outcome: Outcome) -> Threshold:
     On a few hundred boxes many thresholds are nearly as good as the best. Which of them wins is luck, and those at the
     edge fail elsewhere: docs/results_worlds.md has an example.
     """
-    scores, f1 = _f1_by_threshold(outcome)
+    return _at(outcome, steady_score(outcome.scores, outcome.hit, len(outcome.scene.truth)))
+
+
+def steady_score(scores: FloatArray, hit: BoolArray, n_truth: int) -> float:
+    """:func:`steady_threshold_of` of scores, highest first, which of them are right, and how many there are to find."""
+    values, f1 = _f1_by_threshold(scores, hit, n_truth)
     # each F1 holds from its score down to just above the next; below the last there is nothing to lose
-    lower = np.append(scores[1:], scores[-1])
+    lower = np.append(values[1:], values[-1])
     good = f1 >= f1.max() - NEARLY_BEST
-    weight = np.where(good, scores - lower, 0.0)
-    middle = np.average((scores + lower) / 2, weights=weight) if weight.any() else scores[np.argmax(f1)]
-    return _at(outcome, float(middle))
+    weight = np.where(good, values - lower, 0.0)
+    return float(np.average((values + lower) / 2, weights=weight) if weight.any() else values[np.argmax(f1)])
 
 
-def _f1_by_threshold(outcome: Outcome) -> tuple[FloatArray, FloatArray]:
+def _f1_by_threshold(scores: FloatArray, hit: BoolArray, n_truth: int) -> tuple[FloatArray, FloatArray]:
     """Every score that occurs, highest first, and the F1 of what scores at least as much."""
-    n_truth, scores = len(outcome.scene.truth), outcome.scores
     if not n_truth or not len(scores):
         raise ConfigError(
             f"a threshold cannot be tuned on {n_truth} truth boxes and {len(scores)} predictions; "
             f"expected some of both in the reviewed recordings"
         )
-    f1 = 2 * outcome.hit.cumsum() / (np.arange(1, len(scores) + 1) + n_truth)
+    f1 = 2 * hit.cumsum() / (np.arange(1, len(scores) + 1) + n_truth)
     last_of_equals = np.append(scores[1:] < scores[:-1], True)  # equal scores are kept or dropped together
     return scores[last_of_equals], f1[last_of_equals]
 

@@ -1,8 +1,8 @@
 """The stages that decide how boxes are drawn: by the start, then by what was trained from it. Nothing is trained here.
 
-The boxes to learn from and those of validation choose the habit together, with the start's detections: nothing is
-trained, so all of them may speak. A trained detector has seen the boxes to learn from, so validation decides whether it
-still needs the habit: it may have learnt to draw that way by itself.
+The boxes to learn from and those of validation choose the habit and the start's threshold together, with the start's
+detections: nothing is trained, so all of them may speak. A trained detector has seen the boxes to learn from, so
+validation decides whether it still needs the habit: it may have learnt to draw that way by itself.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from mast.evaluation.threshold import steady_threshold_of
 from mast.files import replace_folder
 from mast.fit.fit_run import FitRun, f1_words
 from mast.fit.habit_choice import HabitChoice, choose_habit
+from mast.fit.threshold_choice import ThresholdChoice, choose_threshold
 from mast.habit import Habit
 from mast.models.checkpoint import ModelCard, load_card, update_card
 from mast.reports.fit_verdict import HABIT, START
@@ -37,31 +38,45 @@ def habit(run: FitRun) -> None:
 
     def work() -> dict[str, Any]:
         card = load_card(run.detectors[START])
-        choice = broadcast_object_list([_choice(run, card)])[0]
+        drawing, sure = broadcast_object_list([_choices(run, card)])[0]
         if run.machine.main:
             replace_folder(run.detectors[START], folder)
-            update_card(folder, card.model_copy(update={"habit": choice.habit}))
+            known = {
+                "habit": None if drawing.habit == Habit() else drawing.habit,
+                "thresholds": {**card.thresholds, "score": sure.value},
+            }
+            update_card(folder, card.model_copy(update=known))
         run.machine.accelerator.wait_for_everyone()
-        return {"sentence": choice.sentence, "changed": choice.habit != choice.start}
+        shown = (float(card.probabilities.apply(value)) for value in (sure.value, sure.start))
+        return {
+            "sentences": [drawing.sentence, sure.sentence(*shown)],
+            "changed": drawing.habit != drawing.start or sure.value != sure.start,
+        }
 
-    inputs = {**run.common, **run.labels, **run.after("start"), "chosen": "on train and validation"}
+    chosen = "habit and threshold, on train and validation"
+    inputs = {**run.common, **run.labels, **run.after("start"), "chosen": chosen}
     found = run.do("habit", inputs, (folder / "model.json",), work)
-    run.habit = load_card(folder).habit or Habit()
-    run.say(found["sentence"])
+    card = load_card(folder)
+    run.habit, run.threshold = card.habit or Habit(), card.thresholds["score"]
+    for sentence in filter(None, found["sentences"]):
+        run.say(sentence)
     if found["changed"]:
         run.made(HABIT, folder, "habit")
         run.say(f"habit: validation F1 {f1_words(run.tallies[HABIT].f1)}")
 
 
-def _choice(run: FitRun, card: ModelCard) -> HabitChoice:
-    """What the boxes of train and validation say about how they are drawn."""
+def _choices(run: FitRun, card: ModelCard) -> tuple[HabitChoice, ThresholdChoice]:
+    """What the boxes of train and validation say about how they are drawn, and about the minimum score."""
     own, labelled = card.thresholds["score"], run.sources.labelled
     # of overlapping chunks, every box would count twice
     parts = (run.parts["train"].without_overlap(labelled, run.recipe.front_end), run.parts["val"])
+    low = min(own, run.recipe.train.score_threshold)
     measured = together(
-        [_as_given(run, run.detectors[START], own_part, least_score=own) for own_part in parts]
+        [_as_given(run, run.detectors[START], own_part, least_score=low) for own_part in parts]
     )
-    return choose_habit(replace(measured, threshold=own), card.habit or Habit(), labelled.path)
+    drawing = choose_habit(replace(measured, threshold=own), card.habit or Habit(), labelled.path)
+    events = redraw_events(measured.found, drawing.habit, measured.front_end, labelled.path, threshold=own)
+    return drawing, choose_threshold(replace(measured, found=events), own)
 
 
 def with_habit(run: FitRun, stage: str, model: Path) -> tuple[Path, str]:

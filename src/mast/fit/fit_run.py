@@ -37,6 +37,7 @@ class FitRun:
         self.prints: dict[str, str] = {}  # fingerprints of the stages so far
         self.normalisation: Normalisation | None = None  # of the sound, where the start has none
         self.habit = Habit()  # how the user's boxes are drawn, where there is a start to tell by
+        self.threshold: float | None = None  # the start's, as the user's boxes ask for it
         self.detectors: dict[str, Path] = {}  # made so far, by name
         self.made_by: dict[str, str] = {}  # the stage that made each
         self.tallies: dict[str, Tally] = {}  # of each on validation, where there is a start to beat
@@ -90,6 +91,12 @@ class FitRun:
         """Whether a training can continue from all weights of the start: it has the architecture of this run."""
         own, wanted = self.sources.start.detector, self.recipe.detector
         return own is not None and isinstance(wanted, DetectorConfig) and same_fields(own, wanted)
+
+    @property
+    def given_threshold(self) -> float | None:
+        """For what is made from the start, where validation has too few boxes to choose a threshold: the start's."""
+        own = self.sources.start.threshold(self.parts["val"])
+        return own if own is None or self.threshold is None else self.threshold
 
     @property
     def recommended(self) -> str:

@@ -18,11 +18,10 @@ from mast.annotations.redraw import redraw_events
 from mast.arrays import FloatArray
 from mast.evaluation.evidence import Finding, Tally, compare_tallies
 from mast.evaluation.part_tables import PartTables
+from mast.fit.held_back import FEWEST_BOXES, units_of
 from mast.grid import FrontEnd
 from mast.habit import Habit
 
-STRETCHES = 5  # of a single recording that are held back in turn
-FEWEST_BOXES = 5  # our choice: from fewer nothing is chosen
 # (dB of the band, dB of the time); the first is the default of mast.habit.Habit
 _STRONGEST_DB = ((25.0, 15.0), (25.0, 10.0), (25.0, 20.0), (35.0, 20.0))
 _GAPS_FRAMES = (10, 30, 80)  # 0.1, 0.3 and 0.8 s at the paper's band
@@ -84,10 +83,10 @@ def choose_habit(part: PartTables, start: Habit, path_of: Callable[[str], Path])
     # of equals, the start
     habits = [start, *(habit for habit in candidates(part.front_end) if habit != start)]
     drawn = [redraw_events(part.counted, habit, part.front_end, path_of) for habit in habits]
-    table = np.stack([_counts(replace(part, found=found)) for found in drawn])  # (habits, units, 3)
+    units = [units_of(replace(part, found=found)) for found in drawn]
+    table = np.stack([own.counts() for own in units])  # (habits, units, 3)
     everywhere, held = table.sum(axis=1), _held_back(table)
-    stretches = part.truth["recording"].nunique() == 1
-    tally, start_tally = (Tally(counts, stretches) for counts in (held, table[0]))
+    tally, start_tally = (Tally(counts, units[0].stretches) for counts in (held, table[0]))
     gained = len(part.truth) >= FEWEST_BOXES and compare_tallies(tally, start_tally) is Finding.BETTER
     best = habits[int(_f1(everywhere).argmax())]
     return HabitChoice(best if gained else start, start, start_tally, tally)
@@ -105,26 +104,3 @@ def _f1(counts: FloatArray) -> FloatArray:
     """Of (…, 3) counts of right, found and true boxes; 0 where there are none."""
     right, found, true = np.moveaxis(counts, -1, 0)
     return np.asarray(2 * right / np.maximum(found + true, 1))
-
-
-def _counts(part: PartTables) -> FloatArray:
-    """(units, 3) right, found and true boxes of each recording, or of stretches of the only one with boxes.
-
-    Recordings without boxes are a unit, too: false alarms there count.
-    """
-    outcome = part.match()
-    truth, order = outcome.scene.truth, np.argsort(-outcome.scene.scores, kind="stable")
-    unit_of_truth, unit_of_found = truth.recording.copy(), outcome.recording.copy()
-    if len(np.unique(truth.recording)) == 1:
-        # stretches with as many boxes each; what was found belongs to where the boxes before it do
-        starts = np.sort(truth.boxes[:, 0])
-        bounds = starts[[len(starts) * k // STRETCHES for k in range(1, STRETCHES)]]
-        unit_of_truth = np.searchsorted(bounds, truth.boxes[:, 0], side="right")
-        unit_of_found = np.searchsorted(bounds, outcome.scene.predictions.boxes[order, 0], side="right")
-    hit = outcome.hit
-    unit_of_found[hit] = unit_of_truth[outcome.truth[hit]]
-    n = max(len(part.recordings), STRETCHES)
-    right, found, true = (
-        np.bincount(units, minlength=n) for units in (unit_of_found[hit], unit_of_found, unit_of_truth)
-    )
-    return np.stack([right, found, true], axis=1).astype(np.float64)

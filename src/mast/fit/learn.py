@@ -169,6 +169,8 @@ def train(run: FitRun) -> None:
     if given.path is not None and given.card is None:
         begins |= run.after("statistics")
     inputs = {**run.common, **run.section("train"), **run.labels, **begins}
+    if run.given_threshold is not None:
+        inputs["threshold"] = run.given_threshold
 
     def work() -> dict[str, Any]:
         run.say(
@@ -188,7 +190,7 @@ def train(run: FitRun) -> None:
             run.seed,
             run.normalisation,
             plan=start.gentle(run.recipe),
-            threshold=start.threshold(held),
+            threshold=run.given_threshold,
         )
         with run.bar("train") as progress:
             result = fit_detector(learn, held, job, progress=progress)

@@ -224,7 +224,7 @@ def _accuracy(story: _Story) -> Markup:
         "A detection is right if it overlaps an expert’s box by at least half (intersection over union, in time and "
         "frequency). In brackets: the range in which the value lies with 95 % certainty, judged by how much recordings "
         "differ. Thresholds were chosen on validation alone"
-        + ("; the start has its own." if START in story.detectors else ".")
+        + ("; the start has its own, unless your boxes ask for another." if START in story.detectors else ".")
     )
     body += table(["part", "detector", *_METRICS.values(), "expert boxes"], rows, words=(0, 1))
     body += picture(parts_figure(story.metrics, names, {p: part_words(p) for p in story.metrics["parts"]}))
@@ -233,8 +233,8 @@ def _accuracy(story: _Story) -> Markup:
     for pair in story.metrics["differences"]:
         what = {
             SELF_TRAINED: "self-training",
-            HABIT: "your habit of drawing boxes",
-            HALFWAY: "going half of the way",
+            HABIT: "adjusting the start to your boxes",
+            HALFWAY: "going half-way",
         }.get(pair["of"], "training")
         body += heading(f"What {what} changed")
         body += table(

@@ -12,7 +12,7 @@ from mast.wording import counted
 START, HABIT, HALFWAY, TRAINED, SELF_TRAINED = "start", "habit", "halfway", "trained", "self-trained"
 NAMES = {
     START: "as is",
-    HABIT: "with your habit",
+    HABIT: "adjusted",  # to the user's boxes: habit, threshold
     HALFWAY: "half-way",  # between the start and the trained one
     TRAINED: "trained",
     SELF_TRAINED: "self-trained",
@@ -22,10 +22,12 @@ NAMES = {
 def recommended(found: Mapping[str, Tally]) -> str:
     """The last detector, or the last that beat the start on validation; the start where none did.
 
-    Where training looked better, but on too few boxes to be sure, half of the way is gone: the mean of the start's
-    weights and the trained one's, if that looked better too: it gains less, and forgets less of what the start knew.
+    Where training looked better, but on too few boxes to be sure, a half-way model is recommended: the mean of the
+    start's weights and the trained one's, if that looked better too: it gains less, and forgets less of what the start
+    knew.
 
-    A start that draws boxes by the user's habit takes the place of the start as is: boxes held back have chosen it.
+    A start whose habit or threshold is adjusted to the user's boxes takes the place of the start as is: boxes held back
+    have chosen it.
 
     Args:
         found: what each detector got right on validation, at the threshold it carries, in the order they were made.
@@ -46,7 +48,7 @@ def base_of(found: Mapping[str, Tally]) -> str:
 
 
 def findings(found: Mapping[str, Tally]) -> dict[str, Finding]:
-    """How each later detector compares with the start; that half of the way before the trained one."""
+    """How each later detector compares with the start, the half-way model before the trained one."""
     start = found[base_of(found)]
     later = [name for name in NAMES if name in found and name not in (START, HABIT)]
     return {name: compare_tallies(found[name], start) for name in later}
@@ -85,18 +87,18 @@ def verdict(found: Mapping[str, Tally]) -> str:
 def _against_the_start(found: Mapping[str, Tally], chosen: str, numbers: str) -> str:
     """Why a detector is recommended, or the start."""
     what = findings(found)
-    how = "as is" if base_of(found) == START else "with your habit of drawing boxes"
+    how = " as is" if base_of(found) == START else ", adjusted to your boxes"
     if chosen == HALFWAY and what[HALFWAY] is Finding.LUCK:
         return (
             f"Training looked better on validation (F1 {numbers}), but on {found[chosen].size} that may be luck, so "
-            "half of the way is gone: the mean of the model it started from and the trained one is recommended."
+            "a half-way model is recommended: the mean of the one it started from and the trained one."
         )
     lucky = [name for name, finding in what.items() if finding is Finding.LUCK and name != HALFWAY]
     if chosen in (START, HABIT) and lucky:
         looked = "Self-training" if lucky[-1] == SELF_TRAINED else "Training"
         return (
             f"{looked} looked better on validation (F1 {numbers}), but on {found[chosen].size} that may be luck, so "
-            f"the model it started from is kept and recommended {how}: draw boxes in more recordings to be sure."
+            f"the model it started from is kept and recommended{how}: draw boxes in more recordings to be sure."
         )
     if chosen in (START, HABIT):
         beaten = (
@@ -104,7 +106,7 @@ def _against_the_start(found: Mapping[str, Tally], chosen: str, numbers: str) ->
             if SELF_TRAINED in what
             else "Training did not beat the model it started from"
         )
-        return f"{beaten} on validation (F1 {numbers}), so that model is kept and recommended {how}."
+        return f"{beaten} on validation (F1 {numbers}), so that model is kept and recommended{how}."
     if SELF_TRAINED in what and chosen != SELF_TRAINED:
         return (
             f"Self-training did not beat the model that this run started from on validation (F1 {numbers}), so the "

@@ -1,0 +1,74 @@
+"""Which minimum score a user's boxes ask for: the start's own, unless another holds on boxes that were held back.
+
+The start's threshold comes from other recordings. Where calls are fainter or false alarms more frequent, another one is
+better. One recording at a time is held back: the threshold that is best on the others is tried there. Only where what
+is chosen this way beats the start's own, by the rule of :mod:`mast.evaluation.evidence`, the best one on all of them is
+used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mast.evaluation.evidence import Finding, Tally, compare_tallies
+from mast.evaluation.part_tables import PartTables
+from mast.evaluation.threshold import steady_score
+from mast.fit.held_back import FEWEST_BOXES, Units, units_of
+
+
+@dataclass(frozen=True)
+class ThresholdChoice:
+    """What a few boxes say.
+
+    Attributes:
+        value: the threshold to use.
+        start: the start's own.
+        start_tally: of the start's own, over all boxes.
+        tally: of what was chosen without them, over all boxes.
+    """
+
+    value: float
+    start: float
+    start_tally: Tally
+    tally: Tally
+
+    def sentence(self, shown: float, shown_before: float) -> str:
+        """What became of it, for people; empty where there was nothing to choose from.
+
+        Args:
+            shown: the score that users see at the threshold.
+            shown_before: the same at the start's own.
+        """
+        if self.tally.boxes < FEWEST_BOXES or self.tally.f1 is None:
+            return ""
+        numbers = (
+            f"F1 {self.tally.f1:.2f} on boxes held back, {self.start_tally.f1 or 0:.2f} at {shown_before:.2f}"
+        )
+        if self.value != self.start:
+            return f"threshold: your boxes ask for a minimum score of {shown:.2f} ({numbers})"
+        return f"threshold: a minimum score of {shown_before:.2f}, as before ({numbers})"
+
+
+def choose_threshold(part: PartTables, start: float) -> ThresholdChoice:
+    """The threshold that a user's boxes ask for, or the start's.
+
+    Args:
+        part: the user's boxes, and all of the model's as they are to be drawn, down to low scores.
+        start: the start's own threshold.
+    """
+    units = units_of(part)
+    held = np.array([_best_without(units, unit, start) for unit in range(units.n)])
+    tally, before = (Tally(units.counts(value), units.stretches) for value in (held, start))
+    gained = len(part.truth) >= FEWEST_BOXES and compare_tallies(tally, before) is Finding.BETTER
+    best = steady_score(units.scores, units.hit, len(units.of_truth)) if gained else start
+    return ThresholdChoice(best, start, before, tally)
+
+
+def _best_without(units: Units, unit: int, start: float) -> float:
+    """The best threshold on all units but one; the start's where nothing is left to choose on."""
+    others, n_truth = units.of_found != unit, int((units.of_truth != unit).sum())
+    if not others.any() or not n_truth:
+        return start
+    return steady_score(units.scores[others], units.hit[others], n_truth)
