@@ -103,7 +103,7 @@ def test_it_is_the_model_to_use_where_training_may_have_been_lucky(
     best, halfway = load_card(tmp_path / "run" / "best"), load_card(tmp_path / "run" / "halfway")
     assert best.weights_sha256 == halfway.weights_sha256
     assert best.calibration is not None
-    assert "so half of the way is gone" in fitted.summary()[-1]
+    assert "so a half-way model is recommended" in fitted.summary()[-1]
     report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert fitted.summary()[-1] in report
-    assert "What going half of the way changed" in report
+    assert "What going half-way changed" in report
