@@ -15,7 +15,6 @@ import typer
 from typer.core import TyperGroup
 
 from mast import __version__
-from mast.cli.leaving import leaving_at_once
 from mast.errors import MastError, machine_fault, shortened
 
 # what `mast --help` shows, in this order; each command has a module of its own, imported when it is called
@@ -156,6 +155,8 @@ def main() -> None:
     Exit 0 on success, 2 when one sentence says what to put right, 3 on a bug of ours, 4 when a batch was finished but
     some of its recordings failed, 130 when interrupted.
     """
+    from mast.cli.leaving import leaving_at_once
+
     threading.excepthook = _quiet_about_the_machine
     warnings.formatwarning = _one_line
     with leaving_at_once():
