@@ -392,8 +392,8 @@ LUCKY = {"start": 3, "trained": 5, "halfway": 3}  # boxes right, of eight in one
         ),
         (
             LUCKY | {"trained": 6, "halfway": 5},
-            "halfway",
-            "so a half-way model is recommended: the mean of the one it started from",
+            "start",
+            "so the model it started from is kept and recommended as is",
         ),
         (
             LUCKY | {"trained": 6, "halfway": 3},
@@ -405,7 +405,12 @@ LUCKY = {"start": 3, "trained": 5, "halfway": 3}  # boxes right, of eight in one
             "habit",
             "recommended, adjusted to your boxes:",
         ),
-        (LUCKY | {"trained": 3, "halfway": 6}, "start", ""),
+        (
+            LUCKY | {"trained": 3, "halfway": 6},
+            "start",
+            "so the model it started from is kept and recommended as is",
+        ),
+        (LUCKY | {"trained": 3, "halfway": 3}, "start", ""),
     ],
 )
 def test_on_few_boxes_training_may_have_been_lucky(right: dict[str, int], chosen: str, so: str) -> None:

@@ -87,23 +87,23 @@ def test_a_fit_makes_it_from_the_start_and_the_trained_one(
     ]
 
 
-def test_it_is_the_model_to_use_where_training_may_have_been_lucky(
+def test_it_is_the_model_to_use_where_it_beats_the_start_and_the_trained_one_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_both(tmp_path)
     recipe = toy_recipe(train__epochs=1)
     start = detector(tmp_path / "start", recipe, 3)
-    right = {"start": 2, "best": 6, "halfway": 4}
+    right = {"start": 50, "best": 40, "halfway": 60}
     monkeypatch.setattr(
-        fit_run, "validation_tally", lambda folder, *_, **__: Tally.of([[right[folder.name], 8, 8]])
+        fit_run, "validation_tally", lambda folder, *_, **__: Tally.of([[right[folder.name], 100, 100]])
     )
     fitted = run_fit(tmp_path / "labelled", [], tmp_path / "run", recipe, init=start, examples=0)
     assert fitted.metrics["recommended"] == "halfway"
-    assert fitted.metrics["validation_counts"]["halfway"] == [[4, 8, 8]]
+    assert fitted.metrics["validation_counts"]["halfway"] == [[60, 100, 100]]
     best, halfway = load_card(tmp_path / "run" / "best"), load_card(tmp_path / "run" / "halfway")
     assert best.weights_sha256 == halfway.weights_sha256
     assert best.calibration is not None
-    assert "so a half-way model is recommended" in fitted.summary()[-1]
+    assert "On validation the half-way detector beats the one it started from" in fitted.summary()[-1]
     report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert fitted.summary()[-1] in report
     assert "What going half-way changed" in report

@@ -22,9 +22,9 @@ NAMES = {
 def recommended(found: Mapping[str, Tally]) -> str:
     """The last detector, or the last that beat the start on validation; the start where none did.
 
-    Where training looked better, but on too few boxes to be sure, a half-way model is recommended: the mean of the
-    start's weights and the trained one's, if that looked better too: it gains less, and forgets less of what the start
-    knew.
+    On few boxes a higher F1 may be luck: what is known to be good is then recommended, the start. The half-way model
+    (the mean of the start's weights and the trained one's) has to beat it, too: on recordings of other animals it can
+    forget as much as the trained one.
 
     A start whose habit or threshold is adjusted to the user's boxes takes the place of the start as is: boxes held back
     have chosen it.
@@ -34,12 +34,8 @@ def recommended(found: Mapping[str, Tally]) -> str:
     """
     if START not in found:
         return list(found)[-1]
-    what = findings(found)
-    better = [name for name, finding in what.items() if finding is Finding.BETTER]
-    if better:
-        return better[-1]
-    hopeful = what.get(TRAINED) is Finding.LUCK and what.get(HALFWAY) is Finding.LUCK
-    return HALFWAY if hopeful else base_of(found)
+    better = [name for name, finding in findings(found).items() if finding is Finding.BETTER]
+    return better[-1] if better else base_of(found)
 
 
 def base_of(found: Mapping[str, Tally]) -> str:
@@ -88,12 +84,7 @@ def _against_the_start(found: Mapping[str, Tally], chosen: str, numbers: str) ->
     """Why a detector is recommended, or the start."""
     what = findings(found)
     how = " as is" if base_of(found) == START else ", adjusted to your boxes"
-    if chosen == HALFWAY and what[HALFWAY] is Finding.LUCK:
-        return (
-            f"Training looked better on validation (F1 {numbers}), but on {found[chosen].size} that may be luck, so "
-            "a half-way model is recommended: the mean of the one it started from and the trained one."
-        )
-    lucky = [name for name, finding in what.items() if finding is Finding.LUCK and name != HALFWAY]
+    lucky = [name for name, finding in what.items() if finding is Finding.LUCK]
     if chosen in (START, HABIT) and lucky:
         looked = "Self-training" if lucky[-1] == SELF_TRAINED else "Training"
         return (
