@@ -18,7 +18,7 @@ import mast
 from mast.cli.main import app
 from mast.detect_options import DetectOptions
 from mast.errors import ConfigError
-from mast.evaluation.evidence import Tally
+from mast.evaluation.evidence import Learnt, Tally
 from mast.evaluation.part_tables import PartTables
 from mast.fit import draw, fit_run, judge, learn, pipeline
 from mast.fit.habit_choice import HabitChoice
@@ -325,6 +325,7 @@ def test_how_the_start_draws_is_an_option(
         metrics = {
             "validation_f1": f1,
             "validation_counts": {"trained": plenty(f1["trained"]).plain()},
+            "learnt_from": {"boxes": 8, "recordings": 2},
             "recommended": "trained",
             "parts": {},
             "detectors": detectors,
@@ -373,8 +374,8 @@ def test_how_the_start_draws_is_an_option(
 )
 def test_the_recommended_detector_has_beaten_the_start(f1: dict[str, float | None], chosen: str) -> None:
     found = {name: plenty(value) for name, value in f1.items()}
-    assert recommended(found) == chosen
-    sentence = verdict(found)
+    assert recommended(found, Learnt()) == chosen
+    sentence = verdict(found, Learnt())
     assert ("recommended as is" in sentence) == (chosen == "start")
     assert len(sentence) < 300
 
@@ -415,14 +416,24 @@ LUCKY = {"start": 3, "trained": 5, "halfway": 3}  # boxes right, of eight in one
 )
 def test_on_few_boxes_training_may_have_been_lucky(right: dict[str, int], chosen: str, so: str) -> None:
     found = {name: Tally.of([[n, 8, 8]]) for name, n in right.items()}
-    assert recommended(found) == chosen
-    sentence = verdict(found)
+    assert recommended(found, Learnt()) == chosen
+    sentence = verdict(found, Learnt())
     if so:
         assert sentence.startswith("Training looked better on validation (F1 as is 0.38, ")
         assert "but on 8 boxes in 1 recording that may be luck, " in sentence
         assert so in sentence
     else:
         assert sentence.startswith("Training did not beat the model it started from on validation")
+
+
+def test_what_was_learnt_from_many_boxes_needs_no_proof() -> None:
+    found = {name: Tally.of([[n, 8, 8]]) for name, n in (LUCKY | {"halfway": 4}).items()}
+    assert recommended(found, Learnt(100, 3)) == "trained"
+    assert recommended(found, Learnt(100, 2)) == "start"  # it may have learnt these recordings alone
+    assert recommended(found, Learnt(99, 3)) == "start"
+    assert verdict(found, Learnt(100, 3)).startswith("On validation the trained detector beats")
+    worse = {name: Tally.of([[n, 8, 8]]) for name, n in (LUCKY | {"trained": 2, "halfway": 3}).items()}
+    assert recommended(worse, Learnt(1_000, 30)) == "start"
 
 
 @pytest.mark.parametrize(
@@ -434,7 +445,7 @@ def test_on_few_boxes_training_may_have_been_lucky(right: dict[str, int], chosen
     ],
 )
 def test_a_detector_that_finds_nothing_right_is_not_recommended(f1: dict[str, float], remedy: str) -> None:
-    sentence = verdict({name: plenty(value) for name, value in f1.items()})
+    sentence = verdict({name: plenty(value) for name, value in f1.items()}, Learnt())
     assert sentence.startswith("Nothing was found right on validation (F1 ")
     assert sentence.endswith(f"{remedy}.")
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from mast.cli.main import app
 from mast.data.recordings import load_dataset
 from mast.errors import ConfigError, MastError
-from mast.evaluation.evidence import Tally
+from mast.evaluation.evidence import Finding, Tally, compare_tallies
 from mast.evaluation.part_tables import PartTables
 from mast.grid import FrontEnd
 from mast.hearing import HearingModel
@@ -29,7 +29,7 @@ from mast.normalisation import Normalisation
 from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.chunk_scores import detect_chunks
 from mast.training.detector_training import train_detector
-from mast.training.helped import against_start
+from mast.training.helped import against_start, learnt_from
 from mast.training.loop import Result
 from mast.training.recipe import Recipe, load_recipe
 from mast.training.start import Start
@@ -81,9 +81,10 @@ def test_a_start_is_measured_in_the_band_of_the_run(
         return detect_chunks(model, chunks)
 
     monkeypatch.setattr("mast.training.helped.look_at", listen)
-    before, after = against_start(load_dataset(tones), trained, Start.find(start), slow)
+    before, after, finding = against_start(load_dataset(tones), trained, Start.find(start), slow)
     assert heard == [slow.front_end, slow.front_end]
     assert before.plain() == after.plain()  # the same weights
+    assert finding is Finding.NOT_BETTER
 
 
 def test_the_command_says_that_training_did_not_help(
@@ -100,8 +101,9 @@ def test_the_command_says_that_training_did_not_help(
         (30, 100, None),
         (30, 99, f"but on 99 boxes in 1 recording that may be luck: --model {start} is the safer choice"),
     ):
-        tallies = [Tally.of([[right, 100, boxes]]) for right in (26, trained)]
-        monkeypatch.setattr("mast.training.helped.against_start", lambda *_, found=tallies, **__: found)
+        before, after = (Tally.of([[right, 100, boxes]]) for right in (26, trained))
+        found = (before, after, compare_tallies(after, before))
+        monkeypatch.setattr("mast.training.helped.against_start", lambda *_, found=found, **__: found)
         shown = CliRunner().invoke(app, arguments, catch_exceptions=False).output
         assert "trained, each at its own threshold" not in shown if said is None else said in shown
 
@@ -290,3 +292,12 @@ def test_both_commands_start_from_whatever_names_a_model(
         "hf://owner/name": model,
     }
     assert taken == [expected.get(name, Path("run/best"))]
+
+
+def test_what_is_learnt_from_is_counted_once(tones: Path) -> None:
+    dataset = load_dataset(tones)
+    train = labelled_chunks(dataset, FRONT_END)["train"]
+    found = learnt_from(train, dataset, FRONT_END)
+    boxed = dataset.annotations.events[dataset.annotations.events["recording"].isin(train.table["recording"])]
+    assert found.recordings == boxed["recording"].nunique()
+    assert len(boxed) <= found.boxes < train.n_boxes  # one across two chunks is in both

@@ -55,7 +55,7 @@ def train(
       mast train labelled/ --detector fcos --out runs/fcos --preset small
     """
     from mast.data import load_dataset
-    from mast.evaluation.evidence import Finding, compare_tallies
+    from mast.evaluation.evidence import Finding
     from mast.training.chosen_chunks import labelled_chunks
     from mast.training.detector_training import train_detector
     from mast.training.effort import suited
@@ -80,8 +80,7 @@ def train(
         quiet=quiet,
     )
     if start.is_detector:
-        before, after = against_start(dataset, out / "best", start, recipe, seed=seed)
-        finding = compare_tallies(after, before)
+        before, after, finding = against_start(dataset, out / "best", start, recipe, seed=seed)
         as_is, trained = ("undefined" if own.f1 is None else f"{own.f1:.3f}" for own in (before, after))
         numbers = f"F1 {as_is} as is, {trained} trained, each at its own threshold"
         if finding is Finding.LUCK:

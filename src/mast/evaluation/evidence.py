@@ -5,7 +5,8 @@ counts is the gain in right boxes, less what more false ones cost: Δright − F
 sum over all recordings is positive exactly where the F1 over all of them is higher.
 
 With few boxes a gain has to be more than a lucky box, and larger than its spread between recordings: three recordings
-that agree are enough, two never are. With plenty of boxes the higher F1 decides.
+that agree are enough, two never are. With plenty of boxes the higher F1 decides. So it does for a training that had
+plenty of boxes to learn from, in several recordings: that it helps is then to be expected.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,6 +30,19 @@ SURE = 1.64
 # our choice: boxes from which the higher F1 decides. Its error is then about 0.05, paired with another's less, and
 # several times as many boxes were learnt from
 PLENTY = 100
+SEVERAL = 3  # our choice: who learns from fewer recordings may learn these, and nothing about others
+
+
+class Learnt(NamedTuple):
+    """What a training had to learn from."""
+
+    boxes: int = 0
+    recordings: int = 0  # with boxes
+
+    @property
+    def much(self) -> bool:
+        """Whether it is to be expected that it helps."""
+        return self.boxes >= PLENTY and self.recordings >= SEVERAL
 
 
 class Finding(Enum):
@@ -93,13 +108,20 @@ def tally_of(part: PartTables) -> Tally:
     return Tally(np.stack([right, found, true], axis=1).astype(np.float64))
 
 
-def compare_tallies(ours: Tally, theirs: Tally) -> Finding:
+def compare_tallies(ours: Tally, theirs: Tally, *, learnt: Learnt | None = None) -> Finding:
     """What the same recordings say about two detectors.
 
     Where nothing could be measured, nothing is known to be better.
+
+    Args:
+        ours: of one.
+        theirs: of the other.
+        learnt: what the first was trained on, starting from the second; nothing where it was not.
     """
     if ours.f1 is None or theirs.f1 is None or ours.f1 <= theirs.f1:
         return Finding.NOT_BETTER
+    if learnt is not None and learnt.much:
+        return Finding.BETTER
     gain = gains(ours, theirs)
     total, spread = float(gain.sum()), math.sqrt(float((gain**2).sum()))
     if total < LEAST_GAIN:

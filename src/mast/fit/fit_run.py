@@ -10,7 +10,7 @@ from typing import Any
 
 from accelerate.utils import broadcast_object_list
 
-from mast.evaluation.evidence import Tally
+from mast.evaluation.evidence import Learnt, Tally
 from mast.fit.inputs import Sources, labels_of, sound_of
 from mast.habit import Habit
 from mast.models.mast_detector import DetectorConfig
@@ -19,7 +19,7 @@ from mast.reports.fit_verdict import START, TRAINED, recommended
 from mast.runs import UPSTREAM, Ledger, Progress, Show, Stage, flat
 from mast.training.calibrate import calibrate_checkpoint
 from mast.training.chosen_chunks import Chunks, hold_out, labelled_chunks, unlabelled_chunks
-from mast.training.helped import validation_tally
+from mast.training.helped import learnt_from, validation_tally
 from mast.training.machine import Machine
 from mast.training.recipe import BOOKKEEPING, Recipe
 from mast.training.start import same_fields
@@ -98,10 +98,15 @@ class FitRun:
         own = self.sources.start.threshold(self.parts["val"])
         return own if own is None or self.threshold is None else self.threshold
 
+    @cached_property
+    def learnt(self) -> Learnt:
+        """What there is to learn from."""
+        return learnt_from(self.parts["train"], self.sources.labelled, self.recipe.front_end)
+
     @property
     def recommended(self) -> str:
         """The best detector so far."""
-        return recommended(self.tallies) if self.tallies else list(self.detectors)[-1]
+        return recommended(self.tallies, self.learnt) if self.tallies else list(self.detectors)[-1]
 
     def made(self, name: str, folder: Path, stage: str) -> None:
         """A stage has made a detector; where there is a start to beat, it is measured on validation."""

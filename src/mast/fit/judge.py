@@ -99,12 +99,18 @@ def evaluate(run: FitRun, resamples: int) -> dict[str, Any]:
         found |= {
             "validation_f1": {name: own.f1 for name, own in tallies.items()},
             "validation_counts": {name: own.plain() for name, own in tallies.items()},
+            "learnt_from": run.learnt._asdict(),
             "recommended": run.recommended,
         }
         write_json(path, found)
         return {}
 
-    inputs = {**run.after("calibrate"), **run.labels, "resamples": resamples, "counted": "by recording"}
+    inputs = {
+        **run.after("calibrate"),
+        **run.labels,
+        "resamples": resamples,
+        "counted": "by recording, and learnt",
+    }
     for name in names:
         inputs |= run.after(run.made_by[name])
     run.do("evaluate", inputs, (path, run.out / "evaluate"), work)

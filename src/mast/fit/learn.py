@@ -19,7 +19,7 @@ from mast.fit.inputs import start_of
 from mast.habit import Habit
 from mast.models.checkpoint import update_card
 from mast.normalisation import Normalisation
-from mast.reports.fit_verdict import NAMES, SELF_TRAINED, START, TRAINED, recommended
+from mast.reports.fit_verdict import NAMES, SELF_TRAINED, START, TRAINED
 from mast.reports.reconstruction import draw_reconstructions
 from mast.runs import Progress, flat
 from mast.selftrain.pseudo import sure_pseudo_labels
@@ -207,7 +207,7 @@ def self_train(run: FitRun) -> None:
         run.say("self-train: skipped, it needs sound without labels (--unlabelled FOLDER)")
         return
     folder = run.out / "selftrain"
-    teacher = run.teacher = recommended(run.tallies) if run.tallies and run.start_fits else TRAINED
+    teacher = run.teacher = run.recommended if run.tallies and run.start_fits else TRAINED
     inputs = {
         **run.common,
         **run.section("selftrain"),

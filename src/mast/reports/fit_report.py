@@ -37,6 +37,7 @@ from mast.reports.fit_verdict import (
     NAMES,
     SELF_TRAINED,
     START,
+    learnt_in,
     part_words,
     tallies_in,
     verdict,
@@ -96,7 +97,7 @@ class _Story:
         self.stored, self.calibration = self.card.calibration, self.card.probabilities
         self.detectors = list(self.metrics["detectors"])
         self.chosen: str = self.metrics["recommended"]
-        self.verdict = verdict(tallies_in(self.metrics))
+        self.verdict = verdict(tallies_in(self.metrics), learnt_in(self.metrics))
         self.main_part = "test" if "test" in self.metrics["parts"] else "val"
 
     def names(self) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mast.evaluation.evidence import Finding, Tally, compare_tallies
+from mast.evaluation.evidence import Finding, Learnt, Tally, compare_tallies
 from mast.wording import counted
 
 # the detectors of a run, in this order
@@ -19,7 +19,7 @@ NAMES = {
 }
 
 
-def recommended(found: Mapping[str, Tally]) -> str:
+def recommended(found: Mapping[str, Tally], learnt: Learnt) -> str:
     """The last detector, or the last that beat the start on validation; the start where none did.
 
     On few boxes a higher F1 may be luck: what is known to be good is then recommended, the start. The half-way model
@@ -31,10 +31,11 @@ def recommended(found: Mapping[str, Tally]) -> str:
 
     Args:
         found: what each detector got right on validation, at the threshold it carries, in the order they were made.
+        learnt: what was trained on.
     """
     if START not in found:
         return list(found)[-1]
-    better = [name for name, finding in findings(found).items() if finding is Finding.BETTER]
+    better = [name for name, finding in findings(found, learnt).items() if finding is Finding.BETTER]
     return better[-1] if better else base_of(found)
 
 
@@ -43,11 +44,11 @@ def base_of(found: Mapping[str, Tally]) -> str:
     return HABIT if HABIT in found else START
 
 
-def findings(found: Mapping[str, Tally]) -> dict[str, Finding]:
+def findings(found: Mapping[str, Tally], learnt: Learnt) -> dict[str, Finding]:
     """How each later detector compares with the start, the half-way model before the trained one."""
     start = found[base_of(found)]
     later = [name for name in NAMES if name in found and name not in (START, HABIT)]
-    return {name: compare_tallies(found[name], start) for name in later}
+    return {name: compare_tallies(found[name], start, learnt=learnt) for name in later}
 
 
 def tallies_in(metrics: Mapping[str, Any]) -> dict[str, Tally]:
@@ -55,9 +56,14 @@ def tallies_in(metrics: Mapping[str, Any]) -> dict[str, Tally]:
     return {name: Tally.of(counts) for name, counts in metrics["validation_counts"].items()}
 
 
-def verdict(found: Mapping[str, Tally]) -> str:
+def learnt_in(metrics: Mapping[str, Any]) -> Learnt:
+    """What was trained on, from ``metrics.json``."""
+    return Learnt(**metrics["learnt_from"])
+
+
+def verdict(found: Mapping[str, Tally], learnt: Learnt) -> str:
     """Why, in a sentence; nothing where there is nothing to compare."""
-    chosen, f1 = recommended(found), {name: own.f1 for name, own in found.items()}
+    chosen, f1 = recommended(found, learnt), {name: own.f1 for name, own in found.items()}
     numbers = ", ".join(f"{NAMES[name]} {_number(f1[name])}" for name in f1)
     if f1[chosen] == 0:
         other = (
@@ -70,7 +76,7 @@ def verdict(found: Mapping[str, Tally]) -> str:
             f"boxes, or {other}."
         )
     if START in f1:
-        return _against_the_start(found, chosen, numbers)
+        return _against_the_start(found, findings(found, learnt), chosen, numbers)
     before, after = f1.get(TRAINED), f1.get(SELF_TRAINED)
     if before is None or after is None or after >= before:
         return ""
@@ -80,9 +86,10 @@ def verdict(found: Mapping[str, Tally]) -> str:
     )
 
 
-def _against_the_start(found: Mapping[str, Tally], chosen: str, numbers: str) -> str:
+def _against_the_start(
+    found: Mapping[str, Tally], what: Mapping[str, Finding], chosen: str, numbers: str
+) -> str:
     """Why a detector is recommended, or the start."""
-    what = findings(found)
     how = " as is" if base_of(found) == START else ", adjusted to your boxes"
     lucky = [name for name, finding in what.items() if finding is Finding.LUCK]
     if chosen in (START, HABIT) and lucky:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from mast.data.recordings import Dataset
-from mast.evaluation.evidence import Tally, tally_of
+from mast.evaluation.evidence import Finding, Learnt, Tally, compare_tallies, tally_of
 from mast.grid import FrontEnd
 from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.chunk_scores import look_at
@@ -32,10 +33,18 @@ def validation_tally(
     return tally_of(replace(measured, threshold=model.card.thresholds["score"]))
 
 
+class AgainstStart(NamedTuple):
+    """What both get right on validation, and what that says."""
+
+    as_is: Tally
+    trained: Tally
+    finding: Finding
+
+
 def against_start(
     dataset: Dataset, best: Path, start: Start, recipe: Recipe, *, seed: int = 0
-) -> tuple[Tally, Tally]:
-    """What the detector that a training started from gets right on validation, and the one that it ended in.
+) -> AgainstStart:
+    """The detector that a training started from and the one that it ended in, on validation.
 
     Args:
         dataset: as it was trained on.
@@ -46,6 +55,15 @@ def against_start(
     """
     assert start.path is not None
     recipe = start.adopted(recipe)
-    machine, held = prepare_machine(recipe), labelled_chunks(dataset, recipe.front_end, seed=seed)["val"]
+    machine, parts = prepare_machine(recipe), labelled_chunks(dataset, recipe.front_end, seed=seed)
+    held, learnt = parts["val"], learnt_from(parts["train"], dataset, recipe.front_end)
     as_is = validation_tally(start.path, held, recipe.train, machine, front_end=recipe.front_end)
-    return as_is, validation_tally(best, held, recipe.train, machine)
+    trained = validation_tally(best, held, recipe.train, machine)
+    return AgainstStart(as_is, trained, compare_tallies(trained, as_is, learnt=learnt))
+
+
+def learnt_from(train: Chunks, dataset: Dataset, front_end: FrontEnd) -> Learnt:
+    """What a training on these chunks of a dataset learns from, each box once."""
+    own = train.without_overlap(dataset, front_end)
+    boxed = {name for name, boxes in zip(own.table["recording"], own.boxes, strict=True) if len(boxes)}
+    return Learnt(own.n_boxes, len(boxed))
