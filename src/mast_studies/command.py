@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -120,7 +121,10 @@ def experiment(
         wanted = [word.strip() for word in systems.split(",")] if systems else None
         train = choose_systems(chosen, wanted)
         sources = {n: _source(data, unlabelled or [], generic, elsewhere, called, n) for n in numbers}
-        sources = {n: _divided(source, split, work, n) for n, source in sources.items()}
+        sources = {
+            n: replace(_divided(source, split, work, n), whole=all(study.whole for study in chosen))
+            for n, source in sources.items()
+        }
         embed = {system.name for study in chosen if study.summarise is not None for system in study.systems}
         failures = _run(train, embed, studies, sources, work, (preset, band, settings), quiet=quiet)
     collected = _collect(
@@ -239,8 +243,6 @@ def _source(
 
 def _divided(source: StudyData, by: _Division, work: Path, seed: int) -> StudyData:
     """A dataset, and what of it trains and tests."""
-    from dataclasses import replace
-
     from mast_studies.folds import write_fold
     from mast_studies.found import Trial
 

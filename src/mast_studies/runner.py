@@ -57,7 +57,9 @@ from mast_studies.presets import Preset
 from mast_studies.pseudo_quality import TABLE as QUALITY
 from mast_studies.pseudo_quality import measure_rounds, truth_beside
 from mast_studies.systems import LAST_STAGE, System
+from mast_studies.whole import detect_whole
 
+CHUNKS, WHOLE = "chunks", "whole recordings"
 _INSTEAD = "choose another --work, or delete it to start over"
 
 
@@ -73,6 +75,7 @@ class StudyData:
             model folder, or AudioMAE's file.
         elsewhere: labelled datasets that every system is also measured on, as it is.
         split: how the labelled dataset is divided where its split column does not say.
+        whole: measure on whole recordings, as users hear of events, instead of chunk by chunk.
     """
 
     name: str
@@ -81,6 +84,7 @@ class StudyData:
     generic: tuple[Path, ...] = ()
     elsewhere: tuple[Path, ...] = ()
     split: SplitConfig | None = None
+    whole: bool = False
 
 
 class Runner:
@@ -136,7 +140,10 @@ class Runner:
     def find(self, system: System) -> Path:
         """The folder of what a system found, trained and measured now if it was not before."""
         folder = self.trial.system(system.name)
-        if before := load_about(folder).get("recipe"):
+        told = load_about(folder)
+        if told and told.get("measured", CHUNKS) != self._measured_on:
+            raise MastError(f"{folder}: was measured on {told.get('measured', CHUNKS)}; {_INSTEAD}")
+        if before := told.get("recipe"):
             now = self._recipe(system).model_dump(mode="json")
             refuse_others(folder, before, now, instead=_INSTEAD, ignore=BOOKKEEPING)
         if self._missing(system):
@@ -410,8 +417,12 @@ class Runner:
         folder = self.trial.system(system.name)
         for part in parts:
             plan = recipe.train
-            measured = look_at(model, self.chunks[part], plan, machine, nms_iou=plan.nms_iou)
-            replace(measured, threshold=model.card.thresholds["score"]).save(folder, part)
+            if self.source.whole:
+                measured = self._on_whole_recordings(system, model_folder, part)
+            else:
+                measured = look_at(model, self.chunks[part], plan, machine, nms_iou=plan.nms_iou)
+                measured = replace(measured, threshold=model.card.thresholds["score"])
+            measured.save(folder, part)
         about = {
             "system": system.name,
             "title": self._title(system),
@@ -419,6 +430,7 @@ class Runner:
             "data": str(self.source.labelled),
             "unlabelled": [str(path) for path in self.source.unlabelled],
             "split": self.source.split.model_dump(mode="json") if self.source.split else "column",
+            "measured": self._measured_on,
             "seed": self.seed,
             "seconds": self.seconds(system),
             "train_chunks": len(self._labelled(system)),
@@ -435,6 +447,20 @@ class Runner:
         self._say(
             f"{system.name}: measured on {', '.join(parts)} ({spent:.0f} s of training, with what it builds on)"
         )
+
+    @property
+    def _measured_on(self) -> str:
+        return WHOLE if self.source.whole else CHUNKS
+
+    def _on_whole_recordings(self, system: System, model: Path, part: str) -> PartTables:
+        chunks, front_end = self.chunks[part].table, self.preset.recipe.front_end
+        away = next((path for path in self.source.elsewhere if path.name == part), None)
+        dataset = self.dataset if away is None else load_dataset(away)
+        ends = (chunks["start_s"] + chunks["valid_s"]).rename("end_s")
+        spans = chunks.assign(end_s=ends).groupby("recording")
+        heard = spans.agg(start_s=("start_s", "min"), end_s=("end_s", "max")).reset_index()
+        copy, floor = self.runs / f".low-{system.name}", self._recipe(system).train.score_threshold
+        return detect_whole(model, dataset, heard, front_end, copy, floor=floor)
 
     def _title(self, system: System) -> str:
         """As tables call it; a generic start is named after what it really was."""

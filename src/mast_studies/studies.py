@@ -63,6 +63,7 @@ class Study:
         stepwise: take them to the line above instead.
         elsewhere: measure other datasets than the one trained on, instead of ``parts``.
         budgets: its lines are the label budgets that were run, and all labels.
+        whole: measured on whole recordings instead of chunk by chunk.
         summarise: of a study of embeddings, all that it shows; the other fields that make a table are not used then.
     """
 
@@ -78,6 +79,7 @@ class Study:
     stepwise: bool = False
     elsewhere: bool = False
     budgets: bool = False
+    whole: bool = False
     summarise: Callable[[Archive], Summary] | None = None
 
     def lines_in(self, archive: Archive) -> list[Line]:
@@ -288,7 +290,8 @@ def all_studies(budgets: tuple[int, ...] = BUDGETS) -> dict[str, Study]:
             "Real recordings with a few boxes",
             "beyond the paper",
             "Every system learns from the same boxes: the usual detectors from scratch, MAST as `mast fit --init "
-            "default` makes it. What the embedded model learnt from is in its card.",
+            "default` makes it. What the embedded model learnt from is in its card. Measured on whole recordings, as "
+            "`mast detect` searches them.",
             (*known.BASELINES, known.GENERIC, known.FITTED),
             (
                 *(Line(s.name, s.title) for s in known.BASELINES),
@@ -298,6 +301,7 @@ def all_studies(budgets: tuple[int, ...] = BUDGETS) -> dict[str, Study]:
             ALL_PARTS,
             _dots,
             reference="fitted",
+            whole=True,
         ),
         Study(
             "detail",

@@ -5,6 +5,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -17,8 +18,11 @@ from typer.testing import CliRunner
 
 from mast.cli.main import app
 from mast.data.recordings import load_dataset
+from mast.detect_options import DetectOptions
 from mast.errors import MastError
+from mast.evaluation.part_tables import PartTables
 from mast.grid import FrontEnd
+from mast.inference import Detector, Source
 from mast.models.find import find_model
 from mast.runs import Show
 from mast.training.chosen_chunks import labelled_chunks
@@ -26,7 +30,7 @@ from mast.training.recipe import Recipe
 from mast_studies import runner as module
 from mast_studies.command import _split_of
 from mast_studies.presets import load_preset
-from mast_studies.systems import FITTED, Budget, System
+from mast_studies.systems import FITTED, SCRATCH, Budget, System
 
 PRESET = f"""{toy_preset(pretrain_chunks=48)}
 [selftrain]
@@ -286,3 +290,29 @@ def test_the_embedded_model_is_fitted_as_users_do_it(
     assert asked["unlabelled"] == ()  # the baselines have none, either
     assert (asked["init"], asked["seed"], asked["fixed"], asked["band_hz"]) == ("default", 3, (), 2_000)
     assert set(runner.seconds(FITTED)) <= {"fitted"}
+
+
+def test_whole_recordings_are_searched_as_users_do_it(work: Path, tones: Path) -> None:
+    show = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
+    source = module.StudyData("tones", tones, (tones,))
+    preset = load_preset(work / "toy.toml")
+    chunked = module.Runner(source, work / "work", preset, {}, seed=0, show=show)
+    model, system = chunked.model(SCRATCH), replace(SCRATCH, name="whole")
+    whole = module.Runner(replace(source, whole=True), work / "whole", preset, {}, seed=0, show=show)
+    whole._measure(system, model, ["test"])
+    found = PartTables.load(whole.trial.system("whole"), "test")
+    by_chunk = PartTables.load(chunked.trial.system(SCRATCH.name), "test")
+    # calls at the edges of chunks are whole, and nothing else is counted
+    dataset = load_dataset(tones)
+    boxes = dataset.annotations.events
+    assert len(found.truth) == boxes["recording"].isin(found.recordings).sum() < len(by_chunk.truth)
+    assert found.recordings == by_chunk.recordings
+    events = [
+        outcome.events
+        for outcome in Detector(model, DetectOptions()).outcomes(
+            [Source(dataset.path(name), name) for name in found.recordings]
+        )
+    ]
+    assert len(found.counted) == sum(map(len, events))
+    with pytest.raises(MastError, match="was measured on chunks; choose another --work"):
+        module.Runner(replace(source, whole=True), work / "work", preset, {}, seed=0, show=show).find(SCRATCH)
