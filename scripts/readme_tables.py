@@ -44,6 +44,7 @@ def render(text: str) -> str:
         "ground": ground_table(),
         "zero_shot": zero_shot_table(),
         "habits": habits_table(),
+        "few_boxes_fit": few_boxes_fit_table(),
         "learning": learning_table(),
         "learning_button": learning_button_table(),
         "views": views_table(),
@@ -260,6 +261,43 @@ def habits_table() -> str:
         "habit changed",
     ]
     return f"{table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; `results/habits.json`."
+
+
+def few_boxes_fit_table() -> str:
+    """What `mast fit` ends in from a few boxes, against its start."""
+    rows = []
+    for file in ("few_boxes_fit", "few_boxes_fit_bats"):
+        for name, own in result(file)["figures"]["sets"].items():
+            for found in own.values():
+                boxes = sorted(found["boxes_used"])
+                for part, ways in found["parts"].items():
+                    f1 = [f"{ways[way]['f1']:.2f}" for way in ("start", "before", "now")]
+                    worse = [str(ways[way]["fits_worse_than_the_start"]) for way in ("before", "now")]
+                    always = [
+                        f"{ways[way]['f1']:.2f} ({ways[way]['fits_worse_than_the_start']} worse)"
+                        for way in ("always half-way", "always trained")
+                    ]
+                    rows.append(
+                        [
+                            f"`{name}`, {part}, {ways['boxes']} boxes",
+                            f"{found['fits']} from {boxes[0]}–{boxes[-1]} boxes",
+                            *f1,
+                            " → ".join(worse),
+                            *always,
+                        ]
+                    )
+    header = [
+        "F1, mean over seeds",
+        "fits",
+        "start",
+        "before",
+        "now",
+        "fits worse than the start, before → now",
+        "always half-way",
+        "always trained",
+    ]
+    about = "`results/few_boxes_fit.json`, `results/few_boxes_fit_bats.json`."
+    return f"{table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; {about}"
 
 
 def learning_table() -> str:
