@@ -29,7 +29,8 @@ from mast.models.find import find_model
 from mast.reports.fit_verdict import HABIT, HALFWAY, START, TRAINED
 from mast.runs import Progress, Show
 from mast.training.recipe import load_recipe
-from mast_studies.few_boxes_folder import drawn_for_fit, write_folder
+from mast_studies.few_boxes_folder import drawn_for_fit, spans_heard
+from mast_studies.folds import write_parts
 from mast_studies.record import Training
 
 PRESET = "tiny"  # which `mast fit` takes for a start from a detector
@@ -86,7 +87,9 @@ class FitStudy:
         note = folder / "drawn.json"
         if not note.is_file():  # written last: before it, nothing is trained
             shutil.rmtree(folder, ignore_errors=True)
-            write_folder(self.dataset, drawn, cell.tests, folder / "data")
+            parts = dict.fromkeys(drawn["recording"], "") | cell.tests
+            heard = spans_heard(self.dataset, drawn, cell.tests)
+            write_parts(self.dataset, heard, parts, folder / "data")
             write_json(note, {"boxes": int(drawn["boxes"].sum()), "chunks": len(drawn)})
         said: list[str] = []
         fitted = fit(

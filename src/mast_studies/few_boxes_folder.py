@@ -1,9 +1,8 @@
-"""A folder as a user has it who drew a few boxes: recordings with some chunks listened to, and others to test on."""
+"""What a user has who drew a few boxes: recordings with some chunks listened to, and others to test on."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
@@ -47,39 +46,9 @@ def drawn_for_fit(learn: Dataset, chunk_s: float, boxes: int, *, seed: int) -> p
     )
 
 
-def write_folder(dataset: Dataset, drawn: pd.DataFrame, tests: Mapping[str, str], folder: Path) -> Path:
-    """Write what such a user has; sound is linked, not copied.
-
-    Args:
-        dataset: all recordings and boxes.
-        drawn: chunks that were listened to.
-        tests: further recordings, listened to as they are in the dataset, and the part that each belongs to.
-        folder: new.
-    """
-    (folder / "audio").mkdir(parents=True)
-    heard = drawn.assign(end_s=drawn["start_s"] + drawn["valid_s"])[["recording", "start_s", "end_s"]]
-    events, spans = dataset.annotations.events, dataset.annotations.reviewed
-    kept = [within(events, heard), events[events["recording"].isin(list(tests))]]
-    spans = spans.loc[spans["recording"].isin(list(tests)), ["recording", "start_s", "end_s"]]
-    names = [*dict.fromkeys(drawn["recording"]), *tests]
-    about = dataset.recordings.set_index("file").loc[names, ["site", "datetime", "duration_s", "sample_rate"]]
-    for name in names:
-        link = folder / "audio" / name
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(dataset.path(name).resolve())
-    about.assign(split=[tests.get(name, "") for name in names]).reset_index().to_csv(
-        folder / "recordings.csv", index=False
-    )
-    boxes = pd.concat(kept)[["recording", "start_s", "end_s", "low_hz", "high_hz", "label"]]
-    for table, name in ((boxes, "boxes.csv"), (pd.concat([heard, spans]), "reviewed.csv")):
-        table.rename(columns={"recording": "file"}).to_csv(folder / name, index=False)
-    return folder
-
-
-def within(events: pd.DataFrame, heard: pd.DataFrame) -> pd.DataFrame:
-    """Events whose middle lies in one of the spans."""
-    middle = (events["start_s"] + events["end_s"]) / 2
-    kept = np.zeros(len(events), dtype=bool)
-    for name, start_s, end_s in zip(heard["recording"], heard["start_s"], heard["end_s"], strict=True):
-        kept |= ((events["recording"] == name) & (middle >= start_s) & (middle < end_s)).to_numpy()
-    return events[kept].reset_index(drop=True)
+def spans_heard(dataset: Dataset, drawn: pd.DataFrame, tests: Iterable[str]) -> pd.DataFrame:
+    """What such a user has listened to: the chunks drawn, and of the recordings to test on what the dataset says."""
+    ends = drawn.assign(end_s=drawn["start_s"] + drawn["valid_s"])
+    spans = dataset.annotations.reviewed
+    both = [ends, spans[spans["recording"].isin(list(tests))]]
+    return pd.concat([table[["recording", "start_s", "end_s"]] for table in both], ignore_index=True)

@@ -25,7 +25,7 @@ from mast.grid import FrontEnd
 from mast.habit import Habit
 from mast.inference import Detector, Source
 from mast_studies.few_boxes_chunks import boxes_of_pieces, nested, pieces
-from mast_studies.few_boxes_folder import within
+from mast_studies.folds import within
 from mast_studies.zero_shot_measure import as_row, measure
 from mast_studies.zero_shot_sets import LabelledSet
 

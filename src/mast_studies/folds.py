@@ -1,23 +1,28 @@
-"""Leave one recording out: a dataset's tables again, in which one recording tests and the others train."""
+"""A dataset's recordings again, divided otherwise: its sound linked, its tables written anew."""
 
 from __future__ import annotations
 
-import os
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
-from mast.data.recordings import load_dataset
+import numpy as np
+import pandas as pd
+
+from mast.data.recordings import Dataset, load_dataset
 from mast.errors import MastError
 from mast.files import write_whole
 
-_COLUMNS = ("file", "site", "datetime", "duration_s", "sample_rate", "split")
+_FACTS = ["site", "datetime", "duration_s", "sample_rate"]
+_BOX = ["recording", "start_s", "end_s", "low_hz", "high_hz", "label"]
 
 
-def write_fold(data: Path, out: Path, number: int) -> Path:
-    """A dataset in ``out`` that lists the recordings of ``data`` where they are; returns ``out``.
+def write_fold(data: Path, folder: Path, number: int) -> Path:
+    """A dataset in which one recording tests and the others train; returns its folder.
 
     Args:
         data: the labelled dataset.
-        out: for its tables; replaced if it is there.
+        folder: for it; several processes may write the same.
         number: of the fold. The recordings with boxes test in turn, by name; after the last the first tests again.
     """
     dataset = load_dataset(data)
@@ -28,12 +33,43 @@ def write_fold(data: Path, out: Path, number: int) -> Path:
             "on, one to validate on and one to test on"
         )
     tested = boxed[number % len(boxed)]
-    table = dataset.recordings
-    files = [os.path.relpath(dataset.path(str(name)), out) for name in table["file"]]
-    parts = ["test" if name == tested else "train" for name in table["file"]]
-    listing = table.assign(file=files, split=parts)[list(_COLUMNS)]
-    write_whole(out / "recordings.csv", listing.to_csv(index=False).encode())
-    for name in ("boxes.csv", "reviewed.csv"):
-        if (data / name).is_file():
-            write_whole(out / name, (data / name).read_bytes())
-    return out
+    parts = {str(name): "test" if name == tested else "train" for name in dataset.recordings["file"]}
+    return write_parts(dataset, dataset.annotations.reviewed, parts, folder)
+
+
+def write_parts(dataset: Dataset, heard: pd.DataFrame, parts: Mapping[str, str], folder: Path) -> Path:
+    """Some recordings of a dataset as a dataset of their own; returns its folder.
+
+    Args:
+        dataset: all recordings and boxes.
+        heard: ``recording, start_s, end_s`` of what counts as listened to; boxes elsewhere are left out.
+        parts: the part of each recording to take; empty where it is left to be divided.
+        folder: for it.
+    """
+    for name in parts:
+        link = folder / "audio" / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            link.symlink_to(dataset.path(name).resolve())
+    spans = heard.loc[heard["recording"].isin(list(parts)), ["recording", "start_s", "end_s"]]
+    recordings = (
+        dataset.recordings.set_index("file").loc[list(parts), _FACTS].assign(split=list(parts.values()))
+    )
+    boxes = within(dataset.annotations.events, spans)[_BOX]
+    _write(spans.rename(columns={"recording": "file"}), folder / "reviewed.csv")
+    _write(boxes.rename(columns={"recording": "file"}), folder / "boxes.csv")
+    _write(recordings.reset_index(), folder / "recordings.csv")
+    return folder
+
+
+def within(events: pd.DataFrame, heard: pd.DataFrame) -> pd.DataFrame:
+    """Events whose middle lies in one of the spans."""
+    middle = (events["start_s"] + events["end_s"]) / 2
+    kept = np.zeros(len(events), dtype=bool)
+    for name, start_s, end_s in zip(heard["recording"], heard["start_s"], heard["end_s"], strict=True):
+        kept |= ((events["recording"] == name) & (middle >= start_s) & (middle < end_s)).to_numpy()
+    return events[kept].reset_index(drop=True)
+
+
+def _write(table: pd.DataFrame, path: Path) -> None:
+    write_whole(path, table.to_csv(index=False).encode())

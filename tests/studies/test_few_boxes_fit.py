@@ -15,7 +15,8 @@ from mast.data.recordings import load_dataset
 from mast.errors import ConfigError
 from mast_studies import few_boxes, few_boxes_fit
 from mast_studies.few_boxes_fit import FitCell, by_f1_alone, cells_of, summarise_fits
-from mast_studies.few_boxes_folder import drawn_for_fit, write_folder
+from mast_studies.few_boxes_folder import drawn_for_fit, spans_heard
+from mast_studies.folds import write_parts
 
 
 def test_boxes_are_drawn_in_three_recordings_at_least(tones: Path) -> None:
@@ -35,11 +36,13 @@ def test_the_folder_holds_what_was_heard_and_the_tests(tones: Path, tmp_path: Pa
     dataset = load_dataset(tones)
     names = [str(name) for name in dataset.recordings["file"]]
     drawn = drawn_for_fit(dataset.select(recordings=names[:5]), 2.0, 8, seed=0)
-    read = load_dataset(write_folder(dataset, drawn, {names[5]: "site_ood"}, tmp_path / "user"))
+    parts = dict.fromkeys(drawn["recording"], "") | {names[5]: "site_ood"}
+    heard = spans_heard(dataset, drawn, [names[5]])
+    read = load_dataset(write_parts(dataset, heard, parts, tmp_path / "user"))
     assert set(read.recordings["file"]) == {*drawn["recording"], names[5]}
-    parts = read.recordings.set_index("file")["split"]
-    assert parts[names[5]] == "site_ood"
-    assert (parts.drop(names[5]) == "").all()
+    split = read.recordings.set_index("file")["split"]
+    assert split[names[5]] == "site_ood"
+    assert (split.drop(names[5]) == "").all()
     heard = read.annotations.reviewed
     assert len(heard) == len(drawn) + 1
     assert heard.loc[heard["recording"] != names[5], "end_s"].max() <= 11
