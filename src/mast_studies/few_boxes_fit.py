@@ -26,7 +26,7 @@ from mast.files import write_json
 from mast.fit.pipeline import Fitted, fit
 from mast.models.checkpoint import load_card
 from mast.models.find import find_model
-from mast.reports.fit_verdict import HABIT, HALFWAY, START, TRAINED
+from mast.reports.fit_verdict import HABIT, START, TRAINED
 from mast.runs import Progress, Show
 from mast.training.recipe import load_recipe
 from mast_studies.few_boxes_folder import drawn_for_fit, spans_heard
@@ -166,7 +166,6 @@ def _part(own: Sequence[tuple[FitCell, dict[str, Any]]], part: str) -> dict[str,
         "start": lambda row: START,
         "before": lambda row: by_f1_alone(row["validation_f1"]),
         "now": lambda row: str(row["recommended"]),
-        "always half-way": lambda row: HALFWAY,
         "always trained": lambda row: TRAINED,
     }
     seeds = sorted({cell.seed for cell, _ in own})

@@ -1,4 +1,4 @@
-"""A dataset's recordings again, divided otherwise: its sound linked, its tables written anew."""
+"""The recordings of a dataset with other parts: sound is linked, tables are rewritten."""
 
 from __future__ import annotations
 

@@ -85,7 +85,6 @@ def validation_says(monkeypatch: pytest.MonkeyPatch, **f1: float) -> None:
     by_folder = {
         "start": f1["start"],
         "train": f1["trained"],
-        "halfway": f1.get("halfway", 0.0),
         "selftrain": f1.get("self_trained"),
         "habit": f1.get("habit"),
     }
@@ -106,7 +105,7 @@ def test_the_start_is_measured_like_the_trained_model(data: Path, tmp_path: Path
     recipe = toy_recipe(train__epochs=1)
     fitted = run_fit(data / "labelled", [], tmp_path / "run", recipe, init=data / "start", told=told)
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
-    assert list(metrics["detectors"]) == ["start", "trained", "halfway"]
+    assert list(metrics["detectors"]) == ["start", "trained"]
     start = metrics["detectors"]["start"]
     assert start["threshold"] == 0.0123  # its own, not one chosen on this validation
     assert start["weights_sha256"] == load_card(data / "start").weights_sha256
@@ -117,11 +116,10 @@ def test_the_start_is_measured_like_the_trained_model(data: Path, tmp_path: Path
         assert metrics["validation_f1"][name] == pytest.approx(found["parts"]["val"]["f1"])
     assert [(pair["of"], pair["to"]) for pair in metrics["differences"]] == [
         ("trained", "start"),
-        ("halfway", "start"),
     ]
     assert any(text.startswith("start: ") and "as is: validation F1" in text for text in told)
     table, sentence = fitted.summary()[:-1], fitted.summary()[-1]
-    assert re.search(r"as is +trained +half-way$", table[0])
+    assert re.search(r"as is +trained$", table[0])
     assert re.match(r"validation, 1 recording, \d+ boxes +\d\.\d\d", table[1])
     assert "on validation (F1 as is" in sentence
 
@@ -135,7 +133,7 @@ def test_a_start_that_training_does_not_beat_is_kept(
     fitted = run_fit(*arguments, init=data / "start")
     assert fitted.metrics["recommended"] == "start"
     assert fitted.summary()[-1] == (
-        "Training did not beat the model it started from on validation (F1 as is 0.26, trained 0.10, half-way 0.00), "
+        "Training did not beat the model it started from on validation (F1 as is 0.26, trained 0.10), "
         "so that model is kept and recommended as is."
     )
     best, start = load_card(tmp_path / "run" / "best"), load_card(data / "start")
@@ -178,12 +176,11 @@ def test_a_habit_that_boxes_show_is_kept_in_the_model(
     told: list[str] = []
     arguments = (data / "labelled", [], tmp_path / "run", toy_recipe(train__epochs=1))
     fitted = run_fit(*arguments, init=data / "start", examples=0, told=told)
-    assert list(fitted.metrics["detectors"]) == ["start", "habit", "trained", "halfway"]
+    assert list(fitted.metrics["detectors"]) == ["start", "habit", "trained"]
     assert fitted.metrics["recommended"] == "habit"
     pairs = [(pair["of"], pair["to"]) for pair in fitted.metrics["differences"]]
-    assert pairs == [("habit", "start"), ("trained", "start"), ("halfway", "start")]
-    assert re.search(r"as is +adjusted +trained +half-way$", fitted.summary()[0])
-    assert load_card(tmp_path / "run" / "halfway").habit == learnt
+    assert pairs == [("habit", "start"), ("trained", "start")]
+    assert re.search(r"as is +adjusted +trained$", fitted.summary()[0])
     assert fitted.summary()[-1].endswith("is kept and recommended, adjusted to your boxes.")
     best, start = load_card(tmp_path / "run" / "best"), load_card(data / "start")
     assert best == start.model_copy(update={"habit": learnt})
@@ -232,10 +229,10 @@ def test_self_training_from_the_start_and_all_three_are_measured(
         init=data / "start",
         examples=0,
     )
-    assert list(fitted.metrics["detectors"]) == ["start", "trained", "halfway", "self-trained"]
+    assert list(fitted.metrics["detectors"]) == ["start", "trained", "self-trained"]
     assert fitted.metrics["recommended"] == "self-trained"
     pairs = [(pair["of"], pair["to"]) for pair in fitted.metrics["differences"]]
-    assert pairs == [("trained", "start"), ("halfway", "start"), ("self-trained", "start")]
+    assert pairs == [("trained", "start"), ("self-trained", "start")]
     report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     for words in ("as is", "What training changed", "What self-training changed", fitted.summary()[-1]):
         assert words in report
@@ -357,8 +354,6 @@ def test_how_the_start_draws_is_an_option(
         ({"trained": 0.3, "self-trained": 0.2}, "self-trained"),
         ({"start": 0.2, "trained": 0.2}, "start"),
         ({"start": 0.2, "trained": 0.21}, "trained"),
-        ({"start": 0.2, "trained": 0.3, "halfway": 0.4}, "trained"),
-        ({"start": 0.2, "trained": 0.1, "halfway": 0.3}, "halfway"),
         ({"start": None, "trained": 0.0}, "start"),
         ({"start": None, "trained": None}, "start"),
         ({"start": 0.2, "trained": None}, "start"),
@@ -380,7 +375,7 @@ def test_the_recommended_detector_has_beaten_the_start(f1: dict[str, float | Non
     assert len(sentence) < 300
 
 
-LUCKY = {"start": 3, "trained": 5, "halfway": 3}  # boxes right, of eight in one recording
+LUCKY = {"start": 3, "trained": 5}  # boxes right, of eight in one recording
 
 
 @pytest.mark.parametrize(
@@ -391,27 +386,8 @@ LUCKY = {"start": 3, "trained": 5, "halfway": 3}  # boxes right, of eight in one
             "start",
             "so the model it started from is kept and recommended as is: draw boxes in more recordings",
         ),
-        (
-            LUCKY | {"trained": 6, "halfway": 5},
-            "start",
-            "so the model it started from is kept and recommended as is",
-        ),
-        (
-            LUCKY | {"trained": 6, "halfway": 3},
-            "start",
-            "so the model it started from is kept and recommended as is",
-        ),
-        (
-            LUCKY | {"habit": 3, "trained": 6, "halfway": 3},
-            "habit",
-            "recommended, adjusted to your boxes:",
-        ),
-        (
-            LUCKY | {"trained": 3, "halfway": 6},
-            "start",
-            "so the model it started from is kept and recommended as is",
-        ),
-        (LUCKY | {"trained": 3, "halfway": 3}, "start", ""),
+        (LUCKY | {"habit": 3, "trained": 6}, "habit", "recommended, adjusted to your boxes:"),
+        (LUCKY | {"trained": 3}, "start", ""),
     ],
 )
 def test_on_few_boxes_training_may_have_been_lucky(right: dict[str, int], chosen: str, so: str) -> None:
@@ -427,12 +403,12 @@ def test_on_few_boxes_training_may_have_been_lucky(right: dict[str, int], chosen
 
 
 def test_what_was_learnt_from_many_boxes_needs_no_proof() -> None:
-    found = {name: Tally.of([[n, 8, 8]]) for name, n in (LUCKY | {"halfway": 4}).items()}
+    found = {name: Tally.of([[n, 8, 8]]) for name, n in LUCKY.items()}
     assert recommended(found, Learnt(100, 3)) == "trained"
     assert recommended(found, Learnt(100, 2)) == "start"  # it may have learnt these recordings alone
     assert recommended(found, Learnt(99, 3)) == "start"
     assert verdict(found, Learnt(100, 3)).startswith("On validation the trained detector beats")
-    worse = {name: Tally.of([[n, 8, 8]]) for name, n in (LUCKY | {"trained": 2, "halfway": 3}).items()}
+    worse = {name: Tally.of([[n, 8, 8]]) for name, n in (LUCKY | {"trained": 2}).items()}
     assert recommended(worse, Learnt(1_000, 30)) == "start"
 
 
@@ -483,6 +459,6 @@ def test_a_threshold_that_boxes_ask_for_goes_into_all_that_is_made(
     assert fitted.metrics["recommended"] == "habit"
     best, start = load_card(tmp_path / "run" / "best"), load_card(data / "start")
     assert best == start.model_copy(update={"thresholds": {**start.thresholds, "score": 0.02}})
-    for made in ("train/best", "halfway"):  # validation has too few boxes to choose others
-        assert load_card(tmp_path / "run" / made).thresholds["score"] == 0.02
+    # validation has too few boxes to choose another
+    assert load_card(tmp_path / "run" / "train" / "best").thresholds["score"] == 0.02
     assert any(text.startswith("threshold: your boxes ask for a minimum score of") for text in told)

@@ -57,11 +57,10 @@ def fit(
 
     Before it trains, it measures a few steps and says how long all of it will take on this machine. Started from a
     detector (--init), it also measures that one as is, and keeps it where training does not beat it on
-    validation, or looked better on too few boxes to be sure. From five
-    boxes on it first learns, in seconds, how you draw them (whole calls or the strongest harmonic, notes or
-    songs) and which minimum score suits your recordings. It uses only what fits held-out boxes better. The habit
-    is kept in the model, trained or not, where it fits held-out boxes better, and mast detect then draws boxes
-    that way.
+    validation, or looked better on too few boxes to be sure. From five boxes on it first learns, in seconds, how
+    you draw them (whole calls or the strongest harmonic, notes or songs) and which minimum score suits your
+    recordings. It uses only what fits held-out boxes better. The habit is kept in the model, trained or not,
+    where it fits held-out boxes better, and mast detect then draws boxes that way.
 
     \b
     Example:
@@ -72,7 +71,7 @@ def fit(
     from mast.errors import ConfigError
     from mast.fit.pipeline import fit as run
     from mast.models.checkpoint import load_card
-    from mast.reports.fit_verdict import HABIT, HALFWAY, START
+    from mast.reports.fit_verdict import HABIT, START
     from mast.runs import Show
     from mast.training.start import Start
 
@@ -98,11 +97,7 @@ def fit(
         )
     for line in fitted.summary():
         typer.echo(line)
-    origins = {
-        START: "the start, as is",
-        HABIT: "the start, adjusted to your boxes",
-        HALFWAY: "half-way between the start and what was trained here",
-    }
+    origins = {START: "the start, as is", HABIT: "the start, adjusted to your boxes"}
     origin = origins.get(fitted.metrics["recommended"], "as trained here")
     typer.echo(f"Model: {out / 'best'} ({origin}). Report: {out / 'report.html'}.")
     habit = load_card(fitted.model).habit

@@ -15,7 +15,7 @@ from mast.fit.forecast import duration_in_words
 from mast.fit.inputs import facts_of, write_listing
 from mast.models.checkpoint import load_card
 from mast.reports.fit_report import write_fit_report
-from mast.reports.fit_verdict import HABIT, HALFWAY, NAMES, SELF_TRAINED, START, TRAINED
+from mast.reports.fit_verdict import HABIT, NAMES, SELF_TRAINED, START, TRAINED
 from mast.version import __version__
 from mast.wording import counted
 
@@ -73,7 +73,7 @@ def evaluate(run: FitRun, resamples: int) -> dict[str, Any]:
     """How good every detector is on every part but train; returns ``metrics.json``."""
     path, detectors = run.out / "metrics.json", run.detectors
     names = list(detectors)
-    before = {HABIT: START, HALFWAY: START, TRAINED: START, SELF_TRAINED: run.teacher}
+    before = {HABIT: START, TRAINED: START, SELF_TRAINED: run.teacher}
     pairs = [(before[name], name) for name in names if before.get(name) in detectors]
 
     def work() -> dict[str, Any]:

@@ -7,7 +7,6 @@ RUN/pretrain/          the encoder's run
 RUN/start/             the detector to start from, as is, on this run's front end
 RUN/habit/             the same, drawing boxes as yours are drawn
 RUN/train/             the detector's run on the expert's boxes; in habit/, the detector as it is to draw them
-RUN/halfway/           the mean of the start's weights and the trained detector's
 RUN/selftrain/         its rounds on unlabelled sound; likewise
 RUN/best/              the model to use: the last that beat the start on validation, or the start
 RUN/evaluate/          event tables of every part, truth and detections
@@ -28,7 +27,7 @@ from typing import Any
 from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
 from mast.errors import MastError
 from mast.evaluation.report import RESAMPLES
-from mast.fit import draw, halfway, judge, learn
+from mast.fit import draw, judge, learn
 from mast.fit.fit_run import FitRun
 from mast.fit.inputs import load_sources, quiet_about_sources
 from mast.reports.fit_report import EXAMPLES
@@ -100,7 +99,6 @@ def fit(
         learn.start(run, drawn)
         draw.habit(run)
         learn.train(run)
-        halfway.average(run)
         learn.self_train(run)
         judge.calibrate(run)
         metrics = judge.evaluate(run, resamples)

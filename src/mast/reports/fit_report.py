@@ -33,7 +33,6 @@ from mast.reports.fit_figures import (
 )
 from mast.reports.fit_verdict import (
     HABIT,
-    HALFWAY,
     NAMES,
     SELF_TRAINED,
     START,
@@ -235,7 +234,6 @@ def _accuracy(story: _Story) -> Markup:
         what = {
             SELF_TRAINED: "self-training",
             HABIT: "adjusting the start to your boxes",
-            HALFWAY: "going half-way",
         }.get(pair["of"], "training")
         body += heading(f"What {what} changed")
         body += table(

@@ -9,11 +9,10 @@ from mast.evaluation.evidence import Finding, Learnt, Tally, compare_tallies
 from mast.wording import counted
 
 # the detectors of a run, in this order
-START, HABIT, HALFWAY, TRAINED, SELF_TRAINED = "start", "habit", "halfway", "trained", "self-trained"
+START, HABIT, TRAINED, SELF_TRAINED = "start", "habit", "trained", "self-trained"
 NAMES = {
     START: "as is",
     HABIT: "adjusted",  # to the user's boxes: habit, threshold
-    HALFWAY: "half-way",  # between the start and the trained one
     TRAINED: "trained",
     SELF_TRAINED: "self-trained",
 }
@@ -22,9 +21,7 @@ NAMES = {
 def recommended(found: Mapping[str, Tally], learnt: Learnt) -> str:
     """The last detector, or the last that beat the start on validation; the start where none did.
 
-    On few boxes a higher F1 may be luck: what is known to be good is then recommended, the start. The half-way model
-    (the mean of the start's weights and the trained one's) has to beat it, too: on recordings of other animals it can
-    forget as much as the trained one.
+    On few boxes a higher F1 may be luck: what is known to be good is then recommended, the start.
 
     A start whose habit or threshold is adjusted to the user's boxes takes the place of the start as is: boxes held back
     have chosen it.
@@ -45,7 +42,7 @@ def base_of(found: Mapping[str, Tally]) -> str:
 
 
 def findings(found: Mapping[str, Tally], learnt: Learnt) -> dict[str, Finding]:
-    """How each later detector compares with the start, the half-way model before the trained one."""
+    """How each later detector compares with the start."""
     start = found[base_of(found)]
     later = [name for name in NAMES if name in found and name not in (START, HABIT)]
     return {name: compare_tallies(found[name], start, learnt=learnt) for name in later}
