@@ -5,8 +5,8 @@ counts is the gain in right boxes, less what more false ones cost: Δright − F
 sum over all recordings is positive exactly where the F1 over all of them is higher.
 
 With few boxes a gain has to be more than a lucky box, and larger than its spread between recordings: three recordings
-that agree are enough, two never are. With plenty of boxes the higher F1 decides. So it does for a training that had
-plenty of boxes to learn from, in several recordings: that it helps is then to be expected.
+that agree are enough, two never are. With plenty of boxes the higher F1 decides. So it does for a training on several
+recordings: that it helps on others is to be expected there. Who learns from one or two may learn these alone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ SURE = 1.64
 # our choice: boxes from which the higher F1 decides. Its error is then about 0.05, paired with another's less, and
 # several times as many boxes were learnt from
 PLENTY = 100
-SEVERAL = 3  # our choice: who learns from fewer recordings may learn these, and nothing about others
+# our choice: boxes, and recordings with boxes, from which a training can be expected to help elsewhere
+ENOUGH, SEVERAL = 20, 3
 
 
 class Learnt(NamedTuple):
@@ -40,9 +41,9 @@ class Learnt(NamedTuple):
     recordings: int = 0  # with boxes
 
     @property
-    def much(self) -> bool:
-        """Whether it is to be expected that it helps."""
-        return self.boxes >= PLENTY and self.recordings >= SEVERAL
+    def enough(self) -> bool:
+        """Whether a training on it can be expected to help elsewhere."""
+        return self.boxes >= ENOUGH and self.recordings >= SEVERAL
 
 
 class Finding(Enum):
@@ -120,7 +121,7 @@ def compare_tallies(ours: Tally, theirs: Tally, *, learnt: Learnt | None = None)
     """
     if ours.f1 is None or theirs.f1 is None or ours.f1 <= theirs.f1:
         return Finding.NOT_BETTER
-    if learnt is not None and learnt.much:
+    if learnt is not None and learnt.enough:
         return Finding.BETTER
     gain = gains(ours, theirs)
     total, spread = float(gain.sum()), math.sqrt(float((gain**2).sum()))
