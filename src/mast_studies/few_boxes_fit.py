@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from mast.data.recordings import Dataset, load_dataset
+from mast.evaluation.evidence import Tally, tally_of
 from mast.evaluation.part_tables import PartTables
 from mast.files import write_json
 from mast.fit.pipeline import Fitted, fit
@@ -118,7 +119,7 @@ class FitStudy:
             "validation_f1": metrics["validation_f1"],
             "parts": {
                 part: {
-                    name: right_found_true(PartTables.load(run / "evaluate" / name, part))
+                    name: _all(tally_of(PartTables.load(run / "evaluate" / name, part)))
                     for name in metrics["detectors"]
                 }
                 for part in dict.fromkeys(cell.tests.values())
@@ -174,10 +175,8 @@ def _part(own: Sequence[tuple[FitCell, dict[str, Any]]], part: str) -> dict[str,
     }
     for way, chosen in ways.items():
         counts = {seed: [r["parts"][part][chosen(r)] for c, r in own if c.seed == seed] for seed in seeds}
-        each = [
-            f1_of([row["parts"][part][chosen(row)]]) - f1_of([row["parts"][part][START]]) for _, row in own
-        ]
-        by_seed = [f1_of(counts[seed]) for seed in seeds]
+        each = [_f1([row["parts"][part][chosen(row)]]) - _f1([row["parts"][part][START]]) for _, row in own]
+        by_seed = [_f1(counts[seed]) for seed in seeds]
         found[way] = {
             "f1": round(float(np.mean(by_seed)), 4),
             "f1_by_seed": [round(value, 4) for value in by_seed],
@@ -193,17 +192,13 @@ def _how_often(names: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(names).items()))
 
 
-def right_found_true(part: PartTables) -> list[int]:
-    """How many boxes are right, how many were found, and how many there are."""
-    outcome = part.match()
-    kept = outcome.kept(part.threshold)
-    return [int(outcome.hit[:kept].sum()), kept, len(part.truth)]
+def _all(tally: Tally) -> list[int]:
+    """Right, found and true boxes of all recordings together."""
+    return [int(n) for n in tally.counts.sum(axis=0)]
 
 
-def f1_of(counts: list[list[int]]) -> float:
-    """Of several counts of right, found and true boxes together."""
-    right, found, true = np.sum(counts, axis=0)
-    return float(2 * right / max(1, found + true))
+def _f1(counts: list[list[int]]) -> float:
+    return Tally.of(counts).f1 or 0.0
 
 
 def by_f1_alone(f1: dict[str, float | None]) -> str:
