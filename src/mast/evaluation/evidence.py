@@ -6,7 +6,7 @@ sum over all recordings is positive exactly where the F1 over all of them is hig
 
 With few boxes a gain has to be more than a lucky box, and larger than its spread between recordings: three recordings
 that agree are enough, two never are. With plenty of boxes the higher F1 decides. So it does for a training on several
-recordings: that it helps on others is to be expected there. Who learns from one or two may learn these alone.
+recordings: it can be expected to help on others. A training on one or two may learn only those.
 """
 
 from __future__ import annotations
