@@ -30,6 +30,7 @@ from torch.utils.data import ConcatDataset
 
 from mast.data.chunk_dataset import ChunkDataset
 from mast.data.recordings import Dataset, load_dataset
+from mast.detect_options import DetectOptions
 from mast.errors import ConfigError
 from mast.files import whole_file, write_whole
 from mast.models.checkpoint import load_card
@@ -46,8 +47,8 @@ from mast_studies.few_boxes_fit import FitStudy, summarise_fits
 from mast_studies.few_boxes_habits import measure_habits
 from mast_studies.few_boxes_table import Cell, summarise, write_figure
 from mast_studies.record import Training, write_result
-from mast_studies.zero_shot import detect_with_model
-from mast_studies.zero_shot_measure import Found, own_and_best
+from mast_studies.whole import search_twice
+from mast_studies.zero_shot_measure import own_and_best
 from mast_studies.zero_shot_sets import (
     HALVED,
     PAPER_BAND_HZ,
@@ -227,7 +228,8 @@ class FewBoxesStudy:
         recipe = self._plan(cell, len(learn))
         model = self._train(cell, recipe, learn, held, run) if cell.boxes else self.model
         trained_s = time.perf_counter() - started
-        found = detect_with_model(self.test, model, self.folder / "variants" / cell.name, self.options.device)
+        searching = DetectOptions(device=self.options.device, band_hz=self.test.band_hz)
+        found = search_twice(model, self.test.dataset, options=searching)
         with whole_file(self.folder / f"{cell.name}.parquet") as part:
             found.events.to_parquet(part, index=False)
         row = {
@@ -237,11 +239,10 @@ class FewBoxesStudy:
             "boxes": int(self.counts[chunks].sum()),
             "chunks": len(chunks),
             "seconds": round(trained_s, 1),
-            "metrics": own_and_best(self.test, Found(found.events, found.scored, found.threshold)),
+            "metrics": own_and_best(self.test, found),
         }
         write_whole(path, json.dumps(row, indent=2).encode())  # last: a cell is there or not
-        for left in (run, self.folder / "variants" / cell.name):
-            shutil.rmtree(left, ignore_errors=True)
+        shutil.rmtree(run, ignore_errors=True)
         return row
 
     def _chosen(self, cell: Cell) -> list[int]:

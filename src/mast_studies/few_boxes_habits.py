@@ -19,13 +19,13 @@ import pandas as pd
 from mast.annotations.redraw import redraw_events
 from mast.detect_options import DetectOptions
 from mast.evaluation.part_tables import PartTables
-from mast.events import as_events
 from mast.fit.habit_choice import HabitChoice, candidates, choose_habit
 from mast.grid import FrontEnd
 from mast.habit import Habit
-from mast.inference import Detector, Source
+from mast.inference import Detector
 from mast_studies.few_boxes_chunks import boxes_of_pieces, nested, pieces
 from mast_studies.folds import within
+from mast_studies.whole import search
 from mast_studies.zero_shot_measure import as_row, measure
 from mast_studies.zero_shot_sets import LabelledSet
 
@@ -38,13 +38,8 @@ class Drawn:
         detector = Detector(model, DetectOptions(device=device, band_hz=band_hz, box="all"))
         self.own, self.start = own, detector.card.habit or Habit()
         self.front_end = detector.card.front_end
-        files = [str(file) for file in own.dataset.recordings["file"]]
-        outcomes = list(detector.outcomes([Source(own.dataset.path(file), file) for file in files]))
-        failed = [outcome.error for outcome in outcomes if outcome.error]
-        if failed:
-            raise SystemExit(failed[0])
-        self.whole = as_events(pd.concat([outcome.events for outcome in outcomes], ignore_index=True))
-        self.files = files
+        self.files = [str(file) for file in own.dataset.recordings["file"]]
+        self.whole = search(detector, own.dataset)
         self._tables: dict[Habit, pd.DataFrame] = {}
 
     def by(self, habit: Habit) -> pd.DataFrame:

@@ -18,13 +18,15 @@ import numpy as np
 import pandas as pd
 
 from mast.arrays import FloatArray
-from mast.events import as_events, boxes_of, pairwise_iom
-from mast.inference import Detector, Source
+from mast.detect_options import DetectOptions
+from mast.events import boxes_of, pairwise_iom
+from mast.inference import Detector
 from mast.models.checkpoint import load_checkpoint, save_checkpoint
 from mast.models.mast_detector import MastDetector
 from mast_studies.record import write_result
+from mast_studies.whole import search
 from mast_studies.zero_shot_measure import as_row, difference, measure
-from mast_studies.zero_shot_sets import LabelledSet, load_set, model_folder, pairs, unseen_world, variant
+from mast_studies.zero_shot_sets import LabelledSet, load_set, model_folder, pairs, unseen_world
 
 SHARE = 0.8
 
@@ -51,16 +53,10 @@ def with_both(model: Path, out: Path) -> Path:
     return out
 
 
-def found_by(model: Path, own: LabelledSet, work: Path) -> pd.DataFrame:
-    """The model's events in a set, at its own threshold."""
-    detector = Detector(variant(model, work / own.name, band_hz=own.band_hz))
-    sources = [Source(own.dataset.path(str(f)), str(f)) for f in own.dataset.recordings["file"]]
-    return as_events(pd.concat([outcome.events for outcome in detector.outcomes(sources)], ignore_index=True))
-
-
-def measure_set(own: LabelledSet, models: dict[str, Path], work: Path) -> dict[str, Any]:
+def measure_set(own: LabelledSet, models: dict[str, Path]) -> dict[str, Any]:
     """One set: how its boxes lie, and the model with and without the decision."""
-    found = {name: found_by(model, own, work / name) for name, model in models.items()}
+    options = DetectOptions(band_hz=own.band_hz)
+    found = {name: search(Detector(model, options), own.dataset) for name, model in models.items()}
     return {
         "boxes": len(own.truth),
         "boxes_nested": share_nested(own, own.truth),
@@ -90,7 +86,7 @@ def main() -> None:
     sets = [load_set(folder, bands_hz=bands_hz, halves=dict(pairs(options.half))) for folder in folders]
     model = model_folder(options.model)
     models = {"decided": model, "both": with_both(model, options.work / "both")}
-    found = {own.name: measure_set(own, models, options.work) for own in sets}
+    found = {own.name: measure_set(own, models) for own in sets}
     data = {own.name: own.about() for own in sets}
     write_result(options.out, {"share": SHARE, "sets": found}, seed=0, data=data)
     for name, one in found.items():

@@ -14,13 +14,13 @@ the card, so that `mast detect --precision` can say it.
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mast.detect_options import DetectOptions
 from mast.evaluation.bootstrap import draw_weights, interval
 from mast.evaluation.calibration import resampled_precision
 from mast.evaluation.outcome import Outcome, match_scene
@@ -29,7 +29,7 @@ from mast.models.checkpoint import load_card, update_card
 from mast.probability import LEAST_KEPT, StoredCalibration
 from mast_studies.record import write_result
 from mast_studies.study_tables import markdown
-from mast_studies.zero_shot import detect_with_model
+from mast_studies.whole import search_twice
 from mast_studies.zero_shot_measure import scoring_of
 from mast_studies.zero_shot_sets import RECORDED, LabelledSet, load_set, model_folder, pairs
 
@@ -52,10 +52,9 @@ def precision_at(outcome: Outcome, threshold: float, seed: int = 0) -> dict[str,
     }
 
 
-def judge(own: LabelledSet, model: Path, work: Path, device: str | None) -> Outcome:
+def judge(own: LabelledSet, model: Path, device: str | None) -> Outcome:
     """Search a set down to very low scores, and match what is found."""
-    found = detect_with_model(own, model, work, device).scored
-    assert found is not None
+    found = search_twice(model, own.dataset, options=DetectOptions(device=device, band_hz=own.band_hz)).scored
     return match_scene(build_scene(own.truth, found, reviewed=own.reviewed, scoring=scoring_of(own)))
 
 
@@ -145,8 +144,7 @@ def main() -> None:
     stored = card.calibration
     if stored is None:
         raise SystemExit(f"{model}: the model is not calibrated, so it promises no precision")
-    with tempfile.TemporaryDirectory() as work:
-        judged = {own.name: judge(own, model, Path(work), options.device) for own in sets}
+    judged = {own.name: judge(own, model, options.device) for own in sets}
     result = promises(judged, stored)
     print(shown(result))
     write_result(options.out, {"sets": result}, seed=0, data={own.name: own.about() for own in sets})

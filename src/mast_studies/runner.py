@@ -459,8 +459,8 @@ class Runner:
         ends = (chunks["start_s"] + chunks["valid_s"]).rename("end_s")
         spans = chunks.assign(end_s=ends).groupby("recording")
         heard = spans.agg(start_s=("start_s", "min"), end_s=("end_s", "max")).reset_index()
-        copy, floor = self.runs / f".low-{system.name}", self._recipe(system).train.score_threshold
-        return detect_whole(model, dataset, heard, front_end, copy, floor=floor)
+        floor = self._recipe(system).train.score_threshold
+        return detect_whole(model, dataset, heard, front_end, floor=floor)
 
     def _title(self, system: System) -> str:
         """As tables call it; a generic start is named after what it really was."""

@@ -6,23 +6,67 @@ Chunk by chunk, as in the paper, a call at the edge of a chunk is cut in two. Us
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pandas as pd
 
 from mast.data.recordings import Dataset
-from mast.detect_options import DetectOptions
+from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
 from mast.errors import MastError
 from mast.evaluation.part_tables import PartTables
 from mast.events import as_events
 from mast.grid import FrontEnd
 from mast.inference import Detector, Source
-from mast.models.checkpoint import load_card
 from mast_studies.zero_shot_sets import variant
+
+FLOOR = 0.02  # raw score down to which detections are kept for average precision and the best threshold
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a model boxed.
+
+    Attributes:
+        events: at its own threshold.
+        scored: with every score down to a very low one.
+        threshold: from which score on an event is among ``events``.
+    """
+
+    events: pd.DataFrame
+    scored: pd.DataFrame
+    threshold: float
+
+
+def search(detector: Detector, dataset: Dataset, files: Sequence[str] | None = None) -> pd.DataFrame:
+    """The events of all recordings, or of some in this order, as one table; refuses those that cannot be read."""
+    names = [str(file) for file in (dataset.recordings["file"] if files is None else files)]
+    outcomes = list(detector.outcomes([Source(dataset.path(name), name) for name in names]))
+    failed = [outcome.error for outcome in outcomes if outcome.error]
+    if failed:
+        raise MastError(failed[0])
+    return as_events(pd.concat([outcome.events for outcome in outcomes], ignore_index=True))
+
+
+def search_twice(
+    model: Path,
+    dataset: Dataset,
+    files: Sequence[str] | None = None,
+    *,
+    floor: float = FLOOR,
+    options: DetectOptions = DEFAULT_OPTIONS,
+) -> Found:
+    """A model's events at its own threshold, and those down to a raw score; recordings as in :func:`search`."""
+    detector = Detector(model, options)
+    events, threshold = search(detector, dataset, files), detector.scores.threshold
+    with TemporaryDirectory() as folder:
+        detector = Detector(variant(model, Path(folder) / "low", threshold=floor), options)
+        return Found(events, search(detector, dataset, files), threshold)
 
 
 def detect_whole(
-    model: Path, dataset: Dataset, heard: pd.DataFrame, front_end: FrontEnd, copy: Path, *, floor: float
+    model: Path, dataset: Dataset, heard: pd.DataFrame, front_end: FrontEnd, *, floor: float
 ) -> PartTables:
     """A model's events in the recordings of one part, at its own threshold, with those of lower scores beside them.
 
@@ -31,23 +75,12 @@ def detect_whole(
         dataset: the recordings and the expert's boxes.
         heard: ``recording, start_s, end_s`` of what counts.
         front_end: the grid on which boxes are compared.
-        copy: for the model with a lower threshold.
-        floor: that threshold, a raw score.
+        floor: raw score down to which events are kept.
     """
-    files = [str(name) for name in heard["recording"]]
-    own = _events(model, dataset, files)
-    low = _events(variant(model, copy, threshold=floor), dataset, files)
-    card, truth = load_card(model), dataset.annotations.events
-    # events have probabilities, rounded
-    threshold = min([float(card.probabilities.apply(card.thresholds["score"])), *own["score"]])
-    found = pd.concat([own, low[low["score"] < threshold]], ignore_index=True)
-    there = truth[truth["recording"].isin(files)].reset_index(drop=True)
-    return PartTables(there, as_events(found), heard, front_end, threshold=threshold)
-
-
-def _events(model: Path, dataset: Dataset, files: Sequence[str]) -> pd.DataFrame:
-    outcomes = list(Detector(model, DetectOptions()).outcomes([Source(dataset.path(f), f) for f in files]))
-    failed = [outcome.error for outcome in outcomes if outcome.error]
-    if failed:
-        raise MastError(failed[0])
-    return pd.concat([outcome.events for outcome in outcomes], ignore_index=True)
+    found = search_twice(model, dataset, list(heard["recording"]), floor=floor)
+    threshold = min([found.threshold, *found.events["score"]])  # events have probabilities, rounded
+    lower = found.scored[found.scored["score"] < threshold]
+    truth = dataset.annotations.events
+    there = truth[truth["recording"].isin(heard["recording"])].reset_index(drop=True)
+    both = pd.concat([found.events, lower], ignore_index=True)
+    return PartTables(there, both, heard, front_end, threshold=threshold)

@@ -27,13 +27,12 @@ from mast.audio import probe, read
 from mast.detect_options import DetectOptions
 from mast.events import BOX_COLUMNS, as_events
 from mast.files import write_whole
-from mast.inference import Detector
-from mast.inference.pieces import Source
 from mast.models.checkpoint import load_card
 from mast.reports.spectrogram import draw_spectrogram
 from mast_studies.record import write_result
 from mast_studies.study_tables import markdown
-from mast_studies.zero_shot_measure import Found, as_row, difference, measure, own_and_best
+from mast_studies.whole import search_twice
+from mast_studies.zero_shot_measure import as_row, difference, measure, own_and_best
 from mast_studies.zero_shot_sets import (
     PAPER_BAND_HZ,
     LabelledSet,
@@ -41,12 +40,10 @@ from mast_studies.zero_shot_sets import (
     model_folder,
     pairs,
     unseen_world,
-    variant,
 )
 from mast_studies.zero_shot_tools import TOOLS, Tool, find_boxes
 
 METRICS = {"precision": "P", "recall": "R", "f1": "F1", "ap50": "AP50", "miou": "mIoU"}
-FLOOR = 0.02  # raw score down to which detections are kept for average precision and the best threshold
 MODEL = "mast"
 PICTURES = 3  # of each set
 PICTURE_CHUNKS = 1.5  # seconds shown, in chunks of the band
@@ -108,7 +105,10 @@ def measure_set(own: LabelledSet, options: argparse.Namespace) -> dict[str, Any]
     result: dict[str, Any] = {"systems": {}}
     found: dict[str, pd.DataFrame] = {}
     if options.model:
-        model = detect_with_model(own, model_folder(options.model), options.work, options.device)
+        started = time.perf_counter()
+        searching = DetectOptions(device=options.device, band_hz=own.band_hz)
+        model = search_twice(model_folder(options.model), own.dataset, options=searching)
+        print(f"{own.name}: searched twice in {time.perf_counter() - started:.0f} s", file=sys.stderr)
         found[MODEL] = model.events
         result["systems"][MODEL] = own_and_best(own, model)
         if options.pictures:
@@ -125,26 +125,6 @@ def measure_set(own: LabelledSet, options: argparse.Namespace) -> dict[str, Any]
             name: difference(own, events, found[MODEL]) for name, events in found.items() if name != MODEL
         }
     return result
-
-
-def detect_with_model(own: LabelledSet, model: Path, work: Path, device: str | None) -> Found:
-    """The model's events at its own threshold, and those down to a very low one."""
-    tables = {}
-    threshold = None
-    started = time.perf_counter()
-    for name, floor in (("own", None), ("low", FLOOR)):
-        copy = variant(model, work / "model" / f"{own.name}-{name}", band_hz=own.band_hz, threshold=floor)
-        detector = Detector(copy, DetectOptions(device=device))
-        if floor is None:
-            threshold = round(detector.scores.threshold, 6)
-        sources = [Source(own.dataset.path(str(f)), str(f)) for f in own.dataset.recordings["file"]]
-        outcomes = list(detector.outcomes(sources))
-        for outcome in outcomes:
-            if outcome.error:
-                raise SystemExit(outcome.error)
-        tables[name] = as_events(pd.concat([outcome.events for outcome in outcomes], ignore_index=True))
-    print(f"{own.name}: searched twice in {time.perf_counter() - started:.0f} s", file=sys.stderr)
-    return Found(tables["own"], tables["low"], threshold)
 
 
 def measure_tool(

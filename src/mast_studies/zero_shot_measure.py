@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,26 +11,12 @@ from mast.arrays import FloatArray
 from mast.evaluation import Evaluation, Scoring, best_threshold, compare, evaluate
 from mast.evaluation.scene import build_scene
 from mast.events import pairwise_iom, pairwise_iou
+from mast_studies.whole import Found
 from mast_studies.zero_shot_sets import LabelledSet
 
 SHOWN = ("precision", "recall", "f1", "ap50", "miou", "f1_time", "f1_iom")
 TOUCHING = 0.1  # IoU from which a box says anything about another
 INSIDE = 0.5  # share of a box that makes it a piece of another
-
-
-@dataclass(frozen=True, eq=False)
-class Found:
-    """What a system boxed in a set.
-
-    Attributes:
-        events: at its own operating point.
-        scored: with every score down to a very low one; ``None`` for a system that gives no scores.
-        threshold: from which score on an event is among ``events``.
-    """
-
-    events: pd.DataFrame
-    scored: pd.DataFrame | None = None
-    threshold: float | None = None
 
 
 def scoring_of(own: LabelledSet, iou: float = 0.5) -> Scoring:
@@ -67,13 +52,11 @@ def as_row(found: Evaluation, *, scores: Evaluation | None = None) -> dict[str, 
 
 
 def own_and_best(own: LabelledSet, found: Found, *, resamples: int = 1_000) -> dict[str, Any]:
-    """A system at its own threshold, and at the one that is best on this very set (which flatters)."""
+    """A model at its own threshold, and at the one that is best on this very set (which flatters)."""
     here = measure(own, found.events, resamples=resamples)
     rows: dict[str, Any] = {}
-    if found.scored is None:
-        return {"own threshold": as_row(here)}
     everything = measure(own, found.scored, resamples=resamples)
-    rows["own threshold"] = as_row(here, scores=everything) | {"threshold": found.threshold}
+    rows["own threshold"] = as_row(here, scores=everything) | {"threshold": round(found.threshold, 6)}
     if len(found.scored):
         best = best_threshold(own.truth, found.scored, reviewed=own.reviewed, scoring=scoring_of(own)).value
         at_best = measure(own, found.scored, threshold=best, resamples=resamples)

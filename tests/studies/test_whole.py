@@ -1,0 +1,132 @@
+"""A model searches a dataset: one table of all recordings, at its own threshold and below."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from spread_scores import spread_scores
+from toy_recipe import FRONT_END, small_recipe
+
+from mast.data.recordings import Dataset, load_dataset
+from mast.detect_options import DetectOptions
+from mast.errors import MastError
+from mast.inference import Detector
+from mast.models.checkpoint import ModelCard, save_checkpoint
+from mast.models.mast_detector import DetectorConfig, MastDetector
+from mast.normalisation import Normalisation
+from mast.probability import Calibration, StoredCalibration
+from mast_studies import whole
+from mast_studies.whole import Found, detect_whole, search, search_twice
+
+OWN, LOW = 0.8123456, 0.5  # raw scores
+PLATT = Calibration(method="platt", slope=1.7, intercept=-0.3)
+CPU = DetectOptions(device="cpu")
+
+
+def saved(folder: Path, score: float) -> Path:
+    """A calibrated model that was never trained; always the same one, but for its threshold."""
+    config = small_recipe().detector
+    assert isinstance(config, DetectorConfig)
+    stored = StoredCalibration(
+        calibration=PLATT, n_recordings=2, n_truth=9, least_score=0.02, iou_threshold=0.5
+    )
+    card = ModelCard(
+        kind="detector",
+        architecture=config,
+        front_end=FRONT_END,
+        normalisation=Normalisation(mean=-7.0, std=3.0),
+        thresholds={"score": score, "nms_iou": 0.5},
+        calibration=stored,
+    )
+    torch.manual_seed(0)
+    model = MastDetector(config)
+    spread_scores(model)
+    save_checkpoint(folder, model, card)
+    return folder
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    return saved(tmp_path / "own", OWN)
+
+
+@pytest.fixture
+def low(tmp_path: Path) -> Path:
+    return saved(tmp_path / "low", LOW)
+
+
+@pytest.fixture
+def dataset(tones: Path) -> Dataset:
+    return load_dataset(tones)
+
+
+def one_by_one(model: Path, dataset: Dataset, files: Iterable[str], options: DetectOptions) -> pd.DataFrame:
+    """The slow way: a detector for each recording."""
+    tables = [Detector(model, options).detect(dataset.path(file)) for file in files]
+    return pd.concat(tables, ignore_index=True)
+
+
+def test_all_recordings_or_some_in_the_order_given_are_one_table(own: Path, dataset: Dataset) -> None:
+    files = list(dataset.recordings["file"])
+    expected = one_by_one(own, dataset, files, CPU)
+    assert expected["recording"].nunique() > 4
+    pd.testing.assert_frame_equal(search(Detector(own, CPU), dataset), expected)
+    some = [files[5], files[7], files[1]]
+    pd.testing.assert_frame_equal(
+        search(Detector(own, CPU), dataset, some), one_by_one(own, dataset, some, CPU)
+    )
+
+
+def test_a_recording_that_cannot_be_read_is_refused(own: Path, tones: Path, tmp_path: Path) -> None:
+    shutil.copytree(tones, tmp_path / "tones")
+    dataset = load_dataset(tmp_path / "tones")
+    broken = dataset.path(str(dataset.recordings["file"].iloc[2]))
+    broken.write_bytes(b"no sound")
+    with pytest.raises(MastError, match=broken.name):
+        search(Detector(own, CPU), dataset)
+
+
+@pytest.mark.parametrize("band_hz", [None, 2_000.0])
+def test_a_model_searches_at_its_own_threshold_and_below(
+    own: Path, low: Path, dataset: Dataset, band_hz: float | None
+) -> None:
+    files = list(dataset.recordings["file"][4:])
+    options = CPU.model_copy(update={"band_hz": band_hz})
+    found = search_twice(own, dataset, files, floor=LOW, options=options)
+    pd.testing.assert_frame_equal(found.events, one_by_one(own, dataset, files, options))
+    pd.testing.assert_frame_equal(found.scored, one_by_one(low, dataset, files, options))
+    assert 0 < len(found.events) < len(found.scored)
+    assert found.threshold == float(PLATT.apply(OWN))
+
+
+def test_lower_scores_lie_beside_what_the_model_gives(own: Path, low: Path, dataset: Dataset) -> None:
+    heard = dataset.annotations.reviewed.iloc[[5, 7, 1]].reset_index(drop=True)
+    files = list(heard["recording"])
+    part = detect_whole(own, dataset, heard, FRONT_END, floor=LOW)
+    given = one_by_one(own, dataset, files, DetectOptions())
+    every = one_by_one(low, dataset, files, DetectOptions())
+    assert part.threshold == min(float(PLATT.apply(OWN)), given["score"].min())
+    lower = every[every["score"] < part.threshold]
+    assert 0 < len(given) < len(lower)
+    pd.testing.assert_frame_equal(part.found, pd.concat([given, lower], ignore_index=True))
+    pd.testing.assert_frame_equal(part.counted, given)
+    boxes = dataset.annotations.events
+    pd.testing.assert_frame_equal(part.truth, boxes[boxes["recording"].isin(files)].reset_index(drop=True))
+    assert part.front_end == FRONT_END
+    pd.testing.assert_frame_equal(part.heard, heard)
+
+
+def test_an_event_at_the_threshold_is_there_once(
+    dataset: Dataset, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scores of events are rounded, the threshold is not: here it is above the event that just reached it."""
+    scored = dataset.annotations.events.head(3).assign(score=[0.599999, 0.6, 0.9])
+    monkeypatch.setattr(whole, "search_twice", lambda *_, **__: Found(scored[1:], scored, 0.6000004))
+    part = detect_whole(own, dataset, dataset.annotations.reviewed, FRONT_END, floor=LOW)
+    assert part.threshold == 0.6
+    assert list(part.found["score"]) == [0.6, 0.9, 0.599999]
