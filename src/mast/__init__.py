@@ -37,7 +37,7 @@ def load(
         hop: step from window to window as a share of the window.
         batch_size: windows at once; by default, chosen for the device.
         embed: make :meth:`~mast.inference.Detector.detect_and_embed` possible.
-        compile: compile the model for the GPU: slow start, then faster; on CUDA by default.
+        compile: compile the model for the GPU: slow start, then faster; MAST on CUDA by default.
         band_hz: upper edge of the band to search (``mast.grid.BANDS_HZ`` has some); the model's own by default.
         box: ``"all"`` of a call, or its ``"strongest"`` harmonic alone, without echo. The model's own habit by default:
             the embedded model draws all of a call, but above 50 kHz the strongest harmonic.

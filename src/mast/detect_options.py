@@ -26,7 +26,7 @@ class DetectOptions(BaseModel):
             windows of the next recordings or with silence.
         embed: also give the encoder's features inside each event, see :meth:`mast.inference.Detector.detect_and_embed`.
             They are held until the recording is done: 2 D bytes an event, D the encoder's width.
-        compile: compile the model for this GPU, which makes the start slower; on CUDA by default.
+        compile: compile the model for this GPU, which makes the start slower; MAST on CUDA by default.
         band_hz: upper edge of the band to search, Hz; the model's own by default. Sound is played to the model
             that much faster or slower: one that knows birds up to 8 kHz then finds fish up to 2 kHz, bats up to 128.
         box: ``"all"`` of a call, or its ``"strongest"`` harmonic alone; the model's own habit by default.

@@ -30,8 +30,11 @@ def send(tensor: Tensor, device: torch.device | str) -> Tensor:
 
     A copy from ordinary memory may wait until the GPU has done all it was given, which in a training step is the whole
     step before. From pinned memory it queues up like any other work; pinned blocks are kept and used again.
+    Compiled code cannot pin: there a small constant becomes part of the graph.
     """
     target = torch.device(device)
+    if torch.compiler.is_compiling():
+        return tensor.to(target)
     if target.type == "cuda" and tensor.device.type == "cpu" and not tensor.is_pinned():
         tensor = tensor.pin_memory()
     return tensor.to(target, non_blocking=True)

@@ -141,7 +141,9 @@ class Detector:
         self.habit = options.habit(self.card.habit)
         self.batch_size = options.batch_size or _BATCH.get(self.device.type, 4)
         self.model_id = model_id(self.card.weights_sha256)
-        self.compiled = _can_compile(self.device) if options.compile is None else options.compile
+        # a baseline's compilation takes longer than most searches; it is compiled where that is asked for
+        worth_it = isinstance(model, MastDetector) and _can_compile(self.device)
+        self.compiled = worth_it if options.compile is None else options.compile
         if self.compiled and self.device.type != "cuda":
             raise ConfigError(
                 f"compile on {self.device.type}: only models on a CUDA GPU are compiled; leave it out"

@@ -1,0 +1,36 @@
+"""Tests of devices and copies to them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, fx
+
+from mast.device import send
+
+
+def test_compiled_code_sends_without_pinning() -> None:
+    """Pinning cannot be traced: `mast detect` with a compiled DETR stopped on a GPU. No GPU is needed to see it."""
+    graphs: list[fx.GraphModule] = []
+
+    def sent(values: Tensor) -> Tensor:
+        return values.to("cuda") * send(torch.tensor([1.0, 2.0]), "cuda")
+
+    def keep(graph: fx.GraphModule, inputs: list[Tensor]) -> None:
+        graphs.append(graph)
+        raise _Traced("_Traced")
+
+    compiled = torch.compile(sent, backend=keep, fullgraph=True)
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="_Traced"):
+        compiled(torch.zeros(2))
+    (graph,) = graphs
+    assert not [node for node in graph.graph.nodes if "pin" in str(node.target)]
+
+
+def test_sent_values_are_the_same() -> None:
+    values = torch.arange(5.0)
+    assert torch.equal(send(values, "cpu"), values)
+
+
+class _Traced(Exception):
+    """Stops before anything runs."""
