@@ -6,7 +6,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mast.evaluation.evidence import LEAST_GAIN, PLENTY, Finding, Tally, compare_tallies, gains, tally_of
+from mast.evaluation.evidence import (
+    FEW_BOXES,
+    LEAST_GAIN,
+    MANY,
+    PLENTY,
+    Finding,
+    Learnt,
+    Tally,
+    compare_tallies,
+    gains,
+    judge_further,
+    judge_training,
+    tally_of,
+)
 from mast.evaluation.part_tables import PartTables
 from mast.events import as_events
 from mast.grid import FrontEnd
@@ -43,6 +56,38 @@ def test_with_plenty_of_boxes_the_higher_f1_decides() -> None:
         assert compare_tallies(better, worse) is finding
         assert compare_tallies(worse, better) is NOT_BETTER
     assert compare_tallies(tally([51], boxes=PLENTY, found=100), tally([50], boxes=PLENTY, found=100)) is LUCK
+
+
+@pytest.mark.parametrize(
+    ("trained", "learnt", "finding"),
+    [
+        ([3, 3, 3], Learnt(MANY, 3), BETTER),  # it changed nothing that validation could see
+        ([3, 3, 1], Learnt(MANY, 3), BETTER),  # a box or two less may be bad luck
+        ([2, 2, 2], Learnt(MANY, 3), NOT_BETTER),  # three recordings that agree
+        ([3, 3, 3], Learnt(MANY - 1, 3), NOT_BETTER),  # it has to be the better one
+        ([3, 3, 3], Learnt(MANY, 2), NOT_BETTER),
+        ([4, 3, 3], Learnt(MANY - 1, 3), BETTER),
+        ([4, 3, 3], Learnt(19, 3), LUCK),
+        ([4, 3, 3], Learnt(1_000, 2), LUCK),
+    ],
+)
+def test_a_training_on_many_boxes_is_trusted_where_validation_is_small(
+    trained: list[int], learnt: Learnt, finding: Finding
+) -> None:
+    start = tally([3, 3, 3])
+    assert start.boxes < FEW_BOXES
+    assert judge_training(tally(trained), start, learnt) is finding
+    higher = sum(trained) > 9
+    assert (judge_further(tally(trained), start, learnt) is BETTER) == (higher and learnt.enough)
+
+
+def test_from_twenty_boxes_on_validation_decides() -> None:
+    for boxes, finding in ((FEW_BOXES, NOT_BETTER), (FEW_BOXES - 1, BETTER)):
+        trained, start = (tally([right], boxes=boxes) for right in (3, 4))
+        assert judge_training(trained, start, Learnt(MANY, 3)) is finding
+    nothing, none_found = Tally.of([[0, 0, 0]]), tally([0], found=0)
+    assert judge_training(nothing, nothing, Learnt(MANY, 3)) is NOT_BETTER  # nothing was measured
+    assert judge_training(none_found, none_found, Learnt(MANY, 3)) is BETTER
 
 
 def test_fewer_false_boxes_are_a_gain() -> None:

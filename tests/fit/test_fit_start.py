@@ -18,7 +18,7 @@ import mast
 from mast.cli.main import app
 from mast.detect_options import DetectOptions
 from mast.errors import ConfigError
-from mast.evaluation.evidence import Learnt, Tally
+from mast.evaluation.evidence import MANY, Learnt, Tally
 from mast.evaluation.part_tables import PartTables
 from mast.fit import draw, fit_run, judge, learn, pipeline
 from mast.fit.habit_choice import HabitChoice
@@ -263,6 +263,7 @@ def test_the_machine_chooses_the_epochs_once(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_pictures: None
 ) -> None:
     """A resumed run keeps its plan, however fast the machine is by then."""
+    monkeypatch.setattr("mast.training.effort.LOOKS", 480)
     trained: list[int] = []
 
     def train(learn: object, held: object, run: DetectorRun, **_: object) -> Result:
@@ -409,7 +410,18 @@ def test_what_was_learnt_from_several_recordings_needs_no_proof() -> None:
     assert recommended(found, Learnt(19, 3)) == "start"
     assert verdict(found, Learnt(20, 3)).startswith("On validation the trained detector beats")
     worse = {name: Tally.of([[n, 8, 8]]) for name, n in (LUCKY | {"trained": 2}).items()}
-    assert recommended(worse, Learnt(1_000, 30)) == "start"
+    assert recommended(worse, Learnt(MANY - 1, 30)) == "start"
+
+
+def test_where_validation_is_too_small_a_training_on_many_boxes_is_recommended() -> None:
+    right = {"start": 3, "trained": 2, "self-trained": 2}
+    found = {name: Tally.of([[n, 8, 8]]) for name, n in right.items()}
+    assert recommended(found, Learnt(55, 7)) == "trained"  # self-training has no more boxes to rely on
+    assert verdict(found, Learnt(55, 7)) == (
+        "Validation is too small to compare detectors (8 boxes in 1 recording; F1 as is 0.38, trained 0.25, "
+        "self-trained 0.25). The trained one learnt from 55 boxes in 7 recordings, which usually helps, and is "
+        "recommended."
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from toy_recipe import FRONT_END, small_recipe
 
 from mast.data.recordings import load_dataset
+from mast.evaluation.evidence import FEW_BOXES
 from mast.training.chosen_chunks import labelled_chunks
 from mast.training.effort import LOOKS, MOST_S, Rates, looks_of, measure_rates, suited, training_seconds
 from mast.training.machine import prepare_machine
@@ -16,30 +18,37 @@ from mast.training.recipe import load_recipe
 
 
 @pytest.mark.parametrize(
-    ("n_chunks", "epochs", "batch"), [(4, 120, 4), (10, 60, 4), (40, 12, 4), (800, 12, 8)]
+    ("n_chunks", "epochs", "batch"), [(4, 40, 4), (10, 20, 4), (40, 12, 4), (800, 12, 8)]
 )
 def test_epochs_follow_the_labelled_chunks(n_chunks: int, epochs: int, batch: int) -> None:
-    plan = suited(load_recipe("tiny"), n_chunks).train
+    plan = suited(load_recipe("tiny"), n_chunks, held_boxes=FEW_BOXES).train
     assert (plan.epochs, plan.batch_size) == (epochs, batch)
     assert looks_of(plan, n_chunks) >= LOOKS
     assert plan.epochs / plan.validate_every_epochs <= 12
     assert plan.warmup_epochs < plan.epochs / 10
 
 
+@pytest.mark.parametrize(("held_boxes", "validations"), [(FEW_BOXES, 6), (FEW_BOXES - 1, 1), (0, 1)])
+def test_few_boxes_do_not_choose_an_epoch(held_boxes: int, validations: int) -> None:
+    """Of six boxes nearly all are right after the first epochs already, and training would end there."""
+    plan = suited(load_recipe("tiny"), 50, held_boxes=held_boxes).train
+    assert math.ceil(plan.epochs / plan.validate_every_epochs) == validations
+
+
 def test_a_slow_machine_trains_for_an_hour_at_most() -> None:
     fast, slow = Rates(train=0.01, detect=0.003), Rates(train=1.0, detect=0.3)
     recipe = load_recipe("tiny")
-    assert suited(recipe, 800, rates=fast).train.epochs == 12
-    chosen = suited(recipe, 800, rates=slow).train
+    assert suited(recipe, 800, held_boxes=99, rates=fast).train.epochs == 12
+    chosen = suited(recipe, 800, held_boxes=99, rates=slow).train
     assert chosen.epochs == 4
     assert looks_of(chosen, 800) * slow.train <= MOST_S
-    assert suited(recipe, 100_000, rates=slow).train.epochs == 3  # some training it has to be
+    assert suited(recipe, 100_000, held_boxes=99, rates=slow).train.epochs == 3  # some training it has to be
 
 
 def test_what_was_chosen_stays() -> None:
     recipe = load_recipe("tiny", {"train.epochs": 5, "train.batch_size": 2, "selftrain.stage1.lr": 7e-4})
     fixed = ("train.epochs", "train.batch_size", "selftrain.stage1.lr")
-    found = suited(recipe, 10, fixed=fixed, rates=Rates(9.0, 9.0))
+    found = suited(recipe, 10, held_boxes=99, fixed=fixed, rates=Rates(9.0, 9.0))
     assert (found.train.epochs, found.train.batch_size) == (5, 2)
     assert found.selftrain.stage1.lr == 7e-4
     # steps of self-training are no larger than those of training from a detector

@@ -68,8 +68,9 @@ def train(
     dataset = load_dataset(data, annotations=annotations)
     if preset is None and start.is_detector:
         recipe = start.adopted(recipe)
-        n_chunks = len(labelled_chunks(dataset, recipe.front_end, seed=seed)["train"])
-        recipe = suited(recipe, n_chunks, fixed=chosen_settings(settings).keys())
+        parts = labelled_chunks(dataset, recipe.front_end, seed=seed)
+        n_chunks, held_boxes = len(parts["train"]), parts["val"].n_boxes
+        recipe = suited(recipe, n_chunks, held_boxes=held_boxes, fixed=chosen_settings(settings).keys())
     with write_alone(out), steps(quiet, "train") as progress:
         result = train_detector(dataset, out, recipe, init=start.path, seed=seed, progress=progress)
     best = result.best

@@ -28,7 +28,7 @@ from mast.training.chosen_chunks import STATISTICS_CHUNKS, measured_normalisatio
 from mast.training.detector_training import DetectorRun, about_detector, fit_detector
 from mast.training.effort import Rates, measure_rates, suited
 from mast.training.pretraining import about_pretraining, fit_encoder
-from mast.training.recipe import keep_recipe
+from mast.training.recipe import Recipe, keep_recipe
 from mast.training.start import Start
 from mast.training.training_run import TrainingRun
 from mast.wording import counted
@@ -44,18 +44,22 @@ def plan(run: FitRun, fixed: Collection[str] | None) -> None:
     if free:
         inputs["chosen"] = sorted(name for name in fixed or () if name.startswith("train."))
 
+    def fitting(rates: Rates) -> Recipe:
+        if not free:
+            return run.recipe
+        boxes = run.parts["val"].n_boxes
+        return suited(run.recipe, len(learn), held_boxes=boxes, fixed=fixed or (), rates=rates)
+
     def work() -> dict[str, Any]:
         run.say("plan: measuring a few steps")
         rates = measure_rates(learn, run.recipe, run.machine, pretrain=start.path is None)
         rates = Rates(*broadcast_object_list(list(rates)))
-        recipe = suited(run.recipe, len(learn), fixed=fixed or (), rates=rates) if free else run.recipe
         device = "this GPU" if run.machine.device.type == "cuda" else "this machine without a GPU"
-        run.say(f"plan: {forecast(recipe, _amounts(run), rates, device=device)}")
+        run.say(f"plan: {forecast(fitting(rates), _amounts(run), rates, device=device)}")
         return dict(rates._asdict())
 
     found = run.do("plan", inputs, (), work)
-    if free:
-        run.recipe = suited(run.recipe, len(learn), fixed=fixed or (), rates=Rates(**found))
+    run.recipe = fitting(Rates(**found))
 
 
 def _amounts(run: FitRun) -> Amounts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mast.evaluation.evidence import Finding, Learnt, Tally, compare_tallies
+from mast.evaluation.evidence import Finding, Learnt, Tally, is_trusted, judge_further, judge_training
 from mast.wording import counted
 
 # the detectors of a run, in this order
@@ -21,7 +21,8 @@ NAMES = {
 def recommended(found: Mapping[str, Tally], learnt: Learnt) -> str:
     """The last detector, or the last that beat the start on validation; the start where none did.
 
-    On few boxes a higher F1 may be luck: what is known to be good is then recommended, the start.
+    On few boxes a higher F1 may be luck: what is known to be good is then recommended, the start. A training on many
+    boxes in several recordings is trusted where validation is too small to say (:mod:`mast.evaluation.evidence`).
 
     A start whose habit or threshold is adjusted to the user's boxes takes the place of the start as is: boxes held back
     have chosen it.
@@ -45,7 +46,8 @@ def findings(found: Mapping[str, Tally], learnt: Learnt) -> dict[str, Finding]:
     """How each later detector compares with the start."""
     start = found[base_of(found)]
     later = [name for name in NAMES if name in found and name not in (START, HABIT)]
-    return {name: compare_tallies(found[name], start, learnt=learnt) for name in later}
+    judges = {TRAINED: judge_training}
+    return {name: judges.get(name, judge_further)(found[name], start, learnt) for name in later}
 
 
 def tallies_in(metrics: Mapping[str, Any]) -> dict[str, Tally]:
@@ -73,7 +75,7 @@ def verdict(found: Mapping[str, Tally], learnt: Learnt) -> str:
             f"boxes, or {other}."
         )
     if START in f1:
-        return _against_the_start(found, findings(found, learnt), chosen, numbers)
+        return _against_the_start(found, learnt, chosen, numbers)
     before, after = f1.get(TRAINED), f1.get(SELF_TRAINED)
     if before is None or after is None or after >= before:
         return ""
@@ -83,16 +85,15 @@ def verdict(found: Mapping[str, Tally], learnt: Learnt) -> str:
     )
 
 
-def _against_the_start(
-    found: Mapping[str, Tally], what: Mapping[str, Finding], chosen: str, numbers: str
-) -> str:
+def _against_the_start(found: Mapping[str, Tally], learnt: Learnt, chosen: str, numbers: str) -> str:
     """Why a detector is recommended, or the start."""
+    what, start = findings(found, learnt), found[base_of(found)]
     how = " as is" if base_of(found) == START else ", adjusted to your boxes"
     lucky = [name for name, finding in what.items() if finding is Finding.LUCK]
     if chosen in (START, HABIT) and lucky:
         looked = "Self-training" if lucky[-1] == SELF_TRAINED else "Training"
         return (
-            f"{looked} looked better on validation (F1 {numbers}), but on {found[chosen].size} that may be luck, so "
+            f"{looked} looked better on validation (F1 {numbers}), but on {start.size} that may be luck, so "
             f"the model it started from is kept and recommended{how}: draw boxes in more recordings to be sure."
         )
     if chosen in (START, HABIT):
@@ -102,6 +103,11 @@ def _against_the_start(
             else "Training did not beat the model it started from"
         )
         return f"{beaten} on validation (F1 {numbers}), so that model is kept and recommended{how}."
+    if chosen == TRAINED and is_trusted(start, learnt):
+        return (
+            f"Validation is too small to compare detectors ({start.size}; F1 {numbers}). The trained one learnt from "
+            f"{learnt.size}, which usually helps, and is recommended."
+        )
     if SELF_TRAINED in what and chosen != SELF_TRAINED:
         return (
             f"Self-training did not beat the model that this run started from on validation (F1 {numbers}), so the "

@@ -1,7 +1,7 @@
 """How long training takes on this machine, measured on a few chunks, and how long it should be.
 
-A start from a detector needs little: src/mast_studies/few_boxes.py found 480 looks at a chunk enough for ten to three
-hundred boxes. More labelled chunks are each looked at a dozen times, as far as an hour goes.
+A start from a detector needs little: each labelled chunk is looked at a dozen times, as far as an hour goes. Of few
+chunks, many looks harm: after 480 looks at ten boxes a model has forgotten much of what it knew of other calls.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from mast.data.chunk_dataset import Batch, collate
+from mast.evaluation.evidence import FEW_BOXES
 from mast.models.mae import MaskedAutoencoder
 from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
@@ -24,8 +25,8 @@ from mast.training.machine import Machine
 from mast.training.recipe import Recipe, TrainRecipe
 from mast.training.spectrograms import FrontEndPipeline
 
-LOOKS = 480  # at chunks, at least
-EPOCHS = 12  # at most, where that is more looks than these; as in the preset tiny
+LOOKS = 160  # at chunks, at least
+EPOCHS = 12  # where these are more looks; as in the preset tiny
 LEAST_EPOCHS = 3
 MOST_S = 3600.0  # of training, where fewer epochs would do
 FEW_CHUNKS = 64  # below which batches are small
@@ -41,13 +42,14 @@ class Rates(NamedTuple):
 
 
 def suited(
-    recipe: Recipe, n_chunks: int, *, fixed: Collection[str] = (), rates: Rates | None = None
+    recipe: Recipe, n_chunks: int, *, held_boxes: int, fixed: Collection[str] = (), rates: Rates | None = None
 ) -> Recipe:
     """The recipe for a start from a detector, with epochs, batch and rates of self-training by the amount of data.
 
     Args:
         recipe: of a preset that nobody chose.
         n_chunks: labelled chunks to train on.
+        held_boxes: boxes to validate on. A few cannot say which epoch is best: the last is taken.
         fixed: settings that somebody did choose, by dotted names; these stay.
         rates: of this machine; without them an hour's limit cannot be kept.
     """
@@ -61,7 +63,7 @@ def suited(
         "batch_size": batch,
         "epochs": epochs,
         "warmup_epochs": epochs / 20,
-        "validate_every_epochs": max(1, epochs // 6),
+        "validate_every_epochs": max(1, epochs // 6) if held_boxes >= FEW_BOXES else epochs,
     }
     train = plan.model_copy(update=_free(wanted, "train", fixed))
     # larger steps than in training undo what the start knows

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mast.data.recordings import Dataset
-from mast.evaluation.evidence import Finding, Learnt, Tally, compare_tallies, tally_of
+from mast.evaluation.evidence import Finding, Learnt, Tally, judge_training, tally_of
 from mast.grid import FrontEnd
 from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.chunk_scores import look_at
@@ -59,7 +59,7 @@ def against_start(
     held, learnt = parts["val"], learnt_from(parts["train"], dataset, recipe.front_end)
     as_is = validation_tally(start.path, held, recipe.train, machine, front_end=recipe.front_end)
     trained = validation_tally(best, held, recipe.train, machine)
-    return AgainstStart(as_is, trained, compare_tallies(trained, as_is, learnt=learnt))
+    return AgainstStart(as_is, trained, judge_training(trained, as_is, learnt))
 
 
 def learnt_from(train: Chunks, dataset: Dataset, front_end: FrontEnd) -> Learnt:

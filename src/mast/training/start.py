@@ -20,6 +20,7 @@ from pathlib import Path
 from torch import nn
 
 from mast.errors import ConfigError
+from mast.evaluation.evidence import FEW_BOXES
 from mast.grid import FrontEnd
 from mast.models.baselines import BaselineConfig
 from mast.models.checkpoint import (
@@ -38,7 +39,6 @@ from mast.normalisation import Normalisation
 from mast.training.chosen_chunks import Chunks
 from mast.training.recipe import Recipe, TrainRecipe
 
-FEW_BOXES = 20  # on validation, below which a start's own threshold is kept; our choice
 # fields that decide which weights there are
 _SHAPE = ("encoder", "adapter", "detail", "channels", "levels", "pyramid_blocks", "head_convs", "second_look")
 _DETECTING = ("encoder", "adapter", "detail", "pyramid", "head", "second")
