@@ -11,6 +11,7 @@ from mast.evaluation.evidence import (
     LEAST_GAIN,
     MANY,
     PLENTY,
+    SEVERAL_HELD,
     Finding,
     Learnt,
     Tally,
@@ -50,12 +51,24 @@ def test_few_boxes_have_to_agree(ours: list[int], theirs: list[int], finding: Fi
     assert compare_tallies(tally(ours), tally(theirs)) is finding
 
 
-def test_with_plenty_of_boxes_the_higher_f1_decides() -> None:
-    for boxes, finding in ((PLENTY, BETTER), (PLENTY - 1, LUCK)):
-        better, worse = (tally([right], boxes=boxes, found=100) for right in (52, 50))
-        assert compare_tallies(better, worse) is finding
-        assert compare_tallies(worse, better) is NOT_BETTER
-    assert compare_tallies(tally([51], boxes=PLENTY, found=100), tally([50], boxes=PLENTY, found=100)) is LUCK
+@pytest.mark.parametrize(
+    ("recordings", "boxes", "gain", "finding"),
+    [
+        (SEVERAL_HELD, PLENTY, 2, BETTER),
+        (SEVERAL_HELD - 1, PLENTY, 2, LUCK),
+        (SEVERAL_HELD, PLENTY - 1, 2, LUCK),
+        (SEVERAL_HELD, PLENTY, 1, LUCK),
+    ],
+)
+def test_with_plenty_of_boxes_in_several_recordings_the_higher_f1_decides(
+    recordings: int, boxes: int, gain: int, finding: Finding
+) -> None:
+    """All that is gained lies in one recording."""
+    rest = [[1, 1, 1]] * (recordings - 1)
+    better, worse = (Tally.of([[50 + more, 100, boxes - recordings + 1], *rest]) for more in (gain, 0))
+    assert better.boxes == boxes
+    assert compare_tallies(better, worse) is finding
+    assert compare_tallies(worse, better) is NOT_BETTER
 
 
 @pytest.mark.parametrize(

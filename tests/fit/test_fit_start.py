@@ -77,7 +77,7 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def plenty(f1: float | None) -> Tally:
     """That F1 on boxes enough for the higher one to decide."""
-    return Tally.of([] if f1 is None else [[round(200 * f1), 200, 200]])
+    return Tally.of([] if f1 is None else [[round(200 * f1), 200, 200], *([0, 0, 1] for _ in range(4))])
 
 
 def validation_says(monkeypatch: pytest.MonkeyPatch, **f1: float) -> None:

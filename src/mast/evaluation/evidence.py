@@ -5,11 +5,11 @@ counts is the gain in right boxes, less what more false ones cost: Δright − F
 sum over all recordings is positive exactly where the F1 over all of them is higher.
 
 With few boxes a gain has to be more than a lucky box, and larger than its spread between recordings: three recordings
-that agree are enough, two never are. With plenty of boxes the higher F1 decides. So it does for a training on several
-recordings: it can be expected to help on others. A training on one or two may learn only those.
+that agree are enough, two never are. With plenty of boxes in several recordings the higher F1 decides. So it does for a
+training on several recordings: it can be expected to help on others. A training on one or two may learn only those.
 
 Where a training had many boxes in several recordings, and validation holds too few to say anything, the training is
-trusted unless it is surely worse: on every set we tried, such trainings helped on average (docs/zero_shot.md).
+trusted unless it is surely worse: on the real sets, such trainings helped (docs/results.md).
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from mast.wording import counted
 LEAST_GAIN = 2.0
 # our choice: the gain over its spread, √Σgain², as in a one-sided test at 5 %; n recordings with equal gains have √n
 SURE = 1.64
-# our choice: boxes from which the higher F1 decides. Its error is then about 0.05, paired with another's less, and
-# several times as many boxes were learnt from
-PLENTY = 100
+# our choice: boxes, and recordings with boxes, from which the higher F1 decides. Its error is then about 0.05, paired
+# with another's less, and several times as many boxes were learnt from. In few recordings even many boxes may mislead:
+# 130 boxes of three bats chose a way to draw that was worse for a fourth
+PLENTY, SEVERAL_HELD = 100, 5
 # our choice: boxes, and recordings with boxes, from which a training can be expected to help elsewhere
 ENOUGH, SEVERAL = 20, 3
 # our choice: boxes to learn from with which it is trusted, where validation has too few to say
@@ -161,7 +162,8 @@ def compare_tallies(ours: Tally, theirs: Tally) -> Finding:
     total, spread = float(gain.sum()), math.sqrt(float((gain**2).sum()))
     if total < LEAST_GAIN:
         return Finding.LUCK
-    return Finding.BETTER if ours.boxes >= PLENTY or total >= SURE * spread else Finding.LUCK
+    plenty = ours.boxes >= PLENTY and ours.recordings >= SEVERAL_HELD
+    return Finding.BETTER if plenty or total >= SURE * spread else Finding.LUCK
 
 
 def gains(ours: Tally, theirs: Tally) -> FloatArray:
