@@ -273,17 +273,14 @@ def few_boxes_fit_table() -> str:
                 for part, ways in found["parts"].items():
                     f1 = [f"{ways[way]['f1']:.2f}" for way in ("start", "before", "now")]
                     worse = [str(ways[way]["fits_worse_than_the_start"]) for way in ("before", "now")]
-                    always = [
-                        f"{ways[way]['f1']:.2f} ({ways[way]['fits_worse_than_the_start']} worse)"
-                        for way in ("always half-way", "always trained")  # the first: at that commit
-                    ]
+                    always = ways["always trained"]
                     rows.append(
                         [
                             f"`{name}`, {part}, {ways['boxes']} boxes",
                             f"{found['fits']} from {boxes[0]}–{boxes[-1]} boxes",
                             *f1,
                             " → ".join(worse),
-                            *always,
+                            f"{always['f1']:.2f} ({always['fits_worse_than_the_start']} worse)",
                         ]
                     )
     header = [
@@ -293,7 +290,6 @@ def few_boxes_fit_table() -> str:
         "before",
         "now",
         "fits worse than the start, before → now",
-        "always half-way",
         "always trained",
     ]
     about = "`results/few_boxes_fit.json`, `results/few_boxes_fit_bats.json`."
