@@ -150,6 +150,14 @@ def real_set_figures(rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
+def _mine_and_best(rows: list[dict[str, Any]], dataset: str, part: str) -> tuple[float, float]:
+    """F1 of what `mast fit` made, and of the best baseline."""
+    own = {
+        row["system"]: float(row["f1"]) for row in rows if (row["dataset"], row["part"]) == (dataset, part)
+    }
+    return own.pop("fitted"), max(own.values())
+
+
 def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
     def figures(name: str) -> Any:
         return json.loads((ROOT / "results" / f"{name}.json").read_text(encoding="utf-8"))["figures"]
@@ -321,7 +329,16 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
         f"trains on {finer['loop_chunks_per_s']:.0f} chunks a second at a batch of {finer['batch']}, "
         f"{100 * finer['loop_share']:.0f} % of its bare step",
     ]
-    said["docs/results.md"] += real_set_figures(figures("experiments/real-sets")["rows"])
+    real = figures("experiments/real-sets")["rows"]
+    said["docs/results.md"] += real_set_figures(real)
+    said["README.md"] += [
+        f"{mine:.2f} against {best:.2f}"
+        for mine, best in (
+            _mine_and_best(real, "birdeep_am1", "temporal_ood"),
+            _mine_and_best(real, "tagus_fish", "temporal_ood"),
+            _mine_and_best(real, "cr_bats", "test"),
+        )
+    ]
     bats = figures("habits")["sets"]["cr_bats"]["ways"]
     said["docs/bats_and_fish.md"] = [
         f"raises F1 from {f1_text(bats['all'])} to {f1_text(bats['strongest'])}",
