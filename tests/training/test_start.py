@@ -21,11 +21,13 @@ from mast.models.checkpoint import (
     load_card,
     load_checkpoint,
     save_checkpoint,
+    update_card,
 )
 from mast.models.find import find_model
 from mast.models.mae import MaskedAutoencoder
 from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.normalisation import Normalisation
+from mast.probability import Calibration, OperatingPoint, StoredCalibration
 from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.chunk_scores import detect_chunks
 from mast.training.detector_training import train_detector
@@ -99,9 +101,10 @@ def test_the_command_says_that_training_did_not_help(
     for trained, boxes, said in (
         (10, 100, f"(F1 0.260 as is, 0.100 trained, each at its own threshold): use --model {start}"),
         (30, 100, None),
-        (30, 99, f"but on 99 boxes in 1 recording that may be luck: --model {start} is the safer choice"),
+        (30, 99, f"but on 99 boxes in 5 recordings that may be luck: --model {start} is the safer choice"),
     ):
-        before, after = (Tally.of([[right, 100, boxes]]) for right in (26, trained))
+        rest = [[0, 0, 1]] * 4
+        before, after = (Tally.of([[right, 100, boxes - 4], *rest]) for right in (26, trained))
         found = (before, after, compare_tallies(after, before))
         monkeypatch.setattr("mast.training.helped.against_start", lambda *_, found=found, **__: found)
         shown = CliRunner().invoke(app, arguments, catch_exceptions=False).output
@@ -130,6 +133,40 @@ def test_few_boxes_do_not_choose_a_threshold(
     train_detector(tones, tmp_path / "many", recipe, init=start)
     assert load_card(tmp_path / "many" / "best").thresholds["score"] != 0.3
     assert Start().threshold(labelled_chunks(load_dataset(tones), FRONT_END)["val"]) is None
+
+
+def test_few_boxes_do_not_say_what_scores_mean(
+    tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = small_recipe(train__epochs=1)
+    start = saved(tmp_path / "start", detector_of(recipe))
+    steep = Calibration(method="platt", slope=3.0, intercept=1.0, n_predictions=500, n_hits=200)
+    point = OperatingPoint(
+        threshold=0.4, precision=0.9, low=0.8, high=0.95, recall=0.3, n_kept=50, found={"fish": 0.7}
+    )
+    stored = StoredCalibration(
+        calibration=steep,
+        n_recordings=24,
+        data="clips",
+        n_truth=300,
+        least_score=0.05,
+        iou_threshold=0.5,
+        curve=(point,),
+    )
+    update_card(start, load_card(start).model_copy(update={"calibration": stored}))
+    monkeypatch.setattr("mast.training.start.FEW_BOXES", 10_000)
+    train_detector(tones, tmp_path / "few", recipe, init=start)
+    kept = load_card(tmp_path / "few" / "best").calibration
+    assert kept is not None
+    assert kept.calibration == steep
+    assert kept.recordings == "24 validation recordings of clips (before training)"
+    assert [p.found for p in kept.curve] == [{}]  # that was the detector before training
+    assert kept.curve[0].model_copy(update={"found": point.found}) == point
+    monkeypatch.setattr("mast.training.start.FEW_BOXES", 1)
+    train_detector(tones, tmp_path / "many", recipe, init=start)
+    measured = load_card(tmp_path / "many" / "best").calibration
+    assert measured is not None
+    assert measured.calibration != steep
 
 
 def test_without_the_contrastive_loss_all_that_detects_is_kept(tmp_path: Path) -> None:

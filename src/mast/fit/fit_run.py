@@ -123,7 +123,7 @@ class FitRun:
         self.tallies[name] = Tally.of(self.do(f"validate-{name}", inputs, (), work)["counts"])
 
     def calibrate(self, folder: Path) -> None:
-        """Measure on validation what the scores of a model folder mean, and write it into its card."""
+        """What the scores of a model folder mean, into its card: measured on validation, or as the start's."""
         calibrate_checkpoint(
             folder,
             self.parts["val"],
@@ -131,6 +131,7 @@ class FitRun:
             batch_size=self.machine.eval_batch(self.recipe.train.batch_size),
             least_score=self.recipe.train.score_threshold,
             seed=self.seed,
+            kept=self.sources.start.calibration(self.parts["val"]),
         )
 
     def do(

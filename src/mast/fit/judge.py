@@ -48,7 +48,6 @@ def scan(run: FitRun) -> None:
 def calibrate(run: FitRun) -> None:
     """The model to use: the recommended detector, whose scores mean something."""
     chosen, model = run.recommended, run.out / "best"
-    as_is = chosen in (START, HABIT) and load_card(run.detectors[START]).calibration is not None
 
     def work() -> dict[str, Any]:
         if run.machine.main:
@@ -60,8 +59,11 @@ def calibrate(run: FitRun) -> None:
         stored = card.calibration
         assert stored is not None
         seen = float(stored.calibration.apply(card.thresholds["score"]))
-        heard = f"{stored.n_recordings} validation recording{'s' if stored.n_recordings != 1 else ''}"
-        origin = "the start's own" if as_is else f"from {heard}"
+        before = load_card(run.detectors[START]).calibration if START in run.detectors else None
+        as_is = before is not None and stored.calibration == before.calibration
+        origin = (
+            "the start's own" if as_is else f"from {counted(stored.n_recordings, 'validation recording')}"
+        )
         run.say(f"calibrate: method {stored.calibration.method}, {origin}; threshold {seen:.2f}")
         return {"method": stored.calibration.method, "threshold": seen}
 

@@ -48,6 +48,11 @@ class ThresholdChoice:
         )
         if self.value != self.start:
             return f"threshold: your boxes ask for a minimum score of {shown:.2f} ({numbers})"
+        if compare_tallies(self.tally, self.start_tally) is Finding.LUCK:
+            return (
+                f"threshold: another minimum score fits your boxes better ({numbers}), but on {self.tally.size} that "
+                f"may be luck, so it stays at {shown_before:.2f}"
+            )
         return f"threshold: a minimum score of {shown_before:.2f}, as before ({numbers})"
 
 

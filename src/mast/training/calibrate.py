@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mast.evaluation.operating import store_calibration
-from mast.models.checkpoint import update_card
+from mast.models.checkpoint import load_card, update_card
 from mast.probability import StoredCalibration
 from mast.training.chosen_chunks import Chunks
 from mast.training.chunk_scores import detect_chunks
@@ -26,6 +26,7 @@ def calibrate_checkpoint(
     least_score: float = LEAST_SCORE,
     data: str = "",
     seed: int = 0,
+    kept: StoredCalibration | None = None,
 ) -> StoredCalibration:
     """Fit how scores become probabilities, and write that into a model folder; what was there is replaced.
 
@@ -39,7 +40,12 @@ def calibrate_checkpoint(
         least_score: predictions scored lower are not looked at.
         data: what the chunks are and who boxed them, told with every precision; the names of their datasets by default.
         seed: of the folds among which methods are compared, and of the intervals.
+        kept: to be written instead of a fit: that of the detector which training started from.
     """
+    if kept is not None:
+        card = load_card(folder)
+        update_card(folder, card.model_copy(update={"calibration": kept}))
+        return kept
     model = machine.load(folder)
     measured = detect_chunks(
         model, held, batch_size=batch_size, workers=machine.workers, score_threshold=least_score

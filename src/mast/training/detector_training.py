@@ -250,6 +250,7 @@ class _DetectorInTraining:
                 batch_size=run.machine.eval_batch(run.plan.batch_size),
                 least_score=run.plan.score_threshold,
                 seed=run.seed,
+                kept=None if run.threshold is None else run.start.calibration(self.held),
             )
         run.machine.accelerator.wait_for_everyone()  # the next stage of self-training reads what is written here
 

@@ -3,7 +3,8 @@
 1. which model it is: as users name one, or a file of weights of others (:meth:`Start.find`);
 2. its front end, played at the speed of the band that was asked for, and its architecture (:meth:`Start.adopted`);
 3. smaller steps, where all its weights are the start (:meth:`Start.gentle`);
-4. its threshold, where validation has too few boxes to choose one (:meth:`Start.threshold`);
+4. its threshold and what its scores mean, where validation has too few boxes to say (:meth:`Start.threshold`,
+   :meth:`Start.calibration`);
 5. the statistics of sound that it was trained with (:attr:`Start.normalisation`);
 6. its weights: all, those that detect, or the encoder's (:meth:`Start.fill`).
 
@@ -36,6 +37,7 @@ from mast.models.interface import BoxDetector
 from mast.models.mae import MaskedAutoencoder
 from mast.models.mast_detector import DetectorConfig, MastDetector
 from mast.normalisation import Normalisation
+from mast.probability import StoredCalibration
 from mast.training.chosen_chunks import Chunks
 from mast.training.recipe import Recipe, TrainRecipe
 
@@ -115,6 +117,18 @@ class Start:
         if self.card is None or not self.is_detector or held.n_boxes >= FEW_BOXES:
             return None
         return self.card.thresholds.get("score")
+
+    def calibration(self, held: Chunks) -> StoredCalibration | None:
+        """What the detector's scores mean, where validation has too few boxes to measure it again.
+
+        What it found on recordings of experts is left out: that was the detector before training.
+        """
+        stored = self.card.calibration if self.card is not None else None
+        if stored is None or self.threshold(held) is None:
+            return None
+        curve = tuple(point.model_copy(update={"found": {}}) for point in stored.curve)
+        data = f"{stored.data or 'the start'} (before training)"
+        return stored.model_copy(update={"curve": curve, "data": data})
 
     @property
     def normalisation(self) -> Normalisation | None:
