@@ -56,8 +56,8 @@ def fit(
     made from other data or settings is moved to OUT/earlier. Without --unlabelled there is no self-training.
 
     Before it trains, it measures a few steps and says how long all of it will take on this machine. Started from a
-    detector (--init), it also measures that one as is, and keeps it where training does not beat it on
-    validation, or where there are too few boxes to be sure. From five boxes on it first learns, in seconds, how
+    detector (--init), it also measures that one as is, and keeps it where training did not help, or had too few
+    boxes to learn from; the last lines say which, and why. From five boxes on it first learns, in seconds, how
     you draw them (whole calls or the strongest harmonic, notes or songs) and which minimum score suits your
     recordings. It uses only what fits held-out boxes better. The habit is kept in the model, trained or not,
     where it fits held-out boxes better, and mast detect then draws boxes that way.
