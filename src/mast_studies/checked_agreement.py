@@ -20,6 +20,7 @@ from mast.data.recordings import load_dataset
 from mast.evaluation import Scoring, evaluate
 from mast.events import as_events
 from mast_studies.record import write_result
+from mast_studies.script import run_script
 from mast_studies.zero_shot_measure import as_row
 
 DRAWN = Path(__file__).resolve().parent
@@ -74,4 +75,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -19,6 +19,7 @@ import numpy as np
 
 from mast.evaluation.corrected_counts import Checked, allocate, correct, stratify
 from mast_studies.record import write_result
+from mast_studies.script import run_script
 
 POPULATIONS, SAMPLES, POWERS = (300, 3_000), (60, 120), (0.5, 1.0, 3.0)
 
@@ -88,4 +89,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

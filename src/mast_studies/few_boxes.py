@@ -47,6 +47,7 @@ from mast_studies.few_boxes_fit import FitStudy, summarise_fits
 from mast_studies.few_boxes_habits import measure_habits
 from mast_studies.few_boxes_table import Cell, summarise, write_figure
 from mast_studies.record import Training, write_result
+from mast_studies.script import run_script
 from mast_studies.whole import search_twice
 from mast_studies.zero_shot_measure import own_and_best
 from mast_studies.zero_shot_sets import (
@@ -302,4 +303,4 @@ def divide(rows: Sequence[int]) -> tuple[list[int], list[int]]:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

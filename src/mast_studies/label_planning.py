@@ -53,6 +53,7 @@ from mast_studies.figures import lines
 from mast_studies.found import Trial, load_about, save_about
 from mast_studies.record import write_result
 from mast_studies.runner import same_steps
+from mast_studies.script import run_script
 from mast_studies.study_tables import Archive, Line, Row, as_cells, as_json, markdown
 
 NAME = "simulated"
@@ -326,4 +327,4 @@ def write_table(work: Path, out: Path, picture: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -36,6 +36,7 @@ from mast.evaluation.bootstrap import draw_weights, interval
 from mast.evaluation.metrics import ratio
 from mast.events import as_events, boxes_of, match_boxes
 from mast_studies.record import write_result
+from mast_studies.script import run_script
 from mast_studies.zero_shot_sets import half_of
 
 THRESHOLD = 0.5
@@ -278,4 +279,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -24,6 +24,7 @@ from mast.inference import Detector
 from mast.models.checkpoint import load_checkpoint, save_checkpoint
 from mast.models.mast_detector import MastDetector
 from mast_studies.record import write_result
+from mast_studies.script import run_script
 from mast_studies.whole import search
 from mast_studies.zero_shot_measure import as_row, difference, measure
 from mast_studies.zero_shot_sets import LabelledSet, load_set, model_folder, pairs, unseen_world
@@ -94,4 +95,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

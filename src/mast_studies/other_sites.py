@@ -26,6 +26,7 @@ from mast.evaluation.threshold import best_threshold_of
 from mast.events import pairwise_overlap
 from mast_studies.found import load_about
 from mast_studies.record import Training, write_result
+from mast_studies.script import run_script
 
 PART = "site_ood"
 LONG_S = 5.0  # recordings with a longer call are also left out
@@ -140,4 +141,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from mast.detect_options import DetectOptions
+from mast.errors import MastError
 from mast.evaluation.bootstrap import draw_weights, interval
 from mast.evaluation.calibration import resampled_precision
 from mast.evaluation.outcome import Outcome, match_scene
@@ -28,6 +29,7 @@ from mast.evaluation.scene import build_scene
 from mast.models.checkpoint import load_card, update_card
 from mast.probability import LEAST_KEPT, StoredCalibration
 from mast_studies.record import write_result
+from mast_studies.script import run_script
 from mast_studies.study_tables import markdown
 from mast_studies.whole import search_twice
 from mast_studies.zero_shot_measure import scoring_of
@@ -143,7 +145,7 @@ def main() -> None:
     card = load_card(model)
     stored = card.calibration
     if stored is None:
-        raise SystemExit(f"{model}: the model is not calibrated, so it promises no precision")
+        raise MastError(f"{model}: the model is not calibrated, so it promises no precision")
     judged = {own.name: judge(own, model, options.device) for own in sets}
     result = promises(judged, stored)
     print(shown(result))
@@ -153,4 +155,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

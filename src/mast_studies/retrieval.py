@@ -46,6 +46,7 @@ from mast.retrieval.embedding import BoxEmbedder
 from mast_studies.mel_statistics import box_statistics, standardised
 from mast_studies.ranks import Labelled, Ranks, paired_difference, rank_queries
 from mast_studies.record import write_result
+from mast_studies.script import run_script
 
 BASELINE = "mel statistics"
 VECTOR = "vector"
@@ -202,4 +203,4 @@ def main() -> None:
 if __name__ == "__main__":
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DamagedAudioWarning)
-        main()
+        run_script(main)

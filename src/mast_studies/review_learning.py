@@ -32,6 +32,7 @@ import numpy as np
 
 from mast.arrays import BoolArray, FloatArray, IntArray, Vectors
 from mast.detect_options import DetectOptions
+from mast.errors import MastError
 from mast.evaluation.bootstrap import interval
 from mast.events import boxes_of, match_boxes
 from mast.grid import FrontEnd
@@ -39,6 +40,7 @@ from mast.inference import Detector, Source
 from mast.retrieval.nearest import unit
 from mast.review.box_classifier import features, fit_sureness, fit_weights, held_out, scaling_of, verdicts
 from mast_studies.record import write_result
+from mast_studies.script import run_script
 from mast_studies.zero_shot_sets import LabelledSet, load_set, pairs
 
 THRESHOLD = 0.1
@@ -78,7 +80,7 @@ def find(own: LabelledSet) -> Boxes:
     scores, vectors, right, recordings = [], [], [], []
     for k, outcome in enumerate(detector.outcomes([Source(own.dataset.path(file), file) for file in files])):
         if outcome.error or outcome.embeddings is None:
-            raise SystemExit(outcome.error or "no vectors")
+            raise MastError(outcome.error or f"{outcome.source.path}: no vectors")
         truth = own.truth[own.truth["recording"] == files[k]]
         hit = np.zeros(len(outcome.events), dtype=bool)
         hit[match_boxes(boxes_of(truth), boxes_of(outcome.events), outcome.events["score"]).prediction] = True
@@ -271,4 +273,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

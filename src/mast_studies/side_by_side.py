@@ -27,6 +27,7 @@ from pathlib import Path
 
 from mast.files import whole_file
 from mast_studies.found import Trial
+from mast_studies.script import run_script
 
 BENCH = "soundscape-bench"
 MAST = (sys.executable, "-c", "from mast.cli.main import main; main()")
@@ -296,4 +297,4 @@ def _keep(job: QueuedCommand, keep: Path | None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

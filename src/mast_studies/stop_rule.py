@@ -15,6 +15,7 @@ from typing import Any
 
 from mast_studies.collect import trainings
 from mast_studies.record import write_result
+from mast_studies.script import run_script
 from mast_studies.study_tables import PARTS, Archive, Line
 
 ROUNDS = ("mast", "mast_st_1", "mast_st")
@@ -78,4 +79,4 @@ def of_dataset(archive: Archive, name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -22,6 +22,7 @@ from mast.classifiers.voices import RATE, THRESHOLD, VoiceFinder, speech
 from mast.data.recordings import load_dataset
 from mast.evaluation.bootstrap import draw_weights, interval
 from mast_studies.record import write_result
+from mast_studies.script import run_script
 from mast_studies.zero_shot_sets import half_of
 
 BIRDS, SPEECH = "birds", "speech"
@@ -118,4 +119,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

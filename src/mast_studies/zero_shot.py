@@ -30,6 +30,7 @@ from mast.files import write_whole
 from mast.models.checkpoint import load_card
 from mast.reports.spectrogram import draw_spectrogram
 from mast_studies.record import write_result
+from mast_studies.script import run_script
 from mast_studies.study_tables import markdown
 from mast_studies.whole import search_twice
 from mast_studies.zero_shot_measure import as_row, difference, measure, own_and_best
@@ -253,4 +254,4 @@ def _about_model(folder: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)
