@@ -474,3 +474,5 @@ def test_a_threshold_that_boxes_ask_for_goes_into_all_that_is_made(
     # validation has too few boxes to choose another
     assert load_card(tmp_path / "run" / "train" / "best").thresholds["score"] == 0.02
     assert any(text.startswith("threshold: your boxes ask for a minimum score of") for text in told)
+    assert "train: done; validation has too few boxes to choose another threshold" in told
+    assert not any(text.startswith("train: validation F1") for text in told)  # at which threshold?

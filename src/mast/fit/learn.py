@@ -198,7 +198,10 @@ def train(run: FitRun) -> None:
         )
         with run.bar("train") as progress:
             result = fit_detector(learn, held, job, progress=progress)
-        run.say(f"train: validation F1 {result.best['f1']:.3f} after epoch {result.best_epoch}")
+        if run.given_threshold is None:
+            run.say(f"train: validation F1 {result.best['f1']:.3f} after epoch {result.best_epoch}")
+        else:  # the F1 at a threshold that these boxes chose would flatter
+            run.say("train: done; validation has too few boxes to choose another threshold")
         return {**result.best, "epoch": result.best_epoch}
 
     run.do("train", inputs, (folder / "best" / "model.safetensors",), work, folder)
