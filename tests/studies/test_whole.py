@@ -8,17 +8,15 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
 from spread_scores import spread_scores
-from toy_recipe import FRONT_END, small_recipe
+from toy_recipe import FRONT_END, save_small_detector
 
 from mast.data.recordings import Dataset, load_dataset
 from mast.detect_options import DetectOptions
 from mast.errors import MastError
 from mast.inference import Detector
-from mast.models.checkpoint import ModelCard, save_checkpoint
-from mast.models.mast_detector import DetectorConfig, MastDetector
-from mast.normalisation import Normalisation
+from mast.models.checkpoint import load_checkpoint, save_checkpoint
+from mast.models.mast_detector import MastDetector
 from mast.probability import Calibration, StoredCalibration
 from mast_studies import whole
 from mast_studies.whole import Found, detect_whole, search, search_twice
@@ -30,23 +28,13 @@ CPU = DetectOptions(device="cpu")
 
 def saved(folder: Path, score: float) -> Path:
     """A calibrated model that was never trained; always the same one, but for its threshold."""
-    config = small_recipe().detector
-    assert isinstance(config, DetectorConfig)
     stored = StoredCalibration(
         calibration=PLATT, n_recordings=2, n_truth=9, least_score=0.02, iou_threshold=0.5
     )
-    card = ModelCard(
-        kind="detector",
-        architecture=config,
-        front_end=FRONT_END,
-        normalisation=Normalisation(mean=-7.0, std=3.0),
-        thresholds={"score": score, "nms_iou": 0.5},
-        calibration=stored,
-    )
-    torch.manual_seed(0)
-    model = MastDetector(config)
-    spread_scores(model)
-    save_checkpoint(folder, model, card)
+    model = load_checkpoint(save_small_detector(folder, score=score))
+    assert isinstance(model.model, MastDetector)
+    spread_scores(model.model)
+    save_checkpoint(folder, model.model, model.card.model_copy(update={"calibration": stored}))
     return folder
 
 

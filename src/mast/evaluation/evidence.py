@@ -61,7 +61,7 @@ class Learnt(NamedTuple):
     @property
     def size(self) -> str:
         """In words, as in 55 boxes in 7 recordings."""
-        return f"{counted(self.boxes, 'box')} in {counted(self.recordings, 'recording')}"
+        return _size(self.boxes, self.recordings)
 
 
 class Finding(Enum):
@@ -107,7 +107,7 @@ class Tally:
     @property
     def size(self) -> str:
         """In words, as in 11 boxes in 1 recording."""
-        return f"{counted(self.boxes, 'box')} in {counted(self.recordings, 'recording')}"
+        return _size(self.boxes, self.recordings)
 
     @property
     def f1(self) -> float | None:
@@ -142,7 +142,7 @@ def judge_training(trained: Tally, start: Tally, learnt: Learnt) -> Finding:
 
 def is_trusted(start: Tally, learnt: Learnt) -> bool:
     """Whether a training is used unless it is surely worse: it had much to learn from, and validation is too small."""
-    return learnt.many and 0 < start.boxes < FEW_BOXES and start.f1 is not None
+    return learnt.many and 0 < start.boxes < FEW_BOXES
 
 
 def judge_further(further: Tally, start: Tally, learnt: Learnt) -> Finding:
@@ -171,3 +171,7 @@ def gains(ours: Tally, theirs: Tally) -> FloatArray:
     difference = ours.counts - theirs.counts
     rate = ((ours.f1 or 0.0) + (theirs.f1 or 0.0)) / 2
     return np.asarray(difference[:, 0] - rate / 2 * difference[:, 1])
+
+
+def _size(boxes: int, recordings: int) -> str:
+    return f"{counted(boxes, 'box')} in {counted(recordings, 'recording')}"

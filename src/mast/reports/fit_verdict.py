@@ -46,8 +46,10 @@ def findings(found: Mapping[str, Tally], learnt: Learnt) -> dict[str, Finding]:
     """How each later detector compares with the start."""
     start = found[base_of(found)]
     later = [name for name in NAMES if name in found and name not in (START, HABIT)]
-    judges = {TRAINED: judge_training}
-    return {name: judges.get(name, judge_further)(found[name], start, learnt) for name in later}
+    return {
+        name: (judge_training if name == TRAINED else judge_further)(found[name], start, learnt)
+        for name in later
+    }
 
 
 def tallies_in(metrics: Mapping[str, Any]) -> dict[str, Tally]:
