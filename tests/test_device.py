@@ -9,6 +9,7 @@ from torch import Tensor, fx
 from mast.device import send
 
 
+@pytest.mark.skipif(not torch.backends.cuda.is_built(), reason="torch without CUDA cannot trace copies to it")
 def test_compiled_code_sends_without_pinning() -> None:
     """Pinning cannot be traced: `mast detect` with a compiled DETR stopped on a GPU. No GPU is needed to see it."""
     graphs: list[fx.GraphModule] = []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import typer
-from toy_recipe import small_recipe
+from toy_recipe import save_small_detector, small_recipe
 from typer.testing import CliRunner
 
 from mast.cli.detect import detect
@@ -89,6 +89,18 @@ def test_continues_from_its_own_kind_only(trained: Path, tones: Path, tmp_path: 
     frozen = recipe_of("fcos", **{"train.top_blocks": 2})
     with pytest.raises(ConfigError, match="FcosDetector: has no encoder blocks to freeze"):
         train_detector(tones, tmp_path / "z", frozen)
+
+
+def test_a_baseline_is_compiled_only_on_request(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mast.inference.detector._can_compile", lambda device: True)  # as on a GPU
+    assert not Detector(trained, DetectOptions(device="cpu")).compiled
+    asked = "compile on cpu: only models on a CUDA GPU"
+    with pytest.raises(ConfigError, match=asked):
+        Detector(trained, DetectOptions(device="cpu", compile=True))
+    with pytest.raises(ConfigError, match=asked):  # MAST without asking
+        Detector(save_small_detector(tmp_path / "mast", score=0.5), DetectOptions(device="cpu"))
 
 
 def test_what_needs_an_encoder_is_refused(trained: Path) -> None:

@@ -161,6 +161,10 @@ def test_few_boxes_do_not_say_what_scores_mean(
     assert kept.calibration == steep
     assert kept.recordings == "24 validation recordings of clips (before training)"
     assert [p.found for p in kept.curve] == [{}]  # that was the detector before training
+    again = Start.find(tmp_path / "few" / "best").calibration(
+        labelled_chunks(load_dataset(tones), FRONT_END)["val"]
+    )
+    assert again == kept  # said once, however often it is trained
     assert kept.curve[0].model_copy(update={"found": point.found}) == point
     monkeypatch.setattr("mast.training.start.FEW_BOXES", 1)
     train_detector(tones, tmp_path / "many", recipe, init=start)

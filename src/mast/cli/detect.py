@@ -92,7 +92,7 @@ def detect(
     compile: Annotated[
         bool | None,
         typer.Option(
-            help="Compile the model for the GPU first: slow start, then faster; on CUDA by default."
+            help="Compile the model for the GPU first: slow start, then faster; MAST on CUDA by default."
         ),
     ] = None,
     shard: Annotated[

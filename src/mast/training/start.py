@@ -43,6 +43,7 @@ from mast.training.recipe import Recipe, TrainRecipe
 
 # fields that decide which weights there are
 _SHAPE = ("encoder", "adapter", "detail", "channels", "levels", "pyramid_blocks", "head_convs", "second_look")
+_BEFORE = " (before training)"  # of data that a start was calibrated on
 _DETECTING = ("encoder", "adapter", "detail", "pyramid", "head", "second")
 
 
@@ -127,7 +128,7 @@ class Start:
         if stored is None or self.threshold(held) is None:
             return None
         curve = tuple(point.model_copy(update={"found": {}}) for point in stored.curve)
-        data = f"{stored.data or 'the start'} (before training)"
+        data = f"{stored.data.removesuffix(_BEFORE) or 'the start'}{_BEFORE}"
         return stored.model_copy(update={"curve": curve, "data": data})
 
     @property
