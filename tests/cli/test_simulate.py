@@ -11,6 +11,8 @@ import typer
 from typer.testing import CliRunner
 
 from mast.cli.simulate import simulate
+from mast.data import soundscape_bench
+from mast.data.soundscape_bench import SoundscapeBench
 from mast.errors import ConfigError
 
 app = typer.Typer(rich_markup_mode=None)
@@ -70,3 +72,18 @@ def test_mistakes_are_reported_in_one_line(tmp_path: Path, options: list[str], m
     assert message in str(result.exception)
     assert "\n" not in str(result.exception)
     assert not (tmp_path / "out").exists()
+
+
+def test_makes_the_benchmark_in_a_new_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def small(**given: object) -> SoundscapeBench:
+        return SoundscapeBench.model_validate(
+            {"train": 1, "val": 1, "test": 1, "test_boxes": 0, "duration_s": 0.5, "home": 0} | given
+        )
+
+    monkeypatch.setattr(soundscape_bench, "SoundscapeBench", small)
+    out = tmp_path / "bench"
+    wanted = ["--benchmark", "soundscape-bench", "--unlabelled-minutes", "2", "--quiet"]
+    result = CliRunner().invoke(app, [str(out), *wanted])
+    assert result.exit_code == 0, result.output
+    assert "unlabelled: 2 recordings" in result.stdout
+    assert len(list((out / "unlabelled" / "audio").iterdir())) == 2

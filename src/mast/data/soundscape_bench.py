@@ -53,7 +53,7 @@ from mast.data.simulate.material import Share
 from mast.data.simulate.visible import Event
 from mast.data.simulate.world import DAYS_APART
 from mast.errors import ConfigError
-from mast.files import write_json
+from mast.files import holds_files, write_json
 from mast.version import __version__
 
 NAME = "soundscape-bench"
@@ -309,7 +309,7 @@ def _prepare(out: Path) -> None:
     """Make the folder, or empty it of an earlier benchmark; refuse one that holds anything else."""
     if out.exists() and not out.is_dir():
         raise ConfigError(f"{NAME}: {out} is a file; expected a new folder")
-    if out.is_dir() and any(out.iterdir()):
+    if holds_files(out):
         if not (out / MARK).is_file():
             raise ConfigError(
                 f"{NAME}: {out} holds files that are not this benchmark (no {MARK}); choose a new folder"

@@ -14,6 +14,7 @@ import pandas as pd
 from mast.annotations import AnnotationSet, write_annotations
 from mast.data.header_scan import scan_headers
 from mast.errors import AnnotationError
+from mast.files import holds_files
 from mast.wording import counted
 
 
@@ -49,7 +50,7 @@ def write_laid_out(data: LaidOut, out: Path) -> None:
 
 def empty_folder(out: Path) -> None:
     """Make a folder to write a dataset into; refuse one that holds files."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if holds_files(out):
         raise AnnotationError(f"{out}: exists and is not empty; choose a new folder")
     out.mkdir(parents=True, exist_ok=True)
 
