@@ -173,7 +173,7 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
     curve = figures("few_boxes")["tagus_fish"]["curves"]["model"]
     race = figures("speed")["race"]["mast"]
     gpu = figures("gpu_speed")["end_to_end"]["1_workers"]
-    premise = figures("experiments/premise")["rows"]
+    premise = figures("experiments/second_edition/premise")["rows"]
     fresh = {
         (row["system"], row["part"]): row for row in premise if row["dataset"] == "soundscape-bench"
     }  # one row of the table for each system
