@@ -193,7 +193,7 @@ def _data(archive: Archive, systems: set[str]) -> dict[str, object]:
         if known:
             found[dataset] = {
                 "labelled": known[0].get("data", ""),
-                "unlabelled": known[0].get("unlabelled", []),
+                "unlabelled": sorted({name for about in known for name in about.get("unlabelled", [])}),
                 "trained_on": sorted({str(about.get("device", "")) for about in known}),
             }
     return found

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from made_up_found import scatter
+from made_up_found import scatter, write_found
 
 from mast.data.augment import AugmentConfig
 from mast.errors import ConfigError
@@ -89,6 +89,14 @@ def test_domain_shift_from_found_to_files(tmp_path: Path) -> None:
     assert len(curves) == len(parts)
     np.testing.assert_allclose(np.asarray(curves[0]), at_home["f1"], atol=1e-5)
     assert not axis.get_legend()  # it stands below the panels
+
+
+def test_results_name_the_unlabelled_sound_of_every_system(tmp_path: Path) -> None:
+    for system, unlabelled in (("faster_rcnn", []), ("mast_st", ["far"])):
+        write_found(tmp_path, system, hits={"a": 2}, truths={"a": 3}, data="near", unlabelled=unlabelled)
+    collect(STUDIES["in-domain"], Archive(tmp_path, resamples=20), tmp_path / "out")
+    told = json.loads((tmp_path / "out" / "in-domain.json").read_text())
+    assert told["data"]["made_up"]["unlabelled"] == ["far"]
 
 
 def test_a_picture_says_which_system_has_fewer_seeds(tmp_path: Path) -> None:
