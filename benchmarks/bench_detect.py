@@ -36,9 +36,10 @@ def save_random_detector(folder: Path, size: str, seed: int) -> None:
     import torch
 
     from mast.grid import FrontEnd
-    from mast.models.checkpoint import ModelCard, save_checkpoint
-    from mast.models.encoder import EncoderConfig
-    from mast.models.mast_detector import DetectorConfig, MastDetector
+    from mast.models.architecture import DetectorConfig, EncoderConfig
+    from mast.models.card import ModelCard
+    from mast.models.checkpoint import save_checkpoint
+    from mast.models.mast_detector import MastDetector
     from mast.normalisation import Normalisation
 
     torch.manual_seed(seed)

@@ -21,8 +21,7 @@ from torchaudio.compliance import kaldi
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.record import write_result
-from mast.features import LogMel, mel_bank
-from mast.features.logmel import FLOOR, PREEMPHASIS
+from mast.features.logmel import FLOOR, PREEMPHASIS, LogMel, mel_bank
 from mast.grid import FrontEnd
 
 

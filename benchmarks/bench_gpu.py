@@ -194,7 +194,8 @@ def encoder(timer: Timer, options: argparse.Namespace, *, compiled: bool, cast: 
     """The bare encoder: float32 weights under autocast as the detector runs it, or all in bfloat16."""
     import torch
 
-    from mast.models.mast_detector import DetectorConfig, MastDetector
+    from mast.models.architecture import DetectorConfig
+    from mast.models.mast_detector import MastDetector
 
     torch.manual_seed(options.seed)
     device = torch.device(options.device)

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.record import write_result
 from mast.data.simulate.soundscape import simulate_chunk
 from mast.data.simulate.world import World
-from mast.features import LogMel
+from mast.features.logmel import LogMel
 from mast.grid import FrontEnd
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torchaudio.compliance import kaldi
 
 from mast.errors import ConfigError
-from mast.features import LogMel
+from mast.features.logmel import LogMel
 from mast.grid import FrontEnd, events_to_cells, events_to_grid, grid_to_events
 
 PAPER = FrontEnd()

@@ -6,8 +6,8 @@ from mast.detect_options import DetectOptions
 from mast.errors import ConfigError
 from mast.grid import FrontEnd
 from mast.habit import Habit
-from mast.models.checkpoint import ModelCard
-from mast.models.mast_detector import DetectorConfig
+from mast.models.architecture import DetectorConfig
+from mast.models.card import ModelCard
 from mast.normalisation import Normalisation
 
 LEARNT = Habit(box="strongest", band_db=20, time_db=10, join_s=0.2)

@@ -11,15 +11,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mast.errors import ConfigError, MastError
-from mast.features import LogMel
+from mast.features.logmel import LogMel
 from mast.grid import FrontEnd
 from mast.hearing import HearingModel
+from mast.models.architecture import DetectorConfig, EncoderConfig, MaeConfig
 from mast.models.baselines import BaselineConfig, build_baseline
 from mast.models.boxes import pool_boxes
-from mast.models.checkpoint import ModelCard, load_checkpoint, save_checkpoint
-from mast.models.encoder import EncoderConfig
-from mast.models.mae import MaeConfig, MaskedAutoencoder
-from mast.models.mast_detector import DetectorConfig, MastDetector
+from mast.models.card import ModelCard
+from mast.models.checkpoint import load_checkpoint, save_checkpoint
+from mast.models.mae import MaskedAutoencoder
+from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
 
 FRONT_END = FrontEnd(n_bins=32, chunk_frames=128)

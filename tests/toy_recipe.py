@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from mast.grid import FrontEnd
-from mast.models.checkpoint import ModelCard, save_checkpoint
-from mast.models.encoder import ENCODER_SIZES
-from mast.models.mae import DECODER_SIZES
-from mast.models.mast_detector import DetectorConfig, MastDetector
+from mast.models.architecture import DECODER_SIZES, ENCODER_SIZES, DetectorConfig
+from mast.models.card import ModelCard
+from mast.models.checkpoint import save_checkpoint
+from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
 from mast.training.recipe import Recipe, load_recipe
 

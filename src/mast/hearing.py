@@ -16,10 +16,11 @@ from torch.nn import functional as F
 
 from mast.device import find_device, send
 from mast.errors import MastError
-from mast.features import LogMel
+from mast.features.logmel import LogMel
 from mast.grid import FrontEnd
 from mast.models.boxes import pad_boxes
-from mast.models.checkpoint import ModelCard, load_checkpoint
+from mast.models.card import ModelCard
+from mast.models.checkpoint import load_checkpoint
 from mast.models.decode import Detections
 from mast.models.encoder import Encoder
 from mast.models.find import find_model

@@ -33,9 +33,9 @@ from mast.data.recordings import Dataset, load_dataset
 from mast.detect_options import DetectOptions
 from mast.errors import ConfigError
 from mast.files import whole_file, write_whole
-from mast.models.checkpoint import load_card
+from mast.models.architecture import DetectorConfig
+from mast.models.card import load_card
 from mast.models.find import find_model
-from mast.models.mast_detector import DetectorConfig
 from mast.training.chosen_chunks import Chunks
 from mast.training.detector_training import DetectorRun, fit_detector
 from mast.training.machine import prepare_machine

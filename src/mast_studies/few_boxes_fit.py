@@ -25,7 +25,7 @@ from mast.evaluation.evidence import Tally, tally_of
 from mast.evaluation.part_tables import PartTables
 from mast.files import write_json
 from mast.fit.pipeline import Fitted, fit
-from mast.models.checkpoint import load_card
+from mast.models.card import load_card
 from mast.models.find import find_model
 from mast.reports.fit_verdict import HABIT, START, TRAINED
 from mast.runs import Progress, Show

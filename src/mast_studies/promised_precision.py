@@ -26,7 +26,8 @@ from mast.evaluation.bootstrap import draw_weights, interval
 from mast.evaluation.calibration import resampled_precision
 from mast.evaluation.outcome import Outcome, match_scene
 from mast.evaluation.scene import build_scene
-from mast.models.checkpoint import load_card, update_card
+from mast.models.card import load_card
+from mast.models.checkpoint import update_card
 from mast.probability import LEAST_KEPT, StoredCalibration
 from mast_studies.record import write_result
 from mast_studies.script import run_script

@@ -41,7 +41,8 @@ from mast.evaluation.outcome import match_scene
 from mast.evaluation.scene import build_scene
 from mast.events import boxes_of
 from mast.inference import Detector, Source
-from mast.models.checkpoint import WEIGHTS, load_card, update_card
+from mast.models.card import WEIGHTS, load_card
+from mast.models.checkpoint import update_card
 from mast.retrieval.embedding import BoxEmbedder
 from mast_studies.mel_statistics import box_statistics, standardised
 from mast_studies.ranks import Labelled, Ranks, paired_difference, rank_queries

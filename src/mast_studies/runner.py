@@ -31,7 +31,7 @@ from mast.evaluation.part_tables import PartTables, has_part
 from mast.files import locked, write_whole
 from mast.fit.pipeline import fit
 from mast.hearing import HearingModel
-from mast.models.checkpoint import WEIGHTS, load_card
+from mast.models.card import WEIGHTS, load_card
 from mast.models.find import find_model, names_model
 from mast.runs import Ledger, Progress, Say, Show, Stage, flat, refuse_others
 from mast.selftrain.rounds import self_train

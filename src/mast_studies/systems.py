@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from mast.data.augment import AugmentConfig
+from mast.models.architecture import DetectorConfig
 from mast.models.baselines import BaselineName
-from mast.models.mast_detector import DetectorConfig
 from mast_studies.label_budgets import STRATEGIES, Strategy
 
 Curriculum = Literal["full", "stage1", "stage2", "union"]

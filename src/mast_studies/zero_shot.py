@@ -27,7 +27,7 @@ from mast.audio import probe, read
 from mast.detect_options import DetectOptions
 from mast.events import BOX_COLUMNS, as_events
 from mast.files import write_whole
-from mast.models.checkpoint import load_card
+from mast.models.card import load_card
 from mast.reports.spectrogram import draw_spectrogram
 from mast_studies.record import write_result
 from mast_studies.script import run_script

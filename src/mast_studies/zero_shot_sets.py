@@ -15,7 +15,8 @@ from mast.data.recordings import Dataset, load_dataset
 from mast.data.simulate.dataset import Simulation, simulate_dataset
 from mast.errors import ConfigError, MastError
 from mast.grid import FrontEnd
-from mast.models.checkpoint import CARD, WEIGHTS, load_card, update_card
+from mast.models.card import CARD, WEIGHTS, load_card
+from mast.models.checkpoint import update_card
 from mast.version import __version__
 
 # what the sets that experts boxed hold, in words

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from mast.arrays import FloatArray, Samples
-from mast.features import LogMel
+from mast.features.logmel import LogMel
 from mast.grid import FrontEnd, grid_to_events
 
 ToolSettings = Mapping[str, Any]

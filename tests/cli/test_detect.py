@@ -29,7 +29,8 @@ from mast.detect_options import DEFAULT_HOP
 from mast.errors import MastError
 from mast.events import EVENT_COLUMNS
 from mast.models.box_vectors import LOOK_WIDTH
-from mast.models.checkpoint import load_card, update_card
+from mast.models.card import load_card
+from mast.models.checkpoint import update_card
 from mast.probability import Calibration, OperatingPoint, StoredCalibration
 
 INFERENCE_TESTS = Path(__file__).parents[1] / "inference"

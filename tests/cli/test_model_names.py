@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from mast.cli.main import SUMMARIES, app, load_command
 from mast.errors import MastError
 from mast.models import find
-from mast.models.checkpoint import load_card
+from mast.models.card import load_card
 from mast.retrieval.event_store import EventStore
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "retrieval"))

@@ -19,7 +19,8 @@ from mast.cli.convert import convert
 from mast.cli.plan import plan
 from mast.errors import AnnotationError, ConfigError, MastError
 from mast.habit import Habit
-from mast.models.checkpoint import load_card, update_card
+from mast.models.card import load_card
+from mast.models.checkpoint import update_card
 from mast.planning.choose import PLAN_STRATEGIES
 from mast.planning.tasks import TASK_FORMATS
 

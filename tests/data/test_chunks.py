@@ -19,7 +19,7 @@ from mast.data.noise_bank import NoiseBank
 from mast.data.recordings import Dataset, load_dataset
 from mast.data.splits import SplitConfig
 from mast.errors import ConfigError
-from mast.features import LogMel
+from mast.features.logmel import LogMel
 from mast.grid import FrontEnd, events_to_grid
 
 FRONT_END = FrontEnd(

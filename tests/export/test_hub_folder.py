@@ -15,15 +15,10 @@ from mast.errors import MastError
 from mast.export.hub_folder import write_hub_folder
 from mast.grid import FrontEnd
 from mast.habit import Habit
-from mast.models.checkpoint import (
-    ModelCard,
-    load_card,
-    load_checkpoint,
-    save_checkpoint,
-    update_card,
-)
-from mast.models.encoder import EncoderConfig
-from mast.models.mast_detector import DetectorConfig, MastDetector
+from mast.models.architecture import DetectorConfig, EncoderConfig
+from mast.models.card import ModelCard, load_card
+from mast.models.checkpoint import load_checkpoint, save_checkpoint, update_card
+from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
 
 

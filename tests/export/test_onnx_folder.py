@@ -25,14 +25,15 @@ from mast.events import pairwise_iou
 from mast.export import onnx_folder
 from mast.export.onnx_folder import write_onnx_folder
 from mast.export.onnx_graph import PlainLogMel
-from mast.features import LogMel
+from mast.features.logmel import LogMel
 from mast.grid import FrontEnd
 from mast.habit import Habit
-from mast.models.checkpoint import ModelCard, load_card, load_checkpoint, save_checkpoint, update_card
-from mast.models.decode import drop_nested
-from mast.models.encoder import EncoderConfig
-from mast.models.mae import MaeConfig, MaskedAutoencoder
-from mast.models.mast_detector import DetectorConfig, MastDetector
+from mast.models.architecture import DetectorConfig, EncoderConfig, MaeConfig
+from mast.models.card import ModelCard, load_card
+from mast.models.checkpoint import load_checkpoint, save_checkpoint, update_card
+from mast.models.mae import MaskedAutoencoder
+from mast.models.mast_detector import MastDetector
+from mast.models.nested import drop_nested
 from mast.normalisation import Normalisation
 
 onnxruntime = pytest.importorskip("onnxruntime")

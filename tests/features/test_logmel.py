@@ -15,7 +15,8 @@ from torchaudio.compliance import kaldi
 
 from mast.audio import windows
 from mast.errors import ConfigError
-from mast.features import LogMel, logmel, mel_bank
+from mast.features import logmel
+from mast.features.logmel import LogMel, mel_bank
 from mast.grid import FrontEnd
 
 FLOOR_LOG = math.log(torch.finfo(torch.float32).eps)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mast.errors import MastError
-from mast.features import RunningStats, running_stats
+from mast.features.statistics import RunningStats, running_stats
 
 
 def test_constant_features_do_not_divide_by_zero() -> None:

@@ -9,8 +9,10 @@ from toy_recipe import small_recipe
 
 from mast.data import load_dataset
 from mast.fit.detector_scores import measure_detectors
-from mast.models.checkpoint import ModelCard, load_card, save_checkpoint
-from mast.models.mast_detector import DetectorConfig, MastDetector
+from mast.models.architecture import DetectorConfig
+from mast.models.card import ModelCard, load_card
+from mast.models.checkpoint import save_checkpoint
+from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
 from mast.training.chosen_chunks import labelled_chunks
 from mast.training.machine import prepare_machine

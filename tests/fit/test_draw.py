@@ -21,8 +21,10 @@ from mast.fit import draw, fit_run, judge
 from mast.fit.pipeline import Fitted
 from mast.habit import Habit
 from mast.hearing import HearingModel
-from mast.models.checkpoint import ModelCard, load_card, save_checkpoint
-from mast.models.mast_detector import DetectorConfig, MastDetector
+from mast.models.architecture import DetectorConfig
+from mast.models.card import ModelCard, load_card
+from mast.models.checkpoint import save_checkpoint
+from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
 from mast.training.chosen_chunks import Chunks
 from mast.training.chunk_scores import look_at

@@ -26,8 +26,10 @@ from mast.fit.pipeline import Fitted
 from mast.fit.threshold_choice import ThresholdChoice
 from mast.grid import FrontEnd
 from mast.habit import Habit
-from mast.models.checkpoint import ModelCard, load_card, save_checkpoint, update_card
-from mast.models.mast_detector import DetectorConfig, MastDetector
+from mast.models.architecture import DetectorConfig
+from mast.models.card import ModelCard, load_card
+from mast.models.checkpoint import save_checkpoint, update_card
+from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
 from mast.probability import StoredCalibration
 from mast.reports.fit_verdict import f1_table, recommended, verdict

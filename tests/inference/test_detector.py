@@ -26,10 +26,11 @@ from mast.habit import Habit
 from mast.inference import Detector, Source
 from mast.inference.detector import _cast_products
 from mast.inference.stitch import ScoredBoxes
-from mast.models.checkpoint import ModelCard, load_checkpoint, save_checkpoint
-from mast.models.encoder import EncoderConfig
-from mast.models.mae import MaeConfig, MaskedAutoencoder
-from mast.models.mast_detector import DetectorConfig, MastDetector
+from mast.models.architecture import DetectorConfig, EncoderConfig, MaeConfig
+from mast.models.card import ModelCard
+from mast.models.checkpoint import load_checkpoint, save_checkpoint
+from mast.models.mae import MaskedAutoencoder
+from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
 
 RATE = FRONT_END.sample_rate

@@ -13,7 +13,8 @@ from random_detector import save_detector, write_sound
 from mast.detect_options import DetectOptions
 from mast.errors import ConfigError, MastError
 from mast.inference import Detector
-from mast.models.checkpoint import load_card, update_card
+from mast.models.card import load_card
+from mast.models.checkpoint import update_card
 from mast.probability import Calibration, OperatingPoint, StoredCalibration
 
 CALIBRATION = Calibration(method="platt", slope=0.5, intercept=-0.4)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mast.events import pairwise_iou
 from mast.inference.stitch import ScoredBoxes, Stitcher, without_nested
-from mast.models.decode import drop_nested
+from mast.models.nested import drop_nested
 
 Array = NDArray[np.float64]
 WINDOW = 256.0

@@ -17,7 +17,8 @@ from mast.models.baselines import BaselineConfig, BaselineName, build_baseline
 from mast.models.baselines.resnet import as_picture
 from mast.models.baselines.torchvision_detectors import FasterRcnnDetector, FcosDetector
 from mast.models.boxes import iou
-from mast.models.checkpoint import ModelCard, load_checkpoint, save_checkpoint
+from mast.models.card import ModelCard
+from mast.models.checkpoint import load_checkpoint, save_checkpoint
 from mast.models.interface import BoxDetector
 from mast.normalisation import Normalisation
 

@@ -6,10 +6,9 @@ from torch import Tensor
 
 from mast.errors import ConfigError
 from mast.events import match_boxes, pairwise_iou
-from mast.models.adapters import AdapterName
+from mast.models.architecture import AdapterName, DetectorConfig, EncoderConfig, Size
 from mast.models.assign import assign_atss
 from mast.models.boxes import iou, pad_boxes
-from mast.models.encoder import EncoderConfig, Size
 from mast.models.losses import (
     centreness_loss,
     centreness_target,
@@ -18,7 +17,7 @@ from mast.models.losses import (
     giou_loss,
     quality_focal_loss,
 )
-from mast.models.mast_detector import DetectorConfig, MastDetector
+from mast.models.mast_detector import MastDetector
 
 ENCODER = EncoderConfig(chunk_frames=128, n_bins=64, width=48, depth=2, heads=2)
 CONFIG = DetectorConfig(encoder=ENCODER, channels=32, levels=3, head_convs=1)

@@ -3,7 +3,8 @@ import torch
 from adapter_theory import isotropic_parameters, separable_parameters
 from torch import nn
 
-from mast.models.adapters import ADAPTER_UPSAMPLING, AdapterName, build_adapter
+from mast.models.adapters import build_adapter
+from mast.models.architecture import ADAPTER_UPSAMPLING, AdapterName
 from mast.models.blocks import SeparableConv
 
 

@@ -15,11 +15,11 @@ from safetensors.torch import load_file, save_file
 
 from mast.errors import MastError
 from mast.grid import FrontEnd
+from mast.models.architecture import DetectorConfig, EncoderConfig, MaeConfig
 from mast.models.baselines import BaselineConfig, build_baseline
+from mast.models.card import ModelCard, load_card
 from mast.models.checkpoint import (
-    ModelCard,
     load_audiomae,
-    load_card,
     load_checkpoint,
     load_encoder,
     load_weights,
@@ -27,9 +27,8 @@ from mast.models.checkpoint import (
     update_card,
 )
 from mast.models.damage import Bounded, fingerprint, refuse_senseless
-from mast.models.encoder import EncoderConfig
-from mast.models.mae import MaeConfig, MaskedAutoencoder
-from mast.models.mast_detector import DetectorConfig, MastDetector
+from mast.models.mae import MaskedAutoencoder
+from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
 
 ENCODER = EncoderConfig(chunk_frames=64, n_bins=32, width=32, depth=2, heads=2)

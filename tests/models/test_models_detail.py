@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from mast.errors import ConfigError
+from mast.models.architecture import DetectorConfig
 from mast.models.detail import DetailPath
-from mast.models.mast_detector import DetectorConfig, MastDetector
+from mast.models.mast_detector import MastDetector
 
 
 def awake(path: DetailPath) -> DetailPath:

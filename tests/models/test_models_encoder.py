@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from mast.errors import ConfigError
-from mast.models.encoder import Encoder, EncoderConfig, sincos_positions
+from mast.models.architecture import EncoderConfig
+from mast.models.encoder import Encoder, sincos_positions
 
 
 def small_encoder(**fields: int) -> EncoderConfig:

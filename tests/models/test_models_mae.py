@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from mast.models.encoder import EncoderConfig
+from mast.models.architecture import EncoderConfig, MaeConfig
 from mast.models.mae import (
-    MaeConfig,
     MaskedAutoencoder,
     masked_reconstruction_loss,
     patchify,

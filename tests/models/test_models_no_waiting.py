@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from mast.models.architecture import DetectorConfig, EncoderConfig, MaeConfig
 from mast.models.boxes import pad_truths
-from mast.models.encoder import EncoderConfig
-from mast.models.mae import MaeConfig, MaskedAutoencoder
-from mast.models.mast_detector import DetectorConfig, MastDetector
+from mast.models.mae import MaskedAutoencoder
+from mast.models.mast_detector import MastDetector
 
 ENCODER = EncoderConfig(chunk_frames=64, n_bins=32, width=32, depth=1, heads=2)
 

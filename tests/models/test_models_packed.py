@@ -4,9 +4,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mast.models import packed
+from mast.models.architecture import DetectorConfig, EncoderConfig
 from mast.models.blocks import ConvBlock
-from mast.models.encoder import Encoder, EncoderConfig
-from mast.models.mast_detector import DetectorConfig, MastDetector
+from mast.models.encoder import Encoder
+from mast.models.mast_detector import MastDetector
 from mast.models.packed import PackedLinear, SmallMapGroupNorm, arrange_convolutions, pack_encoder
 
 pytestmark = pytest.mark.usefixtures("bfloat16_anywhere")

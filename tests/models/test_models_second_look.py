@@ -7,10 +7,10 @@ from torch.nn import functional as F
 from torchvision.ops import roi_align
 
 from mast.events import match_boxes
+from mast.models.architecture import DetectorConfig, EncoderConfig
 from mast.models.boxes import iou, pad_truths
-from mast.models.encoder import EncoderConfig
 from mast.models.losses import giou_loss
-from mast.models.mast_detector import DetectorConfig, MastDetector
+from mast.models.mast_detector import MastDetector
 from mast.models.second_look import Looked, Regions, SecondLook, choose_regions, second_terms
 
 CHUNK = (128, 64)

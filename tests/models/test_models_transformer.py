@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from mast.models.encoder import Encoder, EncoderConfig, initialise_transformer, transformer_blocks
+from mast.models.architecture import EncoderConfig
+from mast.models.encoder import Encoder, initialise_transformer, transformer_blocks
 from mast.models.transformer import NORM_EPSILON, Block, PatchEmbed
 
 WIDTH, HEADS = 32, 4

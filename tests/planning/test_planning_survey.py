@@ -15,9 +15,10 @@ from mast.data import load_dataset
 from mast.data.recordings import Dataset
 from mast.errors import MastError
 from mast.events import as_events
-from mast.features import LogMel
+from mast.features.logmel import LogMel
 from mast.habit import Habit
-from mast.models.checkpoint import load_card, load_checkpoint, update_card
+from mast.models.card import load_card
+from mast.models.checkpoint import load_checkpoint, update_card
 from mast.planning.candidates import candidate_clips
 from mast.planning.cover import cover_order
 from mast.planning.survey import Surveyor, chunk_grid, doubt, doubt_in_clips, model_front_end

@@ -16,7 +16,7 @@ from mast.data import load_dataset
 from mast.detect_options import DetectOptions
 from mast.errors import AudioError
 from mast.events import boxes_of
-from mast.features import LogMel
+from mast.features.logmel import LogMel
 from mast.inference import Detector
 from mast.models.box_vectors import LOOK_WIDTH
 from mast.models.boxes import pool_boxes

@@ -11,9 +11,10 @@ import torch
 from spread_scores import spread_scores
 
 from mast.grid import FrontEnd
-from mast.models.checkpoint import ModelCard, save_checkpoint
-from mast.models.encoder import EncoderConfig
-from mast.models.mast_detector import DetectorConfig, MastDetector
+from mast.models.architecture import DetectorConfig, EncoderConfig
+from mast.models.card import ModelCard
+from mast.models.checkpoint import save_checkpoint
+from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
 
 FRONT_END = FrontEnd(n_bins=64, chunk_frames=256)  # 2.56 s

@@ -14,13 +14,10 @@ import torch
 
 from mast.data.simulate.dataset import Simulation, simulate_dataset
 from mast.grid import FrontEnd
-from mast.models.checkpoint import (
-    ModelCard,
-    load_card,
-    load_checkpoint,
-    save_checkpoint,
-)
-from mast.models.mast_detector import DetectorConfig, MastDetector
+from mast.models.architecture import DetectorConfig
+from mast.models.card import ModelCard, load_card
+from mast.models.checkpoint import load_checkpoint, save_checkpoint
+from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
 from mast.training.recipe import load_recipe
 

@@ -19,7 +19,8 @@ from mast.evaluation.part_tables import PartTables
 from mast.events import as_events
 from mast.grid import FrontEnd
 from mast.hearing import HearingModel
-from mast.models.checkpoint import load_card, load_checkpoint, save_checkpoint
+from mast.models.card import load_card
+from mast.models.checkpoint import load_checkpoint, save_checkpoint
 from mast.selftrain import rounds
 from mast.selftrain.watch import part_metrics
 from mast.training.chosen_chunks import Chunks, labelled_chunks

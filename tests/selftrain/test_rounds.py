@@ -10,8 +10,9 @@ from toy_recipe import small_recipe
 
 from mast.data.recordings import load_dataset
 from mast.errors import MastError
-from mast.models.checkpoint import load_card, load_checkpoint
-from mast.models.mast_detector import DetectorConfig
+from mast.models.architecture import DetectorConfig
+from mast.models.card import load_card
+from mast.models.checkpoint import load_checkpoint
 from mast.selftrain import rounds as rounds_module
 from mast.selftrain.rounds import self_train
 from mast.training.chosen_chunks import Chunks, labelled_chunks

@@ -8,8 +8,10 @@ import torch
 from spread_scores import spread_scores
 from toy_recipe import small_recipe
 
-from mast.models.checkpoint import ModelCard, save_checkpoint
-from mast.models.mast_detector import DetectorConfig, MastDetector
+from mast.models.architecture import DetectorConfig
+from mast.models.card import ModelCard
+from mast.models.checkpoint import save_checkpoint
+from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
 from mast.training.recipe import Recipe
 

@@ -11,7 +11,7 @@ from made_up_found import scatter, write_found
 
 from mast.data.augment import AugmentConfig
 from mast.errors import ConfigError
-from mast.models.mast_detector import DetectorConfig
+from mast.models.architecture import DetectorConfig
 from mast_studies.collect import collect
 from mast_studies.page import write_page
 from mast_studies.paper import METRICS, paper_tables

@@ -12,7 +12,7 @@ from toy_recipe import FRONT_END, save_small_detector, small_recipe
 
 from mast.data.recordings import load_dataset
 from mast.errors import ConfigError
-from mast.models.mast_detector import DetectorConfig
+from mast.models.architecture import DetectorConfig
 from mast_studies import few_boxes
 from mast_studies.few_boxes import divide, recipe_of
 from mast_studies.few_boxes_chunks import boxes_of_pieces, nested, pieces

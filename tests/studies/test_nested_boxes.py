@@ -13,8 +13,10 @@ import torch
 from toy_recipe import FRONT_END, small_recipe
 
 from mast.events import BOX_COLUMNS, as_events
-from mast.models.checkpoint import ModelCard, save_checkpoint
-from mast.models.mast_detector import DetectorConfig, MastDetector
+from mast.models.architecture import DetectorConfig
+from mast.models.card import ModelCard
+from mast.models.checkpoint import save_checkpoint
+from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
 from mast_studies import nested_boxes
 from mast_studies.zero_shot_sets import load_set

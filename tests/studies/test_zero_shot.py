@@ -12,7 +12,7 @@ from toy_recipe import FRONT_END, save_small_detector
 from mast.errors import ConfigError
 from mast.events import BOX_COLUMNS, as_events
 from mast.grid import FrontEnd
-from mast.models.checkpoint import load_card
+from mast.models.card import load_card
 from mast_studies import zero_shot
 from mast_studies.whole import Found
 from mast_studies.zero_shot import _busiest, boxes_of_tool, measure_tool, table_of

@@ -19,13 +19,10 @@ from mast.evaluation.operating import operating_curve
 from mast.evaluation.part_tables import PartTables
 from mast.events import as_events
 from mast.hearing import HearingModel
-from mast.models.checkpoint import (
-    ModelCard,
-    load_card,
-    load_checkpoint,
-    save_checkpoint,
-)
-from mast.models.mae import MaeConfig, MaskedAutoencoder
+from mast.models.architecture import MaeConfig
+from mast.models.card import ModelCard, load_card
+from mast.models.checkpoint import load_checkpoint, save_checkpoint
+from mast.models.mae import MaskedAutoencoder
 from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
 from mast.probability import StoredCalibration

@@ -13,7 +13,7 @@ from toy_recipe import FRONT_END, small_recipe
 from mast.data.chunk_dataset import ChunkDataset, collate
 from mast.data.recordings import load_dataset
 from mast.errors import MastError
-from mast.features import LogMel
+from mast.features.logmel import LogMel
 from mast.training.chosen_chunks import (
     decode_once,
     decoded_chunks,

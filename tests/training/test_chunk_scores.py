@@ -23,7 +23,7 @@ from mast.grid import events_to_grid
 from mast.habit import Habit
 from mast.hearing import HearingModel
 from mast.models.baselines import BaselineConfig
-from mast.models.checkpoint import ModelCard
+from mast.models.card import ModelCard
 from mast.models.decode import Detections
 from mast.models.interface import BoxDetector
 from mast.normalisation import Normalisation

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import torch
 
-from mast.models.encoder import EncoderConfig
-from mast.models.mast_detector import DetectorConfig, MastDetector
+from mast.models.architecture import DetectorConfig, EncoderConfig
+from mast.models.mast_detector import MastDetector
 from mast.training.groups import encoder_multipliers, parameter_groups, set_trainable
 from mast.training.schedule import Unfreezing
 

@@ -16,16 +16,12 @@ from mast.evaluation.evidence import Finding, Tally, compare_tallies
 from mast.evaluation.part_tables import PartTables
 from mast.grid import FrontEnd
 from mast.hearing import HearingModel
-from mast.models.checkpoint import (
-    ModelCard,
-    load_card,
-    load_checkpoint,
-    save_checkpoint,
-    update_card,
-)
+from mast.models.architecture import DetectorConfig
+from mast.models.card import ModelCard, load_card
+from mast.models.checkpoint import load_checkpoint, save_checkpoint, update_card
 from mast.models.find import find_model
 from mast.models.mae import MaskedAutoencoder
-from mast.models.mast_detector import DetectorConfig, MastDetector
+from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
 from mast.probability import Calibration, OperatingPoint, StoredCalibration
 from mast.training.chosen_chunks import Chunks, labelled_chunks

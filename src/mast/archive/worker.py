@@ -14,7 +14,7 @@ from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
 from mast.errors import MastError, machine_fault
 from mast.inference import Detector
 from mast.inference.settle import settle_process
-from mast.models.checkpoint import CARD, WEIGHTS
+from mast.models.card import CARD, WEIGHTS
 from mast.models.find import find_model
 
 

@@ -207,7 +207,7 @@ def _refuse_other(detections: DetectionsFolder, model: str | None, band_hz: floa
     """A model or a band that is named beside embeddings has to be theirs."""
     from mast.annotations.detections import model_id
     from mast.errors import ConfigError
-    from mast.models.checkpoint import load_card
+    from mast.models.card import load_card
     from mast.models.find import find_model
 
     own = detections.run.model_id

@@ -53,7 +53,7 @@ def export(
     from mast.errors import ConfigError
     from mast.export.hub_folder import write_hub_folder
     from mast.export.onnx_folder import write_onnx_folder
-    from mast.models.checkpoint import load_card
+    from mast.models.card import load_card
     from mast.models.find import find_model
 
     folder = find_model(run)

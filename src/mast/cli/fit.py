@@ -70,7 +70,7 @@ def fit(
     from mast.detect_options import DetectOptions
     from mast.errors import ConfigError
     from mast.fit.pipeline import fit as run
-    from mast.models.checkpoint import load_card
+    from mast.models.card import load_card
     from mast.reports.fit_verdict import HABIT, START
     from mast.runs import Show
     from mast.training.start import Start

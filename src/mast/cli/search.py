@@ -150,7 +150,7 @@ def model_of(store: EventStore, model: str | None, device: str | None) -> Detect
 def _model_named(store: EventStore) -> str:
     from mast.annotations.detections import model_id
     from mast.errors import ConfigError, MastError
-    from mast.models.checkpoint import load_card
+    from mast.models.card import load_card
     from mast.models.find import DEFAULT, find_model, names_model
 
     lay = store.model_folder

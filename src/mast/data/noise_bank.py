@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mast.device import send
 from mast.errors import ConfigError
-from mast.features import LogMel
+from mast.features.logmel import LogMel
 from mast.grid import FrontEnd
 
 if TYPE_CHECKING:

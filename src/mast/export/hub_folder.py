@@ -8,7 +8,8 @@ from mast.errors import ConfigError
 from mast.export.places import without_places
 from mast.export.words import hub_readme
 from mast.files import write_whole
-from mast.models.checkpoint import ModelCard, StoredType, load_checkpoint, save_checkpoint
+from mast.models.card import ModelCard
+from mast.models.checkpoint import StoredType, load_checkpoint, save_checkpoint
 
 # large files go to the hub's file store; whoever pushes with git needs to say so
 _ATTRIBUTES = "*.safetensors filter=lfs diff=lfs merge=lfs -text\n"

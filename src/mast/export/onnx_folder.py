@@ -23,7 +23,7 @@ from mast.files import whole_file, write_whole
 from mast.grid import FrontEnd
 from mast.hearing import HearingModel
 from mast.models.boxes import clip_boxes
-from mast.models.checkpoint import CARD, ModelCard
+from mast.models.card import CARD, ModelCard
 from mast.models.mast_detector import DenseOutput, MastDetector
 
 GRAPH = "model.onnx"

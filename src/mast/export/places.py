@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
-from mast.models.checkpoint import ModelCard
+from mast.models.card import ModelCard
 
 _PLACES = ("data", "init", "unlabelled")  # fields of provenance whose relative paths are places, too
 # an absolute path somewhere in a sentence; not the slashes of a URL or of "and/or"

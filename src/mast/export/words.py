@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from mast.models.checkpoint import ModelCard
-from mast.models.mast_detector import DetectorConfig
+from mast.models.architecture import DetectorConfig
+from mast.models.card import ModelCard
 from mast.version import __version__
 
 # names of the hub's list of licences; others are "other" there

@@ -22,7 +22,8 @@ from mast.fit.fit_run import FitRun, f1_words
 from mast.fit.habit_choice import HabitChoice, choose_habit
 from mast.fit.threshold_choice import ThresholdChoice, choose_threshold
 from mast.habit import Habit
-from mast.models.checkpoint import ModelCard, load_card, update_card
+from mast.models.card import ModelCard, load_card
+from mast.models.checkpoint import update_card
 from mast.reports.fit_verdict import HABIT, START
 from mast.training.chosen_chunks import Chunks
 from mast.training.chunk_scores import look_at

@@ -13,7 +13,7 @@ from accelerate.utils import broadcast_object_list
 from mast.evaluation.evidence import Learnt, Tally
 from mast.fit.inputs import Sources, labels_of, sound_of
 from mast.habit import Habit
-from mast.models.mast_detector import DetectorConfig
+from mast.models.architecture import DetectorConfig
 from mast.normalisation import Normalisation
 from mast.reports.fit_verdict import START, TRAINED, recommended
 from mast.runs import UPSTREAM, Ledger, Progress, Show, Stage, flat

@@ -13,7 +13,7 @@ from mast.fit.detector_scores import measure_detectors
 from mast.fit.fit_run import FitRun
 from mast.fit.forecast import duration_in_words
 from mast.fit.inputs import facts_of, write_listing
-from mast.models.checkpoint import load_card
+from mast.models.card import load_card
 from mast.reports.fit_report import write_fit_report
 from mast.reports.fit_verdict import HABIT, NAMES, SELF_TRAINED, START, TRAINED
 from mast.version import __version__

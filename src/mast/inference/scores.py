@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mast.errors import ConfigError, MastError
-from mast.models.checkpoint import ModelCard
+from mast.models.card import ModelCard
 from mast.probability import Calibration
 
 

@@ -230,7 +230,7 @@ def _counted(tracks: list[_Track]) -> ScoredBoxes:
 def without_nested(boxes: FloatArray, scores: FloatArray, share: float) -> IntArray:
     """Rows of a recording's events that stay when none may lie in a better one, in their order.
 
-    As :func:`mast.models.decode.drop_nested` within a window: of two that share more than ``share`` of the smaller one
+    As :func:`mast.models.nested.drop_nested` within a window: of two that share more than ``share`` of the smaller one
     the lower-scored goes.
     """
     return best_of_overlapping(boxes, scores, threshold=share, overlap=pairwise_iom)

@@ -7,23 +7,11 @@ choice that meets this range was taken and is named at the layer. Axes are (time
 
 from __future__ import annotations
 
-from typing import Literal
-
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from mast.models.architecture import ADAPTER_UPSAMPLING, AdapterName
 from mast.models.blocks import ConvBlock, ResidualBlock, SeparableConv
-
-AdapterName = Literal["upsampling", "fine", "anisotropic", "conv", "none"]
-
-# how much finer than the tokens each adapter's map is, in time and in frequency
-ADAPTER_UPSAMPLING: dict[AdapterName, tuple[int, int]] = {
-    "upsampling": (2, 4),
-    "fine": (4, 8),  # beyond the paper: cells of 4 × 2
-    "anisotropic": (1, 4),
-    "conv": (1, 1),
-    "none": (1, 1),
-}
 
 
 class ConvAdapter(nn.Sequential):

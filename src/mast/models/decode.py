@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from mast.models.boxes import clip_boxes
 from mast.models.kernels import nms
+from mast.models.nested import drop_nested
 from mast.models.points import Points
 
 _LOG_SIZE = (-6.0, 4.0)  # 1/400 to 55 times the starting box: beyond any box a chunk can hold
@@ -95,23 +94,3 @@ def select_boxes(
         kept, counts = torch.cat(alone), [len(rows) for rows in alone]
     image_boxes, image_scores = torch.split(candidates[kept], counts), torch.split(top[kept], counts)
     return [Detections(x[:max_boxes], s[:max_boxes]) for x, s in zip(image_boxes, image_scores, strict=True)]
-
-
-def drop_nested(boxes: NDArray[np.float64], share: float) -> NDArray[np.bool_]:
-    """Which boxes stay when none may lie in a better one: (K, 4), best first → (K,).
-
-    Of two boxes that share more than ``share`` of the smaller one the later is dropped, be it the smaller or the
-    larger: a phrase round its notes, or a note inside its phrase. A box that was dropped drops none.
-    """
-    size = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
-    least = share * np.minimum(size[:, None], size[None, :])
-    low, high = (
-        np.maximum(boxes[:, None, :2], boxes[None, :, :2]),
-        np.minimum(boxes[:, None, 2:], boxes[None, :, 2:]),
-    )
-    nested = (high - low).clip(0).prod(axis=2) > least  # (K, K)
-    stays = np.ones(len(boxes), dtype=bool)
-    for k in range(len(boxes)):
-        if stays[k]:
-            stays[k + 1 :] &= ~nested[k, k + 1 :]
-    return stays

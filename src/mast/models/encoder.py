@@ -3,61 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 
 from mast.errors import ConfigError
-from mast.grid import MOST_BINS, MOST_FRAMES
+from mast.models.architecture import EncoderConfig
 from mast.models.transformer import NORM_EPSILON, Block, PatchEmbed
-
-Size = Literal["tiny", "light", "small", "base"]
-
-# base is the paper's mae_vit_base_patch16; the others are our choice: a laptop, the embedded model, a desktop
-ENCODER_SIZES: dict[Size, dict[str, int]] = {
-    "tiny": {"width": 192, "depth": 4, "heads": 3},
-    "light": {"width": 256, "depth": 6, "heads": 4},
-    "small": {"width": 384, "depth": 12, "heads": 6},
-    "base": {"width": 768, "depth": 12, "heads": 12},
-}
-
-
-class EncoderConfig(BaseModel):
-    """Shape of the input and of the transformer; defaults are the paper's ViT-B/16 on 1024 × 128."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    chunk_frames: int = Field(default=1_024, gt=0, le=MOST_FRAMES, description="frames per chunk, T")
-    n_bins: int = Field(default=128, gt=0, le=MOST_BINS, description="mel bins, F")
-    patch: int = Field(default=16, gt=0, le=MOST_BINS, description="side of a patch, in frames and in bins")
-    width: int = Field(default=768, gt=0, le=65_536, description="token width, D")
-    depth: int = Field(default=12, gt=0, le=1_000, description="transformer blocks")
-    heads: int = Field(default=12, gt=0, le=1_000, description="attention heads per block")
-
-    @model_validator(mode="after")
-    def _divides(self) -> EncoderConfig:
-        if self.chunk_frames % self.patch or self.n_bins % self.patch:
-            raise ConfigError(
-                f"encoder: a chunk of {self.chunk_frames} × {self.n_bins} cells does not divide into patches "
-                f"of {self.patch} × {self.patch}; choose multiples of {self.patch}"
-            )
-        if self.width % self.heads or self.width % 4:
-            raise ConfigError(
-                f"encoder: width {self.width} must be a multiple of 4 and of the heads, {self.heads}"
-            )
-        return self
-
-    @classmethod
-    def named(cls, size: Size, *, chunk_frames: int = 1_024, n_bins: int = 128) -> EncoderConfig:
-        """One of the named sizes, on a chunk of the given shape."""
-        return cls(chunk_frames=chunk_frames, n_bins=n_bins, **ENCODER_SIZES[size])
-
-    @property
-    def token_grid(self) -> tuple[int, int]:
-        """Tokens in time and in frequency, 64 × 8 for the paper."""
-        return self.chunk_frames // self.patch, self.n_bins // self.patch
 
 
 def sincos_positions(width: int, grid: tuple[int, int]) -> Tensor:

@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from mast.errors import MastError, first_line
-from mast.models.checkpoint import CARD, WEIGHTS
+from mast.models.card import CARD, WEIGHTS
 
 DEFAULT = "default"
 # one slash or two: a path loses the second

@@ -7,61 +7,15 @@ Hide most patches of a spectrogram, encode what is left, reconstruct what was hi
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
-from mast.models.encoder import (
-    Encoder,
-    EncoderConfig,
-    Size,
-    initialise_transformer,
-    sincos_positions,
-    transformer_blocks,
-)
+from mast.models.architecture import MaeConfig
+from mast.models.encoder import Encoder, initialise_transformer, sincos_positions, transformer_blocks
 from mast.models.masking import PatchMask, structured_mask, uniform_mask
 from mast.models.transformer import NORM_EPSILON
-
-# base is mae_vit_base_patch16's decoder; the others are our choice
-DECODER_SIZES: dict[Size, dict[str, int]] = {
-    "tiny": {"decoder_width": 128, "decoder_depth": 2, "decoder_heads": 4},
-    "light": {"decoder_width": 128, "decoder_depth": 2, "decoder_heads": 4},
-    "small": {"decoder_width": 256, "decoder_depth": 4, "decoder_heads": 8},
-    "base": {"decoder_width": 512, "decoder_depth": 8, "decoder_heads": 16},
-}
-
-
-class MaeConfig(BaseModel):
-    """Masked autoencoder; defaults are Table "Masked Audio pretraining hyperparameters"."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    encoder: EncoderConfig = EncoderConfig()
-    decoder_width: int = Field(default=512, gt=0, le=65_536)
-    decoder_depth: int = Field(default=8, gt=0, le=1_000)
-    decoder_heads: int = Field(default=16, gt=0, le=1_000)
-    # docs/paper_notes.md 7: to be settled by experiment
-    masking: Literal["uniform", "structured"] = "uniform"
-    mask_ratio: float = Field(
-        default=0.75, gt=0, lt=1, description="share of patches hidden by uniform masking"
-    )
-    time_mask_ratio: float = Field(
-        default=0.6, ge=0, lt=1, description="share of time columns hidden, structured"
-    )
-    frequency_mask_ratio: float = Field(
-        default=0.3, ge=0, lt=1, description="share of frequency rows hidden, structured"
-    )
-    normalise_targets: bool = Field(
-        default=False, description="reconstruct each patch with its own mean and spread removed"
-    )
-
-    @classmethod
-    def named(cls, size: Size, *, chunk_frames: int = 1_024, n_bins: int = 128) -> MaeConfig:
-        """One of the named sizes, on a chunk of the given shape."""
-        encoder = EncoderConfig.named(size, chunk_frames=chunk_frames, n_bins=n_bins)
-        return cls.model_validate({"encoder": encoder, **DECODER_SIZES[size]})
 
 
 class Reconstruction(NamedTuple):
@@ -141,7 +95,8 @@ class MaskedAutoencoder(nn.Module):
     """Encoder and decoder of the pretraining stage; the encoder is what the detector keeps.
 
     >>> import torch
-    >>> from mast.models.mae import MaeConfig, MaskedAutoencoder
+    >>> from mast.models.architecture import MaeConfig
+    >>> from mast.models.mae import MaskedAutoencoder
     >>> model = MaskedAutoencoder(MaeConfig.named("tiny"))
     >>> model.config.encoder.depth, model.config.encoder.width
     (4, 192)

@@ -7,21 +7,21 @@ One forward pass gives the same dense output always; ``loss()`` = forward + assi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from mast.errors import ConfigError
-from mast.models.adapters import ADAPTER_UPSAMPLING, AdapterName, build_adapter
+from mast.models.adapters import build_adapter
+from mast.models.architecture import DetectorConfig
 from mast.models.assign import assign_atss, assign_centre_sampling
 from mast.models.box_vectors import LOOK_WIDTH, box_vectors
 from mast.models.boxes import Truths, clip_boxes, iou, pad_boxes, pad_truths, pool_boxes
 from mast.models.contrastive import Projection, contrastive_loss, jitter_boxes, sample_negatives
 from mast.models.decode import Detections, box_scores, decode_boxes, select_boxes
 from mast.models.detail import DetailPath
-from mast.models.encoder import Encoder, EncoderConfig, Size
+from mast.models.encoder import Encoder
 from mast.models.head import Head, HeadOutput
 from mast.models.interface import BoxDetector
 from mast.models.losses import (
@@ -45,114 +45,9 @@ from mast.models.second_look import (
     second_terms,
 )
 
-# base is the paper's; the others are our choice: the layers at 128 × 32 cost as much as the encoder
-DETECTOR_SIZES: dict[Size, dict[str, int]] = {
-    "tiny": {"channels": 32, "head_convs": 2},
-    "light": {"channels": 64, "head_convs": 2},
-    "small": {"channels": 128, "head_convs": 2},
-    "base": {"channels": 256, "head_convs": 4},
-}
 _PROPOSALS = 300  # per image, that a second look is taken at
 _PROPOSALS_IOU = 0.7  # of two proposals that overlap more, one is looked at; as in Faster R-CNN
 _LEARNT = 128  # proposals per image that the second look learns from
-
-
-class DetectorConfig(BaseModel):
-    """Architecture and loss of a detector. Each ablation of the paper is one field.
-
-    ``contrastive_weight = 0`` leaves the contrastive loss out, ``adapter = "none"`` the adapter.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    encoder: EncoderConfig = EncoderConfig()
-    adapter: AdapterName = "upsampling"  # Table "Detector fine-tuning hyperparameters"
-    channels: int = Field(
-        default=256,
-        gt=0,
-        le=65_536,
-        multiple_of=32,
-        description='of adapter, pyramid and head, App. "Adapter Designs"',
-    )
-    detail: int = Field(
-        default=0,
-        ge=0,
-        le=65_536,
-        multiple_of=8,
-        description="channels of a convolutional path from the spectrogram to the adapter's map, after its first step; "
-        "0 for none, as in the paper",
-    )
-    levels: int = Field(
-        default=4, ge=2, le=6, description="pyramid levels (P2–P5 in the tables; 3 for P3–P5)"
-    )
-    pyramid_blocks: int = Field(
-        default=0,
-        ge=0,
-        le=100,
-        description="residual blocks after each halving of the pyramid; none in the paper",
-    )
-    head_convs: int = Field(
-        default=4, ge=1, le=1_000, description="layers of each head tower (4, as in FCOS)"
-    )
-    second_look: bool = Field(
-        default=False,
-        description="look at every proposed box again, and correct and score it by its own content; not in the paper",
-    )
-    assigner: Literal["atss", "centre"] = "atss"  # docs/paper_notes.md 9
-    classification_loss: Literal["quality_focal", "focal"] = "quality_focal"  # docs/paper_notes.md 9
-    # docs/paper_notes.md 9; without it, quality focal loss alone says how well a box fits
-    centreness_in_score: bool = True
-    nested: float = Field(
-        default=1.0,
-        gt=0,
-        le=1,
-        description="of two detections that share more than this of the smaller one, the lower-scored is dropped; "
-        "1 keeps both, as in the paper",
-    )
-    # the paper names λ_cls, λ_box, λ_iou and gives no values: our choice, GIoU doubled as in ATSS
-    classification_weight: float = Field(default=1.0, ge=0)
-    corner_weight: float = Field(default=1.0, ge=0)
-    giou_weight: float = Field(default=2.0, ge=0)
-    centreness_weight: float = Field(default=1.0, ge=0)
-    # Table "Detector fine-tuning hyperparameters"
-    contrastive_weight: float = Field(
-        default=0.5, ge=0, description="λ_con; 0.3 and 0.2 in the self-training stages"
-    )
-    contrastive_temperature: float = Field(default=0.1, gt=0)
-    contrastive_dimension: int = Field(default=128, gt=0, le=65_536)
-    contrastive_negatives: int = Field(default=32, gt=0, le=65_536, description="per image")
-    contrastive_positives: int = Field(
-        default=2, gt=0, le=1_000, description="jittered copies per box, our choice"
-    )
-    contrastive_jitter: float = Field(
-        default=0.1, gt=0, lt=1, description="largest shift and stretch, our choice"
-    )
-
-    @classmethod
-    def named(
-        cls, size: Size, *, chunk_frames: int = 1_024, n_bins: int = 128, **fields: Any
-    ) -> DetectorConfig:
-        """One of the named sizes on a chunk of the given shape, with any other field changed.
-
-        >>> from mast.models.mast_detector import DetectorConfig
-        >>> config = DetectorConfig.named("tiny", detail=32)
-        >>> config.encoder.width, config.channels, config.finest_grid
-        (192, 32, (128, 32))
-        """
-        encoder = EncoderConfig.named(size, chunk_frames=chunk_frames, n_bins=n_bins)
-        return cls.model_validate({"encoder": encoder, **DETECTOR_SIZES[size], **fields})
-
-    @property
-    def strides(self) -> tuple[float, float]:
-        """Cells per cell of the finest level, time and frequency; 8 × 4 for the paper."""
-        u_t, u_f = ADAPTER_UPSAMPLING[self.adapter]
-        return self.encoder.patch / u_t, self.encoder.patch / u_f
-
-    @property
-    def finest_grid(self) -> tuple[int, int]:
-        """Cells of the finest level, time and frequency; 128 × 32 for the paper."""
-        (n_t, n_f), (u_t, u_f) = self.encoder.token_grid, ADAPTER_UPSAMPLING[self.adapter]
-        return n_t * u_t, n_f * u_f
 
 
 class DenseOutput(NamedTuple):
@@ -169,7 +64,8 @@ class MastDetector(WithPoints, BoxDetector):
     """The paper's detector. See the module docstring.
 
     >>> import torch
-    >>> from mast.models.mast_detector import DetectorConfig, MastDetector
+    >>> from mast.models.architecture import DetectorConfig
+    >>> from mast.models.mast_detector import MastDetector
     >>> model = MastDetector(DetectorConfig.named("tiny"))
     >>> model.chunk, model.embedding_width
     ((1024, 128), 259)

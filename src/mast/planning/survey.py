@@ -21,7 +21,7 @@ from mast.data.recordings import Dataset
 from mast.errors import AudioError
 from mast.grid import FrontEnd, grid_to_events
 from mast.hearing import HearingModel
-from mast.models.checkpoint import load_card
+from mast.models.card import load_card
 from mast.models.decode import Detections
 from mast.models.find import find_model
 from mast.models.mast_detector import MastDetector

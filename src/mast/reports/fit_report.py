@@ -21,7 +21,7 @@ from mast.evaluation.bootstrap import TRAINING_NOISE
 from mast.evaluation.part_tables import PartTables
 from mast.files import write_whole
 from mast.habit import Habit
-from mast.models.checkpoint import ModelCard, load_card
+from mast.models.card import ModelCard, load_card
 from mast.reports.fit_data import hours_figure, sites_header, sites_table, time_unit
 from mast.reports.fit_examples import choose_examples, example_pictures
 from mast.reports.fit_figures import (

@@ -88,7 +88,7 @@ def compute_spectrogram(
     import torch
 
     from mast.audio import probe, read
-    from mast.features import LogMel
+    from mast.features.logmel import LogMel
 
     grid = front_end or FrontEnd()
     info = probe(recording)

@@ -30,7 +30,7 @@ from mast.data.recordings import Dataset, load_dataset
 from mast.data.splits import SITE_OOD, TEMPORAL_OOD, SplitConfig
 from mast.errors import MastError
 from mast.files import replace_folder, write_json
-from mast.models.checkpoint import load_card
+from mast.models.card import load_card
 from mast.models.find import find_model
 from mast.runs import Progress, Say
 from mast.selftrain.policy import trust_in

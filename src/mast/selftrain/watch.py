@@ -11,7 +11,8 @@ from mast.errors import MastError
 from mast.evaluation.part_tables import PartTables
 from mast.files import write_json
 from mast.hearing import HearingModel
-from mast.models.mast_detector import DetectorConfig, MastDetector
+from mast.models.architecture import DetectorConfig
+from mast.models.mast_detector import MastDetector
 from mast.training.chosen_chunks import Chunks
 from mast.training.chunk_scores import look_at
 from mast.training.machine import Machine

@@ -8,7 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from mast.evaluation.operating import store_calibration
-from mast.models.checkpoint import load_card, update_card
+from mast.models.card import load_card
+from mast.models.checkpoint import update_card
 from mast.probability import StoredCalibration
 from mast.training.chosen_chunks import Chunks
 from mast.training.chunk_scores import detect_chunks

@@ -20,7 +20,8 @@ from mast.data.recordings import SLACK_S, Dataset, load_dataset
 from mast.data.splits import SplitConfig, held_out
 from mast.device import send
 from mast.errors import MastError
-from mast.features import LogMel, running_stats
+from mast.features.logmel import LogMel
+from mast.features.statistics import running_stats
 from mast.files import write_whole
 from mast.grid import FrontEnd
 from mast.normalisation import Normalisation, quiet_level

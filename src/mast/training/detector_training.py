@@ -19,10 +19,12 @@ from mast.data.repeats import dividing_gap
 from mast.data.splits import SplitConfig
 from mast.errors import ConfigError
 from mast.hearing import HearingModel
+from mast.models.architecture import DetectorConfig
 from mast.models.baselines import BaselineConfig, build_baseline
-from mast.models.checkpoint import ModelCard, load_card, save_checkpoint
+from mast.models.card import ModelCard, load_card
+from mast.models.checkpoint import save_checkpoint
 from mast.models.interface import BoxDetector
-from mast.models.mast_detector import DetectorConfig, MastDetector
+from mast.models.mast_detector import MastDetector
 from mast.runs import Progress
 from mast.training.batches import step_generator, step_seed
 from mast.training.calibrate import calibrate_checkpoint

@@ -12,7 +12,8 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from mast.data.chunk_dataset import Batch
-from mast.models.checkpoint import ModelCard, save_checkpoint
+from mast.models.card import ModelCard
+from mast.models.checkpoint import save_checkpoint
 from mast.models.mae import MaskedAutoencoder, reconstruction_targets
 from mast.models.masking import PatchMask
 from mast.runs import Progress

@@ -13,10 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from mast.data.augment import AugmentConfig
 from mast.errors import ConfigError
 from mast.grid import FrontEnd
+from mast.models.architecture import DetectorConfig, MaeConfig, Size
 from mast.models.baselines import BaselineConfig, BaselineName
-from mast.models.encoder import Size
-from mast.models.mae import MaeConfig
-from mast.models.mast_detector import DetectorConfig
 from mast.runs import refuse_others, remember, remembered
 from mast.settings import parse_settings
 from mast.training.loop import Optimisation

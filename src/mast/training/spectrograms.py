@@ -11,7 +11,7 @@ from mast.data.augment import AugmentConfig, Augmented, augment_batch
 from mast.data.chunk_dataset import Batch
 from mast.data.noise_bank import NoiseBank
 from mast.device import send
-from mast.features import LogMel
+from mast.features.logmel import LogMel
 from mast.grid import FrontEnd
 from mast.normalisation import Normalisation
 

@@ -23,19 +23,14 @@ from torch import nn
 from mast.errors import ConfigError
 from mast.evaluation.evidence import FEW_BOXES
 from mast.grid import FrontEnd
+from mast.models.architecture import DetectorConfig
 from mast.models.baselines import BaselineConfig
-from mast.models.checkpoint import (
-    ModelCard,
-    load_audiomae,
-    load_card,
-    load_checkpoint,
-    load_encoder,
-    load_weights,
-)
+from mast.models.card import ModelCard, load_card
+from mast.models.checkpoint import load_audiomae, load_checkpoint, load_encoder, load_weights
 from mast.models.find import find_model
 from mast.models.interface import BoxDetector
 from mast.models.mae import MaskedAutoencoder
-from mast.models.mast_detector import DetectorConfig, MastDetector
+from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
 from mast.probability import StoredCalibration
 from mast.training.chosen_chunks import Chunks

@@ -13,8 +13,12 @@ detector with another start (``mast train --init pretrained.pth``).
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from mast.models.baselines.config import BaselineConfig, BaselineName
-from mast.models.interface import BoxDetector
+
+if TYPE_CHECKING:
+    from mast.models.interface import BoxDetector
 
 __all__ = ["BaselineConfig", "BaselineName", "build_baseline"]
 
