@@ -60,3 +60,18 @@ def test_levelled_chunks_do_not_know_the_recorders_gain_or_colour() -> None:
     assert np.allclose(levelled.apply(raw.numpy()), levelled.apply(raw).numpy())
     plain = Normalisation(mean=1.0, std=2.0)
     assert not torch.allclose(plain.apply(raw + 7), plain.apply(raw), atol=1.0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("frames", [1, 3, 64])
+def test_arrays_and_tensors_have_the_same_quiet_level(dtype: type, frames: int) -> None:
+    """NumPy alone, torch by way of NumPy, and torch alone, as on a GPU: to the last digit."""
+    raw = np.random.default_rng(2).normal(size=(4, 1, frames, 8)).astype(dtype)
+    raw[1, :, frames // 2 :] = -15.94  # padding
+    raw[2] = -15.94
+    expected = quiet_level(torch.from_numpy(raw.copy()).requires_grad_()).detach().numpy()
+    assert expected.dtype == dtype
+    for found in (quiet_level(raw), quiet_level(torch.from_numpy(raw)).numpy()):
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, expected)
+    assert quiet_level(raw[:0]).shape == (0, 1, 1, 8)

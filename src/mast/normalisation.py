@@ -7,15 +7,16 @@ first, chunk by chunk.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from torch import Tensor
 
-ArrayT = TypeVar("ArrayT", Tensor, NDArray[Any])
+if TYPE_CHECKING:  # arrays are normalised without torch
+    from torch import Tensor
+
+    ArrayT = TypeVar("ArrayT", Tensor, NDArray[Any])
 
 _QUIET = 0.25  # our choice: a bin's level in the quietest quarter of a chunk; above it a long song would be taken off
 _QUIET_STRIDE = 4  # frames skipped when looking for it: a quarter of them show it as well
@@ -52,28 +53,35 @@ class Normalisation(BaseModel):
     def apply(self, features: ArrayT) -> ArrayT:
         """Normalise a tensor or array of any shape; (…, T, F) chunks where ``levelled``."""
         if self.levelled:
-            level = quiet_level(torch.as_tensor(features))
-            features = features - (level if isinstance(features, Tensor) else level.numpy())
+            features = features - quiet_level(features)
         return (features - self.mean) / self.std
 
 
-def quiet_level(features: Tensor) -> Tensor:
+def quiet_level(features: ArrayT) -> ArrayT:
     """What each bin of a chunk falls to a quarter of the time: (…, T, F) raw log-mel → (…, 1, F).
 
     Frames of padding, where all bins sit at one and the same value, do not count; a chunk of nothing else gives that
     value.
     """
+    if isinstance(features, np.ndarray):
+        return _level_of_array(features)
+    return _level_of_tensor(features)
+
+
+def _level_of_array(features: NDArray[Any]) -> NDArray[Any]:
     some = features[..., ::_QUIET_STRIDE, :]
-    sound = some.amax(dim=-1, keepdim=True) > some.amin(dim=-1, keepdim=True)  # (…, T', 1)
-    last = _sorted_frames(some.where(sound, torch.inf))  # padding behind everything
-    place = ((sound.sum(dim=-2, keepdim=True) - 1).clamp(min=0) * _QUIET).long()  # (…, 1, 1)
-    level = last.gather(-2, place.expand(*place.shape[:-1], features.shape[-1]))
-    return level.where(level.isfinite(), some[..., :1, :])
+    sound = some.max(axis=-1, keepdims=True) > some.min(axis=-1, keepdims=True)  # (…, T', 1)
+    by_bin = np.ascontiguousarray(np.where(sound, some, some.dtype.type(np.inf)).swapaxes(-1, -2))
+    by_bin.sort(axis=-1)  # padding behind everything
+    place = ((sound.sum(axis=-2, keepdims=True) - 1).clip(0) * _QUIET).astype(np.int64)  # (…, 1, 1)
+    level = np.take_along_axis(by_bin, np.broadcast_to(place, (*by_bin.shape[:-1], 1)), axis=-1)
+    level = level.swapaxes(-1, -2)  # (…, 1, F)
+    return np.where(np.isfinite(level), level, some[..., :1, :])
 
 
-def _sorted_frames(features: Tensor) -> Tensor:
-    """(…, T, F) → each bin's values in order, along T."""
-    by_bin = features.transpose(-1, -2)
+def _level_of_tensor(features: Tensor) -> Tensor:
+    import torch
+
     traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
     if (
         features.device.type == "cpu"
@@ -81,5 +89,11 @@ def _sorted_frames(features: Tensor) -> Tensor:
         and not (traced or features.requires_grad)
     ):
         # NumPy sorts in vectors, more than ten times as fast as torch on a CPU
-        return torch.from_numpy(np.sort(by_bin.contiguous().numpy(), axis=-1)).transpose(-1, -2)
-    return by_bin.sort(dim=-1).values.transpose(-1, -2)
+        return torch.from_numpy(_level_of_array(features.numpy()))
+    some = features[..., ::_QUIET_STRIDE, :]
+    sound = some.amax(dim=-1, keepdim=True) > some.amin(dim=-1, keepdim=True)  # (…, T', 1)
+    by_bin = some.where(sound, torch.inf).transpose(-1, -2)
+    last = by_bin.sort(dim=-1).values.transpose(-1, -2)  # padding behind everything
+    place = ((sound.sum(dim=-2, keepdim=True) - 1).clamp(min=0) * _QUIET).long()  # (…, 1, 1)
+    level = last.gather(-2, place.expand(*place.shape[:-1], features.shape[-1]))
+    return level.where(level.isfinite(), some[..., :1, :])
