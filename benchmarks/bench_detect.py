@@ -124,7 +124,8 @@ def stages(size: str, minutes: float, device: str | None, seed: int) -> dict[str
         write_noise(path, minutes, RATE, seed)
         save_random_detector(model, size, seed)
         detector = Detector(model, DetectOptions(device=device))
-        front_end, cuda = detector.card.front_end, detector.device.type == "cuda"
+        network: Any = detector.network
+        front_end, cuda = detector.card.front_end, network.device.type == "cuda"
 
         def now() -> float:
             if cuda:
@@ -132,7 +133,7 @@ def stages(size: str, minutes: float, device: str | None, seed: int) -> dict[str
             return time.perf_counter()
 
         warm = Path(temporary) / "warm.wav"
-        write_noise(warm, 4 * detector.batch_size * front_end.chunk_s / 60, RATE, seed)
+        write_noise(warm, 4 * network.batch_size * front_end.chunk_s / 60, RATE, seed)
         events = detector.detect(warm)  # compilation, memory pools
         spent = dict.fromkeys(("decode", "features", "network", "boxes", "stitch"), 0.0)
         began = now()
@@ -141,23 +142,23 @@ def stages(size: str, minutes: float, device: str | None, seed: int) -> dict[str
         )
         spent["decode"] = now() - began
         stitcher = Stitcher()
-        full = len(heard) - len(heard) % detector.batch_size  # whole batches only: shapes stay as compiled
-        for first in range(0, full, detector.batch_size):
-            batch = heard[first : first + detector.batch_size]
+        full = len(heard) - len(heard) % network.batch_size  # whole batches only: shapes stay as compiled
+        for first in range(0, full, network.batch_size):
+            batch = heard[first : first + network.batch_size]
             sound = torch.from_numpy(np.stack([window.samples for window in batch]))
             with (
                 torch.inference_mode(),
                 torch.autocast(
-                    detector.device.type, dtype=torch.bfloat16, enabled=detector.precision == "bfloat16"
+                    network.device.type, dtype=torch.bfloat16, enabled=detector.precision == "bfloat16"
                 ),
             ):
                 marks = [now()]
-                raw = detector.hearing._log_mel.chunk_features(sound.to(detector.device))
+                raw = network.hearing._log_mel.chunk_features(sound.to(network.device))
                 marks.append(now())
-                output = detector._model(detector.card.normalisation.apply(raw))
+                output = network.model(detector.card.normalisation.apply(raw))
                 marks.append(now())
-                found = detector._model.select(
-                    output, score_threshold=detector.scores.raw_threshold, nms_iou=detector.nms_iou
+                found = network.model.select(
+                    output, score_threshold=detector.scores.raw_threshold, nms_iou=detector.card.nms_iou
                 )
                 boxes = [(some.boxes.double().cpu().numpy(), some.scores.cpu().numpy()) for some in found]
                 marks.append(now())
@@ -176,10 +177,10 @@ def stages(size: str, minutes: float, device: str | None, seed: int) -> dict[str
     rates = {name: sound_s * (1 if name == "decode" else share) / s for name, s in spent.items()}
     return {
         "model": f"{size}, random weights",
-        "device": str(detector.device),
+        "device": str(network.device),
         "precision": detector.precision,
-        "compiled": detector.compiled,
-        "batch_size": detector.batch_size,
+        "compiled": network.compiled,
+        "batch_size": network.batch_size,
         "hop": detector.options.hop,
         "minutes": minutes,
         "events": len(events),

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     import torch
 
     from mast.inference import Detector
+    from mast.inference.torch_network import TorchNetwork
 
 RATE = 16_000
 _MAST = "from mast.cli.main import main; main()"
@@ -157,15 +158,23 @@ def sound_of(heard: list[Any], n: int) -> torch.Tensor:
     return torch.from_numpy(np.stack([heard[k % len(heard)].samples for k in range(n)]))
 
 
+def torch_network_of(detector: Detector) -> TorchNetwork:
+    """What it searches with, in torch."""
+    from mast.inference.torch_network import TorchNetwork
+
+    assert isinstance(detector.network, TorchNetwork)
+    return detector.network
+
+
 @contextmanager
 def as_searched(detector: Detector) -> Iterator[None]:
     """The modes in which a detector runs its network."""
     import torch
 
-    half = detector.precision == "bfloat16"
+    half, network = detector.precision == "bfloat16", torch_network_of(detector)
     with (
         torch.inference_mode(),
-        torch.autocast(detector.device.type, dtype=torch.bfloat16, enabled=half),
+        torch.autocast(network.device.type, dtype=torch.bfloat16, enabled=half),
     ):
         yield
 
@@ -177,11 +186,12 @@ def make_model(folder: Path, recording: Path, size: str, device: str, seed: int)
 
     save_random_detector(folder, size, seed)
     detector = Detector(folder, DetectOptions(device=device, compile=False))
-    n = min(16, detector.batch_size)
+    network = torch_network_of(detector)
+    n = min(16, network.batch_size)
     with as_searched(detector):
-        sound = sound_of(windows_in(recording, detector), n).to(detector.device)
-        model: Any = detector._model
-        best = model.scores(model(detector.hearing.spectrograms(sound))).amax(dim=1)
+        sound = sound_of(windows_in(recording, detector), n).to(network.device)
+        model: Any = network.model
+        best = model.scores(model(network.hearing.spectrograms(sound))).amax(dim=1)
     threshold = float(best.double().median())
     card = folder / "model.json"
     content = json.loads(card.read_text(encoding="utf-8"))
@@ -212,11 +222,12 @@ def encoder(timer: Timer, options: argparse.Namespace, *, compiled: bool, cast: 
 
 def network(timer: Timer, detector: Detector, recording: Path, batch: int) -> dict[str, Any]:
     """The whole network on one batch: its dense output alone, and with the choice of boxes."""
-    model: Any = detector._model
+    searched = torch_network_of(detector)
+    model: Any = searched.model
     with as_searched(detector):
-        sound = sound_of(windows_in(recording, detector), batch).to(detector.device)
-        spectrograms = detector.hearing.spectrograms(sound)
-        threshold, nms_iou = detector.scores.raw_threshold, detector.nms_iou
+        sound = sound_of(windows_in(recording, detector), batch).to(searched.device)
+        spectrograms = searched.hearing.spectrograms(sound)
+        threshold, nms_iou = detector.scores.raw_threshold, detector.card.nms_iou
         return {
             "batch": batch,
             "network": timer(lambda: model(spectrograms), batch),
@@ -241,8 +252,9 @@ def stages(timer: Timer, detector: Detector, recording: Path, folder: Path) -> d
     from mast.inference.results import ResultsFolder
     from mast.inference.stitch import Stitcher
 
-    model: Any = detector._model
-    batch = detector.batch_size
+    searched = torch_network_of(detector)
+    model: Any = searched.model
+    batch = searched.batch_size
     heard = windows_in(recording, detector)
     sound, source = sound_of(heard, batch), Source(recording, recording.name)
     front_end = detector.card.front_end
@@ -257,20 +269,21 @@ def stages(timer: Timer, detector: Detector, recording: Path, folder: Path) -> d
     keep("read_ahead", lambda: list(detector._reader([source] * several)), several * len(heard))
     with as_searched(detector):
         keep("stack", lambda: sound_of(heard, batch), batch)
-        keep("transfer", lambda: send(sound, detector.device), batch)
-        there = sound.to(detector.device)
-        keep("features", lambda: detector.hearing.spectrograms(there), batch)
-        spectrograms = detector.hearing.spectrograms(there)
+        keep("transfer", lambda: send(sound, searched.device), batch)
+        there = sound.to(searched.device)
+        keep("features", lambda: searched.hearing.spectrograms(there), batch)
+        spectrograms = searched.hearing.spectrograms(there)
         keep("network", lambda: model(spectrograms), batch)
         output = model(spectrograms)
         raised = detector.scores.raw_threshold
 
         def choose() -> list[Any]:
-            found = model.select(output, score_threshold=raised, nms_iou=detector.nms_iou)
+            found = model.select(output, score_threshold=raised, nms_iou=detector.card.nms_iou)
             return [(some.boxes.double().cpu(), some.scores.double().cpu()) for some in found]
 
         keep("boxes", choose, batch)
-    found = detector._boxes(sound)
+    least = detector.scores.raw_threshold
+    found = searched._searched(sound, least)
 
     def stitch() -> None:
         stitcher = Stitcher()
@@ -284,7 +297,7 @@ def stages(timer: Timer, detector: Detector, recording: Path, folder: Path) -> d
     keep("stitch", stitch, batch)
     serial = ("stack", "transfer", "features", "network", "boxes", "stitch")
     figures["one_after_the_other"] = 1 / sum(1 / figures[name] for name in serial)
-    keep("search", lambda: detector._boxes(sound), batch)
+    keep("search", lambda: searched._searched(sound, least), batch)
     keep("together", lambda: list(detector.outcomes([source] * several)), several * len(heard))
     end = End(source, probe(recording), metadata(recording))
     sound_s = heard[-1].start_s + heard[-1].valid_s
@@ -292,7 +305,7 @@ def stages(timer: Timer, detector: Detector, recording: Path, folder: Path) -> d
     outcome = next(detector.outcomes([source]))
     results = ResultsFolder(folder, detector.settings, recording.parent)
     keep("write", lambda: results.add(outcome), len(heard))
-    return {"batch": batch, "compiled": detector.compiled, "chunks_per_s": figures}
+    return {"batch": batch, "compiled": searched.compiled, "chunks_per_s": figures}
 
 
 def command(sound: Path, model: Path, out: Path, workers: int, options: argparse.Namespace) -> dict[str, Any]:
@@ -360,7 +373,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     from mast.detect_options import DetectOptions
     from mast.grid import FrontEnd
     from mast.inference import Detector
-    from mast.inference.detector import _can_compile
+    from mast.inference.torch_network import _can_compile
 
     device = torch.device(options.device)
     if device.type == "cpu":
@@ -419,7 +432,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
     def whole(*, compile: bool, times: int) -> dict[str, Any]:
         detector = load(compile=compile)
-        return network(timer, detector, recording, times * detector.batch_size)
+        return network(timer, detector, recording, times * detector.network.batch_size)
 
     chunks_each = -(-round(60 * options.minutes * RATE) // FrontEnd().chunk_samples)
     figures["chunks_each"] = chunks_each

@@ -127,6 +127,7 @@ def measure(
         values["difference"] = {name: differences[name]._asdict() for name in _SHOWN}
     values = _plain(values)
     sound_s = float(dataset.recordings["duration_s"].sum())
+    network: Any = detector.network
     return found, {
         **values,
         "n_truth": at_threshold.n_truth,
@@ -134,10 +135,10 @@ def measure(
         "windows": windows_of(detector, dataset),
         "seconds": seconds,
         "times_real_time": sound_s / seconds,
-        "device": str(detector.device),
+        "device": str(network.device),
         "precision_of_numbers": detector.precision,
-        "compiled": detector.compiled,
-        "batch_size": detector.batch_size,
+        "compiled": network.compiled,
+        "batch_size": network.batch_size,
         "threshold": detector.scores.threshold,
     }
 
@@ -150,7 +151,8 @@ def search(detector: Detector, dataset: Dataset) -> pd.DataFrame:
         if outcome.error:
             raise RuntimeError(outcome.error)
         tables.append(outcome.events)
-    if detector.device.type == "cuda":
+    network: Any = detector.network
+    if network.device.type == "cuda":
         torch.cuda.synchronize()
     return pd.concat(tables, ignore_index=True)
 

@@ -209,7 +209,8 @@ def stages(model: str, folder: Path, threshold: float | None, minutes: int) -> d
 
     torch.set_num_threads(1)
     detector = Detector(model, DetectOptions(device="cpu", threshold=threshold))
-    assert isinstance(detector._model, MastDetector)
+    network: Any = detector.network
+    assert isinstance(network.model, MastDetector)
     whole = Detector(model, DetectOptions(device="cpu", threshold=threshold))
     settle_process()  # as mast detect does
     front_end = detector.card.front_end
@@ -236,25 +237,25 @@ def stages(model: str, folder: Path, threshold: float | None, minutes: int) -> d
                 spent.get(f"resample and cut {rate // 1000} kHz", 0.0) + time.process_time() - at - decoded
             )
             stitcher = Stitcher()
-            for first in range(0, len(heard), detector.batch_size):
-                some = heard[first : first + detector.batch_size]
+            for first in range(0, len(heard), network.batch_size):
+                some = heard[first : first + network.batch_size]
                 sound = torch.from_numpy(np.stack([window.samples for window in some]))
                 low = torch.autocast("cpu", dtype=torch.bfloat16, enabled=detector.precision == "bfloat16")
                 with torch.inference_mode(), low:
                     at = time.process_time()
-                    raw = detector.hearing._log_mel.chunk_features(sound)
+                    raw = network.hearing._log_mel.chunk_features(sound)
                     at = clock("features", at)
                     normalised = detector.card.normalisation.apply(raw)
                     at = clock("normalise", at)
-                    tokens = detector._model.encoder.feature_map(normalised)
+                    tokens = network.model.encoder.feature_map(normalised)
                     at = clock("network: encoder", at)
                     del tokens
-                    output = detector._model(normalised)
+                    output = network.model(normalised)
                     at = clock("network: all", at)
-                    found = detector._model.select(
+                    found = network.model.select(
                         output,
                         score_threshold=detector.scores.raw_threshold,
-                        nms_iou=detector.nms_iou,
+                        nms_iou=detector.card.nms_iou,
                     )
                     at = clock("boxes", at)
                 for window, boxes in zip(some, found, strict=True):
@@ -277,16 +278,16 @@ def stages(model: str, folder: Path, threshold: float | None, minutes: int) -> d
         for name, seconds in spent.items()
     }
     per_minute["network: head"] = per_minute["network: all"] - per_minute["network: encoder"]
-    encoder, head = detector._model.config.encoder, detector._model.config
+    encoder, head = network.model.config.encoder, network.model.config
     return {
         "network": {
             "encoder": f"{encoder.depth} blocks of width {encoder.width}",
             "head": f"{head.levels} levels of {head.channels} channels",
-            "parameters": sum(p.numel() for p in detector._model.parameters()),
+            "parameters": sum(p.numel() for p in network.model.parameters()),
         },
         "cpu_ms_per_minute_of_sound": per_minute,
         "precision": detector.precision,
-        "batch": detector.batch_size,
+        "batch": network.batch_size,
     }
 
 
@@ -307,7 +308,7 @@ def sharing(model: str, folder: Path, threshold: float | None, minutes: int) -> 
     cpu: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(3):
         for name, workers in ways.items():
-            detector.workers = workers
+            detector.network.workers = workers
             began = time.perf_counter(), time.process_time()
             for _ in detector.stream(paths):
                 pass
@@ -325,20 +326,20 @@ def agreement(model: str, folder: Path) -> dict[str, Any]:
     """The fast path against float32 throughout: F1 of both on the simulated boxes, and how alike they are."""
     import pandas as pd
 
-    import mast.inference.detector as inference
     from mast.detect_options import DetectOptions
     from mast.evaluation import evaluate
+    from mast.inference import Detector, torch_network
 
     truth = pd.read_csv(folder / "boxes.csv")
     paths = sorted((folder / "sound").rglob("*.wav"))
     reviewed = pd.DataFrame({"recording": [p.relative_to(folder / "sound").as_posix() for p in paths]})
     reviewed = reviewed.assign(start_s=0.0, end_s=60.0)
     found, precision = {}, {}
-    fast = inference.has_bfloat16
+    fast = torch_network.has_bfloat16
     for name, choose in (("as run", fast), ("float32", lambda device: False)):
-        inference.has_bfloat16 = choose
-        detector = inference.Detector(model, DetectOptions(device="cpu"))
-        inference.has_bfloat16 = fast
+        torch_network.has_bfloat16 = choose
+        detector = Detector(model, DetectOptions(device="cpu"))
+        torch_network.has_bfloat16 = fast
         tables = list(detector.stream(paths, root=folder / "sound"))
         found[name] = pd.concat(tables, ignore_index=True)
         precision[name] = detector.precision

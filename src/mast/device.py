@@ -25,6 +25,11 @@ def find_device(name: str | torch.device | None = None) -> torch.device:
     return device
 
 
+def gpu_of_worker(number: int) -> str | None:
+    """The GPU of one of several workers on this machine, who take them in turn; none where there is none."""
+    return f"cuda:{number % torch.cuda.device_count()}" if torch.cuda.is_available() else None
+
+
 def send(tensor: Tensor, device: torch.device | str) -> Tensor:
     """A CPU tensor on ``device``; the CPU does not wait.
 

@@ -89,7 +89,7 @@ class HearingModel:
     @property
     def nms_iou(self) -> float:
         """Of two boxes in a chunk that overlap more than this, one stays."""
-        return self.card.thresholds.get("nms_iou", 0.5)
+        return self.card.nms_iou
 
     @property
     def box_detector(self) -> BoxDetector:

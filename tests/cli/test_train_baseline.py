@@ -94,8 +94,8 @@ def test_continues_from_its_own_kind_only(trained: Path, tones: Path, tmp_path: 
 def test_a_baseline_is_compiled_only_on_request(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mast.inference.detector._can_compile", lambda device: True)  # as on a GPU
-    assert not Detector(trained, DetectOptions(device="cpu")).compiled
+    monkeypatch.setattr("mast.inference.torch_network._can_compile", lambda device: True)  # as on a GPU
+    assert not Detector(trained, DetectOptions(device="cpu")).network.compiled
     asked = "compile on cpu: only models on a CUDA GPU"
     with pytest.raises(ConfigError, match=asked):
         Detector(trained, DetectOptions(device="cpu", compile=True))

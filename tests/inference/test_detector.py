@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,14 +18,13 @@ from random_detector import FRONT_END, save_detector, write_sound
 
 import mast
 from mast.annotations.redraw import redraw
-from mast.audio import windows as audio_windows
+from mast.arrays import Samples
 from mast.detect_options import DetectOptions
 from mast.errors import AudioError, ConfigError, MastError
-from mast.events import EVENT_COLUMNS, boxes_of, pairwise_iom, pairwise_iou
+from mast.events import EVENT_COLUMNS, boxes_of, pairwise_iom
 from mast.grid import FrontEnd
 from mast.habit import Habit
 from mast.inference import Detector, Source
-from mast.inference.detector import _cast_products
 from mast.inference.stitch import ScoredBoxes
 from mast.models.architecture import DetectorConfig, EncoderConfig, MaeConfig
 from mast.models.card import ModelCard
@@ -68,7 +68,7 @@ def test_events_follow_the_schema_with_clock_and_site(detector: Detector, tmp_pa
 def test_another_band_is_the_same_sound_at_another_speed(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mast.inference.detector.has_bfloat16", lambda device: False)
+    monkeypatch.setattr("mast.inference.torch_network.has_bfloat16", lambda device: False)
     fast = write_sound(tmp_path / "fast.wav", 7.3)
     samples, _ = sf.read(fast, dtype="int16")
     slow = tmp_path / "slow.wav"
@@ -88,7 +88,7 @@ def test_batches_and_neighbours_change_nothing(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # in bfloat16 products of another size round so much otherwise that neighbours swap places
-    monkeypatch.setattr("mast.inference.detector.has_bfloat16", lambda device: False)
+    monkeypatch.setattr("mast.inference.torch_network.has_bfloat16", lambda device: False)
     detector = mast.load(model, device="cpu")
     paths = [write_sound(tmp_path / f"{i}.wav", 3 + 2.1 * i, seed=i) for i in range(4)]
     for path, events in zip(paths, detector.stream(paths), strict=True):
@@ -98,69 +98,12 @@ def test_batches_and_neighbours_change_nothing(
         pd.testing.assert_frame_equal(events[boxes], singly[boxes], atol=0.01, rtol=1e-4)
 
 
-@pytest.mark.usefixtures("bfloat16_anywhere")
-@pytest.mark.parametrize("bfloat16", [False, True])
-def test_several_batches_at_once_give_the_very_same_events(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bfloat16: bool
-) -> None:
-    monkeypatch.setattr("mast.inference.detector.has_bfloat16", lambda device: bfloat16)
-    paths = [write_sound(tmp_path / f"{i}.wav", 2 + 6.3 * i, seed=i) for i in range(5)]
-    sources = [Source(path, path.name) for path in paths]
-    one, many = (Detector(model, DetectOptions(device="cpu", batch_size=2, embed=True)) for _ in range(2))
-    one.workers, many.workers = 1, 3
-    threads = torch.get_num_threads()
-    for expected, found in zip(one.outcomes(sources), many.outcomes(sources), strict=True):
-        assert len(expected.events)
-        pd.testing.assert_frame_equal(found.events, expected.events)
-        assert found.embeddings is not None
-        assert expected.embeddings is not None
-        np.testing.assert_array_equal(found.embeddings, expected.embeddings)
-        assert torch.get_num_threads() == threads  # what the workers use is their own affair
-
-
-def test_workers_share_the_cores(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each in its own share, whatever the main thread sets meanwhile."""
-    paths = [write_sound(tmp_path / f"{i}.wav", 9, seed=i) for i in range(3)]
-    before = torch.get_num_threads()
-    torch.set_num_threads(4)
-    try:
-        detector = Detector(model, DetectOptions(device="cpu", batch_size=1))
-        assert detector.workers == 4
-        detector.workers = 2
-        search, seen = detector._boxes, []
-
-        def watched(sound: torch.Tensor) -> list[ScoredBoxes]:
-            found = search(sound)
-            seen.append((threading.current_thread().name, torch.get_num_threads()))
-            return found
-
-        monkeypatch.setattr(detector, "_boxes", watched)
-        list(detector.stream(paths))
-        assert {threads for _, threads in seen} == {2}
-        assert {name for name, _ in seen} == {"worker_0", "worker_1"}
-        assert torch.get_num_threads() == 4
-    finally:
-        torch.set_num_threads(before)
-
-
-@pytest.mark.usefixtures("bfloat16_anywhere")
-def test_weights_cast_once_give_what_autocast_gives(model: Path, tmp_path: Path) -> None:
-    spectrograms = torch.randn(2, 1, FRONT_END.chunk_frames, FRONT_END.n_bins)
-    ours, cast = (load_checkpoint(model / "best").model for _ in range(2))
-    assert isinstance(cast, MastDetector)
-    _cast_products(cast)
-    with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
-        a, b = ours(spectrograms), cast(spectrograms)
-        for expected, found in zip((*a[:3], *a.levels, a.tokens), (*b[:3], *b.levels, b.tokens), strict=True):
-            assert torch.equal(found, expected)
-
-
 class Ear:
-    """Stands for the model: hears every sound above silence, exactly, in one band."""
+    """Stands for the network: hears every sound above silence, exactly, in one band."""
 
-    def __call__(self, sound: torch.Tensor) -> list[ScoredBoxes]:
+    def __call__(self, sounds: Sequence[Samples], least: float) -> list[ScoredBoxes]:
         found = []
-        for row in sound.numpy():
+        for row in np.concatenate(sounds):
             loud = np.abs(row).reshape(-1, FRONT_END.hop_samples).max(axis=1) > 0.2
             steps = np.flatnonzero(np.diff(np.concatenate([[0], loud, [0]])))
             spans = steps.reshape(-1, 2).astype(np.float64)
@@ -188,7 +131,7 @@ def test_the_same_events_wherever_the_windows_begin(
         sound[round(a * RATE) : round(b * RATE)] = 0.5 * np.sign(np.sin(np.arange(n) * 0.9))
     sf.write(tmp_path / "long.wav", sound[round(offset_s * RATE) :], RATE)
     detector = mast.load(model, device="cpu", hop=hop)
-    monkeypatch.setattr(detector, "_boxes", Ear())
+    monkeypatch.setattr(detector.network, "boxes", Ear())
     events = detector.detect(tmp_path / "long.wav")
     found = events[["start_s", "end_s"]].to_numpy() + offset_s
     assert found.shape == (len(spans), 2)
@@ -202,7 +145,8 @@ def test_nothing_is_found_in_the_padding(
     write_sound(tmp_path / "short.wav", 0.8)  # less than half a window
     detector = mast.load(model, device="cpu")
     boxes = np.array([[10.0, 2, 20, 9], [60, 2, 200, 9], [80.5, 2, 120, 9]])  # valid up to cell 80
-    monkeypatch.setattr(detector, "_boxes", lambda sound: [ScoredBoxes(boxes.copy(), np.full(3, 0.5))])
+    found = [ScoredBoxes(boxes, np.full(3, 0.5))]
+    monkeypatch.setattr(detector.network, "boxes", lambda sounds, least: found)
     events = detector.detect(tmp_path / "short.wav")
     assert events[["start_s", "end_s"]].to_numpy().tolist() == [[0.1, 0.2], [0.6, 0.8]]
 
@@ -339,7 +283,7 @@ def test_embeddings_are_the_models_own_in_the_order_of_the_events(model: Path, t
         frames = events[["start_s", "end_s"]].to_numpy() / FRONT_END.hop_s
         bins = FRONT_END.hz_to_bins(events[["low_hz", "high_hz"]].to_numpy())
         boxes = np.stack([frames[:, 0], bins[:, 0], frames[:, 1], bins[:, 1]], axis=1)
-        (expected,) = detector._model.embed(spectrogram, [torch.from_numpy(boxes).float()])
+        (expected,) = detector.network.model.embed(spectrogram, [torch.from_numpy(boxes).float()])
     assert embeddings.dtype == np.float16
     np.testing.assert_allclose(embeddings, expected.numpy(), atol=2e-3)
     assert np.ptp(embeddings, axis=0).max() > 0.1  # rows that could be told apart if they were mixed up
@@ -362,9 +306,9 @@ def test_embeddings_stay_with_their_events_over_many_windows(
     detector = mast.load(model, device="cpu", embed=True, hop=0.75)
     windows = iter(range(1_000))
 
-    def ear(sound: torch.Tensor) -> list[ScoredBoxes]:
+    def ear(sounds: Sequence[Samples], least: float) -> list[ScoredBoxes]:
         found = []
-        for _ in sound:
+        for _ in np.concatenate(sounds):
             start = next(windows) * 0.75 * FRONT_END.chunk_frames
             seen = truth - np.array([start, 0, start, 0])
             seen[:, 0::2] = seen[:, 0::2].clip(0, FRONT_END.chunk_frames)
@@ -374,7 +318,7 @@ def test_embeddings_stay_with_their_events_over_many_windows(
             found.append(ScoredBoxes(seen, np.full(len(seen), 0.9), named))
         return found
 
-    monkeypatch.setattr(detector, "_boxes", ear)
+    monkeypatch.setattr(detector.network, "boxes", ear)
     events, embeddings = detector.detect_and_embed(tmp_path / "long.wav")
     assert len(events) == len(truth)
     low = FRONT_END.bins_to_hz(embeddings[:, 0].astype(np.float64))
@@ -394,69 +338,6 @@ def test_embeddings_only_where_asked_for(detector: Detector, model: Path, tmp_pa
     (tmp_path / "bad.wav").write_text("no sound")
     with pytest.raises(AudioError, match=r"bad\.wav"):
         deaf.detect_and_embed(tmp_path / "bad.wav")
-
-
-def test_full_batches_are_of_one_size_and_do_not_mix_recordings(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As on a GPU, where the network is compiled and recorded for one shape."""
-    monkeypatch.setattr(
-        "mast.inference.detector.has_bfloat16", lambda device: False
-    )  # not a CPU's own layers
-    plain, full = (Detector(model, DetectOptions(device="cpu", batch_size=8, embed=True)) for _ in range(2))
-    full._full, full.workers = True, 2
-    full._reader = replace(full._reader, batch_size=3)
-    sizes: list[int] = []
-    search = full._boxes
-    monkeypatch.setattr(full, "_boxes", lambda sound: (sizes.append(len(sound)), search(sound))[1])
-    paths = [write_sound(tmp_path / f"{i}.wav", 1.3 * i, seed=i) for i in (6, 1, 3, 11, 2)]
-    (tmp_path / "none.wav").write_text("no sound")
-    paths.insert(2, tmp_path / "none.wav")
-    together = list(full.outcomes(Source(path, path.name) for path in paths))
-    assert [outcome.source.path for outcome in together] == paths
-    windows = sum(
-        len(list(audio_windows(path, FRONT_END, hop_s=0.75 * FRONT_END.chunk_s, keep_short=True)))
-        for path in paths
-        if path.name != "none.wav"
-    )
-    assert sizes == [8] * -(-windows // 8)
-    for outcome in together:
-        if outcome.source.recording == "none.wav":
-            assert outcome.error
-            continue
-        expected, rows = plain.detect_and_embed(outcome.source.path)
-        boxes = ["start_s", "end_s", "low_hz", "high_hz", "score"]
-        assert outcome.embeddings is not None
-        # other sizes of products round differently
-        pd.testing.assert_frame_equal(outcome.events[boxes], expected[boxes], atol=0.01, rtol=1e-4)
-        np.testing.assert_allclose(outcome.embeddings, rows, atol=2e-3)
-        # alone as among others, to the last digit
-        pd.testing.assert_frame_equal(outcome.events, full.detect(outcome.source.path))
-
-
-def test_compiling_is_for_gpus(model: Path) -> None:
-    assert not Detector(model, DetectOptions(device="cpu")).compiled
-    with pytest.raises(ConfigError, match="compile on cpu"):
-        Detector(model, DetectOptions(device="cpu", compile=True))
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-def test_compiled_on_a_gpu_finds_what_the_plain_model_finds(model: Path, tmp_path: Path) -> None:
-    path = write_sound(tmp_path / "a.wav", 30)
-    plain = Detector(model, DetectOptions(device="cuda", batch_size=8, compile=False, embed=True))
-    compiled = Detector(model, DetectOptions(device="cuda", batch_size=8, compile=True, embed=True))
-    expected, rows = plain.detect_and_embed(path)
-    events, embeddings = compiled.detect_and_embed(path)
-    # in bfloat16 a score near the threshold may fall on either side
-    assert abs(len(events) - len(expected)) <= 0.1 * len(expected)
-    near = pairwise_iou(boxes_of(expected), boxes_of(events))
-    assert (near.max(axis=1) > 0.8).mean() > 0.8
-    assert embeddings.shape == (len(events), rows.shape[1])
-    again = compiled.detect_and_embed(path)
-    pd.testing.assert_frame_equal(events, again[0])
-    np.testing.assert_array_equal(embeddings, again[1])
-    assert 0 < len(compiled._graphs) <= compiled.workers  # the same for both
-    assert all(graph.recorded for graph in compiled._graphs)
 
 
 def test_import_mast_imports_no_torch() -> None:

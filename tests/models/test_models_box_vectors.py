@@ -7,7 +7,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from mast.models.box_vectors import LOOK_WIDTH, box_looks, box_vectors
+from mast.models.architecture import LOOK_WIDTH
+from mast.models.box_vectors import box_looks, box_vectors
 
 BOXES = [(3.2, 10.0, 40.7, 20.5), (0.0, 0.0, 128.0, 64.0), (60.0, 63.2, 60.5, 64.0), (127.5, 5.0, 128.0, 6.0)]
 

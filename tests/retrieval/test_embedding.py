@@ -18,7 +18,7 @@ from mast.errors import AudioError
 from mast.events import boxes_of
 from mast.features.logmel import LogMel
 from mast.inference import Detector
-from mast.models.box_vectors import LOOK_WIDTH
+from mast.models.architecture import LOOK_WIDTH
 from mast.models.boxes import pool_boxes
 from mast.retrieval.embedding import BoxEmbedder, plan_windows
 from mast.retrieval.to_embed import labelled_batches
@@ -29,7 +29,7 @@ from mast_studies.mel_statistics import box_statistics, mel_statistics
 def detector(tmp_path_factory: pytest.TempPathFactory) -> Detector:
     """In float32 on every machine, so that numbers can be compared."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mast.inference.detector.has_bfloat16", lambda device: False)
+        patch.setattr("mast.inference.torch_network.has_bfloat16", lambda device: False)
         return Detector(
             save_embedder(tmp_path_factory.mktemp("model")), DetectOptions(device="cpu", embed=True)
         )

@@ -33,7 +33,7 @@ class ProcessCrew:
         method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
         self._context = multiprocessing.get_context(method)
         if method == "forkserver":
-            self._context.set_forkserver_preload([__name__])
+            self._context.set_forkserver_preload([__name__, "mast.inference.torch_network"])
         self._hired = 0
         self._pipes: dict[_Pipe, int] = {}
         self._processes: dict[int, multiprocessing.process.BaseProcess] = {}

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-
 from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
 from mast.errors import MastError, machine_fault
+from mast.hardware import might_have_gpu
 from mast.inference import Detector
 from mast.inference.settle import settle_process
 from mast.models.card import CARD, WEIGHTS
@@ -41,7 +40,7 @@ class DetectorSpec:
     Attributes:
         model: as :class:`mast.inference.Detector` takes it.
         options: how it searches.
-        threads: of each worker on a CPU; torch's own choice where ``None``.
+        threads: of each worker on a CPU; by default, chosen for the machine.
         files: of the model's folder, for machines that do not see this one's disk.
     """
 
@@ -70,13 +69,8 @@ class DetectorSpec:
         Raises:
             MastError: it cannot be loaded; also where the machine refuses, so that every kind of worker hands it on.
         """
-        if self.threads is not None:
-            torch.set_num_threads(self.threads)
-        options = self.options
-        if options.device in (None, "cuda") and torch.cuda.is_available():
-            options = options.model_copy(update={"device": f"cuda:{number % torch.cuda.device_count()}"})
         try:
-            detector = self._detector(options)
+            detector = self._detector(self._placed(number))
         except Exception as error:
             if (fault := machine_fault(error)) is None:
                 raise
@@ -84,10 +78,19 @@ class DetectorSpec:
         settle_process()
         return detector
 
+    def _placed(self, number: int) -> DetectOptions:
+        """The options with one GPU of this machine's, where it has some and none is named."""
+        if self.options.device not in (None, "cuda") or not might_have_gpu():
+            return self.options
+        from mast.device import gpu_of_worker
+
+        gpu = gpu_of_worker(number)
+        return self.options if gpu is None else self.options.model_copy(update={"device": gpu})
+
     def _detector(self, options: DetectOptions) -> Detector:
         if self.files is None:
-            return Detector(self.model, options)
+            return Detector(self.model, options, threads=self.threads)
         with tempfile.TemporaryDirectory(prefix="mast-model-") as temporary:
             for name, content in self.files.items():
                 Path(temporary, name).write_bytes(content)
-            return Detector(temporary, options)
+            return Detector(temporary, options, threads=self.threads)

@@ -1,66 +1,42 @@
 """A trained detector on recordings of any length.
 
 Windows → batches → features → boxes in cells → stitched → events in seconds and hertz. Decoding runs ahead while
-the model works; several threads take a batch each, and the batches are put together again in their order: on a CPU
-with a core to each of them, on a GPU with a stream to each, so that it works on one batch while another comes and
-goes. Front end, normalisation and thresholds are those of the checkpoint.
+the model works; several threads take a batch each, and the batches are put together again in their order. Front end,
+normalisation and thresholds are those of the checkpoint. What finds the boxes in a batch is the detector's
+:class:`~mast.inference.network.Network`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
-from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
-from threading import Lock
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-import torch
-from torch import nn
 
 from mast.annotations.detections import model_id
 from mast.annotations.redraw import Redrawn, redraw
 from mast.arrays import FloatArray, IntArray
 from mast.audio import AudioInfo, Metadata, failing_alone
 from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
-from mast.device import find_device, has_bfloat16, send
 from mast.errors import AudioError, ConfigError, MastError
 from mast.events import empty_events
 from mast.grid import grid_to_events
-from mast.hearing import HearingModel, Precision
-from mast.inference.graph import Graph
+from mast.inference.network import Network
 from mast.inference.pieces import End, Piece, Reader, Source, full_batches
 from mast.inference.prefetch import concurrently
 from mast.inference.scores import settle_scores
 from mast.inference.stitch import Embeddings, ScoredBoxes, Stitcher, without_nested
-from mast.models.interface import BoxDetector
-from mast.models.mast_detector import DenseOutput, MastDetector
-from mast.models.packed import arrange_convolutions, pack_encoder
+from mast.models.architecture import DetectorConfig
 
-# windows at once, our choice: ten minutes on a GPU (benchmarks/bench_gpu.py); elsewhere 4, which fills a core
-_BATCH = {"cuda": 64}
-# batches at once on a CPU, our choice: with a core to each, none waits for another after every product, and what a
-# batch gives does not depend on the number of cores (benchmarks/bench_speed.py times both, "sharing"). More than these
-# would wait for each other in Python and hold more memory; further cores then share the work within a batch
-_MOST_WORKERS = 8
-# batches at once on a GPU, our choice: while the boxes of one are chosen and fetched, the other's network runs
-_STREAMS = 2
-# recordings read at once for a GPU, our choice: one core reads ten minutes in the time that a GPU searches twenty
-# (results/gpu_speed.json, "read_and_cut" and "network"); two batches of each wait in memory
-_MOST_READERS = 4
-# windows read at once for a GPU, our choice: 10 MB, which the C library keeps and gives again; with 42 MB reading takes
-# twice as long, for pages that the system clears each time
-_PIECE = 16
+if TYPE_CHECKING:
+    from mast.hearing import HearingModel
+
 _MP3_SLACK_S = 1.0  # lengths in mp3 headers may be estimates
-
-
-Seen = tuple[torch.Tensor, DenseOutput]  # spectrograms, and what the network says of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,16 +80,15 @@ class Detector:
         folder: a model folder, or a training run that holds one as ``best``; ``"default"`` or ``"hf://owner/name"``,
             see :func:`mast.models.find.find_model`.
         options: how it searches.
+        threads: of the CPU; by default, chosen for the machine.
 
     Attributes:
-        hearing: the loaded model, arranged for searching.
+        network: what finds the boxes in each window.
         card: what the checkpoint says about itself.
         options: as given.
         habit: how boxes are drawn.
         scores: calibration, and the threshold as users see it and as a raw score; for a precision, what was reached.
         model_id: ``mast-`` and the start of the weights' fingerprint, as in the column ``model``.
-        precision: ``"bfloat16"`` where the hardware multiplies it natively, else ``"float32"``.
-        workers: batches searched at once.
 
     >>> from mast.detect_options import DetectOptions
     >>> from mast.inference import Detector
@@ -122,54 +97,27 @@ class Detector:
     (0.5, 10.24)
     """
 
-    def __init__(self, folder: str | Path, options: DetectOptions = DEFAULT_OPTIONS) -> None:
+    def __init__(
+        self, folder: str | Path, options: DetectOptions = DEFAULT_OPTIONS, *, threads: int | None = None
+    ) -> None:
         self.options = options
-        self.device = find_device(options.device)
-        self.precision: Precision = "bfloat16" if has_bfloat16(self.device) else "float32"
-        self.hearing = HearingModel.load(
-            folder, device=self.device, band_hz=options.band_hz, precision=self.precision
-        )
-        self.card = self.hearing.card
-        model: BoxDetector = self.hearing.mast_detector if options.embed else self.hearing.box_detector
+        self.network = _network(folder, options, threads)
+        self.card = self.network.card
         self.scores = settle_scores(
             self.card,
-            self.hearing.folder,
+            self.network.folder,
             threshold=options.threshold,
             precision_target=options.precision_target,
         )
-        self.nms_iou = self.hearing.nms_iou
         self.habit = options.habit(self.card.habit)
-        self.batch_size = options.batch_size or _BATCH.get(self.device.type, 4)
         self.model_id = model_id(self.card.weights_sha256)
-        # a baseline's compilation takes longer than most searches; it is compiled where that is asked for
-        worth_it = isinstance(model, MastDetector) and _can_compile(self.device)
-        self.compiled = worth_it if options.compile is None else options.compile
-        if self.compiled and self.device.type != "cuda":
-            raise ConfigError(
-                f"compile on {self.device.type}: only models on a CUDA GPU are compiled; leave it out"
-            )
-        self.workers = min(torch.get_num_threads(), _MOST_WORKERS) if self.device.type == "cpu" else _STREAMS
-        # one size for all batches: compiled once, and a recording's events do not depend on those before it
-        self._full = self.device.type != "cpu"
-        if self.precision == "bfloat16" and isinstance(model, MastDetector):
-            _cast_products(model)
-            if self.device.type == "cpu":
-                pack_encoder(model.encoder, self.batch_size)
-                arrange_convolutions(model)
-            else:  # a GPU's units for bfloat16 want channels last, too
-                model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._model = model
-        self._nested = model.config.nested if isinstance(model, MastDetector) else 1.0
-        if self.compiled:
-            self._model.compile(dynamic=False)  # the dense forward pass; choosing boxes stays as it is
-        self._first = Lock()  # held while compiling and recording, which are for one thread at a time
-        self._begun = not self.compiled
-        self._graphs: list[Graph[Seen]] = []  # of the network, recorded and not in use; a thread takes one
+        architecture = self.card.architecture
+        self._nested = architecture.nested if isinstance(architecture, DetectorConfig) else 1.0
         self._reader = Reader(
             self.card.front_end,
             hop_s=options.hop * self.card.front_end.chunk_s,
-            batch_size=min(self.batch_size, _PIECE) if self._full else self.batch_size,
-            several=1 if self.device.type == "cpu" else min(_MOST_READERS, os.cpu_count() or 1),
+            batch_size=self.network.piece_size,
+            several=self.network.readers,
         )
 
     @property
@@ -183,7 +131,7 @@ class Detector:
             "calibration": self.scores.fingerprint,
             "threshold": self.scores.threshold,
             "raw_threshold": self.scores.raw_threshold,
-            "nms_iou": self.nms_iou,
+            "nms_iou": self.card.nms_iou,
             "hop": self.options.hop,
             **self.habit.settings,
             "precision": self.precision,
@@ -191,9 +139,23 @@ class Detector:
         }
 
     @property
+    def precision(self) -> str:
+        """``"bfloat16"`` where the hardware multiplies it natively, else ``"float32"``."""
+        return self.network.precision
+
+    @property
     def embedding_width(self) -> int:
         """Of a box's vector; 0 for a baseline, which has none."""
-        return self._model.embedding_width if isinstance(self._model, MastDetector) else 0
+        architecture = self.card.architecture
+        return architecture.embedding_width if isinstance(architecture, DetectorConfig) else 0
+
+    @property
+    def hearing(self) -> HearingModel:
+        """The model in torch, for more than boxes."""
+        from mast.inference.torch_network import TorchNetwork
+
+        assert isinstance(self.network, TorchNetwork)
+        return self.network.hearing
 
     def detect(self, path: str | Path, *, root: str | Path | None = None) -> pd.DataFrame:
         """The events of one recording, by time.
@@ -297,31 +259,22 @@ class Detector:
 
     def _searched(self, sources: Iterable[Source]) -> Iterator[list[tuple[Piece | End, list[ScoredBoxes]]]]:
         """Batch by batch, every piece in order with the boxes in each of its windows; some batches at once."""
+        network = self.network
 
         def search(batch: tuple[Piece | End, ...]) -> list[tuple[Piece | End, list[ScoredBoxes]]]:
-            sounds = [torch.from_numpy(piece.sound) for piece in batch if isinstance(piece, Piece)]
-            found = iter(self._boxes(self._batch(sounds)) if sounds else [])
+            sounds = [piece.sound for piece in batch if isinstance(piece, Piece)]
+            found = iter(network.boxes(sounds, self.scores.raw_threshold) if sounds else [])
             return [
                 (piece, [] if isinstance(piece, End) else list(islice(found, len(piece.sound))))
                 for piece in batch
             ]
 
         pieces = self._reader(sources)
-        batches = full_batches(pieces, self.batch_size) if self._full else ((piece,) for piece in pieces)
-        threads = torch.get_num_threads()
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)  # the weights have arrived before another stream reads them
-
-        def start() -> None:
-            if self.device.type == "cuda":
-                torch.cuda.set_stream(torch.cuda.Stream(self.device))  # type: ignore[no-untyped-call]
-            elif self.device.type == "cpu":
-                torch.set_num_threads(max(1, threads // self.workers))
-                torch.get_num_threads()  # a thread settles its number when first asked, by what was set last anywhere
-
-        for _, found in concurrently(search, batches, workers=self.workers, start=start):
-            if self.device.type == "cpu":  # the setting is each thread's own, but new threads take the latest
-                torch.set_num_threads(threads)
+        full = network.full_batches
+        batches = full_batches(pieces, network.batch_size) if full else ((piece,) for piece in pieces)
+        setting = network.thread_setting()
+        for _, found in concurrently(search, batches, workers=network.workers, start=setting.start):
+            setting.restore()
             yield found
 
     def _stitched(self, piece: Piece, found: list[ScoredBoxes], stitcher: Stitcher) -> list[ScoredBoxes]:
@@ -336,61 +289,6 @@ class Detector:
             boxes[:, 0::2] += start
             done.append(stitcher.add(start, start + valid, boxes, scores, embeddings))
         return [some for some in done if len(some.scores)]  # most windows of a quiet day hold nothing
-
-    def _batch(self, sounds: list[torch.Tensor]) -> torch.Tensor:
-        """The (B, samples) of some pieces as one, filled up with silence where batches are of one size."""
-        if not self._full:
-            return sounds[0]  # each piece is a batch of its own
-        n = sum(map(len, sounds))
-        shape = (self.batch_size, sounds[0].shape[1])
-        batch = torch.empty(shape, pin_memory=self.device.type == "cuda")
-        torch.cat(sounds, out=batch[:n])
-        batch[n:] = 0.0
-        return batch
-
-    def _boxes(self, sound: torch.Tensor) -> list[ScoredBoxes]:
-        """(B, samples) → B times boxes in cells of the window."""
-        if self.compiled and isinstance(self._model, MastDetector):
-            with self._first:
-                graph = self._graphs.pop() if self._graphs else Graph(self._dense, sound, self.device)
-            try:
-                return self._found(sound, graph)
-            finally:
-                self._graphs.append(graph)
-        with nullcontext() if self._begun else self._first:
-            found = self._found(sound, self._dense)
-            self._begun = True
-        return found
-
-    @torch.inference_mode()
-    def _found(self, sound: torch.Tensor, dense: Callable[[torch.Tensor], Seen]) -> list[ScoredBoxes]:
-        model, features, sound = self._model, None, send(sound, self.device)
-        least, nms_iou = self.scores.raw_threshold, self.nms_iou
-        with self.hearing.autocast():
-            if isinstance(model, MastDetector):
-                spectrograms, output = dense(sound)
-                found = model.select(output, score_threshold=least, nms_iou=nms_iou)
-                if self.options.embed:
-                    features = model.vectors(output.tokens, spectrograms, [some.boxes for some in found])
-            else:
-                spectrograms = self.hearing.spectrograms(sound)
-                found = model.detect(spectrograms, score_threshold=least, nms_iou=nms_iou)
-        boxes = torch.cat([some.boxes for some in found]).double().cpu().numpy()  # one copy from the device
-        scores = torch.cat([some.scores for some in found]).double().cpu().numpy()
-        ends = np.cumsum([len(some.scores) for some in found])[:-1]
-        embeddings: list[Embeddings | None] = [None] * len(found)
-        if features is not None:
-            # half precision: errors far below the difference between two calls, and half the space
-            embeddings = [*np.split(torch.cat(features).half().cpu().numpy(), ends)]
-        columns = np.split(boxes, ends), np.split(scores, ends), embeddings
-        return [ScoredBoxes(*row) for row in zip(*columns, strict=True)]
-
-    @torch.inference_mode()
-    def _dense(self, sound: torch.Tensor) -> Seen:
-        """(B, samples) there → the spectrograms and all that the network says of them."""
-        with self.hearing.autocast():
-            spectrograms = self.hearing.spectrograms(sound)
-            return spectrograms, self._model(spectrograms)
 
     def _outcome_or_failure(self, end: End, found: list[ScoredBoxes], end_s: float) -> Searched:
         """What became of a recording; whatever goes wrong with it is its own failure."""
@@ -485,6 +383,13 @@ class Detector:
         return Redrawn(drawn.boxes, inside[drawn.rows])
 
 
+def _network(name: str | Path, options: DetectOptions, threads: int | None) -> Network:
+    """What finds the boxes. Imported when it is needed: torch takes seconds, and half a gigabyte of memory."""
+    from mast.inference.torch_network import TorchNetwork
+
+    return TorchNetwork(name, options, threads=threads)
+
+
 def _source(path: Path, root: str | Path | None) -> Source:
     if root is None:
         return Source(path, path.name)
@@ -494,21 +399,6 @@ def _source(path: Path, root: str | Path | None) -> Source:
         raise AudioError(
             f"{path}: does not lie in {root}; give the folder that holds all recordings"
         ) from None
-
-
-def _cast_products(model: MastDetector) -> None:
-    """Cast once what autocast would cast at every call: the same numbers, a tenth faster on a CPU."""
-    for layer in model.modules():
-        if isinstance(layer, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
-            layer.to(torch.bfloat16)
-
-
-def _can_compile(device: torch.device) -> bool:
-    """Whether torch can make code for this GPU here: it needs Triton, a C compiler, and a card from 2017 or later."""
-    if device.type != "cuda" or find_spec("triton") is None:
-        return False
-    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
-    return compiler is not None and torch.cuda.get_device_capability(device) >= (7, 0)
 
 
 def _damage(info: AudioInfo, end_s: float) -> str:

@@ -25,6 +25,9 @@ ADAPTER_UPSAMPLING: dict[AdapterName, tuple[int, int]] = {
     "none": (1, 1),
 }
 
+LOOK_BANDS = 32  # that a box's look is described in, see box_vectors.py
+LOOK_WIDTH = 2 * LOOK_BANDS + 3
+
 # base is the paper's mae_vit_base_patch16; the others are our choice: a laptop, the embedded model, a desktop
 ENCODER_SIZES: dict[Size, dict[str, int]] = {
     "tiny": {"width": 192, "depth": 4, "heads": 3},
@@ -201,6 +204,11 @@ class DetectorConfig(BaseModel):
         """
         encoder = EncoderConfig.named(size, chunk_frames=chunk_frames, n_bins=n_bins)
         return cls.model_validate({"encoder": encoder, **DETECTOR_SIZES[size], **fields})
+
+    @property
+    def embedding_width(self) -> int:
+        """Of a box's vector: the encoder's features, and its look."""
+        return self.encoder.width + LOOK_WIDTH
 
     @property
     def strides(self) -> tuple[float, float]:

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from mast.models.architecture import LOOK_BANDS
 from mast.models.boxes import pool_boxes
 
-_BANDS = 32
-LOOK_WIDTH = 2 * _BANDS + 3
 # mean and deviation over the boxes of simulated sound, rounded; any close to these do as well
 _LEVEL = (0.36, 0.88)  # of a band inside a box, in deviations of the normalised spectrogram; 0 outside
 _UNEVENNESS = (0.23, 0.41)
@@ -65,7 +64,7 @@ def box_looks(spectrograms: Tensor, boxes: Tensor) -> Tensor:
     unevenness = (mean(sound.double() ** 2) - level**2).clamp(min=0).sqrt()
     bins = torch.arange(n_bins, device=sound.device)
     inside = (bins >= low[..., None]) & (bins < high[..., None])  # (B, M, F)
-    bands = [F.adaptive_avg_pool1d((values * inside).float(), _BANDS) for values in (level, unevenness)]
+    bands = [F.adaptive_avg_pool1d((values * inside).float(), LOOK_BANDS) for values in (level, unevenness)]
     length = (boxes[..., 2] - boxes[..., 0]).clamp(min=1).float().log()
     described = [
         _standard(bands[0], _LEVEL),

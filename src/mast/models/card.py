@@ -68,6 +68,11 @@ class ModelCard(BaseModel):
         return self.model_copy(update={"front_end": front_end, "habit": habit})
 
     @property
+    def nms_iou(self) -> float:
+        """Of two boxes in a chunk that overlap more than this, one stays."""
+        return self.thresholds.get("nms_iou", 0.5)
+
+    @property
     def probabilities(self) -> Calibration:
         """How scores become probabilities; they stay as they are where the model was never calibrated."""
         return self.calibration.calibration if self.calibration else Calibration()

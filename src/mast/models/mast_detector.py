@@ -16,7 +16,7 @@ from mast.errors import ConfigError
 from mast.models.adapters import build_adapter
 from mast.models.architecture import DetectorConfig
 from mast.models.assign import assign_atss, assign_centre_sampling
-from mast.models.box_vectors import LOOK_WIDTH, box_vectors
+from mast.models.box_vectors import box_vectors
 from mast.models.boxes import Truths, clip_boxes, iou, pad_boxes, pad_truths, pool_boxes
 from mast.models.contrastive import Projection, contrastive_loss, jitter_boxes, sample_negatives
 from mast.models.decode import Detections, box_scores, decode_boxes, select_boxes
@@ -99,7 +99,7 @@ class MastDetector(WithPoints, BoxDetector):
     @property
     def embedding_width(self) -> int:
         """Of a box's vector: the encoder's features, and its look."""
-        return self.config.encoder.width + LOOK_WIDTH
+        return self.config.embedding_width
 
     @property
     def projection_width(self) -> int:

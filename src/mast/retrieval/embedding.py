@@ -124,7 +124,7 @@ class BoxEmbedder:
             front_end.chunk_s,
             self._detector.options.hop * front_end.chunk_s,
         )
-        size = self._detector.batch_size
+        size = self._detector.network.batch_size
         for first in range(0, len(plan.starts_s), size):
             sounds, cells, rows = [], [], []
             for at in range(first, min(first + size, len(plan.starts_s))):
