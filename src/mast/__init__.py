@@ -53,7 +53,7 @@ def load(
     3      7.6    8.2    1.0
     """
     from mast.detect_options import DetectOptions
-    from mast.inference import Detector  # torch takes seconds to import: not before it is needed
+    from mast.inference import Detector  # pandas takes most of a second to import: not before it is needed
 
     options = DetectOptions(
         device=device,

@@ -1,7 +1,7 @@
 """Sound → boxes and scores as one graph of plain tensor operations, which ONNX can hold.
 
-:class:`mast.features.LogMel` works in slices with an FFT, as is fastest on each device; ONNX has no such slices, and
-its FFT is slow or absent in most runtimes. Here the same steps are taken in the same order, with the spectrum as a
+:class:`mast.features.logmel.LogMel` works in slices with an FFT, as is fastest on each device; ONNX has no such slices,
+and its FFT is slow or absent in most runtimes. Here the same steps are taken in the same order, with the spectrum as a
 product with cosines and sines.
 """
 
@@ -22,7 +22,7 @@ from mast.normalisation import Normalisation
 
 
 class PlainLogMel(nn.Module):
-    """(B, chunk_samples) sound → (B, 1, T, F) log-mel, as :meth:`mast.features.LogMel.chunk_features` to rounding."""
+    """(B, chunk_samples) sound → (B, 1, T, F) log-mel, as :meth:`LogMel.chunk_features` gives it to rounding."""
 
     window: Tensor
     cosines: Tensor
