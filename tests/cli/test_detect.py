@@ -28,7 +28,7 @@ from mast.cli.options import EXIT_SOME_FAILED
 from mast.detect_options import DEFAULT_HOP
 from mast.errors import MastError
 from mast.events import EVENT_COLUMNS
-from mast.models.box_vectors import LOOK_WIDTH
+from mast.models.architecture import LOOK_WIDTH
 from mast.models.card import load_card
 from mast.models.checkpoint import update_card
 from mast.probability import Calibration, OperatingPoint, StoredCalibration
