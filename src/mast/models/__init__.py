@@ -16,7 +16,7 @@ The paper on the left, this folder on the right:
 | App. "Evaluation Details", class-agnostic NMS | ``decode.py`` |
 | Sec. Methods, L_det + λ_con L_con; everything together | ``detector.py`` |
 | App. "Theoretical Analysis of Self-Training", weighting | ``MastDetector.loss(weights=…)`` |
-| (ours) sizes of all of them; what a model says of itself | ``architecture.py``, ``card.py`` |
+| (ours) sizes of all of them; what a model says about itself | ``architecture.py``, ``card.py`` |
 | (ours) what is on disk; AudioMAE's public weights | ``checkpoint.py`` |
 
 Letters: B batch, T frames, F mel bins, L tokens, D encoder width, C pyramid channels, R points, M boxes.
