@@ -123,7 +123,7 @@ def stages(size: str, minutes: float, device: str | None, seed: int) -> dict[str
         path, model = Path(temporary) / "noise.wav", Path(temporary) / "model"
         write_noise(path, minutes, RATE, seed)
         save_random_detector(model, size, seed)
-        detector = Detector(model, DetectOptions(device=device))
+        detector = Detector(model, DetectOptions(device=device, runtime="torch"))
         network: Any = detector.network
         front_end, cuda = detector.card.front_end, network.device.type == "cuda"
 

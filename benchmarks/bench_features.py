@@ -21,7 +21,8 @@ from torchaudio.compliance import kaldi
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.record import write_result
-from mast.features.logmel import FLOOR, PREEMPHASIS, LogMel, mel_bank
+from mast.features.logmel import LogMel
+from mast.features.mel_bank import FLOOR, PREEMPHASIS, mel_bank
 from mast.grid import FrontEnd
 
 
@@ -57,7 +58,7 @@ class MatrixLogMel:
         spectrum = torch.fft.rfft(frames, 512)[:, :256]
         self.front_end = front_end
         self.basis = torch.cat([spectrum.real, spectrum.imag], dim=1).float().to(device)  # (400, 512)
-        self.bank = mel_bank(front_end)[:256].to(device)
+        self.bank = torch.from_numpy(mel_bank(front_end)[:256]).to(device)
 
     def __call__(self, waveforms: Tensor) -> Tensor:
         def log_mel(waveform: Tensor) -> Tensor:

@@ -185,7 +185,7 @@ def make_model(folder: Path, recording: Path, size: str, device: str, seed: int)
     from mast.inference import Detector
 
     save_random_detector(folder, size, seed)
-    detector = Detector(folder, DetectOptions(device=device, compile=False))
+    detector = Detector(folder, DetectOptions(device=device, runtime="torch", compile=False))
     network = torch_network_of(detector)
     n = min(16, network.batch_size)
     with as_searched(detector):
@@ -423,6 +423,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
                 model,
                 DetectOptions(
                     device=options.device,
+                    runtime="torch",
                     hop=1.0,
                     batch_size=options.detector_batch,
                     compile=compile and can_compile,

@@ -135,9 +135,9 @@ def measure(
         "windows": windows_of(detector, dataset),
         "seconds": seconds,
         "times_real_time": sound_s / seconds,
-        "device": str(network.device),
+        "device": str(getattr(network, "device", "cpu")),
         "precision_of_numbers": detector.precision,
-        "compiled": network.compiled,
+        "compiled": getattr(network, "compiled", False),
         "batch_size": network.batch_size,
         "threshold": detector.scores.threshold,
     }
@@ -151,8 +151,7 @@ def search(detector: Detector, dataset: Dataset) -> pd.DataFrame:
         if outcome.error:
             raise RuntimeError(outcome.error)
         tables.append(outcome.events)
-    network: Any = detector.network
-    if network.device.type == "cuda":
+    if torch.cuda.is_available():
         torch.cuda.synchronize()
     return pd.concat(tables, ignore_index=True)
 

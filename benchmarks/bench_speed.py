@@ -29,6 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -202,15 +203,15 @@ def stages(model: str, folder: Path, threshold: float | None, minutes: int) -> d
     from mast.audio import metadata, probe, stream, windows
     from mast.detect_options import DetectOptions
     from mast.inference import Detector, Source
+    from mast.inference.onnx_network import OnnxNetwork
     from mast.inference.results import ResultsFolder
     from mast.inference.settle import settle_process
     from mast.inference.stitch import Stitcher
-    from mast.models.mast_detector import MastDetector
+    from mast.models.architecture import DetectorConfig
 
     torch.set_num_threads(1)
-    detector = Detector(model, DetectOptions(device="cpu", threshold=threshold))
+    detector = Detector(model, DetectOptions(device="cpu", threshold=threshold), threads=1)
     network: Any = detector.network
-    assert isinstance(network.model, MastDetector)
     whole = Detector(model, DetectOptions(device="cpu", threshold=threshold))
     settle_process()  # as mast detect does
     front_end = detector.card.front_end
@@ -237,31 +238,15 @@ def stages(model: str, folder: Path, threshold: float | None, minutes: int) -> d
                 spent.get(f"resample and cut {rate // 1000} kHz", 0.0) + time.process_time() - at - decoded
             )
             stitcher = Stitcher()
+            by = _by_onnx if isinstance(network, OnnxNetwork) else _by_torch
             for first in range(0, len(heard), network.batch_size):
                 some = heard[first : first + network.batch_size]
-                sound = torch.from_numpy(np.stack([window.samples for window in some]))
-                low = torch.autocast("cpu", dtype=torch.bfloat16, enabled=detector.precision == "bfloat16")
-                with torch.inference_mode(), low:
-                    at = time.process_time()
-                    raw = network.hearing._log_mel.chunk_features(sound)
-                    at = clock("features", at)
-                    normalised = detector.card.normalisation.apply(raw)
-                    at = clock("normalise", at)
-                    tokens = network.model.encoder.feature_map(normalised)
-                    at = clock("network: encoder", at)
-                    del tokens
-                    output = network.model(normalised)
-                    at = clock("network: all", at)
-                    found = network.model.select(
-                        output,
-                        score_threshold=detector.scores.raw_threshold,
-                        nms_iou=detector.card.nms_iou,
-                    )
-                    at = clock("boxes", at)
-                for window, boxes in zip(some, found, strict=True):
+                found = by(detector, np.stack([window.samples for window in some]), clock)
+                at = time.process_time()
+                for window, (cells, scores) in zip(some, found, strict=True):
                     start = window.start_s / front_end.hop_s
-                    cells = boxes.boxes.double().numpy() + np.array([start, 0, start, 0])
-                    stitcher.add(start, start + front_end.chunk_frames, cells, boxes.scores.double().numpy())
+                    cells = cells + np.array([start, 0, start, 0])
+                    stitcher.add(start, start + front_end.chunk_frames, cells, scores)
                 clock("stitch", at)
             at = time.process_time()
         with tempfile.TemporaryDirectory() as temporary:
@@ -277,13 +262,16 @@ def stages(model: str, folder: Path, threshold: float | None, minutes: int) -> d
         name: 1000 * seconds / (minutes if "kHz" in name else minutes * len(RATES))
         for name, seconds in spent.items()
     }
-    per_minute["network: head"] = per_minute["network: all"] - per_minute["network: encoder"]
-    encoder, head = network.model.config.encoder, network.model.config
+    if "network: encoder" in per_minute:
+        per_minute["network: head"] = per_minute["network: all"] - per_minute["network: encoder"]
+    head = detector.card.architecture
+    assert isinstance(head, DetectorConfig)
     return {
         "network": {
-            "encoder": f"{encoder.depth} blocks of width {encoder.width}",
+            "runtime": "ONNX Runtime" if isinstance(network, OnnxNetwork) else "torch",
+            "encoder": f"{head.encoder.depth} blocks of width {head.encoder.width}",
             "head": f"{head.levels} levels of {head.channels} channels",
-            "parameters": sum(p.numel() for p in network.model.parameters()),
+            "parameters": sum(p.numel() for p in detector.hearing.model.parameters()),
         },
         "cpu_ms_per_minute_of_sound": per_minute,
         "precision": detector.precision,
@@ -291,10 +279,56 @@ def stages(model: str, folder: Path, threshold: float | None, minutes: int) -> d
     }
 
 
-def sharing(model: str, folder: Path, threshold: float | None, minutes: int) -> dict[str, Any]:
-    """Seconds of the same search with a batch to each core, and with all cores on one batch; taken in turns."""
+def _by_torch(detector: Any, sounds: Any, clock: Callable[[str, float], float]) -> list[Any]:
+    """Boxes and scores of some windows, each step timed."""
     import torch
 
+    network, card = detector.network, detector.card
+    low = torch.autocast("cpu", dtype=torch.bfloat16, enabled=detector.precision == "bfloat16")
+    with torch.inference_mode(), low:
+        at = time.process_time()
+        raw = network.hearing._log_mel.chunk_features(torch.from_numpy(sounds))
+        at = clock("features", at)
+        normalised = card.normalisation.apply(raw)
+        at = clock("normalise", at)
+        network.model.encoder.feature_map(normalised)
+        at = clock("network: encoder", at)
+        output = network.model(normalised)
+        at = clock("network: all", at)
+        least = detector.scores.raw_threshold
+        found = network.model.select(output, score_threshold=least, nms_iou=card.nms_iou)
+        clock("boxes", at)
+    return [(own.boxes.double().numpy(), own.scores.double().numpy()) for own in found]
+
+
+def _by_onnx(detector: Any, sounds: Any, clock: Callable[[str, float], float]) -> list[Any]:
+    """The same in ONNX Runtime, window by window."""
+    from mast.inference.onnx_network import choose_boxes
+    from mast.models.onnx_detector import BOXES, GIVEN, SCORES
+
+    network, card, results = detector.network, detector.card, []
+    for sound in sounds:
+        at = time.process_time()
+        raw = network._log_mel.chunk(sound)
+        at = clock("features", at)
+        normalised = card.normalisation.apply(raw)
+        at = clock("normalise", at)
+        boxes, scores = network._session.run([BOXES, SCORES], {GIVEN: normalised[None, None]})
+        at = clock("network: all", at)
+        found = choose_boxes(
+            boxes,
+            scores,
+            least=detector.scores.raw_threshold,
+            nms_iou=card.nms_iou,
+            nested=card.architecture.nested,
+        )
+        clock("boxes", at)
+        results.append((found.boxes, found.scores))
+    return results
+
+
+def sharing(model: str, folder: Path, threshold: float | None, minutes: int) -> dict[str, Any]:
+    """Seconds of the same search with a batch to each core, and with all cores on one batch; taken in turns."""
     from mast.detect_options import DetectOptions
     from mast.inference import Detector
     from mast.inference.settle import settle_process
@@ -303,7 +337,7 @@ def sharing(model: str, folder: Path, threshold: float | None, minutes: int) -> 
     settle_process()  # as mast detect does
     paths = [path for rate in RATES for path in sorted((folder / "sound" / str(rate)).iterdir())[:minutes]]
     detector.detect(paths[0])
-    ways = {"a batch to each core": torch.get_num_threads(), "all cores on one batch": 1}
+    ways = {"a batch to each core": detector.network.workers, "all cores on one batch": 1}
     wall: dict[str, list[float]] = {name: [] for name in ways}
     cpu: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(3):
@@ -336,9 +370,10 @@ def agreement(model: str, folder: Path) -> dict[str, Any]:
     reviewed = reviewed.assign(start_s=0.0, end_s=60.0)
     found, precision = {}, {}
     fast = torch_network.has_bfloat16
-    for name, choose in (("as run", fast), ("float32", lambda device: False)):
+    ways: list[tuple[str, Any, Any]] = [("as run", fast, None), ("float32", lambda device: False, "torch")]
+    for name, choose, runtime in ways:
         torch_network.has_bfloat16 = choose
-        detector = Detector(model, DetectOptions(device="cpu"))
+        detector = Detector(model, DetectOptions(device="cpu", runtime=runtime))
         torch_network.has_bfloat16 = fast
         tables = list(detector.stream(paths, root=folder / "sound"))
         found[name] = pd.concat(tables, ignore_index=True)

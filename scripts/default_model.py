@@ -45,11 +45,11 @@ from mast.data.soundscape_bench import BACKGROUND_LABELS, CALL_LABELS
 from mast.export.words import hub_readme
 from mast.grid import FrontEnd
 from mast.hearing import HearingModel
-from mast.models.checkpoint import load_checkpoint, save_checkpoint
+from mast.models.checkpoint import load_checkpoint, save_checkpoint, update_card
 from mast.models.mast_detector import MastDetector
 from mast.runs import Progress
 from mast.selftrain.rounds import self_train
-from mast.training.calibrate import calibrate_checkpoint
+from mast.training.calibrate import calibrate_checkpoint, ranges_of
 from mast.training.chosen_chunks import Chunks, decode_once, labelled_chunks
 from mast.training.chunk_scores import chunk_metrics, detect_chunks
 from mast.training.detector_training import train_detector
@@ -122,6 +122,9 @@ def main() -> None:
     parser.add_argument("--self-train", action="store_true", help="also self-train on the pool")
     parser.add_argument("--trained", type=Path, help="a trained model that is only to be refined")
     parser.add_argument("--calibrate", type=Path, help="a finished model that is only to be calibrated again")
+    parser.add_argument(
+        "--ranges", type=Path, help="a finished model of which only the ranges are to be measured again"
+    )
     parser.add_argument("--teach", type=Path, help="a finished model that a larger one is to teach")
     options = parser.parse_args()
     if options.teach is not None:
@@ -130,6 +133,11 @@ def main() -> None:
     if options.calibrate is not None:
         checked = checked_minutes(options.pool, options.work / "checked")
         calibrate(options.calibrate, hold_back(checked, load_checkpoint(options.calibrate).card.front_end))
+        return
+    if options.ranges is not None:
+        model = HearingModel.load(options.ranges, device="cpu")
+        held = hold_back(checked_minutes(options.pool, options.work / "checked"), model.front_end)
+        update_card(model.folder, model.card.model_copy(update={"ranges": ranges_of(model, held.chunks)}))
         return
     trained = options.trained or train_all(options)
     refined = [refine(name, trained, options) for name in REFINEMENTS]

@@ -26,8 +26,6 @@ BY_EXTRA = {
     "transformers": "baselines",
     "ultralytics": "yolo",
     "ray": "ray",
-    "onnx": "export",
-    "onnxruntime": "export",
     "datasets": "birdset",
     "ai_edge_litert": "birdnet",
 }

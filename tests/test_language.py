@@ -21,6 +21,7 @@ NAMES_OF_OTHERS = (
     "identical optimization settings",  # its words
     'option.replace("labeled"',  # both spellings of --unlabelled are understood
     '["--unlabelled", "--unlabeled"]',
+    'Normalization", ',  # nodes of ONNX
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from mast.errors import ConfigError
@@ -10,6 +12,7 @@ from mast.habit import Box, Habit
 # of a window. The paper's chunks overlap by half; 0.75 saves a third of the windows and hardly changes F1 on simulated
 # recordings (results/hop.json); calls of up to 2.5 s are still seen whole
 DEFAULT_HOP = 0.75
+Runtime = Literal["torch", "onnx"]
 
 
 class DetectOptions(BaseModel):
@@ -26,6 +29,8 @@ class DetectOptions(BaseModel):
             windows of the next recordings or with silence.
         embed: also give the encoder's features inside each event, see :meth:`mast.inference.Detector.detect_and_embed`.
             They are held until the recording is done: 2 D bytes an event, D the encoder's width.
+        runtime: what computes the network, ``"torch"`` or ``"onnx"`` (ONNX Runtime on a CPU, in eight bits). By default
+            ONNX Runtime where there is neither a GPU nor a CPU with bfloat16, and the model is one that it can compute.
         compile: compile the model for this GPU, which makes the start slower; MAST on CUDA by default.
         band_hz: upper edge of the band to search, Hz; the model's own by default. Sound is played to the model
             that much faster or slower: one that knows birds up to 8 kHz then finds fish up to 2 kHz, bats up to 128.
@@ -42,6 +47,7 @@ class DetectOptions(BaseModel):
     hop: float = DEFAULT_HOP
     batch_size: int | None = None
     embed: bool = False
+    runtime: Runtime | None = None
     compile: bool | None = None
     band_hz: float | None = None
     box: Box | None = None

@@ -6,6 +6,7 @@ Where it cannot be known, the answer is yes: then torch is imported, and decides
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
 import sys
 from pathlib import Path
@@ -32,6 +33,16 @@ def might_have_bfloat16() -> bool:
         return True
     flags = next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), None)
     return flags is None or not {"avx512_bf16", "amx_tile"}.isdisjoint(flags)
+
+
+def cpu_threads() -> int:
+    """Threads that a computation on this CPU may use: ``OMP_NUM_THREADS``, else the cores this process may run on."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    if asked.isdecimal() and int(asked) > 0:
+        return int(asked)
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _cuda_gpus() -> int:

@@ -19,11 +19,18 @@ from mast.normalisation import Normalisation
 FRONT_END = FrontEnd(n_bins=64, chunk_frames=256)  # 2.56 s
 
 
-def save_detector(folder: Path, *, seed: int = 0, threshold: float = 0.3) -> Path:
+def save_detector(folder: Path, *, seed: int = 0, threshold: float = 0.3, second_look: bool = False) -> Path:
     """Write a model folder; a large last layer spreads the scores over (0, 1)."""
     torch.manual_seed(seed)
     encoder = EncoderConfig(chunk_frames=256, n_bins=64, width=32, depth=1, heads=2)
-    config = DetectorConfig(encoder=encoder, channels=32, levels=2, head_convs=1, contrastive_weight=0)
+    config = DetectorConfig(
+        encoder=encoder,
+        channels=32,
+        levels=2,
+        head_convs=1,
+        contrastive_weight=0,
+        second_look=second_look,
+    )
     model = MastDetector(config)
     spread_scores(model)
     card = ModelCard(

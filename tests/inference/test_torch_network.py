@@ -33,7 +33,10 @@ def test_several_batches_at_once_give_the_very_same_events(
     monkeypatch.setattr("mast.inference.torch_network.has_bfloat16", lambda device: bfloat16)
     paths = [write_sound(tmp_path / f"{i}.wav", 2 + 6.3 * i, seed=i) for i in range(5)]
     sources = [Source(path, path.name) for path in paths]
-    one, many = (Detector(model, DetectOptions(device="cpu", batch_size=2, embed=True)) for _ in range(2))
+    one, many = (
+        Detector(model, DetectOptions(device="cpu", runtime="torch", batch_size=2, embed=True))
+        for _ in range(2)
+    )
     one.network.workers, many.network.workers = 1, 3
     threads = torch.get_num_threads()
     for expected, found in zip(one.outcomes(sources), many.outcomes(sources), strict=True):
@@ -51,7 +54,7 @@ def test_workers_share_the_cores(model: Path, tmp_path: Path, monkeypatch: pytes
     before = torch.get_num_threads()
     torch.set_num_threads(4)
     try:
-        detector = Detector(model, DetectOptions(device="cpu", batch_size=1))
+        detector = Detector(model, DetectOptions(device="cpu", runtime="torch", batch_size=1))
         network = detector.network
         assert network.workers == 4
         network.workers = 2
@@ -90,7 +93,10 @@ def test_full_batches_are_of_one_size_and_do_not_mix_recordings(
     monkeypatch.setattr(
         "mast.inference.torch_network.has_bfloat16", lambda device: False
     )  # not a CPU's own layers
-    plain, full = (Detector(model, DetectOptions(device="cpu", batch_size=8, embed=True)) for _ in range(2))
+    plain, full = (
+        Detector(model, DetectOptions(device="cpu", runtime="torch", batch_size=8, embed=True))
+        for _ in range(2)
+    )
     full.network.full_batches, full.network.workers = True, 2
     full._reader = replace(full._reader, batch_size=3)
     sizes: list[int] = []
@@ -124,7 +130,7 @@ def test_full_batches_are_of_one_size_and_do_not_mix_recordings(
 
 
 def test_compiling_is_for_gpus(model: Path) -> None:
-    assert not Detector(model, DetectOptions(device="cpu")).network.compiled
+    assert not Detector(model, DetectOptions(device="cpu", runtime="torch")).network.compiled
     with pytest.raises(ConfigError, match="compile on cpu"):
         Detector(model, DetectOptions(device="cpu", compile=True))
 

@@ -13,7 +13,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from mast.features.logmel import FLOOR, PREEMPHASIS, fft_size, mel_bank
+from mast.features.mel_bank import FLOOR, PREEMPHASIS, fft_size, mel_bank
 from mast.grid import FrontEnd
 from mast.models.boxes import clip_boxes
 from mast.models.encoder import Encoder
@@ -38,7 +38,7 @@ class PlainLogMel(nn.Module):
         self.register_buffer("window", torch.hann_window(width, periodic=False), persistent=False)
         self.register_buffer("cosines", angle.cos().float(), persistent=False)
         self.register_buffer("sines", angle.sin().float(), persistent=False)
-        self.register_buffer("bank", mel_bank(front_end), persistent=False)
+        self.register_buffer("bank", torch.from_numpy(mel_bank(front_end)), persistent=False)
 
     def frames(self, sound: Tensor) -> Tensor:
         """(B, chunk_samples) → (B, T, window) overlapping frames, joined from pieces that no frame cuts."""

@@ -14,9 +14,6 @@ features differ as much between CPU and GPU.
 
 from __future__ import annotations
 
-import math
-import warnings
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -24,50 +21,14 @@ from torch import Tensor, nn
 
 from mast.arrays import IntArray
 from mast.errors import ConfigError
+from mast.features.mel_bank import FLOOR, PREEMPHASIS, check_bank, fft_size, mel_bank
 from mast.grid import FrontEnd
-
-PREEMPHASIS = 0.97  # Kaldi's default, unchanged by the paper
-_KALDI_MEL = 1127.0  # Kaldi's natural-logarithm form of 2595 log10; the factor cancels but for rounding
-FLOOR = float(torch.finfo(torch.float32).eps)  # Kaldi's floor under the logarithm
 
 # Frames worked on at a time; our choice. On a CPU about one chunk, so that the working set stays near the
 # caches (a multiple of eight, for the FFT's vectors); on a GPU enough to fill it, in 0.3 GB.
 _CPU_FRAMES = 1_024
 _GPU_FRAMES = 16_384
 _BLOCK_BINS = 16  # mel bins per small matrix product: fastest of 16, 32, 64, 128
-
-# The paper's own front end leaves 1 of 128 triangles between two FFT bins. That much is accepted in silence.
-_EMPTY_SILENT = 1 / 128
-_EMPTY_LIMIT = 1 / 8  # our choice: beyond this the picture has visible stripes
-
-
-def fft_size(front_end: FrontEnd) -> int:
-    """Samples of the FFT: the window rounded up to a power of two (512 at the paper's values)."""
-    return 1 << (front_end.window_samples - 1).bit_length()
-
-
-def mel_bank(front_end: FrontEnd) -> Tensor:
-    """Kaldi's triangles, linear in mel, peak 1 at the bin centres.
-
-    Done in float32, as Kaldi does: a triangle that barely reaches an FFT bin has a weight that is mostly
-    rounding, and a bank computed more exactly would differ from Kaldi's log-mel by more than 1e-4.
-
-    Args:
-        front_end: band, bins, sample rate and window.
-
-    Returns:
-        (fft_size // 2 + 1, n_bins) float32 weights; the Nyquist row is zero, as in Kaldi.
-    """
-    size = fft_size(front_end)
-    hz = np.arange(size // 2) * (front_end.sample_rate / size)
-    mel = _KALDI_MEL * (1.0 + torch.from_numpy(hz / front_end.mel_corner_hz).float()).log()[:, None]
-    low = _KALDI_MEL * math.log(1.0 + front_end.low_hz / front_end.mel_corner_hz)
-    high = _KALDI_MEL * math.log(1.0 + front_end.high_hz / front_end.mel_corner_hz)
-    step = (high - low) / (front_end.n_bins + 1)
-    bins = torch.arange(front_end.n_bins)
-    left, centre, right = (low + (bins + k) * step for k in (0.0, 1.0, 2.0))  # (F,) each
-    bank = torch.minimum((mel - left) / (centre - left), (right - mel) / (right - centre)).clamp_(min=0.0)
-    return nn.functional.pad(bank, (0, 0, 0, 1))  # (fft_size // 2 + 1, F)
 
 
 class LogMel(nn.Module):
@@ -93,9 +54,9 @@ class LogMel(nn.Module):
     def __init__(self, front_end: FrontEnd | None = None) -> None:
         super().__init__()
         self.front_end = FrontEnd() if front_end is None else front_end
-        bank = mel_bank(self.front_end).numpy()
+        bank = mel_bank(self.front_end)
         self.empty_bins: list[int] = np.flatnonzero(~bank.any(axis=0)).tolist()
-        _check_bank(self.front_end, len(self.empty_bins))
+        check_bank(self.front_end, len(self.empty_bins))
 
         # Buffers follow the module to its device; none of them belongs in a checkpoint.
         window = torch.hann_window(self.front_end.window_samples, periodic=False)
@@ -230,18 +191,3 @@ def _support(bank: NDArray[np.float32]) -> tuple[IntArray, IntArray]:
     first = np.argmax(filled, axis=0)
     last = bank.shape[0] - 1 - np.argmax(filled[::-1], axis=0)
     return first, np.where(filled.any(axis=0), last - first + 1, 1)
-
-
-def _check_bank(front_end: FrontEnd, n_empty: int) -> None:
-    if n_empty <= _EMPTY_SILENT * front_end.n_bins:
-        return
-    message = (
-        f"front end: {n_empty} of {front_end.n_bins} mel bins lie between two FFT bins and would always "
-        f"be empty, because that many bins over {front_end.low_hz:g}–{front_end.high_hz:g} Hz are finer "
-        f"than the {front_end.sample_rate / fft_size(front_end):g} Hz that a window of "
-        f"{front_end.window_samples} samples resolves; use fewer bins, a longer window_samples, or "
-        f"FrontEnd.for_band({front_end.high_hz:g}), which resamples to the band"
-    )
-    if n_empty > _EMPTY_LIMIT * front_end.n_bins:
-        raise ConfigError(message)
-    warnings.warn(message, stacklevel=3)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
 from mast.errors import AudioError, ConfigError, MastError
 from mast.events import empty_events
 from mast.grid import grid_to_events
+from mast.hardware import might_have_bfloat16, might_have_gpu
 from mast.inference.network import Network
 from mast.inference.pieces import End, Piece, Reader, Source, full_batches
 from mast.inference.prefetch import concurrently
@@ -140,7 +142,7 @@ class Detector:
 
     @property
     def precision(self) -> str:
-        """``"bfloat16"`` where the hardware multiplies it natively, else ``"float32"``."""
+        """``"bfloat16"`` where the hardware multiplies it natively, ``"int8"`` on other CPUs, else ``"float32"``."""
         return self.network.precision
 
     @property
@@ -149,13 +151,15 @@ class Detector:
         architecture = self.card.architecture
         return architecture.embedding_width if isinstance(architecture, DetectorConfig) else 0
 
-    @property
+    @cached_property
     def hearing(self) -> HearingModel:
-        """The model in torch, for more than boxes."""
+        """The model in torch, for more than boxes; read now where boxes are found without it."""
+        from mast.hearing import HearingModel
         from mast.inference.torch_network import TorchNetwork
 
-        assert isinstance(self.network, TorchNetwork)
-        return self.network.hearing
+        if isinstance(self.network, TorchNetwork):
+            return self.network.hearing
+        return HearingModel.load(self.network.folder, device="cpu", band_hz=self.options.band_hz)
 
     def detect(self, path: str | Path, *, root: str | Path | None = None) -> pd.DataFrame:
         """The events of one recording, by time.
@@ -385,9 +389,33 @@ class Detector:
 
 def _network(name: str | Path, options: DetectOptions, threads: int | None) -> Network:
     """What finds the boxes. Imported when it is needed: torch takes seconds, and half a gigabyte of memory."""
+    if options.runtime == "onnx" or (options.runtime is None and _onnx_is_faster(options)):
+        from mast.inference.onnx_network import open_onnx_network
+
+        network = open_onnx_network(name, options, threads=threads)
+        if network is not None:
+            return network
+        if options.runtime == "onnx":
+            raise ConfigError(f"{name}: cannot be computed in ONNX Runtime; leave runtime out")
     from mast.inference.torch_network import TorchNetwork
 
     return TorchNetwork(name, options, threads=threads)
+
+
+def _onnx_is_faster(options: DetectOptions) -> bool:
+    """Whether the model works on a CPU that does not multiply bfloat16 itself."""
+    if options.compile or options.device not in (None, "cpu"):
+        return False
+    if options.device is None and might_have_gpu():
+        from mast.device import find_device
+
+        if find_device().type != "cpu":
+            return False
+    if might_have_bfloat16():
+        from mast.device import find_device, has_bfloat16
+
+        return not has_bfloat16(find_device("cpu"))
+    return True
 
 
 def _source(path: Path, root: str | Path | None) -> Source:

@@ -28,7 +28,7 @@ class Network(Protocol):
     Attributes:
         card: what the checkpoint says about itself, at the band that is searched.
         folder: where the checkpoint lies.
-        precision: what products are computed in, ``"float32"`` or ``"bfloat16"``: events depend on it.
+        precision: what products are computed in, ``"float32"``, ``"bfloat16"`` or ``"int8"``: events depend on it.
         batch_size: windows at once.
         full_batches: whether all batches are of that size, filled up with the windows of the next recordings; else each
             piece of a recording is a batch.

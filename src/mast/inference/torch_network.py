@@ -113,16 +113,7 @@ class TorchNetwork:
             return ThreadSetting(
                 start=lambda: torch.cuda.set_stream(torch.cuda.Stream(self.device))  # type: ignore[no-untyped-call]
             )
-        if self.device.type != "cpu":
-            return ThreadSetting()
-        threads = torch.get_num_threads()
-
-        def start() -> None:
-            torch.set_num_threads(max(1, threads // self.workers))
-            torch.get_num_threads()  # a thread settles its number when first asked, by what was set last anywhere
-
-        # the setting is each thread's own, but new threads take the latest
-        return ThreadSetting(start, restore=lambda: torch.set_num_threads(threads))
+        return threads_to_share(self.workers) if self.device.type == "cpu" else ThreadSetting()
 
     def boxes(self, sounds: Sequence[Samples], least: float) -> list[ScoredBoxes]:
         """See :class:`Network`."""
@@ -183,6 +174,18 @@ class TorchNetwork:
         with self.hearing.autocast():
             spectrograms = self.hearing.spectrograms(sound)
             return spectrograms, self.model(spectrograms)
+
+
+def threads_to_share(workers: int) -> ThreadSetting:
+    """What gives each of some workers on a CPU its share of torch's threads."""
+    threads = torch.get_num_threads()
+
+    def start() -> None:
+        torch.set_num_threads(max(1, threads // workers))
+        torch.get_num_threads()  # a thread settles its number when first asked, by what was set last anywhere
+
+    # the setting is each thread's own, but new threads take the latest
+    return ThreadSetting(start, restore=lambda: torch.set_num_threads(threads))
 
 
 def _cast_products(model: MastDetector) -> None:

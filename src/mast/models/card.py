@@ -5,12 +5,15 @@ The weights carry a copy of it; :mod:`mast.models.checkpoint`, which writes both
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from safetensors import SafetensorError, safe_open
 
@@ -44,6 +47,11 @@ class ModelCard(BaseModel):
     )
     habit: Habit | None = Field(
         default=None, description="how its boxes are redrawn; none where they stay as the model gives them"
+    )
+    ranges: dict[str, tuple[float, float]] | None = Field(
+        default=None,
+        description="between which values its maps lie, so that convolutions can be rounded to eight bits; none where "
+        "that was not measured (mast.models.onnx_detector)",
     )
     provenance: dict[str, Any] = Field(default={}, description="recipe, data, seeds, versions, metrics")
     licence: str = Field(default="", description="of the weights, as their training data allow")
@@ -105,6 +113,42 @@ def opened_weights(path: Path, framework: Literal["np", "pt"] = "np") -> Iterato
             yield file
     except (SafetensorError, OSError) as error:
         raise _unreadable(path, error) from None
+
+
+def fingerprint_of(weights: Iterable[tuple[str, str, tuple[int, ...], memoryview]]) -> str:
+    """SHA-256 of weights in the order of their names: name, type, shape and bytes of each."""
+    digest = hashlib.sha256()
+    for name, type_, shape, numbers in weights:
+        digest.update(f"{name} {type_} {shape}".encode())
+        digest.update(numbers)
+    return digest.hexdigest()
+
+
+def read_arrays(folder: Path, expected: str) -> dict[str, NDArray[np.float32]] | None:
+    """The weights as arrays; none where they are not those that were written, or hold a number that is not finite.
+
+    Args:
+        folder: of the model.
+        expected: their fingerprint.
+    """
+    with opened_weights(folder / WEIGHTS) as file:
+        try:
+            stored: dict[str, NDArray[Any]] = {name: file.get_tensor(name) for name in sorted(file.keys())}
+        except TypeError:  # a type that NumPy does not have
+            return None
+    parts = (
+        (
+            name,
+            f"torch.{array.dtype}",
+            array.shape,
+            np.ascontiguousarray(array).reshape(-1).view(np.uint8).data,
+        )
+        for name, array in stored.items()
+    )
+    if fingerprint_of(parts) != expected:
+        return None
+    arrays = {name: array.astype(np.float32) for name, array in stored.items()}
+    return arrays if all(np.isfinite(array).all() for array in arrays.values()) else None
 
 
 def _read_text(path: Path) -> bytes:

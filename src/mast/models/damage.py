@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from itertools import zip_longest
@@ -14,6 +13,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from mast.errors import MastError
+from mast.models.card import fingerprint_of
 
 _NEW = (
     torch.empty,
@@ -91,11 +91,10 @@ def _size_joined(args: Iterable[Any]) -> int:
 
 def fingerprint(weights: Mapping[str, Tensor]) -> str:
     """SHA-256 of names, types, shapes and numbers."""
-    digest = hashlib.sha256()
-    for name in sorted(weights):
-        digest.update(f"{name} {weights[name].dtype} {tuple(weights[name].shape)}".encode())
-        digest.update(weights[name].flatten().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+    return fingerprint_of(
+        (name, str(tensor.dtype), tuple(tensor.shape), tensor.flatten().view(torch.uint8).numpy().data)
+        for name, tensor in sorted(weights.items())
+    )
 
 
 def refuse_changed(weights: Mapping[str, Tensor], expected: str, source: Path) -> None:

@@ -9,11 +9,10 @@ from torch import Tensor
 
 from mast.models.boxes import clip_boxes
 from mast.models.kernels import nms
-from mast.models.nested import drop_nested
+from mast.models.nested import CANDIDATES, MOST_BOXES, drop_nested
 from mast.models.points import Points
 
 _LOG_SIZE = (-6.0, 4.0)  # 1/400 to 55 times the starting box: beyond any box a chunk can hold
-CANDIDATES = 1_000  # per image, before NMS (our choice, as FCOS)
 
 
 class Detections(NamedTuple):
@@ -55,7 +54,7 @@ def select_boxes(
     score_threshold: float = 0.05,
     nms_iou: float = 0.5,
     nested: float = 1.0,
-    max_boxes: int = 300,
+    max_boxes: int = MOST_BOXES,
 ) -> list[Detections]:
     """Threshold, clip, class-agnostic NMS, no box inside another where asked for, and at most ``max_boxes``, per image.
 

@@ -1,4 +1,4 @@
-"""Boxes that lie in better ones."""
+"""Which of many boxes stay: NumPy's side of what :mod:`mast.models.decode` does with tensors."""
 
 from __future__ import annotations
 
@@ -6,22 +6,37 @@ import numpy as np
 
 from mast.arrays import BoolArray, FloatArray
 
+CANDIDATES = 1_000  # boxes of a chunk, before NMS (our choice, as FCOS)
+MOST_BOXES = 300  # after it
+
+
+def drop_overlapping(boxes: FloatArray, iou: float) -> BoolArray:
+    """Which boxes stay when none may overlap a better one by more: (K, 4), best first → (K,)."""
+    size, shared = _sizes(boxes)
+    return _best(shared > iou * (size[:, None] + size[None, :] - shared))
+
 
 def drop_nested(boxes: FloatArray, share: float) -> BoolArray:
     """Which boxes stay when none may lie in a better one: (K, 4), best first → (K,).
 
     Of two boxes that share more than ``share`` of the smaller one the later is dropped, be it the smaller or the
-    larger: a phrase round its notes, or a note inside its phrase. A box that was dropped drops none.
+    larger: a phrase round its notes, or a note inside its phrase.
     """
-    size = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
-    least = share * np.minimum(size[:, None], size[None, :])
-    low, high = (
-        np.maximum(boxes[:, None, :2], boxes[None, :, :2]),
-        np.minimum(boxes[:, None, 2:], boxes[None, :, 2:]),
-    )
-    nested = (high - low).clip(0).prod(axis=2) > least  # (K, K)
-    stays = np.ones(len(boxes), dtype=bool)
-    for k in range(len(boxes)):
+    size, shared = _sizes(boxes)
+    return _best(shared > share * np.minimum(size[:, None], size[None, :]))
+
+
+def _sizes(boxes: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Of each box, and what each two share."""
+    low = np.maximum(boxes[:, None, :2], boxes[None, :, :2])
+    high = np.minimum(boxes[:, None, 2:], boxes[None, :, 2:])
+    return (boxes[:, 2:] - boxes[:, :2]).prod(axis=1), (high - low).clip(0).prod(axis=2)
+
+
+def _best(exclude: BoolArray) -> BoolArray:
+    """Which rows stay when each drops the later ones that it excludes; one that was dropped drops none."""
+    stays = np.ones(len(exclude), dtype=bool)
+    for k in range(len(exclude)):
         if stays[k]:
-            stays[k + 1 :] &= ~nested[k, k + 1 :]
+            stays[k + 1 :] &= ~exclude[k, k + 1 :]
     return stays

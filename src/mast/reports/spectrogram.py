@@ -85,10 +85,8 @@ def compute_spectrogram(
         end_s: the end of the span; the end of the recording by default, or where it lies beyond it.
         max_columns: a longer span is thinned to at most this many columns by taking the loudest.
     """
-    import torch
-
     from mast.audio import probe, read
-    from mast.features.logmel import LogMel
+    from mast.features.array_logmel import ArrayLogMel
 
     grid = front_end or FrontEnd()
     info = probe(recording)
@@ -107,7 +105,7 @@ def compute_spectrogram(
     thin = max(1, math.ceil(n_frames / max_columns))
     block_frames = thin * max(1, int(_BLOCK_S / FrontEnd().hop_s) // thin)
 
-    log_mel = LogMel(grid)
+    log_mel = ArrayLogMel(grid)
     columns = []
     for begin in range(0, n_frames, block_frames):
         count = min(block_frames, n_frames - begin)
@@ -119,7 +117,7 @@ def compute_spectrogram(
             end_s=to_sample / grid.sample_rate,
             sample_rate=grid.sample_rate,
         )
-        frames = log_mel(torch.from_numpy(samples)[None])[0].numpy()  # (T, F)
+        frames = log_mel(samples)  # (T, F)
         if len(frames):
             columns.append(np.maximum.reduceat(frames, np.arange(0, len(frames), thin), axis=0))
     if not columns:

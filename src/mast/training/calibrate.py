@@ -1,4 +1,4 @@
-"""Scores that mean something: a saved detector on validation chunks → probabilities and thresholds in its card.
+"""What a saved detector does on validation chunks, written into its card: what its scores mean, and its ranges.
 
 Chunks lie end to end, as where the threshold is tuned; in use, windows overlap and their boxes are stitched.
 """
@@ -7,15 +7,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from mast.evaluation.operating import store_calibration
-from mast.models.card import load_card
+from mast.hearing import HearingModel
+from mast.models.architecture import DetectorConfig
 from mast.models.checkpoint import update_card
+from mast.models.onnx_detector import Ranges, can_write, measure_ranges
 from mast.probability import StoredCalibration
 from mast.training.chosen_chunks import Chunks
 from mast.training.chunk_scores import detect_chunks
 from mast.training.machine import Machine
 
 LEAST_SCORE = 0.05  # as in validation: TrainRecipe.score_threshold
+_MEASURED = 32  # chunks by which ranges are measured, our choice: more did not change them
 
 
 def calibrate_checkpoint(
@@ -29,7 +34,7 @@ def calibrate_checkpoint(
     seed: int = 0,
     kept: StoredCalibration | None = None,
 ) -> StoredCalibration:
-    """Fit how scores become probabilities, and write that into a model folder; what was there is replaced.
+    """Fit how scores become probabilities, measure ranges, and write both into a model folder, over what was there.
 
     A kill leaves the old card or the new one. Of several processes, call it in one.
 
@@ -43,16 +48,32 @@ def calibrate_checkpoint(
         seed: of the folds among which methods are compared, and of the intervals.
         kept: to be written instead of a fit: that of the detector which training started from.
     """
-    if kept is not None:
-        card = load_card(folder)
-        update_card(folder, card.model_copy(update={"calibration": kept}))
-        return kept
     model = machine.load(folder)
+    ranges = ranges_of(model, held)
+    if kept is not None:
+        update_card(model.folder, model.card.model_copy(update={"calibration": kept, "ranges": ranges}))
+        return kept
     measured = detect_chunks(
         model, held, batch_size=batch_size, workers=machine.workers, score_threshold=least_score
     )
     named = data or ", ".join(sorted({Path(str(root)).name for root in held.table["root"]}))
     places = dict(zip(held.table["recording"], held.table["site"].astype(str), strict=True))
     found = store_calibration(measured.match(), least_score=least_score, data=named, places=places, seed=seed)
-    update_card(model.folder, model.card.model_copy(update={"calibration": found}))
+    update_card(model.folder, model.card.model_copy(update={"calibration": found, "ranges": ranges}))
     return found
+
+
+def ranges_of(model: HearingModel, chunks: Chunks) -> Ranges | None:
+    """The ranges of a detector's maps over some of the chunks; none where it cannot be computed in eight bits.
+
+    See :mod:`mast.models.onnx_detector`.
+    """
+    config = model.card.architecture
+    if not (isinstance(config, DetectorConfig) and can_write(config)) or not len(chunks):
+        return None
+    rows = np.unique(np.linspace(0, len(chunks) - 1, _MEASURED).astype(int))
+    spectrograms = (
+        model.spectrograms(chunks.examples[int(row)].waveform[None])[0, 0].cpu().numpy() for row in rows
+    )
+    weights = {name: value.float().cpu().numpy() for name, value in model.model.state_dict().items()}
+    return measure_ranges(config, weights, spectrograms)

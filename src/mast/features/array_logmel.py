@@ -1,0 +1,88 @@
+"""Log-mel in NumPy, where torch is not needed otherwise: :class:`mast.features.logmel.LogMel` to rounding.
+
+Pre-emphasis is done once for the whole sound instead of frame by frame, and the mean of each frame is taken off
+afterwards, where it is the mean times what pre-emphasis leaves of a constant.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from mast.arrays import Samples
+from mast.features.mel_bank import FLOOR, PREEMPHASIS, check_bank, fft_size, mel_bank
+from mast.grid import FrontEnd
+
+_FRAMES = 128  # worked on at a time, our choice: they stay in the caches
+_BLOCK_BINS = 16  # mel bins per small product, as in logmel.py
+# samples below this are silence: their power is far below the floor, and CPUs are slow with numbers so close to zero
+_SILENCE = np.float32(1e-9)
+
+
+class ArrayLogMel:
+    """Sound → Kaldi log-mel; may be called from several threads at once.
+
+    Args:
+        front_end: the grid.
+
+    Raises:
+        ConfigError: if more than an eighth of the mel bins are empty.
+
+    >>> ArrayLogMel(FrontEnd())(np.zeros(16_000, dtype=np.float32)).shape
+    (98, 128)
+    """
+
+    def __init__(self, front_end: FrontEnd) -> None:
+        self.front_end = front_end
+        bank = mel_bank(front_end)
+        check_bank(front_end, int((~bank.any(axis=0)).sum()))
+        n = np.arange(1, front_end.window_samples)
+        hann = 0.5 - 0.5 * np.cos(2 * np.pi * n / (front_end.window_samples - 1))
+        self._window = hann.astype(np.float32)  # without its first value, which is zero
+        self._blocks: list[tuple[slice, slice, NDArray[np.float32]]] = []
+        for start in range(0, bank.shape[1], _BLOCK_BINS):
+            bins = slice(start, min(start + _BLOCK_BINS, bank.shape[1]))
+            filled = np.flatnonzero(bank[:, bins].any(axis=1))
+            first, stop = (int(filled[0]), int(filled[-1]) + 1) if len(filled) else (0, 1)
+            # a spectrum as an array of floats has two numbers a frequency, both of them squared and summed
+            weights = np.repeat(bank[first:stop, bins], 2, axis=0)
+            self._blocks.append((slice(2 * first, 2 * stop), bins, weights))
+
+    def __call__(self, sound: Samples) -> NDArray[np.float32]:
+        """Log-mel of every whole frame: (samples,) → (T, n_bins), T maybe 0, as :meth:`LogMel.forward` gives it."""
+        grid = self.front_end
+        if len(sound) < grid.window_samples:
+            return np.zeros((0, grid.n_bins), dtype=np.float32)
+        emphasised = np.zeros_like(sound)
+        np.multiply(sound[:-1], np.float32(-PREEMPHASIS), out=emphasised[1:])
+        emphasised[1:] += sound[1:]
+        frames = sliding_window_view(emphasised, grid.window_samples)[:: grid.hop_samples, 1:]
+        means = sliding_window_view(sound, grid.window_samples)[:: grid.hop_samples].mean(axis=1)
+        means *= np.float32(1.0 - PREEMPHASIS)
+        result = np.empty((len(frames), grid.n_bins), dtype=np.float32)
+        padded = np.zeros((_FRAMES, fft_size(grid)), dtype=np.float32)
+        for start in range(0, len(frames), _FRAMES):
+            stop = min(start + _FRAMES, len(frames))
+            some = padded[: stop - start]
+            inside = some[:, 1 : grid.window_samples]
+            np.subtract(frames[start:stop], means[start:stop, None], out=inside)
+            inside *= self._window
+            inside[np.abs(inside).max(axis=1) < _SILENCE] = 0.0
+            self._mel(np.fft.rfft(some).astype(np.complex64, copy=False), result[start:stop])
+        np.maximum(result, np.float32(FLOOR), out=result)
+        return np.log(result, out=result)
+
+    def chunk(self, sound: Samples) -> NDArray[np.float32]:
+        """Features of a whole chunk: (chunk_samples,) → (chunk_frames, n_bins), as :meth:`LogMel.chunk_features`."""
+        grid = self.front_end
+        needed = (grid.chunk_frames - 1) * grid.hop_samples + grid.window_samples
+        centred = np.zeros(max(needed, len(sound)), dtype=np.float32)
+        np.subtract(sound, sound.mean(dtype=np.float64).astype(np.float32), out=centred[: len(sound)])
+        return self(centred[:needed])
+
+    def _mel(self, spectrum: NDArray[np.complex64], out: NDArray[np.float32]) -> None:
+        power = spectrum.view(np.float32)
+        np.square(power, out=power)
+        for rows, bins, weights in self._blocks:
+            np.matmul(power[:, rows], weights, out=out[:, bins])

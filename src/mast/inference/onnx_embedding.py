@@ -1,0 +1,51 @@
+"""Boxes found in ONNX Runtime, each with its vector from torch.
+
+Whether vectors are asked for does not change the events. Vectors keep float32: they are compared with those of other
+recordings, searched on other machines. Only windows in which something was found are heard a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from mast.arrays import Samples
+from mast.hearing import HearingModel
+from mast.inference.network import ThreadSetting
+from mast.inference.onnx_network import OnnxNetwork
+from mast.inference.stitch import ScoredBoxes
+from mast.inference.torch_network import threads_to_share
+from mast.models.card import ModelCard
+
+
+class EmbeddingOnnxNetwork(OnnxNetwork):
+    """:class:`OnnxNetwork` that also gives embeddings."""
+
+    def __init__(self, folder: Path, card: ModelCard, graph: bytes, *, threads: int) -> None:
+        super().__init__(folder, card, graph, threads=threads)
+        self.hearing = HearingModel.load(folder, device="cpu", band_hz=card.front_end.high_hz)
+
+    def thread_setting(self) -> ThreadSetting:
+        """Each worker has its share of torch's threads."""
+        return threads_to_share(self.workers)
+
+    @torch.inference_mode()
+    def boxes(self, sounds: Sequence[Samples], least: float) -> list[ScoredBoxes]:
+        """See :class:`Network`."""
+        windows = [window for sound in sounds for window in sound]
+        return [
+            self._embedded(window, found)
+            for window, found in zip(windows, super().boxes(sounds, least), strict=True)
+        ]
+
+    def _embedded(self, window: Samples, found: ScoredBoxes) -> ScoredBoxes:
+        if not len(found.scores):
+            width = self.hearing.mast_detector.embedding_width
+            return found._replace(embeddings=np.zeros((0, width), dtype=np.float16))
+        seen = self.hearing.spectrograms(torch.from_numpy(window[None]))
+        boxes = torch.from_numpy(found.boxes).float()
+        (vectors,) = self.hearing.embed(self.hearing.tokens(seen), seen, [boxes])
+        return found._replace(embeddings=vectors.half().numpy())

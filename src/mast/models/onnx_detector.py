@@ -1,0 +1,421 @@
+"""MAST's detector as a graph for ONNX Runtime, as a CPU without bfloat16 runs it fastest.
+
+The same network as :class:`mast.models.mast_detector.MastDetector`, written out so that each step is one that ONNX
+Runtime does quickly. A transposed convolution whose kernel is its stride is a product. Three small convolutions of one
+map are one. The last layers, with one and five outputs, are nine products of the map, shifted and added. Linear layers
+are rounded to eight bits, and so are convolutions where the range of their values is known (:func:`measure_ranges`).
+Attention and norms stay in float32: rounding them would save no time, and change scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mast.models.architecture import ADAPTER_UPSAMPLING, DetectorConfig
+from mast.models.onnx_nodes import Nodes, Rounding, Weights
+
+Ranges = dict[str, tuple[float, float]]
+GIVEN, BOXES, SCORES = "spectrogram", "boxes", "scores"  # names in the graph
+_NORM_EPSILON, _GROUP_EPSILON = 1e-6, 1e-5  # as in transformer.py, and torch's own for groups
+_GROUP = 8  # channels, as in blocks.py
+_FUSION_EPSILON = 1e-4  # as in pyramid.py
+_ANCHOR_STRIDES, _LOG_SIZE = 8.0, (-6.0, 4.0)  # as in points.py and decode.py
+_TAIL = (
+    1e-5  # share of values beyond a measured range on either side, our choice: a single odd cell is cut off
+)
+
+
+def can_write(config: DetectorConfig) -> bool:
+    """Whether this detector can be written as such a graph: the paper's own, on maps that halve without a rest.
+
+    Nor can any be where the libraries are missing.
+    """
+    if any(find_spec(library) is None for library in ("onnx", "onnxruntime")):
+        return False
+    halvings = 2 ** (config.levels - 1)
+    plain = config.adapter == "upsampling" and not (
+        config.detail or config.pyramid_blocks or config.second_look
+    )
+    return plain and not any(side % halvings for side in config.finest_grid)
+
+
+def write_graph(
+    config: DetectorConfig,
+    weights: Mapping[str, Weights],
+    *,
+    ranges: Ranges | None = None,
+    exact: bool = False,
+) -> bytes:
+    """The graph of a detector: one normalised spectrogram (1, 1, T, F) → boxes (R, 4) in cells, scores (R,).
+
+    Args:
+        config: that :func:`can_write` accepts.
+        weights: by name, float32.
+        ranges: of the maps that convolutions are given and give; they stay float32 without.
+        exact: keep everything in float32.
+    """
+    graph = _DetectorGraph(config, weights, None if exact else ranges, exact=exact)
+    graph.write()
+    points = graph.n_points
+    return graph.model((GIVEN, graph.given), {BOXES: [points, 4], SCORES: [points]})
+
+
+def measure_ranges(
+    config: DetectorConfig, weights: Mapping[str, Weights], spectrograms: Iterable[NDArray[np.float32]]
+) -> Ranges:
+    """Between which values the maps of a detector lie, by name, over some normalised spectrograms (T, F)."""
+    graph = _DetectorGraph(config, weights, None, exact=True)
+    graph.write()
+    maps = graph.maps
+    session = open_session(graph.model((GIVEN, graph.given), dict.fromkeys(maps.values(), None)), threads=1)
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in maps}
+    for spectrogram in spectrograms:
+        for name, values in zip(
+            maps, session.run(list(maps.values()), {GIVEN: spectrogram[None, None]}), strict=True
+        ):
+            flat = values.ravel()
+            rest = int(_TAIL * len(flat))
+            low, high = np.partition(flat, [rest, len(flat) - 1 - rest])[[rest, len(flat) - 1 - rest]]
+            found[name].append((round(float(low), 4), round(float(high), 4)))
+    return {
+        name: (min(low for low, _ in all_), max(high for _, high in all_)) for name, all_ in found.items()
+    }
+
+
+def open_session(graph: bytes, *, threads: int) -> Any:
+    """ONNX Runtime's session of a graph on the CPU."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.log_severity_level = 3
+    # one thing it would put together is five times slower than its parts
+    return onnxruntime.InferenceSession(
+        graph, options, providers=["CPUExecutionProvider"], disabled_optimizers=["SkipLayerNormFusion"]
+    )
+
+
+class _Map(NamedTuple):
+    """A map (1, C, T', F'): as values, as whole numbers, or both."""
+
+    values: str
+    whole: str = ""
+    rounding: Rounding | None = None
+
+
+class _DetectorGraph(Nodes):
+    """Writes itself; ``maps`` then names every value whose range is needed to round convolutions."""
+
+    def __init__(
+        self, config: DetectorConfig, weights: Mapping[str, Weights], ranges: Ranges | None, *, exact: bool
+    ) -> None:
+        super().__init__()
+        self.config, self.weights, self.ranges, self.rounded = config, weights, ranges, not exact
+        self.given = [1, 1, config.encoder.chunk_frames, config.encoder.n_bins]
+        self.maps: dict[str, str] = {}
+        rows, columns = config.finest_grid
+        self.grids = [(rows >> level, columns >> level) for level in range(config.levels)]
+        self.n_points = sum(rows * columns for rows, columns in self.grids)
+
+    def write(self) -> None:
+        """From the spectrogram to boxes and scores."""
+        levels = self._pyramid(self._adapter(self._encoder()))
+        self._decode([self._head(level, k) for k, level in enumerate(levels)])
+
+    # the encoder: (1, L, D) throughout
+
+    def _encoder(self) -> str:
+        config, weights = self.config.encoder, self.weights
+        (rows, columns), side, width = config.token_grid, config.patch, config.width
+        cells = self.transpose(self.reshape(GIVEN, rows, side, columns, side), 0, 2, 1, 3)
+        patches = self.reshape(cells, 1, rows * columns, side * side)
+        embed = weights["encoder.patch_embed.proj.weight"].reshape(width, -1).T
+        tokens = self.linear(patches, embed, None, rounded=self.rounded)
+        positions = weights["encoder.pos_embed"]
+        tokens = self.add(
+            "Add", tokens, self.array(positions[:, 1:] + weights["encoder.patch_embed.proj.bias"])
+        )
+        first = self.array(weights["encoder.cls_token"] + positions[:, :1])
+        tokens = self.add("Concat", first, tokens, axis=1)
+        for block in range(config.depth):
+            tokens = self._block(tokens, f"encoder.blocks.{block}")
+        tokens = self._layer_norm(tokens, "encoder.norm")
+        return self.add(
+            "Slice", tokens, self.sizes(1), self.sizes(1 + rows * columns), self.sizes(1)
+        )  # without the class token
+
+    def _block(self, tokens: str, name: str) -> str:
+        weights, rounded = self.weights, self.rounded
+        normed = self._layer_norm(tokens, f"{name}.norm1")
+        qkv = np.split(weights[f"{name}.attn.qkv.weight"].T, 3, axis=1)
+        biases = np.split(weights[f"{name}.attn.qkv.bias"], 3)
+        q, k, v = self.linear_layers(normed, qkv, biases, rounded=rounded)
+        seen = self.own("MultiHeadAttention", q, k, v, num_heads=self.config.encoder.heads)
+        tokens = self.add("Add", tokens, self._layer(seen, f"{name}.attn.proj"))
+        hidden = self._layer(self._layer_norm(tokens, f"{name}.norm2"), f"{name}.mlp.fc1")
+        return self.add("Add", tokens, self._layer(self.own("Gelu", hidden), f"{name}.mlp.fc2"))
+
+    def _layer(self, value: str, name: str) -> str:
+        weight, bias = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
+        return self.linear(value, weight.T, bias, rounded=self.rounded)
+
+    def _layer_norm(self, tokens: str, name: str) -> str:
+        arrays = [self.array(self.weights[f"{name}.{part}"]) for part in ("weight", "bias")]
+        return self.add("LayerNormalization", tokens, *arrays, axis=-1, epsilon=_NORM_EPSILON)
+
+    # maps: (1, C, T', F')
+
+    def _adapter(self, tokens: str) -> _Map:
+        config, weights = self.config, self.weights
+        (rows, columns), channels = config.encoder.token_grid, config.channels
+        reduce = weights["adapter.reduce.0.weight"].reshape(channels, -1).T
+        x = self._as_map(self.linear(tokens, reduce, None, rounded=self.rounded), channels, rows, columns)
+        small = self._group_norm(x, "adapter.reduce.1", rows * columns, keep_values=True)
+        small = self._residual(small, "adapter.residual", rows * columns, keep_values=True)
+        finest = self._keep(self._upsampled(small.values), "adapter.upsample", relu=False)
+        cells = config.finest_grid[0] * config.finest_grid[1]
+        finest = self._conv_block(finest, "adapter.separable.0", cells)
+        finest = self._conv_block(finest, "adapter.separable.1", cells, keep_values=True)
+        return self._residual(finest, "adapter.refine", cells)
+
+    def _as_map(self, tokens: str, channels: int, rows: int, columns: int) -> str:
+        return self.reshape(self.transpose(tokens, 0, 2, 1), 1, channels, rows, columns)
+
+    def _upsampled(self, values: str) -> str:
+        """A transposed convolution whose kernel is its stride: every cell becomes some, by one product."""
+        config = self.config
+        (rows, columns), channels = config.encoder.token_grid, config.channels
+        in_time, in_frequency = ADAPTER_UPSAMPLING[config.adapter]
+        weight = self.weights["adapter.upsample.weight"]  # (C, C, in_time, in_frequency)
+        flat = weight.transpose(0, 2, 3, 1).reshape(channels, -1)
+        bias = np.tile(self.weights["adapter.upsample.bias"], in_time * in_frequency)
+        cells = self.transpose(self.reshape(values, 1, channels, rows * columns), 0, 2, 1)
+        cells = self.linear(cells, flat, bias, rounded=self.rounded)
+        # two steps of few axes; as one step of six it took half as long as the layers before it
+        cells = self.reshape(cells, rows, columns, in_time, in_frequency * channels)
+        cells = self.reshape(self.transpose(cells, 0, 2, 1, 3), 1, *config.finest_grid, channels)
+        return self.transpose(cells, 0, 3, 1, 2)
+
+    def _pyramid(self, finest: _Map) -> list[_Map]:
+        config, weights = self.config, self.weights
+        levels = [finest]
+        for k, (rows, columns) in enumerate(self.grids[1:]):
+            levels.append(self._conv_block(levels[-1], f"pyramid.down.{k}", rows * columns, stride=2))
+        shares = np.logaddexp(0.0, weights["pyramid.fusion"].astype(np.float64))
+        shares = shares / (shares.sum(axis=1, keepdims=True) + _FUSION_EPSILON)
+        fused = [""] * config.levels
+        for k in range(config.levels - 1, -1, -1):
+            own = np.float32(shares[k, 0] if k < config.levels - 1 else 1.0)
+            name = f"pyramid.lateral.{k}"
+            fused[k] = self._convolution(
+                levels[k], name, own * weights[f"{name}.weight"], own * weights[f"{name}.bias"]
+            )
+            if k < config.levels - 1:
+                above = self.add("Mul", fused[k + 1], self.array(shares[k, 1]))
+                above = self.add(
+                    "Resize",
+                    above,
+                    "",
+                    self.array([1, 1, 2, 2]),
+                    mode="nearest",
+                    coordinate_transformation_mode="asymmetric",
+                    nearest_mode="floor",
+                )
+                fused[k] = self.add("Add", fused[k], above)
+        return [self._smooth(values, k) for k, values in enumerate(fused)]
+
+    def _smooth(self, values: str, level: int) -> _Map:
+        """Three convolutions of 3 × 3, 3 × 1 and 1 × 3 are one of 3 × 3, the missing weights being zero."""
+        name, weights = f"pyramid.smooth.{level}", self.weights
+        rows, columns = self.grids[level]
+        x = self._keep(values, f"{name}.given", relu=False)
+        parts = [weights[f"{name}.branches.{k}.0.weight"] for k in range(3)]
+        square = [
+            np.pad(part, ((0, 0), (0, 0), *(((3 - side) // 2,) * 2 for side in part.shape[2:])))
+            for part in parts
+        ]
+        scale, shift = (
+            np.concatenate([weights[f"{name}.branches.{k}.1.{part}"] for k in range(3)])
+            for part in ("weight", "bias")
+        )
+        branches = self._convolution(x, f"{name}.branches", np.concatenate(square), None)
+        x = self._normed(branches, f"{name}.branches.norm", scale, shift, rows * columns)
+        mixed = self._convolution(
+            x, f"{name}.mix", weights[f"{name}.mix.weight"], weights[f"{name}.mix.bias"]
+        )
+        return self._keep(self.add("Add", mixed, values), f"{name}.result", relu=False)
+
+    def _head(self, level: _Map, number: int) -> str:
+        """(1, 6, cells): classification, the four numbers of a box, centreness."""
+        rows, columns = self.grids[number]
+        results = []
+        for tower, last in (("classification_tower", "classify"), ("box_tower", "regress")):
+            x = level
+            for k in range(self.config.head_convs):
+                ends = k == self.config.head_convs - 1
+                x = self._conv_block(
+                    x,
+                    f"head.{tower}.{k}",
+                    rows * columns,
+                    at=f"@{number}",
+                    keep_values=ends,
+                    keep_whole=not ends,
+                )
+            results.append(self._last_layer(x.values, f"head.{last}", rows, columns))
+        return self.add("Concat", *results, axis=1)
+
+    def _last_layer(self, values: str, name: str, rows: int, columns: int) -> str:
+        """A 3 × 3 convolution with few outputs: nine products of the map, shifted and added. (1, C', cells)."""
+        weight, bias = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
+        count, channels = weight.shape[:2]
+        each = self.array(weight.transpose(2, 3, 0, 1).reshape(9 * count, channels))
+        products = self.add("MatMul", each, self.reshape(values, 1, channels, rows * columns))
+        products = self.reshape(products, 1, 9 * count, rows, columns)
+        wide = self.add("Pad", products, self.sizes(0, 0, 1, 1, 0, 0, 1, 1))
+        axes = self.sizes(1, 2, 3)
+        shifted = []
+        for k in range(9):
+            down, right = divmod(k, 3)
+            start = self.sizes(k * count, down, right)
+            end = self.sizes((k + 1) * count, down + rows, right + columns)
+            shifted.append(self.add("Slice", wide, start, end, axes))
+        total = self.add("Add", self.add("Sum", *shifted), self.array(bias.reshape(1, -1, 1, 1)))
+        return self.reshape(total, 1, count, rows * columns)
+
+    def _residual(self, x: _Map, name: str, cells: int, *, keep_values: bool = False) -> _Map:
+        inner = self._conv_block(x, f"{name}.first", cells)
+        sums = self._convolution(inner, f"{name}.second", self.weights[f"{name}.second.weight"], None)
+        return self._group_norm(sums, f"{name}.norm", cells, plus=x.values, keep_values=keep_values)
+
+    def _conv_block(
+        self,
+        x: _Map,
+        name: str,
+        cells: int,
+        *,
+        stride: int = 1,
+        at: str = "",
+        keep_values: bool = False,
+        keep_whole: bool = True,
+    ) -> _Map:
+        """Convolution, group norm, ReLU. ``at`` tells maps apart that the same layer makes at several levels."""
+        sums = self._convolution(x, f"{name}.0", self.weights[f"{name}.0.weight"], None, stride=stride, at=at)
+        return self._group_norm(
+            sums, f"{name}.1", cells, at=at, keep_values=keep_values, keep_whole=keep_whole
+        )
+
+    def _group_norm(
+        self,
+        values: str,
+        name: str,
+        cells: int,
+        *,
+        plus: str = "",
+        at: str = "",
+        keep_values: bool = False,
+        keep_whole: bool = True,
+    ) -> _Map:
+        scale, shift = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
+        return self._normed(
+            values,
+            f"{name}{at}",
+            scale,
+            shift,
+            cells,
+            plus=plus,
+            keep_values=keep_values,
+            keep_whole=keep_whole,
+        )
+
+    def _normed(
+        self,
+        values: str,
+        name: str,
+        scale: Weights,
+        shift: Weights,
+        cells: int,
+        *,
+        plus: str = "",
+        keep_values: bool = False,
+        keep_whole: bool = True,
+    ) -> _Map:
+        """Group norm, the sum with another map where one is given, ReLU."""
+        channels = len(scale)
+        groups = channels // _GROUP
+        flat = self.reshape(values, 1, groups, _GROUP * cells)
+        ones, zeros = self.array(np.ones(groups)), self.array(np.zeros(groups))
+        flat = self.add("InstanceNormalization", flat, ones, zeros, epsilon=_GROUP_EPSILON)
+        normed = self.add("Reshape", flat, self.add("Shape", values))
+        # each channel times its scale and plus its shift, in one pass: its mean is 0 and its spread 1 already
+        nothing, one = self.array(np.zeros(channels)), self.array(np.full(channels, 1 - _GROUP_EPSILON))
+        arrays = [self.array(scale), self.array(shift), nothing, one]
+        normed = self.add("BatchNormalization", normed, *arrays, epsilon=_GROUP_EPSILON)
+        if plus:
+            normed = self.add("Add", normed, plus)
+        return self._keep(normed, name, relu=True, keep_values=keep_values, keep_whole=keep_whole)
+
+    def _keep(
+        self, values: str, name: str, *, relu: bool, keep_values: bool = True, keep_whole: bool = True
+    ) -> _Map:
+        """A map as the layers after it need it: as values, and rounded where ranges are known.
+
+        Rounding to numbers from zero up is a ReLU by itself.
+        """
+        if self.ranges is None or not keep_whole:
+            values = self.add("Relu", values) if relu else values
+            self.maps[name] = values
+            return _Map(values)
+        low, high = self.ranges[name]
+        rounding = Rounding.of(0.0 if relu else low, high)
+        whole = self.round(values, rounding)
+        if relu:
+            values = self.unround(whole, rounding) if keep_values else ""
+        return _Map(values, whole, rounding)
+
+    def _convolution(
+        self, x: _Map, name: str, weight: Weights, bias: Weights | None, *, stride: int = 1, at: str = ""
+    ) -> str:
+        place = f"{name}{at}.sums"
+        if x.rounding is None or self.ranges is None:
+            sums = self.convolution(x.values, weight, bias, stride=stride)
+            self.maps[place] = sums
+            return sums
+        result = Rounding.of(*self.ranges[place])
+        return self.rounded_convolution(x.whole, x.rounding, weight, bias, result, stride=stride)
+
+    def _decode(self, levels: list[str]) -> None:
+        """As head.py and decode.py say: centre offsets in strides, logarithms of sizes."""
+        config = self.config
+        rows = self.transpose(self.add("Concat", *levels, axis=2), 0, 2, 1)  # (1, R, 6)
+        rows = self.reshape(rows, self.n_points, 6)
+        logits, regression, centreness = self.several("Split", 3, rows, self.sizes(1, 4, 1), axis=1)
+        score = self.add("Sigmoid", logits)
+        if config.centreness_in_score:
+            score = self.add("Mul", score, self.add("Sigmoid", centreness))
+        centres, strides = self._points()
+        counts = [rows * columns for rows, columns in self.grids]
+        scales = np.repeat(self.weights["head.scales"], counts, axis=0)
+        regression = self.add("Mul", regression, self.array(scales))
+        offset, size = self.several("Split", 2, regression, self.sizes(2, 2), axis=1)
+        middle = self.add("Add", self.add("Mul", offset, self.array(strides)), self.array(centres))
+        size = self.add("Clip", size, *(self.array(limit) for limit in _LOG_SIZE))
+        half = self.add("Mul", self.add("Exp", size), self.array(_ANCHOR_STRIDES / 2 * strides))
+        boxes = self.add("Concat", self.add("Sub", middle, half), self.add("Add", middle, half), axis=1)
+        limits = self.array([*self.given[2:], *self.given[2:]])
+        self.name(self.add("Min", self.add("Max", boxes, self.array(0.0)), limits), BOXES)
+        self.name(self.reshape(score, self.n_points), SCORES)
+
+    def _points(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(R, 2) centres and strides of all points, time and frequency; see points.py."""
+        centres, strides = [], []
+        for level, (rows, columns) in enumerate(self.grids):
+            stride = np.array(self.config.strides) * 2**level
+            grid = np.indices((rows, columns)).reshape(2, -1).T + 0.5
+            centres.append(grid * stride)
+            strides.append(np.broadcast_to(stride, grid.shape))
+        return np.concatenate(centres), np.concatenate(strides)

@@ -1,0 +1,178 @@
+"""Writing an ONNX graph node by node: products and convolutions in float32, or rounded to eight bits.
+
+Rounded products make a CPU without bfloat16 fast. Weights are rounded once, with a step for each output of a layer. The
+inputs of a linear layer are rounded with a step that is found in every window. Those of a convolution are rounded with
+one that was measured before (:class:`Rounding`), because finding it takes as long as the layer.
+
+Nodes of the domain ``com.microsoft`` are ONNX Runtime's own. Inputs have to be unsigned and weights signed: ONNX
+Runtime has no fast products of other kinds.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+Weights = NDArray[np.float32]
+_RUNTIME = "com.microsoft"
+_OPSET, _IR_VERSION = 20, 10  # of ONNX; read by ONNX Runtime from 1.18 on
+# Steps of a weight on either side of zero, our choice: 63 of the 127 there are. CPUs without instructions for sums of
+# four products add two into sixteen bits first, which 255 · 127 · 2 would overflow
+MOST_STEPS = 63
+
+
+class Rounding(NamedTuple):
+    """How values become whole numbers from 0 to 255: ``value / step + zero``."""
+
+    step: float
+    zero: int
+
+    @classmethod
+    def of(cls, low: float, high: float) -> Rounding:
+        """That of values between two, zero among them."""
+        low, high = min(low, 0.0), max(high, 1e-6)
+        step = (high - low) / 255
+        return cls(step, round(-low / step))
+
+
+def rounded_weights(weight: Weights, axis: int) -> tuple[NDArray[np.int8], Weights]:
+    """Weights as whole numbers, and the step of each output: those along ``axis``."""
+    others = tuple(k for k in range(weight.ndim) if k != axis)
+    step = np.maximum(np.abs(weight).max(axis=others, keepdims=True), 1e-12) / MOST_STEPS
+    return np.rint(weight / step).astype(np.int8), step.astype(np.float32).ravel()
+
+
+class Nodes:
+    """A graph that grows; every value in it is known by its name."""
+
+    def __init__(self) -> None:
+        from onnx import helper, numpy_helper
+
+        self._helper, self._to_tensor = helper, numpy_helper.from_array
+        self._nodes: list[Any] = []
+        self._arrays: list[Any] = []
+
+    def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        """A node with one output, whose name is given back."""
+        return self.several(kind, 1, *inputs, **attributes)[0]
+
+    def several(self, kind: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
+        """A node with several outputs."""
+        outputs = [f"{kind}_{len(self._nodes)}_{k}" for k in range(count)]
+        self._nodes.append(self._helper.make_node(kind, inputs, outputs, **attributes))
+        return outputs
+
+    def own(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        """A node of ONNX Runtime's own."""
+        return self.add(kind, *inputs, domain=_RUNTIME, **attributes)
+
+    def name(self, value: str, name: str) -> None:
+        """Give a value a name that users of the graph know."""
+        self._nodes.append(self._helper.make_node("Identity", [value], [name]))
+
+    def array(self, values: ArrayLike, dtype: DTypeLike = np.float32) -> str:
+        """Numbers that are part of the graph."""
+        name = f"array_{len(self._arrays)}"
+        self._arrays.append(self._to_tensor(np.array(values, dtype=dtype, order="C"), name))
+        return name
+
+    def sizes(self, *values: int) -> str:
+        """Whole numbers, as shapes and positions are given."""
+        return self.array(values, np.int64)
+
+    def reshape(self, value: str, *shape: int) -> str:
+        """The same numbers in another shape; 0 keeps a size, −1 is what is left."""
+        return self.add("Reshape", value, self.sizes(*shape))
+
+    def transpose(self, value: str, *order: int) -> str:
+        """Axes in another order."""
+        return self.add("Transpose", value, perm=list(order))
+
+    def linear(self, value: str, weight: Weights, bias: Weights | None, *, rounded: bool) -> str:
+        """(…, K) · (K, N) + (N,)."""
+        if rounded:
+            whole, step = rounded_weights(weight, axis=1)
+            inputs = [
+                value,
+                self.array(whole, np.int8),
+                self.array(step),
+                self.array(np.zeros(len(step)), np.int8),
+            ]
+            return self.own("DynamicQuantizeMatMul", *inputs, *([] if bias is None else [self.array(bias)]))
+        product = self.add("MatMul", value, self.array(weight))
+        return product if bias is None else self.add("Add", product, self.array(bias))
+
+    def linear_layers(
+        self, value: str, weights: list[Weights], biases: list[Weights], *, rounded: bool
+    ) -> list[str]:
+        """Several linear layers of the same values, which are rounded once for all of them."""
+        if not rounded:
+            return [self.linear(value, w, b, rounded=False) for w, b in zip(weights, biases, strict=True)]
+        whole, step, zero = self.several("DynamicQuantizeLinear", 3, value)
+        results = []
+        for weight, bias in zip(weights, biases, strict=True):
+            rows, steps = rounded_weights(weight, axis=1)
+            arrays = [self.array(rows, np.int8), step, self.array(steps), zero]
+            arrays += [self.array(np.zeros(len(steps)), np.int8), self.array(bias)]
+            results.append(self.own("MatMulIntegerToFloat", whole, *arrays))
+        return results
+
+    def round(self, value: str, rounding: Rounding) -> str:
+        """Values as whole numbers; what lies outside becomes the nearest."""
+        return self.add("QuantizeLinear", value, *self._rounding(rounding))
+
+    def unround(self, value: str, rounding: Rounding) -> str:
+        """Whole numbers as values again."""
+        return self.add("DequantizeLinear", value, *self._rounding(rounding))
+
+    def convolution(self, value: str, weight: Weights, bias: Weights | None, *, stride: int = 1) -> str:
+        """(B, C, T, F) → (B, C', T / stride, F / stride) in float32; the edges are filled up with zeros."""
+        arrays = [self.array(weight), *([] if bias is None else [self.array(bias)])]
+        return self.add("Conv", value, *arrays, **_shape(weight, stride))
+
+    def rounded_convolution(
+        self,
+        value: str,
+        given: Rounding,
+        weight: Weights,
+        bias: Weights | None,
+        result: Rounding,
+        *,
+        stride: int = 1,
+    ) -> str:
+        """The same of whole numbers, rounded as ``given`` says; the sums are rounded as ``result`` says."""
+        whole, step = rounded_weights(weight, axis=0)
+        arrays = [*self._rounding(given), self.array(whole, np.int8), self.array(step)]
+        arrays += [self.array(np.zeros(len(step)), np.int8), *self._rounding(result)]
+        if bias is not None:
+            arrays.append(self.array(np.rint(bias / (step * given.step)), np.int32))
+        sums = self.add("QLinearConv", value, *arrays, **_shape(weight, stride))
+        return self.unround(sums, result)
+
+    def _rounding(self, rounding: Rounding) -> tuple[str, str]:
+        return self.array(rounding.step), self.array(rounding.zero, np.uint8)
+
+    def model(self, given: tuple[str, list[int]], results: dict[str, list[int] | None]) -> bytes:
+        """The graph, from what it is given to its results, by name and shape; as ONNX Runtime reads it."""
+        helper = self._helper
+        inputs = [helper.make_tensor_value_info(given[0], 1, given[1])]
+        outputs = [
+            helper.make_tensor_value_info(name, 1, shape)
+            if shape is not None
+            else helper.make_empty_tensor_value_info(name)
+            for name, shape in results.items()
+        ]
+        graph = helper.make_graph(self._nodes, "mast", inputs, outputs, self._arrays)
+        versions = [helper.make_opsetid("", _OPSET), helper.make_opsetid(_RUNTIME, 1)]
+        written: bytes = helper.make_model(
+            graph, opset_imports=versions, ir_version=_IR_VERSION
+        ).SerializeToString()
+        return written
+
+
+def _shape(weight: Weights, stride: int) -> dict[str, list[int]]:
+    kernel = list(weight.shape[2:])
+    padding = [side // 2 for side in kernel]
+    return {"kernel_shape": kernel, "pads": padding * 2, "strides": [stride, stride]}
