@@ -48,7 +48,9 @@ def render(text: str) -> str:
         "learning": learning_table(),
         "learning_button": learning_button_table(),
         "views": views_table(),
-        "speed": speed_table(),
+        "speed": speed_table("speed"),
+        "speed_without_bfloat16": speed_table("speed_without_bfloat16"),
+        "rounding": rounding_table(),
         "steps": steps_table(),
         "comparison": comparison_table(),
     }
@@ -434,9 +436,9 @@ def _change(row: dict[str, Any]) -> str:
     return f"{value:+.3f} ({low:+.3f} to {high:+.3f})"
 
 
-def speed_table() -> str:
+def speed_table(name: str) -> str:
     """An hour of sound, files to tables, in one race."""
-    found = result("speed")
+    found = result(name)
     race = found["figures"]["race"]
     names = {
         "mast": "`mast detect`",
@@ -457,10 +459,30 @@ def speed_table() -> str:
     header = ["two CPU cores, an hour of sound", "of real time", "without start", "start", "peak memory"]
     fast = found["figures"]["fast_path"]
     beside = f"{found['hardware']['cpu']}, {race['rounds']} rounds, the others as two processes of one thread"
-    halved = (
-        f"F1 {fast['f1 as run']:.3f} in bfloat16, {fast['f1 float32']:.3f} in float32, on simulated sound"
+    rounded = (
+        f"F1 {fast['f1 as run']:.3f} in {fast['precision']['as run']}, {fast['f1 float32']:.3f} in float32, "
+        "on simulated sound"
     )
-    return f"{table(header, rows)}\n\n{beside}; {halved}; `results/speed.json`."
+    return f"{table(header, rows)}\n\n{beside}; {rounded}; `results/{name}.json`."
+
+
+def rounding_table() -> str:
+    """F1 of the embedded model in eight bits and in single precision, set by set."""
+    rows = []
+    for name, own in result("rounding")["figures"]["sets"].items():
+        change = own["f1 difference"]
+        rows.append(
+            [
+                f"`{name}`, {own['boxes']} boxes",
+                f"{own['float32']['f1']:.3f}",
+                f"{own['int8']['f1']:.3f}",
+                f"{change['difference']:+.3f} ({change['low']:+.3f} to {change['high']:+.3f})",
+                f"{own['float32']['ap50']:.3f}",
+                f"{own['int8']['ap50']:.3f}",
+            ]
+        )
+    header = ["", "F1, float32", "F1, int8", "difference", "AP50, float32", "AP50, int8"]
+    return table(header, rows)
 
 
 def _f1(row: dict[str, Any] | None) -> str:

@@ -51,7 +51,10 @@ def test_a_worker_has_the_threads_that_it_is_given(model: Path, monkeypatch: pyt
     monkeypatch.setattr(worker, "settle_process", lambda: None)
     before = torch.get_num_threads()
     try:
-        detector = DetectorSpec(str(model), DetectOptions(device="cpu"), threads=3).load()
+        in_torch = DetectOptions(device="cpu", runtime="torch")
+        detector = DetectorSpec(str(model), in_torch, threads=3).load()
         assert torch.get_num_threads() == detector.network.workers == 3
+        in_onnx = in_torch.model_copy(update={"runtime": "onnx"})
+        assert DetectorSpec(str(model), in_onnx, threads=2).load().network.workers == 2
     finally:
         torch.set_num_threads(before)

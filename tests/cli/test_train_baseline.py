@@ -99,8 +99,9 @@ def test_a_baseline_is_compiled_only_on_request(
     asked = "compile on cpu: only models on a CUDA GPU"
     with pytest.raises(ConfigError, match=asked):
         Detector(trained, DetectOptions(device="cpu", compile=True))
+    mast = save_small_detector(tmp_path / "mast", score=0.5)
     with pytest.raises(ConfigError, match=asked):  # MAST without asking
-        Detector(save_small_detector(tmp_path / "mast", score=0.5), DetectOptions(device="cpu"))
+        Detector(mast, DetectOptions(device="cpu", runtime="torch"))
 
 
 def test_what_needs_an_encoder_is_refused(trained: Path) -> None:

@@ -18,8 +18,8 @@ import soundfile as sf
 import torch
 from typer.testing import CliRunner
 
-import mast
 from mast.cli.export import export
+from mast.detect_options import DetectOptions
 from mast.errors import MastError
 from mast.events import pairwise_iou
 from mast.export import onnx_folder
@@ -28,6 +28,7 @@ from mast.export.onnx_graph import PlainLogMel
 from mast.features.logmel import LogMel
 from mast.grid import FrontEnd
 from mast.habit import Habit
+from mast.inference import Detector
 from mast.models.architecture import DetectorConfig, EncoderConfig, MaeConfig
 from mast.models.card import ModelCard, load_card
 from mast.models.checkpoint import load_checkpoint, save_checkpoint, update_card
@@ -158,7 +159,7 @@ def test_the_script_finds_what_mast_finds(model: Path, exported: Path, tmp_path:
     rows = list(csv.DictReader(done.stdout.splitlines()))
     columns = ["start_s", "low_hz", "end_s", "high_hz"]
     found = np.array([[float(row[name]) for name in columns] for row in rows])
-    events = mast.load(model, device="cpu").detect(path)
+    events = Detector(model, DetectOptions(device="cpu", runtime="torch")).detect(path)
     truth = events[columns].to_numpy()
     assert len(truth) > 5
     # mast may work in bfloat16 here

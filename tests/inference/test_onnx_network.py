@@ -199,7 +199,7 @@ def test_damaged_weights_are_refused_as_by_torch(
 ) -> None:
     from safetensors.numpy import load_file, save_file
 
-    monkeypatch.setattr(detector, "_onnx_is_faster", lambda options: True)
+    monkeypatch.setattr(detector, "onnx_is_faster", lambda options: True)
     folder = save_detector(tmp_path / "model")
     path = folder / WEIGHTS
     weights = load_file(path)

@@ -74,3 +74,24 @@ def test_detect_works_where_torch_cannot_be_imported(model: Path, tmp_path: Path
     found = pd.read_csv(tmp_path / "out" / "detections.csv")
     assert found["recording"].nunique() == 2
     assert (tmp_path / "out" / "embeddings.npy").exists() == ("--embed" in options)
+
+
+_ON_AN_OLD_CPU = """
+import sys
+sys.modules["torch"] = None
+import mast.inference.detector as detector
+from mast.cli.main import app
+detector.onnx_is_faster = lambda options: True
+app(sys.argv[1:])
+"""
+
+
+def test_a_whole_search_needs_no_torch_on_a_cpu_without_bfloat16(model: Path, tmp_path: Path) -> None:
+    """Features, network, boxes, tables and the page of pictures."""
+    write_sound(tmp_path / "in" / "OAK_20230510_235958.wav", 9)
+    words = ["detect", str(tmp_path / "in"), "--model", str(model), "--out", str(tmp_path / "out"), "--quiet"]
+    done = subprocess.run([sys.executable, "-c", _ON_AN_OLD_CPU, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(pd.read_csv(tmp_path / "out" / "detections.csv")) > 5
+    assert (tmp_path / "out" / "summary.html").exists()
+    assert '"int8"' in (tmp_path / "out" / "run.json").read_text()

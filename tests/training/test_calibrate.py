@@ -19,15 +19,16 @@ from mast.evaluation.operating import operating_curve
 from mast.evaluation.part_tables import PartTables
 from mast.events import as_events
 from mast.hearing import HearingModel
-from mast.models.architecture import MaeConfig
+from mast.models.architecture import DetectorConfig, MaeConfig
 from mast.models.card import ModelCard, load_card
 from mast.models.checkpoint import load_checkpoint, save_checkpoint
 from mast.models.mae import MaskedAutoencoder
 from mast.models.mast_detector import MastDetector
+from mast.models.onnx_detector import measure_ranges
 from mast.normalisation import Normalisation
 from mast.probability import StoredCalibration
 from mast.training import calibrate, detector_training
-from mast.training.calibrate import calibrate_checkpoint
+from mast.training.calibrate import calibrate_checkpoint, ranges_of
 from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.chunk_scores import detect_chunks
 from mast.training.detector_training import train_detector
@@ -98,9 +99,8 @@ def test_the_card_holds_what_validation_says(
     found = calibrate_checkpoint(model, held, machine, seed=4)
     after = load_checkpoint(model)
     assert after.card.calibration == found
-    assert (
-        after.card.model_copy(update={"calibration": None}) == before.card
-    )  # the tuned threshold stays a raw score
+    rest = after.card.model_copy(update={"calibration": None, "ranges": None})
+    assert rest == before.card  # the tuned threshold stays a raw score
     assert all(torch.equal(t, after.model.state_dict()[n]) for n, t in before.model.state_dict().items())
 
     outcome = boastful().match()
@@ -188,3 +188,29 @@ def test_a_finished_run_is_calibrated_once(
     train_detector(tones, tmp_path, recipe)  # a finished run is read, not repeated
     assert len(calls) == 1
     assert load_card(tmp_path / "best") == card
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_ranges_are_those_of_the_chunks(
+    model: Path, held: Chunks, machine: Machine, monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    """Also where the start's calibration is kept."""
+    monkeypatch.setattr(calibrate, "detect_chunks", boastful)
+    first = calibrate_checkpoint(model, held, machine)
+    calibrate_checkpoint(model, held, machine, kept=first if kept else None)
+    card = load_checkpoint(model).card
+    hearing = HearingModel.load(model, device="cpu")
+    sounds = [held.examples[row].waveform for row in range(len(held))]
+    seen = [hearing.spectrograms(sound[None])[0, 0].numpy() for sound in sounds]
+    weights = {name: value.numpy() for name, value in hearing.model.state_dict().items()}
+    assert isinstance(card.architecture, DetectorConfig)
+    assert card.ranges == measure_ranges(card.architecture, weights, seen)
+
+
+def test_a_detector_that_runs_in_torch_alone_has_no_ranges(
+    model: Path, held: Chunks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hearing = HearingModel.load(model, device="cpu")
+    assert ranges_of(hearing, held) is not None
+    monkeypatch.setattr(calibrate, "can_write", lambda config: False)
+    assert ranges_of(hearing, held) is None

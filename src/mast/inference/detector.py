@@ -389,7 +389,7 @@ class Detector:
 
 def _network(name: str | Path, options: DetectOptions, threads: int | None) -> Network:
     """What finds the boxes. Imported when it is needed: torch takes seconds, and half a gigabyte of memory."""
-    if options.runtime == "onnx" or (options.runtime is None and _onnx_is_faster(options)):
+    if options.runtime == "onnx" or (options.runtime is None and onnx_is_faster(options)):
         from mast.inference.onnx_network import open_onnx_network
 
         network = open_onnx_network(name, options, threads=threads)
@@ -402,7 +402,7 @@ def _network(name: str | Path, options: DetectOptions, threads: int | None) -> N
     return TorchNetwork(name, options, threads=threads)
 
 
-def _onnx_is_faster(options: DetectOptions) -> bool:
+def onnx_is_faster(options: DetectOptions) -> bool:
     """Whether the model works on a CPU that does not multiply bfloat16 itself."""
     if options.compile or options.device not in (None, "cpu"):
         return False
