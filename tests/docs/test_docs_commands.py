@@ -249,7 +249,8 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
         ],
         "README.md": [
             f"strongest harmonic ({figures('habits')['sets']['cr_bats']['ways']['as is']['f1']:.2f}), a choice made on",
-            f"an hour of sound in about {3600 / race['times_real_time']:.0f} seconds",
+            f"an hour of sound in about {3600 / race['times_real_time']:.0f} seconds, "
+            f"{3600 / figures('speed_without_bfloat16')['race']['mast']['times_real_time']:.0f} without bfloat16",
             f"F1 is {won['f1']:.2f} against {fresh['faster_rcnn', 'site_ood']['f1']:.2f}, "
             f"{last['st_quiet', 'site_ood']:.2f} against {last['faster_rcnn', 'site_ood']:.2f}, and "
             f"{newest['from_scratch_st', 'site_ood']['f1']:.2f} against {newest['faster_rcnn', 'site_ood']['f1']:.2f}",
