@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,6 +33,7 @@ def test_what_torch_finds_is_never_ruled_out() -> None:
         ("x86_64", "win32", "flags\t\t: fpu\n", True),
         ("aarch64", "linux", "Features\t: fp asimd bf16\n", False),
         ("arm64", "darwin", None, False),
+        ("x86_64", "darwin", None, False),
     ],
 )
 def test_bfloat16_by_what_the_system_says_of_the_cpu(
@@ -48,6 +51,32 @@ def test_bfloat16_by_what_the_system_says_of_the_cpu(
     monkeypatch.setattr("platform.machine", lambda: machine)
     monkeypatch.setattr("sys.platform", system)
     assert hardware.might_have_bfloat16() is expected
+
+
+@pytest.mark.parametrize("answer", [0, 1])
+def test_windows_is_asked_for_avx512(monkeypatch: pytest.MonkeyPatch, answer: int) -> None:
+    """Seen on a stand-in for Windows alone."""
+    asked = []
+
+    def is_present(feature: int) -> int:
+        asked.append(feature)
+        return answer
+
+    kernel = SimpleNamespace(IsProcessorFeaturePresent=is_present)
+    monkeypatch.setattr(ctypes, "windll", SimpleNamespace(kernel32=kernel), raising=False)
+    monkeypatch.setattr("platform.machine", lambda: "AMD64")
+    monkeypatch.setattr("sys.platform", "win32")
+    assert hardware.might_have_bfloat16() is bool(answer)
+    assert asked == [41]
+
+
+@pytest.mark.parametrize(("asked", "expected"), [("3", 3), ("0", None), ("many", None), ("", None)])
+def test_threads_are_those_asked_for_or_the_cores(
+    monkeypatch: pytest.MonkeyPatch, asked: str, expected: int | None
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    assert hardware.cpu_threads() == (expected or cores)
 
 
 class Driver:

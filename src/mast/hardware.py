@@ -13,6 +13,7 @@ from pathlib import Path
 
 _CPU = Path("/proc/cpuinfo")
 _AMD = Path("/dev/kfd")  # how programs reach an AMD GPU, which torch drives as if it were one of CUDA
+_AVX512F = 41  # as Windows numbers it
 _X86 = {"x86_64", "amd64", "i386", "i686"}
 
 
@@ -25,14 +26,22 @@ def might_have_bfloat16() -> bool:
     """Whether the CPU may multiply bfloat16 itself: it has one of the abilities that :mod:`mast.device` asks for."""
     if platform.machine().lower() not in _X86:
         return False
+    if sys.platform == "darwin":  # no Mac with an Intel CPU does
+        return False
     if sys.platform != "linux":
-        return True
+        return _has_avx512()
     try:
         lines = _CPU.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return True
     flags = next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), None)
     return flags is None or not {"avx512_bf16", "amx_tile"}.isdisjoint(flags)
+
+
+def _has_avx512() -> bool:
+    """What Windows says; every x86 CPU with bfloat16 has AVX-512, most laptops do not."""
+    system = getattr(ctypes, "windll", None)
+    return system is None or bool(system.kernel32.IsProcessorFeaturePresent(_AVX512F))
 
 
 def cpu_threads() -> int:
