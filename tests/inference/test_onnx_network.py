@@ -17,7 +17,7 @@ from mast.detect_options import DetectOptions
 from mast.errors import ConfigError, MastError
 from mast.events import boxes_of, pairwise_iou
 from mast.inference import Detector, Source, detector, onnx_network
-from mast.inference.onnx_network import OnnxNetwork, choose_boxes, open_onnx_network
+from mast.inference.onnx_network import OnnxNetwork, choose_boxes
 from mast.inference.stitch import ScoredBoxes
 from mast.inference.torch_network import TorchNetwork
 from mast.models import onnx_detector
@@ -188,7 +188,7 @@ def test_torch_has_the_last_word_on_gpus_and_bfloat16(model: Path, monkeypatch: 
 
 def test_what_torch_alone_can_compute(tmp_path: Path) -> None:
     folder = save_detector(tmp_path / "model", second_look=True)
-    assert open_onnx_network(folder, DetectOptions()) is None
+    assert OnnxNetwork.open(folder, DetectOptions()) is None
     with pytest.raises(ConfigError, match="cannot be computed in ONNX Runtime"):
         Detector(folder, ONNX)
 

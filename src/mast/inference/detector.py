@@ -37,6 +37,7 @@ from mast.models.architecture import DetectorConfig
 
 if TYPE_CHECKING:
     from mast.hearing import HearingModel
+    from mast.inference.onnx_network import OnnxNetwork
 
 _MP3_SLACK_S = 1.0  # lengths in mp3 headers may be estimates
 
@@ -390,9 +391,7 @@ class Detector:
 def _network(name: str | Path, options: DetectOptions, threads: int | None) -> Network:
     """What finds the boxes. Imported when it is needed: torch takes seconds, and half a gigabyte of memory."""
     if options.runtime == "onnx" or (options.runtime is None and onnx_is_faster(options)):
-        from mast.inference.onnx_network import open_onnx_network
-
-        network = open_onnx_network(name, options, threads=threads)
+        network = _onnx_class(options).open(name, options, threads=threads)
         if network is not None:
             return network
         if options.runtime == "onnx":
@@ -400,6 +399,16 @@ def _network(name: str | Path, options: DetectOptions, threads: int | None) -> N
     from mast.inference.torch_network import TorchNetwork
 
     return TorchNetwork(name, options, threads=threads)
+
+
+def _onnx_class(options: DetectOptions) -> type[OnnxNetwork]:
+    if options.embed:
+        from mast.inference.onnx_embedding import EmbeddingOnnxNetwork
+
+        return EmbeddingOnnxNetwork
+    from mast.inference.onnx_network import OnnxNetwork
+
+    return OnnxNetwork
 
 
 def onnx_is_faster(options: DetectOptions) -> bool:

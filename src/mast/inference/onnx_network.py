@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,44 +30,6 @@ _PIECE = 4  # windows read at once, our choice: enough for a worker to be busy, 
 _MOST_WORKERS = (
     8  # windows at once, our choice, as in torch_network.py; further cores share the work within a window
 )
-
-
-def open_onnx_network(
-    name: str | Path, options: DetectOptions, *, threads: int | None = None
-) -> OnnxNetwork | None:
-    """A detector in ONNX Runtime; none where it has to be searched with in torch.
-
-    That is a baseline, a detector with parts beyond the paper's, and weights that are damaged: torch's loader says how.
-
-    Args:
-        name: of the model, as :func:`mast.models.find.find_model` takes it.
-        options: how it searches.
-        threads: of the CPU; all that this process may use by default.
-    """
-    folder = find_model(name)
-    card = load_card(folder)
-    config = card.architecture
-    if not isinstance(config, DetectorConfig) or not can_write(config):
-        return None
-    if (card.front_end.chunk_frames, card.front_end.n_bins) != (
-        config.encoder.chunk_frames,
-        config.encoder.n_bins,
-    ):
-        return None
-    weights = read_arrays(folder, card.weights_sha256)
-    if weights is None:
-        return None
-    try:
-        graph = write_graph(config, weights, ranges=card.ranges)
-    except (KeyError, ValueError):  # weights of another architecture
-        return None
-    if options.band_hz is not None:
-        card = card.at_band(options.band_hz)
-    if options.embed:
-        from mast.inference.onnx_embedding import EmbeddingOnnxNetwork
-
-        return EmbeddingOnnxNetwork(folder, card, graph, threads=threads or cpu_threads())
-    return OnnxNetwork(folder, card, graph, threads=threads or cpu_threads())
 
 
 class OnnxNetwork:
@@ -91,6 +54,35 @@ class OnnxNetwork:
         self._nested = card.architecture.nested
         self._log_mel = ArrayLogMel(card.front_end)
         self._session = open_session(graph, threads=max(1, threads // self.workers))
+
+    @classmethod
+    def open(cls, name: str | Path, options: DetectOptions, *, threads: int | None = None) -> Self | None:
+        """A detector in ONNX Runtime; none where it has to be searched with in torch.
+
+        That is a baseline, a detector with parts beyond the paper's, and weights that are damaged: torch's loader says
+        how.
+
+        Args:
+            name: of the model, as :func:`mast.models.find.find_model` takes it.
+            options: how it searches.
+            threads: of the CPU; all that this process may use by default.
+        """
+        folder = find_model(name)
+        card = load_card(folder)
+        config, front_end = card.architecture, card.front_end
+        if not isinstance(config, DetectorConfig) or not can_write(config):
+            return None
+        made_for = config.encoder.chunk_frames, config.encoder.n_bins
+        weights = read_arrays(folder, card.weights_sha256)
+        if (front_end.chunk_frames, front_end.n_bins) != made_for or weights is None:
+            return None
+        try:
+            graph = write_graph(config, weights, ranges=card.ranges)
+        except (KeyError, ValueError):  # weights of another architecture
+            return None
+        if options.band_hz is not None:
+            card = card.at_band(options.band_hz)
+        return cls(folder, card, graph, threads=threads or cpu_threads())
 
     def thread_setting(self) -> ThreadSetting:
         """Nothing: each worker computes in its own thread."""

@@ -5,9 +5,8 @@ The weights carry a copy of it; :mod:`mast.models.checkpoint`, which writes both
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,6 +21,7 @@ from mast.grid import FrontEnd
 from mast.habit import STRONGEST_ABOVE_HZ, Habit
 from mast.models.architecture import DetectorConfig, MaeConfig
 from mast.models.baselines import BaselineConfig
+from mast.models.fingerprint import fingerprint_of
 from mast.normalisation import Normalisation
 from mast.probability import Calibration, StoredCalibration
 
@@ -113,15 +113,6 @@ def opened_weights(path: Path, framework: Literal["np", "pt"] = "np") -> Iterato
             yield file
     except (SafetensorError, OSError) as error:
         raise _unreadable(path, error) from None
-
-
-def fingerprint_of(weights: Iterable[tuple[str, str, tuple[int, ...], memoryview]]) -> str:
-    """SHA-256 of weights in the order of their names: name, type, shape and bytes of each."""
-    digest = hashlib.sha256()
-    for name, type_, shape, numbers in weights:
-        digest.update(f"{name} {type_} {shape}".encode())
-        digest.update(numbers)
-    return digest.hexdigest()
 
 
 def read_arrays(folder: Path, expected: str) -> dict[str, NDArray[np.float32]] | None:

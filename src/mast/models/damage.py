@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from mast.errors import MastError
-from mast.models.card import fingerprint_of
+from mast.models.fingerprint import fingerprint_of
 
 _NEW = (
     torch.empty,
