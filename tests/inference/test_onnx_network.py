@@ -193,6 +193,15 @@ def test_what_torch_alone_can_compute(tmp_path: Path) -> None:
         Detector(folder, ONNX)
 
 
+def test_torch_steps_in_where_onnx_runtime_cannot(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(config: Any, weights: Any, *, ranges: Any = None) -> bytes:
+        return b"a graph of the future"
+
+    monkeypatch.setattr(detector, "onnx_is_faster", lambda options: True)
+    monkeypatch.setattr(onnx_network, "write_graph", unreadable)
+    assert isinstance(Detector(model, DetectOptions(device="cpu")).network, TorchNetwork)
+
+
 @pytest.mark.parametrize("how", ["changed", "not finite", "of another model"])
 def test_damaged_weights_are_refused_as_by_torch(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str

@@ -59,8 +59,8 @@ class OnnxNetwork:
     def open(cls, name: str | Path, options: DetectOptions, *, threads: int | None = None) -> Self | None:
         """A detector in ONNX Runtime; none where it has to be searched with in torch.
 
-        That is a baseline, a detector with parts beyond the paper's, and weights that are damaged: torch's loader says
-        how.
+        That is a baseline, a detector with parts beyond the paper's, weights that are damaged (torch's loader says
+        how), and a release of ONNX Runtime that cannot compute the graph.
 
         Args:
             name: of the model, as :func:`mast.models.find.find_model` takes it.
@@ -82,7 +82,12 @@ class OnnxNetwork:
             return None
         if options.band_hz is not None:
             card = card.at_band(options.band_hz)
-        return cls(folder, card, graph, threads=threads or cpu_threads())
+        try:
+            return cls(folder, card, graph, threads=threads or cpu_threads())
+        except Exception as error:
+            if type(error).__module__.startswith("onnxruntime"):  # a release that lacks one of the nodes
+                return None
+            raise
 
     def thread_setting(self) -> ThreadSetting:
         """Nothing: each worker computes in its own thread."""

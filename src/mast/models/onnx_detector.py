@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mast.hardware import cpu_threads
 from mast.models.architecture import ADAPTER_UPSAMPLING, DetectorConfig
 from mast.models.onnx_nodes import Nodes, Rounding, Weights
 
@@ -72,7 +73,8 @@ def measure_ranges(
     graph = _DetectorGraph(config, weights, None, exact=True)
     graph.write()
     maps = graph.maps
-    session = open_session(graph.model((GIVEN, graph.given), dict.fromkeys(maps.values(), None)), threads=1)
+    written = graph.model((GIVEN, graph.given), dict.fromkeys(maps.values(), None))
+    session = open_session(written, threads=cpu_threads())
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in maps}
     for spectrogram in spectrograms:
         for name, values in zip(
@@ -91,6 +93,7 @@ def open_session(graph: bytes, *, threads: int) -> Any:
     """ONNX Runtime's session of a graph on the CPU."""
     import onnxruntime
 
+    onnxruntime.disable_telemetry_events()  # of its builds for Windows
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
