@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,6 +103,9 @@ def open_session(graph: bytes, *, threads: int) -> Any:
     )
 
 
+_Form = Literal["values", "whole", "both"]  # in which a map is kept
+
+
 class _Map(NamedTuple):
     """A map (1, C, T', F'): as values, as whole numbers, or both."""
 
@@ -178,12 +181,12 @@ class _DetectorGraph(Nodes):
         (rows, columns), channels = config.encoder.token_grid, config.channels
         reduce = weights["adapter.reduce.0.weight"].reshape(channels, -1).T
         x = self._as_map(self.linear(tokens, reduce, None, rounded=self.rounded), channels, rows, columns)
-        small = self._group_norm(x, "adapter.reduce.1", rows * columns, keep_values=True)
-        small = self._residual(small, "adapter.residual", rows * columns, keep_values=True)
-        finest = self._keep(self._upsampled(small.values), "adapter.upsample", relu=False)
+        small = self._group_norm(x, "adapter.reduce.1", rows * columns, keep="both")
+        small = self._residual(small, "adapter.residual", rows * columns, keep="both")
+        finest = self._kept(self._upsampled(small.values), "adapter.upsample", relu=False)
         cells = config.finest_grid[0] * config.finest_grid[1]
         finest = self._conv_block(finest, "adapter.separable.0", cells)
-        finest = self._conv_block(finest, "adapter.separable.1", cells, keep_values=True)
+        finest = self._conv_block(finest, "adapter.separable.1", cells, keep="both")
         return self._residual(finest, "adapter.refine", cells)
 
     def _as_map(self, tokens: str, channels: int, rows: int, columns: int) -> str:
@@ -236,7 +239,7 @@ class _DetectorGraph(Nodes):
         """Three convolutions of 3 × 3, 3 × 1 and 1 × 3 are one of 3 × 3, the missing weights being zero."""
         name, weights = f"pyramid.smooth.{level}", self.weights
         rows, columns = self.grids[level]
-        x = self._keep(values, f"{name}.given", relu=False)
+        x = self._kept(values, f"{name}.given", relu=False)
         parts = [weights[f"{name}.branches.{k}.0.weight"] for k in range(3)]
         square = [
             np.pad(part, ((0, 0), (0, 0), *(((3 - side) // 2,) * 2 for side in part.shape[2:])))
@@ -247,11 +250,16 @@ class _DetectorGraph(Nodes):
             for part in ("weight", "bias")
         )
         branches = self._convolution(x, f"{name}.branches", np.concatenate(square), None)
-        x = self._normed(branches, f"{name}.branches.norm", scale, shift, rows * columns)
+        x = self._kept(
+            self._normed(branches, scale, shift, rows * columns),
+            f"{name}.branches.norm",
+            relu=True,
+            keep="whole",
+        )
         mixed = self._convolution(
             x, f"{name}.mix", weights[f"{name}.mix.weight"], weights[f"{name}.mix.bias"]
         )
-        return self._keep(self.add("Add", mixed, values), f"{name}.result", relu=False)
+        return self._kept(self.add("Add", mixed, values), f"{name}.result", relu=False)
 
     def _head(self, level: _Map, number: int) -> str:
         """(1, 6, cells): classification, the four numbers of a box, centreness."""
@@ -260,15 +268,8 @@ class _DetectorGraph(Nodes):
         for tower, last in (("classification_tower", "classify"), ("box_tower", "regress")):
             x = level
             for k in range(self.config.head_convs):
-                ends = k == self.config.head_convs - 1
-                x = self._conv_block(
-                    x,
-                    f"head.{tower}.{k}",
-                    rows * columns,
-                    at=f"@{number}",
-                    keep_values=ends,
-                    keep_whole=not ends,
-                )
+                keep: _Form = "values" if k == self.config.head_convs - 1 else "whole"
+                x = self._conv_block(x, f"head.{tower}.{k}", rows * columns, at=f"@{number}", keep=keep)
             results.append(self._last_layer(x.values, f"head.{last}", rows, columns))
         return self.add("Concat", *results, axis=1)
 
@@ -290,64 +291,29 @@ class _DetectorGraph(Nodes):
         total = self.add("Add", self.add("Sum", *shifted), self.array(bias.reshape(1, -1, 1, 1)))
         return self.reshape(total, 1, count, rows * columns)
 
-    def _residual(self, x: _Map, name: str, cells: int, *, keep_values: bool = False) -> _Map:
+    def _residual(self, x: _Map, name: str, cells: int, *, keep: _Form = "whole") -> _Map:
         inner = self._conv_block(x, f"{name}.first", cells)
         sums = self._convolution(inner, f"{name}.second", self.weights[f"{name}.second.weight"], None)
-        return self._group_norm(sums, f"{name}.norm", cells, plus=x.values, keep_values=keep_values)
+        return self._group_norm(sums, f"{name}.norm", cells, plus=x.values, keep=keep)
 
     def _conv_block(
-        self,
-        x: _Map,
-        name: str,
-        cells: int,
-        *,
-        stride: int = 1,
-        at: str = "",
-        keep_values: bool = False,
-        keep_whole: bool = True,
+        self, x: _Map, name: str, cells: int, *, stride: int = 1, at: str = "", keep: _Form = "whole"
     ) -> _Map:
         """Convolution, group norm, ReLU. ``at`` tells maps apart that the same layer makes at several levels."""
         sums = self._convolution(x, f"{name}.0", self.weights[f"{name}.0.weight"], None, stride=stride, at=at)
-        return self._group_norm(
-            sums, f"{name}.1", cells, at=at, keep_values=keep_values, keep_whole=keep_whole
-        )
+        return self._group_norm(sums, f"{name}.1", cells, at=at, keep=keep)
 
     def _group_norm(
-        self,
-        values: str,
-        name: str,
-        cells: int,
-        *,
-        plus: str = "",
-        at: str = "",
-        keep_values: bool = False,
-        keep_whole: bool = True,
-    ) -> _Map:
-        scale, shift = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
-        return self._normed(
-            values,
-            f"{name}{at}",
-            scale,
-            shift,
-            cells,
-            plus=plus,
-            keep_values=keep_values,
-            keep_whole=keep_whole,
-        )
-
-    def _normed(
-        self,
-        values: str,
-        name: str,
-        scale: Weights,
-        shift: Weights,
-        cells: int,
-        *,
-        plus: str = "",
-        keep_values: bool = False,
-        keep_whole: bool = True,
+        self, values: str, name: str, cells: int, *, plus: str = "", at: str = "", keep: _Form = "whole"
     ) -> _Map:
         """Group norm, the sum with another map where one is given, ReLU."""
+        scale, shift = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
+        normed = self._normed(values, scale, shift, cells)
+        if plus:
+            normed = self.add("Add", normed, plus)
+        return self._kept(normed, f"{name}{at}", relu=True, keep=keep)
+
+    def _normed(self, values: str, scale: Weights, shift: Weights, cells: int) -> str:
         channels = len(scale)
         groups = channels // _GROUP
         flat = self.reshape(values, 1, groups, _GROUP * cells)
@@ -357,27 +323,23 @@ class _DetectorGraph(Nodes):
         # each channel times its scale and plus its shift, in one pass: its mean is 0 and its spread 1 already
         nothing, one = self.array(np.zeros(channels)), self.array(np.full(channels, 1 - _GROUP_EPSILON))
         arrays = [self.array(scale), self.array(shift), nothing, one]
-        normed = self.add("BatchNormalization", normed, *arrays, epsilon=_GROUP_EPSILON)
-        if plus:
-            normed = self.add("Add", normed, plus)
-        return self._keep(normed, name, relu=True, keep_values=keep_values, keep_whole=keep_whole)
+        return self.add("BatchNormalization", normed, *arrays, epsilon=_GROUP_EPSILON)
 
-    def _keep(
-        self, values: str, name: str, *, relu: bool, keep_values: bool = True, keep_whole: bool = True
-    ) -> _Map:
-        """A map as the layers after it need it: as values, and rounded where ranges are known.
+    def _kept(self, values: str, name: str, *, relu: bool, keep: _Form = "both") -> _Map:
+        """A map as the layers after it need it; rounded only where ranges are known.
 
         Rounding to numbers from zero up is a ReLU by itself.
         """
-        if self.ranges is None or not keep_whole:
+        if self.ranges is None or keep == "values":
             values = self.add("Relu", values) if relu else values
-            self.maps[name] = values
+            if keep != "values":
+                self.maps[name] = values
             return _Map(values)
         low, high = self.ranges[name]
         rounding = Rounding.of(0.0 if relu else low, high)
         whole = self.round(values, rounding)
         if relu:
-            values = self.unround(whole, rounding) if keep_values else ""
+            values = self.unround(whole, rounding) if keep == "both" else ""
         return _Map(values, whole, rounding)
 
     def _convolution(
