@@ -21,6 +21,7 @@ def load(
     hop: float = 0.75,
     batch_size: int | None = None,
     embed: bool = False,
+    runtime: Literal["torch", "onnx"] | None = None,
     compile: bool | None = None,
     band_hz: float | None = None,
     box: Literal["all", "strongest"] | None = None,
@@ -37,6 +38,8 @@ def load(
         hop: step from window to window as a share of the window.
         batch_size: windows at once; by default, chosen for the device.
         embed: make :meth:`~mast.inference.Detector.detect_and_embed` possible.
+        runtime: what computes the network. By default ONNX Runtime, in eight bits, on CPUs without bfloat16; ``"torch"``
+            keeps float32 there.
         compile: compile the model for the GPU: slow start, then faster; MAST on CUDA by default.
         band_hz: upper edge of the band to search (``mast.grid.BANDS_HZ`` has some); the model's own by default.
         box: ``"all"`` of a call, or its ``"strongest"`` harmonic alone, without echo. The model's own habit by default:
@@ -62,6 +65,7 @@ def load(
         hop=hop,
         batch_size=batch_size,
         embed=embed,
+        runtime=runtime,
         compile=compile,
         band_hz=band_hz,
         box=box,
