@@ -38,8 +38,8 @@ def load(
         hop: step from window to window as a share of the window.
         batch_size: windows at once; by default, chosen for the device.
         embed: make :meth:`~mast.inference.Detector.detect_and_embed` possible.
-        runtime: what computes the network. By default ONNX Runtime, in eight bits, on CPUs without bfloat16; ``"torch"``
-            keeps float32 there.
+        runtime: what computes the network. By default ONNX Runtime, in eight bits, on CPUs without bfloat16, where
+            ``"torch"`` keeps float32.
         compile: compile the model for the GPU: slow start, then faster; MAST on CUDA by default.
         band_hz: upper edge of the band to search (``mast.grid.BANDS_HZ`` has some); the model's own by default.
         box: ``"all"`` of a call, or its ``"strongest"`` harmonic alone, without echo. The model's own habit by default:
