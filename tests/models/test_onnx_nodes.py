@@ -35,6 +35,7 @@ def test_weights_are_rounded_with_a_step_for_each_output(axis: int) -> None:
     ).reshape((-1, 1) if axis == 0 else (1, -1)).astype(np.float32)
     whole, step = rounded_weights(weight, axis)
     steps = step.reshape((-1, 1) if axis == 0 else (1, -1))
+    np.testing.assert_allclose(step, np.abs(weight).max(axis=1 - axis) / MOST_STEPS, rtol=1e-6)
     assert np.abs(whole).max() == MOST_STEPS
     assert (np.abs(whole * steps - weight) <= steps / 2 + 1e-7).all()
 
