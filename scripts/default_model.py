@@ -177,9 +177,9 @@ def teach(start: Path, options: argparse.Namespace) -> Path:
 
 
 def average(models: list[Path], out: Path) -> Path:
-    """The mean of the weights that all have, and of the thresholds; the first one's card. The model's folder.
+    """The mean of the weights that all have, and of the thresholds; the first one's card, without its ranges.
 
-    One that is named several times counts that many times.
+    One that is named several times counts that many times. Returns the model's folder.
     """
     loaded = [load_checkpoint(folder) for folder in models]
     mean, card = loaded[0]
@@ -188,7 +188,8 @@ def average(models: list[Path], out: Path) -> Path:
         {name: sum(state[name].float() for state in states) / len(states) for name in states[0]}
     )
     score = sum(one.thresholds["score"] for _, one in loaded) / len(loaded)
-    save_checkpoint(out, mean, card.model_copy(update={"thresholds": card.thresholds | {"score": score}}))
+    told = {"thresholds": card.thresholds | {"score": score}, "ranges": None}
+    save_checkpoint(out, mean, card.model_copy(update=told))
     return out
 
 

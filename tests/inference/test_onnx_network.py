@@ -128,6 +128,8 @@ def test_the_model_in_torch_is_there_for_those_who_ask(model: Path) -> None:
     band = Detector(model, ONNX.model_copy(update={"band_hz": 2_000.0}))
     assert band.hearing.front_end == band.card.front_end
     assert band.hearing is band.hearing  # read once
+    embeds: Any = Detector(model, ONNX.model_copy(update={"embed": True}))
+    assert embeds.hearing is embeds.network.hearing
 
 
 @pytest.mark.parametrize("least", [0.0, 0.4])
@@ -197,7 +199,7 @@ def test_torch_steps_in_where_onnx_runtime_cannot(model: Path, monkeypatch: pyte
     def unreadable(config: Any, weights: Any, *, ranges: Any = None) -> bytes:
         return b"a graph of the future"
 
-    monkeypatch.setattr(detector, "onnx_is_faster", lambda options: True)
+    monkeypatch.setattr(detector, "prefers_onnx", lambda options: True)
     monkeypatch.setattr(onnx_network, "write_graph", unreadable)
     assert isinstance(Detector(model, DetectOptions(device="cpu")).network, TorchNetwork)
 
@@ -208,7 +210,7 @@ def test_damaged_weights_are_refused_as_by_torch(
 ) -> None:
     from safetensors.numpy import load_file, save_file
 
-    monkeypatch.setattr(detector, "onnx_is_faster", lambda options: True)
+    monkeypatch.setattr(detector, "prefers_onnx", lambda options: True)
     folder = save_detector(tmp_path / "model")
     path = folder / WEIGHTS
     weights = load_file(path)

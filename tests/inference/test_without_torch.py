@@ -81,7 +81,7 @@ import sys
 sys.modules["torch"] = None
 import mast.inference.detector as detector
 from mast.cli.main import app
-detector.onnx_is_faster = lambda options: True
+detector.prefers_onnx = lambda options: True
 app(sys.argv[1:])
 """
 

@@ -21,7 +21,7 @@ from mast.events import as_events
 from mast.hearing import HearingModel
 from mast.models.architecture import DetectorConfig, MaeConfig
 from mast.models.card import ModelCard, load_card
-from mast.models.checkpoint import load_checkpoint, save_checkpoint
+from mast.models.checkpoint import load_checkpoint, save_checkpoint, update_card
 from mast.models.mae import MaskedAutoencoder
 from mast.models.mast_detector import MastDetector
 from mast.models.onnx_detector import measure_ranges
@@ -205,6 +205,18 @@ def test_ranges_are_those_of_the_chunks(
     weights = {name: value.numpy() for name, value in hearing.model.state_dict().items()}
     assert isinstance(card.architecture, DetectorConfig)
     assert card.ranges == measure_ranges(card.architecture, weights, seen)
+
+
+def test_ranges_are_measured_once(
+    model: Path, held: Chunks, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They belong to the weights; a few chunks of a user's must not replace what many gave."""
+    monkeypatch.setattr(calibrate, "detect_chunks", boastful)
+    wide = {"adapter.upsample": (-9.0, 9.0)}
+    card = load_card(model)
+    update_card(model, card.model_copy(update={"ranges": wide}))
+    calibrate_checkpoint(model, held, machine)
+    assert load_card(model).ranges == wide
 
 
 def test_a_detector_that_runs_in_torch_alone_has_no_ranges(

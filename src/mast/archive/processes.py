@@ -17,7 +17,7 @@ from mast.archive.locations import NoRoomError, Recording, search
 from mast.archive.worker import DetectorFacts, DetectorSpec
 from mast.audio import DamagedAudioWarning
 from mast.errors import MastError
-from mast.inference.detector import onnx_is_faster
+from mast.inference.detector import prefers_onnx
 
 _Pipe = connection.Connection
 
@@ -30,12 +30,12 @@ class ProcessCrew:
 
     def __init__(self, spec: DetectorSpec) -> None:
         self._spec = spec
-        # a network's libraries are imported once, in a process that is only there to be copied
+        # torch is imported once, in a process that is only there to be copied
         method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
         self._context = multiprocessing.get_context(method)
         if method == "forkserver":
-            network = "onnx_network" if onnx_is_faster(spec.options) else "torch_network"
-            self._context.set_forkserver_preload([__name__, f"mast.inference.{network}"])
+            torch = [] if prefers_onnx(spec.options) else ["mast.inference.torch_network"]
+            self._context.set_forkserver_preload([__name__, *torch])
         self._hired = 0
         self._pipes: dict[_Pipe, int] = {}
         self._processes: dict[int, multiprocessing.process.BaseProcess] = {}

@@ -11,11 +11,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from mast.arrays import Samples
-from mast.features.mel_bank import FLOOR, PREEMPHASIS, check_bank, fft_size, mel_bank
+from mast.features.mel_bank import FLOOR, PREEMPHASIS, check_bank, fft_size, mel_bank, narrow_blocks
 from mast.grid import FrontEnd
 
 _FRAMES = 128  # worked on at a time, our choice: they stay in the caches
-_BLOCK_BINS = 16  # mel bins per small product, as in logmel.py
 # samples below this are silence: their power is far below the floor, and CPUs are slow with numbers so close to zero
 _SILENCE = np.float32(1e-9)
 
@@ -40,14 +39,11 @@ class ArrayLogMel:
         n = np.arange(1, front_end.window_samples)
         hann = 0.5 - 0.5 * np.cos(2 * np.pi * n / (front_end.window_samples - 1))
         self._window = hann.astype(np.float32)  # without its first value, which is zero
-        self._blocks: list[tuple[slice, slice, NDArray[np.float32]]] = []
-        for start in range(0, bank.shape[1], _BLOCK_BINS):
-            bins = slice(start, min(start + _BLOCK_BINS, bank.shape[1]))
-            filled = np.flatnonzero(bank[:, bins].any(axis=1))
-            first, stop = (int(filled[0]), int(filled[-1]) + 1) if len(filled) else (0, 1)
-            # a spectrum as an array of floats has two numbers a frequency, both of them squared and summed
-            weights = np.repeat(bank[first:stop, bins], 2, axis=0)
-            self._blocks.append((slice(2 * first, 2 * stop), bins, weights))
+        # a spectrum as an array of floats has two numbers a frequency, both of them squared and summed
+        self._blocks = [
+            (slice(2 * rows.start, 2 * rows.stop), bins, np.repeat(bank[rows, bins], 2, axis=0))
+            for rows, bins in narrow_blocks(bank)
+        ]
 
     def __call__(self, sound: Samples) -> NDArray[np.float32]:
         """Log-mel of every whole frame: (samples,) → (T, n_bins), T maybe 0, as :meth:`LogMel.forward` gives it."""

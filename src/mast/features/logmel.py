@@ -16,19 +16,16 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from mast.arrays import IntArray
 from mast.errors import ConfigError
-from mast.features.mel_bank import FLOOR, PREEMPHASIS, check_bank, fft_size, mel_bank
+from mast.features.mel_bank import FLOOR, PREEMPHASIS, check_bank, fft_size, mel_bank, narrow_blocks, support
 from mast.grid import FrontEnd
 
 # Frames worked on at a time; our choice. On a CPU about one chunk, so that the working set stays near the
 # caches (a multiple of eight, for the FFT's vectors); on a GPU enough to fill it, in 0.3 GB.
 _CPU_FRAMES = 1_024
 _GPU_FRAMES = 16_384
-_BLOCK_BINS = 16  # mel bins per small matrix product: fastest of 16, 32, 64, 128
 
 
 class LogMel(nn.Module):
@@ -61,20 +58,16 @@ class LogMel(nn.Module):
         # Buffers follow the module to its device; none of them belongs in a checkpoint.
         window = torch.hann_window(self.front_end.window_samples, periodic=False)
         self.register_buffer("window", window, persistent=False)
-        first, width = _support(bank)
+        first, width = support(bank)
         index = np.minimum(first[:, None] + np.arange(width.max()), bank.shape[0] - 1)  # (F, W)
         weight = np.take_along_axis(bank.T, index, axis=1)
         self.register_buffer("band_index", torch.from_numpy(index), persistent=False)
         self.register_buffer("band_weight", torch.from_numpy(weight), persistent=False)
 
-        self._blocks: list[tuple[slice, slice]] = []
-        for start in range(0, bank.shape[1], _BLOCK_BINS):
-            bins = slice(start, min(start + _BLOCK_BINS, bank.shape[1]))
-            rows = slice(int(first[bins].min()), int((first[bins] + width[bins]).max()))
-            name = f"block_{len(self._blocks)}"
+        self._blocks = narrow_blocks(bank)
+        for i, (rows, bins) in enumerate(self._blocks):
             part = torch.from_numpy(np.ascontiguousarray(bank[rows, bins]))
-            self.register_buffer(name, part, persistent=False)
-            self._blocks.append((rows, bins))
+            self.register_buffer(f"block_{i}", part, persistent=False)
 
     def n_frames(self, n_samples: int) -> int:
         """Whole frames in ``n_samples`` (Kaldi's snip edges): 1022 in 10.24 s.
@@ -183,11 +176,3 @@ class LogMel(nn.Module):
         for i, (rows, bins) in enumerate(self._blocks):
             torch.mm(power[:, rows], self.get_buffer(f"block_{i}"), out=out[:, bins])
         return out
-
-
-def _support(bank: NDArray[np.float32]) -> tuple[IntArray, IntArray]:
-    """First row and number of rows with weight, per mel bin; an empty bin has one row of zero weight."""
-    filled = bank > 0
-    first = np.argmax(filled, axis=0)
-    last = bank.shape[0] - 1 - np.argmax(filled[::-1], axis=0)
-    return first, np.where(filled.any(axis=0), last - first + 1, 1)

@@ -156,9 +156,10 @@ class Detector:
     def hearing(self) -> HearingModel:
         """The model in torch, for more than boxes; read now where boxes are found without it."""
         from mast.hearing import HearingModel
+        from mast.inference.onnx_embedding import EmbeddingOnnxNetwork
         from mast.inference.torch_network import TorchNetwork
 
-        if isinstance(self.network, TorchNetwork):
+        if isinstance(self.network, TorchNetwork | EmbeddingOnnxNetwork):
             return self.network.hearing
         return HearingModel.load(self.network.folder, device="cpu", band_hz=self.options.band_hz)
 
@@ -390,7 +391,7 @@ class Detector:
 
 def _network(name: str | Path, options: DetectOptions, threads: int | None) -> Network:
     """What finds the boxes. Imported when it is needed: torch takes seconds, and half a gigabyte of memory."""
-    if options.runtime == "onnx" or (options.runtime is None and onnx_is_faster(options)):
+    if prefers_onnx(options):
         network = _onnx_class(options).open(name, options, threads=threads)
         if network is not None:
             return network
@@ -411,8 +412,10 @@ def _onnx_class(options: DetectOptions) -> type[OnnxNetwork]:
     return OnnxNetwork
 
 
-def onnx_is_faster(options: DetectOptions) -> bool:
-    """Whether the model works on a CPU that does not multiply bfloat16 itself."""
+def prefers_onnx(options: DetectOptions) -> bool:
+    """Whether ONNX Runtime is asked for, or faster here: on a CPU that does not multiply bfloat16 itself."""
+    if options.runtime is not None:
+        return options.runtime == "onnx"
     if options.compile or options.device not in (None, "cpu"):
         return False
     if options.device is None and might_have_gpu():

@@ -18,7 +18,7 @@ from mast.arrays import Samples
 from mast.detect_options import DetectOptions
 from mast.features.array_logmel import ArrayLogMel
 from mast.hardware import cpu_threads
-from mast.inference.network import ThreadSetting
+from mast.inference.network import MOST_WORKERS, ThreadSetting
 from mast.inference.stitch import ScoredBoxes
 from mast.models.architecture import DetectorConfig
 from mast.models.card import ModelCard, load_card, read_arrays
@@ -27,9 +27,6 @@ from mast.models.nested import CANDIDATES, MOST_BOXES, drop_nested, drop_overlap
 from mast.models.onnx_detector import BOXES, GIVEN, SCORES, can_write, open_session, write_graph
 
 _PIECE = 4  # windows read at once, our choice: enough for a worker to be busy, few enough to share at a recording's end
-_MOST_WORKERS = (
-    8  # windows at once, our choice, as in torch_network.py; further cores share the work within a window
-)
 
 
 class OnnxNetwork:
@@ -50,7 +47,7 @@ class OnnxNetwork:
     def __init__(self, folder: Path, card: ModelCard, graph: bytes, *, threads: int) -> None:
         assert isinstance(card.architecture, DetectorConfig)
         self.folder, self.card = folder, card
-        self.workers = min(threads, _MOST_WORKERS)
+        self.workers = min(threads, MOST_WORKERS)
         self._nested = card.architecture.nested
         self._log_mel = ArrayLogMel(card.front_end)
         self._session = open_session(graph, threads=max(1, threads // self.workers))

@@ -24,7 +24,7 @@ from mast.device import find_device, has_bfloat16, send
 from mast.errors import ConfigError
 from mast.hearing import HearingModel, Precision
 from mast.inference.graph import Graph
-from mast.inference.network import ThreadSetting
+from mast.inference.network import MOST_WORKERS, ThreadSetting
 from mast.inference.stitch import Embeddings, ScoredBoxes
 from mast.models.interface import BoxDetector
 from mast.models.mast_detector import DenseOutput, MastDetector
@@ -32,10 +32,6 @@ from mast.models.packed import arrange_convolutions, pack_encoder
 
 # windows at once, our choice: ten minutes on a GPU (benchmarks/bench_gpu.py); elsewhere 4, which fills a core
 _BATCH = {"cuda": 64}
-# batches at once on a CPU, our choice: with a core to each, none waits for another after every product, and what a
-# batch gives does not depend on the number of cores (benchmarks/bench_speed.py times both, "sharing"). More than these
-# would wait for each other in Python and hold more memory; further cores then share the work within a batch
-_MOST_WORKERS = 8
 # batches at once on a GPU, our choice: while the boxes of one are chosen and fetched, the other's network runs
 _STREAMS = 2
 # recordings read at once for a GPU, our choice: one core reads ten minutes in the time that a GPU searches twenty
@@ -81,7 +77,7 @@ class TorchNetwork:
         self.full_batches = not on_cpu
         self.piece_size = self.batch_size if on_cpu else min(self.batch_size, _PIECE)
         self.readers = 1 if on_cpu else min(_MOST_READERS, os.cpu_count() or 1)
-        self.workers = min(torch.get_num_threads(), _MOST_WORKERS) if on_cpu else _STREAMS
+        self.workers = min(torch.get_num_threads(), MOST_WORKERS) if on_cpu else _STREAMS
         # a baseline's compilation takes longer than most searches; it is compiled where that is asked for
         worth_it = isinstance(self.model, MastDetector) and _can_compile(self.device)
         self.compiled = worth_it if options.compile is None else options.compile

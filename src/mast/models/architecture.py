@@ -25,6 +25,12 @@ ADAPTER_UPSAMPLING: dict[AdapterName, tuple[int, int]] = {
     "none": (1, 1),
 }
 
+NORM_EPSILON = 1e-6  # of layer norms, as in MAE; torch's own default is 1e-5
+GROUP = 8  # channels that a group norm takes together, 32 groups at 256
+FUSION_EPSILON = 1e-4  # keeps the sum of the pyramid's fusion weights away from zero
+ANCHOR_STRIDES = 8.0  # side of the box that each point starts from, in strides; as in ATSS
+LOG_SIZE = (-6.0, 4.0)  # of a box: 1/400 to 55 times the starting one, beyond any box a chunk can hold
+
 LOOK_BANDS = 32  # that a box's look is described in, see box_vectors.py
 LOOK_WIDTH = 2 * LOOK_BANDS + 3
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from mast.models.architecture import GROUP
 from mast.models.map_norm import MapNorm
 
 
 def group_norm(channels: int) -> MapNorm:
     """Groups of eight channels (32 groups at 256): independent of the batch, so small batches train alike."""
-    return MapNorm(channels // 8, channels)
+    return MapNorm(channels // GROUP, channels)
 
 
 class ConvBlock(nn.Sequential):

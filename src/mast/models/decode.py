@@ -7,12 +7,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from mast.models.architecture import LOG_SIZE
 from mast.models.boxes import clip_boxes
 from mast.models.kernels import nms
 from mast.models.nested import CANDIDATES, MOST_BOXES, drop_nested
 from mast.models.points import Points
-
-_LOG_SIZE = (-6.0, 4.0)  # 1/400 to 55 times the starting box: beyond any box a chunk can hold
 
 
 class Detections(NamedTuple):
@@ -33,7 +32,7 @@ def decode_boxes(regression: Tensor, points: Points) -> Tensor:
         (B, R, 4), not clipped.
     """
     centres = points.centres + regression[..., :2] * points.strides
-    half = points.anchors * regression[..., 2:].clamp(*_LOG_SIZE).exp() / 2
+    half = points.anchors * regression[..., 2:].clamp(*LOG_SIZE).exp() / 2
     return torch.cat([centres - half, centres + half], dim=-1)
 
 

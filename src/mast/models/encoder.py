@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from mast.errors import ConfigError
-from mast.models.architecture import EncoderConfig
-from mast.models.transformer import NORM_EPSILON, Block, PatchEmbed
+from mast.models.architecture import NORM_EPSILON, EncoderConfig
+from mast.models.transformer import Block, PatchEmbed
 
 
 def sincos_positions(width: int, grid: tuple[int, int]) -> Tensor:

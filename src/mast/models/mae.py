@@ -12,10 +12,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mast.models.architecture import MaeConfig
+from mast.models.architecture import NORM_EPSILON, MaeConfig
 from mast.models.encoder import Encoder, initialise_transformer, sincos_positions, transformer_blocks
 from mast.models.masking import PatchMask, structured_mask, uniform_mask
-from mast.models.transformer import NORM_EPSILON
 
 
 class Reconstruction(NamedTuple):

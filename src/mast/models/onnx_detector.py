@@ -17,18 +17,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mast.hardware import cpu_threads
-from mast.models.architecture import ADAPTER_UPSAMPLING, DetectorConfig
+from mast.models.architecture import (
+    ADAPTER_UPSAMPLING,
+    ANCHOR_STRIDES,
+    FUSION_EPSILON,
+    GROUP,
+    LOG_SIZE,
+    NORM_EPSILON,
+    DetectorConfig,
+)
 from mast.models.onnx_nodes import Nodes, Rounding, Weights
 
 Ranges = dict[str, tuple[float, float]]
 GIVEN, BOXES, SCORES = "spectrogram", "boxes", "scores"  # names in the graph
-_NORM_EPSILON, _GROUP_EPSILON = 1e-6, 1e-5  # as in transformer.py, and torch's own for groups
-_GROUP = 8  # channels, as in blocks.py
-_FUSION_EPSILON = 1e-4  # as in pyramid.py
-_ANCHOR_STRIDES, _LOG_SIZE = 8.0, (-6.0, 4.0)  # as in points.py and decode.py
-_TAIL = (
-    1e-5  # share of values beyond a measured range on either side, our choice: a single odd cell is cut off
-)
+_GROUP_EPSILON = 1e-5  # torch's own
+# share of values beyond a measured range on either side, our choice: a single odd cell is cut off
+_TAIL = 1e-5
 
 
 def can_write(config: DetectorConfig) -> bool:
@@ -172,7 +176,7 @@ class _DetectorGraph(Nodes):
 
     def _layer_norm(self, tokens: str, name: str) -> str:
         arrays = [self.array(self.weights[f"{name}.{part}"]) for part in ("weight", "bias")]
-        return self.add("LayerNormalization", tokens, *arrays, axis=-1, epsilon=_NORM_EPSILON)
+        return self.add("LayerNormalization", tokens, *arrays, axis=-1, epsilon=NORM_EPSILON)
 
     # maps: (1, C, T', F')
 
@@ -213,7 +217,7 @@ class _DetectorGraph(Nodes):
         for k, (rows, columns) in enumerate(self.grids[1:]):
             levels.append(self._conv_block(levels[-1], f"pyramid.down.{k}", rows * columns, stride=2))
         shares = np.logaddexp(0.0, weights["pyramid.fusion"].astype(np.float64))
-        shares = shares / (shares.sum(axis=1, keepdims=True) + _FUSION_EPSILON)
+        shares = shares / (shares.sum(axis=1, keepdims=True) + FUSION_EPSILON)
         fused = [""] * config.levels
         for k in range(config.levels - 1, -1, -1):
             own = np.float32(shares[k, 0] if k < config.levels - 1 else 1.0)
@@ -315,8 +319,8 @@ class _DetectorGraph(Nodes):
 
     def _normed(self, values: str, scale: Weights, shift: Weights, cells: int) -> str:
         channels = len(scale)
-        groups = channels // _GROUP
-        flat = self.reshape(values, 1, groups, _GROUP * cells)
+        groups = channels // GROUP
+        flat = self.reshape(values, 1, groups, GROUP * cells)
         ones, zeros = self.array(np.ones(groups)), self.array(np.zeros(groups))
         flat = self.add("InstanceNormalization", flat, ones, zeros, epsilon=_GROUP_EPSILON)
         normed = self.add("Reshape", flat, self.add("Shape", values))
@@ -368,8 +372,8 @@ class _DetectorGraph(Nodes):
         regression = self.add("Mul", regression, self.array(scales))
         offset, size = self.several("Split", 2, regression, self.sizes(2, 2), axis=1)
         middle = self.add("Add", self.add("Mul", offset, self.array(strides)), self.array(centres))
-        size = self.add("Clip", size, *(self.array(limit) for limit in _LOG_SIZE))
-        half = self.add("Mul", self.add("Exp", size), self.array(_ANCHOR_STRIDES / 2 * strides))
+        size = self.add("Clip", size, *(self.array(limit) for limit in LOG_SIZE))
+        half = self.add("Mul", self.add("Exp", size), self.array(ANCHOR_STRIDES / 2 * strides))
         boxes = self.add("Concat", self.add("Sub", middle, half), self.add("Add", middle, half), axis=1)
         limits = self.array([*self.given[2:], *self.given[2:]])
         self.name(self.add("Min", self.add("Max", boxes, self.array(0.0)), limits), BOXES)

@@ -10,6 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from mast.models.architecture import ANCHOR_STRIDES
+
 
 class Points(NamedTuple):
     """R points, finest level first, time-major within a level. All in cells of the spectrogram."""
@@ -48,7 +50,7 @@ def make_points(
     finest_strides: tuple[float, float],
     levels: int,
     *,
-    anchor_strides: float = 8.0,
+    anchor_strides: float = ANCHOR_STRIDES,
 ) -> Points:
     """Points of a pyramid.
 

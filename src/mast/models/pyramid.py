@@ -6,9 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from mast.models.architecture import FUSION_EPSILON
 from mast.models.blocks import ConvBlock, ResidualBlock
-
-_EPS = 1e-4  # keeps the sum of the fusion weights away from zero
 
 
 class Smooth(nn.Module):
@@ -49,7 +48,7 @@ class Pyramid(nn.Module):
     def fusion_weights(self) -> Tensor:
         """(levels − 1, 2) non-negative, each pair summing to one."""
         positive = F.softplus(self.fusion)
-        return positive / (positive.sum(dim=1, keepdim=True) + _EPS)
+        return positive / (positive.sum(dim=1, keepdim=True) + FUSION_EPSILON)
 
     def forward(self, finest: Tensor) -> list[Tensor]:
         """(B, C, T', F') → as many maps as levels, finest first, sizes halving (rounded up)."""

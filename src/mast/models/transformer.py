@@ -9,7 +9,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-NORM_EPSILON = 1e-6  # as in MAE; torch's own default is 1e-5
+from mast.models.architecture import NORM_EPSILON
+
 _MLP_RATIO = 4
 
 

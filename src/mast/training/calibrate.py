@@ -20,7 +20,7 @@ from mast.training.chunk_scores import detect_chunks
 from mast.training.machine import Machine
 
 LEAST_SCORE = 0.05  # as in validation: TrainRecipe.score_threshold
-_MEASURED = 32  # chunks by which ranges are measured, our choice: more did not change them
+_MEASURED = 32  # chunks by which ranges are measured, our choice
 
 
 def calibrate_checkpoint(
@@ -34,7 +34,9 @@ def calibrate_checkpoint(
     seed: int = 0,
     kept: StoredCalibration | None = None,
 ) -> StoredCalibration:
-    """Fit how scores become probabilities, measure ranges, and write both into a model folder, over what was there.
+    """Fit how scores become probabilities, and write that into a model folder; what was there is replaced.
+
+    Ranges are measured, too, where the card has none: they belong to the weights, whatever the threshold or the habit.
 
     A kill leaves the old card or the new one. Of several processes, call it in one.
 
@@ -49,7 +51,7 @@ def calibrate_checkpoint(
         kept: to be written instead of a fit: that of the detector which training started from.
     """
     model = machine.load(folder)
-    ranges = ranges_of(model, held)
+    ranges = model.card.ranges or ranges_of(model, held)
     if kept is not None:
         update_card(model.folder, model.card.model_copy(update={"calibration": kept, "ranges": ranges}))
         return kept
