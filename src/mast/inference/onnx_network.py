@@ -54,7 +54,7 @@ class OnnxNetwork:
 
     @classmethod
     def open(cls, name: str | Path, options: DetectOptions, *, threads: int | None = None) -> Self | None:
-        """A detector in ONNX Runtime; none where it has to be searched with in torch.
+        """A detector in ONNX Runtime; None where only torch can compute it.
 
         That is a baseline, a detector with parts beyond the paper's, weights that are damaged (torch's loader says
         how), and a release of ONNX Runtime that cannot compute the graph.

@@ -38,7 +38,7 @@ _TAIL = 1e-5
 def can_write(config: DetectorConfig) -> bool:
     """Whether this detector can be written as such a graph: the paper's own, on maps that halve without a rest.
 
-    Nor can any be where the libraries are missing.
+    Without the libraries, none can.
     """
     if any(find_spec(library) is None for library in ("onnx", "onnxruntime")):
         return False
