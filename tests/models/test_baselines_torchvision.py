@@ -13,13 +13,15 @@ from torchvision.models.detection.roi_heads import fastrcnn_loss
 
 from mast.errors import ConfigError, MastError
 from mast.grid import FrontEnd
+from mast.models.assign import assign_centre_sampling
 from mast.models.baselines import BaselineConfig, BaselineName, build_baseline
 from mast.models.baselines.resnet import as_picture
-from mast.models.baselines.torchvision_detectors import FasterRcnnDetector, FcosDetector
-from mast.models.boxes import iou
+from mast.models.baselines.torchvision_detectors import FasterRcnnDetector, FcosDetector, _SeededSampler
+from mast.models.boxes import iou, pad_boxes
 from mast.models.card import ModelCard
 from mast.models.checkpoint import load_checkpoint, save_checkpoint
 from mast.models.interface import BoxDetector
+from mast.models.losses import focal_loss
 from mast.normalisation import Normalisation
 
 SMALL = {"backbone": "resnet18", "width": 16, "channels": 32, "frequency_stretch": 2}
@@ -86,6 +88,47 @@ def test_a_chunks_weight_multiplies_its_share(name: BaselineName) -> None:
     assert loss(0, 0) == 0
     assert loss(3, 0) + loss(0, 1) == pytest.approx(loss(3, 1), rel=1e-5)
     assert loss(3, 0) == pytest.approx(3 * loss(1, 0), rel=1e-5)
+
+
+def test_fcos_takes_a_doubtful_box_for_neither_call_nor_background() -> None:
+    model = build("fcos")
+    chunk, call, perhaps = bright((30, 10, 80, 18)), [30.0, 10, 80, 18], [90.0, 4, 110, 24]
+    output = model(chunk)
+    owner = assign_centre_sampling(model.points, pad_boxes([torch.tensor([call, perhaps])]))
+    positive = owner == 0
+    assert (owner == 1).any()
+    terms = model.loss(chunk, [torch.tensor([call])], doubtful=[torch.tensor([perhaps])])
+    each = focal_loss(output.logits, positive)
+    torch.testing.assert_close(terms["classification"], each[owner != 1].sum() / positive.sum())
+    assert terms["positives_per_image"] == positive.sum()
+
+
+def test_faster_rcnn_takes_a_doubtful_box_for_neither_call_nor_background(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = build("faster_rcnn")
+    assert isinstance(model, FasterRcnnDetector)
+    chunk, call, perhaps = bright((30, 10, 80, 18)), [[30.0, 10, 80, 18]], [[90.0, 4, 110, 24]]
+    seen = []
+    sample = _SeededSampler.__call__
+
+    def watched(self: _SeededSampler, labels: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        seen.append(labels[0])
+        return sample(self, labels)
+
+    monkeypatch.setattr(_SeededSampler, "__call__", watched)
+    terms = model.loss(chunk, [torch.tensor(call)], doubtful=[torch.tensor(perhaps)], generator=seeded())
+    assert torch.isfinite(terms["loss"])
+    anchors = model._to_cells(model.anchors)
+    at_call, at_perhaps = (iou(anchors, torch.tensor(box)) for box in (call, perhaps))
+    labels, of_proposals = seen
+    assert (labels[at_perhaps >= 0.3] == -1).all()
+    assert (labels[at_perhaps == at_perhaps.max()] == -1).all()
+    assert (labels[at_call > 0.7] == 1).all()
+    assert (labels == 1).any()
+    assert (labels == 0).sum() > 100
+    # the last proposals of the second stage are the boxes themselves: the call, then the doubtful one
+    assert of_proposals[-2:].tolist() == [1, -1]
 
 
 @both

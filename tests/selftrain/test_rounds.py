@@ -43,6 +43,25 @@ def detector(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out / "last"
 
 
+def test_a_baseline_improves_itself_in_the_same_way(tones: Path, tmp_path: Path) -> None:
+    small = {"backbone": "resnet18", "width": 16, "channels": 32, "frequency_stretch": 2}
+    recipe = rounds_recipe()  # whose stages unfreeze encoder blocks, of which a baseline has none
+    plan = recipe.train.model_copy(update={"detector": small, "epochs": 1, "validate_every_epochs": 1})
+    recipe = recipe.model_copy(update={"model": "fcos", "train": plan})
+    train_detector(tones, tmp_path / "start", recipe)
+    start = tmp_path / "start" / "last"
+    rows = self_train(tones, [tones / "audio"], start, tmp_path / "out", recipe)
+    assert rows["stage"].tolist() == ["initial", "stage1", "stage2"]
+    assert rows["pseudo_boxes"][1] > 0
+    before, after = (
+        load_checkpoint(folder).model.state_dict() for folder in (start, tmp_path / "out" / "best")
+    )
+    assert not torch.equal(after["log_scales"], before["log_scales"])
+    other = recipe.model_copy(update={"train": plan.model_copy(update={"detector": {**small, "width": 32}})})
+    with pytest.raises(MastError, match="not the one this recipe describes"):
+        self_train(tones, [tones / "audio"], start, tmp_path / "other", other)
+
+
 def test_two_rounds_and_again(tones: Path, detector: Path, tmp_path: Path) -> None:
     recipe, told = rounds_recipe(rounds=2), []
     rows = self_train(tones, [tones / "audio"], detector, tmp_path, recipe, say=told.append)

@@ -98,7 +98,8 @@ def self_train(
     Args:
         data: the labelled dataset the detector was trained on, or its folder.
         unlabelled: folders of recordings; boxes there are not looked at.
-        init: the detector to start from, as :func:`mast.models.find.find_model` takes it.
+        init: the detector to start from, as :func:`mast.models.find.find_model` takes it; MAST, or the baseline that
+            the recipe names.
         out: the run's folder; a killed run there is continued.
         recipe: its section ``selftrain`` decides.
         split: as when the detector was trained.
@@ -210,7 +211,7 @@ def _setting(
     watch: Mapping[str, Chunks],
     progress: Progress | None,
 ) -> _Setting:
-    recipe, machine = _with_validity(run.recipe, parts["train"]), run.machine
+    recipe, machine = _with_validity(_unfrozen(run.recipe), parts["train"]), run.machine
     plan = recipe.selftrain
     pool = _sample(sources, plan.max_chunks, run.seed)
     others = _other_parts(parts) if plan.measure_other_parts else {}
@@ -233,6 +234,15 @@ def _setting(
         sources=pool,
         progress=progress,
     )
+
+
+def _unfrozen(recipe: Recipe) -> Recipe:
+    """The recipe; for a baseline, which has no encoder blocks, without their unfreezing."""
+    if recipe.model == "mast":
+        return recipe
+    plan, whole = recipe.selftrain, {"unfreezing": None, "top_blocks": "all"}
+    stages = {name: getattr(plan, name).model_copy(update=whole) for name in ("stage1", "stage2")}
+    return recipe.model_copy(update={"selftrain": plan.model_copy(update=stages)})
 
 
 def _with_validity(recipe: Recipe, learn: Chunks) -> Recipe:

@@ -12,7 +12,6 @@ from mast.evaluation.part_tables import PartTables
 from mast.files import write_json
 from mast.hearing import HearingModel
 from mast.models.architecture import DetectorConfig
-from mast.models.mast_detector import MastDetector
 from mast.training.chosen_chunks import Chunks
 from mast.training.chunk_scores import look_at
 from mast.training.machine import Machine
@@ -23,15 +22,14 @@ PART_METRICS = ("f1", "precision", "recall", "ap50")
 
 
 def load_detector(folder: Path, recipe: Recipe, machine: Machine) -> HearingModel:
-    """Load a detector that a recipe's self-training can continue; refuse any other."""
+    """Load a detector that a recipe's self-training can continue, MAST or a baseline; refuse any other."""
     loaded = load_teacher(folder, recipe, machine)
-    if not isinstance(loaded.box_detector, MastDetector):
-        raise MastError(
-            f"{folder}: holds a baseline ({type(loaded.model).__name__}), and self-training thaws the blocks of an "
-            "encoder it does not have; start from a detector of MAST"
-        )
-    wanted = recipe.detector_for(recipe.selftrain.stage1)
-    if not isinstance(wanted, DetectorConfig) or not same_fields(loaded.mast_detector.config, wanted):
+    own, wanted = loaded.box_detector.config, recipe.detector_for(recipe.selftrain.stage1)
+    if isinstance(own, DetectorConfig) and isinstance(wanted, DetectorConfig):
+        fits = same_fields(own, wanted)
+    else:
+        fits = own == wanted
+    if not fits:
         raise MastError(
             f"{folder}: its detector is not the one this recipe describes; use the preset it came from"
         )

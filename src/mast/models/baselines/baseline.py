@@ -42,10 +42,14 @@ class Baseline(BoxDetector):
         weights: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> dict[str, Tensor]:
-        """``loss`` to minimise, and each of its terms; see :meth:`BoxDetector.loss`. Doubtful boxes are background."""
+        """``loss`` to minimise, and each of its terms; see :meth:`BoxDetector.loss`.
+
+        Doubtful boxes are neither calls nor background to Faster R-CNN and FCOS, and background to YOLO26 and DETR,
+        whose losses have no place for them.
+        """
         if len(boxes) != len(spectrograms):
             raise ConfigError(f"{len(boxes)} lists of boxes given for {len(spectrograms)} chunks")
-        return self.terms(spectrograms, boxes, weights, generator)
+        return self.terms(spectrograms, boxes, doubtful, weights, generator)
 
     @torch.no_grad()
     def detect(
@@ -75,6 +79,7 @@ class Baseline(BoxDetector):
         self,
         spectrograms: Tensor,
         boxes: Sequence[Tensor],
+        doubtful: Sequence[Tensor] | None,
         weights: Tensor | None,
         generator: torch.Generator | None,
     ) -> dict[str, Tensor]:

@@ -91,6 +91,7 @@ class DetrDetector(Baseline):
         self,
         spectrograms: Tensor,
         boxes: Sequence[Tensor],
+        doubtful: Sequence[Tensor] | None,
         weights: Tensor | None,
         generator: torch.Generator | None,
     ) -> dict[str, Tensor]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +37,7 @@ from mast.models.assign import assign_centre_sampling
 from mast.models.baselines.baseline import Baseline
 from mast.models.baselines.config import BaselineConfig, ResNetOptions, parse_options
 from mast.models.baselines.resnet import GroupNorm, as_picture, build_backbone, load_resnet
-from mast.models.boxes import pad_boxes
+from mast.models.boxes import pad_truths
 from mast.models.losses import (
     centreness_loss,
     centreness_target,
@@ -136,21 +136,23 @@ class FcosDetector(WithPoints, _ResNetDetector):
         self,
         spectrograms: Tensor,
         boxes: Sequence[Tensor],
+        doubtful: Sequence[Tensor] | None,
         weights: Tensor | None,
         generator: torch.Generator | None,
     ) -> dict[str, Tensor]:
         """Focal loss, GIoU loss and centreness, each over the number of positive points; nothing is random."""
-        truths = pad_boxes(boxes, spectrograms.device)
+        truths = pad_truths(boxes, doubtful, spectrograms.device)
         output: FcosOutput = self(spectrograms)
         with torch.autocast(spectrograms.device.type, enabled=False):
             points = self.points
-            owner = assign_centre_sampling(points, truths)  # (B, R)
-            positive = owner >= 0
-            true = truths.boxes.gather(1, owner.clamp(min=0)[:, :, None].expand(-1, -1, 4))
+            owner = assign_centre_sampling(points, truths.padded)  # (B, R)
+            owned, owner = owner >= 0, owner.clamp(min=0)
+            positive = owned & truths.sure.gather(1, owner)
+            true = truths.boxes.gather(1, owner[:, :, None].expand(-1, -1, 4))
             n_positives = mean_over_processes(positive.sum().float())
             centre = centreness_target(points.centres, points.strides, true)
             per_point = {
-                "classification": focal_loss(output.logits, positive),
+                "classification": focal_loss(output.logits, positive) * (positive | ~owned),
                 "giou": giou_loss(output.boxes, true) * positive,
                 "centreness": centreness_loss(output.centreness, centre) * positive,
             }
@@ -272,15 +274,15 @@ class FasterRcnnDetector(_ResNetDetector):
         self,
         spectrograms: Tensor,
         boxes: Sequence[Tensor],
+        doubtful: Sequence[Tensor] | None,
         weights: Tensor | None,
         generator: torch.Generator | None,
     ) -> dict[str, Tensor]:
         """The four losses of Faster R-CNN: is there something, where, is it a call, where exactly."""
         device = spectrograms.device
-        truths = [self._to_pixels(_at_least_a_bit(some.to(device))) for some in boxes]
+        perhaps = [boxes[0][:0]] * len(boxes) if doubtful is None else doubtful
         targets = [
-            {"boxes": some, "labels": torch.ones(len(some), dtype=torch.int64, device=device)}
-            for some in truths
+            self._targets(sure.to(device), rest.to(device)) for sure, rest in zip(boxes, perhaps, strict=True)
         ]
         weight = torch.ones(len(boxes), device=device) if weights is None else weights
         output: RcnnOutput = self(spectrograms)
@@ -318,6 +320,13 @@ class FasterRcnnDetector(_ResNetDetector):
         frames, bins = self.chunk
         return bins * self.options.frequency_stretch, frames
 
+    def _targets(self, boxes: Tensor, doubtful: Tensor) -> dict[str, Tensor]:
+        """What torchvision's matchers take: boxes in pixels, labelled 1 (calls) or −1 (doubtful ones)."""
+        both = torch.cat([boxes.reshape(-1, 4), doubtful.reshape(-1, 4)])
+        labels = torch.ones(len(both), dtype=torch.int64, device=both.device)
+        labels[len(boxes) :] = -1
+        return {"boxes": self._to_pixels(_at_least_a_bit(both)), "labels": labels}
+
     def _to_pixels(self, boxes: Tensor) -> Tensor:
         """(…, 4) cells → pixels."""
         stretch = self.options.frequency_stretch
@@ -344,12 +353,26 @@ class FasterRcnnDetector(_ResNetDetector):
         logits, deltas = self.roi.box_predictor(self.roi.box_head(pooled))
         return logits.float(), deltas.float()
 
+    def _anchor_labels(self, targets: list[dict[str, Tensor]]) -> tuple[list[Tensor], list[Tensor]]:
+        """Of each picture (R,) labels (1 a call, 0 background, −1 neither) and the (R, 4) boxes that anchors belong to.
+
+        The second stage's matcher takes labels of −1 as they are; that of anchors knows calls alone and is asked twice.
+        """
+        anchors = [self.anchors] * len(targets)
+        calls = [{"boxes": one["boxes"][one["labels"] > 0]} for one in targets]
+        labels, matched = self.rpn.assign_targets_to_anchors(anchors, calls)
+        if any(len(call["boxes"]) < len(one["boxes"]) for call, one in zip(calls, targets, strict=True)):
+            touched, _ = self.rpn.assign_targets_to_anchors(anchors, targets)
+            pairs = zip(labels, touched, strict=True)
+            labels = [own.where((own != 0) | (all_boxes == 0), -1.0) for own, all_boxes in pairs]
+        return labels, matched
+
     def _proposal_terms(
-        self, output: RcnnOutput, targets: list[dict[str, Any]], weight: Tensor
+        self, output: RcnnOutput, targets: list[dict[str, Tensor]], weight: Tensor
     ) -> dict[str, Tensor]:
         """As ``RegionProposalNetwork.compute_loss``, with a weight per picture."""
         b = len(targets)
-        labels, matched = self.rpn.assign_targets_to_anchors([self.anchors] * b, targets)
+        labels, matched = self._anchor_labels(targets)
         positive, negative = (torch.stack(masks).bool() for masks in self.rpn.fg_bg_sampler(labels))  # (B, R)
         wanted = torch.stack(self.rpn.box_coder.encode(matched, [self.anchors] * b))  # (B, R, 4)
         picture = torch.arange(b, device=weight.device)[:, None].expand_as(positive)

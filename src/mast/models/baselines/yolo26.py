@@ -90,6 +90,7 @@ class YoloDetector(Baseline):
         self,
         spectrograms: Tensor,
         boxes: Sequence[Tensor],
+        doubtful: Sequence[Tensor] | None,
         weights: Tensor | None,
         generator: torch.Generator | None,
     ) -> dict[str, Tensor]:
