@@ -156,12 +156,7 @@ FROM_SCRATCH = System("from_scratch", "MAST, from scratch")
 SCRATCH_ST = System(
     "from_scratch_st",
     "MAST + ST, from scratch",
-    self_training=SelfTraining("from_scratch", curriculum="union", rounds=4, taken_after=2),
-)
-SCRATCH_ST_4 = System(
-    "from_scratch_st_4",
-    "MAST + ST, from scratch, four rounds",
-    self_training=SelfTraining("from_scratch", curriculum="union", rounds=4),
+    self_training=SelfTraining("from_scratch", curriculum="union"),
 )
 DOUBTFUL_ST = System(
     "st_full_doubt",
