@@ -100,12 +100,20 @@ class Study:
         """The whole table, dataset by dataset and part by part."""
         chosen = self.lines_in(archive)
         tables = [
-            archive.rows(dataset, part, chosen, reference=self.reference, stepwise=self.stepwise)
+            archive.rows(
+                dataset, part, chosen, reference=self.reference, stepwise=self.stepwise, starts=self.starts
+            )
             for dataset in archive.names()
             for part in self.parts_in(archive, dataset)
         ]
         # all labels alone are not a study of budgets
         return [row for rows in tables if not self.budgets or len(rows) > 1 for row in rows]
+
+    @property
+    def starts(self) -> dict[str, str]:
+        """By self-trained system, the one it started from, where no other column has that difference."""
+        starts = {one.name: one.self_training.start for one in self.systems if one.self_training is not None}
+        return {} if self.stepwise else {name: of for name, of in starts.items() if of != self.reference}
 
     @property
     def reference_label(self) -> str:

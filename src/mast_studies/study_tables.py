@@ -68,6 +68,7 @@ class Row:
         scores: by metric.
         by_seed: the values of each seed, by metric.
         against: differences to the reference or the row above, on the seeds both have; nothing where there is none.
+        gained: differences to the system that self-training started from, in the same way.
         n_truth: true boxes over all seeds.
         n_recordings: recordings over all seeds.
         seconds: of training, with what it builds on; mean over seeds, NaN where not known.
@@ -82,6 +83,7 @@ class Row:
     scores: Mapping[str, Score]
     by_seed: Mapping[str, tuple[float, ...]]
     against: Mapping[str, Score]
+    gained: Mapping[str, Score]
     n_truth: int
     n_recordings: int
     seconds: float
@@ -146,6 +148,7 @@ class Archive:
         *,
         reference: str | None = None,
         stepwise: bool = False,
+        starts: Mapping[str, str] | None = None,
     ) -> list[Row]:
         """The rows of a table, those systems that were measured on this part.
 
@@ -155,6 +158,7 @@ class Archive:
             lines: systems in order.
             reference: the system that differences are taken to.
             stepwise: take them to the row above instead.
+            starts: by self-trained system, the one it started from.
         """
         found: list[Row] = []
         for line in lines:
@@ -163,7 +167,8 @@ class Archive:
                 if stepwise:
                     reference = found[-1].system if found else None
                 base = self._measured(dataset, part, reference) if reference != line.system else {}
-                found.append(self._row(dataset, part, line, own, base))
+                start = self._measured(dataset, part, (starts or {}).get(line.system))
+                found.append(self._row(dataset, part, line, own, base, start))
         return found
 
     def _measured(self, dataset: str, part: str, system: str | None) -> dict[int, _Values]:
@@ -211,9 +216,14 @@ class Archive:
         return self._draws[key]
 
     def _row(
-        self, dataset: str, part: str, line: Line, own: Mapping[int, _Values], base: Mapping[int, _Values]
+        self,
+        dataset: str,
+        part: str,
+        line: Line,
+        own: Mapping[int, _Values],
+        base: Mapping[int, _Values],
+        start: Mapping[int, _Values],
     ) -> Row:
-        both = [seed for seed in own if seed in base]
         abouts = [load_about(trial.system(line.system)) for trial in self.of(dataset) if trial.seed in own]
         seconds = [sum(about["seconds"].values()) for about in abouts if about.get("seconds")]
         return Row(
@@ -227,24 +237,25 @@ class Archive:
                 for name in METRICS
             },
             by_seed={name: tuple(v.plain[name] for v in own.values()) for name in METRICS},
-            against={
-                name: mean_over_seeds(
-                    [
-                        (
-                            own[seed].plain[name] - base[seed].plain[name],
-                            own[seed].drawn[name] - base[seed].drawn[name],
-                        )
-                        for seed in both
-                    ]
-                )
-                for name in METRICS
-                if both
-            },
+            against=_differences(own, base),
+            gained=_differences(own, start),
             n_truth=sum(v.n_truth for v in own.values()),
             n_recordings=sum(v.n_recordings for v in own.values()),
             seconds=float(np.mean(seconds)) if seconds else float("nan"),
             parameters=max((int(about.get("parameters", 0)) for about in abouts), default=0),
         )
+
+
+def _differences(own: Mapping[int, _Values], other: Mapping[int, _Values]) -> dict[str, Score]:
+    """``own − other`` of every metric, on the seeds both have; nothing where there is none."""
+    both = [(own[seed], other[seed]) for seed in own if seed in other]
+    return {
+        name: mean_over_seeds(
+            [(a.plain[name] - b.plain[name], a.drawn[name] - b.drawn[name]) for a, b in both]
+        )
+        for name in METRICS
+        if both
+    }
 
 
 def draw_recordings(
@@ -306,13 +317,10 @@ def as_frame(rows: Sequence[Row]) -> pd.DataFrame:
             line |= {name: row.scores[name].value}
             line |= {f"{name}_low": row.scores[name].low, f"{name}_high": row.scores[name].high}
         line["f1_by_seed"] = " ".join(f"{value:.4f}" for value in row.by_seed["f1"])
-        for name in METRICS:
-            difference = row.against.get(name, Score(float("nan"), float("nan"), float("nan")))
-            line |= {
-                f"{name}_difference": difference.value,
-                f"{name}_difference_low": difference.low,
-                f"{name}_difference_high": difference.high,
-            }
+        for kind, differences in (("difference", row.against), ("gained", row.gained)):
+            for name in METRICS:
+                value, low, high = differences.get(name, (float("nan"),) * 3)
+                line |= {f"{name}_{kind}": value, f"{name}_{kind}_low": low, f"{name}_{kind}_high": high}
         line |= {"n_truth": row.n_truth, "n_recordings": row.n_recordings}
         line |= {"train_seconds": row.seconds, "parameters": row.parameters}
         lines.append(line)
@@ -332,6 +340,9 @@ def as_cells(
     header = ["system", *METRICS.values()]
     if reference:
         header.append(f"F1 − {reference}")
+    self_trained = any(row.gained for row in rows)
+    if self_trained:
+        header.append("F1 gained by ST")
     header += ["seeds", "training"]
     best = {
         name: np.nanmax([row.scores[name].value for row in rows])
@@ -349,6 +360,8 @@ def as_cells(
             line.append(f"{mark}{number(score.value)}{mark}{_range(score)}")
         if reference:
             line.append(_difference(row.against.get("f1")))
+        if self_trained:
+            line.append(_difference(row.gained.get("f1")))
         cells.append([*line, str(len(row.seeds)), duration(row.seconds)])
     return header, cells
 
@@ -360,7 +373,10 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """The rows as plain values; what has no value is None. ``differences`` holds difference, low and high."""
+    """The rows as plain values; what has no value is None.
+
+    ``differences`` and ``gained`` hold difference, low and high.
+    """
 
     def plain(value: float) -> float | None:
         return round(float(value), 6) if np.isfinite(value) else None
@@ -379,6 +395,7 @@ def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
             "intervals": {name: [plain(s.low), plain(s.high)] for name, s in row.scores.items()},
             "by_seed": {name: [plain(value) for value in values] for name, values in row.by_seed.items()},
             "differences": scores(row.against),
+            "gained": scores(row.gained),
             "n_truth": row.n_truth,
             "n_recordings": row.n_recordings,
             "train_seconds": plain(row.seconds),

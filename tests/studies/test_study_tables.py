@@ -8,7 +8,7 @@ from made_up_found import write_found
 
 from mast.errors import MastError
 from mast_studies.figures import dots
-from mast_studies.study_tables import Archive, Line, as_cells, as_frame
+from mast_studies.study_tables import Archive, Line, as_cells, as_frame, as_json
 
 TRUTHS = {"a.wav": 4, "b.wav": 6}
 HITS = {"a.wav": 2, "b.wav": 3}
@@ -127,3 +127,22 @@ def test_a_picture_names_a_system_once_and_in_the_order_of_the_fullest_table(tmp
     rows = [*archive.rows("a small one", "test", slow), *archive.rows("large", "test", lines)]
     axis = dots(rows).axes[0]
     assert [label.get_text() for label in axis.get_yticklabels()] == ["FCOS", "generic clips", "MAST"]
+
+
+def test_what_self_training_gained_is_paired_with_its_start(tmp_path: Path) -> None:
+    names = [f"{letter}.wav" for letter in "abcd"]
+    truths = dict.fromkeys(names, 10)
+    for system, found in (("one", 2), ("start", 4), ("two", 7)):
+        write_found(tmp_path, system, hits=dict.fromkeys(names, found), truths=truths)
+    lines = [Line("one", "One"), Line("start", "Start"), Line("two", "Start + ST")]
+    rows = Archive(tmp_path, resamples=50).rows(
+        "made_up", "test", lines, reference="one", starts={"two": "start"}
+    )
+    assert [bool(row.gained) for row in rows] == [False, False, True]
+    assert tuple(rows[2].gained["recall"]) == pytest.approx((0.3, 0.3, 0.3))
+    assert tuple(rows[2].against["recall"]) == pytest.approx((0.5, 0.5, 0.5))
+    header, cells = as_cells(rows, reference="One")
+    place = header.index("F1 gained by ST")
+    assert [line[place][0] for line in cells] == ["–", "–", "+"]
+    assert as_json(rows)[2]["gained"]["recall"] == pytest.approx([0.3, 0.3, 0.3])
+    assert as_frame(rows).loc[2, "recall_gained"] == pytest.approx(0.3)

@@ -1,0 +1,127 @@
+"""Several worlds of soundscape-bench together: what each shows, and what they show on average.
+
+    python -m mast_studies.worlds results/experiments/world_3/premise.json results/experiments/world_4/premise.json \\
+        --out results/worlds.json
+
+Each file is what `mast experiment premise` wrote for one world, trained once per system. Worlds share no recording, so
+their differences are independent, and the interval of their mean needs no more than these files: it holds the draw of
+recordings in each world, as the files' own intervals say, and the luck of training (:data:`TRAINING_SD`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mast.errors import MastError
+from mast_studies.record import write_result
+from mast_studies.script import run_script
+from mast_studies.study_tables import PARTS
+
+# Standard deviation of F1 and AP50 at other sites between trainings of one recipe in one world. Three trainings of MAST
+# from scratch had F1 0.545, 0.522, 0.528 in world 0 and 0.559, 0.553, 0.559 in world 1; AP50 varied less.
+TRAINING_SD = 0.01
+SHOWN = ("f1", "ap50")
+_NORMAL_95 = 1.96
+
+
+class Pooled(NamedTuple):
+    """A mean over worlds with its 95 % interval; None where a world's own interval is not known."""
+
+    mean: float
+    low: float | None
+    high: float | None
+
+
+def pool(differences: Sequence[Sequence[float | None]], *, training_sd: float = TRAINING_SD) -> Pooled:
+    """The mean of one difference over worlds.
+
+    Args:
+        differences: (difference, low, high) of each world; the interval is over its recordings.
+        training_sd: of one training; a difference holds the luck of two.
+    """
+    mean = sum(value for value, _, _ in differences if value is not None) / len(differences)
+    variance = 0.0
+    for _, low, high in differences:
+        if low is None or high is None:
+            return Pooled(mean, None, None)
+        variance += ((high - low) / (2 * _NORMAL_95)) ** 2 + 2 * training_sd**2
+    half = _NORMAL_95 * math.sqrt(variance) / len(differences)
+    return Pooled(mean, mean - half, mean + half)
+
+
+def together(worlds: Mapping[int, Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """For each part and system: its values in every world that has it, and the mean of its differences.
+
+    Args:
+        worlds: by seed, the rows of its table.
+    """
+    by_key = {
+        seed: {(row["part"], row["system"]): row for row in rows if row["part"] in PARTS}
+        for seed, rows in worlds.items()
+    }
+    keys = dict.fromkeys(key for rows in by_key.values() for key in rows)
+    found = []
+    for part, system in keys:
+        own = {seed: rows[part, system] for seed, rows in by_key.items() if (part, system) in rows}
+        found.append(
+            {
+                "part": part,
+                "system": system,
+                "label": next(iter(own.values()))["label"],
+                "worlds": list(own),
+                **{name: [row[name] for row in own.values()] for name in SHOWN},
+                "differences": _pooled([row["differences"] for row in own.values()]),
+                "gained": _pooled([row.get("gained", {}) for row in own.values()]),
+            }
+        )
+    return found
+
+
+def _pooled(differences: Sequence[Mapping[str, Sequence[float | None]]]) -> dict[str, Any]:
+    """Of each metric the worlds' differences and their mean; nothing unless every world has one."""
+    return {
+        name: {
+            "by_world": [one[name] for one in differences],
+            **pool([one[name] for one in differences])._asdict(),
+        }
+        for name in SHOWN
+        if all(name in one for one in differences)
+    }
+
+
+def load_world(path: Path) -> tuple[int, dict[str, Any]]:
+    """The seed and the whole content of one world's file."""
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        seeds = sorted({seed for row in told["figures"]["rows"] for seed in row["seeds"]})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise MastError(f"{path}: not a table that `mast experiment` wrote ({error})") from None
+    if len(seeds) != 1:
+        raise MastError(f"{path}: holds {len(seeds)} seeds; expected the table of one world")
+    return seeds[0], told
+
+
+def main() -> None:
+    """Read the worlds' tables and write them together."""
+    parser = argparse.ArgumentParser(description="Several worlds of soundscape-bench together.")
+    parser.add_argument("tables", nargs="+", type=Path, help="premise.json of each world")
+    parser.add_argument("--out", type=Path, default=Path("results/worlds.json"))
+    args = parser.parse_args()
+    loaded = [load_world(path) for path in args.tables]
+    worlds = {seed: told["figures"]["rows"] for seed, told in loaded}
+    if len(worlds) < len(loaded):
+        raise MastError("two tables are of the same world; give each world once")
+    trainings = {str(seed): told.get("trainings", []) for seed, told in loaded}
+    commits = {seed: sorted({one["commit"] for one in own}) for seed, own in trainings.items()}
+    figures = {"training_sd": TRAINING_SD, "trained_at": commits, "rows": together(worlds)}
+    write_result(args.out, figures, seed=sorted(worlds), data={"tables": [str(path) for path in args.tables]})
+    print(args.out)
+
+
+if __name__ == "__main__":
+    run_script(main)
