@@ -71,6 +71,8 @@ class _Files:
         if study.reference_label:
             figures["differences_to"] = study.reference_label
         figures["rows"] = rows
+        if quality := pseudo_label_quality(archive, systems):
+            figures["pseudo_labels"] = quality
         data, trained = _data(archive, systems), trainings(archive, systems)
         write_result(self._path(".json"), figures, seed=seeds, data=data, trainings=trained)
 
@@ -181,6 +183,18 @@ def trainings(archive: Archive, systems: Collection[str]) -> list[Training]:
     ]
     return [
         Training(name, seed, str(about.get("commit", "")), about.get("recipe")) for name, seed, about in known
+    ]
+
+
+def pseudo_label_quality(archive: Archive, systems: Collection[str]) -> list[dict[str, Any]]:
+    """How good the pseudo-labels of every round were, where the truth about the unlabelled sound was known."""
+    return [
+        {"dataset": trial.dataset, "system": system, "seed": trial.seed, **rounded}
+        for trial in archive.trials
+        for system in trial.systems()
+        if system in systems
+        for told in load_about(trial.system(system)).get("pseudo_labels", [])
+        for rounded in [{name: round(value, 4) for name, value in told.items()}]
     ]
 
 

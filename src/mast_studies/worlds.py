@@ -3,6 +3,8 @@
     python -m mast_studies.worlds results/experiments/world_3/premise.json results/experiments/world_4/premise.json \\
         --out results/worlds.json
 
+Beside the file it draws ``worlds.png``: how far MAST with self-training is ahead of the reference, world by world.
+
 Each file is what `mast experiment premise` wrote for one world, trained once per system. Worlds share no recording, so
 their differences are independent, and the interval of their mean needs no more than these files: it holds the draw of
 recordings in each world, as the files' own intervals say, and the luck of training (:data:`TRAINING_SD`).
@@ -15,17 +17,22 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mast.errors import MastError
+from mast_studies.figures import PART_STYLE, empty_figure, interval_marks, tidy
 from mast_studies.record import write_result
 from mast_studies.script import run_script
-from mast_studies.study_tables import PARTS
+from mast_studies.study_tables import METRICS, PARTS, Score
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Standard deviation of F1 and AP50 at other sites between trainings of one recipe in one world. Three trainings of MAST
 # from scratch had F1 0.545, 0.522, 0.528 in world 0 and 0.559, 0.553, 0.559 in world 1; AP50 varied less.
 TRAINING_SD = 0.01
 SHOWN = ("f1", "ap50")
+DRAWN = "from_scratch_st"
 _NORMAL_95 = 1.96
 
 
@@ -94,6 +101,37 @@ def _pooled(differences: Sequence[Mapping[str, Sequence[float | None]]]) -> dict
     }
 
 
+def draw(rows: Sequence[Mapping[str, Any]], *, title: str) -> Figure:
+    """How far a system is ahead: part by part, a coloured mark for each world and a black one for their mean.
+
+    Args:
+        rows: of one system, as :func:`together` makes them.
+        title: above.
+    """
+    figure = empty_figure(7.6, 1.3 + 0.24 * sum(len(row["worlds"]) + 2 for row in rows))
+    axes = figure.subplots(1, len(SHOWN), sharey=True, sharex=True)
+    for axis, name in zip(axes, SHOWN, strict=True):
+        place, ticks = 0, {}
+        for row in rows:
+            colour, mark = PART_STYLE[row["part"]]
+            own = row["differences"][name]
+            for world, values in zip(row["worlds"], own["by_world"], strict=True):
+                interval_marks(axis, [place], [Score(*values)], colour, mark, across=True)
+                ticks[place] = f"{PARTS[row['part']]}, world {world}"
+                place += 1
+            mean = Score(own["mean"], own["low"], own["high"])
+            interval_marks(axis, [place], [mean], "black", mark, across=True)
+            ticks[place] = f"{PARTS[row['part']]}, mean"
+            place += 2
+        axis.axvline(0.0, color="0.4", linewidth=0.8, zorder=0)
+        axis.set_yticks(list(ticks), list(ticks.values()))
+        axis.set_ylim(place - 1.4, -0.6)
+        axis.set_xlabel(f"{METRICS[name]}, difference")
+        tidy(axis, grid="x")
+    figure.suptitle(title, fontsize=11, x=0.01, ha="left")
+    return figure
+
+
 def load_world(path: Path) -> tuple[int, dict[str, Any]]:
     """The seed and the whole content of one world's file."""
     try:
@@ -118,9 +156,16 @@ def main() -> None:
         raise MastError("two tables are of the same world; give each world once")
     trainings = {str(seed): told.get("trainings", []) for seed, told in loaded}
     commits = {seed: sorted({one["commit"] for one in own}) for seed, own in trainings.items()}
-    figures = {"training_sd": TRAINING_SD, "trained_at": commits, "rows": together(worlds)}
+    rows = together(worlds)
+    figures = {"training_sd": TRAINING_SD, "trained_at": commits, "rows": rows}
     write_result(args.out, figures, seed=sorted(worlds), data={"tables": [str(path) for path in args.tables]})
     print(args.out)
+    drawn = [row for row in rows if row["system"] == DRAWN and row["differences"]]
+    if drawn:
+        reference = loaded[0][1]["figures"]["differences_to"]
+        picture = args.out.with_suffix(".png")
+        draw(drawn, title=f"{drawn[0]['label']}, minus {reference}").savefig(picture)
+        print(picture)
 
 
 if __name__ == "__main__":

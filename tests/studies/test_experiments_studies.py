@@ -91,12 +91,26 @@ def test_domain_shift_from_found_to_files(tmp_path: Path) -> None:
     assert not axis.get_legend()  # it stands below the panels
 
 
-def test_results_name_the_unlabelled_sound_of_every_system(tmp_path: Path) -> None:
-    for system, unlabelled in (("faster_rcnn", []), ("mast_st", ["far"])):
-        write_found(tmp_path, system, hits={"a": 2}, truths={"a": 3}, data="near", unlabelled=unlabelled)
+def test_results_name_the_unlabelled_sound_and_how_good_its_pseudo_labels_were(tmp_path: Path) -> None:
+    rounds = [{"round": 1, "boxes": 9, "precision": 0.66666, "recall": 0.5}]
+    for system, further in (
+        ("faster_rcnn", {"unlabelled": []}),
+        ("mast_st", {"unlabelled": ["far"], "pseudo_labels": rounds}),
+    ):
+        write_found(tmp_path, system, hits={"a": 2}, truths={"a": 3}, data="near", **further)
     collect(STUDIES["in-domain"], Archive(tmp_path, resamples=20), tmp_path / "out")
     told = json.loads((tmp_path / "out" / "in-domain.json").read_text())
     assert told["data"]["made_up"]["unlabelled"] == ["far"]
+    (quality,) = told["figures"]["pseudo_labels"]
+    assert quality == {
+        "dataset": "made_up",
+        "system": "mast_st",
+        "seed": 0,
+        "round": 1,
+        "boxes": 9,
+        "precision": 0.6667,
+        "recall": 0.5,
+    }
 
 
 def test_a_picture_says_which_system_has_fewer_seeds(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mast_studies.worlds import pool, together
+from mast_studies.worlds import draw, pool, together
 
 
 def row(system: str, f1: float, difference: list[float] | None = None, **more: Any) -> dict[str, Any]:
@@ -75,3 +75,11 @@ def test_a_table_of_two_seeds_or_of_something_else_is_refused_in_one_sentence(tm
         assert why in ran.stderr
         assert "Traceback" not in ran.stderr
     assert not (tmp_path / "out.json").exists()
+
+
+def test_the_picture_has_a_mark_for_every_world_and_one_for_the_mean() -> None:
+    rows = together({seed: [row("st", 0.6, [0.1, 0.08, 0.12])] for seed in (3, 4, 5)})
+    first, second = draw(rows, title="ahead").axes
+    labels = [tick.get_text() for tick in first.get_yticklabels()]
+    assert labels == [*(f"other sites, world {seed}" for seed in (3, 4, 5)), "other sites, mean"]
+    assert len(first.containers) == len(second.containers) == 4
