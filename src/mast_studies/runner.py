@@ -371,6 +371,8 @@ class Runner:
         name = "pretrain"
         if own.pretrain.epochs != shared.pretrain.epochs:
             name += f"-{own.pretrain.epochs}"
+        if own.pretrain.latent_weight != shared.pretrain.latent_weight:
+            name += "-latent"
         if own.levelled != shared.levelled:
             name += "-levelled" if own.levelled else "-unlevelled"
         return name

@@ -127,6 +127,11 @@ DETAIL_TRAINED = System(
     settings=DETAIL,
     self_training=SelfTraining("mast_detail"),
 )
+# Latent targets and masking by blocks instead of plain reconstruction, as EAT pretrains (mast.models.mae).
+LATENT = MappingProxyType(
+    {"pretrain.latent_weight": 1.0, "pretrain.ema_decay": 0.999, "pretrain.masking": "blocks"}
+)
+MAST_LATENT = System("mast_latent", "MAST, latent targets", init="pretrained", settings=LATENT)
 MAST_LONG = System(
     "mast_long", "MAST, 400 epochs of pretraining", init="pretrained", settings={"pretrain.epochs": 400}
 )

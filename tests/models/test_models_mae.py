@@ -5,6 +5,7 @@ import torch
 from mast.models.architecture import EncoderConfig, MaeConfig
 from mast.models.mae import (
     MaskedAutoencoder,
+    latent_targets,
     masked_reconstruction_loss,
     patchify,
     reconstruction_targets,
@@ -52,7 +53,7 @@ def test_loss_of_nothing_hidden_is_zero_with_a_graph() -> None:
     assert (predicted.grad == 0).all()
 
 
-@pytest.mark.parametrize("masking", ["uniform", "structured"])
+@pytest.mark.parametrize("masking", ["uniform", "structured", "blocks"])
 def test_what_is_hidden_is_not_seen(masking: str) -> None:
     torch.manual_seed(0)
     model = MaskedAutoencoder(CONFIG.model_copy(update={"masking": masking})).eval()
@@ -86,6 +87,40 @@ def test_learns_two_spectrograms_by_heart() -> None:
     # one loss depends on what its mask hides; the mean of the last is 0.001–0.05 with other seeds, 1.2 at first
     assert np.mean(losses[-50:]) < 0.2 * float(spectrograms.var())
     assert all(p.grad is not None for p in model.parameters())
+
+
+def test_latent_targets_against_naive() -> None:
+    torch.manual_seed(0)
+    teacher = MaskedAutoencoder(CONFIG).encoder.double()
+    spectrograms = torch.randn(2, 1, 64, 32, dtype=torch.float64)
+    targets = latent_targets(teacher, spectrograms)
+    assert not targets.requires_grad
+    seen: list[np.ndarray] = []
+    for block in teacher.blocks:
+        block.register_forward_hook(lambda *call: seen.append(call[2][0, 1:].detach().numpy()))
+    for b in range(2):
+        seen.clear()
+        teacher(spectrograms[b : b + 1])
+        mean = np.mean(
+            [(own - own.mean(axis=0)) / np.sqrt(own.var(axis=0, ddof=1) + 1e-5) for own in seen], axis=0
+        )
+        expected = (mean - mean.mean(axis=1, keepdims=True)) / np.sqrt(mean.var(axis=1, keepdims=True) + 1e-5)
+        np.testing.assert_allclose(targets[b].numpy(), expected, atol=1e-5)
+
+
+def test_latent_targets_are_learnt_beside_the_spectrogram() -> None:
+    torch.manual_seed(0)
+    model = MaskedAutoencoder(CONFIG.model_copy(update={"latent_weight": 0.5}))
+    plain, spectrograms = MaskedAutoencoder(CONFIG), torch.randn(2, 1, 64, 32)
+    mask = model.draw_mask(2)
+    latent = latent_targets(plain.encoder, spectrograms)
+    alone, both = model(spectrograms, mask), model(spectrograms, mask, latent=latent)
+    decoded = model.decoder(model.encode(spectrograms, mask.visible), mask.restore)
+    error = (model.decoder.predict_latent(decoded) - latent)[mask.hidden].square().mean()
+    assert both.loss.item() == pytest.approx((alone.loss + 0.5 * error).item(), rel=1e-5)
+    both.loss.backward()
+    assert all(p.grad is not None for p in model.parameters())
+    assert not any(name.startswith("decoder.predict_latent") for name, _ in plain.named_parameters())
 
 
 def test_base_has_the_papers_decoder() -> None:

@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mast.models.masking import PatchMask, structured_mask, uniform_mask
+from mast.models.masking import PatchMask, block_mask, structured_mask, uniform_mask
 
 
 def check(mask: PatchMask, n_tokens: int) -> None:
@@ -43,3 +43,23 @@ def test_every_example_hides_as_much(
     check(mask, time * frequency)
     mask = uniform_mask(torch.rand(4, time * frequency), ratio=time_ratio)
     check(mask, time * frequency)
+
+
+def test_blocks_leave_regions_visible() -> None:
+    centres = torch.tensor([[[0.25, 0.5], [0.75, 0.5]]])  # two regions, in the middle of 16 × 8 tokens
+    mask = block_mask(centres, torch.rand(1, 128), grid=(16, 8), ratio=1 - 32 / 128)
+    check(mask, 128)
+    visible = ~mask.hidden.unflatten(1, (16, 8))[0]
+    expected = torch.zeros(16, 8, dtype=torch.bool)
+    expected[2:6, 2:6] = expected[10:14, 2:6] = True
+    assert torch.equal(visible, expected)
+
+
+def test_blocks_hide_as_much_as_uniform_masking_wherever_they_lie() -> None:
+    mask = block_mask(torch.rand(6, 5, 2), torch.rand(6, 512), grid=(64, 8))
+    assert mask.hidden.sum(1).tolist() == [384] * 6
+    check(mask, 512)
+    # a visible patch has visible neighbours far more often than by chance
+    visible = (~mask.hidden).unflatten(1, (64, 8)).float()
+    beside = (visible[:, 1:] * visible[:, :-1]).sum() / visible[:, 1:].sum()
+    assert beside > 0.6

@@ -9,7 +9,8 @@ from toy_recipe import small_recipe
 
 from mast.errors import ConfigError, MastError
 from mast.models.checkpoint import load_checkpoint
-from mast.models.mae import MaskedAutoencoder
+from mast.models.encoder import Encoder
+from mast.models.mae import MaskedAutoencoder, latent_targets
 from mast.reports.reconstruction import draw_reconstructions
 from mast.training.pretraining import pretrain
 from mast.training.recipe import Recipe
@@ -41,9 +42,15 @@ def test_learns_and_leaves_a_model(
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+LATENT = {"pretrain__latent_weight": 1.0, "pretrain__ema_decay": 0.9, "pretrain__masking": "blocks"}
+
+
 @pytest.mark.usefixtures("smaller_models")
-def test_killed_anywhere_and_resumed_is_the_same_run(tones: Path, tmp_path: Path) -> None:
-    recipe = small_recipe(pretrain__save_every_s=0.05)
+@pytest.mark.parametrize("further", [{}, LATENT], ids=["plain", "latent"])
+def test_killed_anywhere_and_resumed_is_the_same_run(
+    tones: Path, tmp_path: Path, further: dict[str, object]
+) -> None:
+    recipe = small_recipe(pretrain__save_every_s=0.05, **further)
     whole = pretrain([tones], tmp_path / "whole", recipe)
     for stop in (2, whole.steps // 2, whole.steps - 1):
         pretrain([tones], tmp_path / "killed", recipe, stop_after=stop)
@@ -63,6 +70,33 @@ def test_continues_from_a_model(tones: Path, tmp_path: Path, recipe: Recipe) -> 
     first = pretrain([tones], tmp_path / "a", recipe)
     second = pretrain([tones], tmp_path / "b", recipe, init=tmp_path / "a" / "best")
     assert second.best["error"] < first.best["error"]
+
+
+@pytest.mark.usefixtures("smaller_models")
+def test_latent_targets_come_from_the_average_of_the_encoder(
+    tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    teachers: list[tuple[int, torch.Tensor]] = []
+
+    def watched(teacher: Encoder, spectrograms: torch.Tensor) -> torch.Tensor:
+        assert not any(weight.requires_grad for weight in teacher.parameters())  # the model's own would learn
+        teachers.append((id(teacher), teacher.cls_token.detach().clone()))
+        return latent_targets(teacher, spectrograms)
+
+    monkeypatch.setattr("mast.training.pretraining.latent_targets", watched)
+    result = pretrain([tones], tmp_path / "latent", small_recipe(**LATENT))
+    assert len(teachers) == result.steps
+    assert len({teacher for teacher, _ in teachers}) == 1
+    assert not torch.equal(teachers[0][1], teachers[-1][1])  # it follows
+    # a plain autoencoder goes on from its encoder
+    start = tmp_path / "latent" / "best"
+    pretrain([tones], tmp_path / "plain", small_recipe(), init=start, stop_after=1)
+    assert len(teachers) == result.steps  # plain pretraining has no teacher
+
+
+def test_latent_targets_need_an_average() -> None:
+    with pytest.raises(ConfigError, match=r"set pretrain\.ema_decay"):
+        small_recipe(pretrain__latent_weight=1.0)
 
 
 def test_refuses_another_recipe_in_the_same_folder(tones: Path, tmp_path: Path, recipe: Recipe) -> None:

@@ -15,6 +15,7 @@ from mast.grid import MOST_BINS, MOST_FRAMES
 
 Size = Literal["tiny", "light", "small", "base"]
 AdapterName = Literal["upsampling", "fine", "anisotropic", "conv", "none"]
+Masking = Literal["uniform", "structured", "blocks"]
 
 # how much finer than the tokens each adapter's map is, in time and in frequency
 ADAPTER_UPSAMPLING: dict[AdapterName, tuple[int, int]] = {
@@ -105,9 +106,9 @@ class MaeConfig(BaseModel):
     decoder_depth: int = Field(default=8, gt=0, le=1_000)
     decoder_heads: int = Field(default=16, gt=0, le=1_000)
     # docs/paper_notes.md 7: to be settled by experiment
-    masking: Literal["uniform", "structured"] = "uniform"
+    masking: Masking = "uniform"
     mask_ratio: float = Field(
-        default=0.75, gt=0, lt=1, description="share of patches hidden by uniform masking"
+        default=0.75, gt=0, lt=1, description="share of patches hidden by uniform masking and by blocks"
     )
     time_mask_ratio: float = Field(
         default=0.6, ge=0, lt=1, description="share of time columns hidden, structured"
@@ -117,6 +118,11 @@ class MaeConfig(BaseModel):
     )
     normalise_targets: bool = Field(
         default=False, description="reconstruct each patch with its own mean and spread removed"
+    )
+    latent_weight: float = Field(
+        default=0.0,
+        ge=0,
+        description="of also predicting what an averaged encoder makes of the hidden patches; beyond the paper",
     )
 
     @classmethod

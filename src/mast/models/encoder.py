@@ -81,15 +81,19 @@ class Encoder(nn.Module):
         check_spectrograms(spectrograms, self.config)
         if self.packed is not None and visible is None:
             return self.packed(spectrograms)
-        tokens: Tensor = self.patch_embed(spectrograms) + self.pos_embed[:, 1:]  # (B, L, D)
-        if visible is not None:
-            tokens = tokens.gather(1, visible[:, :, None].expand(-1, -1, tokens.shape[2]))  # (B, V, D)
-        class_token = (self.cls_token + self.pos_embed[:, :1]).expand(len(tokens), -1, -1)
-        tokens = torch.cat([class_token.to(tokens.dtype), tokens], dim=1)
+        tokens = self.embed(spectrograms, visible)
         for block in self.blocks:
             tokens = block(tokens)
         encoded: Tensor = self.norm(tokens)
         return encoded
+
+    def embed(self, spectrograms: Tensor, visible: Tensor | None = None) -> Tensor:
+        """What the first block sees, (B, 1 + V, D): patches and their positions, the class token in front."""
+        tokens: Tensor = self.patch_embed(spectrograms) + self.pos_embed[:, 1:]  # (B, L, D)
+        if visible is not None:
+            tokens = tokens.gather(1, visible[:, :, None].expand(-1, -1, tokens.shape[2]))  # (B, V, D)
+        class_token = (self.cls_token + self.pos_embed[:, :1]).expand(len(tokens), -1, -1)
+        return torch.cat([class_token.to(tokens.dtype), tokens], dim=1)
 
     def feature_map(self, spectrograms: Tensor) -> Tensor:
         """(B, 1, T, F) → the paper's map E, (B, D, T / 16, F / 16); the class token is left out."""

@@ -3,6 +3,10 @@
 Hide most patches of a spectrogram, encode what is left, reconstruct what was hidden:
 
     L_MAE = 1/|M| Σ_{(f,t) ∈ M} ‖Ŝ[f,t] − S[f,t]‖²
+
+Beyond the paper the decoder may also predict *latent targets*, as in data2vec 2.0 and EAT: what an average of past
+encoders, which sees everything, makes of the hidden patches. Noise cannot be predicted, and a spectrogram is mostly
+noise; an encoder's view of it holds less of that.
 """
 
 from __future__ import annotations
@@ -11,10 +15,13 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from mast.models.architecture import NORM_EPSILON, MaeConfig
 from mast.models.encoder import Encoder, initialise_transformer, sincos_positions, transformer_blocks
-from mast.models.masking import PatchMask, structured_mask, uniform_mask
+from mast.models.masking import PatchMask, block_mask, structured_mask, uniform_mask, visible_count
+
+BLOCK = 5  # patches a side of the regions that masking by blocks leaves visible, as in EAT
 
 
 class Reconstruction(NamedTuple):
@@ -59,8 +66,25 @@ def masked_reconstruction_loss(patches: Tensor, targets: Tensor, hidden: Tensor)
     return (per_patch * hidden).sum() / hidden.sum().clamp(min=1)
 
 
+@torch.no_grad()
+def latent_targets(teacher: Encoder, spectrograms: Tensor) -> Tensor:
+    """(B, L, D) what a teacher makes of every patch when nothing is hidden: the mean over its blocks, in float32.
+
+    Each block's channels are standardised over the patches of an example, so that no block outweighs the others and a
+    teacher that says the same everywhere says nothing.
+    """
+    tokens = teacher.embed(spectrograms)
+    total = torch.zeros((), device=tokens.device)
+    for block in teacher.blocks:
+        tokens = block(tokens)
+        patches = tokens[:, 1:].float()
+        spread, mean = torch.var_mean(patches, dim=1, keepdim=True)
+        total = total + (patches - mean) * (spread + 1e-5).rsqrt()
+    return F.layer_norm(total / len(teacher.blocks), total.shape[2:])
+
+
 class Decoder(nn.Module):
-    """The lightweight decoder: fills the gaps with a mask token and predicts every patch."""
+    """The lightweight decoder: fills the gaps with a mask token, and says something about every patch."""
 
     pos_embed: Tensor
 
@@ -73,11 +97,13 @@ class Decoder(nn.Module):
         self.blocks = transformer_blocks(width, config.decoder_depth, config.decoder_heads)
         self.norm = nn.LayerNorm(width, eps=NORM_EPSILON)
         self.predict = nn.Linear(width, config.encoder.patch**2)
+        if config.latent_weight:
+            self.predict_latent = nn.Linear(width, config.encoder.width)
         self.apply(initialise_transformer)
         nn.init.normal_(self.mask_token, std=0.02)
 
     def forward(self, tokens: Tensor, restore: Tensor) -> Tensor:
-        """(B, 1 + V, D) encoded tokens and (B, L) where each belongs → (B, L, patch²)."""
+        """(B, 1 + V, D) encoded tokens and (B, L) where each belongs → (B, L, width), to predict from."""
         embedded: Tensor = self.embed(tokens)
         n_hidden = restore.shape[1] + 1 - embedded.shape[1]
         gaps = self.mask_token.to(embedded.dtype).expand(len(embedded), n_hidden, -1)
@@ -86,8 +112,8 @@ class Decoder(nn.Module):
         x = torch.cat([embedded[:, :1], patches], dim=1) + self.pos_embed  # (B, 1 + L, width)
         for block in self.blocks:
             x = block(x)
-        predicted: Tensor = self.predict(self.norm(x))[:, 1:]
-        return predicted
+        decoded: Tensor = self.norm(x)[:, 1:]
+        return decoded
 
 
 class MaskedAutoencoder(nn.Module):
@@ -108,7 +134,12 @@ class MaskedAutoencoder(nn.Module):
         self.decoder = Decoder(config)
 
     def forward(
-        self, spectrograms: Tensor, mask: PatchMask | None = None, *, generator: torch.Generator | None = None
+        self,
+        spectrograms: Tensor,
+        mask: PatchMask | None = None,
+        *,
+        generator: torch.Generator | None = None,
+        latent: Tensor | None = None,
     ) -> Reconstruction:
         """One pretraining step.
 
@@ -116,6 +147,7 @@ class MaskedAutoencoder(nn.Module):
             spectrograms: (B, 1, T, F), normalised.
             mask: what to hide; drawn if not given.
             generator: source of the draw, on the spectrograms' device.
+            latent: (B, L, D) of :func:`latent_targets`, to be predicted as well.
 
         >>> model = MaskedAutoencoder(MaeConfig.named("tiny"))
         >>> step = model(torch.randn(2, 1, 1024, 128))
@@ -125,18 +157,18 @@ class MaskedAutoencoder(nn.Module):
         if mask is None:
             mask = self.draw_mask(len(spectrograms), device=spectrograms.device, generator=generator)
         tokens = self.encode(spectrograms, mask.visible)  # (B, 1 + V, D)
-        patches = self.decode(tokens, mask.restore)  # (B, L, patch²)
-        return Reconstruction(self.loss(patches, spectrograms, mask.hidden), patches, mask)
+        decoded: Tensor = self.decoder(tokens, mask.restore)  # (B, L, width)
+        patches: Tensor = self.decoder.predict(decoded)  # (B, L, patch²)
+        loss = self.loss(patches, spectrograms, mask.hidden)
+        if latent is not None:
+            error = masked_reconstruction_loss(self.decoder.predict_latent(decoded), latent, mask.hidden)
+            loss = loss + self.config.latent_weight * error
+        return Reconstruction(loss, patches, mask)
 
     def encode(self, spectrograms: Tensor, visible: Tensor) -> Tensor:
         """Encode the visible patches only: (B, 1, T, F), (B, V) → (B, 1 + V, D)."""
         tokens: Tensor = self.encoder(spectrograms, visible)
         return tokens
-
-    def decode(self, tokens: Tensor, restore: Tensor) -> Tensor:
-        """Predict every patch: (B, 1 + V, D), (B, L) → (B, L, patch²)."""
-        patches: Tensor = self.decoder(tokens, restore)
-        return patches
 
     def loss(self, patches: Tensor, spectrograms: Tensor, hidden: Tensor) -> Tensor:
         """L_MAE over the hidden patches."""
@@ -153,6 +185,11 @@ class MaskedAutoencoder(nn.Module):
         if self.config.masking == "uniform":
             noise = torch.rand(batch, time * frequency, device=device, generator=generator)
             return uniform_mask(noise, ratio=self.config.mask_ratio)
+        if self.config.masking == "blocks":
+            regions = max(1, round(visible_count(time * frequency, self.config.mask_ratio) / BLOCK**2))
+            centres = torch.rand(batch, regions, 2, device=device, generator=generator)
+            ties = torch.rand(batch, time * frequency, device=device, generator=generator)
+            return block_mask(centres, ties, grid=(time, frequency), ratio=self.config.mask_ratio)
         return structured_mask(
             torch.rand(batch, time, device=device, generator=generator),
             torch.rand(batch, frequency, device=device, generator=generator),

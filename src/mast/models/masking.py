@@ -1,7 +1,8 @@
 """Which patches the masked autoencoder does not see (Table "Masked Audio pretraining hyperparameters").
 
 Two ways, docs/paper_notes.md 7: hide patches uniformly at random, or hide whole columns of time and whole rows of
-frequency. Both hide the *same number* of patches in every example, so that a batch stays one tensor.
+frequency. A third, beyond the paper, leaves a few regions visible and hides everything between them, so that a call is
+seen or hidden as a whole. All hide the *same number* of patches in every example, so that a batch stays one tensor.
 Randomness comes in as a tensor of noise: same noise, same mask.
 """
 
@@ -53,6 +54,24 @@ def structured_mask(
     hidden_rows = _rank(frequency_noise) >= rows  # (B, F/16)
     hidden = hidden_columns[:, :, None] | hidden_rows[:, None, :]  # (B, T/16, F/16)
     return _mask(hidden.flatten(1), columns * rows)
+
+
+def block_mask(centres: Tensor, ties: Tensor, *, grid: tuple[int, int], ratio: float = 0.75) -> PatchMask:
+    """Leave square regions visible, as EAT does: the patches nearest to a few centres.
+
+    Args:
+        centres: (B, regions, 2) uniform noise: where each region lies in time and in frequency.
+        ties: (B, L) uniform noise: which of equally near patches stay visible.
+        grid: tokens in time and in frequency.
+        ratio: share hidden, as in :func:`uniform_mask`.
+    """
+    axes = [torch.arange(n, device=centres.device) + 0.5 for n in grid]
+    tokens = torch.cartesian_prod(*axes)  # (L, 2), time-major
+    places = centres * torch.tensor(grid, device=centres.device)
+    apart = (
+        (tokens[None, :, None] - places[:, None]).abs().amax(dim=3)
+    )  # (B, L, regions): sides, not corners, count
+    return uniform_mask(apart.amin(dim=2).floor() + ties, ratio=ratio)
 
 
 def visible_count(n: int, ratio: float) -> int:

@@ -15,7 +15,7 @@ import torch
 
 from mast.data.chunk_dataset import Batch, collate
 from mast.evaluation.evidence import FEW_BOXES
-from mast.models.mae import MaskedAutoencoder
+from mast.models.mae import MaskedAutoencoder, latent_targets
 from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
 from mast.training.chosen_chunks import Chunks
@@ -124,7 +124,9 @@ def _pretrain_rate(chunks: Chunks, recipe: Recipe, machine: Machine) -> float:
     pipeline, read = _pipeline(recipe, machine), _reader(chunks, recipe.pretrain, machine)
 
     def listen() -> None:
-        model(pipeline(read()).spectrograms).loss.backward()
+        seen = pipeline(read()).spectrograms
+        latent = latent_targets(model.encoder, seen) if recipe.pretrain.latent_weight else None
+        model(seen, latent=latent).loss.backward()
 
     return _seconds(listen, machine) / len(read().weights)
 

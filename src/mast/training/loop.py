@@ -63,6 +63,9 @@ class Job(Generic[B]):
     save: Callable[[nn.Module, Path, dict[str, Any]], None]  # model, folder, what is known about it
     better: str = "f1"  # the metric that chooses "best": larger is better, negate an error
     describe: Callable[[int], str] = field(default=lambda step: "")  # the recordings behind a step's batch
+    follow: Callable[[nn.Module], None] | None = (
+        None  # told the average of the model, once, where there is one
+    )
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,8 @@ class _Learner(Generic[B]):
         self.weights = list(job.model.parameters())
         self.ema = Ema(job.model, plan.ema_decay) if plan.ema_decay else None
         self.shown = self.ema.model if self.ema else job.model  # what is validated and saved
+        if self.ema and job.follow:
+            job.follow(self.ema.model)
         self.step, self.best_epoch = 0, -1
         self.best: dict[str, float] = {}
         self.last: dict[str, float] = {}

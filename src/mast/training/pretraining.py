@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from mast.data.chunk_dataset import Batch
 from mast.models.card import ModelCard
 from mast.models.checkpoint import save_checkpoint
-from mast.models.mae import MaskedAutoencoder, reconstruction_targets
+from mast.models.mae import MaskedAutoencoder, latent_targets, reconstruction_targets
 from mast.models.masking import PatchMask
 from mast.runs import Progress
 from mast.training.batches import step_generator
@@ -47,6 +47,14 @@ class PretrainObjective(nn.Module):
         super().__init__()
         self.model, self.pipeline = model, pipeline
         self.seed, self.rank, self.world = seed, rank, world
+        self._teacher: list[
+            MaskedAutoencoder
+        ] = []  # in a list: its weights are the loop's, not the objective's
+
+    def follow(self, average: nn.Module) -> None:
+        """Learn to predict what the average of the model makes of hidden patches, too."""
+        assert isinstance(average, MaskedAutoencoder)
+        self._teacher = [average]
 
     def forward(self, batch: Batch, step: int) -> dict[str, Tensor]:
         """A batch of chunks → the reconstruction error of what was hidden."""
@@ -55,7 +63,9 @@ class PretrainObjective(nn.Module):
         generator = step_generator(self.seed, step, spectrograms.device)
         everyone = self.model.draw_mask(local * self.world, device=spectrograms.device, generator=generator)
         own = slice(self.rank * local, (self.rank + 1) * local)
-        return {"loss": self.model(spectrograms, PatchMask(*(part[own] for part in everyone))).loss}
+        mask = PatchMask(*(part[own] for part in everyone))
+        latent = latent_targets(self._teacher[0].encoder, spectrograms) if self._teacher else None
+        return {"loss": self.model(spectrograms, mask, latent=latent).loss}
 
 
 @dataclass(frozen=True)
@@ -180,8 +190,9 @@ def fit_encoder(
     rank, world = machine.accelerator.process_index, machine.accelerator.num_processes
     fitting = _EncoderInTraining(run, pipeline, held, Origin(len(learn), note))
     machine.compile(model, graphs=True)
+    objective = PretrainObjective(model, pipeline, seed=seed, rank=rank, world=world)
     job = Job(
-        objective=PretrainObjective(model, pipeline, seed=seed, rank=rank, world=world),
+        objective=objective,
         model=model,
         batches=shuffled(learn, plan.batch_size, machine, seed=seed),
         optimisation=plan,
@@ -193,6 +204,7 @@ def fit_encoder(
         save=fitting.save,
         better="negative_error",
         describe=batch_names(learn, plan.batch_size, seed),
+        follow=objective.follow if plan.latent_weight else None,
     )
     return train(job, machine.accelerator, run.out, progress=progress, stop_after=stop_after)
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from mast.data.augment import AugmentConfig
 from mast.errors import ConfigError
 from mast.grid import FrontEnd
-from mast.models.architecture import DetectorConfig, MaeConfig, Size
+from mast.models.architecture import DetectorConfig, MaeConfig, Masking, Size
 from mast.models.baselines import BaselineConfig, BaselineName
 from mast.runs import refuse_others, remember, remembered
 from mast.settings import parse_settings
@@ -37,15 +37,30 @@ class PretrainRecipe(Optimisation):
     weight_decay: float = Field(0.05, ge=0)
     betas: tuple[float, float] = (0.9, 0.95)
     ema_decay: float = Field(0.0, ge=0, lt=1, description="the paper averages detectors only")
-    masking: Literal["uniform", "structured"] = "uniform"
+    masking: Masking = "uniform"
     mask_ratio: float = Field(0.75, gt=0, lt=1)
     time_mask_ratio: float = Field(0.6, ge=0, lt=1)
     frequency_mask_ratio: float = Field(0.3, ge=0, lt=1)
     normalise_targets: bool = False
+    latent_weight: float = Field(
+        0.0,
+        ge=0,
+        description="of also predicting what the averaged encoder makes of hidden patches, as EAT does; needs "
+        "ema_decay, such as 0.999; beyond the paper",
+    )
     held_out: float = Field(
         0.02, gt=0, lt=1, description="share of recordings kept to measure reconstruction; our choice"
     )
     max_chunks: int | None = Field(None, gt=0, description="a random sample of this many; all by default")
+
+    @model_validator(mode="after")
+    def _an_average_to_learn_from(self) -> PretrainRecipe:
+        if self.latent_weight and not self.ema_decay:
+            raise ConfigError(
+                "pretrain: latent_weight needs an average of the encoder to learn from; set pretrain.ema_decay, for "
+                "example to 0.999"
+            )
+        return self
 
 
 class TrainRecipe(Optimisation):
@@ -242,8 +257,11 @@ class Recipe(BaseModel):
     def autoencoder(self) -> MaeConfig:
         """The masked autoencoder of this size on this front end."""
         shape = {"chunk_frames": self.front_end.chunk_frames, "n_bins": self.front_end.n_bins}
-        fields = ("masking", "mask_ratio", "time_mask_ratio", "frequency_mask_ratio", "normalise_targets")
-        chosen = {name: getattr(self.pretrain, name) for name in fields}
+        chosen = {
+            name: getattr(self.pretrain, name)
+            for name in MaeConfig.model_fields
+            if name in PretrainRecipe.model_fields
+        }
         return MaeConfig.named(self.size, **shape).model_copy(update=chosen)
 
 

@@ -23,7 +23,7 @@ from torch import nn
 from mast.errors import ConfigError
 from mast.evaluation.evidence import FEW_BOXES
 from mast.grid import FrontEnd
-from mast.models.architecture import DetectorConfig
+from mast.models.architecture import DetectorConfig, MaeConfig
 from mast.models.baselines import BaselineConfig
 from mast.models.card import ModelCard, load_card
 from mast.models.checkpoint import load_audiomae, load_checkpoint, load_encoder, load_weights
@@ -171,11 +171,12 @@ class Start:
             return ""
         if self.card is None:
             return load_audiomae(model, self.path).note
-        if self.card.kind == "mae":
+        own = self.card.architecture
+        if isinstance(own, MaeConfig) and bool(own.latent_weight) == bool(model.config.latent_weight):
             load_weights(model, self.path)
             return f"continued from {self.path}"
         load_encoder(model, self.path)
-        return f"encoder of the detector in {self.path}; a fresh decoder"
+        return f"encoder of {self.path}; a fresh decoder"
 
     def check_front_end(self, front_end: FrontEnd) -> None:
         """Refuse a model that was made for another picture of sound than this run's.
