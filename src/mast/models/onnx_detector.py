@@ -2,9 +2,9 @@
 
 The same network as :class:`mast.models.mast_detector.MastDetector`, written out so that each step is one that ONNX
 Runtime does quickly. A transposed convolution whose kernel is its stride is a product. Three small convolutions of one
-map are one. The last layers, with one and five outputs, are nine products of the map, shifted and added. Linear layers
-are rounded to eight bits, and so are convolutions where the range of their values is known (:func:`measure_ranges`).
-Attention and norms stay in float32: rounding them would save no time, and change scores.
+map are one. The last layers, with one and five outputs, are nine products of the map, each added to the cell that it
+belongs to. Linear layers are rounded to eight bits, and so are convolutions where the range of their values is known
+(:func:`measure_ranges`). Attention and norms stay in float32: rounding them would save no time, and change scores.
 """
 
 from __future__ import annotations
@@ -278,21 +278,18 @@ class _DetectorGraph(Nodes):
         return self.add("Concat", *results, axis=1)
 
     def _last_layer(self, values: str, name: str, rows: int, columns: int) -> str:
-        """A 3 × 3 convolution with few outputs: nine products of the map, shifted and added. (1, C', cells)."""
+        """A 3 × 3 convolution with few outputs: nine products of the map, each added where it belongs. (1, C', cells)."""
         weight, bias = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
         count, channels = weight.shape[:2]
-        each = self.array(weight.transpose(2, 3, 0, 1).reshape(9 * count, channels))
-        products = self.add("MatMul", each, self.reshape(values, 1, channels, rows * columns))
-        products = self.reshape(products, 1, 9 * count, rows, columns)
-        wide = self.add("Pad", products, self.sizes(0, 0, 1, 1, 0, 0, 1, 1))
-        axes = self.sizes(1, 2, 3)
-        shifted = []
-        for k in range(9):
-            down, right = divmod(k, 3)
-            start = self.sizes(k * count, down, right)
-            end = self.sizes((k + 1) * count, down + rows, right + columns)
-            shifted.append(self.add("Slice", wide, start, end, axes))
-        total = self.add("Add", self.add("Sum", *shifted), self.array(bias.reshape(1, -1, 1, 1)))
+        # what a cell gives its neighbours, not what it takes from them: the kernel turned round
+        turned = weight[:, :, ::-1, ::-1].transpose(0, 2, 3, 1)
+        products = self.add(
+            "MatMul",
+            self.array(turned.reshape(9 * count, channels)),
+            self.reshape(values, 1, channels, rows * columns),
+        )
+        total = self.add("Col2Im", products, self.sizes(rows, columns), self.sizes(3, 3), pads=[1] * 4)
+        total = self.add("Add", total, self.array(bias.reshape(1, -1, 1, 1)))
         return self.reshape(total, 1, count, rows * columns)
 
     def _residual(self, x: _Map, name: str, cells: int, *, keep: _Form = "whole") -> _Map:
