@@ -6,6 +6,8 @@ afterwards, where it is the mean times what pre-emphasis leaves of a constant.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
@@ -54,18 +56,19 @@ class ArrayLogMel:
         np.multiply(sound[:-1], np.float32(-PREEMPHASIS), out=emphasised[1:])
         emphasised[1:] += sound[1:]
         frames = sliding_window_view(emphasised, grid.window_samples)[:: grid.hop_samples, 1:]
-        means = sliding_window_view(sound, grid.window_samples)[:: grid.hop_samples].mean(axis=1)
+        means = self._means(sound)
         means *= np.float32(1.0 - PREEMPHASIS)
         result = np.empty((len(frames), grid.n_bins), dtype=np.float32)
         padded = np.zeros((_FRAMES, fft_size(grid)), dtype=np.float32)
+        spectra = np.empty((_FRAMES, fft_size(grid) // 2 + 1), dtype=np.complex64)
         for start in range(0, len(frames), _FRAMES):
             stop = min(start + _FRAMES, len(frames))
             some = padded[: stop - start]
             inside = some[:, 1 : grid.window_samples]
             np.subtract(frames[start:stop], means[start:stop, None], out=inside)
             inside *= self._window
-            inside[np.abs(inside).max(axis=1) < _SILENCE] = 0.0
-            self._mel(np.fft.rfft(some).astype(np.complex64, copy=False), result[start:stop])
+            _silence(inside)
+            self._mel(np.fft.rfft(some, out=spectra[: stop - start]), result[start:stop])
         np.maximum(result, np.float32(FLOOR), out=result)
         return np.log(result, out=result)
 
@@ -77,8 +80,22 @@ class ArrayLogMel:
         np.subtract(sound, sound.mean(dtype=np.float64).astype(np.float32), out=centred[: len(sound)])
         return self(centred[:needed])
 
+    def _means(self, sound: Samples) -> NDArray[np.float32]:
+        """Of every whole frame. Frames overlap: samples are summed in pieces that several frames share."""
+        window, hop = self.front_end.window_samples, self.front_end.hop_samples
+        piece = math.gcd(window, hop)
+        sums = sound[: len(sound) // piece * piece].reshape(-1, piece).sum(axis=1)
+        return sliding_window_view(sums, window // piece)[:: hop // piece].sum(axis=1) / np.float32(window)
+
     def _mel(self, spectrum: NDArray[np.complex64], out: NDArray[np.float32]) -> None:
         power = spectrum.view(np.float32)
         np.square(power, out=power)
         for rows, bins, weights in self._blocks:
             np.matmul(power[:, rows], weights, out=out[:, bins])
+
+
+def _silence(frames: NDArray[np.float32]) -> None:
+    """Make frames of silence all zeros. Most are known not to be by the sample in their middle."""
+    perhaps = np.flatnonzero(np.abs(frames[:, frames.shape[1] // 2]) < _SILENCE)
+    if len(perhaps):
+        frames[perhaps[np.abs(frames[perhaps]).max(axis=1) < _SILENCE]] = 0.0
