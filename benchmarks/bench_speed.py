@@ -303,24 +303,24 @@ def _by_torch(detector: Any, sounds: Any, clock: Callable[[str, float], float]) 
 
 def _by_onnx(detector: Any, sounds: Any, clock: Callable[[str, float], float]) -> list[Any]:
     """The same in ONNX Runtime, window by window."""
+    import numpy as np
+
     from mast.inference.onnx_network import choose_boxes
-    from mast.models.onnx_detector import BOXES, GIVEN, SCORES
+    from mast.models.onnx_detector import BOXES, GIVEN, LEAST, SCORES
 
     network, card, results = detector.network, detector.card, []
+    least = detector.scores.raw_threshold
     for sound in sounds:
         at = time.process_time()
         raw = network._log_mel.chunk(sound)
         at = clock("features", at)
         normalised = card.normalisation.apply(raw)
         at = clock("normalise", at)
-        boxes, scores = network._session.run([BOXES, SCORES], {GIVEN: normalised[None, None]})
+        given = {GIVEN: normalised[None, None], LEAST: np.array(least, dtype=np.float32)}
+        boxes, scores = network._session.run([BOXES, SCORES], given)
         at = clock("network: all", at)
         found = choose_boxes(
-            boxes,
-            scores,
-            least=detector.scores.raw_threshold,
-            nms_iou=card.nms_iou,
-            nested=card.architecture.nested,
+            boxes, scores, least=least, nms_iou=card.nms_iou, nested=card.architecture.nested
         )
         clock("boxes", at)
         results.append((found.boxes, found.scores))

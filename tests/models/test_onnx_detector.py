@@ -15,6 +15,7 @@ from mast.models.mast_detector import MastDetector
 from mast.models.onnx_detector import (
     BOXES,
     GIVEN,
+    LEAST,
     SCORES,
     can_write,
     measure_ranges,
@@ -52,8 +53,9 @@ def by_torch(model: MastDetector, spectrogram: np.ndarray) -> tuple[np.ndarray, 
     return clip_boxes(output.boxes, model.chunk)[0].numpy(), model.scores(output)[0].numpy()
 
 
-def by_onnx(graph: bytes, spectrogram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    boxes, scores = open_session(graph, threads=1).run([BOXES, SCORES], {GIVEN: spectrogram[None, None]})
+def by_onnx(graph: bytes, spectrogram: np.ndarray, *, least: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    given = {GIVEN: spectrogram[None, None], LEAST: np.array(least, dtype=np.float32)}
+    boxes, scores = open_session(graph, threads=1).run([BOXES, SCORES], given)
     return boxes, scores
 
 
@@ -78,6 +80,26 @@ def test_the_exact_graph_is_the_detector(fields: dict[str, Any]) -> None:
         np.testing.assert_allclose(found_scores, scores, atol=1e-4)
         np.testing.assert_allclose(found_boxes, boxes, atol=0.02)
         assert scores.std() > 0.05  # the test sees different scores
+
+
+@pytest.mark.parametrize("rounded", [True, False])
+@pytest.mark.parametrize("centreness", [True, False])
+def test_boxes_that_count_are_the_same_whatever_else_is_left_out(centreness: bool, rounded: bool) -> None:
+    model = detector(centreness_in_score=centreness)
+    weights, spectrogram = weights_of(model), seen(1)[0]
+    ranges = measure_ranges(model.config, weights, seen(4)) if rounded else None
+    graph = write_graph(model.config, weights, ranges=ranges, exact=not rounded)
+    boxes, scores = by_onnx(graph, spectrogram)
+    levels = np.split(np.arange(len(scores)), np.cumsum([32 * 16, 16 * 8]))
+    left_out = set()
+    for least in (0.0, *np.sort(scores)[[len(scores) // 2, -20, -1]].tolist(), 1.0):
+        found_boxes, found_scores = by_onnx(graph, spectrogram, least=least)
+        counts = scores >= least
+        np.testing.assert_array_equal(found_scores >= least, counts)
+        np.testing.assert_array_equal(found_scores[counts], scores[counts])
+        np.testing.assert_array_equal(found_boxes[counts], boxes[counts])
+        left_out.add(sum(not np.array_equal(found_boxes[own], boxes[own]) for own in levels))
+    assert {0, 3} <= left_out  # levels: all are computed for a score of 0, and none for 1
 
 
 def test_the_rounded_graphs_are_close_to_it() -> None:

@@ -13,7 +13,7 @@ RNG = np.random.default_rng(0)
 
 def run(nodes: Nodes, result: str, given: np.ndarray) -> np.ndarray:
     nodes.name(result, "result")
-    session = open_session(nodes.model(("given", list(given.shape)), {"result": None}), threads=1)
+    session = open_session(nodes.model({"given": list(given.shape)}, {"result": None}), threads=1)
     (found,) = session.run(None, {"given": given})
     return np.asarray(found)
 
@@ -68,6 +68,20 @@ def test_layers_of_the_same_values_are_each_by_themselves() -> None:
         found = run(nodes, nodes.linear_layers("given", weights, biases, rounded=True)[number], given)
         expected = given @ weights[number] + biases[number]
         assert np.abs(found - expected).max() < 0.03 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize(("sign", "expected"), [(1.0, 3.0), (-1.0, 7.0)])
+def test_one_of_two_branches_is_computed(sign: float, expected: float) -> None:
+    """Each with an array of its own, and a value from outside."""
+    nodes = Nodes()
+    outside = nodes.add("Abs", "given")
+
+    def plus(number: float) -> str:
+        return nodes.add("Add", outside, nodes.array(number))
+
+    positive = nodes.add("Greater", "given", nodes.array(0.0))
+    result = nodes.either(positive, lambda: plus(2.0), lambda: plus(6.0))
+    assert run(nodes, result, np.array(sign, dtype=np.float32)) == expected
 
 
 @pytest.mark.parametrize("stride", [1, 2])

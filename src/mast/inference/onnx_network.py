@@ -24,7 +24,7 @@ from mast.models.architecture import DetectorConfig
 from mast.models.card import ModelCard, load_card, read_arrays
 from mast.models.find import find_model
 from mast.models.nested import CANDIDATES, MOST_BOXES, drop_nested, drop_overlapping
-from mast.models.onnx_detector import BOXES, GIVEN, SCORES, can_write, open_session, write_graph
+from mast.models.onnx_detector import BOXES, GIVEN, LEAST, SCORES, can_write, open_session, write_graph
 
 _PIECE = 4  # windows read at once, our choice: enough for a worker to be busy, few enough to share at a recording's end
 
@@ -96,7 +96,8 @@ class OnnxNetwork:
 
     def _found(self, window: Samples, least: float) -> ScoredBoxes:
         seen = self.card.normalisation.apply(self._log_mel.chunk(window))
-        boxes, scores = self._session.run([BOXES, SCORES], {GIVEN: seen[None, None]})
+        given = {GIVEN: seen[None, None], LEAST: np.array(least, dtype=np.float32)}
+        boxes, scores = self._session.run([BOXES, SCORES], given)
         return choose_boxes(boxes, scores, least=least, nms_iou=self.card.nms_iou, nested=self._nested)
 
 

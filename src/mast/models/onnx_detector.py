@@ -29,7 +29,7 @@ from mast.models.architecture import (
 from mast.models.onnx_nodes import Nodes, Rounding, Weights
 
 Ranges = dict[str, tuple[float, float]]
-GIVEN, BOXES, SCORES = "spectrogram", "boxes", "scores"  # names in the graph
+GIVEN, LEAST, BOXES, SCORES = "spectrogram", "least", "boxes", "scores"  # names in the graph
 _GROUP_EPSILON = 1e-5  # torch's own
 # share of values beyond a measured range on either side, our choice: a single odd cell is cut off
 _TAIL = 1e-5
@@ -58,6 +58,9 @@ def write_graph(
 ) -> bytes:
     """The graph of a detector: one normalised spectrogram (1, 1, T, F) → boxes (R, 4) in cells, scores (R,).
 
+    It is also given a score, and boxes that are scored lower need not be right: where a level of the pyramid has no
+    other, its boxes are not computed. That is so in most windows of most recordings.
+
     Args:
         config: that :func:`can_write` accepts.
         weights: by name, float32.
@@ -67,17 +70,17 @@ def write_graph(
     graph = _DetectorGraph(config, weights, None if exact else ranges, exact=exact)
     graph.write()
     points = graph.n_points
-    return graph.model((GIVEN, graph.given), {BOXES: [points, 4], SCORES: [points]})
+    return graph.model({GIVEN: graph.given, LEAST: []}, {BOXES: [points, 4], SCORES: [points]})
 
 
 def measure_ranges(
     config: DetectorConfig, weights: Mapping[str, Weights], spectrograms: Iterable[NDArray[np.float32]]
 ) -> Ranges:
     """Between which values the maps of a detector lie, by name, over some normalised spectrograms (T, F)."""
-    graph = _DetectorGraph(config, weights, None, exact=True)
+    graph = _DetectorGraph(config, weights, None, exact=True, every_box=True)
     graph.write()
     maps = graph.maps
-    written = graph.model((GIVEN, graph.given), dict.fromkeys(maps.values(), None))
+    written = graph.model({GIVEN: graph.given}, dict.fromkeys(maps.values(), None))
     session = open_session(written, threads=cpu_threads())
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in maps}
     for spectrogram in spectrograms:
@@ -122,10 +125,17 @@ class _DetectorGraph(Nodes):
     """Writes itself; ``maps`` then names every value whose range is needed to round convolutions."""
 
     def __init__(
-        self, config: DetectorConfig, weights: Mapping[str, Weights], ranges: Ranges | None, *, exact: bool
+        self,
+        config: DetectorConfig,
+        weights: Mapping[str, Weights],
+        ranges: Ranges | None,
+        *,
+        exact: bool,
+        every_box: bool = False,
     ) -> None:
         super().__init__()
         self.config, self.weights, self.ranges, self.rounded = config, weights, ranges, not exact
+        self.every_box = every_box
         self.given = [1, 1, config.encoder.chunk_frames, config.encoder.n_bins]
         self.maps: dict[str, str] = {}
         rows, columns = config.finest_grid
@@ -227,17 +237,16 @@ class _DetectorGraph(Nodes):
             )
             if k < config.levels - 1:
                 above = self.add("Mul", fused[k + 1], self.array(shares[k, 1]))
-                above = self.add(
-                    "Resize",
-                    above,
-                    "",
-                    self.array([1, 1, 2, 2]),
-                    mode="nearest",
-                    coordinate_transformation_mode="asymmetric",
-                    nearest_mode="floor",
-                )
-                fused[k] = self.add("Add", fused[k], above)
+                fused[k] = self._with_above(fused[k], above, k + 1)
         return [self._smooth(values, k) for k, values in enumerate(fused)]
+
+    def _with_above(self, values: str, above: str, level: int) -> str:
+        """A map plus the next coarser one, each of whose cells is added to four. Channels last: they lie together."""
+        (rows, columns), channels = self.grids[level], self.config.channels
+        fine = self.reshape(self.transpose(values, 0, 2, 3, 1), rows, 2, columns, 2, channels)
+        coarse = self.reshape(self.transpose(above, 0, 2, 3, 1), rows, 1, columns, 1, channels)
+        total = self.reshape(self.add("Add", fine, coarse), 1, 2 * rows, 2 * columns, channels)
+        return self.transpose(total, 0, 3, 1, 2)
 
     def _smooth(self, values: str, level: int) -> _Map:
         """Three convolutions of 3 × 3, 3 × 1 and 1 × 3 are one of 3 × 3, the missing weights being zero."""
@@ -267,15 +276,35 @@ class _DetectorGraph(Nodes):
 
     def _head(self, level: _Map, number: int) -> str:
         """(1, 6, cells): classification, the four numbers of a box, centreness."""
+        classes = self._tower(level, "classification_tower", "classify", number)
+        if self.every_box:
+            boxes = self._tower(level, "box_tower", "regress", number)
+        else:
+            boxes = self._boxes_where_needed(level, classes, number)
+        return self.add("Concat", classes, boxes, axis=1)
+
+    def _boxes_where_needed(self, level: _Map, classes: str, number: int) -> str:
+        """Centreness can but lower a score: no box of a level counts where no classification is good enough."""
         rows, columns = self.grids[number]
-        results = []
-        for tower, last in (("classification_tower", "classify"), ("box_tower", "regress")):
-            x = level
-            for k in range(self.config.head_convs):
-                keep: _Form = "values" if k == self.config.head_convs - 1 else "whole"
-                x = self._conv_block(x, f"head.{tower}.{k}", rows * columns, at=f"@{number}", keep=keep)
-            results.append(self._last_layer(x.values, f"head.{last}", rows, columns))
-        return self.add("Concat", *results, axis=1)
+        best = self.add("ReduceMax", self.add("Sigmoid", classes), keepdims=0)
+        # ONNX Runtime keeps maps of whole numbers with channels last, and turns them round before a branch if not told
+        whole = self.transpose(level.whole, 0, 2, 3, 1) if level.whole else ""
+
+        def boxes() -> str:
+            inside = level._replace(whole=self.transpose(whole, 0, 3, 1, 2)) if whole else level
+            return self._tower(inside, "box_tower", "regress", number)
+
+        def nothing() -> str:
+            return self.add("ConstantOfShape", self.sizes(1, 5, rows * columns))
+
+        return self.either(self.add("GreaterOrEqual", best, LEAST), boxes, nothing)
+
+    def _tower(self, x: _Map, tower: str, last: str, number: int) -> str:
+        rows, columns = self.grids[number]
+        for k in range(self.config.head_convs):
+            keep: _Form = "values" if k == self.config.head_convs - 1 else "whole"
+            x = self._conv_block(x, f"head.{tower}.{k}", rows * columns, at=f"@{number}", keep=keep)
+        return self._last_layer(x.values, f"head.{last}", rows, columns)
 
     def _last_layer(self, values: str, name: str, rows: int, columns: int) -> str:
         """A 3 × 3 convolution with few outputs: nine products of the map, each added where it belongs. (1, C', cells)."""
@@ -372,7 +401,8 @@ class _DetectorGraph(Nodes):
         size = self.add("Clip", size, *(self.array(limit) for limit in LOG_SIZE))
         half = self.add("Mul", self.add("Exp", size), self.array(ANCHOR_STRIDES / 2 * strides))
         boxes = self.add("Concat", self.add("Sub", middle, half), self.add("Add", middle, half), axis=1)
-        limits = self.array([*self.given[2:], *self.given[2:]])
+        # once for each point: the same four numbers for all of them take ten times as long
+        limits = self.array(np.tile(self.given[2:], (self.n_points, 2)))
         self.name(self.add("Min", self.add("Max", boxes, self.array(0.0)), limits), BOXES)
         self.name(self.reshape(score, self.n_points), SCORES)
 

@@ -10,6 +10,8 @@ Runtime has no fast products of other kinds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,14 +55,16 @@ class Nodes:
         self._helper, self._to_tensor = helper, numpy_helper.from_array
         self._nodes: list[Any] = []
         self._arrays: list[Any] = []
+        self._numbers = count()  # no name is given twice, in branches neither
 
     def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """A node with one output, whose name is given back."""
         return self.several(kind, 1, *inputs, **attributes)[0]
 
-    def several(self, kind: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
+    def several(self, kind: str, n_outputs: int, *inputs: str, **attributes: Any) -> list[str]:
         """A node with several outputs."""
-        outputs = [f"{kind}_{len(self._nodes)}_{k}" for k in range(count)]
+        number = next(self._numbers)
+        outputs = [f"{kind}_{number}_{k}" for k in range(n_outputs)]
         self._nodes.append(self._helper.make_node(kind, inputs, outputs, **attributes))
         return outputs
 
@@ -74,9 +78,23 @@ class Nodes:
 
     def array(self, values: ArrayLike, dtype: DTypeLike = np.float32) -> str:
         """Numbers that are part of the graph."""
-        name = f"array_{len(self._arrays)}"
+        name = f"array_{next(self._numbers)}"
         self._arrays.append(self._to_tensor(np.array(values, dtype=dtype, order="C"), name))
         return name
+
+    def either(self, condition: str, then: Callable[[], str], otherwise: Callable[[], str]) -> str:
+        """What one of two functions writes, and nothing of the other is computed; both may use values from outside."""
+        branches = {"then_branch": self._branch(then), "else_branch": self._branch(otherwise)}
+        return self.add("If", condition, **branches)
+
+    def _branch(self, write: Callable[[], str]) -> Any:
+        """A graph in the graph. It holds its own arrays: those from outside are not prepared for fast products."""
+        outside = self._nodes, self._arrays
+        self._nodes, self._arrays = [], []
+        result = self._helper.make_empty_tensor_value_info(write())
+        branch = self._helper.make_graph(self._nodes, "branch", [], [result], self._arrays)
+        self._nodes, self._arrays = outside
+        return branch
 
     def sizes(self, *values: int) -> str:
         """Whole numbers, as shapes and positions are given."""
@@ -154,10 +172,10 @@ class Nodes:
     def _rounding(self, rounding: Rounding) -> tuple[str, str]:
         return self.array(rounding.step), self.array(rounding.zero, np.uint8)
 
-    def model(self, given: tuple[str, list[int]], results: dict[str, list[int] | None]) -> bytes:
+    def model(self, given: dict[str, list[int]], results: dict[str, list[int] | None]) -> bytes:
         """The graph, from what it is given to its results, by name and shape; as ONNX Runtime reads it."""
         helper = self._helper
-        inputs = [helper.make_tensor_value_info(given[0], 1, given[1])]
+        inputs = [helper.make_tensor_value_info(name, 1, shape) for name, shape in given.items()]
         outputs = [
             helper.make_tensor_value_info(name, 1, shape)
             if shape is not None
