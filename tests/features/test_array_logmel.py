@@ -58,6 +58,14 @@ def test_silence_is_the_floor_and_no_smaller_number() -> None:
     np.testing.assert_array_equal(features[20:-4], np.float32(math.log(FLOOR)))
 
 
+def test_a_frame_that_is_silent_in_its_middle_is_heard() -> None:
+    sound = np.zeros(16_000, dtype=np.float32)
+    sound[100::160], sound[110::160] = 0.1, -0.1
+    ours = ArrayLogMel(FrontEnd())(sound)
+    assert (ours.max(axis=1) > math.log(FLOOR) + 5).all()
+    np.testing.assert_allclose(ours, LogMel()(torch.from_numpy(sound[None]))[0].numpy(), atol=2e-3)
+
+
 def test_too_many_empty_bins_are_refused() -> None:
     with pytest.raises(ConfigError, match="mel bins lie between two FFT bins"):
         ArrayLogMel(FrontEnd(n_bins=512))

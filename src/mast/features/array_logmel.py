@@ -60,7 +60,6 @@ class ArrayLogMel:
         means *= np.float32(1.0 - PREEMPHASIS)
         result = np.empty((len(frames), grid.n_bins), dtype=np.float32)
         padded = np.zeros((_FRAMES, fft_size(grid)), dtype=np.float32)
-        spectra = np.empty((_FRAMES, fft_size(grid) // 2 + 1), dtype=np.complex64)
         for start in range(0, len(frames), _FRAMES):
             stop = min(start + _FRAMES, len(frames))
             some = padded[: stop - start]
@@ -68,7 +67,7 @@ class ArrayLogMel:
             np.subtract(frames[start:stop], means[start:stop, None], out=inside)
             inside *= self._window
             _silence(inside)
-            self._mel(np.fft.rfft(some, out=spectra[: stop - start]), result[start:stop])
+            self._mel(np.fft.rfft(some).astype(np.complex64, copy=False), result[start:stop])
         np.maximum(result, np.float32(FLOOR), out=result)
         return np.log(result, out=result)
 
@@ -85,7 +84,9 @@ class ArrayLogMel:
         window, hop = self.front_end.window_samples, self.front_end.hop_samples
         piece = math.gcd(window, hop)
         sums = sound[: len(sound) // piece * piece].reshape(-1, piece).sum(axis=1)
-        return sliding_window_view(sums, window // piece)[:: hop // piece].sum(axis=1) / np.float32(window)
+        means: NDArray[np.float32] = sliding_window_view(sums, window // piece)[:: hop // piece].sum(axis=1)
+        means /= np.float32(window)
+        return means
 
     def _mel(self, spectrum: NDArray[np.complex64], out: NDArray[np.float32]) -> None:
         power = spectrum.view(np.float32)

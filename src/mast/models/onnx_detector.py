@@ -307,7 +307,7 @@ class _DetectorGraph(Nodes):
         return self._last_layer(x.values, f"head.{last}", rows, columns)
 
     def _last_layer(self, values: str, name: str, rows: int, columns: int) -> str:
-        """A 3 × 3 convolution with few outputs: nine products of the map, each added where it belongs. (1, C', cells)."""
+        """A 3 × 3 convolution with few outputs: nine products of the map, added where they belong. (1, C', cells)."""
         weight, bias = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
         count, channels = weight.shape[:2]
         # what a cell gives its neighbours, not what it takes from them: the kernel turned round
