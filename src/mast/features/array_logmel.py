@@ -6,8 +6,6 @@ afterwards, where it is the mean times what pre-emphasis leaves of a constant.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
@@ -56,7 +54,7 @@ class ArrayLogMel:
         np.multiply(sound[:-1], np.float32(-PREEMPHASIS), out=emphasised[1:])
         emphasised[1:] += sound[1:]
         frames = sliding_window_view(emphasised, grid.window_samples)[:: grid.hop_samples, 1:]
-        means = self._means(sound)
+        means = sliding_window_view(sound, grid.window_samples)[:: grid.hop_samples].mean(axis=1)
         means *= np.float32(1.0 - PREEMPHASIS)
         result = np.empty((len(frames), grid.n_bins), dtype=np.float32)
         padded = np.zeros((_FRAMES, fft_size(grid)), dtype=np.float32)
@@ -78,15 +76,6 @@ class ArrayLogMel:
         centred = np.zeros(max(needed, len(sound)), dtype=np.float32)
         np.subtract(sound, sound.mean(dtype=np.float64).astype(np.float32), out=centred[: len(sound)])
         return self(centred[:needed])
-
-    def _means(self, sound: Samples) -> NDArray[np.float32]:
-        """Of every whole frame. Frames overlap: samples are summed in pieces that several frames share."""
-        window, hop = self.front_end.window_samples, self.front_end.hop_samples
-        piece = math.gcd(window, hop)
-        sums = sound[: len(sound) // piece * piece].reshape(-1, piece).sum(axis=1)
-        means: NDArray[np.float32] = sliding_window_view(sums, window // piece)[:: hop // piece].sum(axis=1)
-        means /= np.float32(window)
-        return means
 
     def _mel(self, spectrum: NDArray[np.complex64], out: NDArray[np.float32]) -> None:
         power = spectrum.view(np.float32)
