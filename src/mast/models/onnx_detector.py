@@ -59,7 +59,7 @@ def write_graph(
     """The graph of a detector: one normalised spectrogram (1, 1, T, F) → boxes (R, 4) in cells, scores (R,).
 
     It is also given a score, and boxes that are scored lower need not be right: where a level of the pyramid has no
-    other, its boxes are not computed. That is so in most windows of most recordings.
+    other, its boxes are not computed.
 
     Args:
         config: that :func:`can_write` accepts.
@@ -401,7 +401,7 @@ class _DetectorGraph(Nodes):
         size = self.add("Clip", size, *(self.array(limit) for limit in LOG_SIZE))
         half = self.add("Mul", self.add("Exp", size), self.array(ANCHOR_STRIDES / 2 * strides))
         boxes = self.add("Concat", self.add("Sub", middle, half), self.add("Add", middle, half), axis=1)
-        # once for each point: the same four numbers for all of them take ten times as long
+        # once for each point: the same four numbers for all of them take longer
         limits = self.array(np.tile(self.given[2:], (self.n_points, 2)))
         self.name(self.add("Min", self.add("Max", boxes, self.array(0.0)), limits), BOXES)
         self.name(self.reshape(score, self.n_points), SCORES)

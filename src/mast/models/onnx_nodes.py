@@ -88,7 +88,7 @@ class Nodes:
         return self.add("If", condition, **branches)
 
     def _branch(self, write: Callable[[], str]) -> Any:
-        """A graph in the graph. It holds its own arrays: those from outside are not prepared for fast products."""
+        """A graph in the graph, with arrays of its own."""
         outside = self._nodes, self._arrays
         self._nodes, self._arrays = [], []
         result = self._helper.make_empty_tensor_value_info(write())
