@@ -284,7 +284,7 @@ class _DetectorGraph(Nodes):
         return self.add("Concat", classes, boxes, axis=1)
 
     def _boxes_where_needed(self, level: _Map, classes: str, number: int) -> str:
-        """Centreness can but lower a score: no box of a level counts where no classification is good enough."""
+        """Centreness only lowers a score, so no box of a level counts where no classification is good enough."""
         rows, columns = self.grids[number]
         best = self.add("ReduceMax", self.add("Sigmoid", classes), keepdims=0)
         # ONNX Runtime keeps maps of whole numbers with channels last, and turns them round before a branch if not told
