@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from mast_studies.systems import System
 
 _WORDS = ("list", "all", "report")
-_NO_TEST = (0.7, 0.3, 0.0)  # train, val, test
 _Division = Literal["auto", "recording", "time", "one-out"]
 
 
@@ -259,7 +258,7 @@ def _split_of(folder: Path, by: Literal["auto", "recording", "time"]) -> SplitCo
     leave small datasets hardly a box to choose thresholds on.
     """
     from mast.annotations.tables import read_table
-    from mast.data.splits import SplitConfig
+    from mast.data.splits import NO_TEST, SplitConfig
 
     listing = folder / "recordings.csv"
     if listing.is_file():
@@ -268,7 +267,7 @@ def _split_of(folder: Path, by: Literal["auto", "recording", "time"]) -> SplitCo
         parts = {text.strip().lower() for text in listed.texts(column)} if column else set()
         away = {part for part in parts if part.endswith("_ood")}
         if away and parts - away == {"train"}:
-            return SplitConfig(by=by, fractions=_NO_TEST)
+            return SplitConfig(by=by, fractions=NO_TEST)
     return None if by == "auto" else SplitConfig(by=by)
 
 

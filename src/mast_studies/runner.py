@@ -86,6 +86,11 @@ class StudyData:
     split: SplitConfig | None = None
     whole: bool = False
 
+    @property
+    def division(self) -> SplitConfig:
+        """How it is divided: something has to test, however few boxes there are."""
+        return self.split or SplitConfig()
+
 
 class Runner:
     """One dataset and seed in a work folder.
@@ -243,7 +248,7 @@ class Runner:
                 start,
                 run,
                 recipe,
-                split=self.source.split,
+                split=self.source.division,
                 seed=self.seed,
                 progress=progress,
                 say=self._say,
@@ -293,7 +298,7 @@ class Runner:
         """Its labelled chunks by part, and those of datasets elsewhere by their names; decoded once if they fit."""
         recipe = self.preset.recipe
         machine = prepare_machine(recipe)
-        parts = labelled_chunks(self.dataset, recipe.front_end, split=self.source.split, seed=self.seed)
+        parts = labelled_chunks(self.dataset, recipe.front_end, split=self.source.division, seed=self.seed)
         for folder in self.source.elsewhere:
             parts[folder.name] = _everything(load_dataset(folder), recipe)
         return {
@@ -304,7 +309,7 @@ class Runner:
     def _wanted(self) -> list[str]:
         """The parts that every system is measured on; known without reading sound."""
         recipe = self.preset.recipe
-        parts = labelled_chunks(self.dataset, recipe.front_end, split=self.source.split, seed=self.seed)
+        parts = labelled_chunks(self.dataset, recipe.front_end, split=self.source.division, seed=self.seed)
         return sorted((parts.keys() - {"train"}) | {folder.name for folder in self.source.elsewhere})
 
     def _missing(self, system: System) -> list[str]:
@@ -331,7 +336,7 @@ class Runner:
             "data": str(self.source.labelled),
             "seed": self.seed,
             "init": str(init or ""),
-            "split": (self.source.split or SplitConfig()).model_dump(mode="json"),
+            "split": self.source.division.model_dump(mode="json"),
             "chunks": len(learn),
         }
         remember_recipe(recipe, run, about=about)

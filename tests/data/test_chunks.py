@@ -161,11 +161,18 @@ def test_rounded_durations_lose_no_chunk() -> None:
 def test_splitting_by_recording_spreads_the_boxes() -> None:
     durations = {f"r{i}.wav": 5.0 for i in range(12)}
     dataset = dataset_of(durations=durations, events=[(f"r{i}.wav", 1.0, 2.0, 500, 900) for i in range(3)])
-    split, chunks = split_chunks(dataset, chunk_table(dataset, FRONT_END))
+    split, chunks = split_chunks(dataset, chunk_table(dataset, FRONT_END), SplitConfig())
     for part in ("train", "val", "test"):
         assert set(split.recordings(part)) & {"r0.wav", "r1.wav", "r2.wav"}
     assert chunks.groupby("recording")["split"].nunique().max() == 1
     assert (chunks["split"] != "").all()
+
+
+def test_a_few_boxes_are_for_training_and_validation() -> None:
+    durations = {f"r{i}.wav": 5.0 for i in range(10)}
+    dataset = dataset_of(durations=durations, events=[(name, 1.0, 2.0, 500, 900) for name in durations])
+    split, _ = split_chunks(dataset, chunk_table(dataset, FRONT_END))
+    assert [(part, len(split.recordings(part))) for part in split.parts] == [("train", 7), ("val", 3)]
 
 
 @pytest.fixture

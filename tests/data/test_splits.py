@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mast.data.splits import PARTS, Split, SplitConfig, split_recordings
+from mast.data.splits import FEWEST_TO_TEST, NO_TEST, PARTS, Split, SplitConfig, split_recordings, usual_split
 from mast.errors import ConfigError
 
 
@@ -33,6 +33,23 @@ def test_recordings_are_dealt_70_15_15_with_none_left_empty(n: int, sizes: tuple
     split = split_recordings(recordings(n))
     assert sorted(len(split.recordings(p)) for p in PARTS) == sorted(sizes)
     assert len(split.recordings("train")) == sizes[0]
+
+
+@pytest.mark.parametrize(
+    ("boxes", "column", "fractions"),
+    [
+        (FEWEST_TO_TEST - 1, ["", "", ""], NO_TEST),
+        (FEWEST_TO_TEST - 1, None, NO_TEST),
+        (FEWEST_TO_TEST, ["", "", ""], SplitConfig().fractions),
+        (FEWEST_TO_TEST - 1, ["", "", "site_ood"], SplitConfig().fractions),
+        (FEWEST_TO_TEST - 1, ["train", "train", "train"], SplitConfig().fractions),
+    ],
+)
+def test_few_boxes_get_no_test_part_unless_a_column_says_how_to_divide(
+    boxes: int, column: list[str] | None, fractions: tuple[float, float, float]
+) -> None:
+    table = recordings(3) if column is None else recordings(3).assign(split=column)
+    assert usual_split(table, boxes) == SplitConfig(fractions=fractions)
 
 
 @settings(max_examples=50)

@@ -126,6 +126,23 @@ def test_the_start_is_measured_like_the_trained_model(data: Path, tmp_path: Path
     assert "on validation (F1 as is" in sentence
 
 
+def test_a_few_boxes_make_no_test_part_and_nothing_claims_one(data: Path, tmp_path: Path) -> None:
+    labelled, run, told = tmp_path / "labelled", tmp_path / "run", list[str]()
+    shutil.copytree(data / "labelled", labelled)
+    (labelled / "recordings.csv").unlink()  # and with it the split column
+    recipe = toy_recipe(train__epochs=1)
+    fitted = run_fit(labelled, [], run, recipe, init=data / "start", told=told)
+    assert "scan: no test part: fewer than 100 boxes are too few for one" in told
+    assert any(re.fullmatch(r"scan: labelled chunks .* by part: train \d+, val \d+", text) for text in told)
+    assert list(fitted.metrics["parts"]) == ["val"]
+    assert not any("test" in line for line in fitted.summary())
+    kept = json.loads((run / "train" / "recipe.json").read_text())
+    assert kept["split"]["fractions"] == [0.7, 0.3, 0.0]
+    lead = fitted.report.read_text(encoding="utf-8").partition('id="data"')[0]
+    assert "There is no test part" in lead
+    assert "test recordings" not in lead
+
+
 def test_a_start_that_training_does_not_beat_is_kept(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_pictures: None
 ) -> None:

@@ -46,8 +46,8 @@ def train(
 ) -> None:
     """Train a detector on boxes that people drew.
 
-    Recordings are divided 70/15/15 into train, val and test; the score threshold is tuned on val. Writes OUT/best and
-    OUT/last (model folders) and OUT/curves.jsonl.
+    Recordings are divided 70/15/15 into train, val and test, or 70/30 without a test part where there are fewer than
+    100 boxes; the score threshold is tuned on val. Writes OUT/best and OUT/last (model folders) and OUT/curves.jsonl.
 
     \b
     Example:

@@ -18,7 +18,7 @@ import pandas as pd
 
 from mast.arrays import BoolArray, FloatArray, IntArray
 from mast.data.recordings import SLACK_S, Dataset, parse_clock
-from mast.data.splits import Split, SplitConfig, split_recordings
+from mast.data.splits import Split, SplitConfig, split_recordings, usual_split
 from mast.errors import ConfigError
 from mast.events import boxes_of
 from mast.grid import FrontEnd, events_to_grid
@@ -93,10 +93,15 @@ def chunk_starts(
     return starts / front_end.sample_rate, valid / front_end.sample_rate
 
 
+def split_of(dataset: Dataset) -> SplitConfig:
+    """How a dataset is divided where nobody says."""
+    return usual_split(dataset.recordings, len(dataset.annotations.events))
+
+
 def split_chunks(
     dataset: Dataset, chunks: pd.DataFrame, config: SplitConfig | None = None, *, seed: int = 0
 ) -> tuple[Split, pd.DataFrame]:
-    """Divide a dataset, and its chunks with it.
+    """Divide a dataset, and its chunks with it; as :func:`split_of` says by default.
 
     Returns:
         The split, and ``chunks`` with a column ``split``: the part that wholly holds the chunk, or empty for
@@ -104,7 +109,7 @@ def split_chunks(
     """
     split = split_recordings(
         dataset.recordings,
-        config,
+        config or split_of(dataset),
         seed=seed,
         boxed=dataset.boxed_recordings,
         reviewed=dataset.reviewed_recordings,

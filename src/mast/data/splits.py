@@ -10,12 +10,15 @@ between the parts.
 Recordings from other sites or other days than the rest (out of domain) are named by a rule or by the
 ``split`` column of ``recordings.csv``, and never take part in training or tuning.
 
+With fewer than 100 boxes there is no test part: where nobody says otherwise, :func:`usual_split` gives its share to
+validation.
+
 Everything depends on the recordings' names and the seed, not on the order of rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Literal, NamedTuple
@@ -30,6 +33,10 @@ from mast.errors import ConfigError
 PARTS = ("train", "val", "test")
 TEMPORAL_OOD = "temporal_ood"
 SITE_OOD = "site_ood"
+# our choice: boxes below which no test part is made. Its 15 % would be a dozen boxes in a recording or two, which say
+# nothing about a detector, and help validation to choose one
+FEWEST_TO_TEST = 100
+NO_TEST = (0.7, 0.3, 0.0)  # train, val, test
 _SPELLINGS = {"training": "train", "valid": "val", "validation": "val", "dev": "val", "testing": "test"}
 _EDGE_S = 1e-6  # rounding of seconds
 _FAIR = 1 / 3  # of its share of boxes, which validation should have at least; our choice
@@ -77,6 +84,25 @@ class SplitConfig(BaseModel):
         return self
 
 
+def usual_split(recordings: pd.DataFrame, n_boxes: int) -> SplitConfig:
+    """How a dataset is divided where nobody says: 70/15/15, or 70/30/0 where its boxes are too few to test on.
+
+    A ``split`` column that says anything is left as it is.
+
+    Args:
+        recordings: column ``split``, where there is one.
+        n_boxes: in all of them.
+    """
+    few = n_boxes < FEWEST_TO_TEST and held_out(recordings).eq("").all()
+    return SplitConfig(fractions=NO_TEST) if few else SplitConfig()
+
+
+def parts_in_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Names of parts: train, val, test first, then the others by name."""
+    given = set(names)
+    return (*(part for part in PARTS if part in given), *sorted(given - set(PARTS)))
+
+
 class Span(NamedTuple):
     """A stretch of a recording that belongs to one part."""
 
@@ -95,8 +121,7 @@ class Split:
     @property
     def parts(self) -> tuple[str, ...]:
         """Names of the parts: train, val, test first, then the others by name."""
-        names = {span.split for span in self.spans}
-        return (*(p for p in PARTS if p in names), *sorted(names - set(PARTS)))
+        return parts_in_order(span.split for span in self.spans)
 
     def part(self, name: str) -> tuple[Span, ...]:
         """The spans of one part."""

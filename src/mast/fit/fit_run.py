@@ -10,6 +10,8 @@ from typing import Any
 
 from accelerate.utils import broadcast_object_list
 
+from mast.data.chunks import split_of
+from mast.data.splits import SplitConfig
 from mast.evaluation.evidence import Learnt, Tally
 from mast.fit.inputs import Sources, labels_of, sound_of
 from mast.habit import Habit
@@ -81,9 +83,11 @@ class FitRun:
     @cached_property
     def labels(self) -> dict[str, Any]:
         """Fingerprints of what a detector learns from."""
+        tested = split_of(self.sources.labelled) == SplitConfig()
         return {
             "labelled sound": self.sound["labelled sound"],
             "labels": labels_of(self.sources.labelled),
+            **({} if tested else {"division": "70/30, no test part"}),
         }
 
     @property

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from mast.data.chunks import split_of
+from mast.data.splits import FEWEST_TO_TEST, NO_TEST, parts_in_order
 from mast.evaluation.evidence import tally_of
 from mast.evaluation.part_tables import PartTables
 from mast.files import replace_folder, write_json
@@ -33,8 +35,10 @@ def scan(run: FitRun) -> None:
         n_unlabelled = sum(map(len, run.sources.unlabelled))
         sound_s = sum(float(d.recordings["duration_s"].sum()) for d in run.sources.unlabelled)
         run.say(f"scan: {n_unlabelled:,} unlabelled recordings, {duration_in_words(sound_s)}")
-    parts = ", ".join(f"{name} {len(chunks):,}" for name, chunks in run.parts.items())
+    parts = ", ".join(f"{name} {len(run.parts[name]):,}" for name in parts_in_order(run.parts))
     run.say(f"scan: labelled chunks of {run.recipe.front_end.chunk_s:g} s by part: {parts}")
+    if split_of(labelled).fractions == NO_TEST:
+        run.say(f"scan: no test part: fewer than {FEWEST_TO_TEST} boxes are too few for one")
     inputs = {f"dataset {i}": facts_of(d) for i, (_, d) in enumerate(run.sources.everything)}
 
     def work() -> dict[str, Any]:
@@ -82,7 +86,7 @@ def evaluate(run: FitRun, resamples: int) -> dict[str, Any]:
         if not run.machine.main:
             return {}
         parts = {name: chunks for name, chunks in run.parts.items() if name != "train"}
-        run.say(f"evaluate: {', '.join(NAMES[name] for name in names)} on {', '.join(parts)}")
+        run.say(f"evaluate: {', '.join(NAMES[name] for name in names)} on {', '.join(parts_in_order(parts))}")
         with run.bar("evaluate") as progress:
             found = measure_detectors(
                 detectors,

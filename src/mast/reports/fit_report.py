@@ -166,8 +166,8 @@ def _lead(story: _Story) -> Markup:
     words += f" {story.verdict}" if story.verdict else ""
     if story.main_part == "val":
         words += (
-            " There is no test part, so accuracy is shown on validation recordings, on which the threshold was chosen: "
-            "expect a little less on new ones."
+            " There is no test part, so accuracy is shown on validation recordings, which helped to choose model and "
+            "threshold: expect a little less on new ones."
         )
     heard = int(story.metrics["parts"][story.main_part]["recordings"])
     few = (

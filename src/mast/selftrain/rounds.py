@@ -26,6 +26,7 @@ from accelerate.utils import broadcast_object_list
 from torch.utils.data import ConcatDataset
 
 from mast.data.chunk_dataset import ChunkDataset, Example
+from mast.data.chunks import split_of
 from mast.data.recordings import Dataset, load_dataset
 from mast.data.splits import SITE_OOD, TEMPORAL_OOD, SplitConfig
 from mast.errors import MastError
@@ -150,7 +151,7 @@ def about_self_training(
         "unlabelled": [str(p) for p in unlabelled],
         "init": str(start.path),
         "seed": seed,
-        "split": (split or SplitConfig()).model_dump(mode="json"),
+        "split": (split or split_of(dataset)).model_dump(mode="json"),
     }
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from mast.data.augment import AugmentConfig
 from mast.data.chunk_dataset import Batch, ChunkDataset
+from mast.data.chunks import split_of
 from mast.data.noise_bank import NoiseBank
 from mast.data.recordings import Dataset, load_dataset
 from mast.data.repeats import dividing_gap
@@ -96,7 +97,7 @@ def train_detector(
         init: where it starts, as :func:`mast.models.find.find_model` takes it: a detector, of which all weights are
             taken (see :mod:`mast.training.start`); a pretraining run or AudioMAE's file, of which the encoder is. A
             baseline starts from a model of its own kind, or its backbone from a file of weights that fits.
-        split: how the dataset is divided; 70/15/15 by recording by default.
+        split: how the dataset is divided; by default as :func:`mast.data.chunks.split_of` says.
         seed: of split, order, augmentation and start.
         accelerator: device, precision and processes; made from the recipe by default.
         progress: called with steps done, steps in all, and a short text.
@@ -124,7 +125,7 @@ def about_detector(
         "data": str(dataset.root),
         "seed": seed,
         "init": str(start.path or ""),
-        "split": (split or SplitConfig()).model_dump(mode="json"),
+        "split": (split or split_of(dataset)).model_dump(mode="json"),
     }
 
 
