@@ -39,7 +39,11 @@ CASES = [
         RAVEN + raven_row(start="nan"),
         r"line 2, Begin Time \(s\): found 'nan', expected a finite number",
     ),
-    ("raven", RAVEN + raven_row(start="1,5"), r"line 2, Begin Time \(s\): found '1,5'.*decimal comma"),
+    (
+        "raven",
+        RAVEN + raven_row(start="1,5", end=2.5),
+        r"line 2, Begin Time \(s\): found '1,5'.*as in 1234\.5",
+    ),
     ("raven", RAVEN + raven_row(start="soon"), r"line 2, Begin Time \(s\): found 'soon', expected a number"),
     ("raven", RAVEN + raven_row().strip() + "\ta\tb\n", r"line 2: 10 fields, the header has 8"),
     (
@@ -52,7 +56,11 @@ CASES = [
     ("csv", CSV + "a.wav,2,1,10,20,x\n", r"line 2: starts at 2 s after it ends at 1 s"),
     ("csv", CSV + "a.wav,0,1,10,,x\n", r"line 2, high_hz: blank"),
     ("csv", CSV + "a.wav,0,1,10,inf,x\n", r"line 2, high_hz: found 'inf', expected a finite number"),
-    ("csv", CSV.replace(",", ";") + "a.wav;0;1,5;10;20;x\n", r"line 2, end_s: found '1,5'.*decimal comma"),
+    (
+        "csv",
+        CSV.replace(",", ";") + "a.wav;0;1;10;1,500;x\n",
+        r"line 2, high_hz: found '1,500'.*as in 1234\.5",
+    ),
     (
         "audacity",
         "1.0\t2.0\tbird\n",

@@ -76,6 +76,30 @@ def test_encodings_and_line_ends(encoding: str, newline: str, tmp_path: Path) ->
     assert boxes(tmp_path / "a.txt") == [["a", 1.0, 2.0, 3.0, 4.0, "niño"]]
 
 
+@pytest.mark.parametrize("delimiter", ["\t", ";"])
+def test_decimal_commas(delimiter: str, tmp_path: Path) -> None:
+    header = [
+        "Begin Time (s)",
+        "End Time (s)",
+        "Low Freq (Hz)",
+        "High Freq (Hz)",
+        "File Offset (s)",
+        "Species",
+    ]
+    row = ["61,250", "62,5", "1000", "2867,63", "1,250", "3,5 notes"]
+    (tmp_path / "a.txt").write_text("\n".join(map(delimiter.join, (header, row))))
+    assert boxes(tmp_path / "a.txt") == [["a", 1.25, 2.5, 1000.0, 2867.63, "3,5 notes"]]
+    (tmp_path / "k.csv").write_text("IN FILE;OFFSET;DURATION;Fmin;Fmax\na.wav;1,25;0,5;1000;2000\n")
+    assert boxes(tmp_path / "k.csv") == [["a.wav", 1.25, 1.75, 1000.0, 2000.0, ""]]
+
+
+def test_rows_of_nothing_but_delimiters_are_no_boxes(tmp_path: Path) -> None:
+    """Spreadsheets write them where rows were cleared."""
+    table = "Begin Time (s)\tEnd Time (s)\tLow Freq (Hz)\tHigh Freq (Hz)\n\t\t\t\n1\t2\t3\t4\n\t \t\t\n"
+    (tmp_path / "a.txt").write_text(table)
+    assert boxes(tmp_path / "a.txt") == [["a", 1.0, 2.0, 3.0, 4.0, ""]]
+
+
 def test_bytes_that_are_not_windows_text_are_latin_1(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"\x81\xe9")
     assert read_text(tmp_path / "x") == "\x81é"

@@ -77,7 +77,7 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     if (negative := np.flatnonzero(lengths < 0)).size:
         row = int(negative[0])
         raise AnnotationError(f"{table.where(row)}, {column['duration']}: negative ({lengths[row]:.10g})")
-    offsets, durations = (table.texts(column[c]) for c in ("start_s", "duration"))
+    offsets, durations = (table.number_texts(column[c]) for c in ("start_s", "duration"))
     ends = np.array([decimal_sum(o.strip(), d.strip() or 0) for o, d in zip(offsets, durations, strict=True)])
     lows = table.numbers(column["low_hz"], blank_is_nan=True) if "low_hz" in column else np.zeros(len(table))
     lows = np.where(np.isnan(lows), 0.0, lows)

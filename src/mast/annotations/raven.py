@@ -27,7 +27,6 @@ from mast.annotations.tables import (
     decimal_sum,
     format_table,
     one_line,
-    parse_numbers,
     read_table,
     with_rest,
     write_text,
@@ -103,7 +102,7 @@ def _events(table: Table, own: str, names: RecordingNames, nyquists: dict[str, f
     highs = with_tops(highs, recording, nyquists, lambda row: f"{table.where(row)}, {columns['high_hz']}")
     offset = table.find("File Offset (s)")
     if offset is not None:
-        starts, ends = _within_file(table.texts(offset), starts, ends, table)
+        starts, ends = _within_file(table.numbers(offset, blank_is_nan=True), starts, ends, table)
     boxes = {"recording": recording, "start_s": starts, "end_s": ends, "low_hz": lows, "high_hz": highs}
     used = [*columns.values(), *(c for c in (table.find(s) for s in _STRUCTURE) if c)]
     if (channel := table.find("Channel")) and set(table.texts(channel)) <= {"1"}:
@@ -152,10 +151,9 @@ def _recordings(table: Table, own: str, names: RecordingNames) -> list[str]:
 
 
 def _within_file(
-    offsets: list[str], starts: NDArray[np.float64], ends: NDArray[np.float64], table: Table
+    inside: NDArray[np.float64], starts: NDArray[np.float64], ends: NDArray[np.float64], table: Table
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Times within the recording: the offset, and the offset plus the selection's length."""
-    inside = parse_numbers(offsets, table.where, "File Offset (s)", blank_is_nan=True)
     new_starts, new_ends = starts.copy(), ends.copy()
     for i in np.flatnonzero(~np.isnan(inside) & (inside != starts)).tolist():
         if inside[i] < 0:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,23 @@ class Table:
 
     def numbers(self, column: str, *, blank_is_nan: bool = False) -> NDArray[np.float64]:
         """A column as finite numbers (N,); blanks are an error unless ``blank_is_nan``."""
-        return parse_numbers(self.texts(column), self.where, column, blank_is_nan=blank_is_nan)
+        return parse_numbers(self.number_texts(column), self.where, column, blank_is_nan=blank_is_nan)
+
+    def number_texts(self, column: str) -> list[str]:
+        """A column of numbers as it stands in the file, with decimal points where the file has decimal commas."""
+        texts = self.texts(column)
+        if any("," in text for text in texts) and self._has_decimal_commas:
+            return [text.replace(",", ".") for text in texts]
+        return texts
+
+    @cached_property
+    def _has_decimal_commas(self) -> bool:
+        """Whether 1,5 is one and a half here: no number has a point, and not all commas could be those of thousands."""
+        cells = [cell.strip() for row in self.rows for cell in row]
+        commas = [cell for cell in cells if re.fullmatch(r"-?\d+,\d+", cell)]
+        if all(re.fullmatch(r"-?[1-9]\d{0,2},\d{3}", cell) for cell in commas):
+            return False
+        return not any(re.fullmatch(r"-?\d*\.\d+", cell) for cell in cells)
 
     def further(self, used: Iterable[str]) -> dict[str, pd.Series[str] | pd.Series[float] | pd.Series[int]]:
         """Columns that no one asked for, numbers where the whole column holds numbers without loss."""
@@ -195,7 +212,7 @@ def _number(text: str, where: str, blank_is_nan: bool) -> float:
         value = float(text)
     except ValueError:
         hint = (
-            " (a decimal comma; export the table with decimal points)"
+            " (a comma, which may be decimal or of thousands; write all numbers as in 1234.5)"
             if re.fullmatch(r"-?[\d.]*,\d+", text)
             else ""
         )
@@ -226,7 +243,7 @@ def typed_column(texts: list[str]) -> pd.Series[str] | pd.Series[float] | pd.Ser
 def read_table(path: Path) -> Table:
     """Rows of text between tabs, commas or semicolons, whichever of them the header holds most of.
 
-    Short rows are filled with blanks; blank lines are left out.
+    Short rows are filled with blanks; blank rows are left out.
     """
     text = read_text(path)
     if not text.strip():
@@ -247,7 +264,7 @@ def read_table(path: Path) -> Table:
     lines: list[int] = []
     try:
         for row in reader:
-            if not row or (len(row) == 1 and not row[0].strip()):
+            if not any(cell.strip() for cell in row):  # spreadsheets leave rows of nothing but delimiters
                 continue
             if not header:
                 header = [name.strip() for name in row]
