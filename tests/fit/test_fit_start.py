@@ -143,6 +143,19 @@ def test_a_few_boxes_make_no_test_part_and_nothing_claims_one(data: Path, tmp_pa
     assert "test recordings" not in lead
 
 
+def test_the_report_says_when_a_trained_model_has_the_calibration_of_the_start(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    validation_says(monkeypatch, start=0.1, trained=0.9)
+    recipe = toy_recipe(train__epochs=1)
+    fitted = run_fit(data / "labelled", [], tmp_path / "run", recipe, init=data / "start")
+    assert fitted.metrics["recommended"] == "trained"
+    assert load_card(fitted.model).probabilities == CALIBRATION.calibration  # too few boxes for another
+    text = fitted.report.read_text(encoding="utf-8")
+    assert "came with the start: it is from 24 other recordings, not from yours" in text
+    assert "precision on validation" not in text
+
+
 def test_a_start_that_training_does_not_beat_is_kept(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_pictures: None
 ) -> None:

@@ -103,6 +103,13 @@ class _Story:
         """Of the detectors, in words."""
         return NAMES if len(self.detectors) > 1 else dict.fromkeys(self.detectors, "the detector")
 
+    def has_calibration_of_start(self) -> bool:
+        """Whether the scores mean what those of the start did: of a start, or trained with few boxes to validate on."""
+        before = load_card(self.run / "start").calibration if START in self.detectors else None
+        return (
+            before is not None and self.stored is not None and before.calibration == self.stored.calibration
+        )
+
     def part(self, part: str, detector: str) -> PartTables:
         """What a detector found in a part."""
         return PartTables.load(self.run / "evaluate" / detector, part)
@@ -306,12 +313,14 @@ def _scores(story: _Story) -> Markup:
                 ]
             )
     body += heading("How sure should a detection be?")
-    body += table(["--precision", "score from", "precision on validation", "recall on validation"], rows)
-    if story.chosen in (START, HABIT) and load_card(story.run / "start").calibration:
+    where = "on validation"
+    if story.has_calibration_of_start():
+        where = "there"
         body += paragraph(
             f"This calibration came with the start: it is from {story.stored.n_recordings} other recordings, not from "
-            "yours, and in your recordings precision may be lower."
+            "yours. In your recordings precision and recall may be quite different."
         )
+    body += table(["--precision", "score from", f"precision {where}", f"recall {where}"], rows)
     return body + paragraph(
         "Higher precision means fewer false alarms and more missed sounds. mast detect --precision 0.9 uses these."
     )
