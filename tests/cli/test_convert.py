@@ -183,6 +183,37 @@ def test_notes_are_joined_into_songs(tmp_path: Path) -> None:
     ]
 
 
+def test_boxes_that_a_new_table_lacks_are_kept(tmp_path: Path) -> None:
+    out, row = tmp_path / "boxes.csv", "{}.wav,0.5,1.25,1000,9000,robin,0.5\n"
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text(CSV + row.format(name))
+        (tmp_path / f"{name}.reviewed.csv").write_text(f"file\n{name}.wav\n")
+    run(tmp_path / "a.csv", out, "--to", "csv")
+    _, stderr = run(tmp_path / "b.csv", out, "--to", "csv", "--quiet")
+    kept = tmp_path / "boxes.earlier.csv"
+    assert f"the old one is kept as {kept}" in stderr
+    assert read_annotations(out).annotated() == ["b.wav"]
+    earlier = read_annotations(kept)
+    assert (earlier.events["recording"].tolist(), earlier.reviewed["recording"].tolist()) == (
+        ["a.wav"],
+        ["a.wav"],
+    )
+    run(tmp_path / "a.csv", out, "--to", "csv")
+    assert read_annotations(tmp_path / "boxes.earlier-2.csv").annotated() == ["b.wav"]
+
+
+@pytest.mark.parametrize("name", ["csv", "raven", "coco", "aoef", "kaleidoscope", "birdeep"])
+def test_the_same_again_or_more_keeps_no_copy(name: str, dataset: Path, tmp_path: Path) -> None:
+    out = (tmp_path / "out" / "boxes").with_suffix(FORMATS[name].suffix)
+    out.parent.mkdir()
+    for more in ("", "b.wav,0.25,1.0,1000,2000,wren,0.5\n"):
+        with (dataset / "boxes.csv").open("a") as table:
+            table.write(more)
+        for _ in range(2):
+            run(dataset, out, "--to", name, "--audio", dataset)
+    assert not list(out.parent.glob("*earlier*"))
+
+
 def test_wrong_wishes_are_refused(dataset: Path, tmp_path: Path) -> None:
     boxes = dataset / "boxes.csv"
     with pytest.raises(AnnotationError, match="--to ravn: no such format; choose one of csv, raven"):

@@ -67,6 +67,8 @@ def test_tasks_go_out_and_come_back(data: Path, tmp_path: Path) -> None:
     assert found == [[rows["recording"][0], start + 1.5, start + 2.0, "hum"]]
     assert back.reviewed.values.tolist() == [[rows["recording"][0], start, start + 10.24]]
 
+    assert "add --add-to recordings/ to keep them" in (tasks / "README.txt").read_text()
+
     # a second plan avoids what was heard, and is added to it
     more = tmp_path / "more"
     run(

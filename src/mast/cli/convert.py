@@ -108,6 +108,7 @@ def convert(
     from dataclasses import replace
 
     from mast.annotations import FORMATS, read_annotations, write_annotations
+    from mast.annotations.earlier import keep_earlier
     from mast.annotations.songs import join_events
     from mast.errors import AnnotationError
 
@@ -136,6 +137,13 @@ def convert(
     annotations = cut_to_nyquist(annotations, "events", quiet=quiet)
     if join is not None:
         annotations = replace(annotations, events=join_events(annotations.events, join))
+    if kept := keep_earlier(out, annotations):
+        hint = "; with --add-to they stay in the table itself" if tasks and add_to is None else ""
+        say(
+            f"mast: warning: {out} held boxes, or recordings that were listened to, which are not in the new one, so the "
+            f"old one is kept as {kept}{hint}",
+            quiet=False,
+        )
     write_annotations(annotations, out, to)
 
     # what the recordings themselves say is not lost

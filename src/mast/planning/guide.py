@@ -77,5 +77,6 @@ def guide(plan: pd.DataFrame, format: str, *, prefilled: bool) -> str:
         "    mast convert THIS_FOLDER recordings/boxes.csv --from tasks --to csv",
         "",
         "which puts every box where it belongs in the original recordings, and remembers which spans were listened to.",
+        "If recordings/boxes.csv holds boxes already, add --add-to recordings/ to keep them.",
     ]
     return "\n".join(lines) + "\n"
