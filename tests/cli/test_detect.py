@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -608,6 +609,17 @@ def test_a_run_ends_with_a_page_of_its_own(whole: Path) -> None:
     assert page.count("<svg") == 2  # a heat map for each site
     assert 10 <= page.count('class="tile"') <= 20
     assert f"mast review {whole.name}" in page
+
+
+def test_what_to_type_next_can_be_typed(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_sound(tmp_path / "in" / "a.wav", 3)
+    monkeypatch.chdir(tmp_path)
+    options = ["--model", str(model), "--threshold", "0", "--device", "cpu"]
+    result = CliRunner().invoke(app, ["in", *options, "--out", "Funde Mühle"])
+    assert "Next: mast review 'Funde Mühle'\n" in result.stderr
+    page = unescape((tmp_path / "Funde Mühle" / "summary.html").read_text(encoding="utf-8"))
+    assert "mast review 'Funde Mühle'" in page
+    assert "mast summarize 'Funde Mühle' --out summary" in page
 
 
 def test_the_page_can_be_left_out(survey: Path, model: Path, whole: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import datetime, timedelta
+from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -36,7 +37,7 @@ from mast.reports.fit_figures import (
     read_curves,
     reliability_figure,
 )
-from mast.reports.fit_report import _lead
+from mast.reports.fit_report import _lead, _use
 from mast.reports.html_page import picture
 
 FRONT_END = FrontEnd(n_bins=64, chunk_frames=256)
@@ -136,6 +137,19 @@ def test_every_headline_has_its_interval_and_few_recordings_a_warning(recordings
         low, high = intervals[name]
         assert f"95 % interval {low:.2f}–{high:.2f}" in shown[f"{value:.2f}"], name
     assert (f"These figures rest on {recordings} recordings." in text) == warned
+
+
+def test_commands_on_the_page_can_be_typed() -> None:
+    story = SimpleNamespace(
+        run=Path("my runs/birds"),
+        calibration=Calibration(),
+        card=SimpleNamespace(thresholds={"score": 0.5}, habit=None),
+        recipe=SimpleNamespace(front_end=FRONT_END),
+    )
+    text = unescape(str(_use(cast("Any", story))))
+    assert "--model 'my runs/birds' --out detections" in text
+    assert "--model 'my runs/birds' --out sure" in text
+    assert "mast.load('my runs/birds')" in text
 
 
 def test_examples_are_what_they_are_called() -> None:

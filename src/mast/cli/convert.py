@@ -140,8 +140,8 @@ def convert(
     if kept := keep_earlier(out, annotations):
         hint = "; with --add-to they stay in the table itself" if tasks and add_to is None else ""
         say(
-            f"mast: warning: {out} held boxes, or recordings that were listened to, which are not in the new one, so the "
-            f"old one is kept as {kept}{hint}",
+            f"mast: warning: {out} held boxes, or recordings that were listened to, that are not in the new one, so "
+            f"the old one is kept as {kept}{hint}",
             quiet=False,
         )
     write_annotations(annotations, out, to)

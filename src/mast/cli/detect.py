@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import urlsplit
@@ -216,7 +217,7 @@ def detect(
     damaged = sum(results.is_damaged(recording.source) for recording in mine)
     typer.echo(_closing(out, totals, len(mine), len(failures), damaged, len(listing.unlisted)))
     if totals is not None and totals.events:
-        say(f"Next: mast review {out}", quiet=quiet)
+        say(f"Next: {shlex.join(['mast', 'review', str(out)])}", quiet=quiet)
     if hint := _other_band(sample_rates, facts.band_hz[1]):
         say(hint, quiet=quiet)
     if failures or listing.unlisted:
@@ -323,13 +324,13 @@ def _other_band(sample_rates: set[int], high_hz: float) -> str:
     searched = f"was searched up to {high_hz / 1000:g} kHz"
     if least_hz >= _FAR_ABOVE * high_hz:
         return (
-            f"This sound reaches {least_hz / 1000:g} kHz and {searched}; for bats and other high voices play it slower "
-            f"to the model, into another folder: --band {min(least_hz, BANDS_HZ['bats']):.0f}."
+            f"This sound reaches {least_hz / 1000:g} kHz and {searched}; for bats and other high voices, search it "
+            f"again, into another folder, with --band {min(least_hz, BANDS_HZ['bats']):.0f}."
         )
     if most_hz <= high_hz / _FAR_BELOW:
         return (
-            f"This sound ends at {most_hz / 1000:g} kHz and {searched}; for fish and other low voices play it faster "
-            f"to the model, into another folder: --band {most_hz:.0f}."
+            f"This sound ends at {most_hz / 1000:g} kHz and {searched}; for fish and other low voices, search it "
+            f"again, into another folder, with --band {most_hz:.0f}."
         )
     return ""
 

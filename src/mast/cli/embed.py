@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -136,7 +137,7 @@ def embed(
     if failures:
         failed_ones = counted(len({name for name, _ in failures}), "recording")
         closing += f"; {failed_ones} failed or without boxes, as listed above"
-    typer.echo(f"{closing}; next: mast search {out}.")
+    typer.echo(f"{closing}; next: mast search {shlex.quote(str(out))}")
     if failures:
         raise typer.Exit(EXIT_SOME_FAILED)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -105,4 +106,4 @@ def fit(
         typer.echo(f"It draws {habit}; mast detect --box all gives its boxes as they are.")
     # of a detector that finds nothing the summary says what to do first
     if fitted.metrics["validation_f1"][fitted.metrics["recommended"]] != 0:
-        typer.echo(f"Next: mast detect RECORDINGS/ --model {out} --out detections")
+        typer.echo(f"Next: mast detect RECORDINGS/ --model {shlex.quote(str(out))} --out detections")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import platform
+import shlex
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -375,16 +376,15 @@ def _curves(story: _Story) -> Markup:
 
 
 def _use(story: _Story) -> Markup:
-    out = story.run
+    model = shlex.quote(str(story.run))
     threshold = float(story.calibration.apply(story.card.thresholds["score"]))
     body = paragraph("Find sounds in other recordings; results come as tables, also for Raven and Audacity:")
-    body += code(f"mast detect recordings/ --model {out} --out detections --formats csv,raven")
+    body += code(f"mast detect recordings/ --model {model} --out detections --formats csv,raven")
     body += paragraph("Fewer false alarms, at the price of more missed sounds:")
-    body += code(f"mast detect recordings/ --model {out} --out sure --precision 0.9")
+    body += code(f"mast detect recordings/ --model {model} --out sure --precision 0.9")
     body += paragraph("From Python:")
-    body += code(
-        f'import mast\n\ndetector = mast.load("{out}")\nevents = detector.detect("dawn.wav")  # a pandas table'
-    )
+    load = f"detector = mast.load({str(story.run)!r})"
+    body += code(f'import mast\n\n{load}\nevents = detector.detect("dawn.wav")  # a pandas table')
     front_end = story.recipe.front_end
     return body + paragraph(
         f"The model listens to {front_end.low_hz:g}–{front_end.high_hz:g} Hz in windows of {front_end.chunk_s:g} s and "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -89,10 +90,10 @@ def write_results_summary(folder: Path, heard: Heard) -> None:
         places=find_places(heard),
         locate=None if heard.root is None else find_in([heard.root]),
         advice=(
-            Advice("Look at them and listen", f"mast review {folder.name}"),
+            Advice("Look at them and listen", shlex.join(["mast", "review", folder.name])),
             Advice(
                 "Tables per hour, day and site, and a sample to check",
-                f"mast summarize {folder.name} --out summary",
+                shlex.join(["mast", "summarize", folder.name, "--out", "summary"]),
             ),
         ),
         maps=4,
