@@ -142,7 +142,7 @@ def check_events(
             end > LONGEST_S,
             "ends at {end} s, which is over a year; expected seconds from the start of the recording",
         ),
-        (low < 0, "negative low frequency ({low} Hz)"),
+        (low < 0, "negative low frequency ({low} Hz); the lowest is 0"),
         (low > high, "low frequency {low} Hz above the high frequency {high} Hz; were they swapped?"),
         (high > HIGHEST_HZ, "reaches up to {high} Hz, which no recorder reaches; expected frequencies in Hz"),
         (

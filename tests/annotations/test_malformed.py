@@ -169,3 +169,24 @@ def test_a_recording_listed_twice_is_named(tmp_path: Path) -> None:
     (tmp_path / "recordings.csv").write_text("file\na.wav\na.wav\n")
     with pytest.raises(AnnotationError, match=r"recordings\.csv, line 3: a\.wav is listed twice"):
         read_annotations(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "x.Table.1.selections.txt",
+            "Selection\tEnd Time (s)\n",
+            r"selections\.txt: columns Begin Time \(s\), Low Freq",
+        ),
+        ("x.Table.1.selections.txt", "", r"selections\.txt: empty, not even a header line"),
+        ("x.xlsx", "PK", r"x\.xlsx: is a spreadsheet; save it as text"),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_named_not_the_formats_there_are(
+    name: str, content: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(content)
+    for path in (tmp_path, tmp_path / name):
+        with pytest.raises(AnnotationError, match=message):
+            read_annotations(path)

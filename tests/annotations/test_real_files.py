@@ -100,6 +100,14 @@ def test_rows_of_nothing_but_delimiters_are_no_boxes(tmp_path: Path) -> None:
     assert boxes(tmp_path / "a.txt") == [["a", 1.0, 2.0, 3.0, 4.0, ""]]
 
 
+def test_a_folder_of_selection_tables_saved_as_csv(tmp_path: Path) -> None:
+    row = "Begin Time (s);End Time (s);Low Freq (Hz);High Freq (Hz)\n1;2;3;4\n"
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text(row)
+    (tmp_path / "recordings.csv").write_text("file\na.wav\nb.wav\n")
+    assert [box[:2] for box in boxes(tmp_path)] == [["a.wav", 1.0], ["b.wav", 1.0]]
+
+
 def test_bytes_that_are_not_windows_text_are_latin_1(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"\x81\xe9")
     assert read_text(tmp_path / "x") == "\x81é"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -36,6 +37,9 @@ FORMATS: dict[str, Format] = {
         frozenset({"duration_s", "site", "datetime"}),
     ),
 }
+_RAVEN_NAME = re.compile(r"[._]selections?\.(txt|tsv)$", re.IGNORECASE)
+_WORKBOOKS = (".xlsx", ".xls", ".ods")
+_SAVE_AS_TEXT = "is a spreadsheet; save it as text (*.txt, tab-delimited) or CSV"
 _KNOWN = f"{', '.join(FORMATS)} (mast convert --from says which)"  # for messages
 
 
@@ -105,11 +109,14 @@ def guess_format(path: Path) -> str:
         return "csv"
     if any((path / name).is_file() for name in ("pictures.csv", "classes.txt")):
         return "yolo"
-    for file in sorted(f for f in path.rglob("*.txt") if f.stat().st_size):
+    files = raven.tables_in(path)
+    for file in [f for f in files if f.stat().st_size] or files:
         found = _guess_file(file)
         if found in ("raven", "audacity", "yolo"):
             return found
         break  # one look: the folder should hold one kind of file
+    if workbook := next((f for f in sorted(path.rglob("*")) if f.suffix.lower() in _WORKBOOKS), None):
+        raise AnnotationError(f"{workbook}: {_SAVE_AS_TEXT}")
     raise AnnotationError(
         f"{path}: cannot tell which annotation format this folder holds; expected {_KNOWN}, or give the annotation "
         "file itself"
@@ -121,6 +128,10 @@ def _guess_file(path: Path) -> str | None:
         return "csv"
     if path.suffix.lower() in (".json", ".aoef"):
         return _guess_json(path)
+    if path.suffix.lower() in _WORKBOOKS:
+        raise AnnotationError(f"{path}: {_SAVE_AS_TEXT}")
+    if _RAVEN_NAME.search(path.name):  # also without its header: reading it says what is missing
+        return "raven"
     text = read_text(path)
     lines = [line for line in text[:20_000].split("\n") if line.strip()]
     if not lines:

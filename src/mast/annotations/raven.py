@@ -63,14 +63,10 @@ _STRUCTURE = ("Selection", "View", "Begin File", "Begin Path", "End File", "End 
 
 
 def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
-    """Read one selection table, or every `.txt` and `.tsv` table below a folder."""
+    """Read one selection table, or every table below a folder."""
     folder = path if path.is_dir() else path.parent
     known = beside(path, recordings)
-    files = (
-        sorted(f for f in path.rglob("*") if f.suffix.lower() in (".txt", ".tsv"))
-        if path.is_dir()
-        else [path]
-    )
+    files = tables_in(path) if path.is_dir() else [path]
     if not files and not (path / "recordings.csv").is_file():
         raise AnnotationError(f"{path}: no selection tables (*.txt) in this folder")
     reviewed = read_reviewed(path)
@@ -90,6 +86,14 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     filled = [p for p in parts if len(p)]
     events = pd.concat(filled, ignore_index=True) if filled else empty_events()
     return AnnotationSet(events, reviewed, known.recordings)
+
+
+def tables_in(folder: Path) -> list[Path]:
+    """Tables below a folder: `.txt` and `.tsv`, or, where there are none, `.csv` as spreadsheets save them."""
+    every = sorted(file for file in folder.rglob("*") if file.is_file())
+    found = [file for file in every if file.suffix.lower() in (".txt", ".tsv")]
+    own = ("recordings.csv", "reviewed.csv")
+    return found or [file for file in every if file.suffix.lower() == ".csv" and file.name not in own]
 
 
 def _events(table: Table, own: str, names: RecordingNames, nyquists: dict[str, float]) -> pd.DataFrame:

@@ -137,11 +137,11 @@ def convert(
     annotations = cut_to_nyquist(annotations, "events", quiet=quiet)
     if join is not None:
         annotations = replace(annotations, events=join_events(annotations.events, join))
-    if kept := keep_earlier(out, annotations):
+    if earlier := keep_earlier(out, annotations):
         hint = "; with --add-to they stay in the table itself" if tasks and add_to is None else ""
         say(
             f"mast: warning: {out} held boxes, or recordings that were listened to, that are not in the new one, so "
-            f"the old one is kept as {kept}{hint}",
+            f"the old one is kept as {earlier}{hint}",
             quiet=False,
         )
     write_annotations(annotations, out, to)
