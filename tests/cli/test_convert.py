@@ -119,6 +119,17 @@ def test_boxes_after_the_end_are_said(dataset: Path, tmp_path: Path) -> None:
         convert(dataset, tmp_path / "o2.csv", "csv", audio=dataset)
 
 
+def test_frequencies_in_khz_are_said(dataset: Path, tmp_path: Path) -> None:
+    (dataset / "boxes.csv").write_text(CSV + "a.wav,0.5,1,2.5,4,robin,0.5\n")
+    _, stderr = run(dataset, tmp_path / "o.csv", "--to", "csv", "--audio", dataset)
+    assert "no frequency of the events reaches 8 Hz; are they in kHz instead of Hz?" in stderr
+    (dataset / "boxes.csv").write_text(
+        CSV + "a.wav,0.5,1,2.5,4,elephant,0.5\na.wav,0.5,1,10,20,elephant,0.5\n"
+    )
+    _, stderr = run(dataset, tmp_path / "o2.csv", "--to", "csv", "--audio", dataset)
+    assert "kHz" not in stderr
+
+
 def test_a_folder_that_detect_left_is_read(dataset: Path, tmp_path: Path) -> None:
     """Its own table counts, whatever else was written beside it."""
     left = tmp_path / "detections"

@@ -154,7 +154,9 @@ class AnnotationSet:
         return replace(self, events=cut[cut["low_hz"] < top])
 
     def nyquist_warning(self, what: str) -> str:
-        """What :meth:`clipped_to_nyquist` does to these events, in words; empty where it does nothing.
+        """What :meth:`clipped_to_nyquist` does to these events, in words, and whether they seem to be in kHz.
+
+        Empty where there is nothing to say.
 
         >>> import pandas as pd
         >>> from mast.annotations import AnnotationSet
@@ -171,6 +173,10 @@ class AnnotationSet:
             told.append(f"{cut:,} of {n:,} {what} reached above half the sample rate and were cut to it")
         if left:
             told.append(f"{left:,} of {n:,} {what} lie wholly above half the sample rate and are left out")
+        if n and (self.events["high_hz"] <= top / 1000).all() and np.isfinite(top).all():
+            told.append(
+                f"no frequency of the {what} reaches {top.max() / 1000:g} Hz; are they in kHz instead of Hz?"
+            )
         return "; ".join(told)
 
     def after_the_end(self) -> int:

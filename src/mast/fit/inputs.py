@@ -19,7 +19,10 @@ from mast.table_files import write_table
 from mast.training.start import Start
 
 # warnings of load_dataset
-_TOLD_ONCE = ".*(cannot be read and are left out|after their recording has ended|above half the sample rate)"
+_TOLD_ONCE = (
+    ".*(cannot be read and are left out|after their recording has ended|above half the sample rate"
+    "|in kHz instead of Hz)"
+)
 
 
 @dataclass(frozen=True)
