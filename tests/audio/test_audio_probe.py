@@ -65,6 +65,12 @@ def test_not_a_recording(tmp_path: Path, name: str, content: bytes, says: str) -
     assert says in complaint(path)
 
 
+def test_a_sample_rate_of_nothing(tmp_path: Path) -> None:
+    path, content = tmp_path / "a.wav", wav_bytes(tmp_path)
+    path.write_bytes(content[:24] + bytes(4) + content[28:])
+    assert "not readable as sound (its header is damaged)" in complaint(path)
+
+
 @pytest.mark.parametrize("length", [4, 12, 20, 30, 40])
 def test_truncated_header(tmp_path: Path, length: int) -> None:
     path = tmp_path / "cut.wav"

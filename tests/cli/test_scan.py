@@ -86,6 +86,27 @@ def test_table_failures_and_summary(folder: Path) -> None:
     assert lines[-1] == f"3 recordings in {out}; 3 unreadable in {folder / 'failures.csv'}."
 
 
+def test_a_little_sound_of_one_day(tmp_path: Path) -> None:
+    sf.write(tmp_path / "OAK_20230510_073000.wav", np.zeros(96_000), 8_000)
+    header = (tmp_path / "OAK_20230510_073000.wav").read_bytes()[:44]
+    (tmp_path / "OAK_20230510_080000.wav").write_bytes(header)
+    lines = run(tmp_path).stdout.splitlines()
+    assert "minutes       0.20" in lines
+    assert "days          1, 2023-05-10" in lines
+    assert "  OAK_20230510_080000.wav: no sound" in lines
+
+
+def test_a_table_that_a_spreadsheet_saved_with_semicolons_is_kept(folder: Path) -> None:
+    out = folder / "recordings.csv"
+    out.write_text("file;site;split\nOAK/20230510_073000.WAV;Old Oak;train\n")
+    run(folder, "--out", out)
+    rows = {row["file"]: row for row in table(out)}
+    assert (rows["OAK/20230510_073000.WAV"]["site"], rows["OAK/20230510_073000.WAV"]["split"]) == (
+        "Old Oak",
+        "train",
+    )
+
+
 def test_without_out_nothing_is_written(folder: Path) -> None:
     before = sorted(folder.rglob("*"))
     result = run(folder)

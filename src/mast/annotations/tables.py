@@ -240,6 +240,11 @@ def typed_column(texts: list[str]) -> pd.Series[str] | pd.Series[float] | pd.Ser
     return pd.Series(values, dtype="float64") if same else pd.Series(texts, dtype="object")
 
 
+def delimiter_of(header: str) -> str:
+    """Tab, comma or semicolon, whichever of them a header line holds most of."""
+    return max("\t,;", key=header.count)
+
+
 def read_table(path: Path) -> Table:
     """Rows of text between tabs, commas or semicolons, whichever of them the header holds most of.
 
@@ -251,7 +256,7 @@ def read_table(path: Path) -> Table:
             f"{path}: empty, not even a header line; a table with nothing in it still has its header"
         )
     first = text.lstrip("\r\n").split("\n", 1)[0]
-    delimiter = max("\t,;", key=first.count)
+    delimiter = delimiter_of(first)
     # Raven writes quotation marks as they are; only tables that quote their header use them as quotes
     plain = delimiter == "\t" and not first.startswith('"')
     reader = csv.reader(

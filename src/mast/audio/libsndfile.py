@@ -40,6 +40,8 @@ def open_sound(path: Path) -> sf.SoundFile:
         reason = str(error.error_string).strip().rstrip(".")
         if "not recognised" in reason or "does not exist" in reason:  # its words for an mp3 without sound
             reason = "no sound format we know"
+        elif reason.startswith("Internal error"):  # its words for a sample rate of 0, say
+            reason = "its header is damaged"
         raise AudioError(
             f"{path}: not readable as sound ({reason}); expected a complete wav, flac, mp3, ogg or opus "
             "file, so copy it again or convert it"

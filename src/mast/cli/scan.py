@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mast.data.folder_survey import RecordingRow
 
 _USERS_COLUMNS = ("site", "datetime", "recorder", "latitude", "longitude")  # what a person wrote here stays
+_LEAST_HOURS = 0.1  # less sound is told in minutes
 _NAMED = 10  # failures, warnings and sites named one by one in the summary; the tables hold them all
 
 
@@ -88,11 +89,14 @@ def _previous_rows(table: Path) -> dict[str, RecordingRow]:
     """The rows of an existing table by file name, so that nothing written by hand is lost."""
     import csv
 
+    from mast.annotations.tables import delimiter_of
     from mast.errors import ConfigError
 
     try:
         with open(table, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-            reader = csv.DictReader(file, restval="")
+            delimiter = delimiter_of(file.readline())
+            file.seek(0)
+            reader = csv.DictReader(file, restval="", delimiter=delimiter)
             columns = list(reader.fieldnames or [])
             rows = [{name: value for name, value in row.items() if name is not None} for row in reader]
     except (OSError, csv.Error) as error:
@@ -129,14 +133,18 @@ def _summary(found: list[RecordingRow], failures: list[RecordingRow]) -> Iterabl
 
     all = facts(found)
     yield f"recordings    {len(found):,}"
-    yield f"hours         {all.hours:,.2f}"
+    yield (
+        f"hours         {all.hours:,.2f}"
+        if all.hours >= _LEAST_HOURS
+        else f"minutes       {60 * all.hours:.2f}"
+    )
     yield f"formats       {_counts(all.formats)}"
     yield f"sample rates  {_counts(Counter({f'{rate} Hz': n for rate, n in all.sample_rates.items()}))}"
     yield f"channels      {_counts(all.channels)}"
     sites = Counter({site or "unknown": n for site, n in all.sites.items()})
     known = len(sites) - ("unknown" in sites)
     yield f"sites         {known:,}" + (f": {_counts(sites)}" if found else "")
-    span = f", {all.days[0]} to {all.days[-1]}" if all.days else ""
+    span = ", " + " to ".join(dict.fromkeys((all.days[0], all.days[-1]))) if all.days else ""
     yield f"days          {len(all.days):,}{span}" + (
         f"; {counted(all.undated, 'recording')} without clock time" if all.undated else ""
     )

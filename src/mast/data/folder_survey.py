@@ -132,5 +132,5 @@ def _row(recording: Scanned) -> RecordingRow:
         "recorder": about.recorder or "",
         "latitude": "" if about.latitude is None else str(about.latitude),
         "longitude": "" if about.longitude is None else str(about.longitude),
-        "warning": "truncated" if info.truncated else "no sound" if info.frames == 0 else "",
+        "warning": "no sound" if info.frames == 0 else "truncated" if info.truncated else "",
     }
