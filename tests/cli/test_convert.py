@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -96,6 +97,15 @@ def test_recordings_that_are_not_there_are_said(name: str, dataset: Path, tmp_pa
     assert f"warning: 1 of 2 recordings are not in {dataset}" in stderr
     assert "the first: nowhere.wav" in stderr
     assert "nowhere" not in run(*arguments, "--quiet")[1]
+
+
+def test_two_recordings_of_one_name_are_not_called_missing(dataset: Path, tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        (dataset / "audio" / folder).mkdir()
+        shutil.copy(dataset / "audio" / "a.wav", dataset / "audio" / folder)
+    (dataset / "audio" / "a.wav").unlink()
+    _, stderr = run(dataset / "boxes.csv", tmp_path / "o.csv", "--to", "csv", "--audio", dataset)
+    assert f"recordings are not in {dataset}, are there more than once, or cannot be read" in stderr
 
 
 def test_no_line_is_longer_than_a_few_hundred_characters(dataset: Path, tmp_path: Path) -> None:

@@ -321,8 +321,9 @@ def _say_what_is_missing(annotations: AnnotationSet, probed: pd.DataFrame, audio
     missing = sorted(set(named) - set(probed["recording"]))
     if missing:
         say(
-            f"mast: warning: {len(missing):,} of {len(named):,} recordings are not in {audio}, or cannot be read, so "
-            f"their durations and sample rates are not known from there; the first: {missing[0]}",
+            f"mast: warning: {len(missing):,} of {len(named):,} recordings are not in {audio}, are there more than "
+            "once, or cannot be read, so their durations and sample rates are not known from there; the first: "
+            f"{missing[0]}",
             quiet=quiet,
         )
 
