@@ -8,6 +8,7 @@ import torch
 from toy_recipe import small_recipe
 
 from mast.data import load_dataset
+from mast.data.splits import SplitConfig
 from mast.fit.detector_scores import measure_detectors
 from mast.models.architecture import DetectorConfig
 from mast.models.card import ModelCard, load_card
@@ -38,7 +39,7 @@ def test_each_detector_is_measured_at_its_own_threshold(tones: Path, tmp_path: P
             thresholds={"score": threshold, "nms_iou": 0.5},
         )
         save_checkpoint(tmp_path / name, model, card)
-    parts = labelled_chunks(load_dataset(tones), recipe.front_end)
+    parts = labelled_chunks(load_dataset(tones), recipe.front_end, split=SplitConfig())
     found = measure_detectors(
         {name: tmp_path / name for name in thresholds},
         parts,

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from mast.cli.main import app
 from mast.data.chunk_dataset import ChunkDataset
 from mast.data.recordings import load_dataset
+from mast.data.splits import SplitConfig
 from mast.errors import MastError
 from mast.evaluation.bootstrap import draw_weights
 from mast.grid import FrontEnd, grid_to_events
@@ -126,7 +127,7 @@ def test_a_mean_and_its_interval_are_those_of_the_recordings() -> None:
 
 def test_a_detection_has_the_label_of_the_box_it_overlaps_most(tones: Path) -> None:
     dataset, front_end = load_dataset(tones), FrontEnd(n_bins=32, chunk_frames=128)
-    chunks = labelled_chunks(dataset, front_end)["test"]
+    chunks = labelled_chunks(dataset, front_end, split=SplitConfig())["test"]
     alone = labelled_boxes(dataset, chunks.table, None, front_end)
     shapes = next(own.boxes for own in chunks.examples.datasets if isinstance(own, ChunkDataset))
     columns = ["start_s", "low_hz", "end_s", "high_hz"]
