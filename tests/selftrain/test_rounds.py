@@ -9,6 +9,7 @@ import torch
 from toy_recipe import small_recipe
 
 from mast.data.recordings import load_dataset
+from mast.data.splits import SplitConfig
 from mast.errors import MastError
 from mast.models.architecture import DetectorConfig
 from mast.models.card import load_card
@@ -39,7 +40,7 @@ def rounds_recipe(curriculum: str = "full", rounds: int = 1) -> Recipe:
 @pytest.fixture(scope="module")
 def detector(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("detector")
-    train_detector(tones, out, rounds_recipe())
+    train_detector(tones, out, rounds_recipe(), split=SplitConfig())
     return out / "last"
 
 
@@ -64,7 +65,9 @@ def test_a_baseline_improves_itself_in_the_same_way(tones: Path, tmp_path: Path)
 
 def test_two_rounds_and_again(tones: Path, detector: Path, tmp_path: Path) -> None:
     recipe, told = rounds_recipe(rounds=2), []
-    rows = self_train(tones, [tones / "audio"], detector, tmp_path, recipe, say=told.append)
+    rows = self_train(
+        tones, [tones / "audio"], detector, tmp_path, recipe, split=SplitConfig(), say=told.append
+    )
     assert rows[["round", "stage"]].values.tolist() == [
         [0, "initial"],
         [1, "stage1"],
@@ -97,7 +100,7 @@ def test_two_rounds_and_again(tones: Path, detector: Path, tmp_path: Path) -> No
     seed_model = load_checkpoint(detector).model.state_dict()
     assert any(not torch.equal(t, seed_model[n]) for n, t in model.state_dict().items())
     # a finished run is read, not repeated
-    again = self_train(tones, [tones / "audio"], detector, tmp_path, recipe)
+    again = self_train(tones, [tones / "audio"], detector, tmp_path, recipe, split=SplitConfig())
     pd.testing.assert_frame_equal(again, rows)
 
 

@@ -11,6 +11,7 @@ from accelerate import Accelerator
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from toy_recipe import small_recipe
 
+from mast.data.splits import SplitConfig
 from mast.training.detector_training import train_detector
 from mast.training.pretraining import pretrain
 
@@ -34,7 +35,9 @@ def run(tones: Path, out: Path) -> None:
     )
     pretrain([tones], out / "pretrain", recipe, accelerator=accelerator, stop_after=10)
     accelerator.wait_for_everyone()
-    train_detector(tones, out / "detector", recipe, accelerator=accelerator, stop_after=10)
+    train_detector(
+        tones, out / "detector", recipe, accelerator=accelerator, stop_after=10, split=SplitConfig()
+    )
     if accelerator.is_main_process:
         (out / "processes").write_text(str(accelerator.num_processes))
     accelerator.end_training()

@@ -42,7 +42,7 @@ def test_learns_and_leaves_a_model(tones: Path, tmp_path: Path, monkeypatch: pyt
     assert card.thresholds["score"] == result.best["threshold"]
     assert (card.provenance["commit"], card.provenance["mast"]) == ("c0ffee", __version__)
     assert card.calibration is not None
-    assert card.calibration.n_recordings == 1
+    assert card.calibration.n_recordings == 2
     assert card.probabilities.n_predictions > 0
     rows = [json.loads(line) for line in (tmp_path / "curves.jsonl").read_text().splitlines()]
     steps = [row for row in rows if "train/loss" in row]
