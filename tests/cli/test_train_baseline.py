@@ -109,9 +109,13 @@ def test_what_needs_an_encoder_is_refused(trained: Path) -> None:
         MastError, match="is a baseline \\(FcosDetector\\) without the encoder that embeddings"
     ):
         Detector(trained, DetectOptions(embed=True))
-    recipe = recipe_of("fcos")
-    with pytest.raises(MastError, match="holds a baseline \\(FcosDetector\\), and self-training thaws"):
-        load_detector(trained / "best", recipe, prepare_machine(recipe))
+
+
+def test_self_training_continues_a_baseline_of_the_recipes_kind_alone(trained: Path) -> None:
+    own, other = recipe_of("fcos"), recipe_of("faster_rcnn")
+    assert load_detector(trained / "best", own, prepare_machine(own)).box_detector.config == own.detector
+    with pytest.raises(MastError, match="its detector is not the one this recipe describes"):
+        load_detector(trained / "best", other, prepare_machine(other))
 
 
 def test_a_recipe_names_its_detector() -> None:
