@@ -12,6 +12,9 @@ from mast.habit import Box, Habit
 # of a window. The paper's chunks overlap by half; 0.75 saves a third of the windows and hardly changes F1 on simulated
 # recordings (results/hop.json); calls of up to 2.5 s are still seen whole
 DEFAULT_HOP = 0.75
+# and up to this in a recording where that saves a window, if the user asks for no other step: one in eight of a minute,
+# and F1 is the same (results/hop_one_minute.json)
+LONGEST_DEFAULT_HOP = 0.8125
 Runtime = Literal["torch", "onnx"]
 
 
@@ -24,7 +27,8 @@ class DetectOptions(BaseModel):
             calibrated. The checkpoint's own (tuned on validation) by default.
         precision_target: instead of a threshold: the lowest one that reached this precision on validation.
         hop: step from window to window as a share of the window, above 0 and at most 1. At 0.5 every sound but the
-            ends is seen twice; at 1 once, and calls cut by a window's edge are put together from pieces.
+            ends is seen twice; at 1 once, and calls cut by a window's edge are put together from pieces. The default is
+            a little longer in recordings where that saves a window, such as those of a minute.
         batch_size: windows at once; by default, chosen for the device. On a GPU every batch is filled up, with the
             windows of the next recordings or with silence.
         embed: also give the encoder's features inside each event, see :meth:`mast.inference.Detector.detect_and_embed`.

@@ -303,13 +303,13 @@ def test_embeddings_stay_with_their_events_over_many_windows(
     )
     truth[:, 1::2] += rng.uniform(0, 10, len(truth))[:, None]
     write_sound(tmp_path / "long.wav", 25.0)
-    detector = mast.load(model, device="cpu", embed=True, hop=0.75)
+    detector = mast.load(model, device="cpu", embed=True, hop=0.5)
     windows = iter(range(1_000))
 
     def ear(sounds: Sequence[Samples], least: float) -> list[ScoredBoxes]:
         found = []
         for _ in np.concatenate(sounds):
-            start = next(windows) * 0.75 * FRONT_END.chunk_frames
+            start = next(windows) * 0.5 * FRONT_END.chunk_frames
             seen = truth - np.array([start, 0, start, 0])
             seen[:, 0::2] = seen[:, 0::2].clip(0, FRONT_END.chunk_frames)
             seen = rng.permutation(seen[seen[:, 2] - seen[:, 0] > 1])

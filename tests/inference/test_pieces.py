@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from random_detector import FRONT_END, write_sound
 
-from mast.audio import windows
+from mast.audio import spread_hop, windows
 from mast.inference.pieces import End, Piece, Reader, Source, full_batches
 
 READER = Reader(FRONT_END, hop_s=0.75 * FRONT_END.chunk_s, batch_size=3)
@@ -81,3 +85,36 @@ def _rows(pieces: list[Piece | End]) -> list[tuple[float, float] | str]:
         else:
             found.append(some.source.recording)
     return found
+
+
+def test_windows_of_a_recording_are_spread_where_that_saves_one(tmp_path: Path) -> None:
+    chunk_s = FRONT_END.chunk_s
+    spread = replace(READER, longest_s=0.8125 * chunk_s)
+    # as a minute in windows of 10.24 s: the last of eight adds little
+    path = write_sound(tmp_path / "minute.wav", 60 / 10.24 * chunk_s, seed=0)
+
+    def starts(reader: Reader) -> list[float]:
+        pieces = [piece for piece in reader([Source(path, path.name)]) if isinstance(piece, Piece)]
+        assert pieces[-1].end_s == pytest.approx(60 / 10.24 * chunk_s, abs=0.001)
+        return [start for piece in pieces for start in piece.starts_s]
+
+    assert len(starts(READER)) == 8
+    assert len(starts(spread)) == 7
+    assert starts(spread)[1] == pytest.approx(0.81 * chunk_s, abs=2 * FRONT_END.hop_s)
+
+
+@given(st.floats(0.1, 400), st.floats(0.3, 0.9), st.floats(1.0, 1.2))
+def test_a_spread_step_reaches_the_end_with_fewer_windows(
+    duration_s: float, share: float, stretch: float
+) -> None:
+    hop_s = share * FRONT_END.chunk_s
+    found = spread_hop(duration_s, FRONT_END, hop_s=hop_s, longest_s=stretch * hop_s)
+    assert hop_s <= found <= max(hop_s, stretch * hop_s)
+    if found > hop_s:
+
+        def needed(step_s: float) -> int:
+            return 1 + math.ceil((duration_s - FRONT_END.chunk_s - 1e-9) / step_s)
+
+        assert needed(found) <= needed(hop_s)
+        # a recording that is a few samples longer than its header says needs no further window
+        assert (needed(found) - 1) * found + FRONT_END.chunk_s >= duration_s + 0.5 * FRONT_END.hop_s

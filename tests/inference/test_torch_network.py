@@ -94,7 +94,7 @@ def test_full_batches_are_of_one_size_and_do_not_mix_recordings(
         "mast.inference.torch_network.has_bfloat16", lambda device: False
     )  # not a CPU's own layers
     plain, full = (
-        Detector(model, DetectOptions(device="cpu", runtime="torch", batch_size=8, embed=True))
+        Detector(model, DetectOptions(device="cpu", runtime="torch", batch_size=8, embed=True, hop=0.5))
         for _ in range(2)
     )
     full.network.full_batches, full.network.workers = True, 2
@@ -110,7 +110,7 @@ def test_full_batches_are_of_one_size_and_do_not_mix_recordings(
     together = list(full.outcomes(Source(path, path.name) for path in paths))
     assert [outcome.source.path for outcome in together] == paths
     windows = sum(
-        len(list(audio_windows(path, FRONT_END, hop_s=0.75 * FRONT_END.chunk_s, keep_short=True)))
+        len(list(audio_windows(path, FRONT_END, hop_s=0.5 * FRONT_END.chunk_s, keep_short=True)))
         for path in paths
         if path.name != "none.wav"
     )

@@ -5,7 +5,7 @@ from mast.audio.describe import describe, failing_alone
 from mast.audio.probe import AUDIO_SUFFIXES, AudioInfo, Unlisted, find_recordings, probe
 from mast.audio.stream import DamagedAudioWarning, read, stream
 from mast.audio.text_names import names_on_disk, text_names
-from mast.audio.windows import centre_and_pad, window_batches, windows
+from mast.audio.windows import centre_and_pad, spread_hop, window_batches, windows
 
 __all__ = [
     "AUDIO_SUFFIXES",
@@ -21,6 +21,7 @@ __all__ = [
     "names_on_disk",
     "probe",
     "read",
+    "spread_hop",
     "stream",
     "text_names",
     "window_batches",

@@ -14,6 +14,7 @@ Two things the paper leaves open, and our reading:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,6 +107,29 @@ def window_batches(
     block_s = max(_BLOCK_S, size * hop / front_end.sample_rate)
     blocks = stream(path, sample_rate=front_end.sample_rate, block_s=block_s)
     return _cut(blocks, front_end, hop, keep_short, size)
+
+
+def spread_hop(duration_s: float, front_end: FrontEnd, *, hop_s: float, longest_s: float) -> float:
+    """The step between windows of a recording: a little longer than asked where that saves its last window.
+
+    Recorders write files of a minute. With windows of 10.24 s a step of 7.68 s needs eight of them, the last for 4 s of
+    sound that no other reaches; seven that are 8.3 s apart reach the end as well.
+
+    Args:
+        duration_s: of the recording.
+        front_end: of the windows.
+        hop_s: the step asked for.
+        longest_s: the longest step allowed.
+
+    >>> round(spread_hop(60.0, FrontEnd(), hop_s=7.68, longest_s=8.32), 2)
+    8.3
+    """
+    frame_s = front_end.hop_s
+    # behind the first window; a frame more, for a resampled recording may have some samples more
+    behind = math.ceil((duration_s - front_end.chunk_s) / frame_s) + 1
+    fewer = math.ceil(behind * frame_s / hop_s) - 1
+    longer = math.ceil(behind / fewer) * frame_s if fewer > 0 else math.inf
+    return longer if hop_s < longer <= longest_s else hop_s
 
 
 def _cut(

@@ -23,7 +23,7 @@ from mast.annotations.detections import model_id
 from mast.annotations.redraw import Redrawn, redraw
 from mast.arrays import FloatArray, IntArray
 from mast.audio import AudioInfo, Metadata, failing_alone
-from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
+from mast.detect_options import DEFAULT_HOP, DEFAULT_OPTIONS, LONGEST_DEFAULT_HOP, DetectOptions
 from mast.errors import AudioError, ConfigError, MastError
 from mast.events import empty_events
 from mast.grid import grid_to_events
@@ -116,9 +116,11 @@ class Detector:
         self.model_id = model_id(self.card.weights_sha256)
         architecture = self.card.architecture
         self._nested = architecture.nested if isinstance(architecture, DetectorConfig) else 1.0
+        chunk_s = self.card.front_end.chunk_s
         self._reader = Reader(
             self.card.front_end,
-            hop_s=options.hop * self.card.front_end.chunk_s,
+            hop_s=options.hop * chunk_s,
+            longest_s=(LONGEST_DEFAULT_HOP if options.hop == DEFAULT_HOP else options.hop) * chunk_s,
             batch_size=self.network.piece_size,
             several=self.network.readers,
         )

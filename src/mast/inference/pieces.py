@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mast.arrays import Samples
-from mast.audio import AudioInfo, Metadata, describe, failing_alone, window_batches
+from mast.audio import AudioInfo, Metadata, describe, failing_alone, spread_hop, window_batches
 from mast.errors import MastError
 from mast.grid import FrontEnd
 from mast.inference.prefetch import in_turn
@@ -62,6 +62,7 @@ class Reader:
     Attributes:
         front_end: of the windows.
         hop_s: from window to window.
+        longest_s: the same in recordings where a longer step saves a window; as ``hop_s`` by default.
         batch_size: windows of a piece; the last of a recording may have fewer.
         several: recordings read at once; a GPU searches faster than one core reads.
     """
@@ -70,6 +71,7 @@ class Reader:
     hop_s: float
     batch_size: int
     several: int = 1
+    longest_s: float = 0.0
 
     def __call__(self, sources: Iterable[Source]) -> Iterator[Piece | End]:
         """Each recording's pieces, and its :class:`End`."""
@@ -86,8 +88,11 @@ class Reader:
             with failing_alone(source.path):
                 info, about = describe(source.path, source.root)
                 about = about.overridden(source.stated)
+                hop_s = spread_hop(
+                    info.duration_s, self.front_end, hop_s=self.hop_s, longest_s=self.longest_s
+                )
                 for some in window_batches(
-                    source.path, self.front_end, self.batch_size, hop_s=self.hop_s, keep_short=True
+                    source.path, self.front_end, self.batch_size, hop_s=hop_s, keep_short=True
                 ):
                     yield Piece(some.samples, some.starts_s, some.valid_s)
         except MastError as error:
