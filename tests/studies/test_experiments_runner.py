@@ -23,6 +23,8 @@ from mast.errors import MastError
 from mast.evaluation.part_tables import PartTables
 from mast.grid import FrontEnd
 from mast.inference import Detector, Source
+from mast.models.architecture import MaeConfig
+from mast.models.card import load_card
 from mast.models.find import find_model
 from mast.runs import Show
 from mast.training.chosen_chunks import labelled_chunks
@@ -239,6 +241,16 @@ def test_a_budget_keeps_the_boxes_of_its_chunks_alone(tmp_path: Path, tones: Pat
         assert torch.equal(some.examples[row].boxes, learn.examples[int(same.to_numpy().argmax())].boxes)
 
 
+def test_pretraining_with_latent_targets_is_a_run_of_its_own(work: Path, tones: Path) -> None:
+    told = run(work, "premise", tones, "mast_latent")
+    assert told.exit_code == 0, told.output + str(told.exception)
+    about = json.loads((work / "work" / "tones-0" / "found" / "mast_latent" / "about.json").read_text())
+    assert set(about["seconds"]) == {"pretrain-latent", "mast_latent"}
+    card = load_card(work / "work" / "tones-0" / "runs" / "pretrain-latent" / "best")
+    assert isinstance(card.architecture, MaeConfig)
+    assert (card.architecture.latent_weight, card.architecture.masking) == (1.0, "blocks")
+
+
 def test_longer_pretraining_is_a_run_of_its_own_and_shared(work: Path, tones: Path) -> None:
     toy = (work / "toy.toml").read_text()
     longer = "\n".join(
@@ -251,7 +263,7 @@ def test_longer_pretraining_is_a_run_of_its_own_and_shared(work: Path, tones: Pa
         (work / "toy.toml").write_text(toy)
     assert told.exit_code == 0, told.output + str(told.exception)
     runs = work / "work" / "tones-0" / "runs"
-    assert {path.name for path in runs.glob("pretrain*")} == {"pretrain", "pretrain-2"}
+    assert {path.name for path in runs.glob("pretrain*")} - {"pretrain-latent"} == {"pretrain", "pretrain-2"}
     about = json.loads((work / "work" / "tones-0" / "found" / "mast_long" / "about.json").read_text())
     assert set(about["seconds"]) == {"pretrain-2", "mast_long"}
     assert about["recipe"]["pretrain"]["epochs"] == 2
