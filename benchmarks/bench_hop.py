@@ -158,9 +158,9 @@ def search(detector: Detector, dataset: Dataset) -> pd.DataFrame:
 
 def windows_of(detector: Detector, dataset: Dataset) -> int:
     """How many windows the recordings are searched in: the cost, whatever the machine."""
-    window_s = detector.card.front_end.chunk_s
+    window_s, hop_in = detector.card.front_end.chunk_s, detector._reader.hop_in
     return sum(
-        1 + max(0, math.ceil((float(length_s) - window_s) / (detector.options.hop * window_s) - 1e-9))
+        1 + max(0, math.ceil((float(length_s) - window_s) / hop_in(float(length_s)) - 1e-9))
         for length_s in dataset.recordings["duration_s"]
     )
 

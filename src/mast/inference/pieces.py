@@ -82,15 +82,17 @@ class Reader:
             for part in parts:
                 yield from part
 
+    def hop_in(self, duration_s: float) -> float:
+        """Seconds from window to window in a recording of this length."""
+        return spread_hop(duration_s, self.front_end, hop_s=self.hop_s, longest_s=self.longest_s)
+
     def _read(self, source: Source) -> Iterator[Piece | End]:
         about = Metadata()
         try:
             with failing_alone(source.path):
                 info, about = describe(source.path, source.root)
                 about = about.overridden(source.stated)
-                hop_s = spread_hop(
-                    info.duration_s, self.front_end, hop_s=self.hop_s, longest_s=self.longest_s
-                )
+                hop_s = self.hop_in(info.duration_s)
                 for some in window_batches(
                     source.path, self.front_end, self.batch_size, hop_s=hop_s, keep_short=True
                 ):
