@@ -14,6 +14,7 @@ from benchmarks import bench_hop
 from mast.data import load_dataset
 from mast.detect_options import DetectOptions
 from mast.inference import Detector, Searched, Source
+from mast.inference.pieces import Piece
 
 
 def test_each_hop_is_measured_and_compared_with_the_first(model: Path, tones: Path, tmp_path: Path) -> None:
