@@ -12,8 +12,8 @@ from mast.habit import Box, Habit
 # of a window. The paper's chunks overlap by half; 0.75 saves a third of the windows and hardly changes F1 on simulated
 # recordings (results/hop.json); calls of up to 2.5 s are still seen whole
 DEFAULT_HOP = 0.75
-# and up to this in a recording where that saves a window, if the user asks for no other step: one in eight of a minute,
-# and F1 is the same (results/hop_one_minute.json)
+# and up to this in a recording where that saves a window, one in eight of a minute, if the user asks for no other step;
+# F1 is the same (results/hop_one_minute.json)
 LONGEST_DEFAULT_HOP = 0.8125
 Runtime = Literal["torch", "onnx"]
 
