@@ -376,3 +376,12 @@ def test_a_habit_in_the_card_is_used_unless_told_otherwise(model: Path, tmp_path
     pd.testing.assert_frame_equal(told.detect(path), plain.detect(path))
     assert not own.detect(path).equals(plain.detect(path))
     assert told.settings == plain.settings != own.settings
+
+
+def test_only_the_default_step_is_spread(model: Path) -> None:
+    minute_s = 60 / 10.24 * FRONT_END.chunk_s  # as many windows as a minute has with the paper's front end
+    readers = {hop: mast.load(model, device="cpu", hop=hop)._reader for hop in (0.7, 0.75)}
+    assert readers[0.75].hop_in(minute_s) > readers[0.75].hop_s
+    assert readers[0.7].hop_in(minute_s) == readers[0.7].hop_s
+    # of hundreds of windows one is saved by a step that is hardly longer
+    assert readers[0.75].hop_in(100 * minute_s) == pytest.approx(readers[0.75].hop_s, abs=0.02)

@@ -212,7 +212,7 @@ def _number(text: str, where: str, blank_is_nan: bool) -> float:
         value = float(text)
     except ValueError:
         hint = (
-            " (a comma, which may be decimal or of thousands; write all numbers as in 1234.5)"
+            " (a comma can mark decimals or thousands; write numbers as in 1234.5)"
             if re.fullmatch(r"-?[\d.]*,\d+", text)
             else ""
         )
