@@ -302,17 +302,19 @@ def test_embeddings_stay_with_their_events_over_many_windows(
         ]
     )
     truth[:, 1::2] += rng.uniform(0, 10, len(truth))[:, None]
-    write_sound(tmp_path / "long.wav", 25.0)
+    seconds = np.arange(25 * RATE) / RATE
+    # steeper and steeper: how far a window rises in its first second tells where it begins, in whatever order
+    sf.write(tmp_path / "long.wav", seconds**2 / 1_000, RATE, subtype="FLOAT")
     detector = mast.load(model, device="cpu", embed=True, hop=0.5)
-    windows = iter(range(1_000))
 
     def ear(sounds: Sequence[Samples], least: float) -> list[ScoredBoxes]:
         found = []
-        for _ in np.concatenate(sounds):
-            start = next(windows) * 0.5 * FRONT_END.chunk_frames
+        for window in np.concatenate(sounds):
+            rise = float(window[RATE] - window[0])
+            start = round((1_000 * rise - 1) / 2 / FRONT_END.hop_s)
             seen = truth - np.array([start, 0, start, 0])
             seen[:, 0::2] = seen[:, 0::2].clip(0, FRONT_END.chunk_frames)
-            seen = rng.permutation(seen[seen[:, 2] - seen[:, 0] > 1])
+            seen = np.random.default_rng(start).permutation(seen[seen[:, 2] - seen[:, 0] > 1])
             width = detector.embedding_width
             named = np.repeat(seen[:, 1:2], width, axis=1).astype(np.float16)
             found.append(ScoredBoxes(seen, np.full(len(seen), 0.9), named))
