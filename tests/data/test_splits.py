@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mast.data.splits import FEWEST_TO_TEST, NO_TEST, PARTS, Split, SplitConfig, split_recordings, usual_split
+from mast.data.splits import NO_TEST, PARTS, Split, SplitConfig, split_recordings, usual_split
 from mast.errors import ConfigError
 
 
@@ -38,11 +38,11 @@ def test_recordings_are_dealt_70_15_15_with_none_left_empty(n: int, sizes: tuple
 @pytest.mark.parametrize(
     ("boxes", "column", "fractions"),
     [
-        (FEWEST_TO_TEST - 1, ["", "", ""], NO_TEST),
-        (FEWEST_TO_TEST - 1, None, NO_TEST),
-        (FEWEST_TO_TEST, ["", "", ""], SplitConfig().fractions),
-        (FEWEST_TO_TEST - 1, ["", "", "site_ood"], SplitConfig().fractions),
-        (FEWEST_TO_TEST - 1, ["train", "train", "train"], SplitConfig().fractions),
+        (99, ["", "", ""], NO_TEST),
+        (99, None, NO_TEST),
+        (100, ["", "", ""], SplitConfig().fractions),
+        (99, ["", "", "site_ood"], SplitConfig().fractions),
+        (99, ["train", "train", "train"], SplitConfig().fractions),
     ],
 )
 def test_few_boxes_get_no_test_part_unless_a_column_says_how_to_divide(
