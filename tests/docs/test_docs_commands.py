@@ -313,8 +313,9 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
         ],
         "README.md": [
             f"strongest harmonic ({figures('habits')['sets']['cr_bats']['ways']['as is']['f1']:.2f}), a choice made on",
-            f"an hour of sound in about {3600 / race['times_real_time']:.0f} seconds, "
-            f"{3600 / figures('speed_without_bfloat16')['race']['mast']['times_real_time']:.0f} without bfloat16",
+            f"an hour of sound in about {3600 / race['times_real_time']:.0f} seconds "
+            f"({3600 / figures('speed_without_bfloat16')['race']['mast']['times_real_time']:.0f} on CPUs "
+            "without bfloat16;",
             "F1 is "
             + " and ".join(
                 f"{world['from_scratch_st', 'site_ood']['f1']:.2f} against {world['faster_rcnn', 'site_ood']['f1']:.2f}"
@@ -507,7 +508,7 @@ def trust_figures(figures: Callable[[str], Any]) -> list[str]:
     assert field["unknown"] == 1.0
     return [
         *(f"{agreed[name]} on {shown} birds" for name, shown in names.items()),
-        f"{card['calibration']['n_recordings']} minutes of clips that chose its threshold",
+        f"{card['calibration']['n_recordings']} minutes of clips that set its threshold",
         f"({card['calibration']['n_truth']:,} boxes)",
         f"in {min(held):g} to {max(held):g} % of {corrected['draws']:,} draws, "
         f"{100 * corrected['mean_coverage']:g} % on average over {len(held)} cases",
@@ -526,7 +527,7 @@ def test_figures_of_the_embedded_model_stand_beside_what_limits_them(page: str) 
     for said in (
         "recorder whose earlier days",
         "drawn by a vision-language model",
-        "looked at while the model was made",
+        "looked at while the model was being developed",
     ):
         assert said in nearby, f"{page}: {said}"
 
