@@ -59,7 +59,7 @@ def train(
     from mast.training.chosen_chunks import labelled_chunks
     from mast.training.detector_training import train_detector
     from mast.training.effort import suited
-    from mast.training.helped import against_start
+    from mast.training.helped import against_start, learnt_from
     from mast.training.start import Start
 
     chosen = [f"model={detector}"] if detector else []
@@ -69,8 +69,14 @@ def train(
     if preset is None and start.is_detector:
         recipe = start.adopted(recipe)
         parts = labelled_chunks(dataset, recipe.front_end, seed=seed)
-        n_chunks, held_boxes = len(parts["train"]), parts["val"].n_boxes
-        recipe = suited(recipe, n_chunks, held_boxes=held_boxes, fixed=chosen_settings(settings).keys())
+        held, learnt = parts["val"], learnt_from(parts["train"], dataset, recipe.front_end)
+        recipe = suited(
+            recipe,
+            len(parts["train"]),
+            held_boxes=held.n_boxes,
+            start_share=start.share(learnt, held, recipe.front_end),
+            fixed=chosen_settings(settings).keys(),
+        )
     with write_alone(out), steps(quiet, "train") as progress:
         result = train_detector(dataset, out, recipe, init=start.path, seed=seed, progress=progress)
     best = result.best

@@ -8,8 +8,9 @@ With few boxes a gain has to be more than a lucky box, and larger than its sprea
 that agree are enough, two never are. With plenty of boxes in several recordings the higher F1 decides. So it does for a
 training on several recordings: it can be expected to help on others. A training on one or two may learn only those.
 
-Where a training had many boxes in several recordings, and validation holds too few to say anything, the training is
-trusted unless it is surely worse: on the real sets, such trainings helped (docs/results.md).
+Where training had many boxes in several recordings, and validation holds too few to say anything, the trained detector
+is trusted unless it is surely worse: on the real sets, such training runs helped (docs/results.md). From fewer boxes
+the mean of its weights and those it started from is trusted in the same way (docs/zero_shot.md).
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ PLENTY, SEVERAL_HELD = 100, 5
 ENOUGH, SEVERAL = 20, 3
 # our choice: boxes to learn from with which it is trusted, where validation has too few to say
 MANY = 40
+# our choice: boxes to learn from with which the mean of trained weights and those before is trusted
+SOME = 5
 # our choice: boxes on validation below which they choose no threshold, no epoch, and between no two detectors
 FEW_BOXES = 20
 
@@ -47,6 +50,7 @@ class Learnt(NamedTuple):
 
     boxes: int = 0
     recordings: int = 0  # with boxes
+    averaged: bool = False  # whether the weights before are half of what is kept
 
     @property
     def enough(self) -> bool:
@@ -55,8 +59,13 @@ class Learnt(NamedTuple):
 
     @property
     def many(self) -> bool:
-        """Whether it is trusted to help where validation cannot say."""
+        """Whether so much is trusted to help where validation cannot say."""
         return self.boxes >= MANY and self.recordings >= SEVERAL
+
+    @property
+    def trusted(self) -> bool:
+        """The same for what is kept: of few boxes, only the mean with the weights before."""
+        return self.many or (self.averaged and self.boxes >= SOME)
 
     @property
     def size(self) -> str:
@@ -142,7 +151,7 @@ def judge_training(trained: Tally, start: Tally, learnt: Learnt) -> Finding:
 
 def is_trusted(start: Tally, learnt: Learnt) -> bool:
     """Whether a training is used unless it is surely worse: it had much to learn from, and validation is too small."""
-    return learnt.many and 0 < start.boxes < FEW_BOXES
+    return learnt.trusted and 0 < start.boxes < FEW_BOXES
 
 
 def judge_further(further: Tally, start: Tally, learnt: Learnt) -> Finding:

@@ -103,9 +103,14 @@ class FitRun:
         return own if own is None or self.threshold is None else self.threshold
 
     @cached_property
-    def learnt(self) -> Learnt:
-        """What there is to learn from."""
+    def _boxed(self) -> Learnt:
+        """The boxes to learn from."""
         return learnt_from(self.parts["train"], self.sources.labelled, self.recipe.front_end)
+
+    @property
+    def learnt(self) -> Learnt:
+        """What there is to learn from, and how."""
+        return self._boxed._replace(averaged=self.start_fits and self.recipe.train.start_share > 0)
 
     @property
     def recommended(self) -> str:

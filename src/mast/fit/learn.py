@@ -47,8 +47,11 @@ def plan(run: FitRun, fixed: Collection[str] | None) -> None:
     def fitting(rates: Rates) -> Recipe:
         if not free:
             return run.recipe
-        boxes = run.parts["val"].n_boxes
-        return suited(run.recipe, len(learn), held_boxes=boxes, fixed=fixed or (), rates=rates)
+        held = run.parts["val"]
+        share = start.share(run.learnt, held, run.recipe.front_end)
+        return suited(
+            run.recipe, len(learn), held_boxes=held.n_boxes, start_share=share, fixed=fixed or (), rates=rates
+        )
 
     def work() -> dict[str, Any]:
         run.say("plan: measuring a few steps")
@@ -198,6 +201,10 @@ def train(run: FitRun) -> None:
         )
         with run.bar("train") as progress:
             result = fit_detector(learn, held, job, progress=progress)
+        if job.plan.start_share:
+            run.say(
+                f"train: {run.learnt.size} are few, so the trained weights are averaged with those it started from"
+            )
         if run.given_threshold is None:
             run.say(f"train: validation F1 {result.best['f1']:.3f} after epoch {result.best_epoch}")
         else:  # the F1 at a threshold that these boxes chose would flatter

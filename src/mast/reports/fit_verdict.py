@@ -106,9 +106,10 @@ def _against_the_start(found: Mapping[str, Tally], learnt: Learnt, chosen: str, 
         )
         return f"{beaten} on validation (F1 {numbers}), so that model is kept and recommended{how}."
     if chosen == TRAINED and is_trusted(start, learnt):
+        mean = " and is averaged with the model it started from" if learnt.averaged else ""
         return (
             f"Validation is too small to compare detectors ({start.size}; F1 {numbers}). The trained one learnt from "
-            f"{learnt.size}, which usually helps, and is recommended."
+            f"{learnt.size}{mean}, which usually helps, and is recommended."
         )
     if SELF_TRAINED in what and chosen != SELF_TRAINED:
         return (

@@ -38,6 +38,7 @@ from mast.training.chosen_chunks import (
     shuffled,
 )
 from mast.training.chunk_scores import chunk_metrics, look_at
+from mast.training.ema import averaged, clone_weights
 from mast.training.groups import (
     baseline_multipliers,
     encoder_multipliers,
@@ -162,7 +163,8 @@ def fit_detector(
         decode_once(c, machine.device, workers=machine.workers, progress=progress) for c in (learn, held)
     )
     pipeline = _pipeline(run, learn, progress)
-    fitting = _DetectorInTraining(run, pipeline, held, Origin(len(learn), note))
+    before = clone_weights(model) if plan.start_share else {}
+    fitting = _DetectorInTraining(run, pipeline, held, Origin(len(learn), note), before)
     multipliers, set_trainable_in = _trainable(model, plan, pretrained=run.start.path is not None)
     machine.compile(model)
     job = Job(
@@ -215,11 +217,14 @@ class _DetectorInTraining:
     pipeline: FrontEndPipeline
     held: Chunks
     origin: Origin
+    before: dict[str, Tensor]  # weights of the start, where they are kept in part
 
     def validate(self, shown: nn.Module) -> dict[str, float]:
         """Metrics on the chunks that are held out."""
         plan, machine = self.run.plan, self.run.machine
-        model = HearingModel(shown, self._card, device=machine.device, precision=machine.precision)
+        model = HearingModel(
+            self._kept(shown), self._card, device=machine.device, precision=machine.precision
+        )
         return chunk_metrics(look_at(model, self.held, plan, machine, nms_iou=plan.nms_iou))
 
     @property
@@ -240,7 +245,11 @@ class _DetectorInTraining:
             "thresholds": {"score": own, "nms_iou": run.plan.nms_iou},
             "provenance": self.origin.told(run.about, state, run.recipe),
         }
-        save_checkpoint(folder, shown, self._card.model_copy(update=known))
+        save_checkpoint(folder, self._kept(shown), self._card.model_copy(update=known))
+
+    def _kept(self, shown: nn.Module) -> nn.Module:
+        """The detector that is measured and saved: the trained one, or its mean with the start."""
+        return averaged(shown, self.before, self.run.plan.start_share) if self.before else shown
 
     def calibrate(self) -> None:
         """What the scores of the best model mean; a run that is finished has done it already."""

@@ -42,7 +42,13 @@ class Rates(NamedTuple):
 
 
 def suited(
-    recipe: Recipe, n_chunks: int, *, held_boxes: int, fixed: Collection[str] = (), rates: Rates | None = None
+    recipe: Recipe,
+    n_chunks: int,
+    *,
+    held_boxes: int,
+    start_share: float = 0.0,
+    fixed: Collection[str] = (),
+    rates: Rates | None = None,
 ) -> Recipe:
     """The recipe for a start from a detector, with epochs, batch and rates of self-training by the amount of data.
 
@@ -50,6 +56,7 @@ def suited(
         recipe: of a preset that nobody chose.
         n_chunks: labelled chunks to train on.
         held_boxes: boxes to validate on. A few cannot say which epoch is best: the last is taken.
+        start_share: of the start's weights in what is kept (:meth:`mast.training.start.Start.share`).
         fixed: settings that somebody did choose, by dotted names; these stay.
         rates: of this machine; without them an hour's limit cannot be kept.
     """
@@ -64,6 +71,7 @@ def suited(
         "epochs": epochs,
         "warmup_epochs": epochs / 20,
         "validate_every_epochs": max(1, epochs // 6) if held_boxes >= FEW_BOXES else epochs,
+        "start_share": start_share,
     }
     train = plan.model_copy(update=_free(wanted, "train", fixed))
     # larger steps than in training undo what the start knows

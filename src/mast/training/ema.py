@@ -1,8 +1,9 @@
-"""Exponential moving average of the weights: what is validated and what is shipped."""
+"""Averages of weights: over the steps of training, which is what is validated and shipped, and with other weights."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -36,3 +37,24 @@ def _tensors(model: nn.Module) -> dict[bool, list[Tensor]]:
     """Parameters and buffers, apart by whether they hold fractions."""
     everything = [t.detach() for t in (*model.parameters(), *model.buffers())]
     return {kind: [t for t in everything if t.is_floating_point() == kind] for kind in (True, False)}
+
+
+def clone_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers as they are now."""
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+def averaged(model: nn.Module, others: Mapping[str, Tensor], share: float) -> nn.Module:
+    """A copy of a model with some of other weights of the same names in its own.
+
+    Args:
+        model: stays as it is.
+        others: parameters and buffers of a model of the same shape.
+        share: of the others, from 0 to 1.
+    """
+    mixed = copy.deepcopy(model).eval().requires_grad_(False)
+    weights = mixed.state_dict()
+    for name, own in weights.items():
+        if own.is_floating_point():
+            own.lerp_(others[name].to(own), share)
+    return mixed

@@ -57,6 +57,7 @@ def against_start(
     recipe = start.adopted(recipe)
     machine, parts = prepare_machine(recipe), labelled_chunks(dataset, recipe.front_end, seed=seed)
     held, learnt = parts["val"], learnt_from(parts["train"], dataset, recipe.front_end)
+    learnt = learnt._replace(averaged=start.gentle(recipe).start_share > 0)
     as_is = validation_tally(start.path, held, recipe.train, machine, front_end=recipe.front_end)
     trained = validation_tally(best, held, recipe.train, machine)
     return AgainstStart(as_is, trained, judge_training(trained, as_is, learnt))

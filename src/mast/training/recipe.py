@@ -75,6 +75,13 @@ class TrainRecipe(Optimisation):
         description="of all rates in mast train and mast fit where they start from all weights of a detector: larger "
         "steps on a few boxes undo what it knows; our choice",
     )
+    start_share: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="of the start's weights in the detector that is kept, where training starts from all weights of a "
+        "detector; 0.5 keeps the mean of both, which mast train and mast fit do with few boxes",
+    )
     backbone_lr_multiplier: float = Field(0.1, ge=0)
     adapter_lr_multiplier: float = Field(1.0, ge=0)
     head_lr_multiplier: float = Field(1.0, ge=0)

@@ -21,7 +21,7 @@ from pathlib import Path
 from torch import nn
 
 from mast.errors import ConfigError
-from mast.evaluation.evidence import FEW_BOXES
+from mast.evaluation.evidence import FEW_BOXES, Learnt
 from mast.grid import FrontEnd
 from mast.models.architecture import DetectorConfig, MaeConfig
 from mast.models.baselines import BaselineConfig
@@ -38,6 +38,7 @@ from mast.training.recipe import Recipe, TrainRecipe
 
 # fields that decide which weights there are
 _SHAPE = ("encoder", "adapter", "detail", "channels", "levels", "pyramid_blocks", "head_convs", "second_look")
+HALF = 0.5  # our choice, before it was measured: the middle between the start and what few boxes make of it
 _BEFORE = " (before training)"  # of data that a start was calibrated on
 _DETECTING = ("encoder", "adapter", "detail", "pyramid", "head", "second")
 
@@ -101,9 +102,29 @@ class Start:
         """The recipe's training, with smaller steps where all weights of a detector are the start."""
         plan, own, wanted = recipe.train, self.detector, recipe.detector
         if own is None or not isinstance(wanted, DetectorConfig) or not same_fields(own, wanted):
-            return plan
+            return plan.model_copy(
+                update={"start_share": 0.0}
+            )  # no mean of weights where some of them are new
         factor = plan.start_lr_multiplier
         return plan.model_copy(update={"lr": plan.lr * factor, "min_lr": plan.min_lr * factor})
+
+    def share(self, learnt: Learnt, held: Chunks, front_end: FrontEnd) -> float:
+        """How much of the detector's weights is kept in what is trained from it: half, where boxes are few.
+
+        From ten boxes, the mean of both weights was better than the detector on all real sets that it was tried on
+        but bats, by up to 0.1 in F1; training alone gained more on some and lost on others. Boxes that are cut down to
+        the strongest harmonic afterwards (bats) are the exception: the mean draws neither as before nor as the user.
+
+        Args:
+            learnt: what is trained on.
+            held: to validate on.
+            front_end: as it is heard.
+        """
+        if self.threshold(held) is None or learnt.many:
+            return 0.0
+        assert self.card is not None
+        habit = self.card.at_band(front_end.high_hz).habit
+        return HALF if habit is None or habit.changes_nothing else 0.0
 
     def threshold(self, held: Chunks) -> float | None:
         """The detector's threshold, where validation has too few boxes to choose another.
