@@ -454,6 +454,13 @@ def test_where_validation_is_too_small_a_training_on_many_boxes_is_recommended()
         "self-trained 0.25). The trained one learnt from 55 boxes in 7 recordings, which usually helps, and is "
         "recommended."
     )
+    few = Learnt(8, 2)
+    assert recommended(found, few) == "start"
+    assert recommended(found, few._replace(averaged=True)) == "trained"
+    assert (
+        "The trained one learnt from 8 boxes in 2 recordings and is averaged with the model it started from, which "
+        "usually helps, and is recommended."
+    ) in verdict(found, few._replace(averaged=True))
 
 
 @pytest.mark.parametrize(

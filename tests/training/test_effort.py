@@ -35,6 +35,13 @@ def test_few_boxes_do_not_choose_an_epoch(held_boxes: int, validations: int) -> 
     assert math.ceil(plan.epochs / plan.validate_every_epochs) == validations
 
 
+def test_the_share_of_the_start_is_kept_unless_somebody_chose_another() -> None:
+    recipe = load_recipe("tiny", {"train.start_share": 0.2})
+    assert suited(recipe, 10, held_boxes=9, start_share=0.5).train.start_share == 0.5
+    fixed = ("train.start_share",)
+    assert suited(recipe, 10, held_boxes=9, start_share=0.5, fixed=fixed).train.start_share == 0.2
+
+
 def test_a_slow_machine_trains_for_an_hour_at_most() -> None:
     fast, slow = Rates(train=0.01, detect=0.003), Rates(train=1.0, detect=0.3)
     recipe = load_recipe("tiny")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from mast.training.ema import Ema
+from mast.training.ema import Ema, averaged, clone_weights
 
 
 def test_follows_by_the_formula() -> None:
@@ -25,3 +25,19 @@ def test_follows_by_the_formula() -> None:
     for name, tensor in ema.model.state_dict().items():
         torch.testing.assert_close(tensor, expected[name])
     assert not any(p.requires_grad for p in ema.model.parameters())
+
+
+def test_a_mean_with_other_weights_leaves_both_as_they_were() -> None:
+    torch.manual_seed(0)
+    first, second = (nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)) for _ in range(2))
+    second[1].num_batches_tracked += 7
+    before, own = clone_weights(first), clone_weights(second)
+    mixed = averaged(second, before, 0.25)
+    for name, value in mixed.state_dict().items():
+        expected = 0.25 * before[name] + 0.75 * own[name] if value.is_floating_point() else own[name]
+        torch.testing.assert_close(value, expected)
+    for model, kept in ((first, before), (second, own)):
+        for name, value in model.state_dict().items():
+            assert torch.equal(value, kept[name])
+    assert second[0].weight.requires_grad
+    assert not any(p.requires_grad for p in mixed.parameters())

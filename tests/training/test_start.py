@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 from mast.cli.main import app
 from mast.data.recordings import load_dataset
 from mast.errors import ConfigError, MastError
-from mast.evaluation.evidence import Finding, Tally, compare_tallies
+from mast.evaluation.evidence import FEW_BOXES, MANY, Finding, Learnt, Tally, compare_tallies
 from mast.evaluation.part_tables import PartTables
 from mast.grid import FrontEnd
+from mast.habit import Habit
 from mast.hearing import HearingModel
 from mast.models.architecture import DetectorConfig
 from mast.models.card import ModelCard, load_card
@@ -115,6 +116,58 @@ def test_steps_are_small_on_top_of_a_detector_alone(tmp_path: Path) -> None:
     assert Start().gentle(recipe) == recipe.train
     other = saved(tmp_path / "other", detector_of(small_recipe(train__detector__head_convs=2)))
     assert Start.find(other).gentle(recipe) == recipe.train  # only the encoder of it is taken
+
+
+@pytest.mark.parametrize("ema_decay", [0.0, 0.9])
+def test_the_detector_that_is_kept_is_the_mean_of_the_trained_one_and_the_start(
+    tones: Path, tmp_path: Path, ema_decay: float
+) -> None:
+    plan = {"train__epochs": 2, "train__ema_decay": ema_decay, "train__start_lr_multiplier": 1.0}
+    recipe = small_recipe(**plan)
+    start = saved(tmp_path / "start", detector_of(recipe))
+    for share in (0.0, 0.5):
+        train_detector(
+            tones, tmp_path / str(share), small_recipe(**plan, train__start_share=share), init=start
+        )
+    before, trained, mean = (
+        load_checkpoint(tmp_path / name).model.state_dict() for name in ("start", "0.0/last", "0.5/last")
+    )
+    moved = 0.0
+    for name, value in mean.items():
+        torch.testing.assert_close(value, (before[name] + trained[name]) / 2, rtol=1e-4, atol=1e-6)
+        moved = max(moved, float((trained[name] - before[name]).abs().max()))
+    assert moved > 1e-3
+
+
+def test_no_mean_where_some_weights_are_new(tmp_path: Path) -> None:
+    recipe = small_recipe(train__start_share=0.5)
+    own = saved(tmp_path / "start", detector_of(recipe))
+    other = saved(tmp_path / "other", detector_of(small_recipe(train__detector__head_convs=2)))
+    assert Start.find(own).gentle(recipe).start_share == 0.5
+    assert Start.find(other).gentle(recipe).start_share == 0
+    assert Start().gentle(recipe).start_share == 0
+
+
+def test_few_boxes_are_averaged_with_the_start(tones: Path, tmp_path: Path) -> None:
+    folder = saved(tmp_path / "start", detector_of(small_recipe()))
+    held = labelled_chunks(load_dataset(tones), FRONT_END)["val"]
+    few, many = held.without_overlap(load_dataset(tones), FRONT_END), Learnt(MANY, 3)
+    assert few.n_boxes < FEW_BOXES
+    assert Start.find(folder).share(Learnt(MANY - 1, 3), few, FRONT_END) == 0.5
+    assert Start.find(folder).share(many, few, FRONT_END) == 0  # trusted as it is
+    assert Start.find(folder).share(Learnt(MANY, 2), few, FRONT_END) == 0.5
+    assert Start().share(Learnt(9, 3), few, FRONT_END) == 0
+    card = load_card(folder)
+    update_card(folder, card.model_copy(update={"habit": Habit(box="strongest", band_db=25, time_db=15)}))
+    assert Start.find(folder).share(Learnt(9, 3), few, FRONT_END) == 0  # its boxes are cut down afterwards
+
+
+def test_plenty_to_validate_on_needs_no_mean(
+    tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = Start.find(saved(tmp_path / "start", detector_of(small_recipe())))
+    monkeypatch.setattr("mast.training.start.FEW_BOXES", 1)
+    assert start.share(Learnt(9, 3), labelled_chunks(load_dataset(tones), FRONT_END)["val"], FRONT_END) == 0
 
 
 def test_few_boxes_do_not_choose_a_threshold(
