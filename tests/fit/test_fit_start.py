@@ -445,6 +445,34 @@ def test_what_was_learnt_from_several_recordings_needs_no_proof() -> None:
     assert recommended(worse, Learnt(MANY - 1, 30)) == "start"
 
 
+def test_a_fit_from_few_boxes_averages_with_the_start(data: Path, tmp_path: Path) -> None:
+    told: list[str] = []
+    recipe = toy_recipe(train__epochs=1)
+    arguments: dict[str, Any] = {"init": data / "start", "examples": 0, "told": told}
+    fitted = run_fit(
+        data / "labelled",
+        [],
+        tmp_path / "run",
+        recipe,
+        fixed=["train.epochs", "train.batch_size"],
+        **arguments,
+    )
+    learnt = fitted.metrics["learnt_from"]
+    assert learnt["averaged"]
+    assert load_card(tmp_path / "run" / "train" / "best").provenance["recipe"]["train"]["start_share"] == 0.5
+    assert (
+        f"train: {Learnt(**learnt).size} are few, so the trained weights are averaged with those it started from"
+        in told
+    )
+    assert fitted.metrics["recommended"] == "trained"
+    told.clear()
+    fixed = run_fit(
+        data / "labelled", [], tmp_path / "fixed", recipe, **arguments
+    )  # every setting was chosen
+    assert not fixed.metrics["learnt_from"]["averaged"]
+    assert not any("averaged" in text for text in told)
+
+
 def test_where_validation_is_too_small_a_training_on_many_boxes_is_recommended() -> None:
     right = {"start": 3, "trained": 2, "self-trained": 2}
     found = {name: Tally.of([[n, 8, 8]]) for name, n in right.items()}
