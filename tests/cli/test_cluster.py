@@ -62,6 +62,7 @@ def test_groups_novelty_and_sheets(tmp_path: Path) -> None:
         "--tiles", 6, "--quiet",
     )  # fmt: skip
     assert "3 groups among 120 events" in stdout
+    assert "the most novel first, against 20 annotated events" in stdout
     assert f"open {out / 'index.html'}." in stdout
     table = pd.read_csv(out / "clusters.csv", keep_default_na=False)
     assert {"id", "cluster", "x", "y", "novelty", "beyond", "nearest_label"} <= set(table.columns)
@@ -73,13 +74,14 @@ def test_groups_novelty_and_sheets(tmp_path: Path) -> None:
     assert len(grouped) > 100
     assert (grouped.groupby("cluster")["start_s"].count() > 25).all()
     assert (pd.crosstab(grouped["cluster"], centre[grouped.index]) > 0).sum(axis=1).tolist() == [1, 1, 1]
-    # the one that nobody has annotated is the newest
+    # the one that nobody has annotated is the most novel
     summary = pd.read_csv(out / "summary.csv", keep_default_na=False)
     newest = grouped[grouped["cluster"] == summary["cluster"][0]]
     assert set(centre[newest.index]) == {2}
     assert set(table.loc[centre == 0, "nearest_label"]) == {"wren"}
     page = (out / "index.html").read_text(encoding="utf-8")
     assert page.count("<audio") > 0
+    assert "in 3 groups, the most novel first." in page
     assert "recording not found: B.wav" in page
     assert len(list((out / "sheets").glob("cluster-00*.png"))) == 3
     assert (out / "map.png").stat().st_size > 10_000
@@ -89,9 +91,12 @@ def test_few_events_without_sound_or_labels(tmp_path: Path) -> None:
     store = EventStore.create(tmp_path / "events", 4, "mast-x")
     fill(store, np.eye(4)[:2], 5, ["", ""])
     stdout = run(tmp_path / "events", "--out", tmp_path / "out", "--quiet")
-    assert "first the largest; nothing is annotated" in stdout
+    assert "the largest first, because nothing is annotated" in stdout
     assert "contact sheets need --audio" in stdout
     assert not (tmp_path / "out" / "index.html").exists()
+    (tmp_path / "recordings").mkdir()
+    run(tmp_path / "events", "--out", tmp_path / "sheets", "--audio", tmp_path / "recordings", "--quiet")
+    assert "the largest first." in (tmp_path / "sheets" / "index.html").read_text(encoding="utf-8")
     assert pd.read_csv(tmp_path / "out" / "clusters.csv")["novelty"].isna().all()
 
 
@@ -103,7 +108,7 @@ def test_wrong_wishes_are_refused(tmp_path: Path) -> None:
         run(tmp_path / "events", "--out", tmp_path / "out")
     fill(empty, np.eye(4)[:1], 3, ["a"])
     EventStore.create(tmp_path / "other", 4, "mast-y")
-    with pytest.raises(ConfigError, match="do not compare"):
+    with pytest.raises(ConfigError, match="cannot be compared"):
         run(tmp_path / "events", "--out", tmp_path / "out", "--annotated", tmp_path / "other")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()

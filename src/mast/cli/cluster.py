@@ -23,7 +23,7 @@ _MOST_KNOWN = 20_000  # annotated events that novelty is measured against
 
 def cluster(
     store: GivenStore,
-    out: Annotated[Path, typer.Option("--out", "-o", help="New folder of the results.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="New folder for the results.")],
     annotated: Annotated[
         str | None,
         typer.Option(
@@ -36,27 +36,32 @@ def cluster(
             "--audio", help="Folder of the recordings, for contact sheets; may be given several times."
         ),
     ] = None,
-    min_cluster: Annotated[int, count(low=2, help="Events that make a group.")] = 10,
+    min_cluster: Annotated[int, count(low=2, help="Minimum number of events in a group.")] = 10,
     fit_at_most: Annotated[
-        int, count(low=30, help="Events that groups are found in; others join by their neighbours.")
+        int,
+        count(
+            low=30,
+            help="Find groups among at most this many events; the others join their neighbours' groups.",
+        ),
     ] = 10_000,
-    sheets: Annotated[int, count(low=0, help="Groups that get a contact sheet, the newest first.")] = 40,
+    sheets: Annotated[int, count(low=0, help="Groups that get a contact sheet, the most novel first.")] = 40,
     tiles: Annotated[int, count(high=10_000, help="Events on a contact sheet.")] = 24,
     band: Annotated[
-        float | None, upper_edge(help="Upper edge of the pictures; by default that of the band of the store.")
+        float | None, upper_edge(help="Upper edge of the pictures; by default that of the store's band.")
     ] = None,
     quiet: Quiet = False,
     seed: Seed = 0,
 ) -> None:
     """Find groups of events that sound alike, and rank them by how unlike they are to everything annotated.
 
-    t-SNE and HDBSCAN on the embeddings of the store; the seed is constant, so the same store gives the same groups.
+    Groups come from t-SNE and HDBSCAN on the store's embeddings; the same store and --seed give the same groups.
     Novelty is the distance (1 − cosine) to the nearest event with a label, in STORE or in --annotated; beyond is the
     share of annotated events that have a nearer annotated neighbour than that: 0.99 means something new.
 
     Writes clusters.csv and clusters.parquet (id, event, cluster, x, y, novelty), summary.csv (a row for each group, the
-    newest first), map.png, and with --audio a contact sheet for each group: sheets/*.png, and index.html with sound.
-    What a sheet shows is drawn at random from the group, the most typical first.
+    most novel first, or the largest where nothing is annotated), map.png, and with --audio contact sheets of the first
+    groups: sheets/*.png, and index.html with sound. The events on a sheet are drawn at random from the group, and
+    shown with the most typical first.
 
     \b
     Example:
@@ -88,13 +93,15 @@ def cluster(
     groups = int((summary["cluster"] >= 0).sum())
     alone = int((table["cluster"] < 0).sum())
     ranked = (
-        f"the newest against {len(known):,} annotated" if len(known) else "the largest; nothing is annotated"
+        f"the most novel first, against {len(known):,} annotated events"
+        if len(known)
+        else "the largest first, because nothing is annotated"
     )
     seen = page or out / "map.png"
     hint = "" if audio else "; contact sheets need --audio, the folder of the recordings"
     typer.echo(
         f"{counted(groups, 'group')} among {counted(len(table), 'event')} "
-        f"({alone:,} in none), first {ranked} → {out}; open {seen}{hint}."
+        f"({alone:,} in none), {ranked} → {out}; open {seen}{hint}."
     )
 
 
@@ -188,12 +195,15 @@ def _write_sheets(
     names = [f"cluster-{row['cluster']:03d}" if row["cluster"] >= 0 else "no-cluster" for row in rows]
     left = len(summary) - len(rows)
     groups = counted(int((summary["cluster"] >= 0).sum()), "group")
+    first = "the most novel" if summary["novelty"].notna().any() else "the largest"
     lead = paragraph(
-        f"{counted(len(table), 'event')} in {groups}, the newest first. "
-        "Click a tile to hear it." + (f" {left} more groups are in summary.csv." if left > 0 else "")
+        f"{counted(len(table), 'event')} in {groups}, {first} first. Click a tile to hear it."
+        + (" The other groups are in summary.csv." if left > 0 else "")
     )
     lead += embedded_png(
-        (out / "map.png").read_bytes(), "Every point is an event; near ones sound alike.", small=True
+        (out / "map.png").read_bytes(),
+        "Every point is an event; points close together sound alike.",
+        small=True,
     )
     return write_sheets(out, "Groups of events", lead, made, names)[0]
 
