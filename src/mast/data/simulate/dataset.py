@@ -111,7 +111,7 @@ class Simulation(BaseModel):
             )
         if self.slots * 2 > (high - low) * 3_600:
             raise ConfigError(
-                f"simulate: {self.slots} recordings a site and day do not fit {high - low:g} hours; "
+                f"simulate: {self.slots} recordings per site and day do not fit into {high - low:g} hours; "
                 "ask for more sites or days"
             )
         if self.duration_s * self.sample_rate < 0.05 * self.world_rate:

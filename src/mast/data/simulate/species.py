@@ -242,8 +242,10 @@ def families_for(sample_rate: int, fauna: Fauna | None = None) -> list[str]:
     wanted = [name for name in FAMILIES if name not in _ASKED_FOR] if fauna is None else FAUNAS[fauna]
     fitting = [name for name in wanted if FAMILIES[name].centre_hz[0] * 1.3 < _TOP_OF_BAND * sample_rate]
     if not fitting:
+        lowest = min(FAMILIES[name].centre_hz[0] for name in wanted) * 1.3 / _TOP_OF_BAND
         raise ConfigError(
-            f"simulate: no caller fits a sample rate of {sample_rate} Hz; expected at least 500 Hz"
+            f"simulate: all calls are too high for a sample rate of {sample_rate} Hz at tape speed 1; expected at "
+            f"least {int(lowest) + 1} Hz, times the tape speed"
         )
     return fitting
 

@@ -136,7 +136,7 @@ class World:
             callers.extend(self.material.species)
         if not callers:
             raise ConfigError(
-                "simulate: nobody calls; ask for at least one species or give a folder of calls"
+                "simulate: there are no species; ask for at least one, or give a folder of calls"
             )
         return tuple(callers)
 
