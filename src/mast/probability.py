@@ -187,7 +187,7 @@ class StoredCalibration(BaseModel):
             shares = [f"{share:.2f} for {name}" for name, share in point.found.items()]
             other = f"on other recordings, boxed by experts, it was {', '.join(shares)}"
         elif point.elsewhere is None:
-            other = "other recordings may give another"
+            other = "on other recordings it may be different"
         else:
             low, high = point.elsewhere
             other = f"judging by how their places differ, another place may give anything from {low:.2f} to {high:.2f}"

@@ -1,4 +1,4 @@
-"""Whether one detector is better than another, or may only have been lucky."""
+"""Whether one detector is better than another, or may only look so by chance."""
 
 from __future__ import annotations
 

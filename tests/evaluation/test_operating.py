@@ -132,10 +132,10 @@ def test_sentences() -> None:
     assert point is not None
     assert stored.describe(point) == (
         "threshold 0.667 reached precision 0.92 (95 % interval 0.88–0.95, recall 0.40) on 12 validation recordings; "
-        "other recordings may give another"
+        "on other recordings it may be different"
     )
     told = stored.model_copy(update={"data": "marsh, boxed by two students"})
-    assert "on 12 validation recordings of marsh, boxed by two students; other" in told.describe(point)
+    assert "on 12 validation recordings of marsh, boxed by two students; on other" in told.describe(point)
     measured = point.model_copy(
         update={"found": {"wetland birds": 0.54, "fish": 0.921}, "elsewhere": (0.2, 0.9)}
     )

@@ -125,7 +125,7 @@ def test_a_model_that_learnt_to_draw_by_itself_needs_no_habit(
     trained = load_card(tmp_path / "run" / "train" / "best")
     assert load_card(tmp_path / "run" / "best") == trained
     assert trained.habit is None
-    assert any("does not help the model any more, so it draws by itself" in text for text in told)
+    assert any("no longer helps the model, so its boxes stay as they are" in text for text in told)
 
 
 def test_so_does_a_self_trained_one(fit: Fit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

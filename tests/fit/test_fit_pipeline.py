@@ -219,7 +219,7 @@ def test_a_detector_that_finds_nothing_in_the_archive_is_still_a_detector(
     told: list[str] = []
     recipe = toy_recipe(selftrain__threshold=0.9)
     fitted = run_fit(copied.parent / "labelled", [copied.parent / "archive"], copied, recipe, told=told)
-    assert any("self-train: left out, the detector finds nothing" in text for text in told)
+    assert any("self-train: skipped (the detector finds nothing" in text for text in told)
     assert list(fitted.metrics["detectors"]) == ["trained"]
 
 

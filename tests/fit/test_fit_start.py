@@ -152,7 +152,7 @@ def test_the_report_says_when_a_trained_model_has_the_calibration_of_the_start(
     assert fitted.metrics["recommended"] == "trained"
     assert load_card(fitted.model).probabilities == CALIBRATION.calibration  # too few boxes for another
     text = fitted.report.read_text(encoding="utf-8")
-    assert "came with the start: it is from 24 other recordings, not from yours" in text
+    assert "came with the starting model: it is from 24 other recordings, not from yours" in text
     assert "precision on validation" not in text
 
 
@@ -220,7 +220,7 @@ def test_a_habit_that_boxes_show_is_kept_in_the_model(
     assert any("your boxes are drawn as the strongest harmonic (down to 25 dB)" in text for text in told)
     report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "adjusted" in report
-    assert "What adjusting the start to your boxes changed" in report
+    assert "What adjusting the starting model to your boxes changed" in report
     assert (
         "It draws the strongest harmonic (down to 25 dB), without echo (20 dB), as your boxes are drawn"
         in report
@@ -376,7 +376,7 @@ def test_how_the_start_draws_is_an_option(
     assert "Next: mast detect" in done.output
     f1["trained"] = 0.0
     useless = CliRunner().invoke(app, [*arguments, "--init", str(data / "start")])
-    assert "so this detector is of no use yet" in useless.output
+    assert "so it cannot be used yet" in useless.output
     assert "Next:" not in useless.output
 
 
@@ -429,7 +429,7 @@ def test_on_few_boxes_training_may_have_been_lucky(right: dict[str, int], chosen
     sentence = verdict(found, Learnt())
     if so:
         assert sentence.startswith("Training looked better on validation (F1 as is 0.38, ")
-        assert "but on 8 boxes in 1 recording that may be luck, " in sentence
+        assert "but on 8 boxes in 1 recording that may be due to chance, " in sentence
         assert so in sentence
     else:
         assert sentence.startswith("Training did not beat the model it started from on validation")
@@ -501,7 +501,7 @@ def test_where_validation_is_too_small_a_training_on_many_boxes_is_recommended()
 )
 def test_a_detector_that_finds_nothing_right_is_not_recommended(f1: dict[str, float], remedy: str) -> None:
     sentence = verdict({name: plenty(value) for name, value in f1.items()}, Learnt())
-    assert sentence.startswith("Nothing was found right on validation (F1 ")
+    assert sentence.startswith("The detector found nothing correctly on validation (F1 ")
     assert sentence.endswith(f"{remedy}.")
 
 
@@ -540,6 +540,6 @@ def test_a_threshold_that_boxes_ask_for_goes_into_all_that_is_made(
     assert best == start.model_copy(update={"thresholds": {**start.thresholds, "score": 0.02}})
     # validation has too few boxes to choose another
     assert load_card(tmp_path / "run" / "train" / "best").thresholds["score"] == 0.02
-    assert any(text.startswith("threshold: your boxes ask for a minimum score of") for text in told)
+    assert any(re.match(r"threshold: a minimum score of \S+ fits your boxes better", text) for text in told)
     assert "train: done; validation has too few boxes to choose another threshold" in told
     assert not any(text.startswith("train: validation F1") for text in told)  # at which threshold?

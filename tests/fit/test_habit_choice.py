@@ -100,7 +100,7 @@ def test_two_recordings_that_agree_may_be_luck(found: tuple[Path, pd.DataFrame])
         truth = strongest[strongest["recording"].isin(names)]
         choice = choose_habit(part(found[1], truth), Habit(), found[0].joinpath)
         assert (choice.habit.box == "strongest") == learnt
-        assert ("but on 8 boxes in 2 recordings that may be luck" in choice.sentence) != learnt
+        assert ("but on 8 boxes in 2 recordings that may be due to chance" in choice.sentence) != learnt
 
 
 def test_what_most_boxes_show_is_not_used_where_it_fails_on_boxes_held_back(

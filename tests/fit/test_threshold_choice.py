@@ -43,7 +43,7 @@ def test_false_alarms_everywhere_ask_for_a_higher_score() -> None:
     assert choice.tally.size == "12 boxes in 4 recordings"
     sentence = choice.sentence(0.61, 0.27)
     assert sentence == (
-        "threshold: your boxes ask for a minimum score of 0.61 (F1 1.00 on boxes held back, 0.55 at 0.27)"
+        "threshold: a minimum score of 0.61 fits your boxes better (F1 1.00 on held-out boxes, 0.55 at 0.27)"
     )
 
 
@@ -59,11 +59,11 @@ def test_what_one_recording_alone_asks_for_is_not_used() -> None:
     choice = choose_threshold(part(calls, {"a.wav": [0.25] * 8}), START)
     assert choice.value == START
     assert choice.sentence(0.3, 0.3) == (
-        "threshold: another minimum score fits your boxes better (F1 1.00 on boxes held back, 0.69 at 0.30), but on "
-        "9 boxes in 3 recordings that may be luck, so it stays at 0.30"
+        "threshold: another minimum score fits your boxes better (F1 1.00 on held-out boxes, 0.69 at 0.30), but on "
+        "9 boxes in 3 recordings that may be due to chance, so it stays at 0.30"
     )
     nothing_false = choose_threshold(part(calls, {}), START)
-    assert nothing_false.sentence(0.3, 0.3).startswith("threshold: a minimum score of 0.30, as before")
+    assert nothing_false.sentence(0.3, 0.3).startswith("threshold: a minimum score of 0.30 is kept")
 
 
 def test_each_recording_is_judged_by_the_others() -> None:

@@ -241,7 +241,7 @@ def test_collecting_writes_every_file(tmp_path: Path) -> None:
     trained = {name for one in record["trainings"] for name in one["seeds"]}
     assert {name.rpartition(", ")[2] for name in trained} == {"mast", "fcos"}
     assert all(one["recipe"]["front_end"] for one in record["trainings"])
-    assert "two trainings with the same recipe and seed differed" in (out / "ood.md").read_text()
+    assert "two training runs with the same recipe and seed differed" in (out / "ood.md").read_text()
     page = write_page(collected, out).read_text()
     assert page.count("data:image/png;base64") == 3
     assert "Not run yet: transfer" in page

@@ -32,7 +32,7 @@ def test_the_interval_of_a_mean_by_hand() -> None:
     assert plain.mean == pytest.approx(0.04)
     assert plain.low == pytest.approx(0.04 - 1.96 * 0.01 / 2**0.5)
     assert plain.high == pytest.approx(0.04 + 1.96 * 0.01 / 2**0.5)
-    # with 0.01 for each of two trainings the variance of a world is three times as large
+    # with 0.01 for each of two training runs the variance of a world is three times as large
     lucky = pool(own, training_sd=0.01)
     assert lucky.low == pytest.approx(0.04 - 1.96 * (3**0.5) * 0.01 / 2**0.5)
 

@@ -98,7 +98,11 @@ def test_the_command_says_that_training_did_not_help(
     for trained, boxes, said in (
         (10, 100, f"(F1 0.260 as is, 0.100 trained, each at its own threshold): use --model {start}"),
         (30, 100, None),
-        (30, 99, f"but on 99 boxes in 5 recordings that may be luck: --model {start} is the safer choice"),
+        (
+            30,
+            99,
+            f"but on 99 boxes in 5 recordings that may be due to chance: --model {start} is the safer choice",
+        ),
     ):
         rest = [[0, 0, 1]] * 4
         before, after = (Tally.of([[right, 100, boxes - 4], *rest]) for right in (26, trained))

@@ -56,12 +56,12 @@ def fit(
     Run the same command again after a stop and it resumes; what has not changed since is not done again, and what was
     made from other data or settings is moved to OUT/earlier. Without --unlabelled there is no self-training.
 
-    Before it trains, it measures a few steps and says how long all of it will take on this machine. Started from a
-    detector (--init), it also measures that one as is, and keeps it where training did not help, or had too few
-    boxes to learn from; the last lines say which, and why. From five boxes on it first learns, in seconds, how
+    Before it trains, it times a few steps and says how long all of it will take on this machine. Started from a
+    detector (--init), it also measures that one as is, and keeps it if training did not help, or had too few
+    boxes to learn from; the last lines say which, and why. With five boxes or more it first learns, in seconds, how
     you draw them (whole calls or the strongest harmonic, notes or songs) and which minimum score suits your
-    recordings. It uses only what fits held-out boxes better. The habit is kept in the model, trained or not,
-    where it fits held-out boxes better, and mast detect then draws boxes that way.
+    recordings. It uses only what fits held-out boxes better. Your way of drawing is kept in the model, trained or not,
+    if it fits held-out boxes better, and mast detect then draws boxes that way.
 
     \b
     Example:
@@ -98,7 +98,7 @@ def fit(
         )
     for line in fitted.summary():
         typer.echo(line)
-    origins = {START: "the start, as is", HABIT: "the start, adjusted to your boxes"}
+    origins = {START: "the starting model, as is", HABIT: "the starting model, adjusted to your boxes"}
     origin = origins.get(fitted.metrics["recommended"], "as trained here")
     typer.echo(f"Model: {out / 'best'} ({origin}). Report: {out / 'report.html'}.")
     habit = load_card(fitted.model).habit

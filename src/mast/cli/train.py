@@ -26,9 +26,9 @@ def train(
     init: Annotated[
         str | None,
         typer.Option(
-            help="Where it starts: a detector's run or model folder (all its weights, shape and front end), default "
-            "(the embedded one), hf://owner/name, a pretraining run's (the encoder), or AudioMAE's pretrained.pth; for "
-            "faster_rcnn and fcos torchvision's resnet50."
+            help="What to start from: a detector's run or model folder (all its weights, architecture and front end), "
+            "default (the embedded one), hf://owner/name, a pretraining run's (the encoder), or AudioMAE's "
+            "pretrained.pth; for faster_rcnn and fcos, torchvision's resnet50."
         ),
     ] = None,
     detector: Annotated[
@@ -93,7 +93,7 @@ def train(
         if finding is Finding.LUCK:
             say(
                 f"Training looked better than the model it started from on validation ({numbers}), but on "
-                f"{before.size} that may be luck: --model {init} is the safer choice.",
+                f"{before.size} that may be due to chance: --model {init} is the safer choice.",
                 quiet=quiet,
             )
         elif finding is Finding.NOT_BETTER:

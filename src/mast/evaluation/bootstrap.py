@@ -11,10 +11,10 @@ from mast.evaluation.metrics import metrics_of
 from mast.evaluation.outcome import Outcome
 
 Interval = tuple[float, float]  # low, high; NaN where it cannot be told
-# said wherever trainings are compared; docs/results_first_edition.md says which trainings these were
+# said wherever training runs are compared; docs/results_first_edition.md says which runs these were
 TRAINING_NOISE = (
-    "Intervals are over recordings and leave out the luck of training: two trainings with the same recipe and seed "
-    "differed by up to 0.02 in F1."
+    "Intervals are over recordings and leave out run-to-run variation: two training runs with the same recipe and "
+    "seed differed by up to 0.02 in F1."
 )
 
 

@@ -1,16 +1,16 @@
-"""Whether one detector is better than another on the same boxes, or may only have been lucky.
+"""Whether one detector is better than another on the same boxes, or may only look so by chance.
 
 Both are counted recording by recording: a recording in which many boxes change at once says little about the next. What
 counts is the gain in right boxes, less what more false ones cost: Δright − F1/2 · Δfound, with the mean of both F1. Its
 sum over all recordings is positive exactly where the F1 over all of them is higher.
 
-With few boxes a gain has to be more than a lucky box, and larger than its spread between recordings: three recordings
-that agree are enough, two never are. With plenty of boxes in several recordings the higher F1 decides. So it does for a
-training on several recordings: it can be expected to help on others. A training on one or two may learn only those.
+With few boxes a gain has to be more than one box, and larger than its spread between recordings: three recordings that
+agree are enough, two never are. With plenty of boxes in several recordings the higher F1 decides. It also decides after
+training on several recordings, which can be expected to help on others; training on one or two may learn only those.
 
-Where training had many boxes in several recordings, and validation holds too few to say anything, the trained detector
-is trusted unless it is surely worse: on the real sets, such training runs helped (docs/results.md). From fewer boxes
-the mean of its weights and those it started from is trusted in the same way (docs/zero_shot.md).
+Where training had many boxes in several recordings, and validation holds too few to tell, the trained detector is
+trusted unless it is clearly worse: on the real sets, such training helped (docs/results.md). From fewer boxes, the mean
+of the trained weights and those before is trusted in the same way (docs/zero_shot.md).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SURE = 1.64
 # with another's less, and several times as many boxes were learnt from. In few recordings even many boxes may mislead:
 # 130 boxes of three bats chose a way to draw that was worse for a fourth
 PLENTY, SEVERAL_HELD = 100, 5
-# our choice: boxes, and recordings with boxes, from which a training can be expected to help elsewhere
+# our choice: boxes, and recordings with boxes, from which training can be expected to help elsewhere
 ENOUGH, SEVERAL = 20, 3
 # our choice: boxes to learn from with which it is trusted, where validation has too few to say
 MANY = 40
@@ -46,7 +46,7 @@ FEW_BOXES = 20
 
 
 class Learnt(NamedTuple):
-    """What a training had to learn from."""
+    """What training had to learn from."""
 
     boxes: int = 0
     recordings: int = 0  # with boxes
@@ -54,7 +54,7 @@ class Learnt(NamedTuple):
 
     @property
     def enough(self) -> bool:
-        """Whether a training on it can be expected to help elsewhere."""
+        """Whether training on it can be expected to help elsewhere."""
         return self.boxes >= ENOUGH and self.recordings >= SEVERAL
 
     @property
@@ -137,7 +137,7 @@ def tally_of(part: PartTables) -> Tally:
 
 
 def judge_training(trained: Tally, start: Tally, learnt: Learnt) -> Finding:
-    """What validation says about a training on boxes, or what can be expected where it is too small to say anything.
+    """What validation says about training on boxes, or what can be expected where it is too small to tell.
 
     Args:
         trained: of the detector after it.
@@ -150,7 +150,7 @@ def judge_training(trained: Tally, start: Tally, learnt: Learnt) -> Finding:
 
 
 def is_trusted(start: Tally, learnt: Learnt) -> bool:
-    """Whether a training is used unless it is surely worse: it had much to learn from, and validation is too small."""
+    """Whether training is used unless it is clearly worse: it is trusted to help, and validation is too small to tell."""
     return learnt.trusted and 0 < start.boxes < FEW_BOXES
 
 

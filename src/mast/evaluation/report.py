@@ -199,7 +199,7 @@ def _warn_of_ignored(scene: Scene, what: str) -> None:
     if ignored := scene.predictions.n_unreviewed:
         warnings.warn(
             f"{ignored:,} of {what} {'lies' if ignored == 1 else 'lie'} where nobody listened (recordings or spans "
-            f"that the truth does not call reviewed) and {'is' if ignored == 1 else 'are'} ignored",
+            f"that the truth does not mark as reviewed) and {'is' if ignored == 1 else 'are'} ignored",
             stacklevel=3,
         )
 

@@ -110,7 +110,7 @@ def with_habit(run: FitRun, stage: str, model: Path) -> tuple[Path, str]:
         run.say(f"{stage}: the model draws {run.habit} ({numbers})")
     else:
         run.say(
-            f"{stage}: drawing {run.habit} does not help the model any more, so it draws by itself ({numbers})"
+            f"{stage}: drawing {run.habit} no longer helps the model, so its boxes stay as they are ({numbers})"
         )
     return folder, name
 

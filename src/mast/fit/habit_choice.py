@@ -51,13 +51,13 @@ class HabitChoice:
                 f"habit: {self.tally.boxes} boxes are too few to learn how you draw them (at least {FEWEST_BOXES}); "
                 f"they are drawn as before: {self.start}"
             )
-        numbers = f"F1 {self.tally.f1 or 0:.2f} on boxes held back, {self.start_tally.f1 or 0:.2f} as is"
+        numbers = f"F1 {self.tally.f1 or 0:.2f} on held-out boxes, {self.start_tally.f1 or 0:.2f} as is"
         if self.habit != self.start:
             return f"habit: your boxes are drawn as {self.habit} ({numbers})"
         if compare_tallies(self.tally, self.start_tally) is Finding.LUCK:
             return (
                 f"habit: another way to draw boxes fits yours better ({numbers}), but on {self.tally.size} that may "
-                f"be luck, so they are drawn as before: {self.start}"
+                f"be due to chance, so they are drawn as before: {self.start}"
             )
         return (
             f"habit: no other way to draw boxes fits yours better ({numbers}), so they are drawn as before: "

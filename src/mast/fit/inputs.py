@@ -71,7 +71,7 @@ def load_sources(
     if any(dataset.root == labelled.root for dataset in others):
         say(
             f"note: {data} is also given as unlabelled, so its validation and test recordings are learnt from, without "
-            "their boxes; metrics there flatter"
+            "their boxes; metrics on them will be too good"
         )
     for message in dict.fromkeys(str(warning.message) for warning in caught):
         say(f"note: {message}")

@@ -66,7 +66,9 @@ def calibrate(run: FitRun) -> None:
         before = load_card(run.detectors[START]).calibration if START in run.detectors else None
         as_is = before is not None and stored.calibration == before.calibration
         origin = (
-            "the start's own" if as_is else f"from {counted(stored.n_recordings, 'validation recording')}"
+            "from the starting model"
+            if as_is
+            else f"from {counted(stored.n_recordings, 'validation recording')}"
         )
         run.say(f"calibrate: method {stored.calibration.method}, {origin}; threshold {seen:.2f}")
         return {"method": stored.calibration.method, "threshold": seen}
@@ -86,7 +88,8 @@ def evaluate(run: FitRun, resamples: int) -> dict[str, Any]:
         if not run.machine.main:
             return {}
         parts = {name: chunks for name, chunks in run.parts.items() if name != "train"}
-        run.say(f"evaluate: {', '.join(NAMES[name] for name in names)} on {', '.join(parts_in_order(parts))}")
+        measured = ", ".join(NAMES[name] for name in names)
+        run.say(f"evaluate: detectors {measured}; parts {', '.join(parts_in_order(parts))}")
         with run.bar("evaluate") as progress:
             found = measure_detectors(
                 detectors,

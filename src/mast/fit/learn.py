@@ -113,7 +113,7 @@ def pretrain(run: FitRun) -> None:
         learn, held = run.heard
         if not run.sources.unlabelled:
             run.say(
-                "pretrain: no --unlabelled sound, so the labelled recordings are all there is to listen to"
+                "pretrain: no --unlabelled sound, so the labelled recordings are all there is to learn from"
             )
         run.say(
             f"pretrain: {counted(len(learn), 'chunk')} of {run.recipe.front_end.chunk_s:g} s, {len(held):,} held out, "
@@ -235,7 +235,7 @@ def self_train(run: FitRun) -> None:
         n_rounds = run.recipe.selftrain.rounds
         run.say(
             f"self-train: {n_rounds} round{'s' if n_rounds > 1 else ''} at most"
-            f"{', from the start, which training did not beat' if teacher != TRAINED else ''}"
+            f"{', from the starting model, which training did not beat' if teacher != TRAINED else ''}"
         )
         try:
             with run.bar("self-train") as progress:
@@ -246,7 +246,8 @@ def self_train(run: FitRun) -> None:
             # after hours of training a detector and a report are worth more than a refusal
             if run.machine.main:
                 replace_folder(run.detectors[teacher], folder / "best")
-            run.say(f"self-train: left out, {error}. Continuing with the detector as {NAMES[teacher]}")
+            name = "starting" if teacher == START else NAMES[teacher]
+            run.say(f"self-train: skipped ({error}); continuing with the {name} detector")
             return {"left_out": str(error)}
         kept = rows[rows["kept"]].iloc[0]
         run.say(f"self-train: validation F1 {kept['f1']:.3f}, {rows['f1'].iloc[0]:.3f} before")

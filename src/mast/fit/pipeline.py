@@ -84,7 +84,7 @@ def fit(
         examples: spectrograms of each kind in the report.
     """
     if out.exists() and not out.is_dir():
-        raise MastError(f"{out}: is a file; expected the folder of a run, there or new")
+        raise MastError(f"{out}: is a file; expected the folder of a run, new or existing")
     with warnings.catch_warnings():
         quiet_about_sources()
         machine = prepare_machine(recipe)

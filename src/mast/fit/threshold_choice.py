@@ -44,16 +44,16 @@ class ThresholdChoice:
         if self.tally.boxes < FEWEST_BOXES or self.tally.f1 is None:
             return ""
         numbers = (
-            f"F1 {self.tally.f1:.2f} on boxes held back, {self.start_tally.f1 or 0:.2f} at {shown_before:.2f}"
+            f"F1 {self.tally.f1:.2f} on held-out boxes, {self.start_tally.f1 or 0:.2f} at {shown_before:.2f}"
         )
         if self.value != self.start:
-            return f"threshold: your boxes ask for a minimum score of {shown:.2f} ({numbers})"
+            return f"threshold: a minimum score of {shown:.2f} fits your boxes better ({numbers})"
         if compare_tallies(self.tally, self.start_tally) is Finding.LUCK:
             return (
                 f"threshold: another minimum score fits your boxes better ({numbers}), but on {self.tally.size} that "
-                f"may be luck, so it stays at {shown_before:.2f}"
+                f"may be due to chance, so it stays at {shown_before:.2f}"
             )
-        return f"threshold: a minimum score of {shown_before:.2f}, as before ({numbers})"
+        return f"threshold: a minimum score of {shown_before:.2f} is kept ({numbers})"
 
 
 def choose_threshold(part: PartTables, start: float) -> ThresholdChoice:

@@ -64,8 +64,8 @@ from mast.wording import counted
 _PARTS = {
     "val": "recordings kept from training to choose thresholds and the best epoch",
     "test": "recordings kept out of training and of all decisions",
-    "temporal_ood": "days that were not trained on (temporal_ood) and decided nothing",
-    "site_ood": "sites that were not trained on (site_ood) and decided nothing",
+    "temporal_ood": "days kept out of training and of all decisions (temporal_ood)",
+    "site_ood": "sites kept out of training and of all decisions (site_ood)",
 }
 _METRICS = {
     "f1": "F1",
@@ -174,8 +174,8 @@ def _lead(story: _Story) -> Markup:
     words += f" {story.verdict}" if story.verdict else ""
     if story.main_part == "val":
         words += (
-            " There is no test part, so accuracy is shown on validation recordings, which helped to choose model and "
-            "threshold: expect a little less on new ones."
+            " There is no test part, so accuracy is shown on validation recordings, which helped to choose the model "
+            "and threshold: expect a little less on new ones."
         )
     heard = int(story.metrics["parts"][story.main_part]["recordings"])
     few = (
@@ -206,7 +206,7 @@ def _data(story: _Story) -> Markup:
             f"{p['recordings']:,}",
             f"{p['seconds'] / time.seconds:,.1f}",
             f"{p['boxes']:,}",
-            _PARTS.get(name, f"recordings that recordings.csv puts into the part {name}"),
+            _PARTS.get(name, f"recordings that recordings.csv assigns to {name}"),
         ]
         for name, p in story.metrics["parts"].items()
     ]
@@ -214,7 +214,7 @@ def _data(story: _Story) -> Markup:
     body += table(["part", "recordings", time.many, "boxes", "what it is"], rows, words=(0, 4))
     heard = " Pretraining hears all recordings, those of every part included, without their boxes."
     return body + paragraph(
-        "Boxes are counted as they lie in chunks laid end to end; one that crosses the edge of two counts in both."
+        "Boxes are counted in chunks laid end to end; one that crosses from a chunk into the next counts in both."
         + (heard if (story.run / "pretrain").exists() else ""),
         soft=True,
     )
@@ -232,7 +232,11 @@ def _accuracy(story: _Story) -> Markup:
         "A detection is right if it overlaps an expert’s box by at least half (intersection over union, in time and "
         "frequency). In brackets: the range in which the value lies with 95 % certainty, judged by how much recordings "
         "differ. Thresholds were chosen on validation alone"
-        + ("; the start has its own, unless your boxes ask for another." if START in story.detectors else ".")
+        + (
+            "; the starting model keeps its own, unless another one fits your boxes better."
+            if START in story.detectors
+            else "."
+        )
     )
     body += table(["part", "detector", *_METRICS.values(), "expert boxes"], rows, words=(0, 1))
     body += picture(parts_figure(story.metrics, names, {p: part_words(p) for p in story.metrics["parts"]}))
@@ -241,7 +245,7 @@ def _accuracy(story: _Story) -> Markup:
     for pair in story.metrics["differences"]:
         what = {
             SELF_TRAINED: "self-training",
-            HABIT: "adjusting the start to your boxes",
+            HABIT: "adjusting the starting model to your boxes",
         }.get(pair["of"], "training")
         body += heading(f"What {what} changed")
         body += table(
@@ -318,12 +322,12 @@ def _scores(story: _Story) -> Markup:
     if story.has_calibration_of_start():
         where = "there"
         body += paragraph(
-            f"This calibration came with the start: it is from {story.stored.n_recordings} other recordings, not from "
-            "yours. In your recordings precision and recall may be quite different."
+            f"This calibration came with the starting model: it is from {story.stored.n_recordings} other recordings, "
+            "not from yours. In your recordings precision and recall may be quite different."
         )
-    body += table(["--precision", "score from", f"precision {where}", f"recall {where}"], rows)
+    body += table(["--precision", "minimum score", f"precision {where}", f"recall {where}"], rows)
     return body + paragraph(
-        "Higher precision means fewer false alarms and more missed sounds. mast detect --precision 0.9 uses these."
+        "Higher precision means fewer false alarms and more missed sounds. mast detect --precision 0.9 uses this table."
     )
 
 
@@ -388,7 +392,7 @@ def _use(story: _Story) -> Markup:
     front_end = story.recipe.front_end
     return body + paragraph(
         f"The model listens to {front_end.low_hz:g}–{front_end.high_hz:g} Hz in windows of {front_end.chunk_s:g} s and "
-        f"reports detections from score {threshold:.2f} on. It says where something calls, not which species."
+        f"reports detections that score {threshold:.2f} or more. It says where something calls, not which species."
         f"{_drawn(story.card.habit)}"
     )
 
@@ -403,7 +407,7 @@ def _drawn(habit: Habit | None) -> str:
 def _settings(story: _Story) -> Markup:
     rows = [
         ["model", f"{model_id(story.card.weights_sha256)} in {story.run / 'best'}"],
-        ["size", "as the start" if "encoder" in story.recipe.train.detector else story.recipe.size],
+        ["size", "as the starting model" if "encoder" in story.recipe.train.detector else story.recipe.size],
         ["seed", str(story.seed)],
         ["mast", __version__],
         ["torch", torch.__version__],

@@ -21,8 +21,8 @@ NAMES = {
 def recommended(found: Mapping[str, Tally], learnt: Learnt) -> str:
     """The last detector, or the last that beat the start on validation; the start where none did.
 
-    On few boxes a higher F1 may be luck: what is known to be good is then recommended, the start. A training on many
-    boxes in several recordings is trusted where validation is too small to say (:mod:`mast.evaluation.evidence`).
+    On few boxes a higher F1 may be due to chance: then the start is recommended, which is known to be good. Training on
+    many boxes in several recordings is trusted where validation is too small to tell (:mod:`mast.evaluation.evidence`).
 
     A start whose habit or threshold is adjusted to the user's boxes takes the place of the start as is: boxes held back
     have chosen it.
@@ -73,7 +73,7 @@ def verdict(found: Mapping[str, Tally], learnt: Learnt) -> str:
             else "start from the embedded model with --init default"
         )
         return (
-            f"Nothing was found right on validation (F1 {numbers}), so this detector is of no use yet: draw more "
+            f"The detector found nothing correctly on validation (F1 {numbers}), so it cannot be used yet: draw more "
             f"boxes, or {other}."
         )
     if START in f1:
@@ -95,7 +95,7 @@ def _against_the_start(found: Mapping[str, Tally], learnt: Learnt, chosen: str, 
     if chosen in (START, HABIT) and lucky:
         looked = "Self-training" if lucky[-1] == SELF_TRAINED else "Training"
         return (
-            f"{looked} looked better on validation (F1 {numbers}), but on {start.size} that may be luck, so "
+            f"{looked} looked better on validation (F1 {numbers}), but on {start.size} that may be due to chance, so "
             f"the model it started from is kept and recommended{how}: draw boxes in more recordings to be sure."
         )
     if chosen in (START, HABIT):

@@ -213,7 +213,7 @@ def _why_nothing_is_left(
     if labelled.empty:
         longest_s = float((spans["end_s"] - spans["start_s"]).max())
         return (
-            f"a chunk is {front_end.chunk_s:.4g} s that were listened to without a gap, and the longest stretch marked "
+            f"a chunk is {front_end.chunk_s:.4g} s of sound listened to without a gap, but the longest stretch marked "
             f"as heard lasts {longest_s:.4g} s; mark longer stretches or whole recordings (M or Shift M on the review "
             "page, or rows of reviewed.csv)"
         )

@@ -1,7 +1,7 @@
 """How long training takes on this machine, measured on a few chunks, and how long it should be.
 
-A start from a detector needs little: each labelled chunk is looked at a dozen times, as far as an hour goes. Of few
-chunks, many looks harm: after 480 looks at ten boxes a model has forgotten much of what it knew of other calls.
+Training that starts from a detector can be short: each labelled chunk is seen a dozen times, within an hour. With few
+chunks, more is harmful: after seeing ten boxes 480 times, a model has forgotten much of what it knew of other calls.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from mast.training.machine import Machine
 from mast.training.recipe import Recipe, TrainRecipe
 from mast.training.spectrograms import FrontEndPipeline
 
-LOOKS = 160  # at chunks, at least
-EPOCHS = 12  # where these are more looks; as in the preset tiny
+LOOKS = 160  # chunks seen in all epochs, at least
+EPOCHS = 12  # where that is more; as in the preset tiny
 LEAST_EPOCHS = 3
 MOST_S = 3600.0  # of training, where fewer epochs would do
 FEW_CHUNKS = 64  # below which batches are small
@@ -62,7 +62,7 @@ def suited(
     """
     plan = recipe.train
     batch = plan.batch_size if "train.batch_size" in fixed or n_chunks >= FEW_CHUNKS else plan.batch_size // 2
-    looks = max(1, n_chunks // batch) * batch  # an epoch's
+    looks = max(1, n_chunks // batch) * batch  # chunks seen in an epoch
     epochs = max(EPOCHS, math.ceil(LOOKS / looks))
     if rates is not None:
         epochs = max(LEAST_EPOCHS, min(epochs, int(MOST_S / (looks * rates.train))))
@@ -164,11 +164,11 @@ def _seconds(work: Callable[[], None], machine: Machine) -> float:
 
 
 def training_seconds(plan: TrainRecipe, n_chunks: int, n_held: int, rates: Rates) -> float:
-    """Of one training, with its validations."""
+    """Of one training run, with its validations."""
     validations = plan.epochs / plan.validate_every_epochs + 1  # and calibration
     return looks_of(plan, n_chunks) * rates.train + validations * n_held * rates.detect
 
 
 def looks_of(plan: Optimisation, n_chunks: int) -> int:
-    """How many chunks a training looks at in all its epochs."""
+    """How many chunks are seen in all epochs of a training run."""
     return plan.epochs * max(1, n_chunks // plan.batch_size) * plan.batch_size

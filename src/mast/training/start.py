@@ -144,7 +144,7 @@ class Start:
         if stored is None or self.threshold(held) is None:
             return None
         curve = tuple(point.model_copy(update={"found": {}}) for point in stored.curve)
-        data = f"{stored.data.removesuffix(_BEFORE) or 'the start'}{_BEFORE}"
+        data = f"{stored.data.removesuffix(_BEFORE) or 'the starting model'}{_BEFORE}"
         return stored.model_copy(update={"curve": curve, "data": data})
 
     @property
@@ -247,4 +247,4 @@ def _kind(card: ModelCard) -> str:
     """What a model folder holds, in words."""
     if isinstance(card.architecture, BaselineConfig):
         return f"the baseline {card.architecture.name}"
-    return "a detector of MAST" if isinstance(card.architecture, DetectorConfig) else "a pretrained encoder"
+    return "a MAST detector" if isinstance(card.architecture, DetectorConfig) else "a pretrained encoder"
