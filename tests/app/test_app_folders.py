@@ -22,7 +22,7 @@ def test_a_path_is_taken_as_people_give_it(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("", "no folder was named"), ("wood", "expected the whole path"), ("/nowhere/at/all", "no such folder")],
+    [("", "no folder was given"), ("wood", "expected the full path"), ("/nowhere/at/all", "no such folder")],
 )
 def test_what_is_no_folder_is_said_in_a_sentence(text: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):

@@ -166,9 +166,9 @@ def test_a_full_disk_is_one_sentence_and_nothing_is_started(
     ("wanted", "said"),
     [
         ({"sought": "unicorns"}, "expected one of fish, frogs, birds, bats, whole"),
-        ({"sought": "whole"}, "has not been read yet"),
-        ({"sought": "birds", "model": "/tmp"}, "holds no model that was learned here"),
-        ({}, "expected sought as text"),
+        ({"sought": "whole"}, "is still being read"),
+        ({"sought": "birds", "model": "/tmp"}, "holds no model that was trained here"),
+        ({}, "expected sought to be text"),
     ],
 )
 def test_what_cannot_be_found_is_said(sound: Path, wanted: dict[str, str], said: str) -> None:

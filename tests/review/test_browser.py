@@ -308,7 +308,7 @@ def test_heard_spans_and_activity(ana: Reviewer) -> None:
     assert " heard" in facts
     assert "all heard" not in facts
     for button in ("#listened-window", "#listened-all"):
-        assert "what has no box holds nothing" in ana.page.get_attribute(button, "title")
+        assert "outside its boxes nothing calls" in ana.page.get_attribute(button, "title")
     ana.page.click("#export")
     assert "There, no box means that nothing calls" in ana.page.inner_text("#export-dialog")
     ana.page.keyboard.press("Escape")

@@ -167,7 +167,7 @@ def test_z_takes_it_back(ana: Reviewer) -> None:
     ana.page.click("text=Check accepted")
     ana.until("r.queue.items.length > 0 && r.queue.items.every((event) => event.learned)")
     ana.press("z")
-    ana.page.wait_for_selector(".toast >> text=decisions of the learner")
+    ana.page.wait_for_selector(".toast >> text=decisions by the learner")
     ana.page.wait_for_selector("#learner-apply")  # the panel offers it again
     ana.until("r.state.filters.status === 'open' && r.queue.total === argument", 2 * EVENTS - 85)
     assert all(event["learned"] is None for k in (1, 2) for event in ana.server.events(k))

@@ -247,7 +247,7 @@ def test_folders_that_are_neither(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not finished"):
         open_review(tmp_path / "half")
     (tmp_path / "half" / "run.json").write_text("[]")
-    with pytest.raises(ConfigError, match="not what mast detect writes"):
+    with pytest.raises(ConfigError, match="is damaged or not from mast detect"):
         open_review(tmp_path / "half")
 
 

@@ -214,7 +214,7 @@ def test_undo_takes_back_an_application_and_then_the_decision_before_it(review: 
 
     done = undo(review.store, "Änne")
     assert done.many
-    assert done.what == f"Undone: {applied['accepted'] + applied['rejected']} decisions of the learner"
+    assert done.what == f"Undone: {applied['accepted'] + applied['rejected']} decisions by the learner"
     assert (done.events, done.recording_id) == ([], None)
     assert learned(review) == {}
     assert review.learning.state()["applied"] is None

@@ -46,15 +46,15 @@ def folder_of(text: str) -> Path:
     if plain.lower().startswith("file:"):
         plain = url2pathname(unquote(urlsplit(plain).path))
     if not plain or "\0" in plain:
-        raise ConfigError("no folder was named; type its path, or choose it in the list")
+        raise ConfigError("no folder was given; type its path, or choose one from the list")
     path = Path(plain).expanduser()
     if not path.is_absolute():
         raise ConfigError(
-            f"{plain}: expected the whole path of a folder, such as {Path.home() / 'recordings'}"
+            f"{plain}: expected the full path of a folder, such as {Path.home() / 'recordings'}"
         )
     path = Path(os.path.normpath(path))
     if not os.access(path.parent, os.X_OK) and path.parent.exists():
-        raise ConfigError(f"{path}: may not be opened; change the permissions, or choose another folder")
+        raise ConfigError(f"{path}: permission denied; change the permissions, or choose another folder")
     if not path.is_dir():
         kind = "is a file" if path.exists() else "no such folder"
         raise ConfigError(f"{path}: {kind}; expected a folder of recordings")

@@ -105,7 +105,7 @@ def routes(first: Path | None, contents: Contents, jobs: Jobs, reviews: Reviews)
         given = await body_of(request)
         folder, complete = folder_of(text_in(given, "folder")), given.get("complete", False)
         if not isinstance(complete, bool):
-            raise InvalidError("expected complete as true or false")
+            raise InvalidError("expected complete to be true or false")
         command, out = await run_in_threadpool(_learn, folder, complete, reviews)
         await run_in_threadpool(jobs.start, command, out)
         return {"folder": str(out)}
@@ -121,7 +121,7 @@ def text_in(given: dict[str, Any], name: str, default: str | None = None) -> str
     """
     value = given.get(name, default)
     if not isinstance(value, str):
-        raise InvalidError(f"expected {name} as text")
+        raise InvalidError(f"expected {name} to be text")
     return value
 
 
@@ -149,13 +149,13 @@ def _find(work: Work, sought: str, model: str, contents: Contents) -> tuple[list
     command = ["detect", str(work.recordings)]
     if model:
         if model not in {str(path) for path in models(work)}:
-            raise ConfigError(f"{model}: holds no model that was learned here; choose one in the list")
+            raise ConfigError(f"{model}: holds no model that was trained here; choose one from the list")
         out = work.root / f"{Path(model).name}-found"
         return [*command, "--out", str(out), "--embed", "--model", model], out
     if sought == _WHOLE:
         highest_hz = contents.highest_hz(work.recordings)
         if not highest_hz:
-            raise ConfigError(f"{work.recordings}: has not been read yet; wait until its hours are shown")
+            raise ConfigError(f"{work.recordings}: is still being read; wait until its hours are shown")
         band = f"{highest_hz:.0f}"
     elif sought in BANDS_HZ:
         band = sought

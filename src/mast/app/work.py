@@ -46,7 +46,7 @@ def work_on(folder: Path) -> Work:
         run = read_run(folder)
         if run is None:
             raise ConfigError(
-                f"{folder}: holds the beginnings of a search; choose the folder of its recordings"
+                f"{folder}: holds a search that has barely started; choose the folder of its recordings"
             )
         if not Path(run.root).is_dir():
             raise ConfigError(

@@ -219,7 +219,7 @@ def _step(store: Store, reviewer: str, kind: str) -> Undone:
             return Undone(False, f"nothing to {kind}", [])
         if action["kind"] == "apply":
             taken = take_back_learned(db, reviewer)
-            return Undone(True, f"Undone: {counted(taken, 'decision')} of the learner", [], many=True)
+            return Undone(True, f"Undone: {counted(taken, 'decision')} by the learner", [], many=True)
         if action["kind"] == "group":
             taken = db.execute("DELETE FROM learned WHERE action = ?", (action["id"],)).rowcount
             append_log(db, reviewer, "take_back", 0, before=json.loads(action["after"]))

@@ -129,7 +129,7 @@ def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
     if match[1] and match[2] and int(match[2]) < int(match[1]):
         return None  # not a range at all, to be ignored
     if first >= stop:
-        raise RangeError(f"the sound has {size} bytes, and none of {header!r}", size)
+        raise RangeError(f"the sound has {size} bytes, none of them in {header!r}", size)
     return first, stop
 
 

@@ -116,7 +116,7 @@ async function follow() {
     state.work = work;
     showWork(work);
   } catch (error) {
-    const gone = "The server does not answer. What it has started keeps running; run mast app again to see it.";
+    const gone = "The server does not answer. Commands that it has started keep running; run mast app again to see them.";
     banner(error instanceof Away && !(error instanceof Locked) ? gone : error.message);
   }
 }

@@ -49,7 +49,7 @@ export class Chooser {
       byId("up").disabled = !found.parent;
       byId("here-count").textContent = found.is_results
         ? "results of an earlier search"
-        : `${found.recordings ? many(found.recordings, "recording") : "no recordings"} right here; folders below count, too`;
+        : `${found.recordings ? many(found.recordings, "recording") : "no recordings"} in this folder itself; subfolders count, too`;
       const join = (name) => (found.path.endsWith("/") || found.path.endsWith("\\")
         ? `${found.path}${name}`
         : `${found.path}${found.path.includes("\\") ? "\\" : "/"}${name}`);
@@ -84,7 +84,7 @@ export class Chooser {
       const lines = (event.dataTransfer.getData("text/uri-list") || event.dataTransfer.getData("text/plain")).split("\n");
       const path = lines.map((line) => line.trim()).find((line) => line && !line.startsWith("#"));
       if (path) this.show(path);
-      else toast("This browser does not say where that folder lies; choose it in the list, or paste its path.", {
+      else toast("This browser does not say where that folder is; choose it from the list, or paste its path.", {
         error: true,
       });
     });

@@ -76,7 +76,7 @@ export class Results {
         ),
       );
     } else if (job.state === "failed") {
-      rows.push(element("p", { class: "failed-text" }, job.sentence || "It ended without a message; its folder has the log."));
+      rows.push(element("p", { class: "failed-text" }, job.sentence || "It ended without a message; the log is in its folder."));
     } else {
       const far = job.total > 0 ? ` after ${job.done.toLocaleString("en")} of ${job.total.toLocaleString("en")} ${job.unit.split(",")[0]}` : "";
       rows.push(element("p", {}, `Stopped${far}. What is done is kept.`));
@@ -99,7 +99,7 @@ export class Results {
     const summary = job.summary;
     const making = summary && summary.state === "running";
     if (summary && summary.state === "done" && this.opened.delete(summary.folder)) {
-      toast("The summary is there.", { choices: [{ name: "Open it", action: () => window.open(api.pageAddress(job.folder, "summary")) }] });
+      toast("The summary is ready.", { choices: [{ name: "Open it", action: () => window.open(api.pageAddress(job.folder, "summary")) }] });
     }
     return [
       element("p", {}, element("b", {}, many(job.events, "sound")), ` found in ${many(job.searched, "recording")}.${failed}`),

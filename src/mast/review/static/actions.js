@@ -185,7 +185,7 @@ export class Actions {
     const { start_s } = this.spectrogram.viewport.goal;
     const first = here < 0 ? order.findIndex((e) => e.end_s >= start_s) : here + by;
     for (let i = first; i >= 0 && i < order.length; i += by) if (fits(order[i])) return this.select(order[i].id);
-    return toast(by > 0 ? "No further box in this recording." : "This is the first box of the recording.");
+    return toast(by > 0 ? "That was the last box in this recording." : "This is the first box in this recording.");
   }
 
   async advance() {
@@ -360,7 +360,7 @@ export class Actions {
     const where = `${fileName(theirs.recording)} at ${elapsed(theirs.start_s)}`;
     const mine = job.kind === "remove" ? "delete it" : job.what;
     const sentence = `${who} changed this box in ${where} while you were looking at it: it is now ${now}.`;
-    toast(`${sentence} Yours (${mine}) is not saved.`, {
+    toast(`${sentence} Your change (${mine}) was not saved.`, {
       choices: [
         { name: "Keep theirs", action: () => this.goTo(theirs) },
         { name: "Use mine", action: () => this.insist(job, theirs) },
@@ -376,7 +376,7 @@ export class Actions {
 
   /** The server said no: take the decision back, and say why. */
   async refused(job, error) {
-    const text = error instanceof api.Refused ? error.message : `This page made a mistake: ${error.message}`;
+    const text = error instanceof api.Refused ? error.message : `Something went wrong on this page: ${error.message}`;
     toast(`Not saved (${job.what}): ${text}`, { error: true });
     if (job.kind === "create") {
       state.events.delete(job.id);

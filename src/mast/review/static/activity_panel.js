@@ -35,11 +35,11 @@ export class ActivityPanel {
         { class: "soft" },
         `${many(all, "event")} with a clock time, rejected ones left out. Click to filter.`,
       ));
-      parts.push(this.bars(hours, totals), element("h3", {}, "Site by site"), this.cells(hours, sites, counts));
+      parts.push(this.bars(hours, totals), element("h3", {}, "By site"), this.cells(hours, sites, counts));
     } else parts.push(element(
       "p",
       { class: "soft" },
-      "No event has a clock time; a column datetime in recordings.csv would give it.",
+      "No event has a clock time; add a column datetime to recordings.csv to see activity by hour.",
     ));
     if (without_clock && all) parts.push(element(
       "p",

@@ -144,7 +144,7 @@ function sentence({ available, busy, found, outdated, failure, groups }) {
   if (!available) return NO_VECTORS;
   if (busy) return "Finding groups among the boxes. This can take a minute or two; close this and review meanwhile if you like.";
   if (failure) return `No groups could be found: ${failure}.`;
-  if (outdated) return "There are other boxes now than when these groups were found.";
-  if (found && !groups.length) return "No groups: there are fewer than ten boxes of any kind that sound alike.";
+  if (outdated) return "The boxes have changed since these groups were found.";
+  if (found && !groups.length) return "No groups were found: a group needs at least ten boxes that sound alike.";
   return "Boxes that sound alike, the largest group first, each with its most typical box. Choose one to go through it.";
 }

@@ -20,7 +20,7 @@ function table({ actions, spectrogram, eventPanel, groups, help }) {
     {
       keys: [..."123456789"],
       name: "1 … 9",
-      text: "Label it with one of the labels used most",
+      text: "Give it one of the most used labels",
       run: (key) => quick(actions, key),
     },
     { keys: ["delete", "backspace"], name: "Del", text: "Delete the box", run: () => actions.remove() },
@@ -30,7 +30,7 @@ function table({ actions, spectrogram, eventPanel, groups, help }) {
       text: "Draw a box",
       run: () => actions.setMode(state.mode === "draw" ? "select" : "draw"),
     },
-    { keys: ["escape"], name: "Esc", text: "End drawing, select nothing, stop playing", run: () => stop(actions) },
+    { keys: ["escape"], name: "Esc", text: "Stop drawing, deselect, stop playing", run: () => stop(actions) },
     { keys: ["j", "arrowdown"], name: "J ↓", text: "Next", run: () => actions.step(1) },
     { keys: ["k", "arrowup"], name: "K ↑", text: "Previous", run: () => actions.step(-1) },
     { keys: [" "], name: "Space", text: "Play the box, filtered to its band; stop", run: () => actions.playBox() },
@@ -48,10 +48,10 @@ function table({ actions, spectrogram, eventPanel, groups, help }) {
     { keys: ["-", "_"], any: true, name: "−", text: "Zoom out in time", run: view((v) => v.zoomTime(1 / 1.6)) },
     { keys: ["n"], name: "N", text: "Narrower band: zoom in in frequency", run: view((v) => v.zoomFrequency(1.5)) },
     { keys: ["w"], name: "W", text: "Wider band: zoom out in frequency", run: view((v) => v.zoomFrequency(1 / 1.5)) },
-    { keys: ["arrowleft"], name: "←", text: "Back along time", run: view((v) => v.moveTime(-0.3 * v.span_s)) },
-    { keys: ["arrowright"], name: "→", text: "On along time", run: view((v) => v.moveTime(0.3 * v.span_s)) },
+    { keys: ["arrowleft"], name: "←", text: "Back in time", run: view((v) => v.moveTime(-0.3 * v.span_s)) },
+    { keys: ["arrowright"], name: "→", text: "Forward in time", run: view((v) => v.moveTime(0.3 * v.span_s)) },
     { keys: ["0"], name: "0", text: "All frequencies, default length", run: view((v) => v.fit()) },
-    { keys: ["f"], name: "F", text: "Close up on the box", run: () => closeUp(spectrogram) },
+    { keys: ["f"], name: "F", text: "Zoom in on the box", run: () => closeUp(spectrogram) },
     { keys: ["h"], name: "H", text: "Hide and show the boxes", run: () => actions.toggleBoxes() },
     { keys: ["g"], name: "G", text: "Groups of look-alikes", run: () => groups.open() },
     { keys: ["m"], name: "M", text: "Mark the window as heard, or take that back", run: () => actions.listened(false) },
@@ -68,13 +68,13 @@ function table({ actions, spectrogram, eventPanel, groups, help }) {
 
 const MOUSE = [
   ["Click", "Select a box"],
-  ["Drag", "Move along time and frequency; the selected box moves, its corners and sides resize it"],
+  ["Drag", "Scroll in time and frequency; move the selected box, or resize it by its corners and sides"],
   ["Alt drag", "Draw a box at any time"],
-  ["Double click", "Close up on a box, or zoom in"],
-  ["Wheel", "Along time"],
+  ["Double click", "Zoom in on a box, or at the pointer"],
+  ["Wheel", "Scroll in time"],
   ["Ctrl wheel", "Zoom time at the pointer (also by pinching, or over the time axis)"],
   ["Shift wheel", "Zoom frequency at the pointer (also over the frequency axis)"],
-  ["Alt wheel", "Along frequency"],
+  ["Alt wheel", "Scroll in frequency"],
 ];
 
 function quick(actions, key) {

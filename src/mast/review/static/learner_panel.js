@@ -57,7 +57,7 @@ export class LearnerPanel {
     }
     const known = accepted + rejected;
     const text = known
-      ? `It has learnt from ${many(known, "decision")} of people: ${accepted} accepted, ${rejected} rejected.`
+      ? `It has learnt from ${many(known, "decision")} by people: ${accepted} accepted, ${rejected} rejected.`
       : "It learns from what you accept and reject. So far it only knows the detector's scores.";
     this.root.replaceChildren(
       element("h2", {}, "Learner"),
@@ -126,7 +126,7 @@ export class LearnerPanel {
     const decided = accepted + rejected;
     const text =
       `The learner has accepted ${many(accepted, "event")} and rejected ${rejected.toLocaleString("en")}, ` +
-      `asked by ${by} for ${percent(precision)}. About ${right.toLocaleString("en")} of these ` +
+      `because ${by} asked for ${percent(precision)} right. About ${right.toLocaleString("en")} of these ` +
       `${decided.toLocaleString("en")} should be right. ${named ? `It named ${named.toLocaleString("en")}. ` : ""}` +
       "Nobody has checked them: look at some.";
     const check = (status) => () => this.show({ order: "random", status });
@@ -162,7 +162,7 @@ export class LearnerPanel {
     if (!state.reviewer) return tell("nameless");
     return this.ask(async () => {
       const { taken_back } = await api.learnerUndo();
-      toast(`${many(taken_back, "decision")} of the learner taken back.`);
+      toast(`${many(taken_back, "decision")} by the learner taken back.`);
       this.takenBack();
     });
   }

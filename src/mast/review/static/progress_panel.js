@@ -63,7 +63,7 @@ export class ProgressPanel {
     const rows = [
       ["Accepted", accepted],
       ["Rejected", rejected],
-      ["Given another label", relabelled],
+      ["Given a different label", relabelled],
       ["Moved or resized", changed],
       ["Drawn by hand", added],
       ["Sound marked as heard", spans_s ? stretch(spans_s) : "none"],
@@ -89,7 +89,7 @@ export class ProgressPanel {
     if (!found || !found.n) {
       const text =
         "Nobody has judged events of the random sample yet. " +
-        "A few dozen of them tell how many of all detections are right.";
+        "A few dozen of them are enough to estimate how many of all detections are right.";
       return [element("p", { class: "soft" }, text), go];
     }
     const { n, right, estimate, low, high } = found;

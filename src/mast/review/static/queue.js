@@ -164,7 +164,7 @@ export class Queue {
     if (kept && kept.sign === sign) return kept.node;
     const picture = kept ? kept.node.querySelector(".thumbnail") : thumbnail(event, 66, 44);
     const points = score(event.chance ?? event.score);
-    const meaning = event.chance === undefined ? "Score of the detector" : "Chance that the learner gives it";
+    const meaning = event.chance === undefined ? "The detector's score" : "Chance, according to the learner";
     const verdict = event.status === "open" && event.learned?.status;
     const clock = wallClock(event.datetime);
     const place = `${elapsed(event.start_s)} in ${fileName(event.recording)}`;
