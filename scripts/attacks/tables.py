@@ -278,8 +278,8 @@ def attack(name: str, place: Path, out: Path, rng: random.Random) -> str:
             if len(again.events) != len(found.events):
                 return f"FELL: {len(found.events)} events became {len(again.events)} in {to}"
         except MastError as error:
-            # a size that is not known, or a label that holds half a character, is said
-            if "unknown" not in str(error) and "half a character" not in str(error):
+            # a size that is not known, or a label that holds an incomplete character, is said
+            if "unknown" not in str(error) and "incomplete character" not in str(error):
                 return f"FELL: read, but not written and read again as {to}: {shortened(error)}"
     return "read"
 

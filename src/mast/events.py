@@ -76,7 +76,7 @@ def with_columns(table: pd.DataFrame, columns: Mapping[str, str], what: str) -> 
         typed = typed.rename(columns={"file": "recording"})
     repeated = typed.columns[typed.columns.duplicated()]
     if len(repeated):
-        raise AnnotationError(f"{what}: column {repeated[0]} is there twice; keep one of them")
+        raise AnnotationError(f"{what}: column {repeated[0]} appears twice; keep one of them")
     if "recording" not in typed:
         raise AnnotationError(
             f"{what}: column file (or recording) missing; found {', '.join(map(str, typed.columns))}"

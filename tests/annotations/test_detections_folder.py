@@ -75,7 +75,7 @@ def test_options_of_an_older_version_are_inferred_from_the_rest(tmp_path: Path) 
 )
 def test_a_damaged_run_is_one_sentence(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "run.json").write_bytes(content)
-    with pytest.raises(ConfigError, match="is not what mast detect writes"):
+    with pytest.raises(ConfigError, match="is damaged or not from mast detect"):
         read_run(tmp_path)
 
 

@@ -218,7 +218,7 @@ def test_unknown_content_is_answered_with_the_list_of_formats(
 def test_names_that_do_not_exist_are_named(tmp_path: Path) -> None:
     with pytest.raises(AnnotationError, match=r"nowhere\.csv: no such file"):
         read_annotations(tmp_path / "nowhere.csv")
-    with pytest.raises(AnnotationError, match="no annotation format 'ravn'; choose one of csv, raven"):
+    with pytest.raises(AnnotationError, match="unknown annotation format 'ravn'; choose one of csv, raven"):
         write_annotations(AnnotationSet(), tmp_path / "x", "ravn")
     with pytest.raises(AnnotationError, match="cannot tell which annotation format this folder holds"):
         read_annotations(tmp_path)

@@ -104,7 +104,7 @@ def test_a_box_may_end_a_little_after_its_recording_and_not_an_hour(tmp_path: Pa
     path.write_text(
         "file,start_s,end_s,low_hz,high_hz\naudio/a.wav,59,60.7,1000,2000\naudio/a.wav,59,8000,1,2\n"
     )
-    refused(path, "csv", r"event 2: ends at 8000 s, but a\.wav lasts 60 s; is it another", KNOWN)
+    refused(path, "csv", r"event 2: ends at 8000 s, but a\.wav lasts 60 s; does it belong to another", KNOWN)
     assert len(read_annotations(path).events) == 2  # nobody knows how long it is
 
 
@@ -147,7 +147,7 @@ def test_bad_yolo_lines_are_named(line: str, message: str, tmp_path: Path) -> No
             '{"images": [], "annotations": [], "data": ' + "9" * 5_000 + "}",
             "a number has thousands of digits",
         ),
-        ('{"images": [], "annotations": [], "x": "\\ud800"}', "half a character"),
+        ('{"images": [], "annotations": [], "x": "\\ud800"}', "incomplete character"),
         ('{"images": [], "annotations": [' + "x" * 200_000, "not valid JSON"),
     ],
 )
@@ -175,13 +175,13 @@ COCO = {
         ("images", "reviewed", [["soon", 5]], "reviewed must be two finite numbers"),
         ("images", "reviewed", 7, "reviewed must be pairs of start and end"),
         ("images", "reviewed", [[5, 1]], "reviewed span 1: starts at 5 s after it ends at 1 s"),
-        ("images", "id", [1], r"images\[0\]: id \[1\] is not an id"),
+        ("images", "id", [1], r"images\[0\]: id \[1\] is not a valid id"),
         ("annotations", "bbox", [0, 0, "x", 1], "bbox must be four finite numbers"),
         ("annotations", "bbox", [0, 0, 10**400, 1], "bbox must be four finite numbers"),
         ("annotations", "image_id", [1], "is not among the images"),
         ("annotations", "category_id", {}, "is not among the categories"),
         ("annotations", "score", "high", "score must be a finite number, found 'high'"),
-        ("categories", "id", {"a": 1}, r"categories\[0\]: id .* is not an id"),
+        ("categories", "id", {"a": 1}, r"categories\[0\]: id .* is not a valid id"),
     ],
 )
 def test_words_for_numbers_in_coco_are_named(
@@ -203,7 +203,7 @@ def test_a_picture_of_a_recording_that_cannot_be_is_named(field: str, value: flo
 def test_two_images_of_one_id_are_not_mixed_up(tmp_path: Path) -> None:
     twice = {**COCO, "images": [*COCO["images"], {**COCO["images"][0], "file_name": "b.wav"}]}
     (tmp_path / "c.json").write_text(json.dumps(twice))
-    refused(tmp_path / "c.json", "coco", r"images\[1\]: id 1 .*there before", KNOWN)
+    refused(tmp_path / "c.json", "coco", r"images\[1\]: id 1 .*is used twice", KNOWN)
 
 
 def test_a_further_field_never_moves_a_box(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def raven_row(start: object = 1, end: object = 2, low: object = 10, high: object
 
 
 CASES = [
-    ("raven", b"", r"empty, not even a header line"),
+    ("raven", b"", r"the file is empty; a table without rows still needs its header line"),
     (
         "raven",
         "Selection\tView\tBegin Time (s)\n",
@@ -51,7 +51,7 @@ CASES = [
         RAVEN + raven_row(high=""),
         r"line 2, High Freq \(Hz\): no upper frequency, and the sample rate of x is unknown",
     ),
-    ("csv", b"", r"empty, not even a header line"),
+    ("csv", b"", r"the file is empty; a table without rows still needs its header line"),
     ("csv", "file,start_s\na.wav,1\n", r"columns end_s, low_hz, high_hz missing; found file, start_s"),
     ("csv", CSV + "a.wav,2,1,10,20,x\n", r"line 2: starts at 2 s after it ends at 1 s"),
     ("csv", CSV + "a.wav,0,1,10,,x\n", r"line 2, high_hz: blank"),
@@ -94,7 +94,11 @@ CASES = [
         BIRDEEP + "a.WAV,Edu,AM1,2023/05/10,06:00:00,00:01:00,1,2,-2,4,x,\n",
         r"line 2: negative low",
     ),
-    ("yolo", "0 0.5 0.5 0.1 0.1\n", r"no duration and sample rate to turn fractions into seconds and Hz"),
+    (
+        "yolo",
+        "0 0.5 0.5 0.1 0.1\n",
+        r"duration and sample rate are unknown, so fractions cannot be turned into seconds and Hz",
+    ),
     ("yolo", "0 0.5 0.5 0.1\n", r"line 1: 4 fields, expected class"),
 ]
 
@@ -142,7 +146,7 @@ def test_coco_without_sizes_says_what_to_give(tmp_path: Path) -> None:
         "categories": [],
     }
     (tmp_path / "c.json").write_text(json.dumps(content))
-    with pytest.raises(AnnotationError, match=r"image a\.wav: no duration and sample rate.*--audio"):
+    with pytest.raises(AnnotationError, match=r"image a\.wav: duration and sample rate are unknown.*--audio"):
         read_annotations(tmp_path / "c.json")
 
 
@@ -179,7 +183,11 @@ def test_a_recording_listed_twice_is_named(tmp_path: Path) -> None:
             "Selection\tEnd Time (s)\n",
             r"selections\.txt: columns Begin Time \(s\), Low Freq",
         ),
-        ("x.Table.1.selections.txt", "", r"selections\.txt: empty, not even a header line"),
+        (
+            "x.Table.1.selections.txt",
+            "",
+            r"selections\.txt: the file is empty; a table without rows still needs its header line",
+        ),
         ("x.xlsx", "PK", r"x\.xlsx: is a spreadsheet; save it as text"),
     ],
 )

@@ -90,7 +90,7 @@ def test_rates_that_no_recorder_has(tmp_path: Path, rate: int) -> None:
     content = bytearray((tmp_path / "a.wav").read_bytes())
     content[24:28] = struct.pack("<I", rate)
     (tmp_path / "a.wav").write_bytes(content)
-    with pytest.raises(AudioError, match=f"a sample rate of {rate:,} Hz, which no recorder of sound has"):
+    with pytest.raises(AudioError, match=f"a sample rate of {rate:,} Hz, which no sound recorder uses"):
         probe(tmp_path / "a.wav")
 
 

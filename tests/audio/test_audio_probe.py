@@ -50,8 +50,8 @@ def complaint(path: Path) -> str:
     [
         ("zero.wav", b"", "empty (0 bytes)"),
         ("zero.flac", b"", "empty (0 bytes)"),
-        ("text.wav", b"site,date\nAM1,2023\n" * 20, "no sound format we know"),
-        ("text.mp3", b"\xff\xfbgarbage" * 2_000, "no sound format we know"),
+        ("text.wav", b"site,date\nAM1,2023\n" * 20, "unknown sound format"),
+        ("text.mp3", b"\xff\xfbgarbage" * 2_000, "unknown sound format"),
         ("text.mp3", b"site,date\nAM1,2023\n" * 20, "not readable as sound"),
         ("riff.wav", b"RIFF\x24\x00\x00\x00WAVE", "not readable as sound"),
         ("one.wav", b"R", "not readable as sound"),

@@ -48,7 +48,9 @@ def test_softmax_makes_classes_exclude_each_other(tmp_path: Path) -> None:
 
 def test_the_rate_of_known_windows_is_known(tmp_path: Path) -> None:
     model, labels = write_classifier(tmp_path), write_labels(tmp_path)
-    with pytest.raises(ConfigError, match=r"takes 8,000 samples, .* at which rate; give it with --rate"):
+    with pytest.raises(
+        ConfigError, match=r"takes 8,000 samples, .* at what sample rate; give it with --rate"
+    ):
         load_classifier(model, labels)
 
 
@@ -94,7 +96,9 @@ def test_files_that_are_not_classifiers_are_refused(tmp_path: Path) -> None:
             load_classifier(tmp_path / name, labels)
     with pytest.raises(ConfigError, match="no such file; expected a text file with one name per line"):
         load_classifier(tmp_path / "broken.onnx", tmp_path / "none.txt")
-    with pytest.raises(ConfigError, match="2 outputs of 2 numbers, and which are the scores is not clear"):
+    with pytest.raises(
+        ConfigError, match="2 outputs of 2 numbers, so it is unclear which one holds the scores"
+    ):
         load_classifier(write_classifier(tmp_path, outputs=2), labels, sample_rate=RATE)
 
 

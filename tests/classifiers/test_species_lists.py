@@ -33,7 +33,7 @@ def test_a_list_may_name_species_either_way(tmp_path: Path) -> None:
 def test_a_list_of_strangers_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "species.txt"
     path.write_text("Parus majro\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"knows none of its 1 names.*perhaps Parus major_Great Tit"):
+    with pytest.raises(ConfigError, match=r"knows none of its 1 names.*did you mean Parus major_Great Tit"):
         read_species(path, LABELS)
 
 

@@ -200,7 +200,7 @@ def test_the_column_can_be_ignored() -> None:
 def test_mistakes() -> None:
     with pytest.raises(ConfigError, match="no recording is from site Z; the sites found are A, B, C"):
         split_recordings(dated(), SplitConfig(ood_sites=("Z",)))
-    with pytest.raises(ConfigError, match="no recording is of 2022-01-01"):
+    with pytest.raises(ConfigError, match="no recording is from 2022-01-01"):
         split_recordings(dated(), SplitConfig(ood_dates=("2022-01-01",)))
     with pytest.raises(ConfigError, match="'11 May' is not a valid date; expected YYYY-MM-DD"):
         SplitConfig(ood_dates=("11 May",))

@@ -229,7 +229,8 @@ def check_set(annotations: AnnotationSet, source: Path) -> None:
         event = events.iloc[int(late[0])]
         raise AnnotationError(
             f"{source}, event {late[0] + 1}: ends at {event['end_s']:.10g} s, but {event['recording']} lasts "
-            f"{durations[event['recording']]:.10g} s; is it another recording's, or are its times not seconds?"
+            f"{durations[event['recording']]:.10g} s; does it belong to another recording, or are its times not in "
+            "seconds?"
         )
 
 
@@ -268,7 +269,7 @@ def extents(annotations: AnnotationSet, names: list[str], format_name: str) -> d
         lacks = [w for w, d in (("duration", durations), ("sample rate", nyquists)) if name not in d]
         if lacks:
             raise AnnotationError(
-                f"{name}: {' and '.join(lacks)} unknown, and {format_name} cannot be written without it; {_REMEDY}"
+                f"{name}: {' and '.join(lacks)} unknown, but needed to write {format_name}; {_REMEDY}"
             )
     return {name: (durations[name], nyquists[name]) for name in names}
 

@@ -78,7 +78,7 @@ class _Picture:
             (seconds, high), low = self._sizes[self.recording], 0.0
         else:
             raise AnnotationError(
-                f"{where}: no duration and sample rate to turn pixels into seconds and Hz; "
+                f"{where}: duration and sample rate are unknown, so pixels cannot be turned into seconds and Hz; "
                 "give a recordings table with both, or --audio with the folder of the recordings"
             )
         return seconds / width, (high - low) / height, height, low
@@ -153,7 +153,7 @@ def _by_id(items: list[dict[str, object]], where: str) -> dict[object, dict[str,
     for i, item in enumerate(items):
         key = _field(item, "id", f"{where}[{i}]")
         if not _is_id(key) or key in found:
-            raise AnnotationError(f"{where}[{i}]: id {key!r} is not an id, or one that was there before")
+            raise AnnotationError(f"{where}[{i}]: id {key!r} is not a valid id, or is used twice")
         found[key] = item
     return found
 

@@ -88,7 +88,7 @@ def read_run(folder: str | Path) -> DetectionRun | None:
         return _understood(content)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
         raise ConfigError(
-            f"{path}: is not what mast detect writes; expected the folder of its results, or another --out"
+            f"{path}: is damaged or not from mast detect; give a folder of its results, or choose another --out"
         ) from None
 
 

@@ -40,7 +40,7 @@ FORMATS: dict[str, Format] = {
 _RAVEN_NAME = re.compile(r"[._]selections?\.(txt|tsv)$", re.IGNORECASE)
 _WORKBOOKS = (".xlsx", ".xls", ".ods")
 _SAVE_AS_TEXT = "is a spreadsheet; save it as text (*.txt, tab-delimited) or CSV"
-_KNOWN = f"{', '.join(FORMATS)} (mast convert --from says which)"  # for messages
+_KNOWN = f"{', '.join(FORMATS)} (mast convert --from sets it)"  # for messages
 
 
 def read_annotations(
@@ -94,7 +94,7 @@ def write_annotations(annotations: AnnotationSet, path: Path | str, format: str)
 
 def _format(name: str) -> Format:
     if name not in FORMATS:
-        raise AnnotationError(f"no annotation format {name!r}; choose one of {', '.join(FORMATS)}")
+        raise AnnotationError(f"unknown annotation format {name!r}; choose one of {', '.join(FORMATS)}")
     return FORMATS[name]
 
 

@@ -59,7 +59,7 @@ def _decode(raw: bytes, encoding: str, path: Path) -> str:
         return raw.decode(encoding)
     except UnicodeDecodeError:
         raise AnnotationError(
-            f"{path}: starts as {encoding} text but is not; save it again as UTF-8"
+            f"{path}: starts like {encoding} text, but the rest is not; save it again as UTF-8"
         ) from None
 
 
@@ -76,7 +76,7 @@ def read_json(path: Path) -> object:
         raise AnnotationError(f"{path}: nested too deeply to be annotations") from None
     except UnicodeEncodeError as error:
         raise AnnotationError(
-            f"{path}: holds half a character ({error.object[error.start]!r}); save it again"
+            f"{path}: holds an incomplete character ({error.object[error.start]!r}); save it again"
         ) from None
     except ValueError:  # Python's limit on the digits of an integer
         raise AnnotationError(
@@ -252,9 +252,7 @@ def read_table(path: Path) -> Table:
     """
     text = read_text(path)
     if not text.strip():
-        raise AnnotationError(
-            f"{path}: empty, not even a header line; a table with nothing in it still has its header"
-        )
+        raise AnnotationError(f"{path}: the file is empty; a table without rows still needs its header line")
     first = text.lstrip("\r\n").split("\n", 1)[0]
     delimiter = delimiter_of(first)
     # Raven writes quotation marks as they are; only tables that quote their header use them as quotes

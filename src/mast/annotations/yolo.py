@@ -79,11 +79,11 @@ def _read_labels(
         where, fields = f"{path}, line {number}", line.split()
         if len(fields) not in (5, 6):
             raise AnnotationError(
-                f"{where}: {len(fields)} fields, expected class, x, y, width, height and maybe a score"
+                f"{where}: {len(fields)} fields, expected class, x, y, width, height and optionally a score"
             )
         if picture is None:
             raise AnnotationError(
-                f"{path}: no duration and sample rate to turn fractions into seconds and Hz; "
+                f"{path}: duration and sample rate are unknown, so fractions cannot be turned into seconds and Hz; "
                 "give a recordings table with both, or --audio with the folder of the recordings"
             )
         label = _label(fields[0], classes, where)
@@ -91,7 +91,7 @@ def _read_labels(
             x, y, width, height = (Decimal(v) for v in fields[1:5])
             score = float(fields[5]) if len(fields) == 6 else 1.0
         except (ArithmeticError, ValueError):
-            raise AnnotationError(f"{where}: something is not a number in {line.strip()!r}") from None
+            raise AnnotationError(f"{where}: found {line.strip()!r}, expected only numbers") from None
         if not all(v.is_finite() and 0 <= v <= 1 + _SIX_DIGITS for v in (x, y, width, height)):
             raise AnnotationError(
                 f"{where}: found {line.strip()!r}, expected fractions of the picture from 0 to 1, not pixels"

@@ -39,7 +39,7 @@ def open_sound(path: Path) -> sf.SoundFile:
     except sf.LibsndfileError as error:
         reason = str(error.error_string).strip().rstrip(".")
         if "not recognised" in reason or "does not exist" in reason:  # its words for an mp3 without sound
-            reason = "no sound format we know"
+            reason = "unknown sound format"
         elif reason.startswith("Internal error"):  # its words for a sample rate of 0, say
             reason = "its header is damaged"
         raise AudioError(
@@ -76,7 +76,7 @@ def decoded(
                 yield piece
             return ""
         except sf.LibsndfileError as error:
-            problem = str(error.error_string).strip().rstrip(".") or f"error {error.code} of the decoder"
+            problem = str(error.error_string).strip().rstrip(".") or f"decoder error {error.code}"
             # soundfile seeks to where it stopped reading; at the end of a file of unknown length libFLAC refuses that
             if file.frames >= UNKNOWN_FRAMES and error.code == _BAD_SEEK:
                 problem = ""

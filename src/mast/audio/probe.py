@@ -112,8 +112,8 @@ def check_readable(path: Path) -> RiffChunks | None:
 def _checked_rate(path: Path, rate: int) -> int:
     if not _LOWEST_RATE <= rate <= _HIGHEST_RATE:
         raise AudioError(
-            f"{path}: its header gives a sample rate of {rate:,} Hz, which no recorder of sound has ({_LOWEST_RATE} to "
-            f"{_HIGHEST_RATE:,} Hz), so its length is not known either; write it again with the true rate"
+            f"{path}: its header gives a sample rate of {rate:,} Hz, which no sound recorder uses ({_LOWEST_RATE} to "
+            f"{_HIGHEST_RATE:,} Hz), so its length is not known either; save it again with the correct rate"
         )
     return rate
 

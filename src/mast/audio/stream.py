@@ -153,7 +153,7 @@ def _decode(
     """
     if channel != "mix" and not 0 <= channel < info.channels:
         raise AudioError(
-            f"{info.path}: has no channel {channel}; it has {info.channels}, counted from 0, or ask for 'mix'"
+            f"{info.path}: has no channel {channel}; it has {info.channels}, numbered from 0; 'mix' takes them all"
         )
     block = max(1, min(round(block_s * info.sample_rate), _MAX_BLOCK_VALUES // info.channels))
     return _checked_blocks(info, channel, first, stop, block)
@@ -209,8 +209,8 @@ def _frames(info: AudioInfo, first: int, stop: int | None, block: int) -> Iterat
     slack = round(_LENGTH_SLACK_S * info.sample_rate) if info.format == "MP3" else 0
     if problem or position < expected - slack:
         warnings.warn(
-            f"{info.path}: damaged, sound ends at {position / info.sample_rate:.2f} s of "
-            f"{promised / info.sample_rate:.2f} s{problem}; what comes before was read",
+            f"{info.path}: damaged, the sound ends at {position / info.sample_rate:.2f} s of "
+            f"{promised / info.sample_rate:.2f} s{problem}; everything before that was read",
             DamagedAudioWarning,
             stacklevel=2,
         )

@@ -212,9 +212,7 @@ def _window(
     rate = sample_rate or KNOWN_RATES.get(samples or 0)
     if rate is None:
         heard = "any number of samples" if samples is None else f"{samples:,} samples"
-        raise ConfigError(
-            f"{path}: takes {heard}, and a model does not say at which rate; give it with --rate"
-        )
+        raise ConfigError(f"{path}: takes {heard}, but does not say at what sample rate; give it with --rate")
     if samples is not None:
         return samples, rate
     if window_s is None:
@@ -241,8 +239,8 @@ def _output(path: Path, labels: Path, outputs: Run, samples: int, n_labels: int)
         )
     if len(fits) > 1:
         raise ConfigError(
-            f"{path}: has {len(fits)} outputs of {n_labels:,} numbers, and which are the scores is not clear; "
-            "export it with one of them"
+            f"{path}: has {len(fits)} outputs of {n_labels:,} numbers, so it is unclear which one holds the scores; "
+            "export it with that one only"
         )
     values = np.concatenate([np.ravel(one[fits[0]]) for one in heard])
     return fits[0], bool(((values >= 0) & (values <= 1)).all())

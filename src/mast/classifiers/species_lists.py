@@ -79,9 +79,9 @@ def read_species(path: str | Path, labels: Sequence[str]) -> Possible:
         if not strangers:
             raise ConfigError(f"{path}: names no species; expected one per line")
         near = difflib.get_close_matches(strangers[0].casefold(), known, n=1)
-        meant = f", perhaps {labels[known[near[0]][0]]}" if near else ""
+        meant = f" (did you mean {labels[known[near[0]][0]]}?)" if near else ""
         raise ConfigError(
-            f"{path}: the classifier knows none of its {len(strangers):,} names, the first is "
+            f"{path}: the classifier knows none of its {len(strangers):,} names, such as "
             f"{strangers[0][:60]!r}{meant}; expected one species per line, as the classifier's labels spell it"
         )
     return Possible(species, strangers)

@@ -444,9 +444,9 @@ def _warn_of_late_boxes(events: pd.DataFrame, table: pd.DataFrame, source: Path)
     if len(late):
         row = int(late[0])
         warnings.warn(
-            f"{source}: {len(late)} boxes start after their recording has ended, so they are never seen; the "
+            f"{source}: {len(late)} boxes start after their recording has ended, so they are never used; the "
             f"first is row {row + 1} (header not counted), at {events['start_s'][row]:g} s of "
-            f"{events['recording'][row]}, which lasts {length[row]:g} s; are they another recording's?",
+            f"{events['recording'][row]}, which lasts {length[row]:g} s; do they belong to another recording?",
             stacklevel=3,
         )
 

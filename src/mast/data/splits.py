@@ -77,7 +77,7 @@ class SplitConfig(BaseModel):
     def _sensible(self) -> SplitConfig:
         if min(self.fractions) < 0 or abs(sum(self.fractions) - 1) > 1e-6 or self.fractions[0] == 0:
             raise ConfigError(
-                f"split: fractions {self.fractions} must add up to 1, none negative and some of it for train"
+                f"split: fractions {self.fractions} must add up to 1, with none negative and train above 0"
             )
         for given in (*self.ood_dates, *([self.ood_since] if self.ood_since else [])):
             _day(given)
@@ -225,7 +225,7 @@ def held_out(table: pd.DataFrame, config: SplitConfig | None = None) -> pd.Serie
         later = days >= config.ood_since if config.ood_since else pd.Series(False, index=table.index)
         absent = sorted(set(config.ood_dates) - set(days))
         if absent:
-            raise ConfigError(f"split: no recording is of {absent[0]}; the dates found are {_listed(days)}")
+            raise ConfigError(f"split: no recording is from {absent[0]}; the dates found are {_listed(days)}")
         parts[later | days.isin(config.ood_dates)] = TEMPORAL_OOD
     if config.ood_sites:  # last: another site on another day is another site
         sites = _known(table, "site", "site")

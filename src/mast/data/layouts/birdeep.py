@@ -44,7 +44,7 @@ def read_birdeep(
     tables = {part: folder / name for part, name in TABLES.items() if (folder / name).is_file()}
     if not tables:
         raise AnnotationError(
-            f"{folder}: none of {', '.join(TABLES.values())}; expected the folder of BIRDeep_AudioAnnotations"
+            f"{folder}: holds none of {', '.join(TABLES.values())}; expected the folder of BIRDeep_AudioAnnotations"
         )
     root = folder / "Audios" if (folder / "Audios").is_dir() else folder
     paths = {path.relative_to(root).as_posix(): path for path in find_recordings(root)}
@@ -70,7 +70,7 @@ def read_birdeep(
         )
     listed = listed[listed["recording"].isin(here)][["recording", "site", "datetime"]]
     if listed.empty:
-        raise AnnotationError(f"{folder}: no recording of the tables is in {root}; are the recordings there?")
+        raise AnnotationError(f"{folder}: no recording in the tables is in {root}; are the recordings there?")
     listed["site"] = [_site(site) for site in listed["site"]]
     listed = listed.merge(known, on="recording", how="left").sort_values("recording", ignore_index=True)
     listed["split"] = birdeep_splits(listed, ood_dates=ood_dates)

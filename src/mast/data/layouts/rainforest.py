@@ -92,8 +92,8 @@ def _read_tables(folder: Path, table: pd.DataFrame) -> tuple[pd.DataFrame, pd.Da
         unknown = sorted(set(found.annotated()) - set(known["recording"]))
         if unknown:
             raise AnnotationError(
-                f"{file}: {unknown[0]} is not a recording of {place}; expected the table to have the recording's "
-                "name, or to name it in its column Begin File"
+                f"{file}: {unknown[0]} is not a recording of {place}; expected the table to be named after its "
+                "recording, or to name it in a column Begin File"
             )
         parts.append(found)
     if not parts:
