@@ -97,7 +97,7 @@ _REFUSALS = {
     errno.EEXIST: "exists already; choose another name, or remove it",
     errno.ENOTEMPTY: "the folder is not empty, perhaps because another process is writing into it; try again",
     errno.ENAMETOOLONG: "the name is too long for this disk; choose a shorter one",
-    errno.ELOOP: "its links lead in a circle; check the path",
+    errno.ELOOP: "its symbolic links form a loop; check the path",
     errno.EMFILE: f"too many files are open; raise the limit (ulimit -n 4096) or use fewer workers{RUN_AGAIN}",
     errno.ENFILE: f"too many files are open on this machine; close other programs{RUN_AGAIN}",
     errno.EBUSY: f"in use by another program; wait for it to finish{RUN_AGAIN}",

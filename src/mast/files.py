@@ -184,7 +184,7 @@ def sole_writer(folder: Path, name: str = _LOCK) -> Iterator[None]:
         )
 
     if folder.is_file():
-        raise ConfigError(f"{folder}: is a file; expected a folder, new or of an earlier run")
+        raise ConfigError(f"{folder}: is a file; expected a new folder, or one from an earlier run")
     lock, is_new = folder / name, not folder.exists()
     with locked(lock, busy=refuse):
         try:

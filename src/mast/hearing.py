@@ -105,14 +105,14 @@ class HearingModel:
     def mast_detector(self) -> MastDetector:
         """The model; refuses all but a detector of MAST."""
         if not isinstance(self.box_detector, MastDetector):
-            raise self._no_encoder("use a detector of MAST, or do without embeddings")
+            raise self._no_encoder("use a MAST detector, or do without embeddings")
         return self.box_detector
 
     @property
     def encoder(self) -> Encoder:
         """The encoder of a detector of MAST, or a pretrained one; refuses a baseline."""
         if not isinstance(self.model, MastDetector | MaskedAutoencoder):
-            raise self._no_encoder("use a detector of MAST or a pretrained encoder")
+            raise self._no_encoder("use a MAST detector or a pretrained encoder")
         return self.model.encoder
 
     def _no_encoder(self, remedy: str) -> MastError:

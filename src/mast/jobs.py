@@ -108,7 +108,7 @@ class Jobs:
         if progress is None or progress.state != "running":
             return
         if progress.machine != machine_id() or not _is_mine(out / PROGRESS):
-            raise ConfigError(f"{out}: is written by somebody else or from another machine; stop it there")
+            raise ConfigError(f"{out}: is being written by another user or machine; stop it there")
         process = progress.process
         _interrupt(process)
         _later(lambda: (now := read_progress(out)) is not None and now.state == "running" and now.process == process,

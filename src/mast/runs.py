@@ -276,14 +276,14 @@ class Ledger:
             return
         if before is None:
             raise MastError(
-                f"{stage.folder}: holds files, but not of a `mast fit`; choose another --out, or move them away"
+                f"{stage.folder}: holds files that are not from `mast fit`; choose another --out, or move them away"
             )
         number = 1
         while (aside := self.run / EARLIER / f"{stage.folder.name}-{number}").exists():
             number += 1
         aside.parent.mkdir(exist_ok=True)
         os.rename(stage.folder, aside)
-        self.say(f"{stage.name}: {changed}; starting over, what it had made is kept in {aside}")
+        self.say(f"{stage.name}: {changed}; starting over, and the earlier results are kept in {aside}")
 
     def _path(self, name: str) -> Path:
         return self.run / "stages" / f"{name}.json"
@@ -296,7 +296,7 @@ class Ledger:
             found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             return found if {"fingerprint", "inputs", "done", "result"} <= found.keys() else None
         except (json.JSONDecodeError, AttributeError):
-            raise MastError(f"{path}: is not what mast wrote; delete it to do {name} again") from None
+            raise MastError(f"{path}: is damaged or not from mast; delete it to do {name} again") from None
 
     def _write(self, stage: Stage, seconds: float, result: dict[str, Any] | None = None) -> None:
         if self.main:

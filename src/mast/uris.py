@@ -39,7 +39,7 @@ def open_uri(uri: str) -> tuple[Any, str]:
     except (ArrowException, OSError) as error:
         if urlsplit(uri).scheme in _NATIVE:
             raise MastError(
-                f"{uri}: cannot be opened ({first_line(error)}); check name, access rights and network"
+                f"{uri}: cannot be opened ({first_line(error)}); check the name, access rights and network"
             ) from error
     import fsspec
 

@@ -45,7 +45,7 @@ def test_none_lost_none_doubled(n: int, workers: int, poison: set[int], accident
             accidents -= accident and name not in killers
             for outcome in dealer.lost(hand, "SIGKILL"):
                 given_up[outcome.source.recording] += 1
-                assert outcome.error.startswith(f"/r/{outcome.source.recording}: 2 workers ended")
+                assert outcome.error.startswith(f"/r/{outcome.source.recording}: 2 workers died")
             hands[worker] = None
         else:
             dealer.reported(hand, name)

@@ -139,8 +139,8 @@ def test_mistakes(memory: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
     for arguments, kind, message in (
         (["memory://s"], AudioError, "no recordings found"),
         (["memory://typo"], AudioError, "no such file or folder"),
-        ([str(tmp_path), "memory://s"], ConfigError, "no common root"),
-        (["memory://s", "s3://s"], ConfigError, "one store"),
+        ([str(tmp_path), "memory://s"], ConfigError, "local folders and URIs"),
+        (["memory://s", "s3://s"], ConfigError, "different stores"),
         (["nosuch://s"], ConfigError, "cannot be opened here"),
     ):
         with pytest.raises(kind, match=message):
@@ -150,7 +150,7 @@ def test_mistakes(memory: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
 def test_results_go_to_a_disk(run: Run, survey: Path, model: Path) -> None:
     result = run(survey, "--model", model, "--out", "s3://bucket/results")
     assert isinstance(result.exception, ConfigError)
-    assert "on a disk" in str(result.exception)
+    assert "must be on a local or shared disk" in str(result.exception)
     assert not Path("s3:").exists()
 
 

@@ -52,7 +52,7 @@ def test_a_recording_that_kills_is_given_up_and_nothing_else_is(
     assert len(names) == len(set(names)) == 13
     errors = {outcome.source.recording: outcome.error for outcome in outcomes if outcome.error}
     assert set(errors) == {poison, "OAK/broken.wav"}
-    assert "2 workers ended" in errors[poison]
+    assert "2 workers died" in errors[poison]
     assert ("MemoryError: too much of it" if raises else "SIGKILL") in errors[poison]
     assert 2 <= times_met(spec) <= 3
     found = pd.concat([outcome.events for outcome in outcomes]).sort_values(["recording", "start_s"])
@@ -66,9 +66,7 @@ def test_mistakes_reach_the_user(model: Path, tmp_path: Path) -> None:
     with pytest.raises(MastError, match="no such folder"):
         CrewEngine(ProcessCrew(DetectorSpec(str(tmp_path / "typo"))), 2)
     doomed = PoisonedSpec(str(model), DetectOptions(device="cpu"), 1, at_start=True)
-    with pytest.raises(
-        MastError, match=r"3 workers in a row ended before they had anything to do \(signal SIGKILL"
-    ):
+    with pytest.raises(MastError, match=r"3 workers in a row died while starting \(signal SIGKILL"):
         CrewEngine(ProcessCrew(doomed), 2)
 
 

@@ -97,7 +97,7 @@ def test_a_recording_that_kills_is_given_up_and_nothing_else_is(
     assert len(names) == len(set(names)) == 13
     errors = {outcome.source.recording: outcome.error for outcome in outcomes if outcome.error}
     assert set(errors) == {poison, "OAK/broken.wav"}
-    assert "2 workers ended" in errors[poison]
+    assert "2 workers died" in errors[poison]
     assert 2 <= times_met(spec) <= 3
     expected = pd.read_parquet(whole / "detections.parquet")
     expected = expected[expected["recording"] != poison]

@@ -134,7 +134,7 @@ def test_mistakes(stores: tuple[Path, Path], tmp_path: Path) -> None:
     assert "no such store or folder" in failing(events, "--examples", tmp_path / "none", "--out", out)
     assert "none of its events has a label" in failing(events, "--examples", events, "--out", out)
     save_store(tmp_path / "other", 5, [0], seed=0, labelled=True, model_id="mast-b")
-    assert "do not compare" in failing(events, "--examples", tmp_path / "other", "--out", out)
+    assert "cannot be compared" in failing(events, "--examples", tmp_path / "other", "--out", out)
     EventStore.create(tmp_path / "empty", 32, "mast-a")
     assert "no events to name" in failing(tmp_path / "empty", "--examples", examples, "--out", out)
     assert "precision 0" in failing(events, "--examples", examples, "--out", out, "--precision", "0")

@@ -156,6 +156,6 @@ def test_mistakes(store: Path, species: Path, tmp_path: Path) -> None:
     assert "--hours dawn" in failing(store, "--hours", "dawn")
     assert "not a valid time" in failing(store, "--start", "spring")
     other = save_embedder(tmp_path / "other", seed=3)
-    assert "do not compare" in failing(store, "--clip", path, "--model", other)
+    assert "cannot be compared" in failing(store, "--clip", path, "--model", other)
     homeless = EventStore.create(tmp_path / "s", 32, "mast-x", model_folder="/gone")
-    assert "not at /gone any more" in failing(homeless.uri, "--clip", path)
+    assert "it is no longer at /gone" in failing(homeless.uri, "--clip", path)

@@ -159,7 +159,7 @@ def test_mistakes(detections: Path, species: Path, model: Path, tmp_path: Path) 
     other = save_embedder(tmp_path / "other", seed=1)
     store = tmp_path / "s"
     assert run("embed", detections, "--out", store).exit_code == 0
-    assert "do not compare" in failing(species, "--model", other, "--out", store)
+    assert "cannot be compared" in failing(species, "--model", other, "--out", store)
     (tmp_path / "old" / "events.lance").mkdir(parents=True)
     assert "rebuild it with mast embed" in failing(detections, "--out", tmp_path / "old")
     assert "add --again" in failing(detections, "--model", other, "--out", tmp_path / "t")

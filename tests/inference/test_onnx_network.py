@@ -191,7 +191,7 @@ def test_torch_has_the_last_word_on_gpus_and_bfloat16(model: Path, monkeypatch: 
 def test_what_torch_alone_can_compute(tmp_path: Path) -> None:
     folder = save_detector(tmp_path / "model", second_look=True)
     assert OnnxNetwork.open(folder, DetectOptions()) is None
-    with pytest.raises(ConfigError, match="cannot be computed in ONNX Runtime"):
+    with pytest.raises(ConfigError, match="cannot be run in ONNX Runtime"):
         Detector(folder, ONNX)
 
 

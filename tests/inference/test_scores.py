@@ -97,7 +97,7 @@ def test_mistakes_with_precision(model: Path, calibrated: Path, tmp_path: Path) 
         f"the best was 0.9 at threshold {CALIBRATION.apply(0.55):.3g} (recall 0.4; 10 predictions at least)"
     )
     assert best in message(calibrated, precision_target=0.95)
-    assert "give one of the two" in message(calibrated, precision_target=0.8, threshold=0.3)
+    assert "give only one of the two" in message(calibrated, precision_target=0.8, threshold=0.3)
     assert "expected above 0 and at most 1" in message(calibrated, precision_target=90)
     poor = with_calibration(save_detector(tmp_path / "poor"), stored(reached=False))
     assert "give a threshold instead" in message(poor, precision_target=0.1)

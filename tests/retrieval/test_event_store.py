@@ -83,11 +83,11 @@ def test_what_is_not_a_store(tmp_path: Path) -> None:
     (tmp_path / "other" / "notes.txt").write_text("mine")
     with pytest.raises(MastError, match="holds no event store"):
         EventStore.open(tmp_path / "other")
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="already exists"):
         EventStore.create(tmp_path / "other", 4, MODEL)
     assert not EventStore.exists(tmp_path / "other")
     EventStore.create(tmp_path / "s", 4, MODEL)
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="already exists"):
         EventStore.create(tmp_path / "s", 4, MODEL)
 
 
@@ -237,7 +237,7 @@ def test_hostile_names(store: EventStore) -> None:
 
 def test_vectors_that_do_not_belong(store: EventStore) -> None:
     events = make_events(3)
-    with pytest.raises(ConfigError, match="do not compare with those of mast-other"):
+    with pytest.raises(ConfigError, match="cannot be compared with those of mast-other"):
         store.refuse_other_model("mast-other")
     with pytest.raises(ConfigError, match="width 9 given where 8"):
         store.add([EventBatch(events, random_vectors(3, 9))])

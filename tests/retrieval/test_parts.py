@@ -244,7 +244,7 @@ def test_object_storage(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MastError, match="holds no event store"):
         EventStore.open(memory)
     EventStore.create(memory, WIDTH, MODEL, model_folder="default")
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="already exists"):
         EventStore.create(memory, WIDTH, MODEL)
     store = EventStore.open(memory)
     assert (store.model_id, store.width, store.model_folder) == (MODEL, WIDTH, "default")

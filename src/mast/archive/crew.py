@@ -195,8 +195,8 @@ class CrewEngine:
             self._failed_starts += 1
             if self._failed_starts >= _MOST_FAILED_STARTS:
                 raise MastError(
-                    f"{self._failed_starts} workers in a row ended before they had anything to do ({message.reason}); "
-                    "fewer --workers need less memory, and --engine local with one worker shows the cause"
+                    f"{self._failed_starts} workers in a row died while starting ({message.reason}); use fewer "
+                    "--workers to save memory, or --engine local with one worker to see the cause"
                 )
 
 
@@ -204,5 +204,5 @@ def _differing(first: DetectorFacts, other: DetectorFacts) -> ConfigError:
     key = next(key for key in first.settings if first.settings[key] != other.settings.get(key))
     return ConfigError(
         f"workers differ in {key}: one has {first.settings[key]}, another {other.settings.get(key)}; use machines of "
-        "one kind and one version of mast, or --device cpu or cuda for all"
+        "the same kind with the same version of mast, or --device cpu or cuda for all"
     )

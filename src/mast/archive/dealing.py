@@ -74,7 +74,7 @@ class Dealer:
                 continue
             self.left -= 1
             problem = (
-                f"{recording.source.path}: {MOST_DEATHS} workers ended while they searched it ({reason}); convert it "
+                f"{recording.source.path}: {MOST_DEATHS} workers died while searching it ({reason}); convert it "
                 "to another format or remove it"
             )
             given_up.append(Searched(recording.source, empty_events(), error=problem))

@@ -94,14 +94,14 @@ def list_recordings(arguments: Sequence[str]) -> Listing:
     remote = [is_uri(argument) for argument in given]
     if any(remote) and not all(remote):
         raise ConfigError(
-            f"{', '.join(arguments)}: folders here and URIs in one run would have no common root; run them separately, "
+            f"{', '.join(arguments)}: local folders and URIs cannot be searched in one run; run them separately, "
             "each with its own --out"
         )
     listing = _list_store(given) if any(remote) else _list_disk([Path(argument) for argument in given])
     if not listing.recordings:
         raise AudioError(
             f"{', '.join(arguments)}: no recordings found; expected files ending in .wav, .flac, .mp3, "
-            ".ogg or .opus, here or in folders below"
+            ".ogg or .opus, here or in subfolders"
             + "".join(f"; {name} {reason}" for name, reason in [*listing.unlisted.items()][:1])
         )
     return listing
@@ -136,7 +136,7 @@ def _list_disk(arguments: list[Path]) -> Listing:
 def _list_store(uris: list[str]) -> Listing:
     if len({(urlsplit(uri).scheme, urlsplit(uri).query) for uri in uris}) > 1:
         raise ConfigError(
-            f"{', '.join(uris)}: expected URIs of one store; run them separately, each with its own --out"
+            f"{', '.join(uris)}: these URIs are on different stores; run them separately, each with its own --out"
         )
     files: dict[str, int | None] = {}
     folders = []
@@ -157,7 +157,7 @@ def _list_store(uris: list[str]) -> Listing:
                 raise AudioError(f"{uri}: no such file or folder; check the name")
         except (OSError, ArrowException) as error:
             raise AudioError(
-                f"{uri}: cannot be listed ({first_line(error)}); check name, access rights and network"
+                f"{uri}: cannot be listed ({first_line(error)}); check the name, access rights and network"
             ) from error
     root = posixpath.commonpath(folders) if len(folders) > 1 else folders[0]
     stated = _stated_in_store(uris[0], [root, *folders], files)

@@ -69,7 +69,7 @@ def write_onnx_folder(model_folder: str | Path, out: str | Path) -> OnnxReport:
     if not isinstance(model, MastDetector):
         raise MastError(
             f"{source}: holds a {type(model).__name__}; only MAST's own detector can be exported to ONNX, because the "
-            "baselines choose their boxes inside other people's code"
+            "baselines choose their boxes in the code of other packages"
         )
     if model.config.second_look:
         raise MastError(

@@ -34,8 +34,8 @@ def hub_readme(card: ModelCard, name: str) -> str:
     front_end, about = card.front_end, card.provenance
     words = [
         f"# {name.split('/')[-1]}",
-        f"Finds animal sounds in field recordings as boxes in time and frequency, whatever the species. A detector of "
-        f"[mast](https://pypi.org/project/mast-audio/) (masked audio pretraining and self-training) for "
+        f"Finds animal sounds in field recordings as boxes in time and frequency, whatever the species. A detector "
+        f"made with [mast](https://pypi.org/project/mast-audio/) (masked audio pretraining and self-training) for "
         f"{front_end.low_hz:g}–{front_end.high_hz:g} Hz.",
         "## Use",
         _code(
@@ -86,7 +86,7 @@ def onnx_readme(card: ModelCard, score_difference: float, box_difference: float)
         f"`thresholds.nms_iou`, and those that share more of the smaller one than `architecture.nested`, where that is "
         "below 1. Scores are the model's own; `mast detect` shows them calibrated where `model.json` "
         "holds a calibration.",
-        f"On made-up sound the graph differs from the model in torch by at most {score_difference:.1g} in score and "
+        f"On made-up sound the graph differs from the PyTorch model by at most {score_difference:.1g} in score and "
         f"{box_difference:.1g} cells.",
         "Where windows overlap, `mast detect` joins the pieces of an event that a window's edge cuts; the script only "
         "keeps the better of two boxes.",
@@ -140,7 +140,7 @@ def _measured(card: ModelCard) -> str:
     metrics = card.provenance.get("metrics")
     known = {name: metrics[key] for key, name in _METRICS.items() if key in metrics} if metrics else {}
     if not known:
-        return "No figures lie in the checkpoint; measure it on your own recordings with `mast evaluate`."
+        return "The checkpoint holds no figures; measure it on your own recordings with `mast evaluate`."
     head = f"| {' | '.join(known)} |\n|{' --- |' * len(known)}\n| {' | '.join(f'{v:.3f}' for v in known.values())} |"
     stored = card.calibration
     where = stored.recordings if stored and stored.data else "validation recordings of the training data"
@@ -156,7 +156,7 @@ def _thresholds(card: ModelCard) -> str:
         if card.calibration
         else "not calibrated"
     )
-    return f"Events count from a score of {score:.3g} on, tuned on validation; scores are {shown}."
+    return f"Events count if they score {score:.3g} or more, a threshold tuned on validation; scores are {shown}."
 
 
 def _limits(card: ModelCard) -> list[str]:
@@ -167,7 +167,7 @@ def _limits(card: ModelCard) -> list[str]:
         f"Looks at {front_end.chunk_s:g} s at a time; longer calls are put together from pieces.",
         f"Boxes are no finer than {1000 * front_end.hop_s:g} ms by a mel bin; they say where a sound is, not what.",
         *(
-            ["Of two boxes of which one lies in the other, it gives the better: a phrase or its notes."]
+            ["Where one box lies inside another, it gives only the better of the two: a phrase or its notes."]
             if decides
             else []
         ),

@@ -82,8 +82,8 @@ class RunningStats:
         """
         if self.count == 0:
             raise MastError(
-                "statistics: no sound to normalise by; expected at least one chunk, and a recording gives "
-                "none when it is shorter than half a chunk"
+                "statistics: no sound to normalise by; expected at least one chunk, but a recording shorter than "
+                "half a chunk gives none"
             )
         return Normalisation(mean=self.mean, std=self.std + EPSILON, levelled=levelled)
 

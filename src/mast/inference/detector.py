@@ -398,7 +398,7 @@ def _network(name: str | Path, options: DetectOptions, threads: int | None) -> N
         if network is not None:
             return network
         if options.runtime == "onnx":
-            raise ConfigError(f"{name}: cannot be computed in ONNX Runtime; leave runtime out")
+            raise ConfigError(f"{name}: cannot be run in ONNX Runtime; leave runtime out")
     from mast.inference.torch_network import TorchNetwork
 
     return TorchNetwork(name, options, threads=threads)
@@ -438,19 +438,18 @@ def _source(path: Path, root: str | Path | None) -> Source:
     try:
         return Source(path, path.absolute().relative_to(Path(root).absolute()).as_posix(), Path(root))
     except ValueError:
-        raise AudioError(
-            f"{path}: does not lie in {root}; give the folder that holds all recordings"
-        ) from None
+        raise AudioError(f"{path}: is not in {root}; give the folder that holds all recordings") from None
 
 
 def _damage(info: AudioInfo, end_s: float) -> str:
     slack_s = _MP3_SLACK_S if info.format == "MP3" else 0.01
     if end_s < info.duration_s - slack_s:
         return (
-            f"damaged, sound ends at {end_s:.2f} s of {info.duration_s:.2f} s; what comes before was searched"
+            f"damaged, the sound ends at {end_s:.2f} s of {info.duration_s:.2f} s; everything before that was "
+            "searched"
         )
     return (
-        f"cut short, the header promises more than {end_s:.2f} s; what is there was searched"
+        f"cut short, the header promises more than {end_s:.2f} s; the sound that is there was searched"
         if info.truncated
         else ""
     )

@@ -70,12 +70,12 @@ _BEFORE_HABITS = Habit().settings  # older versions did not say how boxes were d
 _WORDS = {
     "root": "recordings named relative to {0}, not {1}",
     "hop": "a hop of {0} windows (--hop), not {1}",
-    "nms_iou": "boxes of one window merged from an IoU of {0} on, not {1}",
+    "nms_iou": "boxes of one window merged at an IoU of {0} or more, not {1}",
     "nested_in_recording": "another rule for boxes inside other boxes",
-    "precision": "numbers in {0}, not {1}, which another kind of processor has",
+    "precision": "numbers in {0}, not {1}, as on another kind of processor",
     "calibration": "another calibration of the model's scores",
     "input": "other spectrograms",
-    "threshold": "scores from {0:.3g} on, not {1:.3g}, and boxes joined (--join), which is done from one threshold on",
+    "threshold": "a threshold of {0:.3g}, not {1:.3g}, and which boxes were joined (--join) depends on it",
     "box": "--box {0}, not {1}",
     "join": "boxes joined over {0} seconds (--join), not {1}",
 }
@@ -199,7 +199,7 @@ class ResultsFolder:
             searched_from = self._searched_from(mark_facts(path) or {}, before)
             if searched_from is not None and searched_from > threshold:
                 raise ConfigError(
-                    f"{self.folder}: holds detections with scores from {searched_from:.3g} on, so a threshold of "
+                    f"{self.folder}: holds detections that score {searched_from:.3g} or more, so a threshold of "
                     f"{threshold:.3g} needs a new search; choose another --out, or a threshold of {searched_from:.3g} "
                     "or more"
                 )
@@ -430,9 +430,9 @@ def _difference(key: str, before: DetectionRun, now: DetectionRun) -> str:
         return f"the model {_model_name(before)}, not {_model_name(now)}"
     if key == "embeddings":
         return (
-            "--embed, and this run is without it"
+            "--embed, but this run is without it"
             if old and not new
-            else "no embeddings, and this run is with --embed"
+            else "no embeddings, but this run is with --embed"
         )
     if (
         key == "input"

@@ -60,13 +60,13 @@ def settle_scores(
     stored, calibration = card.calibration, card.probabilities
     if threshold is not None and precision_target is not None:
         raise ConfigError(
-            f"threshold {threshold:g} and precision {precision_target:g}: a precision stands for a threshold; "
-            "give one of the two"
+            f"threshold {threshold:g} and precision {precision_target:g}: a precision sets the threshold; "
+            "give only one of the two"
         )
     if precision_target is not None:
         if stored is None:
             raise MastError(
-                f"{folder}: was never calibrated, so the threshold for a precision is not known; "
+                f"{folder}: was never calibrated, so the threshold for this precision is not known; "
                 "give a threshold, or calibrate it"
             )
         point = stored.require(precision_target, folder)

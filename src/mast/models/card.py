@@ -146,7 +146,7 @@ def _read_text(path: Path) -> bytes:
     try:
         if path.stat().st_size > _MOST_TEXT:
             raise MastError(
-                f"{path}: is {path.stat().st_size / 1e6:,.0f} MB large; expected a model's description of at most "
+                f"{path}: is {path.stat().st_size / 1e6:,.0f} MB; expected a model's description of at most "
                 f"{_MOST_TEXT / 1e6:.0f} MB"
             )
         return path.read_bytes()

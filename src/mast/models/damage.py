@@ -62,7 +62,7 @@ class Bounded(TorchFunctionMode):
         joined = 0 if func in _CONVOLUTIONS else _size_joined(args)
         if min(self._tensors, self._numbers - joined) < 0:
             raise MastError(
-                f"{self._source}: its model.json describes a larger model than these weights are; the two do not "
+                f"{self._source}: its model.json describes a larger model than these weights; the two do not "
                 "belong together, copy the model again"
             )
         return func(*args, **kwargs)

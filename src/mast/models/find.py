@@ -101,7 +101,7 @@ def _downloaded(repository: str, revision: str | None) -> Path:
         folder = Path(snapshot_download(repository, revision=revision, allow_patterns=[WEIGHTS, CARD]))
     except GatedRepoError:
         raise MastError(
-            f"{name}: its owner wants to know who downloads it; ask on its page, then `hf auth login`"
+            f"{name}: its owner restricts access; ask for it on the model's page, then run `hf auth login`"
         ) from None
     except RepositoryNotFoundError:
         raise MastError(f"{name}: no such model on the hub, or a private one; check the name") from None

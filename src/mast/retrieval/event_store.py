@@ -122,7 +122,7 @@ class EventStore:
         try:
             if not folder.is_empty():
                 raise ConfigError(
-                    f"{uri}: is there already; choose another name, or add to it if it is a store"
+                    f"{uri}: already exists; choose another name, or add to it if it is a store"
                 )
             folder.write_facts(facts)
         except (pa.ArrowException, OSError) as error:
@@ -180,19 +180,19 @@ class EventStore:
         """
         if model_id != self.model_id:
             raise ConfigError(
-                f"{self.uri}: holds vectors of {self.model_id}, which do not compare with those of {model_id}; use "
-                "that model, or another store"
+                f"{self.uri}: holds vectors of {self.model_id}, which cannot be compared with those of {model_id}; use "
+                "the store's model, or another store"
             )
         if width is not None and width != self.width:
             raise ConfigError(
-                f"{self.uri}: holds vectors of {self.width} numbers, and this version of mast makes {width}; rebuild "
+                f"{self.uri}: holds vectors of {self.width} numbers, but this version of mast makes {width}; rebuild "
                 "the store with mast embed"
             )
         # rates are whole numbers, so a band may end a fraction of a hertz aside
         if band_hz and self.band_hz and not math.isclose(band_hz, self.band_hz, rel_tol=1e-3):
             raise ConfigError(
-                f"{self.uri}: holds vectors of sounds up to {self.band_hz:g} Hz, which do not compare with those in a "
-                f"band up to {band_hz:g} Hz; use that band, or another store"
+                f"{self.uri}: holds vectors of sounds up to {self.band_hz:g} Hz, which cannot be compared with those "
+                f"in a band up to {band_hz:g} Hz; use the store's band, or another store"
             )
 
     def add(self, batches: Iterable[EventBatch], *, whole_recordings: bool = False) -> Added:

@@ -120,7 +120,7 @@ class StoreFolder:
             if errno_of(error) is not None:
                 raise
             raise MastError(
-                f"{self.uri}: cannot be opened ({first_line(error)}); check name, access rights and network"
+                f"{self.uri}: cannot be opened ({first_line(error)}); check the name, access rights and network"
             ) from error
         return bool(found.type != arrow_fs.FileType.NotFound)
 
