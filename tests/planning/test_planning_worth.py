@@ -80,7 +80,7 @@ def test_doubts_are_said() -> None:
     n = [16, 32, 64, 128]
     rising = curve(n, Law(0.8, 1.2, 0.5).at(np.array(n, float)).tolist())
     assert "so this is a guess" in estimate(rising, 128, 10_000).sentence
-    assert "what there is now is a guess" in estimate(rising, 1, 3).sentence
+    assert "so today's F1 is a guess" in estimate(rising, 1, 3).sentence
     assert "says nothing about more labels" in estimate(curve(n, [0.5, 0.5, 0.5, 0.5]), 128, 64).sentence
     flat = curve(n, [0.50, 0.51, 0.49, 0.51], 0.05)
     assert "cannot tell whether they help" in estimate(flat, 128, 4).sentence

@@ -47,9 +47,9 @@ def guide(plan: pd.DataFrame, format: str, *, prefilled: bool) -> str:
         f"{counted(len(plan), 'clip')} to annotate, {seconds / 60:.1f} minutes in all, from "
         f"{counted(recordings, 'recording')}{places}.",
         "",
-        "The most useful clips come first. If you stop early, stop at the end: what you did is worth most.",
+        "The most useful clips come first, so if you cannot do them all, leave out the last ones.",
         "Please listen to each clip from beginning to end, and mark EVERY sound of interest in it. A sound that is",
-        "left out teaches the detector that it is nothing.",
+        "left out teaches the detector to ignore such sounds.",
         "",
         _TOOLS[format].rstrip(),
         "",
@@ -64,7 +64,7 @@ def guide(plan: pd.DataFrame, format: str, *, prefilled: bool) -> str:
         lines += [
             "Heard, and nothing there?" + (" Or all boxes right as they are?" if prefilled else ""),
             "-" * (57 if prefilled else 25),
-            'Then the table stays as it is, and only you know that you listened. Write "yes" into the column "done" of',
+            'Then the table stays as it is, and only you know that you listened. Write "yes" in the column "done" of',
             "plan.csv for that clip (any spreadsheet opens it). A table that nobody changed and nobody ticked off",
             "counts as not listened to.",
             "",

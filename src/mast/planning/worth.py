@@ -25,7 +25,7 @@ FAR = 4.0  # beyond this many times the largest budget a fit is a guess
 DRAWS = 1_000
 UNITS = ("clips", "chunks", "boxes", "minutes")  # what a curve may count labels in
 _EXPONENTS = np.geomspace(0.05, 3.0, 60)
-# standard deviation of F1 over trainings with one recipe and seed (docs/results_first_edition.md)
+# standard deviation of F1 over training runs with one recipe and seed (docs/results_first_edition.md)
 _LEAST_NOISE = 0.01
 _BUDGETED = re.compile(r".*_(random|time-balanced|sequential|diverse)_(\d+)$")
 
@@ -106,8 +106,8 @@ def estimate(curve: Curve, now: float, more: float, *, seed: int = 0, draws: int
     budgets = np.unique(curve.amount)
     if len(budgets) < LEAST_BUDGETS:
         raise ConfigError(
-            f"the curve has {counted(len(budgets), 'budget')} ({_listed(budgets)} {curve.unit}); a law "
-            f"with three parameters needs at least {LEAST_BUDGETS} to say anything, so measure more of them"
+            f"the curve has {counted(len(budgets), 'budget')} ({_listed(budgets)} {curve.unit}); fitting "
+            f"three parameters needs at least {LEAST_BUDGETS}, so measure more"
         )
     if now < 0 or not more > 0:
         raise ConfigError(f"{more:g} {curve.unit} more than {now:g}: expected amounts above 0")
@@ -127,8 +127,8 @@ def estimate(curve: Curve, now: float, more: float, *, seed: int = 0, draws: int
 
 def _sentence(worth: Worth, curve: Curve, now: float, more: float) -> str:
     text = (
-        f"By the curve of {len(np.unique(curve.amount))} budgets ({curve.about}), {more:,.0f} {curve.unit} on top of "
-        f"{now:,.0f} should take F1 from {worth.now:.2f} to {worth.then:.2f}: {worth.gain:+.3f} "
+        f"According to the curve of {len(np.unique(curve.amount))} budgets ({curve.about}), {more:,.0f} {curve.unit} "
+        f"on top of {now:,.0f} should take F1 from {worth.now:.2f} to {worth.then:.2f}: {worth.gain:+.3f} "
         f"({worth.gain_low:+.3f} to {worth.gain_high:+.3f}); it levels off at {worth.law.ceiling:.2f}."
     )
     doubts = []
@@ -136,9 +136,7 @@ def _sentence(worth: Worth, curve: Curve, now: float, more: float) -> str:
     if now + more > FAR * high:
         doubts.append(f"the largest budget measured was {high:,.0f} {curve.unit}, so this is a guess")
     elif now < low / FAR:
-        doubts.append(
-            f"the smallest budget measured was {low:,.0f} {curve.unit}, so what there is now is a guess"
-        )
+        doubts.append(f"the smallest budget measured was {low:,.0f} {curve.unit}, so today's F1 is a guess")
     if worth.law.drop == 0:
         doubts.append("F1 does not rise with the budget in this curve, so it says nothing about more labels")
     elif worth.gain_low <= 0.002:

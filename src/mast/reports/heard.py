@@ -97,8 +97,8 @@ def read_heard(folder: Path) -> Heard:
     failures = [facts for _, path in marks(folder, FAILED) if (facts := failure_facts(path)) is not None]
     if not done and not failures:
         raise ConfigError(
-            f"{folder}: {MARKS}/ is missing or empty, so nobody knows how much was heard; copy the whole folder of "
-            "mast detect"
+            f"{folder}: {MARKS}/ is missing or empty, so it is not known how much was heard; copy the whole folder "
+            "of mast detect"
         )
     return heard_from(run, done, {str(facts["recording"]) for facts in failures})
 

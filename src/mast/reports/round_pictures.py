@@ -131,7 +131,7 @@ def _metrics_picture(run: SelfTrainingRun) -> Picture:
     _tidy(axes)
     other = "; the other lines decided nothing" if run.parts else ""
     return Picture(
-        "F1 after each stage", figure_png(figure, dpi=_DPI), f"Choices look at validation alone{other}."
+        "F1 after each stage", figure_png(figure, dpi=_DPI), f"Choices are made on validation alone{other}."
     )
 
 
@@ -206,8 +206,8 @@ def _histogram_picture(run: SelfTrainingRun) -> Picture:
     return Picture(
         "Pseudo-boxes beside the expert's",
         figure_png(figure, dpi=_DPI),
-        "Where the lines leave the green, pseudo-labels teach something the expert's boxes do not hold: new sounds, "
-        "or mistakes. The samples tell which.",
+        "Where the lines leave the green, pseudo-labels teach something that is not in the expert's boxes: new sounds, "
+        "or mistakes. The samples show which.",
     )
 
 

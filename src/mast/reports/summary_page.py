@@ -123,9 +123,9 @@ def _span(counts: Counts) -> str:
     sites = [site for site in counts.heard.sites if site]
     known = counts.effort.loc[counts.effort["slot"] != NO_CLOCK, "slot"] // 24
     names = ", ".join(sites[:5]) + (f" and {len(sites) - 5} more" if len(sites) > 5 else "")
-    where = f"{'Site' if len(sites) == 1 else 'Sites'} {names}" if sites else "No site stated"
+    where = f"{'Site' if len(sites) == 1 else 'Sites'} {names}" if sites else "No site given"
     if known.empty:
-        return f"{where}; the recordings state no time."
+        return f"{where}; the recordings have no clock time."
     days = [pd.Timestamp(int(day), unit="D") for day in (known.min(), known.max())]
     first, last = (f"{day.day} {day:%B %Y}" for day in days)
     return (
@@ -166,14 +166,14 @@ def _when(counts: Counts, around: Surroundings) -> Markup:
         caption = "; ".join(note for note in notes if note) + "."
         body += heading(name + what) + figure(draw_activity(found, sky), caption)
     if not maps:
-        return paragraph("The recordings state no time, so nobody can say when.")
+        return paragraph("The recordings have no clock time, so activity cannot be shown by date and hour.")
     if len(shown) > maps:
         body += paragraph(
             f"The {maps} busiest of {len(shown)} sites and labels; counts.csv has all.", soft=True
         )
     clockless = counts.effort.loc[counts.effort["slot"] == NO_CLOCK, "recorded_s"].sum() / 3_600
     if clockless:
-        body += paragraph(f"{_hours(clockless)} state no time and are in no picture.", soft=True)
+        body += paragraph(f"{_hours(clockless)} have no clock time and are in no picture.", soft=True)
     return body
 
 
@@ -188,7 +188,7 @@ def _sky(heard: Heard, site: str, around: Surroundings) -> tuple[Sky | None, str
     if len(stated):
         return Sky(place, float(stated.mode().iloc[0])), ""
     guess = round(place.longitude / 15)
-    return Sky(place, guess), f"the clock states no time zone, UTC{guess:+d} by the longitude is assumed"
+    return Sky(place, guess), f"the clock's time zone is unknown; UTC{guess:+d} is assumed from the longitude"
 
 
 def _where(counts: Counts, sample: Sample | None) -> Markup:
@@ -262,8 +262,8 @@ def _how_sure(counts: Counts, total: Corrected | None, around: Surroundings) -> 
             share = total.estimate[0] / counts.calls
             body += paragraph(
                 f"So about {total.estimate[0]:,.0f} of the {counts.calls:,} events are calls ({share:.0%}; 95 % "
-                f"interval {_interval(total, 0)}). For all events together the interval holds 95 times in 100. A "
-                "single site or hour borrows this from all of them: where it rains, more is wrong than its row says."
+                f"interval {_interval(total, 0)}). The interval is for all events together. The row of a single site "
+                "or hour is corrected by the same shares: where it rains, more is wrong than its row says."
             )
     else:
         body += paragraph("Some of these are false alarms. Nobody has checked how many.")
