@@ -67,7 +67,7 @@ def test_what_the_recordings_say_is_not_called_lost(dataset: Path, tmp_path: Pat
     _, stderr = run(tables, tmp_path / "boxes.csv", "--to", "csv", "--audio", dataset / "audio")
     assert "dropped" not in stderr
     _, stderr = run(tables, tmp_path / "alone.csv", "--to", "csv")
-    assert "dropped, csv cannot hold it: recordings' duration_s" in stderr
+    assert "dropped, because csv cannot store it: recordings' duration_s" in stderr
 
 
 def test_cut_frequencies_and_losses_are_said(dataset: Path, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_cut_frequencies_and_losses_are_said(dataset: Path, tmp_path: Path) -> N
         dataset / "boxes.csv", tmp_path / "labels", "--to", "audacity", "--audio", dataset / "audio"
     )
     assert "1 of 1 events reached above half the sample rate and were cut to it" in stderr
-    assert "dropped, audacity cannot hold it: events' score" in stderr
+    assert "dropped, because audacity cannot store it: events' score" in stderr
 
 
 def test_the_folder_of_a_dataset_is_also_the_folder_of_its_recordings(dataset: Path, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_no_line_is_longer_than_a_few_hundred_characters(dataset: Path, tmp_path
     )
     _, stderr = run(table, tmp_path / "o.csv", "--to", "birdeep", "--audio", dataset)
     assert "the first: nnn" in stderr
-    assert "dropped, birdeep cannot hold it: events' xxx" in stderr
+    assert "dropped, because birdeep cannot store it: events' xxx" in stderr
     assert max(map(len, stderr.splitlines())) <= 400
 
 
@@ -239,7 +239,7 @@ def test_wrong_wishes_are_refused(dataset: Path, tmp_path: Path) -> None:
     boxes = dataset / "boxes.csv"
     with pytest.raises(AnnotationError, match="--to ravn: no such format; choose one of csv, raven"):
         convert(boxes, tmp_path / "x", "ravn")
-    with pytest.raises(AnnotationError, match="is also what is read"):
+    with pytest.raises(AnnotationError, match="is also the input"):
         convert(boxes, boxes, "csv")
     with pytest.raises(AnnotationError, match="is not empty"):
         convert(boxes, dataset, "raven")

@@ -125,7 +125,7 @@ def test_predictions_that_are_all_of_other_recordings_are_one_sentence(dataset, 
     found.to_parquet(other / "detections.parquet")
     for path in (tmp_path / "x.csv", other):
         with pytest.raises(
-            ConfigError, match=r"is about other recordings than .*dataset \(the first: x\.wav\)"
+            ConfigError, match=r"none of its recordings \(the first: x\.wav\) is in .*dataset"
         ):
             run("--truth", dataset, "--predictions", path)
     (other / MARKS).mkdir()  # a.wav was searched, and nothing found

@@ -172,7 +172,11 @@ def test_bad_input_is_one_sentence(found: Path) -> None:
         (ConfigError, "are for other classifiers", ("--with", "birdnet", "--rate", "48000")),
         (ConfigError, "no such folder of recordings", ("--audio", here / "nowhere")),
         (AudioError, "no box could be heard (4 tried)", ("--audio", here / "empty")),
-        (ConfigError, "none of its 0 boxes is one of those to name", ("--reviewed", here / "others.csv")),
+        (
+            ConfigError,
+            "none of its 0 boxes matches one that is to be named",
+            ("--reviewed", here / "others.csv"),
+        ),
         (ConfigError, "no such file; expected a text file", ("--species", here / "no.txt")),
     ):
         result = run(found, *arguments)

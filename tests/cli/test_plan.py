@@ -60,7 +60,7 @@ def test_tasks_go_out_and_come_back(data: Path, tmp_path: Path) -> None:
     boxes = data / "boxes.csv"
     stdout, stderr = run(convert, tasks, boxes, "--to", "csv")
     assert "1 of 3 clips were listened to" in stderr
-    assert "2 are as they were handed out and count as not heard" in stderr
+    assert "2 are unchanged and count as not heard" in stderr
     back = read_annotations(boxes)
     start = float(rows["start_s"][0])
     found = back.events[["recording", "start_s", "end_s", "label"]].values.tolist()
@@ -196,7 +196,7 @@ def test_wrong_wishes_are_refused(data: Path, tmp_path: Path) -> None:
         (["--strategy", "best"], "no such strategy; choose one of time-balanced"),
         (["--strategy", "diverse"], "needs --model"),
         (["--format", "word"], "no such format of tasks"),
-        (["--prefill"], "whose boxes"),
+        (["--prefill"], "needs boxes to fill in"),
     ):
         with pytest.raises(ConfigError, match=message):
             run(plan, data, "--clips", 2, "--out", out, *options)

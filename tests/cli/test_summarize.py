@@ -63,7 +63,7 @@ def test_tables_and_what_to_do_next(found: Path, tmp_path: Path) -> None:
     result = run(found, "--out", out)
     assert result.exit_code == 0, result.exception
     assert f"60 events in 0.01 hours → {out}" in result.stdout
-    assert "events to know how many calls are right to about ± 15" in result.stderr
+    assert "events to know the share of right calls to about ± 15" in result.stderr
     hours = pd.read_csv(out / "counts.csv")
     assert hours[["site", "hour", "calls", "failed_recordings"]].values.tolist() == [
         ["A", 5, 60, 0],
@@ -80,7 +80,7 @@ def test_from_the_sample_to_corrected_counts(found: Path, tmp_path: Path) -> Non
     out = tmp_path / "out"
     result = run(found, "--out", out, "--check", 20)
     assert result.exit_code == 0, result.exception
-    assert "20 of 20 events to check are open." in result.stderr
+    assert "20 of 20 events to check are still open." in result.stderr
     assert f"mast review {found}" in result.stderr
     open_review(found).close()
     with sqlite3.connect(
@@ -118,7 +118,7 @@ def test_bad_input_is_one_sentence_and_nothing_is_touched(found: Path, tmp_path:
         ("run.json is missing; expected a results folder of mast detect", (sound, "--out", tmp_path / "x")),
         ("no such folder; expected a results folder", (tmp_path / "gone", "--out", tmp_path / "x")),
         ("is a file; expected a results folder", (mine / "thesis.docx", "--out", tmp_path / "x")),
-        ("so nobody knows how much was heard", (bare, "--out", tmp_path / "x")),
+        ("so it is not known how much was heard", (bare, "--out", tmp_path / "x")),
     ]
     for says, arguments in kinds:
         result = run(*arguments)
@@ -169,7 +169,7 @@ def test_the_page_needs_nothing_else_and_says_what_was_heard(found: Path, tmp_pa
         page.count("data:image/png;base64") == 1 + 4
     )  # the heat map; two best and two doubtful of one recording
     assert "sunrise (orange)" in page
-    assert "UTC+0 by the longitude is assumed" in page
+    assert "UTC+0 is assumed from the longitude" in page
     assert "Some of these are false alarms" in page
     assert not [word for word in ("http://", "https://", "<script", "<audio") if word in page]
 
@@ -201,7 +201,7 @@ def test_a_place_in_recordings_csv_counts(found: Path, tmp_path: Path) -> None:
     table = "file,latitude,longitude\nA_20240501_050000.wav,10.5,20\n"
     (tmp_path / "audio" / "recordings.csv").write_text(table)
     run(found, "--out", tmp_path / "out")
-    assert "UTC+1 by the longitude is assumed" in (tmp_path / "out" / "summary.html").read_text()
+    assert "UTC+1 is assumed from the longitude" in (tmp_path / "out" / "summary.html").read_text()
     (tmp_path / "audio" / "recordings.csv").write_text("latitude\nsomewhere\n")
     result = run(found, "--out", tmp_path / "out")
     assert result.exit_code == 0, result.exception

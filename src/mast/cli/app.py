@@ -11,14 +11,12 @@ from mast.cli.options import NoBrowser, Port, Quiet
 
 
 def app(
-    folder: Annotated[
-        Path | None, typer.Argument(help="Folder to open with: of recordings, or of results.")
-    ] = None,
+    folder: Annotated[Path | None, typer.Argument(help="Folder to open: recordings, or results.")] = None,
     port: Port = 8764,
     no_browser: NoBrowser = False,
     quiet: Quiet = False,
 ) -> None:
-    """Open a page that leads from a folder to an answer: find the sounds in it, check, count and export them.
+    """Open a page that takes you from recordings to results: find the sounds in a folder, check, count, export them.
 
     The page runs the commands that you could type: mast detect, mast summarize, mast fit. They keep running when the
     page is closed or this command is stopped; a run that was stopped can be resumed on the page or in a terminal,

@@ -28,7 +28,7 @@ def classify(
         typer.Option(help="A store with labelled events, or a dataset with labelled boxes."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The named events: a .csv or .parquet file.")],
-    k: Annotated[int, count("-k", high=1_000, help="Neighbours that vote.")] = 5,
+    k: Annotated[int, count("-k", high=1_000, help="Number of neighbours that vote.")] = 5,
     precision: Annotated[
         float, score(help="Share of names that should be right; the rest stays unknown.")
     ] = 0.9,
@@ -41,13 +41,13 @@ def classify(
 ) -> None:
     """Name events by the annotated examples they sound like, or call them unknown.
 
-    Each event takes the label that most of its k nearest examples have. Where the nearest of these is too far, it is
-    "unknown". How far is too far is measured on the examples: each is named by those of other recordings, and the
-    largest distance is taken up to which the wanted share of names was right (--precision). What that reached, on
-    recordings it was not chosen on, is printed and written beside the table, as OUT.calibration.json. Events from
-    other sites or recorders than the examples may fare worse.
+    Each event takes the label that most of its k nearest examples have. Where the nearest of these is too far away, it
+    is "unknown". How far is too far is measured on the examples: each is named by examples from other recordings, and
+    the limit is the largest distance up to which the wanted share of names is right (--precision). What share was
+    right on recordings that did not help to choose it is printed and written beside the table, as
+    OUT.calibration.json. Events from other sites or recorders than the examples may fare worse.
 
-    The table has the event columns, with label now the name; id; label_share, of the neighbours with that label;
+    The table has the event columns, with label now the name; id; label_share, the share of neighbours with that label;
     distance, to the nearest of them (1 − cosine); nearest_label, the name whatever its distance; nearest_id;
     label_score, 1 − distance, and label_source, "examples", as in tables of mast name; and given_label, what label
     was before.

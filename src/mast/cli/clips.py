@@ -54,7 +54,7 @@ def clips(
     pictures: Annotated[bool, typer.Option(help="Draw a spectrogram with its box beside each clip.")] = True,
     no_voices: Annotated[
         bool,
-        typer.Option("--no-voices", help="Leave out clips in which people speak; needs the extra voices."),
+        typer.Option("--no-voices", help="Leave out clips in which people speak; needs the voices extra."),
     ] = False,
     join: Join = None,
     audio: FoundAudio = None,
@@ -70,7 +70,7 @@ def clips(
     --no-voices listens for speech around each event. A clip that would hold some is not cut, and voices.csv lists the
     stretches. It misses faint and distant voices; docs/checking.md says how many.
 
-    Run the same command again after a stop: clips that are there are not cut again. Events whose recording is missing
+    Run the same command again after a stop: clips that exist are not cut again. Events whose recording is missing
     or cannot be read are listed in failures.csv.
 
     Exit code: 0 when all were cut, 4 when some could not be, 2 when none could.
@@ -110,7 +110,7 @@ def clips(
         )
     if not cut.clips and not cut.failures:
         raise AudioError(
-            f"somebody speaks in all {len(chosen):,} clips (see {out / 'voices.csv'}); none was cut"
+            f"somebody speaks in all {len(chosen):,} clips (see {out / 'voices.csv'}), so none was cut"
         )
     if not cut.clips:
         raise AudioError(f"no event could be cut ({len(chosen):,} tried); the first: {cut.failures[0][1]}")

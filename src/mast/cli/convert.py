@@ -33,7 +33,7 @@ def convert(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="File or folder to write.")],
     to: Annotated[
         str,
-        typer.Option("--to", "-t", help=f"Format to write: {_FORMATS}; or dataset, see below."),
+        typer.Option("--to", "-t", help=f"Format to write: {_FORMATS}; or dataset, see above."),
     ],
     from_: Annotated[
         str | None,
@@ -43,7 +43,7 @@ def convert(
         Path | None,
         typer.Option(
             "--audio",
-            help="Folder of the recordings, or the dataset folder above: gives durations, sample rates and full names.",
+            help="Folder of the recordings, or of the whole dataset, for durations, sample rates and full names.",
         ),
     ] = None,
     home: Annotated[
@@ -70,9 +70,7 @@ def convert(
     ] = False,
     add_to: Annotated[
         Path | None,
-        typer.Option(
-            "--add-to", help="tasks: annotations from before, any format, to be written with these."
-        ),
+        typer.Option("--add-to", help="tasks: earlier annotations, in any format, to be written with these."),
     ] = None,
     join: Join = None,
     quiet: Quiet = False,
@@ -85,14 +83,14 @@ def convert(
     has no file extension. coco, yolo and aoef need to know durations and sample rates: from recordings.csv in IN,
     from the folder of mast detect, or from --audio.
 
-    --to dataset makes a dataset folder of a public dataset as it is downloaded: --from birdeep, birdset or
-    rainforest (site and date folders with Raven tables). IN of birdset may be a name on the hub.
+    --to dataset turns a public dataset, as downloaded, into a dataset folder: --from birdeep, birdset or
+    rainforest (site and date folders with Raven tables). For birdset, IN may be a name on the Hugging Face hub.
 
-    --join 0.5 makes one event of those that follow each other closely: same recording and label, at most half a second
-    apart, and bands that overlap by a quarter or more. Its box holds all of them, its score is the highest, and the
-    column notes counts them.
+    --join 0.5 merges events that follow each other closely: same recording and label, at most half a second
+    apart, and bands that overlap by a quarter or more. The merged box holds all of them, its score is the highest, and
+    the column notes counts them.
 
-    --from tasks reads a folder of mast plan back, finished or not: boxes go to the original recordings, and the clips
+    --from tasks reads back a folder of mast plan, finished or not: boxes go to the original recordings, and the clips
     that were listened to become reviewed spans; --add-to keeps what was annotated before.
 
     \b
@@ -131,7 +129,7 @@ def convert(
     if late := annotations.after_the_end():
         say(
             f"mast: warning: {late:,} of {len(annotations.events):,} events start after their recording has ended; "
-            "are they another recording's?",
+            "do they belong to another recording?",
             quiet=quiet,
         )
     annotations = cut_to_nyquist(annotations, "events", quiet=quiet)
@@ -150,7 +148,7 @@ def convert(
     kept = set() if audio is None or known is None else {f"recordings' {column}" for column in known}
     lost = [what for what in FORMATS[to].lost(annotations, out) if what not in kept]
     if lost:
-        say(f"dropped, {to} cannot hold it: {', '.join(lost)}", quiet=False)
+        say(f"dropped, because {to} cannot store it: {', '.join(lost)}", quiet=False)
     typer.echo(
         f"{counted(len(annotations.annotated()), 'recording')}, {counted(len(annotations.events), 'event')}, "
         f"{counted(len(annotations.reviewed_empty()), 'recording')} heard and empty → {out} ({to})"
@@ -176,12 +174,12 @@ def _take_back(tasks: Path, all_done: bool, add_to: Path | None) -> AnnotationSe
     if back.untouched:
         some = ", ".join(back.untouched[:3]) + (" …" if len(back.untouched) > 3 else "")
         typer.echo(
-            f"{len(back.untouched)} are as they were handed out and count as not heard ({some}); write yes into their "
-            "column done in plan.csv, or give --all-done if all were listened to",
+            f"{len(back.untouched)} are unchanged and count as not heard ({some}); write yes in their done column in "
+            "plan.csv, or give --all-done if all were listened to",
             err=True,
         )
     if not back.done:
-        raise AnnotationError(f"{tasks}: no clip was listened to, so there is nothing to take back")
+        raise AnnotationError(f"{tasks}: no clip was listened to, so there is nothing to read back")
     if add_to is None:
         return back.annotations
     # a dataset's table alone does not say what was listened to; its folder does
@@ -206,7 +204,7 @@ def _make_dataset(
 
     if layout not in _LAYOUTS:
         raise AnnotationError(
-            f"--from {layout or '(not given)'}: --to dataset needs to know whose layout IN has; "
+            f"--from {layout or '(not given)'}: --to dataset needs to know which dataset IN is; "
             f"choose one of {', '.join(_LAYOUTS)}"
         )
     if layout == "birdset":
@@ -259,7 +257,7 @@ def _check_out(source: Path, out: Path, *, folder: bool) -> None:
     from mast.files import holds_files
 
     if out.exists() and source.exists() and out.samefile(source):
-        raise AnnotationError(f"{out}: is also what is read; choose another place to write to")
+        raise AnnotationError(f"{out}: is also the input; choose another place to write to")
     if folder and out.is_dir() and holds_files(out):
         raise AnnotationError(
             f"{out}: is not empty, and old files would mix with new ones; choose a new folder"
@@ -322,7 +320,7 @@ def _say_what_is_missing(annotations: AnnotationSet, probed: pd.DataFrame, audio
     if missing:
         say(
             f"mast: warning: {len(missing):,} of {len(named):,} recordings are not in {audio}, are there more than "
-            "once, or cannot be read, so their durations and sample rates are not known from there; the first: "
+            "once, or cannot be read, so it does not give their durations and sample rates; the first: "
             f"{missing[0]}",
             quiet=quiet,
         )

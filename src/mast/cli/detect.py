@@ -60,7 +60,7 @@ def detect(
         ),
     ] = "default",
     formats: Annotated[
-        str, typer.Option(help=f"What to write, with commas between: {_FORMATS}, {_PARTITIONED}.")
+        str, typer.Option(help=f"What to write, separated by commas: {_FORMATS}, {_PARTITIONED}.")
     ] = "csv,parquet",
     threshold: Annotated[
         float | None,
@@ -93,14 +93,16 @@ def detect(
     compile: Annotated[
         bool | None,
         typer.Option(
-            help="Compile the model for the GPU first: slow start, then faster; MAST on CUDA by default."
+            help="Compile the model for the GPU first: slow start, then faster; on by default for MAST on CUDA."
         ),
     ] = None,
     shard: Annotated[
-        str, typer.Option(metavar="I/N", help="Do only every N-th recording, from the I-th; I counts from 0.")
+        str,
+        typer.Option(metavar="I/N", help="Search only every N-th recording, from the I-th; I counts from 0."),
     ] = "0/1",
     engine: Annotated[
-        EngineName, typer.Option(help="local: this machine. ray: the cluster of RAY_ADDRESS, or Ray here.")
+        EngineName,
+        typer.Option(help="local: this machine. ray: the cluster at RAY_ADDRESS, or Ray on this machine."),
     ] = "local",
     workers: Annotated[
         int | None,
@@ -112,7 +114,7 @@ def detect(
     tables: Annotated[
         bool,
         typer.Option(
-            help="Make the tables over all recordings; --no-tables for shards, when one more run does it."
+            help="Make the tables of all recordings; --no-tables for shards, if a last run makes them."
         ),
     ] = True,
     summary: Annotated[
@@ -122,11 +124,11 @@ def detect(
 ) -> None:
     """Find the sounds in recordings of any length, as time–frequency boxes.
 
-    Writes detections.parquet and detections.csv over all recordings, a folder per further format
+    Writes detections.parquet and detections.csv for all recordings, a folder for each other format
     (rewritten each time), failures.csv, run.json, and summary.html, a page that shows what was heard and found; with
-    --embed also embeddings.npy, whose row k belongs to row k of detections.parquet. Each recording is kept as soon
-    as it is done: run the same command again after a stop and it resumes, without losing or duplicating
-    anything.
+    --embed also embeddings.npy, whose row k belongs to row k of detections.parquet. The results of each recording are
+    saved as soon as it is done: run the same command again after a stop and it resumes, without losing or
+    duplicating anything.
     Results of another model or other settings are never mixed into one folder; only --threshold may be raised
     later, which filters the tables at once. Shards may share one folder, and run at the same time.
 
@@ -137,15 +139,16 @@ def detect(
     The score of an event is the probability that it is right, where the model was calibrated (mast train does
     that on validation recordings), and --threshold is in the same scores. --precision 0.9 takes the lowest
     threshold at which nine in ten were right on the model's validation recordings, says which recordings those
-    were, and stops where none was that good. Expect less at other sites. The embedded model was calibrated on clips
-    that a vision-language model boxed and nobody checked: with it, count your own sample before you trust the figure.
+    were, and stops if no threshold was that good. Expect less at other sites. The embedded model was calibrated on
+    clips that a vision-language model boxed and nobody checked: with it, check a sample of your own before you trust
+    the figure.
 
-    What one box is differs from expert to expert. --box strongest cuts each box down to the strongest harmonic, without
+    Experts differ in what they draw as one box. --box strongest cuts each box down to the strongest harmonic, without
     the others and without echo: good for bats, bad for birds and fish. --box all leaves the whole call, and --join 0.3
-    makes one box of those in a similar band with gaps of at most 0.3 s. Without these options boxes are drawn as the
-    model learnt from your boxes (mast fit --init default), and otherwise as the model gives them; the exception is a
-    model trained on lower sounds that searches above 50 kHz, as the embedded one does with --band bats: there the
-    default is strongest.
+    merges boxes in a similar band with gaps of at most 0.3 s. Without these options boxes are drawn as the model
+    learnt from your boxes (mast fit --init default), and otherwise as the model gives them; the exception is a model
+    trained on lower sounds that searches above 50 kHz, as the embedded one does with --band bats: there the default is
+    strongest.
 
     Recordings that cannot be read are listed with reasons in failures.csv and tried again next time; those
     whose sound ends early are searched as far as they go, and listed as damaged.
@@ -173,7 +176,7 @@ def detect(
     part, parts = _shard(shard)
     if is_uri(str(out).replace(":/", "://", 1)):  # a Path drops the second slash
         raise ConfigError(
-            f"--out {out}: results are kept on a disk, local or shared; copy them to a store afterwards"
+            f"--out {out}: results must be on a local or shared disk; copy them to cloud storage afterwards"
         )
     listing = list_recordings(recordings)
     mine = listing.recordings[part::parts]
@@ -234,7 +237,7 @@ def _not_done(results: ResultsFolder, recordings: list[Recording], quiet: bool) 
             todo.append(one)
     if len(todo) < len(recordings):
         many = f"{len(recordings) - len(todo):,} of {len(recordings):,}"
-        say(f"{many} recordings are done already", quiet=quiet)
+        say(f"{many} recordings are already done", quiet=quiet)
     return todo
 
 
@@ -324,12 +327,12 @@ def _other_band(sample_rates: set[int], high_hz: float) -> str:
     searched = f"was searched up to {high_hz / 1000:g} kHz"
     if least_hz >= _FAR_ABOVE * high_hz:
         return (
-            f"This sound reaches {least_hz / 1000:g} kHz and {searched}; for bats and other high voices, search it "
+            f"This sound reaches {least_hz / 1000:g} kHz but {searched}; for bats and other high calls, search it "
             f"again, into another folder, with --band {min(least_hz, BANDS_HZ['bats']):.0f}."
         )
     if most_hz <= high_hz / _FAR_BELOW:
         return (
-            f"This sound ends at {most_hz / 1000:g} kHz and {searched}; for fish and other low voices, search it "
+            f"This sound ends at {most_hz / 1000:g} kHz but {searched}; for fish and other low calls, search it "
             f"again, into another folder, with --band {most_hz:.0f}."
         )
     return ""

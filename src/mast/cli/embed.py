@@ -31,7 +31,7 @@ def embed(
     out: Annotated[
         str,
         typer.Option(
-            "--out", "-o", help="The store: a folder, or a URI such as s3://bucket/events; added to."
+            "--out", "-o", help="The store to add to: a folder, or a URI such as s3://bucket/events."
         ),
     ],
     model: Annotated[
@@ -40,7 +40,7 @@ def embed(
             "--model",
             "-m",
             help="A run of mast fit or mast train, a model folder, default or hf://owner/name; not needed after "
-            "--embed.",
+            "mast detect --embed.",
         ),
     ] = None,
     boxes: Annotated[
@@ -58,7 +58,7 @@ def embed(
     again: Annotated[
         bool,
         typer.Option(
-            "--again", help="From the sound, even where embeddings or events are there: adds projections."
+            "--again", help="Embed from the sound, even where embeddings or events exist: adds projections."
         ),
     ] = False,
     batch: BatchSize = None,
@@ -69,7 +69,7 @@ def embed(
 
     DATA is a folder that mast detect wrote: with --embed its embeddings are reused, in seconds; otherwise they are
     made from the sound, in the band that was searched. Or it is a dataset with boxes by people: each box is embedded
-    from a window that sees it whole where possible, by the model given.
+    by the given model, from a window that holds all of it where possible.
 
     The store holds vectors of one model in one band and refuses others. Adding the same data again duplicates nothing:
     events that have changed are replaced, and those no longer among the events of a recording are removed. After a
@@ -100,7 +100,7 @@ def embed(
 
     if detections is not None and detections.has_embeddings and not again:
         if boxes is not None:
-            raise ConfigError("--boxes is for datasets; the events of detections are their own")
+            raise ConfigError("--boxes is for datasets; a folder of mast detect has its own events")
         _refuse_other(detections, model, band)
         store = _store(
             out, detections.embedding_width(), detections.run.model_id, 0, model, detections.band_hz
@@ -136,7 +136,7 @@ def embed(
     closing = f"{counted(len(store), 'event')} ({', '.join(changes) or 'nothing new'}) → {out}"
     if failures:
         failed_ones = counted(len({name for name, _ in failures}), "recording")
-        closing += f"; {failed_ones} failed or without boxes, as listed above"
+        closing += f"; {failed_ones} failed or had no boxes, as listed above"
     typer.echo(f"{closing}; next: mast search {shlex.quote(str(out))}")
     if failures:
         raise typer.Exit(EXIT_SOME_FAILED)
@@ -215,12 +215,12 @@ def _refuse_other(detections: DetectionsFolder, model: str | None, band_hz: floa
     found = own if model is None else model_id(load_card(find_model(model)).weights_sha256)
     if found != own:
         raise ConfigError(
-            f"{detections.folder}: its embeddings are of {own}, and {model} is {found}; leave --model out, or add "
+            f"{detections.folder}: its embeddings are from {own}, but {model} is {found}; leave --model out, or add "
             "--again to embed these events with it"
         )
     if band_hz is not None and detections.band_hz is not None and abs(band_hz - detections.band_hz) > 1:
         raise ConfigError(
-            f"{detections.folder}: its embeddings are of sounds up to {detections.band_hz:g} Hz; leave --band out, or "
+            f"{detections.folder}: its embeddings cover sounds up to {detections.band_hz:g} Hz; leave --band out, or "
             "add --again to embed these events in another band"
         )
 

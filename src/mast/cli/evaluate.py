@@ -68,16 +68,16 @@ def evaluate(
             help="Upper edge of the grid's band; by default the one that detect searched, else 8000.",
         ),
     ] = None,
-    iou: Annotated[float, score("--iou", help="Minimum overlap of a match.")] = 0.5,
-    resamples: Annotated[int, count("--resamples", low=0, help="Bootstrap draws of recordings.")] = 1_000,
+    iou: Annotated[float, score("--iou", help="Minimum overlap (IoU) for a match.")] = 0.5,
+    resamples: Annotated[int, count("--resamples", low=0, help="Bootstrap resamples of recordings.")] = 1_000,
     as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON on stdout.")] = False,
     quiet: Quiet = False,
     seed: Seed = 0,
 ) -> None:
     """Score detections: precision, recall, F1, average precision, mean IoU and calibration, with 95 % intervals.
 
-    Only what somebody listened to is judged: predictions in other recordings are counted and ignored, and
-    false alarms in recordings heard to be empty count. Boxes are cut to half the sample rate of their recording.
+    Only what somebody listened to is judged: predictions in other recordings are counted and ignored, but false
+    alarms count in recordings that were found to be empty. Boxes are cut to half the sample rate of their recording.
     Precision, recall, F1 and mean IoU use the predictions at or above the threshold; average precision and
     calibration use all. What cannot be computed (precision without predictions, say) is null.
 
@@ -175,8 +175,8 @@ def _read_predictions(path: Path, truth: _Truth, truth_path: Path, quiet: bool) 
     searched = (name for name, _ in marks(path, DONE)) if path.is_dir() else ()
     if len(events) and not names and not align_recordings(searched, _recordings(truth)):
         raise ConfigError(
-            f"{path}: is about other recordings than {truth_path} (the first: {events['recording'].iloc[0]}), so there "
-            "is nothing to compare; give detections in the recordings of the truth"
+            f"{path}: none of its recordings (the first: {events['recording'].iloc[0]}) is in {truth_path}, so there "
+            "is nothing to compare; give detections for the same recordings"
         )
     events = events.assign(recording=[names.get(name, name) for name in events["recording"]])
     known = AnnotationSet(events, recordings=truth.recordings)
@@ -210,8 +210,8 @@ def _of_part(events: pd.DataFrame, everything: _Truth, part: _Truth) -> pd.DataF
 
 
 _MEANING = {
-    "precision": "right of what was predicted",
-    "recall": "found of what is there",
+    "precision": "share of predictions that are right",
+    "recall": "share of truth boxes that were found",
     "f1": "pooled over recordings",
     "f1_macro": "mean over chunks",
     "miou": "mean IoU of matches",

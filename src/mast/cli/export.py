@@ -37,8 +37,8 @@ def export(
 ) -> None:
     """Write a detector as an ONNX graph or a folder for a model hub.
 
-    onnx: model.onnx takes sound (any number of chunks of one channel) and gives boxes and scores, features included;
-    it is compared with the model in torch, and refused where the two differ by more than rounding. Beside it are
+    onnx: model.onnx takes sound (any number of chunks of one channel), computes features, and gives boxes and scores;
+    it is compared with the PyTorch model, and refused if the two differ by more than rounding. Beside it are
     model.json, README.md and detect_onnx.py, which finds events with numpy and onnxruntime alone. Baselines cannot be
     exported this way.
 
@@ -63,7 +63,7 @@ def export(
                 folder, out, name=name, licence=licence, dtype="float16" if half else None
             )
         if not card.licence:
-            say("no licence is stated; others may not use it then, so give one with --licence", quiet=quiet)
+            say("no licence is stated, so others may not use the model; give one with --licence", quiet=quiet)
         where = name or "OWNER/NAME"
         typer.echo(f"Model and its card → {out / 'README.md'}; share it with `hf upload {where} {out}`.")
         return
@@ -82,7 +82,7 @@ def export(
     habit = load_card(folder).habit
     if habit is not None and not habit.changes_nothing:
         say(
-            "the model's habit of drawing boxes is not in the graph; README.md says what it gives",
+            "the model's habit of drawing boxes is not in the graph; README.md says what the graph gives",
             quiet=quiet,
         )
     typer.echo(f"{report.megabytes:.1f} MB → {report.path}; {out / 'README.md'} says how to use it.")

@@ -19,7 +19,7 @@ from mast.errors import MastError, machine_fault, shortened
 
 # what `mast --help` shows, in this order; each command has a module of its own, imported when it is called
 SUMMARIES = {
-    "app": "Open a page that leads from a folder to an answer.",
+    "app": "Open a page that takes you from recordings to results.",
     "detect": "Find the sounds in recordings of any length.",
     "review": "Look at boxes, listen, correct and confirm in the browser.",
     "summarize": "Count calls per hour, day and site.",

@@ -42,7 +42,7 @@ def name(
         number("--window", low=0.01, high=600.0, help="Seconds MODEL hears, where it takes any length."),
     ] = None,
     softmax: Annotated[
-        bool, typer.Option("--softmax", help="MODEL gives logits of classes that exclude each other.")
+        bool, typer.Option("--softmax", help="MODEL gives logits of mutually exclusive classes.")
     ] = False,
     species: Annotated[
         Path | None,
@@ -60,7 +60,7 @@ def name(
     precision: Annotated[float, score(help="Share of names that should be right, with --reviewed.")] = 0.9,
     band: Annotated[bool, typer.Option("--band", help="Let it hear only the band of each box.")] = False,
     common: Annotated[
-        bool, typer.Option("--common", help="Common names, where the labels have both.")
+        bool, typer.Option("--common", help="Use common names where the labels have both.")
     ] = False,
     audio: FoundAudio = None,
     quiet: Quiet = False,
@@ -68,7 +68,7 @@ def name(
     """Name boxes by what a classifier hears, or call them unknown.
 
     Each box is heard in the windows and at the sample rate that the classifier expects. Boxes in similar bands within
-    twenty seconds of each other decide together. A name whose score is below its threshold is "unknown". With
+    twenty seconds of each other are named together. A name whose score is below its threshold is "unknown". With
     --reviewed, labels that people have checked ten times or more get a threshold of their own.
 
     The table has the event columns, with label now the name; label_score, from 0 to 1; label_source, the classifier;
@@ -76,7 +76,7 @@ def name(
     into Raven tables and other formats; mast review --names shows it. The thresholds are written beside it, as
     OUT.calibration.json. Rows whose recording is missing or cannot be read are unknown and have no score.
 
-    BirdNET comes with the extra birdnet; its weights are for non-commercial use (CC BY-NC-SA 4.0).
+    BirdNET comes with the birdnet extra; its weights are for non-commercial use (CC BY-NC-SA 4.0).
 
     Exit code: 0 when all were heard, 4 when some could not be, 2 when none could.
 
@@ -218,8 +218,8 @@ def _thresholds(
     rows, truth = reviewed_names(named, people)
     if not len(rows):
         raise ConfigError(
-            f"--reviewed {reviewed}: none of its {len(people):,} boxes is one of those to name; expected reviewed "
-            "boxes of the same recordings"
+            f"--reviewed {reviewed}: none of its {len(people):,} boxes matches one that is to be named; expected "
+            "reviewed boxes of the same recordings"
         )
     own = named.iloc[rows]
     return choose_thresholds(

@@ -95,7 +95,9 @@ BatchSize = Annotated[
 GivenStore = Annotated[str, typer.Argument(metavar="STORE", help="What mast embed wrote: a folder or a URI.")]
 StoreModel = Annotated[
     str | None,
-    typer.Option("--model", "-m", help="The store's model, to embed sound; by default where it was before."),
+    typer.Option(
+        "--model", "-m", help="The store's model, to embed sound; by default from where it was before."
+    ),
 ]
 OnlyLabels = Annotated[list[str] | None, typer.Option(help="Only this label; may be given several times.")]
 Port = Annotated[int, typer.Option(min=0, max=65_535, help="Port of the page; 0 takes a free one.")]

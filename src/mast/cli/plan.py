@@ -30,7 +30,7 @@ def plan(
         Path, typer.Argument(metavar="DATA", help="Folder of recordings, with boxes or without.")
     ],
     clips: Annotated[int, count("--clips", "-n", help="How many clips.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="New folder of the tasks.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="New folder for the tasks.")],
     clip_length: Annotated[
         float | None,
         number(
@@ -70,7 +70,7 @@ def plan(
     curve: Annotated[
         Path | None,
         typer.Option(
-            help="Label-budget curve as CSV (mast experiment label-budget), to estimate what these clips will gain."
+            help="Label-budget curve as CSV (mast experiment label-budget), to estimate the gain from these clips."
         ),
     ] = None,
     candidates: Annotated[
@@ -88,7 +88,7 @@ def plan(
     """Choose clips to annotate next, and write them as tasks for Raven, Audacity or Whombat.
 
     Only sound that nobody has listened to is chosen. time-balanced takes one clip of each hour of the day in turn, and
-    within an hour one of each site; random and sequential are what they say; diverse takes clips that together sound
+    within an hour one of each site; random and sequential do what they say; diverse takes clips that together sound
     like the whole archive, more of them where the detector is unsure, and needs --model.
 
     The folder holds the clips as WAV files, a table for each (or project.json for Whombat), plan.csv and a README for
@@ -254,7 +254,8 @@ def _prefill(
         return events_of_clip(found)
     if model is None:
         raise ConfigError(
-            "--prefill: whose boxes? give --model, a detector, or --detections, results of mast detect"
+            "--prefill: needs boxes to fill in; give a detector with --model, or results of mast detect with "
+            "--detections"
         )
     from mast.inference import Detector
 

@@ -34,7 +34,7 @@ def review(
         bool,
         typer.Option(
             "--no-voices",
-            help="First search all recordings for speech, to silence it; needs the extra voices.",
+            help="First search all recordings for speech, to silence it; needs the voices extra.",
         ),
     ] = False,
     port: Port = 8765,
@@ -53,14 +53,14 @@ def review(
 ) -> None:
     """Look at boxes, listen, correct and confirm in the browser.
 
-    Every decision is kept at once in DIR/review.sqlite, with who made it; several people may work at the same time,
-    each under a name. Run the command again to continue; new detections are added. The page exports to
-    all annotation formats: DIR/review_export/NAME in our CSV is a dataset for mast fit and mast train.
+    Every decision is saved at once in DIR/review.sqlite, with who made it; several people may work at the same time,
+    each under their own name. Run the command again to continue; new detections are added. The page exports to all
+    annotation formats; exported as CSV, DIR/review_export/NAME is a dataset for mast fit and mast train.
 
-    The page opens only with the link that is printed: its token keeps out other users of this machine. Opened once, the
-    browser remembers it until the command is started again.
+    The page opens only with the link that is printed: its token keeps out other users of this machine. Once you have
+    opened it, the browser remembers it until the command is started again.
 
-    A detector learns from sound that was listened to: mark it as reviewed on the page.
+    A detector learns only from sound that was listened to, so mark what you have heard on the page.
 
     --no-voices searches every recording for speech before the page opens, and lists it in DIR/voices.csv. What the list
     holds is silent on the page from then on, even without the option. A stopped search resumes. It misses faint and

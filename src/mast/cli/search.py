@@ -31,9 +31,9 @@ def search(
     ] = None,
     clip: Annotated[
         Path | None,
-        typer.Option("--clip", help="A clip from elsewhere: the best detection in it is searched for."),
+        typer.Option("--clip", help="A clip from elsewhere; searches for the best detection in it."),
     ] = None,
-    k: Annotated[int, count("-k", help="How many.")] = 10,
+    k: Annotated[int, count("-k", help="How many events to show.")] = 10,
     site: Annotated[
         list[str] | None, typer.Option(help="Only this site; may be given several times.")
     ] = None,
@@ -47,7 +47,8 @@ def search(
     min_score: Annotated[float | None, score(help="Minimum score of the detection.")] = None,
     label: OnlyLabels = None,
     other_recordings: Annotated[
-        bool, typer.Option("--other-recordings", help="Not from the recording of the event or file itself.")
+        bool,
+        typer.Option("--other-recordings", help="Leave out the recording of the event or file itself."),
     ] = False,
     projection: Annotated[
         bool,
@@ -119,7 +120,7 @@ def _query(
     ]
     if len(given) != 1:
         raise ConfigError(
-            f"{' and '.join(given) or 'nothing'} given to search for; say one of --event, --file with --box, or --clip"
+            f"{' and '.join(given) or 'nothing'} given to search for; give one of --event, --file with --box, or --clip"
         )
     if event is not None:
         if box is not None:
@@ -163,7 +164,7 @@ def _model_named(store: EventStore) -> str:
         pass  # none ships with this copy
     raise ConfigError(
         f"{store.uri}: searching by sound needs the store's model, {store.model_id}"
-        f"{f' (it is not at {lay} any more)' if lay else ''}; say where it is with --model"
+        f"{f' (it is no longer at {lay})' if lay else ''}; say where it is with --model"
     )
 
 

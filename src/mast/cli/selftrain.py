@@ -36,9 +36,9 @@ def selftrain(
 
     Each round: pseudo-boxes on the unlabelled sound (OUT/round-N/pseudo.parquet), Stage 1 on them, Stage 2 on the
     expert's. Writes OUT/best (a model folder), OUT/rounds.csv and OUT/rounds.html, the report. Where DATA has labelled
-    parts out of domain, they are measured too, but decide nothing. `--set selftrain.curriculum=stage1` (or stage2,
+    out-of-domain parts, they are measured too, but decide nothing. `--set selftrain.curriculum=stage1` (or stage2,
     union) runs the paper's ablations; `--set selftrain.stop_when_no_gain=true` ends with the first round that does not
-    help on validation, `--set selftrain.adaptive=recording` raises the threshold in recordings of doubtful boxes.
+    help on validation; `--set selftrain.adaptive=recording` raises the threshold in recordings with doubtful boxes.
 
     \b
     Example:

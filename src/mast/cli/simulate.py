@@ -36,7 +36,7 @@ def simulate(
         int | None,
         count(low=0, help="Procedural species; 24 by default, none where --calls is given."),
     ] = None,
-    density: Annotated[float, number(low=0.0, high=1e4, help="Factor on the number of animals.")] = 1.0,
+    density: Annotated[float, number(low=0.0, high=1e4, help="Multiplies the number of animals.")] = 1.0,
     motifs: Annotated[float, score(help="Share of species that sing a few notes again and again.")] = 0.0,
     fauna: Annotated[
         Literal["bats", "fish"] | None,
@@ -69,13 +69,13 @@ def simulate(
     ] = None,
     call_labels: Annotated[
         str,
-        typer.Option(help="Patterns of labels, sources or paths of clips to use, as in frog,crow,clo43sd/*."),
+        typer.Option(help="Use only clips whose label, source or path matches, as in frog,crow,clo43sd/*."),
     ] = "",
     backgrounds: Annotated[
         Path | None,
         typer.Option(help="Folder of real backgrounds; animals already in them are not boxed."),
     ] = None,
-    background_labels: Annotated[str, typer.Option(help="Patterns of backgrounds to use.")] = "",
+    background_labels: Annotated[str, typer.Option(help="Use only backgrounds that match.")] = "",
     quiet_share: Annotated[
         float, score(help="Use only the calmest share of each real background, to avoid animals in it.")
     ] = 1.0,
@@ -94,15 +94,17 @@ def simulate(
         int | None,
         count(help="Minutes of sound without boxes in the benchmark; 6000 by default, about 4 GB."),
     ] = None,
-    workers: Annotated[int, count(high=10_000, help="Processes; the result does not depend on them.")] = 1,
+    workers: Annotated[
+        int, count(high=10_000, help="Processes; their number does not change the result.")
+    ] = 1,
     quiet: Quiet = False,
     seed: Seed = 0,
 ) -> None:
     """Make recordings in which every call is known: audio, recordings.csv, boxes.csv.
 
-    Species, sites and days really differ, so that what is learnt at some sites and days can be tested at
-    others. Boxes are what can be seen of each call over its background; boxes.csv gives label, SNR and
-    distance of each. The same seed gives the same files.
+    Species, sites and days really differ, so what is learnt at some sites and days can be tested at others. Boxes are
+    what can be seen of each call over its background; boxes.csv gives label, SNR and distance of each. The same seed
+    gives the same files.
 
     \b
     Example:

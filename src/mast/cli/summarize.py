@@ -121,7 +121,7 @@ def summarize(
             write_table(out / f"{name}.csv", table)
         for name in write_workbook(out / "summary.xlsx", tables):
             say(
-                f"{name}.csv has {len(tables[name]):,} rows, more than a sheet of summary.xlsx holds",
+                f"{name}.csv has {len(tables[name]):,} rows, too many for a sheet, so summary.xlsx leaves it out",
                 quiet=quiet,
             )
         write_whole(out / PAGE, summary_page(counts, detections.absolute().name, around).encode())
@@ -177,17 +177,17 @@ def _advice(strata: Strata, checking: Checking, detections: Path, again: str) ->
     if not len(strata):
         return ()
     if checking.outdated:
-        what = "The events have changed since a sample was drawn. Draw it again; decisions are kept"
+        what = "The events have changed since the sample was drawn. Draw it again; decisions are kept"
         command = f"{again} --check {checking.drawn}"
     elif checking.open:
         what = (
-            f"{checking.open:,} of {checking.drawn:,} events to check are open. Decide about them (order “Sample "
-            "to check”), then summarize again"
+            f"{checking.open:,} of {checking.drawn:,} events to check are still open. Decide about them (order “Sample "
+            "to check”), then run mast summarize again"
         )
         command = shlex.join(["mast", "review", str(detections)])
     elif checking.sample is None:
         size = sample_size(strata.sizes, strata.expected, _WITHIN)
-        what = f"Check {size:,} events to know how many calls are right to about ± {_WITHIN:.0%}"
+        what = f"Check {size:,} events to know the share of right calls to about ± {_WITHIN:.0%}"
         command = f"{again} --check {size}"
     else:
         return ()
