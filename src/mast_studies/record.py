@@ -73,7 +73,7 @@ def trained_at(commits: Iterable[str]) -> str:
     """One sentence for the foot of a table: the commits of its trainings."""
     known = sorted({commit_of or NOT_RECORDED for commit_of in commits})
     if not known or NOT_RECORDED in known:
-        return "The commit of these trainings was not recorded."
+        return "The commit of these training runs was not recorded."
     return f"Trained at commit {', '.join(one[:7] + ('' if '+' not in one else ' with changes') for one in known)}."
 
 

@@ -7,7 +7,7 @@ Beside the file it draws ``worlds.png``: how far MAST with self-training is ahea
 
 Each file is what `mast experiment premise` wrote for one world, trained once per system. Worlds share no recording, so
 their differences are independent, and the interval of their mean needs no more than these files: it holds the draw of
-recordings in each world, as the files' own intervals say, and the luck of training (:data:`TRAINING_SD`).
+recordings in each world, as the files' own intervals say, and run-to-run variation (:data:`TRAINING_SD`).
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def judge_training(trained: Tally, start: Tally, learnt: Learnt) -> Finding:
 
 
 def is_trusted(start: Tally, learnt: Learnt) -> bool:
-    """Whether training is used unless it is clearly worse: it is trusted to help, and validation is too small to tell."""
+    """Whether training is used unless it is clearly worse: it is trusted, and validation is too small to tell."""
     return learnt.trusted and 0 < start.boxes < FEW_BOXES
 
 
