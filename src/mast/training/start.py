@@ -102,9 +102,8 @@ class Start:
         """The recipe's training, with smaller steps where all weights of a detector are the start."""
         plan, own, wanted = recipe.train, self.detector, recipe.detector
         if own is None or not isinstance(wanted, DetectorConfig) or not same_fields(own, wanted):
-            return plan.model_copy(
-                update={"start_share": 0.0}
-            )  # no mean of weights where some of them are new
+            # no mean where some of the weights are new
+            return plan.model_copy(update={"start_share": 0.0})
         factor = plan.start_lr_multiplier
         return plan.model_copy(update={"lr": plan.lr * factor, "min_lr": plan.min_lr * factor})
 
