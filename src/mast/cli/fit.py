@@ -57,8 +57,8 @@ def fit(
     made from other data or settings is moved to OUT/earlier. Without --unlabelled there is no self-training.
 
     Before it trains, it times a few steps and says how long all of it will take on this machine. Started from a
-    detector (--init), it also measures that one as is, and keeps it if training did not help, or had too few
-    boxes to learn from; the last lines say which, and why. With five boxes or more it first learns, in seconds, how
+    detector (--init), it also measures that one as is, and keeps it if training did not help; from a few boxes, it
+    averages both. The last lines say which was kept, and why. With five boxes or more it first learns, in seconds, how
     you draw them (whole calls or the strongest harmonic, notes or songs) and which minimum score suits your
     recordings. It uses only what fits held-out boxes better. Your way of drawing is kept in the model, trained or not,
     if it fits held-out boxes better, and mast detect then draws boxes that way.
