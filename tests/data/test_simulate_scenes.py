@@ -295,7 +295,9 @@ def test_sites_differ_more_than_days() -> None:
 def test_nobody_at_all_is_refused() -> None:
     with pytest.raises(ConfigError, match="there are no species"):
         _ = World(n_species=0).species
-    with pytest.raises(ConfigError, match=r"too high for a sample rate of 100 Hz .* expected at least 227 Hz"):
+    with pytest.raises(
+        ConfigError, match=r"too high for a sample rate of 100 Hz .* expected at least 227 Hz"
+    ):
         _ = World(sample_rate=100).species
     with pytest.raises(ConfigError, match="expected at least 2544 Hz, times the tape speed"):
         _ = World(sample_rate=2_000, fauna="bats").species

@@ -213,7 +213,9 @@ def load_material(
     if backgrounds is not None:
         paths = _share_of([p for p, _ in _clips(backgrounds, background_labels)], share)
         if not paths:
-            raise ConfigError(f"simulate: {backgrounds} holds only one background; expected at least two to divide")
+            raise ConfigError(
+                f"simulate: {backgrounds} holds only one background; expected at least two to divide"
+            )
         field_sound = Backgrounds(paths, sample_rate, quiet)
     return Material(species, field_sound)
 
