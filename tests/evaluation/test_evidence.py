@@ -8,11 +8,11 @@ import pytest
 
 from mast.evaluation.evidence import (
     FEW_BOXES,
+    FEWEST_BOXES,
     LEAST_GAIN,
     MANY,
     PLENTY,
     SEVERAL_HELD,
-    SOME,
     Finding,
     Learnt,
     Tally,
@@ -83,9 +83,9 @@ def test_with_plenty_of_boxes_in_several_recordings_the_higher_f1_decides(
         ([4, 3, 3], Learnt(MANY - 1, 3), BETTER),
         ([4, 3, 3], Learnt(19, 3), LUCK),
         ([4, 3, 3], Learnt(1_000, 2), LUCK),
-        ([3, 3, 3], Learnt(SOME, 2, averaged=True), BETTER),  # the mean with the start
-        ([2, 2, 2], Learnt(SOME, 2, averaged=True), NOT_BETTER),
-        ([3, 3, 3], Learnt(SOME - 1, 2, averaged=True), NOT_BETTER),
+        ([3, 3, 3], Learnt(FEWEST_BOXES, 2, averaged=True), BETTER),  # the mean with the start
+        ([2, 2, 2], Learnt(FEWEST_BOXES, 2, averaged=True), NOT_BETTER),
+        ([3, 3, 3], Learnt(FEWEST_BOXES - 1, 2, averaged=True), NOT_BETTER),
     ],
 )
 def test_a_training_on_many_boxes_is_trusted_where_validation_is_small(

@@ -461,7 +461,7 @@ def test_a_fit_from_few_boxes_averages_with_the_start(data: Path, tmp_path: Path
     assert learnt["averaged"]
     assert load_card(tmp_path / "run" / "train" / "best").provenance["recipe"]["train"]["start_share"] == 0.5
     assert (
-        f"train: {Learnt(**learnt).size} are few, so the trained weights are averaged with those it started from"
+        f"train: {Learnt(**learnt).size} are few, so the trained weights are averaged with the starting model's"
         in told
     )
     assert fitted.metrics["recommended"] == "trained"

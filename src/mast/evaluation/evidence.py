@@ -39,8 +39,8 @@ PLENTY, SEVERAL_HELD = 100, 5
 ENOUGH, SEVERAL = 20, 3
 # our choice: boxes to learn from with which it is trusted, where validation has too few to say
 MANY = 40
-# our choice: boxes to learn from with which the mean of trained weights and those before is trusted
-SOME = 5
+# our choice: from fewer boxes nothing is chosen or learnt
+FEWEST_BOXES = 5
 # our choice: boxes on validation below which they choose no threshold, no epoch, and between no two detectors
 FEW_BOXES = 20
 
@@ -65,7 +65,7 @@ class Learnt(NamedTuple):
     @property
     def trusted(self) -> bool:
         """The same for what is kept: of few boxes, only the mean with the weights before."""
-        return self.many or (self.averaged and self.boxes >= SOME)
+        return self.many or (self.averaged and self.boxes >= FEWEST_BOXES)
 
     @property
     def size(self) -> str:

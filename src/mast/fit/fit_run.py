@@ -110,7 +110,7 @@ class FitRun:
     @property
     def learnt(self) -> Learnt:
         """What there is to learn from, and how."""
-        return self._boxed._replace(averaged=self.start_fits and self.recipe.train.start_share > 0)
+        return self._boxed._replace(averaged=self.sources.start.gentle(self.recipe).start_share > 0)
 
     @property
     def recommended(self) -> str:

@@ -16,9 +16,9 @@ import numpy as np
 
 from mast.annotations.redraw import redraw_events
 from mast.arrays import FloatArray
-from mast.evaluation.evidence import Finding, Tally, compare_tallies
+from mast.evaluation.evidence import FEWEST_BOXES, Finding, Tally, compare_tallies
 from mast.evaluation.part_tables import PartTables
-from mast.fit.held_back import FEWEST_BOXES, units_of
+from mast.fit.held_back import units_of
 from mast.grid import FrontEnd
 from mast.habit import Habit
 

@@ -10,7 +10,6 @@ from mast.arrays import BoolArray, FloatArray, IntArray
 from mast.evaluation.part_tables import PartTables
 
 STRETCHES = 5  # of a single recording that are held back in turn
-FEWEST_BOXES = 5  # our choice: from fewer nothing is chosen
 
 
 @dataclass(frozen=True, eq=False)

@@ -203,7 +203,7 @@ def train(run: FitRun) -> None:
             result = fit_detector(learn, held, job, progress=progress)
         if job.plan.start_share:
             run.say(
-                f"train: {run.learnt.size} are few, so the trained weights are averaged with those it started from"
+                f"train: {run.learnt.size} are few, so the trained weights are averaged with the starting model's"
             )
         if run.given_threshold is None:
             run.say(f"train: validation F1 {result.best['f1']:.3f} after epoch {result.best_epoch}")

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mast.evaluation.evidence import Finding, Tally, compare_tallies
+from mast.evaluation.evidence import FEWEST_BOXES, Finding, Tally, compare_tallies
 from mast.evaluation.part_tables import PartTables
 from mast.evaluation.threshold import steady_score
-from mast.fit.held_back import FEWEST_BOXES, Units, units_of
+from mast.fit.held_back import Units, units_of
 
 
 @dataclass(frozen=True)
