@@ -19,9 +19,9 @@ WRITTEN = {
     "csv": (",2.0,", ",0.25"),
     "raven": ("\t2.0\t", "\t0.25"),
     "audacity": ("\t2.0\t", None),
-    "coco": ("2.0,", "0.25"),
+    "coco": ("2.0,", '"score": 0.25'),
     "yolo": (None, " 0.25"),
-    "aoef": ("2.0,", "0.25"),
+    "aoef": ("2.0,", '"score": 0.25'),  # its times of writing hold digits, too
     "kaleidoscope": ("1.0,", "0.25"),
     "birdeep": (",2.0,", None),
 }
