@@ -38,12 +38,12 @@ def measure_rounds(run: Path, truth: pd.DataFrame) -> pd.DataFrame:
     Returns:
         ``round, boxes, precision, recall``, and ``recall of …`` by length of the call; also in ``run/TABLE``.
     """
-    chunks = pd.read_parquet(run / HEARD)
-    chunks = chunks.assign(chunk=range(len(chunks)))
-    expected = _in_chunks(truth, chunks)
-    heard = chunks.assign(recording=_names(chunks["chunk"]), end_s=chunks["start_s"] + chunks["valid_s"])
     rows = []
     for path in sorted(run.glob("round-*/pseudo.parquet")):
+        chunks = pd.read_parquet(path.with_name(HEARD))
+        chunks = chunks.assign(chunk=range(len(chunks)))
+        expected = _in_chunks(truth, chunks)
+        heard = chunks.assign(recording=_names(chunks["chunk"]), end_s=chunks["start_s"] + chunks["valid_s"])
         found = sure_pseudo_labels(path)
         found = found.assign(recording=_names(found["chunk"]))
         result = evaluate(

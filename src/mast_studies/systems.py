@@ -158,10 +158,17 @@ PUBLISHED = System(
     },
 )
 FROM_SCRATCH = System("from_scratch", "MAST, from scratch")
-SCRATCH_ST = System(
-    "from_scratch_st",
-    "MAST + ST, from scratch",
-    self_training=SelfTraining("from_scratch", curriculum="union"),
+SCRATCH_ST, *SCRATCH_ROUNDS = (
+    System(
+        name,
+        title,
+        self_training=SelfTraining("from_scratch", curriculum="union", rounds=3, taken_after=number),
+    )
+    for name, title, number in (
+        ("from_scratch_st", "MAST + ST, from scratch", 2),
+        ("from_scratch_st_1", "MAST + ST, from scratch, round 1", 1),
+        ("from_scratch_st_3", "MAST + ST, from scratch, round 3", 3),
+    )
 )
 DOUBTFUL_ST = System(
     "st_full_doubt",

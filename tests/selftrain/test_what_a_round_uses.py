@@ -135,6 +135,33 @@ def test_stage_1_learns_from_pseudo_labels_and_stage_2_from_the_expert(seen: See
         pd.testing.assert_frame_equal(stage.held.table, expert["val"].table)
 
 
+def test_each_round_hears_other_chunks_until_all_were_heard(seen: Seen) -> None:
+    """Eight of all chunks a round: no chunk in two rounds, and pseudo-labels are those of the chunks beside them."""
+    heard = [pd.read_parquet(seen.out / f"round-{number}" / rounds.HEARD) for number in (1, 2)]
+    places = [set(zip(own["recording"], own["start_s"], strict=True)) for own in heard]
+    assert [len(own) for own in places] == [8, 8]
+    assert not places[0] & places[1]
+    for number, own in enumerate(heard, start=1):
+        learnt = next(s.learn for s in seen.stages if s.run.about["round"] == number)
+        assert learnt.table[["recording", "start_s"]].equals(own[["recording", "start_s"]])
+        pseudo = pd.read_parquet(seen.out / f"round-{number}" / "pseudo.parquet")
+        assert (own["recording"].to_numpy()[pseudo["chunk"]] == pseudo["recording"]).all()
+
+
+def test_samples_begin_again_when_all_chunks_were_heard(tones: Path) -> None:
+    dataset = load_dataset(tones)
+    table = pd.DataFrame({"start_s": range(10)})
+    taken = [
+        rounds._sample([(dataset, table)], 4, seed=1, number=number)[0][1]["start_s"].tolist()
+        for number in (1, 2, 3)
+    ]
+    assert all(len(set(own)) == 4 and own == sorted(own) for own in taken)
+    assert set().union(*taken) == set(range(10))
+    assert not set(taken[0]) & set(taken[1])
+    whole = [(dataset, table)]
+    assert rounds._sample(whole, 10, seed=1, number=2) is whole  # then nothing has to be read again
+
+
 def test_confidence_reaches_the_loss(seen: Seen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mean score of each chunk's pseudo-boxes stands beside exactly these boxes when the loss is taken."""
     learn, held, run = seen.stages[0]

@@ -27,7 +27,7 @@ def test_precision_and_recall_of_pseudo_labels_chunk_by_chunk(tmp_path: Path) ->
     heard = pd.DataFrame(
         {"root": str(unlabelled), "recording": "a.wav", "start_s": [0.0, 5.0], "valid_s": 10.0}
     )
-    heard.to_parquet(run / "unlabelled.parquet")
+    heard.to_parquet(run / "round-1" / "unlabelled.parquet")
     found = [
         {**box("a.wav", 1.0, 2.0), "chunk": 0},
         {**box("a.wav", 7.0, 7.05), "chunk": 1},

@@ -3,8 +3,8 @@
 Each stage is a run of its own below the folder, so a killed one continues where it was::
 
     out/expert.parquet, out/round-0/metrics.json                 the expert's boxes; the initial model, measured
-    out/unlabelled.parquet                                       the unlabelled chunks, numbered as pseudo-labels are
-    out/round-1/pseudo.parquet, out/round-1/stage1/, …/stage2/   and so on
+    out/round-1/unlabelled.parquet, out/round-1/pseudo.parquet   the chunks of this round, and their pseudo-labels
+    out/round-1/stage1/, …/stage2/                               and so on
     out/rounds.csv, out/best                                     what came of it
 
 Choices (the best epoch of a stage, thresholds, whether a round helped) look at in-domain validation alone.
@@ -13,7 +13,7 @@ Choices (the best epoch of a stage, thresholds, whether a round helped) look at 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,8 @@ from mast.training.recipe import Recipe, TrainRecipe, remember_recipe
 from mast.training.start import Start
 from mast.training.training_run import TrainingRun
 
-HEARD = "unlabelled.parquet"  # in a run's folder: the chunks that pseudo-labels are of
+Sources = list[tuple[Dataset, pd.DataFrame]]  # datasets with some of their chunks
+HEARD = "unlabelled.parquet"  # in a round's folder: the chunks that pseudo-labels are of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,9 +72,26 @@ class _Setting(RoundsRun):
     learn: Chunks
     held: Chunks
     watched: Mapping[str, Chunks]  # measured for the report, used for nothing
-    unlabelled: Chunks
-    sources: list[tuple[Dataset, pd.DataFrame]]
+    pool: _Pool
     progress: Progress | None
+
+
+class _Pool:
+    """The unlabelled sound. Rounds that take a sample of it take other chunks each, until all have had their turn."""
+
+    def __init__(
+        self, sources: Sources, recipe: Recipe, seed: int, decode: Callable[[Chunks], Chunks]
+    ) -> None:
+        self.sources, self.recipe, self.seed, self.decode = sources, recipe, seed, decode
+        self._last: tuple[Sources, Chunks] | None = None
+
+    def of_round(self, number: int) -> tuple[Sources, Chunks]:
+        """The sources with the chunks of a round, and these chunks as one list without boxes."""
+        own = _sample(self.sources, self.recipe.selftrain.max_chunks, self.seed, number)
+        if self._last is None or own is not self.sources:
+            self._last = None  # the sound of the last round makes room for this one's
+            self._last = own, self.decode(_plain(own, self.recipe))
+        return self._last
 
 
 def self_train(
@@ -158,7 +176,7 @@ def about_self_training(
 def fit_rounds(
     dataset: Dataset,
     parts: Mapping[str, Chunks],
-    sources: list[tuple[Dataset, pd.DataFrame]],
+    sources: Sources,
     run: RoundsRun,
     *,
     watch: Mapping[str, Chunks] | None = None,
@@ -181,9 +199,6 @@ def fit_rounds(
     setting = _setting(parts, sources, run, watch or {}, progress)
     if machine.main and not (out / "expert.parquet").exists():
         save_events(_events_in(dataset, setting.learn), out / "expert.parquet")
-        save_events(
-            setting.unlabelled.table[["root", "recording", "site", "start_s", "valid_s"]], out / HEARD
-        )
     rows = [_initial(setting, start)]
     say(f"before self-training: validation F1 {rows[0]['f1']:.3f}")
     current, kept, kept_row = start, start, 0
@@ -207,17 +222,15 @@ def fit_rounds(
 
 def _setting(
     parts: Mapping[str, Chunks],
-    sources: list[tuple[Dataset, pd.DataFrame]],
+    sources: Sources,
     run: RoundsRun,
     watch: Mapping[str, Chunks],
     progress: Progress | None,
 ) -> _Setting:
     recipe, machine = _with_validity(_unfrozen(run.recipe), parts["train"]), run.machine
-    plan = recipe.selftrain
-    pool = _sample(sources, plan.max_chunks, run.seed)
-    others = _other_parts(parts) if plan.measure_other_parts else {}
+    others = _other_parts(parts) if recipe.selftrain.measure_other_parts else {}
 
-    def once(chunks: Chunks) -> Chunks:  # every round looks at the same sound
+    def once(chunks: Chunks) -> Chunks:
         return decode_once(chunks, machine.device, workers=machine.workers, progress=progress)
 
     return _Setting(
@@ -231,8 +244,7 @@ def _setting(
         learn=once(parts["train"]),
         held=once(parts["val"]),
         watched={name: once(chunks) for name, chunks in {**others, **watch}.items()},
-        unlabelled=once(_plain(pool, recipe)),
-        sources=pool,
+        pool=_Pool(sources, recipe, run.seed, once),
         progress=progress,
     )
 
@@ -329,7 +341,8 @@ def _round(setting: _Setting, number: int, current: Path, rows: list[dict[str, A
     plan, folder = setting.recipe.selftrain, setting.out / f"round-{number}"
     labeller = setting.teacher if setting.teacher is not None and number == 1 else current
     q = load_card(labeller).thresholds["score"] if plan.threshold == "validation" else plan.threshold
-    events = _pseudo_labels(setting, number, labeller, q, folder / "pseudo.parquet")
+    sources, unlabelled = setting.pool.of_round(number)
+    events = _pseudo_labels(setting, number, labeller, q, unlabelled)
     sure = events[events["sure"]]
     found = {
         "pseudo_boxes": len(sure),
@@ -340,18 +353,15 @@ def _round(setting: _Setting, number: int, current: Path, rows: list[dict[str, A
     doubtful = f", {len(events) - len(sure)} doubtful boxes" if plan.doubtful is not None else ""
     say(
         f"round {number}: {found['pseudo_boxes']} pseudo-boxes in {found['pseudo_chunks']} of "
-        f"{len(setting.unlabelled)} chunks{passed if plan.adaptive != 'none' else ''}{doubtful}"
+        f"{len(unlabelled)} chunks{passed if plan.adaptive != 'none' else ''}{doubtful}"
     )
     if sure.empty and plan.curriculum != "stage2":
         raise MastError(
             f"{labeller}: the detector finds nothing in the unlabelled sound, so there is nothing to train on; "
             "lower selftrain.threshold or train the detector longer"
         )
-    labels = labels_by_chunk(events, len(setting.unlabelled), plan)
-    pseudo = replace(
-        _with_labels(setting.sources, setting.recipe, labels),
-        sound=setting.unlabelled.sound,
-    )
+    labels = labels_by_chunk(events, len(unlabelled), plan)
+    pseudo = replace(_with_labels(sources, setting.recipe, labels), sound=unlabelled.sound)
     stages: list[tuple[str, Chunks, TrainRecipe]] = []
     if plan.curriculum in ("full", "stage1"):
         stages.append(("stage1", pseudo, plan.stage1))
@@ -378,16 +388,20 @@ def _round(setting: _Setting, number: int, current: Path, rows: list[dict[str, A
     return current
 
 
-def _pseudo_labels(setting: _Setting, number: int, labeller: Path, q: float, path: Path) -> pd.DataFrame:
+def _pseudo_labels(
+    setting: _Setting, number: int, labeller: Path, q: float, unlabelled: Chunks
+) -> pd.DataFrame:
     """Π_q of the unlabelled chunks, kept on disk so that a resumed round trains on the same ones."""
-    if path.exists():
+    folder = setting.out / f"round-{number}"
+    path, heard = folder / "pseudo.parquet", folder / HEARD
+    if path.exists() and heard.exists():
         return pd.read_parquet(path)
     plan, machine = setting.recipe.selftrain, setting.machine
     load = load_teacher if labeller == setting.teacher else load_detector
     loaded = load(labeller, setting.recipe, machine)
     events = pseudo_label(
         loaded,
-        setting.unlabelled,
+        unlabelled,
         plan,
         threshold=q,
         source=f"pseudo-{number}",
@@ -404,36 +418,32 @@ def _pseudo_labels(setting: _Setting, number: int, labeller: Path, q: float, pat
             events = keep_trusted(events, trust, plan, most=loaded.card.thresholds["score"])
     if machine.main:
         save_events(events, path)
+        save_events(unlabelled.table[["root", "recording", "site", "start_s", "valid_s"]], heard)
     return events
 
 
-def _sample(
-    sources: list[tuple[Dataset, pd.DataFrame]], most: int | None, seed: int
-) -> list[tuple[Dataset, pd.DataFrame]]:
-    """A random sample of all chunks, in order."""
+def _sample(sources: Sources, most: int | None, seed: int, number: int) -> Sources:
+    """A round's random sample of all chunks, in order: first those that no round before it took."""
     total = sum(len(table) for _, table in sources)
     if most is None or total <= most:
         return sources
-    share = most / total
-    return [
-        (
-            dataset,
-            table.sample(max(1, round(share * len(table))), random_state=seed)
-            .sort_index()
-            .reset_index(drop=True),
-        )
-        for dataset, table in sources
-    ]
+    chosen = []
+    for dataset, table in sources:
+        n = max(1, round(most / total * len(table)))
+        shuffled = np.random.default_rng([seed, 13]).permutation(len(table))
+        rows = shuffled[np.arange((number - 1) * n, number * n) % len(table)]
+        chosen.append((dataset, table.iloc[np.sort(rows)].reset_index(drop=True)))
+    return chosen
 
 
-def _plain(sources: list[tuple[Dataset, pd.DataFrame]], recipe: Recipe) -> Chunks:
+def _plain(sources: Sources, recipe: Recipe) -> Chunks:
     """The unlabelled chunks without boxes."""
     n_chunks = sum(len(table) for _, table in sources)
     nothing = labels_by_chunk(pd.DataFrame({"chunk": []}), n_chunks, recipe.selftrain)
     return _with_labels(sources, recipe, nothing)
 
 
-def _with_labels(sources: list[tuple[Dataset, pd.DataFrame]], recipe: Recipe, labels: PseudoLabels) -> Chunks:
+def _with_labels(sources: Sources, recipe: Recipe, labels: PseudoLabels) -> Chunks:
     parts: list[ChunkDataset] = []
     start = 0
     for dataset, table in sources:

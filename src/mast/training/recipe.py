@@ -185,7 +185,9 @@ class SelfTrainRecipe(BaseModel):
         0.1, ge=0, description="of a chunk without pseudo-boxes, kept as background; our choice"
     )
     max_chunks: int | None = Field(
-        None, gt=0, description="a random sample of the unlabelled chunks; all by default"
+        None,
+        gt=0,
+        description="a random sample of the unlabelled chunks, a new one in each round; all by default",
     )
     stop_when_no_gain: bool = Field(
         False,
