@@ -11,8 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from mast.evaluation import Scoring, evaluate
-from mast.selftrain.pseudo import sure_pseudo_labels
-from mast.selftrain.rounds import HEARD
+from mast.selftrain.pseudo import HEARD, sure_pseudo_labels
 
 TRUTH = "unlabelled_truth.csv"
 TABLE = "pseudo_quality.csv"

@@ -34,6 +34,7 @@ from mast.hearing import HearingModel
 from mast.models.card import WEIGHTS, load_card
 from mast.models.find import find_model, names_model
 from mast.runs import Ledger, Progress, Say, Show, Stage, flat, refuse_others
+from mast.selftrain.averaging import AVERAGED
 from mast.selftrain.rounds import self_train
 from mast.training.chosen_chunks import Chunks, decode_once, labelled_chunks
 from mast.training.chunk_scores import look_at
@@ -232,7 +233,8 @@ class Runner:
             return run / "best"
         plan = system.self_training
         run = self.runs / plan.run
-        taken = run / f"round-{plan.taken}" / LAST_STAGE[plan.curriculum] / "best"
+        last = AVERAGED if recipe.selftrain.average else LAST_STAGE[plan.curriculum]
+        taken = run / f"round-{plan.taken}" / last / "best"
         if self._is_done(run):
             return taken
         if not self.source.unlabelled:

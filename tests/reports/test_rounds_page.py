@@ -21,6 +21,7 @@ from mast.grid import events_to_grid
 from mast.reports.round_numbers import agreement, read_rounds, round_summary
 from mast.reports.round_pictures import round_pictures, sample_pictures
 from mast.reports.rounds_page import rounds_html, write_rounds_page
+from mast.selftrain.pseudo import HEARD
 
 
 def write_run(out: Path, data: Path, *, n_rounds: int = 2, kept: int = 2, boxes: bool = True) -> Path:
@@ -108,6 +109,32 @@ def test_summary(run: Path) -> None:
     assert table["in_previous"][1] == shared.of_current
     assert 0.2 < shared.of_current < 1
     assert read.parts == ["site_ood"]
+
+
+def test_rounds_are_compared_in_the_chunks_that_both_heard(run: Path, tmp_path: Path) -> None:
+    """Round 2 heard the last chunks of round 1 under other numbers, and found the same in them."""
+    partly = tmp_path / "partly"
+    shutil.copytree(run, partly)
+    first = pd.read_parquet(partly / "round-1" / "pseudo.parquet")
+    data, front_end = Path(first["root"].iloc[0]), read_rounds(run).front_end
+    heard = chunk_table(load_dataset(data), front_end).assign(root=str(data))
+    half = len(heard) // 2
+    heard.to_parquet(partly / "round-1" / HEARD)
+    heard.iloc[half:].to_parquet(partly / "round-2" / HEARD)
+    second = first[first["chunk"] >= half]
+    assert len(second)
+    second.assign(chunk=second["chunk"] - half).to_parquet(partly / "round-2" / "pseudo.parquet")
+    table = round_summary(read_rounds(partly))
+    same = agreement(second, second)
+    assert same.matched > 0.9 * len(second)  # all but those too small to overlap anything
+    assert (table["in_previous"][1], table["of_previous"][1]) == same[1:]
+    titles = [p.title for p in round_pictures(partly, n_samples=len(heard))[3:]]
+    assert sum(title.startswith("Round 1:") for title in titles) > sum(
+        t.startswith("Round 2:") for t in titles
+    )
+    heard.iloc[:half].to_parquet(partly / "round-1" / HEARD)  # nothing in common: nothing to compare
+    first[first["chunk"] < half].to_parquet(partly / "round-1" / "pseudo.parquet")
+    assert round_summary(read_rounds(partly))["in_previous"].isna().all()
 
 
 def test_pictures(run: Path, tones: Path, tmp_path: Path) -> None:

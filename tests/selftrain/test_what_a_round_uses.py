@@ -17,10 +17,12 @@ from untrained_detector import gain_recipe, save_untrained
 
 from mast.data import load_dataset
 from mast.hearing import HearingModel
+from mast.models.card import load_card
 from mast.models.checkpoint import load_checkpoint
 from mast.models.mast_detector import MastDetector
 from mast.selftrain import rounds
-from mast.selftrain.pseudo import CELLS
+from mast.selftrain.averaging import AVERAGED
+from mast.selftrain.pseudo import CELLS, HEARD
 from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.detector_training import DetectorRun, fit_detector
 from mast.training.loop import Result
@@ -59,7 +61,7 @@ def seen(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     return watch_two_rounds(tones, tmp_path_factory.mktemp("rounds"))
 
 
-def watch_two_rounds(tones: Path, out: Path, *, teacher: Path | None = None) -> Seen:
+def watch_two_rounds(tones: Path, out: Path, *, teacher: Path | None = None, average: bool = False) -> Seen:
     stages, teachers = list[Stage](), list[Teacher]()
     init = save_untrained(out / "init", seed=0, threshold=0.5)
 
@@ -76,7 +78,10 @@ def watch_two_rounds(tones: Path, out: Path, *, teacher: Path | None = None) -> 
 
     pseudo_label = rounds.pseudo_label
     recipe = gain_recipe(
-        selftrain__rounds=2, selftrain__threshold="validation", selftrain__measure_other_parts=False
+        selftrain__rounds=2,
+        selftrain__threshold="validation",
+        selftrain__measure_other_parts=False,
+        selftrain__average=average,
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rounds, "fit_detector", fit)
@@ -108,6 +113,31 @@ def test_a_teacher_labels_the_first_round_alone(tones: Path, tmp_path: Path) -> 
     assert seen.stages[0].run.about["teacher"] == str(teacher)
 
 
+def test_the_mean_of_all_rounds_labels_and_is_kept_while_training_continues_from_the_last(
+    tones: Path, tmp_path: Path
+) -> None:
+    seen = watch_two_rounds(tones, tmp_path, average=True)
+    ends = [load_checkpoint(seen.out / f"round-{n}" / "stage2" / "best").model.state_dict() for n in (1, 2)]
+    assert same_weights(ends[0], seen.out / "round-1" / AVERAGED / "best")
+    mean = {name: (ends[0][name] + ends[1][name]) / 2 for name in ends[0]}
+    kept = load_checkpoint(seen.out / "best").model.state_dict()
+    for name, expected in mean.items():
+        if expected.is_floating_point():
+            torch.testing.assert_close(kept[name], expected)
+    assert same_weights(seen.teachers[1].weights, seen.out / "round-1" / AVERAGED / "best")
+    assert (
+        seen.teachers[1].threshold == load_card(seen.out / "round-1" / AVERAGED / "best").thresholds["score"]
+    )
+    assert seen.stages[2].run.start.path == seen.out / "round-1" / "stage2" / "best"
+    rows = pd.read_csv(seen.out / "rounds.csv")
+    assert rows["stage"].tolist() == ["initial", *["stage1", "stage2", AVERAGED] * 2]
+    assert rows["kept"].tolist() == [False] * 6 + [True]
+    card = load_card(seen.out / "best")
+    assert card.calibration is not None
+    assert card.provenance["averaged_rounds"] == 2
+    assert card.thresholds["score"] == rows["threshold"].iloc[-1]
+
+
 def test_a_stage_starts_where_the_stage_before_it_ended(seen: Seen) -> None:
     ends = [seen.out / f"round-{n}" / stage / "best" for n, stage in STAGES]
     assert [stage.run.start.path for stage in seen.stages] == [seen.init, *ends[:-1]]
@@ -137,7 +167,7 @@ def test_stage_1_learns_from_pseudo_labels_and_stage_2_from_the_expert(seen: See
 
 def test_each_round_hears_other_chunks_until_all_were_heard(seen: Seen) -> None:
     """Eight of all chunks a round: no chunk in two rounds, and pseudo-labels are those of the chunks beside them."""
-    heard = [pd.read_parquet(seen.out / f"round-{number}" / rounds.HEARD) for number in (1, 2)]
+    heard = [pd.read_parquet(seen.out / f"round-{number}" / HEARD) for number in (1, 2)]
     places = [set(zip(own["recording"], own["start_s"], strict=True)) for own in heard]
     assert [len(own) for own in places] == [8, 8]
     assert not places[0] & places[1]

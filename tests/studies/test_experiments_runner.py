@@ -32,7 +32,7 @@ from mast.training.recipe import Recipe
 from mast_studies import runner as module
 from mast_studies.command import _split_of
 from mast_studies.presets import load_preset
-from mast_studies.systems import FITTED, SCRATCH, Budget, System
+from mast_studies.systems import FITTED, FROM_SCRATCH, SCRATCH, SCRATCH_ST, Budget, System
 
 PRESET = f"""{toy_preset(pretrain_chunks=48)}
 [selftrain]
@@ -131,6 +131,19 @@ def test_self_training_starts_from_the_system_that_is_there(
     table = pd.read_csv(work / "out" / "curriculum.csv")
     assert list(table["system"]) == ["mast", "st_stage1"]
     assert table["train_seconds"].iloc[1] > table["train_seconds"].iloc[0]
+
+
+@pytest.mark.parametrize(("average", "stage"), [(False, "union"), (True, "averaged")])
+def test_a_system_is_what_its_round_ends_in(
+    average: bool, stage: str, tmp_path: Path, tones: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module.Runner, "_is_done", lambda self, run: True)
+    show = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
+    known = {system.name: system for system in (FROM_SCRATCH, SCRATCH_ST)}
+    preset = load_preset("premise", {"selftrain.average": average})
+    runner = module.Runner(module.StudyData("tones", tones), tmp_path, preset, known, seed=0, show=show)
+    run = tmp_path / "tones-0" / "runs" / "from_scratch.union3"
+    assert runner.model(SCRATCH_ST) == run / "round-2" / stage / "best"
 
 
 @pytest.mark.usefixtures("no_training")

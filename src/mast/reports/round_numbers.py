@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
+from mast.arrays import IntArray
 from mast.errors import MastError
 from mast.events import match_pairs, overlapping_pairs
 from mast.grid import FrontEnd
 from mast.runs import remembered
-from mast.selftrain.pseudo import sure_pseudo_labels
+from mast.selftrain.pseudo import HEARD, sure_pseudo_labels
 
 _CELLS = ["t1", "f1", "t2", "f2"]
 
@@ -31,7 +33,9 @@ class SelfTrainingRun:
 
     Attributes:
         rows: ``rounds.csv``.
-        pseudo: the pseudo-boxes of each round, by its number.
+        pseudo: the pseudo-boxes of each round, by its number; ``chunk`` means the same sound in all rounds.
+        heard: numbers of the chunks that each round labelled; none where a run from before rounds took their own sample
+            labelled the same ones in every round.
         expert: the expert's boxes of the training part.
         front_end: of the detector.
         seed: of the run; samples are drawn by it.
@@ -39,6 +43,7 @@ class SelfTrainingRun:
 
     rows: pd.DataFrame
     pseudo: dict[int, pd.DataFrame]
+    heard: dict[int, IntArray]
     expert: pd.DataFrame
     front_end: FrontEnd
     seed: int
@@ -47,6 +52,17 @@ class SelfTrainingRun:
     def parts(self) -> list[str]:
         """Parts beside validation that were measured."""
         return [c.removesuffix("_f1") for c in self.rows.columns if c.endswith("_f1")]
+
+    def in_both(self, number: int) -> tuple[pd.DataFrame, pd.DataFrame] | None:
+        """The pseudo-boxes of the round before and of this one in the chunks that both labelled; none without such."""
+        if number - 1 not in self.pseudo:
+            return None
+        both = self.pseudo[number - 1], self.pseudo[number]
+        if not self.heard:
+            return both
+        chunks = np.intersect1d(self.heard[number - 1], self.heard[number])
+        previous, current = (events[events["chunk"].isin(chunks)] for events in both)
+        return (previous, current) if len(chunks) else None
 
 
 def read_rounds(run: Path) -> SelfTrainingRun:
@@ -57,13 +73,34 @@ def read_rounds(run: Path) -> SelfTrainingRun:
     about = remembered(run / "recipe.json", "recipe", "seed") or {}
     rows = pd.read_csv(run / "rounds.csv")
     numbers = sorted(set(rows["round"]) - {0})
+    pseudo, heard = _same_numbers(
+        {n: sure_pseudo_labels(run / f"round-{n}" / "pseudo.parquet") for n in numbers},
+        {n: run / f"round-{n}" / HEARD for n in numbers},
+    )
     return SelfTrainingRun(
         rows=rows,
-        pseudo={n: sure_pseudo_labels(run / f"round-{n}" / "pseudo.parquet") for n in numbers},
+        pseudo=pseudo,
+        heard=heard,
         expert=pd.read_parquet(run / "expert.parquet"),
         front_end=FrontEnd.model_validate(about["recipe"]["front_end"]),
         seed=int(about["seed"]),
     )
+
+
+def _same_numbers(
+    pseudo: dict[int, pd.DataFrame], paths: dict[int, Path]
+) -> tuple[dict[int, pd.DataFrame], dict[int, IntArray]]:
+    """The pseudo-boxes of all rounds with chunks numbered alike, and the numbers of those that each round labelled."""
+    if not all(path.is_file() for path in paths.values()):
+        return pseudo, {}
+    tables = [pd.read_parquet(path) for path in paths.values()]
+    if not tables:
+        return pseudo, {}
+    groups = pd.concat(tables).groupby(["root", "recording", "start_s"]).ngroup()
+    numbers = np.asarray(groups, dtype=np.int64)
+    of_each = np.split(numbers, np.cumsum([len(own) for own in tables])[:-1])
+    heard = dict(zip(paths, of_each, strict=True))
+    return {n: own.assign(chunk=heard[n][own["chunk"].to_numpy()]) for n, own in pseudo.items()}, heard
 
 
 def agreement(previous: pd.DataFrame, current: pd.DataFrame) -> Agreement:
@@ -91,8 +128,8 @@ def round_summary(run: SelfTrainingRun) -> pd.DataFrame:
     """
     rows = []
     for number, events in run.pseudo.items():
-        before = run.pseudo.get(number - 1)
-        shared = agreement(before, events) if before is not None else Agreement(0, float("nan"), float("nan"))
+        both = run.in_both(number)
+        shared = agreement(*both) if both is not None else Agreement(0, float("nan"), float("nan"))
         rows.append(
             {
                 "round": number,

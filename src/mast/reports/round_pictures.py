@@ -54,7 +54,7 @@ def round_pictures(run: Path | SelfTrainingRun, *, n_samples: int = 3) -> list[P
 
 
 def sample_pictures(run: SelfTrainingRun, *, n_samples: int = 3) -> list[Picture]:
-    """A few chunks with their pseudo-boxes, the same in every round; drawn from those where any round found some.
+    """A few chunks with their pseudo-boxes in every round that labelled them; drawn from those where any found some.
 
     A chunk whose recording is no longer there is left out.
     """
@@ -76,6 +76,8 @@ def sample_pictures(run: SelfTrainingRun, *, n_samples: int = 3) -> list[Picture
         except AudioError:
             continue
         for number, events in run.pseudo.items():
+            if run.heard and chunk not in run.heard[number]:
+                continue
             own = as_events(events[events["chunk"] == chunk])
             figure = plot_boxes(sound, predictions=own, title=f"Round {number}")
             figure.set_size_inches(8.0, 3.2)

@@ -34,8 +34,10 @@ from mast.files import replace_folder, write_json
 from mast.models.card import load_card
 from mast.models.find import find_model
 from mast.runs import Progress, Say
+from mast.selftrain.averaging import AVERAGED, average_rounds
 from mast.selftrain.policy import trust_in
 from mast.selftrain.pseudo import (
+    HEARD,
     PseudoLabels,
     keep_trusted,
     labels_by_chunk,
@@ -55,7 +57,6 @@ from mast.training.start import Start
 from mast.training.training_run import TrainingRun
 
 Sources = list[tuple[Dataset, pd.DataFrame]]  # datasets with some of their chunks
-HEARD = "unlabelled.parquet"  # in a round's folder: the chunks that pseudo-labels are of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,9 +202,11 @@ def fit_rounds(
         save_events(_events_in(dataset, setting.learn), out / "expert.parquet")
     rows = [_initial(setting, start)]
     say(f"before self-training: validation F1 {rows[0]['f1']:.3f}")
-    current, kept, kept_row = start, start, 0
+    trained = current = kept = start
+    kept_row = 0
     for number in range(1, plan.rounds + 1):
-        current = _round(setting, number, current, rows, say)
+        trained = _round(setting, number, trained, current, rows, say)
+        current = _average(setting, number, trained, current, rows, say) if plan.average else trained
         before, now = rows[kept_row], rows[-1]
         if plan.stop_when_no_gain and not _agreed(now["f1"] > before["f1"]):
             say(
@@ -336,10 +339,13 @@ def _events_in(dataset: Dataset, chunks: Chunks) -> pd.DataFrame:
     return events[inside].reset_index(drop=True)
 
 
-def _round(setting: _Setting, number: int, current: Path, rows: list[dict[str, Any]], say: Say) -> Path:
-    """One round; returns the model folder it ends in."""
+def _round(
+    setting: _Setting, number: int, current: Path, labeller: Path, rows: list[dict[str, Any]], say: Say
+) -> Path:
+    """One round of training from the model ``current`` on what another one finds; returns the model it ends in."""
     plan, folder = setting.recipe.selftrain, setting.out / f"round-{number}"
-    labeller = setting.teacher if setting.teacher is not None and number == 1 else current
+    if setting.teacher is not None and number == 1:
+        labeller = setting.teacher
     q = load_card(labeller).thresholds["score"] if plan.threshold == "validation" else plan.threshold
     sources, unlabelled = setting.pool.of_round(number)
     events = _pseudo_labels(setting, number, labeller, q, unlabelled)
@@ -386,6 +392,28 @@ def _round(setting: _Setting, number: int, current: Path, rows: list[dict[str, A
         rows.append({"round": number, "stage": name, **found, **result.best, **watched})
         say(f"round {number}, {name}: validation F1 {result.best['f1']:.3f}")
     return current
+
+
+def _average(
+    setting: _Setting, number: int, trained: Path, before: Path, rows: list[dict[str, Any]], say: Say
+) -> Path:
+    """The mean of the weights after all rounds so far, as a stage of its own; returns its model folder."""
+    folder, plan = setting.out / f"round-{number}" / AVERAGED, setting.recipe.selftrain.stage1
+    metrics = average_rounds(
+        folder,
+        number=number,
+        trained=trained,
+        before=before if number > 1 else None,
+        held=setting.held,
+        plan=plan,
+        machine=setting.machine,
+        seed=setting.seed,
+    )
+    found = {name: rows[-1][name] for name in ("pseudo_boxes", "pseudo_chunks", "pseudo_threshold")}
+    watched = _watched(setting, folder / "best", plan, folder)
+    rows.append({"round": number, "stage": AVERAGED, **found, **metrics, **watched})
+    say(f"round {number}, {AVERAGED}: validation F1 {metrics['f1']:.3f}")
+    return folder / "best"
 
 
 def _pseudo_labels(

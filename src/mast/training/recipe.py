@@ -189,6 +189,11 @@ class SelfTrainRecipe(BaseModel):
         gt=0,
         description="a random sample of the unlabelled chunks, a new one in each round; all by default",
     )
+    average: bool = Field(
+        False,
+        description="the mean of the weights after all rounds so far is what labels the next round and what is kept; "
+        "beyond the paper, where the last round's weights do",
+    )
     stop_when_no_gain: bool = Field(
         False,
         description="a round whose F1 on in-domain validation is not above the best so far is the last, and the "
