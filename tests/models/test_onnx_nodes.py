@@ -70,6 +70,15 @@ def test_layers_of_the_same_values_are_each_by_themselves() -> None:
         assert np.abs(found - expected).max() < 0.03 * np.abs(expected).max()
 
 
+def test_equal_arrays_are_in_the_graph_once() -> None:
+    """The time to open a graph goes by their number."""
+    nodes = Nodes()
+    assert nodes.array([1.0, 2.0]) == nodes.array(np.array([1, 2]))
+    others = [nodes.array([1.0, 2.0]), nodes.array([1.0, 3.0]), nodes.array([[1.0, 2.0]]), nodes.sizes(1, 2)]
+    assert len({*others}) == 4
+    assert len(nodes._arrays) == 4
+
+
 @pytest.mark.parametrize(("sign", "expected"), [(1.0, 3.0), (-1.0, 7.0)])
 def test_one_of_two_branches_is_computed(sign: float, expected: float) -> None:
     """Each with an array of its own, and a value from outside."""

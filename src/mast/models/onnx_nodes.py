@@ -55,6 +55,7 @@ class Nodes:
         self._helper, self._to_tensor = helper, numpy_helper.from_array
         self._nodes: list[Any] = []
         self._arrays: list[Any] = []
+        self._known: dict[tuple[str, tuple[int, ...], bytes], str] = {}  # names of the arrays there are
         self._numbers = count()  # no name is given twice, in branches neither
 
     def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
@@ -77,10 +78,13 @@ class Nodes:
         self._nodes.append(self._helper.make_node("Identity", [value], [name]))
 
     def array(self, values: ArrayLike, dtype: DTypeLike = np.float32) -> str:
-        """Numbers that are part of the graph."""
-        name = f"array_{next(self._numbers)}"
-        self._arrays.append(self._to_tensor(np.array(values, dtype=dtype, order="C"), name))
-        return name
+        """Numbers that are part of the graph. Equal arrays are held once: a graph of fewer is opened faster."""
+        array = np.array(values, dtype=dtype, order="C")
+        same = (array.dtype.str, array.shape, array.tobytes())
+        if same not in self._known:
+            self._known[same] = f"array_{next(self._numbers)}"
+            self._arrays.append(self._to_tensor(array, self._known[same]))
+        return self._known[same]
 
     def either(self, condition: str, then: Callable[[], str], otherwise: Callable[[], str]) -> str:
         """What one of two functions writes, and nothing of the other is computed; both may use values from outside."""
@@ -89,11 +93,11 @@ class Nodes:
 
     def _branch(self, write: Callable[[], str]) -> Any:
         """A graph in the graph, with arrays of its own."""
-        outside = self._nodes, self._arrays
-        self._nodes, self._arrays = [], []
+        outside = self._nodes, self._arrays, self._known
+        self._nodes, self._arrays, self._known = [], [], {}
         result = self._helper.make_empty_tensor_value_info(write())
         branch = self._helper.make_graph(self._nodes, "branch", [], [result], self._arrays)
-        self._nodes, self._arrays = outside
+        self._nodes, self._arrays, self._known = outside
         return branch
 
     def sizes(self, *values: int) -> str:
