@@ -155,6 +155,6 @@ def test_what_it_cannot_write(fields: dict[str, Any]) -> None:
     assert not can_write(DetectorConfig.model_validate(PLAIN | fields))
 
 
-def test_nothing_is_written_without_the_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_written_without_onnx_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mast.models.onnx_detector.find_spec", lambda name: None)
     assert not can_write(DetectorConfig.model_validate(PLAIN))

@@ -38,9 +38,9 @@ _TAIL = 1e-5
 def can_write(config: DetectorConfig) -> bool:
     """Whether this detector can be written as such a graph: the paper's own, on maps that halve without a rest.
 
-    Without the libraries, none can.
+    Without ONNX Runtime, none can.
     """
-    if any(find_spec(library) is None for library in ("onnx", "onnxruntime")):
+    if find_spec("onnxruntime") is None:
         return False
     halvings = 2 ** (config.levels - 1)
     plain = config.adapter == "upsampling" and not (

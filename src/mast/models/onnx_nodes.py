@@ -17,6 +17,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from mast.models.onnx_messages import (
+    Graph,
+    array_message,
+    graph_message,
+    model_message,
+    node_message,
+    value_message,
+)
+
 Weights = NDArray[np.float32]
 _RUNTIME = "com.microsoft"
 _OPSET, _IR_VERSION = 20, 10  # of ONNX; read by ONNX Runtime from 1.18 on
@@ -50,11 +59,8 @@ class Nodes:
     """A graph that grows; every value in it is known by its name."""
 
     def __init__(self) -> None:
-        from onnx import helper, numpy_helper
-
-        self._helper, self._to_tensor = helper, numpy_helper.from_array
-        self._nodes: list[Any] = []
-        self._arrays: list[Any] = []
+        self._nodes: list[bytes] = []
+        self._arrays: list[bytes] = []
         self._known: dict[tuple[str, tuple[int, ...], bytes], str] = {}  # names of the arrays there are
         self._numbers = count()  # no name is given twice, in branches neither
 
@@ -62,11 +68,13 @@ class Nodes:
         """A node with one output, whose name is given back."""
         return self.several(kind, 1, *inputs, **attributes)[0]
 
-    def several(self, kind: str, n_outputs: int, *inputs: str, **attributes: Any) -> list[str]:
+    def several(
+        self, kind: str, n_outputs: int, *inputs: str, domain: str = "", **attributes: Any
+    ) -> list[str]:
         """A node with several outputs."""
         number = next(self._numbers)
         outputs = [f"{kind}_{number}_{k}" for k in range(n_outputs)]
-        self._nodes.append(self._helper.make_node(kind, inputs, outputs, **attributes))
+        self._nodes.append(node_message(kind, inputs, outputs, domain, attributes))
         return outputs
 
     def own(self, kind: str, *inputs: str, **attributes: Any) -> str:
@@ -75,28 +83,28 @@ class Nodes:
 
     def name(self, value: str, name: str) -> None:
         """Give a value a name that users of the graph know."""
-        self._nodes.append(self._helper.make_node("Identity", [value], [name]))
+        self._nodes.append(node_message("Identity", [value], [name], "", {}))
 
     def array(self, values: ArrayLike, dtype: DTypeLike = np.float32) -> str:
         """Numbers that are part of the graph. Equal arrays are held once: a graph of fewer is opened faster."""
-        array = np.array(values, dtype=dtype, order="C")
-        same = (array.dtype.str, array.shape, array.tobytes())
-        if same not in self._known:
-            self._known[same] = f"array_{next(self._numbers)}"
-            self._arrays.append(self._to_tensor(array, self._known[same]))
-        return self._known[same]
+        array = np.array(values, dtype=np.dtype(dtype).newbyteorder("<"), order="C")
+        content = (array.dtype.name, array.shape, array.tobytes())
+        if content not in self._known:
+            self._known[content] = f"array_{next(self._numbers)}"
+            self._arrays.append(array_message(self._known[content], *content))
+        return self._known[content]
 
     def either(self, condition: str, then: Callable[[], str], otherwise: Callable[[], str]) -> str:
         """What one of two functions writes, and nothing of the other is computed; both may use values from outside."""
         branches = {"then_branch": self._branch(then), "else_branch": self._branch(otherwise)}
         return self.add("If", condition, **branches)
 
-    def _branch(self, write: Callable[[], str]) -> Any:
+    def _branch(self, write: Callable[[], str]) -> Graph:
         """A graph in the graph, with arrays of its own."""
         outside = self._nodes, self._arrays, self._known
         self._nodes, self._arrays, self._known = [], [], {}
-        result = self._helper.make_empty_tensor_value_info(write())
-        branch = self._helper.make_graph(self._nodes, "branch", [], [result], self._arrays)
+        result = value_message(write(), None)
+        branch = graph_message("branch", self._nodes, self._arrays, [], [result])
         self._nodes, self._arrays, self._known = outside
         return branch
 
@@ -178,20 +186,10 @@ class Nodes:
 
     def model(self, given: dict[str, list[int]], results: dict[str, list[int] | None]) -> bytes:
         """The graph, from what it is given to its results, by name and shape; as ONNX Runtime reads it."""
-        helper = self._helper
-        inputs = [helper.make_tensor_value_info(name, 1, shape) for name, shape in given.items()]
-        outputs = [
-            helper.make_tensor_value_info(name, 1, shape)
-            if shape is not None
-            else helper.make_empty_tensor_value_info(name)
-            for name, shape in results.items()
-        ]
-        graph = helper.make_graph(self._nodes, "mast", inputs, outputs, self._arrays)
-        versions = [helper.make_opsetid("", _OPSET), helper.make_opsetid(_RUNTIME, 1)]
-        written: bytes = helper.make_model(
-            graph, opset_imports=versions, ir_version=_IR_VERSION
-        ).SerializeToString()
-        return written
+        inputs = [value_message(name, shape) for name, shape in given.items()]
+        outputs = [value_message(name, shape) for name, shape in results.items()]
+        graph = graph_message("mast", self._nodes, self._arrays, inputs, outputs)
+        return model_message(graph, _IR_VERSION, {"": _OPSET, _RUNTIME: 1})
 
 
 def _shape(weight: Weights, stride: int) -> dict[str, list[int]]:

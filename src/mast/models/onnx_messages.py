@@ -1,0 +1,105 @@
+"""ONNX's messages, written as bytes: the few kinds of them that a graph of ours is made of.
+
+The library ``onnx`` writes the same; importing it takes longer than all else that is done to write a graph. Fields are
+numbered as in ONNX's own ``onnx.proto``, and encoded as Protocol Buffers encode them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+# numbers of types, as TensorProto.DataType has them
+_TYPES = {"float32": 1, "uint8": 2, "int8": 3, "int32": 6, "int64": 7}
+_FLOAT, _INT, _GRAPH, _INTS = 1, 2, 5, 7  # as AttributeProto.AttributeType has them
+
+
+class Graph(NamedTuple):
+    """The bytes of a graph; as an attribute of a node, a branch."""
+
+    content: bytes
+
+
+def node_message(
+    kind: str, inputs: Sequence[str], outputs: Sequence[str], domain: str, attributes: Mapping[str, Any]
+) -> bytes:
+    """A NodeProto. Attributes are whole numbers, lists of them, floats and graphs."""
+    parts = [_text(1, name) for name in inputs] + [_text(2, name) for name in outputs]
+    parts.append(_text(4, kind))
+    parts += [_bytes(5, _attribute(name, value)) for name, value in attributes.items()]
+    if domain:
+        parts.append(_text(7, domain))
+    return b"".join(parts)
+
+
+def array_message(name: str, dtype: str, shape: Sequence[int], numbers: bytes) -> bytes:
+    """A TensorProto: the type as NumPy calls it, and the numbers in C's order, the lowest byte of each first."""
+    sizes = b"".join(_number(1, size) for size in shape)
+    return sizes + _number(2, _TYPES[dtype]) + _text(8, name) + _bytes(9, numbers)
+
+
+def value_message(name: str, shape: Sequence[int] | None) -> bytes:
+    """A ValueInfoProto: a value of the graph, of float32 and this shape; without one, ONNX Runtime finds out both."""
+    if shape is None:
+        return _text(1, name)
+    sizes = b"".join(_bytes(1, _number(1, size)) for size in shape)
+    tensor = _number(1, _TYPES["float32"]) + _bytes(2, sizes)
+    return _text(1, name) + _bytes(2, _bytes(1, tensor))
+
+
+def graph_message(
+    name: str,
+    nodes: Iterable[bytes],
+    arrays: Iterable[bytes],
+    given: Iterable[bytes],
+    results: Iterable[bytes],
+) -> Graph:
+    """A GraphProto of the messages of its parts."""
+    fields = ((1, nodes), (5, arrays), (11, given), (12, results))
+    return Graph(_text(2, name) + b"".join(_bytes(field, part) for field, parts in fields for part in parts))
+
+
+def model_message(graph: Graph, ir_version: int, versions: Mapping[str, int]) -> bytes:
+    """A ModelProto; ``versions`` are those of the sets of nodes, by their domain."""
+    sets = [_bytes(8, _text(1, domain) + _number(2, version)) for domain, version in versions.items()]
+    return _number(1, ir_version) + _bytes(7, graph.content) + b"".join(sets)
+
+
+def _attribute(name: str, value: float | Sequence[int] | Graph) -> bytes:
+    if isinstance(value, Graph):
+        content, kind = _bytes(6, value.content), _GRAPH
+    elif isinstance(value, int):
+        content, kind = _number(3, value), _INT
+    elif isinstance(value, float):
+        content, kind = _varint(2 << 3 | 5) + struct.pack("<f", value), _FLOAT
+    else:
+        content, kind = b"".join(_number(8, whole) for whole in value), _INTS
+    return _text(1, name) + content + _number(20, kind)
+
+
+# a field is its number and the kind of its content, in one varint, and the content: a varint, or a length and bytes
+
+
+def _number(field: int, value: int) -> bytes:
+    return _varint(field << 3) + _varint(value)
+
+
+def _bytes(field: int, content: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _varint(len(content)) + content
+
+
+def _text(field: int, text: str) -> bytes:
+    return _bytes(field, text.encode())
+
+
+def _varint(value: int) -> bytes:
+    """A whole number, seven bits in a byte, the lowest first; a negative one as its 64 bits."""
+    if 0 <= value < 128:  # nearly all
+        return bytes((value,))
+    value &= 2**64 - 1
+    found = bytearray()
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*found, value])
