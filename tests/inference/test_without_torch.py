@@ -95,3 +95,21 @@ def test_a_whole_search_needs_no_torch_on_a_cpu_without_bfloat16(model: Path, tm
     assert len(pd.read_csv(tmp_path / "out" / "detections.csv")) > 5
     assert (tmp_path / "out" / "summary.html").exists()
     assert '"int8"' in (tmp_path / "out" / "run.json").read_text()
+
+
+def test_a_search_without_torch_starts_with_few_libraries(model: Path, tmp_path: Path) -> None:
+    """Each of these takes some hundredths of a second, before the first sound is heard."""
+    write_sound(tmp_path / "in" / "OAK_20230510_235958.wav", 3)
+    # the graph is written without onnx; one process needs no workers; plugins of pydantic are not looked for
+    unwanted = {"onnx", "google.protobuf", "multiprocessing.connection", "scipy", "matplotlib", "sklearn"}
+    code = (
+        "import sys\nimport mast.inference.detector as detector\nfrom mast.cli import main\n"
+        "detector.prefers_onnx = lambda options: True\n"
+        "try:\n    main._run()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
+        f"print(*sorted({unwanted!r} & set(sys.modules)), file=sys.stderr)"
+    )
+    words = ["detect", str(tmp_path / "in"), "--model", str(model), "--out", str(tmp_path / "out"), "--quiet"]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.strip() == ""
+    assert '"int8"' in (tmp_path / "out" / "run.json").read_text()

@@ -32,6 +32,7 @@ from mast.reports.contact_sheet import (
     tile_span_s,
     write_sheets,
 )
+from mast.reports.spectrogram import image_png
 
 
 @pytest.fixture
@@ -146,6 +147,16 @@ def test_the_grid_is_a_png_of_the_size_of_its_tiles(archive: Path) -> None:
     assert seven.size[0] == six.size[0]
     assert seven.size[1] - six.size[1] == HEIGHT + module._CAPTION + module._GAP
     assert Image.open(io.BytesIO(sheet_png(Sheet("None", "", [])))).size[0] > WIDTH
+
+
+def test_a_picture_of_sound_has_the_same_pixels_in_about_as_many_bytes(archive: Path) -> None:
+    """A pure tone, of which more repeats than of any recording; one of field sound is smaller this way."""
+    picture = make_tiles(events(TONE), find_in([archive]), sound=False)[0].picture
+    slowly, quickly = (image_png(picture, few_colours=True, of_sound=sound) for sound in (False, True))
+    assert slowly != quickly
+    assert len(quickly) < 1.2 * len(slowly)
+    pixels = [np.asarray(Image.open(io.BytesIO(png)).convert("RGB")) for png in (slowly, quickly)]
+    np.testing.assert_array_equal(*pixels)
 
 
 def test_long_and_strange_words_fit(archive: Path) -> None:

@@ -344,7 +344,6 @@ def _engine(name: EngineName, spec: DetectorSpec, workers: int | None) -> Engine
     from dataclasses import replace
 
     from mast.archive.crew import CrewEngine, OneProcess
-    from mast.archive.processes import ProcessCrew
     from mast.errors import ConfigError
 
     if name == "ray":
@@ -360,6 +359,8 @@ def _engine(name: EngineName, spec: DetectorSpec, workers: int | None) -> Engine
         return CrewEngine(crew, workers or crew.places)
     if workers is None or workers == 1:
         return OneProcess(spec)
+    from mast.archive.processes import ProcessCrew
+
     threads = max(1, (os.cpu_count() or 1) // workers)
     return CrewEngine(ProcessCrew(replace(spec, threads=threads)), workers)
 

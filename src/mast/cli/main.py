@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import os
 import sys
 import threading
 import warnings
@@ -157,6 +158,8 @@ def main() -> None:
     """
     from mast.cli.leaving import leaving_at_once
 
+    # to find plugins, pydantic reads a file of every package that is installed; none is for us
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     threading.excepthook = _quiet_about_the_machine
     warnings.formatwarning = _one_line
     with leaving_at_once():

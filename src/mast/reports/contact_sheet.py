@@ -335,7 +335,7 @@ def _missing(caption: str, reason: str) -> Tile:
 
 def _shown(tile: Tile, sound: bytes) -> ShownTile:
     alt = tile.problem or tile.caption.replace("\n", ", ")
-    return ShownTile(image_png(tile.picture, few_colours=True), alt, tile.caption, sound)
+    return ShownTile(image_png(tile.picture, few_colours=True, of_sound=True), alt, tile.caption, sound)
 
 
 def _font(size: int) -> FreeTypeFont | ImageFont:
