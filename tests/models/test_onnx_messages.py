@@ -9,6 +9,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from mast.models.onnx_messages import (
+    Message,
     array_message,
     graph_message,
     model_message,
@@ -17,9 +18,9 @@ from mast.models.onnx_messages import (
 )
 
 
-def _same(written: bytes, expected: Any) -> None:
-    found = type(expected).FromString(written)
-    assert found == expected
+def _same(message: Message, expected: Any) -> None:
+    written = b"".join(message)
+    assert type(expected).FromString(written) == expected
     assert len(written) == expected.ByteSize()  # nothing is in it that the library skips
 
 

@@ -12,7 +12,7 @@ from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
 from mast.errors import MastError, machine_fault
 from mast.hardware import might_have_gpu
 from mast.inference import Detector
-from mast.inference.settle import settle_process
+from mast.inference.settle import keep_memory, settle_process
 from mast.models.card import CARD, WEIGHTS
 from mast.models.find import find_model
 
@@ -69,6 +69,7 @@ class DetectorSpec:
         Raises:
             MastError: it cannot be loaded; also where the machine refuses, so that every kind of worker hands it on.
         """
+        keep_memory()  # loading takes and frees the same megabytes several times
         try:
             detector = self._detector(self._placed(number))
         except Exception as error:

@@ -1,7 +1,8 @@
 """ONNX's messages, written as bytes: the few kinds of them that a graph of ours is made of.
 
 The library ``onnx`` writes the same; importing it takes longer than all else that is done to write a graph. Fields are
-numbered as in ONNX's own ``onnx.proto``, and encoded as Protocol Buffers encode them.
+numbered as in ONNX's own ``onnx.proto``, and encoded as Protocol Buffers encode them. A message is a list of its parts,
+which are put together once, at the very end: the weights are megabytes.
 """
 
 from __future__ import annotations
@@ -10,72 +11,80 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+Message = list[bytes]
+
 # numbers of types, as TensorProto.DataType has them
 _TYPES = {"float32": 1, "uint8": 2, "int8": 3, "int32": 6, "int64": 7}
 _FLOAT, _INT, _GRAPH, _INTS = 1, 2, 5, 7  # as AttributeProto.AttributeType has them
 
 
 class Graph(NamedTuple):
-    """The bytes of a graph; as an attribute of a node, a branch."""
+    """The message of a graph; as an attribute of a node, a branch."""
 
-    content: bytes
+    message: Message
 
 
 def node_message(
     kind: str, inputs: Sequence[str], outputs: Sequence[str], domain: str, attributes: Mapping[str, Any]
-) -> bytes:
+) -> Message:
     """A NodeProto. Attributes are whole numbers, lists of them, floats and graphs."""
     parts = [_text(1, name) for name in inputs] + [_text(2, name) for name in outputs]
     parts.append(_text(4, kind))
-    parts += [_bytes(5, _attribute(name, value)) for name, value in attributes.items()]
+    for name, value in attributes.items():
+        parts += _inside(5, _attribute(name, value))
     if domain:
         parts.append(_text(7, domain))
-    return b"".join(parts)
+    return parts
 
 
-def array_message(name: str, dtype: str, shape: Sequence[int], numbers: bytes) -> bytes:
+def array_message(name: str, dtype: str, shape: Sequence[int], numbers: bytes) -> Message:
     """A TensorProto: the type as NumPy calls it, and the numbers in C's order, the lowest byte of each first."""
-    sizes = b"".join(_number(1, size) for size in shape)
-    return sizes + _number(2, _TYPES[dtype]) + _text(8, name) + _bytes(9, numbers)
+    sizes = [_number(1, size) for size in shape]
+    return [*sizes, _number(2, _TYPES[dtype]), _text(8, name), *_inside(9, [numbers])]
 
 
-def value_message(name: str, shape: Sequence[int] | None) -> bytes:
+def value_message(name: str, shape: Sequence[int] | None) -> Message:
     """A ValueInfoProto: a value of the graph, of float32 and this shape; without one, ONNX Runtime finds out both."""
     if shape is None:
-        return _text(1, name)
-    sizes = b"".join(_bytes(1, _number(1, size)) for size in shape)
-    tensor = _number(1, _TYPES["float32"]) + _bytes(2, sizes)
-    return _text(1, name) + _bytes(2, _bytes(1, tensor))
+        return [_text(1, name)]
+    sizes = [part for size in shape for part in _inside(1, [_number(1, size)])]
+    tensor = [_number(1, _TYPES["float32"]), *_inside(2, sizes)]
+    return [_text(1, name), *_inside(2, _inside(1, tensor))]
 
 
 def graph_message(
     name: str,
-    nodes: Iterable[bytes],
-    arrays: Iterable[bytes],
-    given: Iterable[bytes],
-    results: Iterable[bytes],
+    nodes: Iterable[Message],
+    arrays: Iterable[Message],
+    given: Iterable[Message],
+    results: Iterable[Message],
 ) -> Graph:
-    """A GraphProto of the messages of its parts."""
-    fields = ((1, nodes), (5, arrays), (11, given), (12, results))
-    return Graph(_text(2, name) + b"".join(_bytes(field, part) for field, parts in fields for part in parts))
+    """A GraphProto of the messages in it."""
+    parts = [_text(2, name)]
+    for field, messages in ((1, nodes), (5, arrays), (11, given), (12, results)):
+        for message in messages:
+            parts += _inside(field, message)
+    return Graph(parts)
 
 
-def model_message(graph: Graph, ir_version: int, versions: Mapping[str, int]) -> bytes:
+def model_message(graph: Graph, ir_version: int, versions: Mapping[str, int]) -> Message:
     """A ModelProto; ``versions`` are those of the sets of nodes, by their domain."""
-    sets = [_bytes(8, _text(1, domain) + _number(2, version)) for domain, version in versions.items()]
-    return _number(1, ir_version) + _bytes(7, graph.content) + b"".join(sets)
+    parts = [_number(1, ir_version), *_inside(7, graph.message)]
+    for domain, version in versions.items():
+        parts += _inside(8, [_text(1, domain), _number(2, version)])
+    return parts
 
 
-def _attribute(name: str, value: float | Sequence[int] | Graph) -> bytes:
+def _attribute(name: str, value: float | Sequence[int] | Graph) -> Message:
     if isinstance(value, Graph):
-        content, kind = _bytes(6, value.content), _GRAPH
+        content, kind = _inside(6, value.message), _GRAPH
     elif isinstance(value, int):
-        content, kind = _number(3, value), _INT
+        content, kind = [_number(3, value)], _INT
     elif isinstance(value, float):
-        content, kind = _varint(2 << 3 | 5) + struct.pack("<f", value), _FLOAT
+        content, kind = [_varint(2 << 3 | 5), struct.pack("<f", value)], _FLOAT
     else:
-        content, kind = b"".join(_number(8, whole) for whole in value), _INTS
-    return _text(1, name) + content + _number(20, kind)
+        content, kind = [_number(8, whole) for whole in value], _INTS
+    return [_text(1, name), *content, _number(20, kind)]
 
 
 # a field is its number and the kind of its content, in one varint, and the content: a varint, or a length and bytes
@@ -85,12 +94,13 @@ def _number(field: int, value: int) -> bytes:
     return _varint(field << 3) + _varint(value)
 
 
-def _bytes(field: int, content: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(content)) + content
-
-
 def _text(field: int, text: str) -> bytes:
-    return _bytes(field, text.encode())
+    return b"".join(_inside(field, [text.encode()]))
+
+
+def _inside(field: int, message: Message) -> Message:
+    """A message as a field of another."""
+    return [_varint(field << 3 | 2) + _varint(sum(map(len, message))), *message]
 
 
 def _varint(value: int) -> bytes:

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from mast.models.onnx_messages import (
     Graph,
+    Message,
     array_message,
     graph_message,
     model_message,
@@ -52,15 +53,16 @@ def rounded_weights(weight: Weights, axis: int) -> tuple[NDArray[np.int8], Weigh
     """Weights as whole numbers, and the step of each output: those along ``axis``."""
     others = tuple(k for k in range(weight.ndim) if k != axis)
     step = np.maximum(np.abs(weight).max(axis=others, keepdims=True), 1e-12) / MOST_STEPS
-    return np.rint(weight / step).astype(np.int8), step.astype(np.float32).ravel()
+    steps = weight / step
+    return np.rint(steps, out=steps).astype(np.int8), step.astype(np.float32).ravel()
 
 
 class Nodes:
     """A graph that grows; every value in it is known by its name."""
 
     def __init__(self) -> None:
-        self._nodes: list[bytes] = []
-        self._arrays: list[bytes] = []
+        self._nodes: list[Message] = []
+        self._arrays: list[Message] = []
         self._known: dict[tuple[str, tuple[int, ...], bytes], str] = {}  # names of the arrays there are
         self._numbers = count()  # no name is given twice, in branches neither
 
@@ -189,7 +191,7 @@ class Nodes:
         inputs = [value_message(name, shape) for name, shape in given.items()]
         outputs = [value_message(name, shape) for name, shape in results.items()]
         graph = graph_message("mast", self._nodes, self._arrays, inputs, outputs)
-        return model_message(graph, _IR_VERSION, {"": _OPSET, _RUNTIME: 1})
+        return b"".join(model_message(graph, _IR_VERSION, {"": _OPSET, _RUNTIME: 1}))
 
 
 def _shape(weight: Weights, stride: int) -> dict[str, list[int]]:
