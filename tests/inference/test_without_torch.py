@@ -100,7 +100,7 @@ def test_a_whole_search_needs_no_torch_on_a_cpu_without_bfloat16(model: Path, tm
 def test_a_search_without_torch_starts_with_few_libraries(model: Path, tmp_path: Path) -> None:
     """Each of these takes some hundredths of a second, before the first sound is heard."""
     write_sound(tmp_path / "in" / "OAK_20230510_235958.wav", 3)
-    # the graph is written without onnx; one process needs no workers; plugins of pydantic are not looked for
+    # the graph is written without onnx; one process needs no workers
     unwanted = {"onnx", "google.protobuf", "multiprocessing.connection", "scipy", "matplotlib", "sklearn"}
     code = (
         "import sys\nimport mast.inference.detector as detector\nfrom mast.cli import main\n"
