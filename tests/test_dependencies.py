@@ -28,6 +28,7 @@ BY_EXTRA = {
     "ray": "ray",
     "datasets": "birdset",
     "ai_edge_litert": "birdnet",
+    "onnx": "export",
 }
 STUDIES_BY_EXTRA = {"umap": "studies", "maad": "peers", "bambird": "peers"}
 

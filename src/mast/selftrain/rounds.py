@@ -56,7 +56,7 @@ from mast.training.recipe import Recipe, TrainRecipe, remember_recipe
 from mast.training.start import Start
 from mast.training.training_run import TrainingRun
 
-Sources = list[tuple[Dataset, pd.DataFrame]]  # datasets with some of their chunks
+ChunkSources = list[tuple[Dataset, pd.DataFrame]]  # datasets with some of their chunks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,12 +81,12 @@ class _Pool:
     """The unlabelled sound. Rounds that take a sample of it take other chunks each, until all have had their turn."""
 
     def __init__(
-        self, sources: Sources, recipe: Recipe, seed: int, decode: Callable[[Chunks], Chunks]
+        self, sources: ChunkSources, recipe: Recipe, seed: int, decode: Callable[[Chunks], Chunks]
     ) -> None:
         self.sources, self.recipe, self.seed, self.decode = sources, recipe, seed, decode
-        self._last: tuple[Sources, Chunks] | None = None
+        self._last: tuple[ChunkSources, Chunks] | None = None
 
-    def of_round(self, number: int) -> tuple[Sources, Chunks]:
+    def of_round(self, number: int) -> tuple[ChunkSources, Chunks]:
         """The sources with the chunks of a round, and these chunks as one list without boxes."""
         own = _sample(self.sources, self.recipe.selftrain.max_chunks, self.seed, number)
         if self._last is None or own is not self.sources:
@@ -177,7 +177,7 @@ def about_self_training(
 def fit_rounds(
     dataset: Dataset,
     parts: Mapping[str, Chunks],
-    sources: Sources,
+    sources: ChunkSources,
     run: RoundsRun,
     *,
     watch: Mapping[str, Chunks] | None = None,
@@ -225,7 +225,7 @@ def fit_rounds(
 
 def _setting(
     parts: Mapping[str, Chunks],
-    sources: Sources,
+    sources: ChunkSources,
     run: RoundsRun,
     watch: Mapping[str, Chunks],
     progress: Progress | None,
@@ -450,7 +450,7 @@ def _pseudo_labels(
     return events
 
 
-def _sample(sources: Sources, most: int | None, seed: int, number: int) -> Sources:
+def _sample(sources: ChunkSources, most: int | None, seed: int, number: int) -> ChunkSources:
     """A round's random sample of all chunks, in order: first those that no round before it took."""
     total = sum(len(table) for _, table in sources)
     if most is None or total <= most:
@@ -464,14 +464,14 @@ def _sample(sources: Sources, most: int | None, seed: int, number: int) -> Sourc
     return chosen
 
 
-def _plain(sources: Sources, recipe: Recipe) -> Chunks:
+def _plain(sources: ChunkSources, recipe: Recipe) -> Chunks:
     """The unlabelled chunks without boxes."""
     n_chunks = sum(len(table) for _, table in sources)
     nothing = labels_by_chunk(pd.DataFrame({"chunk": []}), n_chunks, recipe.selftrain)
     return _with_labels(sources, recipe, nothing)
 
 
-def _with_labels(sources: Sources, recipe: Recipe, labels: PseudoLabels) -> Chunks:
+def _with_labels(sources: ChunkSources, recipe: Recipe, labels: PseudoLabels) -> Chunks:
     parts: list[ChunkDataset] = []
     start = 0
     for dataset, table in sources:
