@@ -135,7 +135,7 @@ def test_names_with_folders(tmp_path: Path) -> None:
     dataset = load_dataset(tmp_path)
     assert dataset.annotations.events["recording"].tolist() == ["two/x.wav", "two/y.wav", "one/x.wav"]
     (tmp_path / "boxes.csv").write_text(f"file,{BOX}\nx.wav,0,1,1,2,a\n")
-    with pytest.raises(AnnotationError, match=r"row 1 .* holds no recording x.wav, or several"):
+    with pytest.raises(AnnotationError, match=r"holds several recordings x\.wav \(one/x\.wav, two/x\.wav\)"):
         load_dataset(tmp_path)
 
 
@@ -149,13 +149,6 @@ def test_the_same_name_outside_and_inside_audio(tmp_path: Path) -> None:
     }
     assert dataset.path("audio/x.wav") == tmp_path / "audio" / "x.wav"
     assert dataset.path("x.wav") == tmp_path / "x.wav"
-
-
-def test_boxes_of_a_recording_that_is_not_there(folder: Path) -> None:
-    with (folder / "boxes.csv").open("a") as boxes:
-        boxes.write("A_20230510_070000.wav,0,1,1,2,a\nC.wav,0,1,1,2,a\nC.wav,0,1,1,2,a\n")
-    with pytest.raises(AnnotationError, match=r"boxes.csv: rows 3, 4 .*holds no recording C.wav"):
-        load_dataset(folder)
 
 
 def test_boxes_after_the_end_are_warned_of(folder: Path) -> None:
@@ -187,13 +180,6 @@ def test_a_broken_recording_is_reported_not_hidden(folder: Path) -> None:
         dataset = load_dataset(folder)
     assert len(dataset) == 3
     assert dataset.failures["file"].tolist() == ["broken.wav"]
-    with (folder / "boxes.csv").open("a") as boxes:
-        boxes.write("broken.wav,0,1,1,2,a\n")
-    with (
-        pytest.warns(UserWarning, match="cannot be read"),
-        pytest.raises(AnnotationError, match=r"row 2 .*broken.wav cannot be read as sound"),
-    ):
-        load_dataset(folder)
 
 
 @pytest.mark.filterwarnings("ignore:.*cannot be read")
@@ -206,7 +192,7 @@ def test_nothing_but_broken_recordings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("listing", "message"),
     [
-        ("file\nC.wav\n", r"recordings.csv, line 2, file: .* hold no recording C.wav"),
+        ("file\nC.wav\n", r"recordings.csv: 1 of 1 recording is not in .* \(C\.wav\); give the folder"),
         (
             "file\nA_20230510_060000.wav\nA_20230510_060000.wav\n",
             r"line 3, file: .* listed twice \(first in line 2\)",

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pandas as pd
@@ -168,6 +169,24 @@ def test_other_boxes_train_again_but_the_encoder_is_kept(copied: Path, no_traini
     assert told.count("pretrain: nothing has changed, skipped") == 2
     assert (copied / "report.html").read_text() == "report"  # the species stand there
     assert any(text.startswith("train: labels was 32 boxes") for text in told)
+
+
+def test_a_recording_that_was_moved_is_named_once_and_the_others_are_learnt_from(
+    tmp_path: Path, no_training: None
+) -> None:
+    labelled, archive = write_both(tmp_path)
+    gone = labelled / "audio" / "S1_20240501_063000.wav"
+    gone.unlink()
+    told: list[str] = []
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*left out")
+        with pytest.raises(Reached):
+            run_fit(labelled, [archive], tmp_path / "run", told=told)
+    assert [text for text in told if "left out" in text] == [
+        f"note: {labelled / 'boxes.csv'}: 1 of 8 boxed recordings is not in {labelled} ({gone.name}) and is left out "
+        "with its 4 boxes; was it moved or renamed?"
+    ]
+    assert pd.read_csv(tmp_path / "run" / "scan" / "failures.csv")["file"].tolist() == [gone.name]
 
 
 def test_other_sound_pretrains_again(copied: Path, no_training: None) -> None:

@@ -145,6 +145,30 @@ def test_a_dataset_starts_as_its_experts_left_it(tmp_path: Path) -> None:
     }
 
 
+def test_a_recording_that_was_moved_keeps_its_boxes_and_spans(tmp_path: Path) -> None:
+    rows = [(name, 1.0, 1.5, 900.0, 1100.0, "tone") for name in ("a.wav", "b.wav")]
+    folder = write_dataset(tmp_path / "data", boxes=rows)
+    for opened_before in (False, True):
+        (folder / "audio" / "a.wav").rename(tmp_path / "a.wav")
+        review = open_review(folder)
+        assert len(all_events(review)) == (2 if opened_before else 1)
+        with review.store.reading() as db:
+            items = listing.recordings(db, ListFilter(), sort="name", offset=0, limit=9)["items"]
+        assert [item["error"] for item in items] == ["a.wav: no such recording", "", ""]
+        review.close()
+        (tmp_path / "a.wav").rename(folder / "audio" / "a.wav")
+        review = open_review(folder)
+        assert [row["name"] for row in all_events(review)] == ["a.wav", "b.wav"]
+        with review.store.reading() as db:
+            items = listing.recordings(db, ListFilter(), sort="name", offset=0, limit=9)["items"]
+            heard = db.execute(
+                "SELECT r.name FROM spans s JOIN recordings r ON r.id = recording_id"
+            ).fetchall()
+        assert [item["error"] for item in items] == ["", "", ""]
+        assert sorted(row["name"] for row in heard) == ["a.wav", "b.wav"]
+        review.close()
+
+
 def test_detectors_boxes_in_a_dataset_start_open(tmp_path: Path) -> None:
     import pandas as pd
 

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from mast.audio.text_names import text_names
@@ -108,6 +109,18 @@ class RecordingNames:
             return path
         file = path.rsplit("/", 1)[-1]
         return self._by_tail.get(file.casefold()) or self._by_tail_stem.get(_stem(file)) or file
+
+    def all_of(self, text: str) -> list[str]:
+        """Every known recording whose path ends in ``text``, whatever the case and the audio ending of both."""
+        return self._every_tail_stem.get(_stem(text), [])
+
+    @cached_property
+    def _every_tail_stem(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name in sorted(self._exact):
+            for tail in _tails(_stem(name)):
+                found.setdefault(tail, []).append(name)
+        return found
 
     def of_key(self, key: str) -> str:
         """The recording whose own annotation file is called ``key`` (see :func:`key_of`)."""

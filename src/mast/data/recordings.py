@@ -22,7 +22,6 @@ import numpy as np
 import pandas as pd
 
 from mast.annotations import AnnotationSet, read_annotations
-from mast.annotations.recording_names import RecordingNames
 from mast.annotations.sidecars import NO, YES, flag_texts, read_reviewed
 from mast.annotations.tables import Table, read_table
 from mast.audio import (
@@ -35,8 +34,10 @@ from mast.audio import (
     names_on_disk,
     text_names,
 )
+from mast.data.left_out import DatasetNames, check_listing
 from mast.errors import AnnotationError, AudioError, MastError, shortened
 from mast.spans import TimeSpan, joined
+from mast.wording import counted
 
 _TEXT_COLUMNS = ("file", "site", "datetime", "split", "licence")
 _NUMBER_COLUMNS = ("duration_s", "sample_rate", "channels")
@@ -56,8 +57,8 @@ class Dataset:
             start, ISO 8601), ``split``, ``licence`` are empty where unknown; ``duration_s``, ``sample_rate``
             are always known, ``channels`` is NaN where not; other columns of ``recordings.csv`` follow.
         annotations: events and reviewed spans, by the same names.
-        failures: ``file`` and ``error`` of recordings that cannot be read, and of folders that cannot be listed; they
-            are in no other table.
+        failures: ``file`` and ``error`` of recordings that cannot be read or are missing, and of folders that cannot be
+            listed; they are in no other table.
 
     >>> from mast.data import load_dataset
     >>> dataset = load_dataset("sim")
@@ -154,11 +155,13 @@ def load_dataset(folder: str | Path, *, annotations: str | Path | None = None) -
         annotations: boxes in any supported format, a file or a folder; ``boxes.csv`` by default.
 
     Raises:
-        MastError: no recordings; a listed recording that does not exist; boxes of an unknown recording.
+        MastError: no recordings; most recordings that a table names are missing or cannot be read; a name that several
+            recordings have.
 
     Warns:
-        UserWarning: recordings that cannot be read (they are listed in ``Dataset.failures``), boxes that start after
-            their recording has ended, and boxes above half its sample rate, which are cut to it or left out.
+        UserWarning: recordings that cannot be read or are missing, which are left out with their boxes (they are listed
+            in ``Dataset.failures``), boxes that start after their recording has ended, and boxes above half its sample
+            rate, which are cut to it or left out.
 
     >>> from mast.data import load_dataset
     >>> dataset = load_dataset("sim")
@@ -171,7 +174,7 @@ def load_dataset(folder: str | Path, *, annotations: str | Path | None = None) -
     listing = root / "recordings.csv"
     listed = read_table(listing) if listing.is_file() else None
     unlisted: list[Unlisted] = []
-    table = _from_listing(root, listed) if listed is not None else _from_folder(root, unlisted)
+    table = _from_listing(listed) if listed is not None else _from_folder(root, unlisted)
     if table.empty:
         where = (
             f"{listing}: lists no recording" if listed is not None else f"{root}: no recording in this folder"
@@ -179,7 +182,10 @@ def load_dataset(folder: str | Path, *, annotations: str | Path | None = None) -
         raise MastError(
             f"{where}; expected wav, flac, mp3, ogg or opus files" + "".join(f"; {u}" for u in unlisted[:1])
         )
-    table, failures = _complete(root, table, unlisted)
+    every = list(table["file"])
+    missing = [] if listed is None else [name for name in every if _locate(root, name) is None]
+    check_listing(listing, every, missing)
+    table, failures = _complete(root, table[~table["file"].isin(missing)], unlisted)
 
     known = table.rename(columns={"file": "recording"})[
         ["recording", "duration_s", "sample_rate", "site", "datetime"]
@@ -188,13 +194,21 @@ def load_dataset(folder: str | Path, *, annotations: str | Path | None = None) -
     if annotations is not None and not source.exists():
         raise AnnotationError(f"{source}: no such file or folder of annotations")
     given = read_annotations(source, recordings=known) if source.exists() else AnnotationSet()
-    names = _Names(root, table, failures)
-    events = given.events.assign(recording=names.resolve(given.events["recording"], source))
-    reviewed = _reviewed(root, table, given, names, source, listed is not None)
+    names = DatasetNames(
+        root,
+        present=list(table["file"]),
+        missing=missing,
+        unreadable=list(failures["file"]),
+        is_listed=listed is not None,
+    )
+    events = names.usable(given.events, source, boxes=True)
+    reviewed = _reviewed(root, table, events, given.reviewed, names, source)
+    names.warn_of_the_rest(listing, every)
     _warn_of_late_boxes(events, table, source)
     boxed = AnnotationSet(_placed(events, table), reviewed, known)
     if told := boxed.nyquist_warning("boxes"):
         warnings.warn(f"{source}: {told}", stacklevel=2)
+    failures = pd.concat([failures, names.failures()], ignore_index=True)
     return Dataset(root, table, boxed.clipped_to_nyquist(), failures)
 
 
@@ -246,7 +260,7 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _from_listing(root: Path, listed: Table) -> pd.DataFrame:
+def _from_listing(listed: Table) -> pd.DataFrame:
     """The rows of ``recordings.csv``, checked."""
     listed.need({"file": ("file", "recording")})
     columns: dict[str, object] = {}
@@ -267,10 +281,6 @@ def _from_listing(root: Path, listed: Table) -> pd.DataFrame:
         if name in first_row:
             raise MastError(
                 f"{where}: {name} is listed twice (first in line {listed.lines[first_row[name]]}); remove one"
-            )
-        if _locate(root, name) is None:
-            raise MastError(
-                f"{where}: {root} and its audio/ hold no recording {name}; correct or remove the row"
             )
         first_row[name] = row
     if clock := listed.find("datetime"):
@@ -372,48 +382,37 @@ def _believable(duration_s: float, sample_rate: float, path: Path) -> bool:
         return False
 
 
-class _Names:
-    """The dataset's own name for a recording that an annotation file names in its own way."""
-
-    def __init__(self, root: Path, table: pd.DataFrame, failures: pd.DataFrame) -> None:
-        self.root = root
-        self.known = set(table["file"])
-        self.failed = set(failures["file"])
-        self._lookup = RecordingNames([*table["file"], *failures["file"]])
-
-    def resolve(self, names: pd.Series[str], source: Path) -> list[str]:
-        """One name each; a single error names the rows that mean nothing here."""
-        meant = {name: self._lookup.of_path(name) for name in names.unique()}
-        unknown = [row for row, name in enumerate(names) if meant[name] not in self.known]
-        if not unknown:
-            return [meant[name] for name in names]
-        shown = ", ".join(str(row + 1) for row in unknown[:5]) + (" …" if len(unknown) > 5 else "")
-        name = meant[names.iloc[unknown[0]]]
-        where = f"{source}: row{'s' if len(unknown) > 1 else ''} {shown} (header not counted)"
-        if name in self.failed:
-            raise AnnotationError(f"{where}: {name} cannot be read as sound; repair it or remove these rows")
-        raise AnnotationError(
-            f"{where}: {self.root} holds no recording {name}, or several of that name in different folders; "
-            "correct the name, with its folder, or add the recording"
-        )
-
-
 def _reviewed(
-    root: Path, table: pd.DataFrame, given: AnnotationSet, names: _Names, source: Path, is_listed: bool
+    root: Path,
+    table: pd.DataFrame,
+    events: pd.DataFrame,
+    stated: pd.DataFrame,
+    names: DatasetNames,
+    source: Path,
 ) -> pd.DataFrame:
-    """The spans somebody listened to, by the rules at the top of this file; ends are filled in."""
+    """The spans somebody listened to, by the rules at the top of this file; ends are filled in.
+
+    ``events`` and ``stated`` spans are from ``source``, the events by the dataset's names already.
+    """
     own = read_reviewed(root)
+    boxed = set(events["recording"])
     if own is not None:
-        spans = own.assign(recording=names.resolve(own["recording"], root / "reviewed.csv"))
+        spans = names.usable(own, root / "reviewed.csv")
     elif "reviewed" in table:
         spans = _whole(table.loc[_flags(table, root / "recordings.csv"), "file"])
-    elif is_listed and source == root / "boxes.csv" and source.is_file():
+    elif names.is_listed and source == root / "boxes.csv" and source.is_file():
         spans = _whole(table["file"])
+        if names.unlisted and (unboxed := len(set(table["file"]) - boxed)):
+            spans = spans[spans["recording"].isin(boxed)]
+            warnings.warn(
+                f"{source}: {counted(unboxed, 'recording')} without boxes may be meant by {names.unlisted[0]}, so "
+                f"{'it does' if unboxed == 1 else 'they do'} not count as heard and empty",
+                stacklevel=3,
+            )
     else:
-        unsaid = set(given.events["recording"]) - set(given.reviewed["recording"])
-        stated = given.reviewed[["recording", "start_s", "end_s"]]
-        spans = pd.concat([stated, _whole(pd.Series(sorted(unsaid), dtype=object))], ignore_index=True)
-        spans["recording"] = names.resolve(spans["recording"], source)
+        heard = names.usable(stated[["recording", "start_s", "end_s"]], source)
+        unsaid = sorted(boxed - set(heard["recording"]))
+        spans = pd.concat([heard, _whole(pd.Series(unsaid, dtype=object))], ignore_index=True)
     length = dict(zip(table["file"], table["duration_s"], strict=True))
     spans["start_s"] = spans["start_s"].astype("float64").fillna(0.0)
     spans["end_s"] = spans["end_s"].astype("float64").fillna(spans["recording"].map(length).astype("float64"))

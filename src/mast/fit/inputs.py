@@ -20,7 +20,7 @@ from mast.training.start import Start
 
 # warnings of load_dataset
 _TOLD_ONCE = (
-    ".*(cannot be read and are left out|after their recording has ended|above half the sample rate"
+    ".*( left out|not count as heard and empty|after their recording has ended|above half the sample rate"
     "|in kHz instead of Hz)"
 )
 

@@ -198,7 +198,7 @@ def _data(story: _Story) -> Markup:
     failures = sum(len(dataset.failures) for _, dataset in story.datasets)
     if failures:
         body += paragraph(
-            f"{counted(failures, 'recording')} could not be read; scan/failures.csv lists them."
+            f"Recordings that are missing or could not be read: {failures:,}; scan/failures.csv lists them."
         )
     rows = [
         [

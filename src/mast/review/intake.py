@@ -239,12 +239,19 @@ class _Filler:
         groups: dict[str, pd.DataFrame] = {
             str(n): t for n, t in dataset.annotations.events.groupby("recording")
         }
-        new = {row.name for row in rows} - set(self.known)
+        # a recording that could not be used until now has no stamp yet
+        new = {row.name for row in rows if self.known.get(row.name, (0, ""))[1] == ""}
+        # their boxes are not read; those that were read before stay, as do the spans that were listened to
+        failed = set(dataset.failures["file"])
         for at in range(0, len(rows), _BATCH_RECORDINGS):
             batch = rows[at : at + _BATCH_RECORDINGS]
             self._put_recordings(batch, {row.name for row in batch})
             self._put_events(
-                [(row.name, groups.get(row.name, dataset.annotations.events[:0])) for row in batch]
+                [
+                    (row.name, groups.get(row.name, dataset.annotations.events[:0]))
+                    for row in batch
+                    if row.name not in failed
+                ]
             )
             self.progress(at + len(batch), len(rows), "recordings")
         spans = dataset.annotations.reviewed

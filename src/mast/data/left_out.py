@@ -1,0 +1,175 @@
+"""Recordings that the tables of a dataset name and that cannot be used: one rule for all tables and commands.
+
+A few are left out, with a warning that names them. Where they are most of a table, the folder is probably the wrong
+one, and the table is refused.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+
+import pandas as pd
+
+from mast.annotations.recording_names import RecordingNames
+from mast.errors import AnnotationError
+from mast.wording import counted
+
+_NAMED = 3  # recordings that a message names; the others are counted
+
+
+class _LeftOut(Enum):
+    """Why a recording cannot be used, and what to do about it."""
+
+    MISSING = (
+        "{is_} not in {root}",
+        "{was} {it} moved or renamed?",
+        "give the folder that holds {them}, or correct {its} name{s}",
+    )
+    UNLISTED = (
+        "{is_} not listed in recordings.csv",
+        "list {them}, or correct {its} name{s}",
+        "list {them}, or correct {its} name{s}",
+    )
+    UNREADABLE = (
+        "cannot be read as sound",
+        "repair {them}, or remove {its} rows",
+        "repair {them}, or remove {its} rows",
+    )
+
+    def __init__(self, what: str, hint: str, remedy: str) -> None:
+        self.what = what  # in words
+        self.hint = hint  # where the others are used
+        self.remedy = remedy  # where the table is refused
+
+
+class DatasetNames:
+    """The dataset's own name for a recording that a table names in its own way, and which cannot be used.
+
+    Args:
+        root: the folder of the dataset.
+        present: recordings that can be used.
+        missing: recordings that ``recordings.csv`` lists and that are not in the folder.
+        unreadable: recordings that are no sound.
+        is_listed: whether there is a ``recordings.csv``.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        present: Sequence[str],
+        missing: Sequence[str],
+        unreadable: Sequence[str],
+        is_listed: bool,
+    ) -> None:
+        self._root, self.is_listed = root, is_listed
+        self._present = frozenset(present)
+        self._lookup = RecordingNames([*present, *missing, *unreadable])
+        self._why = {
+            **dict.fromkeys(unreadable, _LeftOut.UNREADABLE),
+            **dict.fromkeys(missing, _LeftOut.MISSING),
+        }
+        self._told: set[str] = set()
+
+    @property
+    def unlisted(self) -> list[str]:
+        """Recordings that a table named so far and that ``recordings.csv`` does not list."""
+        return [name for name, why in self._why.items() if why is _LeftOut.UNLISTED]
+
+    def failures(self) -> pd.DataFrame:
+        """``file`` and ``error`` of the recordings that were named so far and are not there."""
+        rows = [
+            (name, f"{self._root / name}: no such recording")
+            if why is _LeftOut.MISSING
+            else (name, f"{name}: is not listed in recordings.csv")
+            for name, why in self._why.items()
+            if why is not _LeftOut.UNREADABLE
+        ]
+        return pd.DataFrame(rows, columns=["file", "error"])
+
+    def usable(self, table: pd.DataFrame, source: Path, *, boxes: bool = False) -> pd.DataFrame:
+        """The rows of recordings that can be used, by the dataset's names; a warning names the other recordings.
+
+        Args:
+            table: with a column ``recording``.
+            source: where it is from, for messages.
+            boxes: whether a row is a box.
+
+        Raises:
+            AnnotationError: a name that several recordings have, or most recordings cannot be used.
+        """
+        meant = {str(name): self._lookup.of_path(str(name)) for name in table["recording"].unique()}
+        own = table.assign(recording=[meant[str(name)] for name in table["recording"]])
+        named = list(dict.fromkeys(meant.values()))
+        gone = [name for name in named if name not in self._present]
+        for name in gone:
+            if len(several := self._lookup.all_of(name)) > 1:
+                raise AnnotationError(
+                    f"{source}: {self._root} holds several recordings {name} ({_some(several)}); name one of them "
+                    "with its folder"
+                )
+            self._why.setdefault(name, _LeftOut.UNLISTED if self.is_listed else _LeftOut.MISSING)
+        _refuse_most(source, self._root, len(named), {name: self._why[name] for name in gone})
+        for why in _LeftOut:
+            which = [name for name in gone if self._why[name] is why and name not in self._told]
+            n_boxes = int(own["recording"].isin(which).sum()) if boxes else 0
+            self._warn(
+                source, why, which, counted(len(named), "boxed recording" if boxes else "recording"), n_boxes
+            )
+        return own[own["recording"].isin(self._present)].reset_index(drop=True)
+
+    def warn_of_the_rest(self, listing: Path, listed: Sequence[str]) -> None:
+        """Name the recordings that ``recordings.csv`` lists, that are not there, and that no warning has named."""
+        missing = [
+            name for name in listed if self._why.get(name) is _LeftOut.MISSING and name not in self._told
+        ]
+        self._warn(listing, _LeftOut.MISSING, missing, counted(len(listed), "recording"), 0)
+
+    def _warn(self, source: Path, why: _LeftOut, which: Sequence[str], of: str, n_boxes: int) -> None:
+        if not which:
+            return
+        self._told.update(which)
+        words = _words(which, self._root)
+        lost = f" with {words['its']} {counted(n_boxes, 'box')}" if n_boxes else ""
+        warnings.warn(
+            f"{source}: {len(which):,} of {of} {why.what.format(**words)} ({_some(which)}) and {words['is_']} left "
+            f"out{lost}; {why.hint.format(**words)}",
+            stacklevel=4,
+        )
+
+
+def check_listing(listing: Path, listed: Sequence[str], missing: Sequence[str]) -> None:
+    """Refuse a ``recordings.csv`` of which most recordings are not in its folder."""
+    _refuse_most(listing, listing.parent, len(listed), dict.fromkeys(missing, _LeftOut.MISSING))
+
+
+def _refuse_most(source: Path, root: Path, n_named: int, gone: Mapping[str, _LeftOut]) -> None:
+    """Refuse a table if more than half of the recordings that it names cannot be used (our choice)."""
+    if 2 * len(gone) <= n_named:
+        return
+    reasons = [why for why in _LeftOut if why in gone.values()]
+    words = _words(gone, root)
+    what = " or ".join(why.what.format(**words) for why in reasons)
+    raise AnnotationError(
+        f"{source}: {len(gone):,} of {counted(n_named, 'recording')} {what} ({_some(list(gone))}); "
+        f"{reasons[0].remedy.format(**words)}"
+    )
+
+
+def _words(which: Collection[str], root: Path) -> dict[str, object]:
+    """What the sentences of :class:`_LeftOut` leave open, for one recording or several."""
+    forms = (
+        {"is_": "is", "was": "was", "it": "it", "them": "it", "its": "its", "s": ""}
+        if len(which) == 1
+        else {"is_": "are", "was": "were", "it": "they", "them": "them", "its": "their", "s": "s"}
+    )
+    return {"root": root, **forms}
+
+
+def _some(names: Sequence[str]) -> str:
+    """A few names, and how many more there are."""
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
