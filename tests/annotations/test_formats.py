@@ -123,11 +123,41 @@ def test_frequencies_are_cut_to_nyquist_where_the_rate_is_known(name: str, file:
 def test_events_wholly_above_nyquist_are_left_out(name: str, file: str, tmp_path: Path) -> None:
     annotations = one_event(low_hz=8000.0, high_hz=11_000.0)
     assert annotations.nyquist_warning("events") == (
-        "1 of 1 events lie wholly above half the sample rate and are left out"
+        "1 of 1 events lie wholly above half the sample rate and are left out; 1 recording with no other events counts "
+        "as not listened to, instead of empty"
     )
     write_annotations(annotations, tmp_path / file, name)
     back = read_annotations(tmp_path / file, name)
-    assert (len(back.events), len(back.reviewed)) == (0, len(annotations.reviewed))
+    assert (len(annotations.reviewed), len(back.events), len(back.reviewed)) == (1, 0, 0)
+
+
+@pytest.mark.parametrize(("name", "file"), PLACES)
+def test_only_recordings_without_any_event_that_can_be_seen_are_no_longer_reviewed(
+    name: str, file: str, tmp_path: Path
+) -> None:
+    names = ["above.wav", "both.wav", "empty.wav", "more.wav"]
+    recordings = pd.DataFrame({"recording": names, "duration_s": 60.0, "sample_rate": RATE})
+    spans = pd.DataFrame({"recording": names, "start_s": 0.0, "end_s": 60.0})
+    rows = [
+        ("above.wav", 9_000),
+        ("more.wav", 9_000),
+        ("more.wav", 10_000),
+        ("both.wav", 9_000),
+        ("both.wav", 2_000),
+    ]
+    events = pd.concat(
+        [one_event(low_hz=float(low), high_hz=low + 500.0).events.assign(recording=own) for own, low in rows]
+    )
+    annotations = AnnotationSet(events, spans, recordings)
+    assert annotations.nyquist_warning("boxes") == (
+        "4 of 5 boxes lie wholly above half the sample rate and are left out; 2 recordings with no other boxes count "
+        "as not listened to, instead of empty"
+    )
+    write_annotations(annotations, tmp_path / file, name)
+    back = read_annotations(tmp_path / file, name)
+    assert back.events["recording"].tolist() == ["both.wav"]
+    assert sorted(back.reviewed["recording"]) == ["both.wav", "empty.wav"]
+    assert back.reviewed_empty() == ["empty.wav"]
 
 
 @pytest.mark.parametrize("name", ["csv", "raven", "audacity", "kaleidoscope", "birdeep"])

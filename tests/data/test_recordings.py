@@ -10,8 +10,10 @@ import pandas as pd
 import pytest
 import soundfile as sf
 
+from mast.data.chunks import chunk_table
 from mast.data.recordings import load_dataset
 from mast.errors import AnnotationError, AudioError, MastError
+from mast.grid import FrontEnd
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "audio"))
 from hostile_recordings import deny_listing, with_guano
@@ -172,6 +174,24 @@ def test_boxes_above_half_the_sample_rate_are_cut_or_left_out_and_reported(folde
         f"{folder / 'boxes.csv'}: 1 of 3 boxes reached above half the sample rate and were cut to it; "
         "1 of 3 boxes lie wholly above half the sample rate and are left out"
     ]
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_recording_whose_boxes_all_lie_above_half_the_sample_rate_is_not_empty(
+    folder: Path, listed: bool
+) -> None:
+    owl, bat, empty = "A_20230510_060000.wav", "A_20230510_070000.wav", "B_20230511_060000.wav"
+    (folder / "boxes.csv").write_text(
+        f"file,{BOX}\n{owl},0.5,1.0,1000,2000,owl\n{bat},0.5,1.0,20000,40000,bat\n"
+    )
+    if listed:
+        (folder / "recordings.csv").write_text(f"file\n{owl}\n{bat}\n{empty}\n")
+    with pytest.warns(UserWarning, match="1 recording with no other boxes counts as not listened to"):
+        dataset = load_dataset(folder)
+    assert dataset.boxed_recordings == [owl]
+    assert dataset.annotations.reviewed_empty() == ([empty] if listed else [])
+    chunks = chunk_table(dataset, FrontEnd(chunk_frames=128))
+    assert set(chunks["recording"][chunks["labelled"]]) == ({owl, empty} if listed else {owl})
 
 
 def test_a_broken_recording_is_reported_not_hidden(folder: Path) -> None:

@@ -29,8 +29,8 @@ Decisions for what turns up in real files: boxes without length or height (point
 what no recording can hold (:func:`mast.events.check_events`, and an end long after the recording's) is an error that
 names file, line and field; frequencies above Nyquist are kept when reading a table and cut to Nyquist
 (:meth:`AnnotationSet.clipped_to_nyquist`) when writing, when evaluating and in a dataset, where the sample rate is
-known; an open upper limit is the Nyquist frequency, and an error where the sample rate is unknown. Numbers
-are written so that the same float64 comes back.
+known, and a recording with nothing but boxes above Nyquist is not reviewed; an open upper limit is the Nyquist
+frequency, and an error where the sample rate is unknown. Numbers are written so that the same float64 comes back.
 """
 
 from mast.annotations.base import AnnotationSet, Format

@@ -20,6 +20,7 @@ from mast.events import (
     empty_events,
     with_columns,
 )
+from mast.wording import counted
 
 REVIEWED_COLUMNS: dict[str, str] = {"recording": "str", "start_s": "float64", "end_s": "float64"}
 RECORDING_COLUMNS: dict[str, str] = {
@@ -139,7 +140,8 @@ class AnnotationSet:
     def clipped_to_nyquist(self) -> AnnotationSet:
         """The same with boxes cut to half the sample rate, where that is known: there is no sound above it.
 
-        Events that reach above it are cut to it; events that lie wholly above it are left out.
+        Events that reach above it are cut to it; events that lie wholly above it are left out. A recording that has
+        only such events is not heard and empty: what was heard there cannot be seen, so its spans are left out, too.
 
         >>> import pandas as pd
         >>> from mast.annotations import AnnotationSet
@@ -151,7 +153,13 @@ class AnnotationSet:
         """
         top = self._tops()
         cut = self.events.assign(high_hz=np.minimum(self.events["high_hz"], top))
-        return replace(self, events=cut[cut["low_hz"] < top])
+        heard = self.reviewed[~self.reviewed["recording"].isin(self._all_above())]
+        return replace(self, events=cut[cut["low_hz"] < top], reviewed=heard)
+
+    def _all_above(self) -> set[str]:
+        """Recordings that have events, all of them wholly above half the sample rate."""
+        seen = self.events["low_hz"] < self._tops()
+        return set(self.events["recording"][~seen]) - set(self.events["recording"][seen])
 
     def nyquist_warning(self, what: str) -> str:
         """What :meth:`clipped_to_nyquist` does to these events, in words, and whether they seem to be in kHz.
@@ -173,6 +181,11 @@ class AnnotationSet:
             told.append(f"{cut:,} of {n:,} {what} reached above half the sample rate and were cut to it")
         if left:
             told.append(f"{left:,} of {n:,} {what} lie wholly above half the sample rate and are left out")
+        if unseen := len(self._all_above() & set(self.reviewed["recording"])):
+            told.append(
+                f"{counted(unseen, 'recording')} with no other {what} {'counts' if unseen == 1 else 'count'} as not "
+                "listened to, instead of empty"
+            )
         if n and (self.events["high_hz"] <= top / 1000).all() and np.isfinite(top).all():
             told.append(
                 f"no frequency of the {what} reaches {top.max() / 1000:g} Hz; are they in kHz instead of Hz?"
