@@ -120,8 +120,9 @@ def check_events(
 ) -> None:
     """Refuse the first event that no recording can hold, naming ``where(row)``: one rule for every format.
 
-    Times are finite seconds within a year, frequencies finite hertz, both in order and not negative; points and
-    lines (equal limits) are kept. A score is a probability, or at least finite.
+    Times are finite seconds within a year and not negative, frequencies finite hertz, both in order; points and lines
+    (equal limits) are kept. A low frequency may be negative where the box reaches above 0 Hz: :func:`cut_at_zero` is
+    for it. A score is a probability, or at least finite.
 
     Args:
         events: with the columns of a box; ``score`` may be missing.
@@ -142,7 +143,10 @@ def check_events(
             end > LONGEST_S,
             "ends at {end} s, which is over a year; expected seconds from the start of the recording",
         ),
-        (low < 0, "negative low frequency ({low} Hz); the lowest is 0"),
+        (
+            (low < 0) & (high <= 0),
+            "lies below 0 Hz, from {low} to {high} Hz; expected frequencies above 0",
+        ),
         (low > high, "low frequency {low} Hz above the high frequency {high} Hz; were they swapped?"),
         (high > HIGHEST_HZ, "reaches up to {high} Hz, which no recorder reaches; expected frequencies in Hz"),
         (
@@ -156,6 +160,17 @@ def check_events(
             values = {"start": start[row], "end": end[row], "low": low[row], "high": high[row]}
             text = what.format(**{k: f"{v:.10g}" for k, v in {**values, "score": score[row]}.items()})
             raise AnnotationError(f"{where(row)}: {text}")
+
+
+def cut_at_zero(events: pd.DataFrame) -> pd.DataFrame:
+    """The events from 0 Hz up, where they reach above it: in Raven, a box can be dragged a little below the axis.
+
+    >>> box = {"start_s": [0.0], "end_s": [1.0], "low_hz": [-20.0], "high_hz": [900.0]}
+    >>> cut_at_zero(pd.DataFrame(box))["low_hz"].tolist()
+    [0.0]
+    """
+    below = (events["low_hz"] < 0) & (events["high_hz"] > 0)
+    return events.assign(low_hz=events["low_hz"].mask(below, 0.0)) if below.any() else events
 
 
 def boxes_of(events: pd.DataFrame) -> FloatArray:

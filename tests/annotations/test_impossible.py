@@ -108,11 +108,63 @@ def test_a_box_may_end_a_little_after_its_recording_and_not_an_hour(tmp_path: Pa
     assert len(read_annotations(path).events) == 2  # nobody knows how long it is
 
 
+def lowered(name: str, folder: Path, low: float, high: float) -> Path:
+    """The event from 1 to 2 kHz in this format, from ``low`` to ``high`` instead."""
+    file = written(name, folder)
+    if name == "yolo":  # fractions of the picture, which reaches up to 8 kHz
+        file.write_text(f"0 0.025 {1 - (low + high) / 2 / 8_000} 0.0166667 {(high - low) / 8_000}\n")
+    elif file.suffix == ".json":
+        content = json.loads(file.read_text())
+        if name == "coco":  # 512 rows of pixels, counted from the top
+            (event,) = content["annotations"]
+            event.pop("box")
+            event["bbox"][1::2] = [512 * (1 - high / 8_000), 512 * (high - low) / 8_000]
+        else:
+            content["data"]["sound_events"][0]["geometry"]["coordinates"][1::2] = [low, high]
+        file.write_text(json.dumps(content))
+    else:
+        replaced(file, "2000.0", str(high))
+        replaced(file, "1000.0", str(low))
+    return file
+
+
+@pytest.mark.parametrize("low", [-0.5, -20.0])
+@pytest.mark.parametrize("name", list(FORMATS))
+def test_a_box_a_little_below_zero_is_cut_there(name: str, low: float, tmp_path: Path) -> None:
+    file = lowered(name, tmp_path, low, 2_000.0)
+    with pytest.warns(UserWarning, match=r"1 of 1 box reaches below 0 Hz and is cut there") as told:
+        (event,) = read_annotations(file, name, recordings=KNOWN).events.to_dict("records")
+    assert event["low_hz"] == 0.0
+    assert event["high_hz"] == pytest.approx(2_000.0)
+    assert (event["start_s"], event["end_s"]) == pytest.approx((1.0, 2.0), abs=1e-4)
+    assert [str(warning.message).startswith(f"{file}: ") for warning in told] == [True]
+
+
+@pytest.mark.parametrize(("low", "high"), [(-20.0, -10.0), (-20.0, 0.0)])
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "yolo"])  # whose fractions are 0 to 1
+def test_a_box_wholly_below_zero_is_refused(name: str, low: float, high: float, tmp_path: Path) -> None:
+    refused(lowered(name, tmp_path, low, high), name, rf"lies below 0 Hz, from -20 to {high:g} Hz", KNOWN)
+
+
+def test_lines_at_zero_are_kept(tmp_path: Path) -> None:
+    file = lowered("csv", tmp_path, 0.0, 0.0)
+    assert read_annotations(file).events[["low_hz", "high_hz"]].to_numpy().tolist() == [[0.0, 0.0]]
+
+
+def test_what_is_written_begins_at_zero(tmp_path: Path) -> None:
+    boxes = pd.DataFrame([{**BOX, "low_hz": -20.0}])
+    write_annotations(AnnotationSet(boxes, recordings=KNOWN), tmp_path / "x.csv", "csv")
+    assert pd.read_csv(tmp_path / "x.csv")["low_hz"].tolist() == [0.0]
+
+
 def test_parquet_follows_the_same_rule(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     for wrong in ({"end_s": 1e22}, {"end_s": float("nan")}, {"score": -1.0}, {"high_hz": 1e12}):
         pd.DataFrame([{**BOX, **wrong}]).to_parquet(path)
         refused(path, "csv", "row 1: ")
+    pd.DataFrame([{**BOX, "low_hz": -3.0}]).to_parquet(path)
+    with pytest.warns(UserWarning, match="1 of 1 box reaches below 0 Hz"):
+        assert read_annotations(path).events["low_hz"].tolist() == [0.0]
     pd.DataFrame([{**BOX, "start_s": pd.Timestamp("2024-05-01")}]).to_parquet(path)
     refused(path, "csv", "column start_s holds something that is not a number")
     pd.DataFrame([{**BOX, "score": None}]).to_parquet(path)  # blank: not known

@@ -123,6 +123,14 @@ def test_short_boxes_stay(make_table):
     assert evaluate(truth, truth, resamples=0).metrics["f1"] == 1.0
 
 
+@pytest.mark.parametrize("space", ["grid", "hz"])
+def test_boxes_begin_at_zero_hertz(make_table, space):
+    """Half of this truth would lie below the axis, and the prediction would not match it."""
+    truth, found = make_table([("a", 1, 2, -1100, 1000)]), make_table([("a", 1, 2, 0, 1000)])
+    for pair in ((truth, found), (found, truth)):
+        assert evaluate(*pair, scoring=Scoring(space=space), resamples=0).metrics["miou"] == 1.0
+
+
 def test_rows_that_are_not_boxes_are_named(make_table):
     good = make_table([("a", 1, 2, 1000, 2000)])
     with pytest.raises(AnnotationError, match=r"truth: row 2 \(b\): starts at 3 s after it ends at 2 s"):

@@ -27,10 +27,11 @@ the same `reviewed.csv` stands in the folder, or as `NAME.reviewed.csv` beside t
 
 Decisions for what turns up in real files: boxes without length or height (point labels, lines) are kept;
 what no recording can hold (:func:`mast.events.check_events`, and an end long after the recording's) is an error that
-names file, line and field; frequencies above Nyquist are kept when reading a table and cut to Nyquist
-(:meth:`AnnotationSet.clipped_to_nyquist`) when writing, when evaluating and in a dataset, where the sample rate is
-known, and a recording with nothing but boxes above Nyquist is not reviewed; an open upper limit is the Nyquist
-frequency, and an error where the sample rate is unknown. Numbers are written so that the same float64 comes back.
+names file, line and field; boxes that reach below 0 Hz are cut there; frequencies above Nyquist are kept when reading a
+table and cut to Nyquist (:meth:`AnnotationSet.clipped_to_nyquist`) when writing, when evaluating and in a dataset,
+where the sample rate is known, and a recording with nothing but boxes above Nyquist is not reviewed; an open upper
+limit is the Nyquist frequency, and an error where the sample rate is unknown. Numbers are written so that the same
+float64 comes back.
 """
 
 from mast.annotations.base import AnnotationSet, Format

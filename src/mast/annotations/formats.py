@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -11,6 +13,8 @@ from mast.annotations import aoef, audacity, birdeep_csv, coco, events_csv, kale
 from mast.annotations.base import ALL, BOX_AND_LABEL, AnnotationSet, Format, check_set
 from mast.annotations.tables import read_json, read_text
 from mast.errors import AnnotationError
+from mast.events import cut_at_zero
+from mast.wording import counted
 
 FORMATS: dict[str, Format] = {
     "csv": Format(events_csv.read, events_csv.write, ".csv", folder=True),
@@ -50,7 +54,7 @@ def read_annotations(
 
     ``recordings`` (columns ``recording`` or ``file``, ``duration_s``, ``sample_rate`` …) is what the caller
     knows: it resolves file names that lack their ending, gives COCO and YOLO from elsewhere their scale, and
-    fills upper frequencies that a file leaves open.
+    fills upper frequencies that a file leaves open. Boxes that reach below 0 Hz are cut there, with a warning.
 
     >>> from mast.annotations import read_annotations
     >>> read_annotations("sim/boxes.csv").events[["recording", "start_s", "end_s", "label"]].head(2)
@@ -70,14 +74,21 @@ def read_annotations(
             raise
         raise AnnotationError(f"{path}: {error}") from None
     check_set(found, path)
+    if below := int((found.events["low_hz"] < 0).sum()):
+        warnings.warn(
+            f"{path}: {below:,} of {counted(len(found.events), 'box')} "
+            f"{'reaches' if below == 1 else 'reach'} below 0 Hz and {'is' if below == 1 else 'are'} cut there",
+            stacklevel=2,
+        )
+        found = replace(found, events=cut_at_zero(found.events))
     return found
 
 
 def write_annotations(annotations: AnnotationSet, path: Path | str, format: str) -> None:
     """Write annotations, each file whole or not at all.
 
-    Frequencies above Nyquist are cut to it where the sample rate is known. `raven`, `audacity` and `yolo`
-    write a folder with one file per recording; see the package for what each format can hold.
+    Frequencies below 0 Hz are cut there, and those above Nyquist to it where the sample rate is known. `raven`,
+    `audacity` and `yolo` write a folder with one file per recording; see the package for what each format can hold.
 
     >>> from pathlib import Path
     >>> from mast.annotations import read_annotations, write_annotations
@@ -89,7 +100,8 @@ def write_annotations(annotations: AnnotationSet, path: Path | str, format: str)
     if path.is_dir() and not chosen.folder:
         file = path / f"annotations{chosen.suffix}"
         raise AnnotationError(f"{path}: is a folder, and {format} is a single file; write to {file}")
-    chosen.write(annotations.clipped_to_nyquist(), path)
+    possible = replace(annotations, events=cut_at_zero(annotations.events))
+    chosen.write(possible.clipped_to_nyquist(), path)
 
 
 def _format(name: str) -> Format:
