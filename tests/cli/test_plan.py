@@ -175,6 +175,16 @@ def test_what_the_clips_should_buy_is_said(data: Path, tmp_path: Path) -> None:
     assert "nothing here is annotated yet" in stdout
 
 
+def test_forty_clips_where_nobody_says_how_many(tmp_path: Path) -> None:
+    data = write_noise(tmp_path / "noise", seconds=48.0)
+    stdout, _ = run(plan, data, "--clip-length", 1.28, "--out", tmp_path / "tasks", "--quiet")
+    assert stdout.startswith("40 clips, ")
+    run(plan, data, "--clip-length", 1.28, "--clips", 3, "--out", tmp_path / "fewer", "--quiet")
+    chosen, fewer = (pd.read_csv(tmp_path / name / "plan.csv") for name in ("tasks", "fewer"))
+    columns = ["recording", "start_s", "end_s"]
+    pd.testing.assert_frame_equal(chosen[columns].head(3), fewer[columns])
+
+
 def test_short_clips_and_short_supplies_are_said(data: Path, tmp_path: Path) -> None:
     _, stderr = run(plan, data, "--clips", 50, "--clip-length", 8, "--out", tmp_path / "tasks")
     assert "There are only 12 clips that nobody has listened to." in stderr

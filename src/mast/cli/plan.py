@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 _STRATEGIES = "time-balanced, random, sequential, diverse"  # a test compares with PLAN_STRATEGIES
 _FORMATS = "raven, audacity, aoef"  # a test compares with TASK_FORMATS
+# our choice: 20 minutes of sound at the default length; at 32 clips of 10 s, how they are chosen already shows in F1
+# (docs/label_planning.md)
+_CLIPS = 40
 _TRAIN_SHARE = 0.7  # of labelled sound, as mast train divides it by default
 
 
@@ -29,8 +32,13 @@ def plan(
     data: Annotated[
         Path, typer.Argument(metavar="DATA", help="Folder of recordings, with boxes or without.")
     ],
-    clips: Annotated[int, count("--clips", "-n", help="How many clips.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="New folder for the tasks.")],
+    clips: Annotated[
+        int,
+        count(
+            "--clips", "-n", help="How many clips; the best come first, so whoever listens may stop earlier."
+        ),
+    ] = _CLIPS,
     clip_length: Annotated[
         float | None,
         number(
@@ -98,7 +106,8 @@ def plan(
 
     \b
     Example:
-      mast plan recordings/ --clips 40 --format raven --out tasks
+      mast plan recordings/ --out tasks
+      mast plan recordings/ --clips 100 --format audacity --out tasks
       mast convert tasks recordings/boxes.csv --from tasks --to csv
     """
     from mast.data import load_dataset
