@@ -132,11 +132,11 @@ def test_names_with_folders(tmp_path: Path) -> None:
     for name in ("one/x.wav", "two/x.wav", "two/y.wav"):
         sound(tmp_path / name)
     (tmp_path / "boxes.csv").write_text(
-        f"file,{BOX}\ntwo/x.wav,0,1,1,2,a\ny.wav,0,1,1,2,a\none\\x.wav,0,1,1,2,a\n"
+        f"file,{BOX}\ntwo/x.wav,0,1,1000,2000,a\ny.wav,0,1,1000,2000,a\none\\x.wav,0,1,1000,2000,a\n"
     )
     dataset = load_dataset(tmp_path)
     assert dataset.annotations.events["recording"].tolist() == ["two/x.wav", "two/y.wav", "one/x.wav"]
-    (tmp_path / "boxes.csv").write_text(f"file,{BOX}\nx.wav,0,1,1,2,a\n")
+    (tmp_path / "boxes.csv").write_text(f"file,{BOX}\nx.wav,0,1,1000,2000,a\n")
     with pytest.raises(AnnotationError, match=r"holds several recordings x\.wav \(one/x\.wav, two/x\.wav\)"):
         load_dataset(tmp_path)
 
@@ -155,7 +155,7 @@ def test_the_same_name_outside_and_inside_audio(tmp_path: Path) -> None:
 
 def test_boxes_after_the_end_are_warned_of(folder: Path) -> None:
     with (folder / "boxes.csv").open("a") as boxes:
-        boxes.write("A_20230510_070000.wav,7,8,1,2,a\n")
+        boxes.write("A_20230510_070000.wav,7,8,1000,2000,a\n")
     with pytest.warns(
         UserWarning, match=r"1 boxes start after their recording has ended.*row 2 .*7 s of A_2023"
     ):
