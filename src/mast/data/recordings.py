@@ -5,7 +5,8 @@ and unlabelled (nobody listened). What was reviewed is decided by the first of t
 
 1. ``reviewed.csv`` in the folder (``file``, and ``start_s``, ``end_s`` where only a part was listened to);
 2. a column ``reviewed`` (true or false) in ``recordings.csv``;
-3. ``boxes.csv`` beside ``recordings.csv``: every recording listed was listened to;
+3. ``boxes.csv`` beside ``recordings.csv``: every recording listed was listened to (those with boxes only, where
+   ``boxes.csv`` names others than are listed: one without boxes may be meant);
 4. what the annotation files say; where a format says nothing, the recordings that it has boxes for.
 """
 
