@@ -9,7 +9,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from mast.models.onnx_messages import (
-    Message,
+    OnnxMessage,
     array_message,
     graph_message,
     model_message,
@@ -18,7 +18,7 @@ from mast.models.onnx_messages import (
 )
 
 
-def _same(message: Message, expected: Any) -> None:
+def _same(message: OnnxMessage, expected: Any) -> None:
     written = b"".join(message)
     assert type(expected).FromString(written) == expected
     assert len(written) == expected.ByteSize()  # nothing is in it that the library skips

@@ -11,22 +11,22 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-Message = list[bytes]
+OnnxMessage = list[bytes]
 
 # numbers of types, as TensorProto.DataType has them
 _TYPES = {"float32": 1, "uint8": 2, "int8": 3, "int32": 6, "int64": 7}
 _FLOAT, _INT, _GRAPH, _INTS = 1, 2, 5, 7  # as AttributeProto.AttributeType has them
 
 
-class Graph(NamedTuple):
+class OnnxGraph(NamedTuple):
     """The message of a graph; as an attribute of a node, a branch."""
 
-    message: Message
+    message: OnnxMessage
 
 
 def node_message(
     kind: str, inputs: Sequence[str], outputs: Sequence[str], domain: str, attributes: Mapping[str, Any]
-) -> Message:
+) -> OnnxMessage:
     """A NodeProto. Attributes are whole numbers, lists of them, floats and graphs."""
     parts = [_text(1, name) for name in inputs] + [_text(2, name) for name in outputs]
     parts.append(_text(4, kind))
@@ -37,13 +37,13 @@ def node_message(
     return parts
 
 
-def array_message(name: str, dtype: str, shape: Sequence[int], numbers: bytes) -> Message:
+def array_message(name: str, dtype: str, shape: Sequence[int], numbers: bytes) -> OnnxMessage:
     """A TensorProto: the type as NumPy calls it, and the numbers in C's order, the lowest byte of each first."""
     sizes = [_number(1, size) for size in shape]
     return [*sizes, _number(2, _TYPES[dtype]), _text(8, name), *_inside(9, [numbers])]
 
 
-def value_message(name: str, shape: Sequence[int] | None) -> Message:
+def value_message(name: str, shape: Sequence[int] | None) -> OnnxMessage:
     """A ValueInfoProto: a value of the graph, of float32 and this shape; without one, ONNX Runtime finds out both."""
     if shape is None:
         return [_text(1, name)]
@@ -54,20 +54,20 @@ def value_message(name: str, shape: Sequence[int] | None) -> Message:
 
 def graph_message(
     name: str,
-    nodes: Iterable[Message],
-    arrays: Iterable[Message],
-    given: Iterable[Message],
-    results: Iterable[Message],
-) -> Graph:
+    nodes: Iterable[OnnxMessage],
+    arrays: Iterable[OnnxMessage],
+    given: Iterable[OnnxMessage],
+    results: Iterable[OnnxMessage],
+) -> OnnxGraph:
     """A GraphProto of the messages in it."""
     parts = [_text(2, name)]
     for field, messages in ((1, nodes), (5, arrays), (11, given), (12, results)):
         for message in messages:
             parts += _inside(field, message)
-    return Graph(parts)
+    return OnnxGraph(parts)
 
 
-def model_message(graph: Graph, ir_version: int, versions: Mapping[str, int]) -> Message:
+def model_message(graph: OnnxGraph, ir_version: int, versions: Mapping[str, int]) -> OnnxMessage:
     """A ModelProto; ``versions`` are those of the sets of nodes, by their domain."""
     parts = [_number(1, ir_version), *_inside(7, graph.message)]
     for domain, version in versions.items():
@@ -75,8 +75,8 @@ def model_message(graph: Graph, ir_version: int, versions: Mapping[str, int]) ->
     return parts
 
 
-def _attribute(name: str, value: float | Sequence[int] | Graph) -> Message:
-    if isinstance(value, Graph):
+def _attribute(name: str, value: float | Sequence[int] | OnnxGraph) -> OnnxMessage:
+    if isinstance(value, OnnxGraph):
         content, kind = _inside(6, value.message), _GRAPH
     elif isinstance(value, int):
         content, kind = [_number(3, value)], _INT
@@ -98,7 +98,7 @@ def _text(field: int, text: str) -> bytes:
     return b"".join(_inside(field, [text.encode()]))
 
 
-def _inside(field: int, message: Message) -> Message:
+def _inside(field: int, message: OnnxMessage) -> OnnxMessage:
     """A message as a field of another."""
     return [_varint(field << 3 | 2) + _varint(sum(map(len, message))), *message]
 

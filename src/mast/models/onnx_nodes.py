@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from mast.models.onnx_messages import (
-    Graph,
-    Message,
+    OnnxGraph,
+    OnnxMessage,
     array_message,
     graph_message,
     model_message,
@@ -61,8 +61,8 @@ class Nodes:
     """A graph that grows; every value in it is known by its name."""
 
     def __init__(self) -> None:
-        self._nodes: list[Message] = []
-        self._arrays: list[Message] = []
+        self._nodes: list[OnnxMessage] = []
+        self._arrays: list[OnnxMessage] = []
         self._known: dict[tuple[str, tuple[int, ...], bytes], str] = {}  # names of the arrays there are
         self._numbers = count()  # no name is given twice, in branches neither
 
@@ -101,7 +101,7 @@ class Nodes:
         branches = {"then_branch": self._branch(then), "else_branch": self._branch(otherwise)}
         return self.add("If", condition, **branches)
 
-    def _branch(self, write: Callable[[], str]) -> Graph:
+    def _branch(self, write: Callable[[], str]) -> OnnxGraph:
         """A graph in the graph, with arrays of its own."""
         outside = self._nodes, self._arrays, self._known
         self._nodes, self._arrays, self._known = [], [], {}
