@@ -55,6 +55,18 @@ def test_each_row_has_its_own_measurements(found: Path, tmp_path: Path, ending: 
     assert (table["score"] == 0.9).all()
 
 
+def test_measuring_again_replaces_what_was_measured_before(found: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "first.csv", tmp_path / "second.csv"
+    assert run(found, "--out", first).exit_code == 0
+    measured = pd.read_csv(first)
+    measured.assign(snr_db=-99.0, note="ours").to_csv(first, index=False)
+    result = run(first, "--audio", tmp_path / "audio", "--out", second)
+    assert result.exit_code == 0, result.exception
+    again = pd.read_csv(second)
+    pd.testing.assert_frame_equal(again[measured.columns], measured)
+    assert (again["note"] == "ours").all()
+
+
 def test_a_missing_recording_leaves_its_cells_empty(found: Path, tmp_path: Path) -> None:
     (tmp_path / "audio" / "b.wav").unlink()
     out = tmp_path / "m.csv"

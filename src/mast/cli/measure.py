@@ -24,8 +24,9 @@ def measure(
     """Measure every box: frequencies, where its energy lies, signal to noise.
 
     Writes the table of boxes again with the columns peak_hz, center_hz, low_5_hz, high_95_hz, start_5_s, end_95_s,
-    duration_90_s, bandwidth_90_hz and snr_db; docs/checking.md defines them. Cells stay empty where a recording is
-    missing or cannot be read, and the last line says how many. Only the sound around each box is read.
+    duration_90_s, bandwidth_90_hz and snr_db; docs/checking.md defines them. Columns with these names that the table
+    already has are replaced. Cells stay empty where a recording is missing or cannot be read, and the last line says
+    how many. Only the sound around each box is read.
 
     Exit code: 0 when all were measured, 4 when some could not be, 2 when none could.
 
@@ -64,4 +65,4 @@ def _measured(
     with advancing(quiet, "measure", "recordings", events["recording"].nunique()) as advance:
         found, failures = recording_by_recording(events, locate, measure_events, lambda n: advance())
     rows = pd.concat(found) if found else pd.DataFrame(columns=list(MEASUREMENTS))
-    return events.join(rows.round(6)), failures
+    return events.drop(columns=list(MEASUREMENTS), errors="ignore").join(rows.round(6)), failures
