@@ -238,9 +238,9 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
     won = fresh["from_scratch_st", "site_ood"]
     lead, ap_lead = ([float(v) for v in won["differences"][value]] for value in ("f1", "ap50"))
     gained = {value: won[value] - fresh["from_scratch", "site_ood"][value] for value in ("f1", "ap50")}
-    third, fourth = (
+    third, fourth, fifth = (
         {(row["system"], row["part"]): row for row in figures(f"experiments/world_{world}/premise")["rows"]}
-        for world in (3, 4)
+        for world in (3, 4, 5)
     )
     worlds = {
         row["part"]: row["differences"]
@@ -277,7 +277,9 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
         for world in figures("other_sites")["worlds"]
         for system in world["systems"].values()
     ]
-    later, third_world, songs = trial["later"][-3:]
+    later, third_world, songs, means_of_rounds = trial["later"][-4:]
+    mixed = {tuple(run["rounds averaged"]): run for run in means_of_rounds["runs"]}
+    last_round = mixed[3,]
     songs_rows = [
         f"| {run['site_ood']['f1']:.3f} | {run['site_ood']['ap50']:.3f} | {steady['site_ood']:.3f} |"
         for run in songs["runs"]
@@ -300,7 +302,17 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
         small_gain["f1"]["difference"],
         third_gain["f1"],
         fourth_gain["f1"][0],
+        last_round["site_ood"]["f1"] - fifth["from_scratch", "site_ood"]["f1"],
     ]
+    in_three_worlds = {
+        value: mean(
+            [
+                *(world[0] for world in by_world["site_ood"]),
+                last_round["site_ood"][value] - fifth["faster_rcnn", "site_ood"][value],
+            ]
+        )
+        for value, by_world in (("f1", leads), ("ap50", ap_leads))
+    }
     ahead, own_gain = (gains[f"st_union - {other}"]["f1"] for other in ("faster_rcnn", "mast"))
     said = {
         "docs/zero_shot.md": [
@@ -335,11 +347,19 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
             ),
             f"{interval(means['temporal_ood', 'f1'])} on other days",
             f"({abs(level_start):.3f} F1 at other sites on average)",
-            " and ".join(
-                f"{-third[name, 'site_ood']['differences']['f1'][0]:.3f}" for name in ("fcos", "yolo26")
-            ),
+            "by "
+            + " and ".join(
+                f"{-world['fcos', 'site_ood']['differences']['f1'][0]:.3f}" for world in (third, fourth)
+            )
+            + " in these two worlds, and so is YOLO26, by "
+            f"{-third['yolo26', 'site_ood']['differences']['f1'][0]:.3f} in world 3",
             ", ".join(f"{value:.2f}" for value in raised[:-1])
-            + f" and {raised[-1]:.2f} at other sites in worlds 0 to 4",
+            + f" and {raised[-1]:.2f} at other sites in worlds 0 to 5",
+            f"the mean lead is {in_three_worlds['f1']:.3f} F1 and {in_three_worlds['ap50']:.3f} AP50",
+            " and ".join(
+                f"{text} from {last_round['site_ood'][value]:.3f} to {mixed[1, 2, 3]['site_ood'][value]:.3f}"
+                for value, text in (("ap50", "AP50 at other sites"), ("f1", "F1"))
+            ),
             f"In world 4 the gain is {interval(fourth_gain['f1'])}",
             *(
                 " | ".join(f"{one['f1']:.3f} / {one['ap50']:.3f}" for one in row)
@@ -355,6 +375,10 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
                         ]
                         for world in (third, fourth)
                     ),
+                    [
+                        *(fifth[name, "site_ood"] for name in ("faster_rcnn", "from_scratch")),
+                        last_round["site_ood"],
+                    ],
                 )
             ),
             *(
@@ -372,7 +396,7 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
                     for part in ("test", "temporal_ood", "site_ood")
                     for value in ("f1", "ap50")
                 )
-                for world in (fresh, third, fourth)
+                for world in (fresh, third, fourth, fifth)
                 for system in ("faster_rcnn", "fcos", "yolo26", "from_scratch", "from_scratch_st")
                 if (system, "test") in world
             ),
@@ -410,7 +434,10 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
                     for part in ("test", "temporal_ood", "site_ood")
                     for value in ("f1", "ap50")
                 )
-                for run in third_world["runs"]
+                for run in (
+                    *third_world["runs"],
+                    *(mixed[rounds] for rounds in ((3,), (2, 3), (1, 2, 3), (0, 1, 2, 3))),
+                )
             ),
             f"{abs(level['f1']['difference']):.3f} F1 ({minus(level['f1']['low'])} to {level['f1']['high']:.3f}) and "
             f"+{level['ap50']['difference']:.3f} AP50 ({minus(level['ap50']['low'])} to {level['ap50']['high']:.3f})",
