@@ -56,7 +56,6 @@ from mast_studies.zero_shot_sets import (
     LabelledSet,
     half_of,
     load_set,
-    model_folder,
     pairs,
     variant,
 )
@@ -198,7 +197,7 @@ class FewBoxesStudy:
         learn, test = (dataset.select(recordings=half_of(files, part)) for part in ("first", "second"))
         own = LabelledSet(name, what, test, float(band_hz or PAPER_BAND_HZ))
         work = options.work / (name if half is None else f"{name}-{half}")
-        return cls(model_folder(options.model), learn, own, work, options)
+        return cls(find_model(options.model), learn, own, work, options)
 
     def about(self) -> dict[str, Any]:
         """For the result file."""

@@ -22,12 +22,13 @@ from mast.detect_options import DetectOptions
 from mast.events import boxes_of, pairwise_iom
 from mast.inference import Detector
 from mast.models.checkpoint import load_checkpoint, save_checkpoint
+from mast.models.find import find_model
 from mast.models.mast_detector import MastDetector
 from mast_studies.record import write_result
 from mast_studies.script import run_script
 from mast_studies.whole import search
 from mast_studies.zero_shot_measure import as_row, difference, measure
-from mast_studies.zero_shot_sets import LabelledSet, load_set, model_folder, pairs, unseen_world
+from mast_studies.zero_shot_sets import LabelledSet, load_set, pairs, unseen_world
 
 SHARE = 0.8
 
@@ -85,7 +86,7 @@ def main() -> None:
     if options.simulated:
         folders.append(unseen_world(options.work / "simulated"))
     sets = [load_set(folder, bands_hz=bands_hz, halves=dict(pairs(options.half))) for folder in folders]
-    model = model_folder(options.model)
+    model = find_model(options.model)
     models = {"decided": model, "both": with_both(model, options.work / "both")}
     found = {own.name: measure_set(own, models) for own in sets}
     data = {own.name: own.about() for own in sets}

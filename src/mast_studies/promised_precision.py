@@ -28,13 +28,14 @@ from mast.evaluation.outcome import Outcome, match_scene
 from mast.evaluation.scene import build_scene
 from mast.models.card import load_card
 from mast.models.checkpoint import update_card
+from mast.models.find import find_model
 from mast.probability import LEAST_KEPT, StoredCalibration
 from mast_studies.record import write_result
 from mast_studies.script import run_script
 from mast_studies.study_tables import markdown
 from mast_studies.whole import search_twice
 from mast_studies.zero_shot_measure import scoring_of
-from mast_studies.zero_shot_sets import RECORDED, LabelledSet, load_set, model_folder, pairs
+from mast_studies.zero_shot_sets import RECORDED, LabelledSet, load_set, pairs
 
 TARGETS = (0.5, 0.6, 0.7, 0.8, 0.9)
 RESAMPLES = 2_000
@@ -142,7 +143,7 @@ def main() -> None:
     options = parser.parse_args()
     bands_hz = {name: float(value) for name, value in pairs(options.band)}
     sets = [load_set(folder, bands_hz=bands_hz, halves=dict(pairs(options.half))) for folder in options.data]
-    model = model_folder(options.model)
+    model = find_model(options.model)
     card = load_card(model)
     stored = card.calibration
     if stored is None:

@@ -28,6 +28,7 @@ from mast.detect_options import DetectOptions
 from mast.events import BOX_COLUMNS, as_events
 from mast.files import write_whole
 from mast.models.card import load_card
+from mast.models.find import find_model
 from mast.reports.spectrogram import draw_spectrogram
 from mast_studies.record import write_result
 from mast_studies.script import run_script
@@ -38,7 +39,6 @@ from mast_studies.zero_shot_sets import (
     PAPER_BAND_HZ,
     LabelledSet,
     load_set,
-    model_folder,
     pairs,
     unseen_world,
 )
@@ -88,7 +88,7 @@ def main() -> None:
     sets = [load_set(f, bands_hz=bands_hz, halves=halves, most=options.recordings) for f in folders]
     figures: dict[str, Any] = {}
     if options.model:
-        figures["model"] = _about_model(model_folder(options.model))
+        figures["model"] = _about_model(find_model(options.model))
     missing = [tool.missing for tool in TOOLS if tool.missing] if options.tools != "none" else []
     for sentence in missing:
         print(sentence, file=sys.stderr)
@@ -108,7 +108,7 @@ def measure_set(own: LabelledSet, options: argparse.Namespace) -> dict[str, Any]
     if options.model:
         started = time.perf_counter()
         searching = DetectOptions(device=options.device, band_hz=own.band_hz)
-        model = search_twice(model_folder(options.model), own.dataset, options=searching)
+        model = search_twice(find_model(options.model), own.dataset, options=searching)
         print(f"{own.name}: searched twice in {time.perf_counter() - started:.0f} s", file=sys.stderr)
         found[MODEL] = model.events
         result["systems"][MODEL] = own_and_best(own, model)

@@ -157,14 +157,6 @@ def unseen_world(folder: Path) -> Path:
     return folder
 
 
-def model_folder(path: Path) -> Path:
-    """A model folder, given itself or as a run."""
-    for folder in (path, path / "best"):
-        if (folder / WEIGHTS).is_file():
-            return folder
-    raise MastError(f"{path}: holds no {WEIGHTS}; expected a model folder or a run of `mast train`")
-
-
 def variant(model: Path, out: Path, *, band_hz: float | None = None, threshold: float | None = None) -> Path:
     """A copy of a model folder that looks at another band or has another threshold; its weights are the same.
 
