@@ -44,6 +44,7 @@ def render(text: str) -> str:
         "ground": ground_table(),
         "zero_shot": zero_shot_table(),
         "habits": habits_table(),
+        "nested": nested_table(),
         "few_boxes_fit": few_boxes_fit_table(),
         "learning": learning_table(),
         "learning_button": learning_button_table(),
@@ -263,6 +264,31 @@ def habits_table() -> str:
         "habit changed",
     ]
     return f"{table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; `results/habits.json`."
+
+
+def nested_table() -> str:
+    """How often boxes lie inside others, and what giving only one of the two is worth."""
+    rows = []
+    for name, own in result("nested")["figures"]["sets"].items():
+        ahead = own["f1_of_decided_minus_both"]
+        nested = [own["boxes_nested"], own["detections_nested"]["both"]]
+        rows.append(
+            [
+                f"`{name}`",
+                *(f"{share:.0%}".replace("%", " %") for share in nested),
+                *(f"{own['systems'][way]['f1']:.2f}" for way in ("both", "decided")),
+                "{difference:+.3f} ({low:.3f} to {high:.3f})".format(**ahead).replace("-", "−"),
+            ]
+        )
+    header = [
+        "",
+        "people's boxes that lie inside another or contain one",
+        "the same for detections, both given",
+        "F1, both given",
+        "F1, one given",
+        "difference",
+    ]
+    return table(header, rows)
 
 
 def few_boxes_fit_table() -> str:
