@@ -165,9 +165,9 @@ SCRATCH_ST, *SCRATCH_ROUNDS = (
         self_training=SelfTraining("from_scratch", curriculum="union", rounds=3, taken_after=number),
     )
     for name, title, number in (
-        ("from_scratch_st", "MAST + ST, from scratch", 2),
+        ("from_scratch_st", "MAST + ST, from scratch", 3),
         ("from_scratch_st_1", "MAST + ST, from scratch, round 1", 1),
-        ("from_scratch_st_3", "MAST + ST, from scratch, round 3", 3),
+        ("from_scratch_st_2", "MAST + ST, from scratch, round 2", 2),
     )
 )
 DOUBTFUL_ST = System(

@@ -49,7 +49,9 @@ def average_rounds(
         Metrics on the chunks that are held out.
     """
     path = out / "metrics.json"
-    if path.exists():
+    is_done = path.exists()
+    machine.accelerator.wait_for_everyone()  # all have looked before one writes, so all take the same branch
+    if is_done:
         metrics: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))
         return metrics
     last, card = load_checkpoint(trained)
