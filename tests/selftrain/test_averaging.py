@@ -40,7 +40,8 @@ def test_every_round_counts_alike(tones: Path, tmp_path: Path, monkeypatch: pyte
     again = HearingModel.load(
         tmp_path / "mean-3" / "best", device=machine.device, precision=machine.precision
     )
-    assert chunk_metrics(look_at(again, held, plan, machine, nms_iou=plan.nms_iou)) == metrics
+    measured = chunk_metrics(look_at(again, held, plan, machine, nms_iou=plan.nms_iou))
+    assert measured == pytest.approx(metrics, abs=1e-3)
     assert card.thresholds["score"] == metrics["threshold"] != 0.9
     assert card.calibration is not None
     assert (card.provenance["averaged_rounds"], card.provenance["metrics"]) == (3, metrics)
