@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def counted(n: int, noun: str) -> str:
     """A number with its noun, in the singular for one.
@@ -11,3 +13,12 @@ def counted(n: int, noun: str) -> str:
     """
     plural = {"box": "boxes", "stretch": "stretches"}.get(noun, f"{noun}s")
     return f"{n:,} {noun if n == 1 else plural}"
+
+
+def first_names(names: Sequence[str], most: int) -> str:
+    """The first few names, and how many more there are.
+
+    >>> first_names(["a", "b"], 2), first_names(["a", "b", "c"], 2)
+    ('a, b', 'a, b and 1 more')
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")

@@ -21,7 +21,7 @@ WRITTEN = {
     "audacity": ("\t2.0\t", None),
     "coco": ("2.0,", '"score": 0.25'),
     "yolo": (None, " 0.25"),
-    "aoef": ("2.0,", '"score": 0.25'),  # its times of writing hold digits, too
+    "aoef": ("2.0,", '"score": 0.25'),  # the time of writing may hold these digits, too
     "kaleidoscope": ("1.0,", "0.25"),
     "birdeep": (",2.0,", None),
 }

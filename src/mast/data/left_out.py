@@ -15,7 +15,7 @@ import pandas as pd
 
 from mast.annotations.recording_names import RecordingNames
 from mast.errors import AnnotationError
-from mast.wording import counted
+from mast.wording import counted, first_names
 
 _NAMED = 3  # recordings that a message names; the others are counted
 
@@ -52,7 +52,7 @@ class DatasetNames:
         root: the folder of the dataset.
         present: recordings that can be used.
         missing: recordings that ``recordings.csv`` lists and that are not in the folder.
-        unreadable: recordings that are no sound.
+        unreadable: recordings that cannot be read as sound.
         is_listed: whether there is a ``recordings.csv``.
     """
 
@@ -108,8 +108,8 @@ class DatasetNames:
         for name in gone:
             if len(several := self._lookup.all_of(name)) > 1:
                 raise AnnotationError(
-                    f"{source}: {self._root} holds several recordings {name} ({_some(several)}); name one of them "
-                    "with its folder"
+                    f"{source}: {self._root} holds several recordings {name} ({first_names(several, _NAMED)}); "
+                    "name one of them with its folder"
                 )
             self._why.setdefault(name, _LeftOut.UNLISTED if self.is_listed else _LeftOut.MISSING)
         _refuse_most(source, self._root, len(named), {name: self._why[name] for name in gone})
@@ -135,8 +135,8 @@ class DatasetNames:
         words = _words(which, self._root)
         lost = f" with {words['its']} {counted(n_boxes, 'box')}" if n_boxes else ""
         warnings.warn(
-            f"{source}: {len(which):,} of {of} {why.what.format(**words)} ({_some(which)}) and {words['is_']} left "
-            f"out{lost}; {why.hint.format(**words)}",
+            f"{source}: {len(which):,} of {of} {why.what.format(**words)} ({first_names(which, _NAMED)}) and "
+            f"{words['is_']} left out{lost}; {why.hint.format(**words)}",
             stacklevel=4,
         )
 
@@ -154,7 +154,7 @@ def _refuse_most(source: Path, root: Path, n_named: int, gone: Mapping[str, _Lef
     words = _words(gone, root)
     what = " or ".join(why.what.format(**words) for why in reasons)
     raise AnnotationError(
-        f"{source}: {len(gone):,} of {counted(n_named, 'recording')} {what} ({_some(list(gone))}); "
+        f"{source}: {len(gone):,} of {counted(n_named, 'recording')} {what} ({first_names(list(gone), _NAMED)}); "
         f"{reasons[0].remedy.format(**words)}"
     )
 
@@ -167,9 +167,3 @@ def _words(which: Collection[str], root: Path) -> dict[str, object]:
         else {"is_": "are", "was": "were", "it": "they", "them": "them", "its": "their", "s": "s"}
     )
     return {"root": root, **forms}
-
-
-def _some(names: Sequence[str]) -> str:
-    """A few names, and how many more there are."""
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more

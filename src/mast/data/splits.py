@@ -29,6 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mast.data.deal import deal_recordings, part_boxes, shuffle_key
 from mast.errors import ConfigError
+from mast.wording import first_names
 
 PARTS = ("train", "val", "test")
 TEMPORAL_OOD = "temporal_ood"
@@ -251,8 +252,7 @@ def _known(table: pd.DataFrame, column: str, noun: str) -> pd.Series[str]:
 
 
 def _listed(values: pd.Series[str]) -> str:
-    names = sorted(set(values))
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    return first_names(sorted(set(values)), 8)
 
 
 def _day(text: str) -> str:

@@ -34,8 +34,7 @@ class SelfTrainingRun:
     Attributes:
         rows: ``rounds.csv``.
         pseudo: the pseudo-boxes of each round, by its number; ``chunk`` means the same sound in all rounds.
-        heard: numbers of the chunks that each round labelled; none where a run from before rounds took their own sample
-            labelled the same ones in every round.
+        heard: numbers of the chunks that each round labelled; empty for older runs, whose rounds labelled the same.
         expert: the expert's boxes of the training part.
         front_end: of the detector.
         seed: of the run; samples are drawn by it.
@@ -54,7 +53,7 @@ class SelfTrainingRun:
         return [c.removesuffix("_f1") for c in self.rows.columns if c.endswith("_f1")]
 
     def in_both(self, number: int) -> tuple[pd.DataFrame, pd.DataFrame] | None:
-        """The pseudo-boxes of the round before and of this one in the chunks that both labelled; none without such."""
+        """The pseudo-boxes of the round before and of this one in the chunks that both labelled, if any."""
         if number - 1 not in self.pseudo:
             return None
         both = self.pseudo[number - 1], self.pseudo[number]

@@ -22,6 +22,7 @@ from mast.reports.heard import NO_CLOCK, Heard, Place, find_places, read_events
 from mast.reports.heat_map import Sky, activity, draw_activity, sun_note
 from mast.reports.html_page import Section, cards, code, figure, heading, page, paragraph, table
 from mast.reports.summary_counts import Counts, Sample, correct_total, count_events, count_table
+from mast.wording import first_names
 
 PAGE = "summary.html"
 _MOST_ROWS = 40  # of a table on the page
@@ -122,8 +123,7 @@ def _span(counts: Counts) -> str:
     """Sites and days in words."""
     sites = [site for site in counts.heard.sites if site]
     known = counts.effort.loc[counts.effort["slot"] != NO_CLOCK, "slot"] // 24
-    names = ", ".join(sites[:5]) + (f" and {len(sites) - 5} more" if len(sites) > 5 else "")
-    where = f"{'Site' if len(sites) == 1 else 'Sites'} {names}" if sites else "No site given"
+    where = f"{'Site' if len(sites) == 1 else 'Sites'} {first_names(sites, 5)}" if sites else "No site given"
     if known.empty:
         return f"{where}; the recordings have no clock time."
     days = [pd.Timestamp(int(day), unit="D") for day in (known.min(), known.max())]

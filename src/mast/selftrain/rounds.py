@@ -78,7 +78,7 @@ class _Setting(RoundsRun):
 
 
 class _Pool:
-    """The unlabelled sound. Rounds that take a sample of it take other chunks each, until all have had their turn."""
+    """The unlabelled sound. Rounds that take a sample of it take different chunks, until all have had their turn."""
 
     def __init__(
         self, sources: ChunkSources, recipe: Recipe, seed: int, decode: Callable[[Chunks], Chunks]
