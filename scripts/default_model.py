@@ -170,7 +170,14 @@ def teach(start: Path, options: argparse.Namespace) -> Path:
     pool = join_clips(options.pool, options.work / "pool")
     recipe = load_recipe(REFINEMENT, told)
     rows = self_train(
-        data, [pool], learnt, student, recipe, teacher=teacher / "best", say=print, progress=_tell("student")
+        data,
+        [pool],
+        learnt,
+        student,
+        recipe,
+        teachers=[teacher / "best"],
+        say=print,
+        progress=_tell("student"),
     )
     print(rows.to_string())
     return student / "best"

@@ -227,7 +227,7 @@ class Runner:
                     recipe = same_steps(recipe, all_chunks=len(self.chunks["train"]), chunks=len(learn))
 
                 def train(progress: Progress) -> None:
-                    self._train(recipe, init, learn, run, progress)
+                    self._train(recipe, init, learn, run, progress, seed=self._training_seed(system))
 
                 self._once(run, recipe, train)
             return run / "best"
@@ -242,6 +242,7 @@ class Runner:
                 f"{system.name}: self-training needs unlabelled sound; give its folder with --unlabelled"
             )
         start = self.model(self.known[plan.start])
+        teachers = [self.model(self.known[name]) for name in plan.teachers]
 
         def improve(progress: Progress) -> None:
             self_train(
@@ -252,6 +253,7 @@ class Runner:
                 recipe,
                 split=self.source.division,
                 seed=self.seed,
+                teachers=teachers,
                 progress=progress,
                 say=self._say,
             )
@@ -284,7 +286,7 @@ class Runner:
         if system.self_training is not None:
             # rounds take about equally long
             share = system.self_training.taken / system.self_training.rounds
-            runs = [system.self_training.start, *runs]
+            runs = [*dict.fromkeys((system.self_training.start, *system.self_training.teachers)), *runs]
         needs = {"pretrained": [self._pretraining(system)], "generic": ["generic"]}.get(system.init, [])
         spent = {name: self.ledger.seconds(name) for name in (*needs, *runs)}
         spent[runs[-1]] *= share
@@ -331,18 +333,24 @@ class Runner:
             )
         return recipe
 
-    def _train(self, recipe: Recipe, init: Path | None, learn: Chunks, run: Path, progress: Progress) -> None:
+    def _training_seed(self, system: System) -> int:
+        """The trial's, and another for each training run that repeats one."""
+        return self.seed + 1000 * system.repeat
+
+    def _train(
+        self, recipe: Recipe, init: Path | None, learn: Chunks, run: Path, progress: Progress, *, seed: int
+    ) -> None:
         machine = prepare_machine(recipe)
         about = {
             "kind": "detector",
             "data": str(self.source.labelled),
-            "seed": self.seed,
+            "seed": seed,
             "init": str(init or ""),
             "split": self.source.division.model_dump(mode="json"),
             "chunks": len(learn),
         }
         remember_recipe(recipe, run, about=about)
-        job = DetectorRun(recipe, machine, run, about, Start.find(init), self.seed, plan=recipe.train)
+        job = DetectorRun(recipe, machine, run, about, Start.find(init), seed, plan=recipe.train)
         fit_detector(learn, self.chunks["val"], job, progress=progress)
 
     def _labelled(self, system: System) -> Chunks:
@@ -441,6 +449,7 @@ class Runner:
             "split": self.source.split.model_dump(mode="json") if self.source.split else "column",
             "measured": self._measured_on,
             "seed": self.seed,
+            "training_seed": self._training_seed(system),
             "seconds": self.seconds(system),
             "train_chunks": len(self._labelled(system)),
             "parameters": sum(p.numel() for p in model.model.parameters()),

@@ -35,12 +35,14 @@ class SelfTraining:
         curriculum: which stages a round has.
         rounds: how many are trained.
         taken_after: the system is the model after this many; the last by default. So all rounds of one run are systems.
+        teachers: names of the systems that label; the model itself does by default (mast.selftrain.labelling).
     """
 
     start: str
     curriculum: Curriculum = "full"
     rounds: int = 2
     taken_after: int | None = None
+    teachers: tuple[str, ...] = ()
 
     @property
     def taken(self) -> int:
@@ -50,7 +52,8 @@ class SelfTraining:
     @property
     def run(self) -> str:
         """Name of the training run, which systems taken after different rounds share."""
-        return f"{self.start}.{self.curriculum}{self.rounds}"
+        taught = f".{'+'.join(self.teachers)}" if self.teachers else ""
+        return f"{self.start}.{self.curriculum}{self.rounds}{taught}"
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ class System:
         settings: what differs from the preset's recipe, by dotted names.
         self_training: what follows training.
         budget: how much of the training part is labelled; all of it by default.
+        repeat: how many training runs of the same kind come before it; each has a seed of its own.
     """
 
     name: str
@@ -83,6 +87,7 @@ class System:
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
     self_training: SelfTraining | None = None
     budget: Budget | None = None
+    repeat: int = 0
 
 
 BASELINES = (
@@ -168,6 +173,28 @@ SCRATCH_ST, *SCRATCH_ROUNDS = (
         ("from_scratch_st", "MAST + ST, from scratch", 3),
         ("from_scratch_st_1", "MAST + ST, from scratch, round 1", 1),
         ("from_scratch_st_2", "MAST + ST, from scratch, round 2", 2),
+    )
+)
+# Two detectors that were trained apart label together; a box that only one finds has at most half the score, so what is
+# doubtful begins lower.
+SCRATCH_AGAIN = System("from_scratch_again", "MAST, from scratch, second training run", repeat=1)
+TEAM_ST, *TEAM_ROUNDS = (
+    System(
+        name,
+        title,
+        settings={"selftrain.doubtful": 0.1},
+        self_training=SelfTraining(
+            "from_scratch",
+            curriculum="union",
+            rounds=3,
+            taken_after=number,
+            teachers=("from_scratch", "from_scratch_again"),
+        ),
+    )
+    for name, title, number in (
+        ("two_teachers_st", "MAST + ST, two teachers", 3),
+        ("two_teachers_st_1", "MAST + ST, two teachers, round 1", 1),
+        ("two_teachers_st_2", "MAST + ST, two teachers, round 2", 2),
     )
 )
 DOUBTFUL_ST = System(

@@ -5,6 +5,8 @@ Nothing is trained here: each stage leaves other random weights, so that every m
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,8 +24,11 @@ from mast.models.checkpoint import load_checkpoint
 from mast.models.mast_detector import MastDetector
 from mast.selftrain import rounds
 from mast.selftrain.averaging import AVERAGED
+from mast.selftrain.committee import Committee
+from mast.selftrain.labelling import TOGETHER
 from mast.selftrain.pseudo import CELLS, HEARD
 from mast.training.chosen_chunks import Chunks, labelled_chunks
+from mast.training.chunk_scores import chunk_metrics, look_at
 from mast.training.detector_training import DetectorRun, fit_detector
 from mast.training.loop import Result
 from mast.training.machine import prepare_machine
@@ -37,9 +42,14 @@ class Stage(NamedTuple):
     run: DetectorRun
 
 
-class Teacher(NamedTuple):
-    weights: dict[str, Tensor]
+class Labeller(NamedTuple):
+    members: list[dict[str, Tensor]]  # their weights
     threshold: float
+
+    def is_made_of(self, *folders: Path) -> bool:
+        return [True] * len(self.members) == [
+            same_weights(own, folder) for own, folder in zip(self.members, folders, strict=True)
+        ]
 
 
 class Seen(NamedTuple):
@@ -48,7 +58,7 @@ class Seen(NamedTuple):
     out: Path
     init: Path
     stages: list[Stage]
-    teachers: list[Teacher]
+    labellers: list[Labeller]
 
 
 def same_weights(weights: dict[str, Tensor], folder: Path) -> bool:
@@ -61,8 +71,8 @@ def seen(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     return watch_two_rounds(tones, tmp_path_factory.mktemp("rounds"))
 
 
-def watch_two_rounds(tones: Path, out: Path, *, teacher: Path | None = None, average: bool = False) -> Seen:
-    stages, teachers = list[Stage](), list[Teacher]()
+def watch_two_rounds(tones: Path, out: Path, *, teachers: Sequence[Path] = (), average: bool = False) -> Seen:
+    stages, labellers = list[Stage](), list[Labeller]()
     init = save_untrained(out / "init", seed=0, threshold=0.5)
 
     def fit(learn: Chunks, held: Chunks, run: DetectorRun, **_: Any) -> Result:
@@ -72,8 +82,9 @@ def watch_two_rounds(tones: Path, out: Path, *, teacher: Path | None = None, ave
         metrics = dict.fromkeys(("f1", "precision", "recall", "threshold", "ap50", "miou"), 0.5)
         return Result(1, metrics, metrics, 1, 0.0)
 
-    def label(model: HearingModel, *args: Any, **options: Any) -> pd.DataFrame:
-        teachers.append(Teacher(model.model.state_dict(), options["threshold"]))
+    def label(model: HearingModel | Committee, *args: Any, **options: Any) -> pd.DataFrame:
+        members = model.members if isinstance(model, Committee) else [model]
+        labellers.append(Labeller([one.model.state_dict() for one in members], options["threshold"]))
         return pseudo_label(model, *args, **options)
 
     pseudo_label = rounds.pseudo_label
@@ -86,31 +97,49 @@ def watch_two_rounds(tones: Path, out: Path, *, teacher: Path | None = None, ave
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rounds, "fit_detector", fit)
         patch.setattr(rounds, "pseudo_label", label)
-        rounds.self_train(tones, [tones / "audio"], init, out, recipe, teacher=teacher)
+        rounds.self_train(tones, [tones / "audio"], init, out, recipe, teachers=teachers)
     assert [(s.run.about["round"], s.run.about["stage"]) for s in stages] == STAGES
-    return Seen(out, init, stages, teachers)
+    return Seen(out, init, stages, labellers)
 
 
 def test_a_round_is_labelled_by_the_model_that_the_last_one_ended_in(seen: Seen) -> None:
     ends = [seen.init, seen.out / "round-1" / "stage2" / "best"]
-    assert len(seen.teachers) == 2
-    for teacher, folder in zip(seen.teachers, ends, strict=True):
-        assert same_weights(teacher.weights, folder)
-    assert not same_weights(seen.teachers[1].weights, seen.init)  # the models can be told apart
+    assert len(seen.labellers) == 2
+    for labeller, folder in zip(seen.labellers, ends, strict=True):
+        assert labeller.is_made_of(folder)
+    assert not seen.labellers[1].is_made_of(seen.init)  # the models can be told apart
     # "validation" is the threshold that the labelling model brings along
-    assert [teacher.threshold for teacher in seen.teachers] == [0.5, pytest.approx(0.42)]
+    assert [labeller.threshold for labeller in seen.labellers] == [0.5, pytest.approx(0.42)]
 
 
-def test_a_teacher_labels_the_first_round_alone(tones: Path, tmp_path: Path) -> None:
+def test_a_teacher_labels_the_first_round_alone_and_later_ones_with_the_model(
+    tones: Path, tmp_path: Path
+) -> None:
     """Another detector, of another shape, makes the first pseudo-labels; what learns from them starts from its own."""
     teacher = save_untrained(tmp_path / "teacher", seed=9, threshold=0.45, channels=64)
-    seen = watch_two_rounds(tones, tmp_path / "out", teacher=teacher)
-    first, second = seen.teachers
-    assert same_weights(first.weights, teacher)
+    seen = watch_two_rounds(tones, tmp_path / "out", teachers=[teacher])
+    first, second = seen.labellers
+    assert first.is_made_of(teacher)
     assert first.threshold == 0.45
-    assert same_weights(second.weights, seen.out / "round-1" / "stage2" / "best")
+    assert second.is_made_of(seen.out / "round-1" / "stage2" / "best", teacher)
     assert seen.stages[0].run.start.path == seen.init
-    assert seen.stages[0].run.about["teacher"] == str(teacher)
+    assert seen.stages[0].run.about["teachers"] == [str(teacher)]
+
+
+def test_several_teachers_label_together_from_a_threshold_of_their_own(tones: Path, tmp_path: Path) -> None:
+    teachers = [save_untrained(tmp_path / f"teacher-{n}", seed=n, threshold=0.45) for n in (8, 9)]
+    seen = watch_two_rounds(tones, tmp_path / "out", teachers=teachers)
+    first, second = seen.labellers
+    assert first.is_made_of(*teachers)
+    assert second.is_made_of(seen.out / "round-1" / "stage2" / "best", *teachers)
+    together = json.loads((seen.out / "round-1" / TOGETHER).read_text(encoding="utf-8"))
+    assert first.threshold == together["threshold"]
+    held = labelled_chunks(load_dataset(tones), gain_recipe().front_end)["val"]
+    machine = prepare_machine(gain_recipe())
+    committee = Committee([machine.load(folder) for folder in teachers])
+    stage = gain_recipe().selftrain.stage1
+    measured = chunk_metrics(look_at(committee, held, stage, machine, nms_iou=stage.nms_iou))
+    assert first.threshold == pytest.approx(measured["threshold"], abs=1e-3)
 
 
 def test_the_mean_of_all_rounds_labels_and_is_kept_while_training_continues_from_the_last(
@@ -124,9 +153,9 @@ def test_the_mean_of_all_rounds_labels_and_is_kept_while_training_continues_from
     for name, expected in mean.items():
         if expected.is_floating_point():
             torch.testing.assert_close(kept[name], expected)
-    assert same_weights(seen.teachers[1].weights, seen.out / "round-1" / AVERAGED / "best")
+    assert seen.labellers[1].is_made_of(seen.out / "round-1" / AVERAGED / "best")
     assert (
-        seen.teachers[1].threshold == load_card(seen.out / "round-1" / AVERAGED / "best").thresholds["score"]
+        seen.labellers[1].threshold == load_card(seen.out / "round-1" / AVERAGED / "best").thresholds["score"]
     )
     assert seen.stages[2].run.start.path == seen.out / "round-1" / "stage2" / "best"
     rows = pd.read_csv(seen.out / "rounds.csv")

@@ -19,10 +19,12 @@ def selftrain(
         typer.Option(help="The detector to start from: a run or model folder, default or hf://owner/name."),
     ],
     out: RunFolder,
-    teacher: Annotated[
-        str | None,
+    teachers: Annotated[
+        list[str] | None,
         typer.Option(
-            help="Another, stronger detector that labels for the first round; --init itself by default."
+            "--teacher",
+            help="Another detector that labels for the first round in place of --init, and together with the model "
+            "after that. Give it several times for several: boxes that they agree on count for more.",
         ),
     ] = None,
     annotations: Annotations = None,
@@ -58,7 +60,7 @@ def selftrain(
             out,
             recipe,
             seed=seed,
-            teacher=teacher,
+            teachers=teachers or (),
             progress=progress,
             say=lambda text: say(text, quiet=quiet),
         )

@@ -28,6 +28,7 @@ from mast.files import write_whole
 from mast.grid import FrontEnd, grid_to_events
 from mast.hearing import HearingModel
 from mast.runs import Progress
+from mast.selftrain.committee import Committee
 from mast.selftrain.policy import Trust, recording_thresholds
 from mast.training.chosen_chunks import Chunks, in_order
 from mast.training.recipe import SelfTrainRecipe
@@ -79,7 +80,7 @@ def most_in_a_row(boxes: Sequence[Tensor]) -> int:
 
 
 def pseudo_label(
-    model: HearingModel,
+    model: HearingModel | Committee,
     chunks: Chunks,
     recipe: SelfTrainRecipe,
     *,
@@ -94,7 +95,7 @@ def pseudo_label(
     may be notes of a song.
 
     Args:
-        model: the detector of the round before.
+        model: the detector of the round before, or several.
         chunks: unlabelled chunks.
         recipe: η, the validity predicate and what is doubtful, in numbers.
         threshold: q.

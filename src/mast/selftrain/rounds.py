@@ -4,6 +4,7 @@ Each stage is a run of its own below the folder, so a killed one continues where
 
     out/expert.parquet, out/round-0/metrics.json                 the expert's boxes; the initial model, measured
     out/round-1/unlabelled.parquet, out/round-1/pseudo.parquet   the chunks of this round, and their pseudo-labels
+    out/round-1/committee.json                                   how well several labellers do together, if there are
     out/round-1/stage1/, …/stage2/                               and so on
     out/rounds.csv, out/best                                     what came of it
 
@@ -35,6 +36,7 @@ from mast.models.card import load_card
 from mast.models.find import find_model
 from mast.runs import Progress, Say
 from mast.selftrain.averaging import AVERAGED, average_rounds
+from mast.selftrain.labelling import TOGETHER, labeller_threshold, labellers_of, load_labeller
 from mast.selftrain.policy import trust_in
 from mast.selftrain.pseudo import (
     HEARD,
@@ -46,7 +48,7 @@ from mast.selftrain.pseudo import (
     save_events,
     smallest_box,
 )
-from mast.selftrain.watch import load_detector, load_teacher, watch_parts
+from mast.selftrain.watch import load_detector, watch_parts
 from mast.table_files import write_table
 from mast.training.chosen_chunks import Chunks, decode_once, labelled_chunks, unlabelled_chunks
 from mast.training.chunk_scores import chunk_metrics, look_at
@@ -63,7 +65,7 @@ ChunkSources = list[tuple[Dataset, pd.DataFrame]]  # datasets with some of their
 class RoundsRun(TrainingRun):
     """What decides self-training, next to the sound it hears."""
 
-    teacher: Path | None = None  # another detector, which labels for the first round
+    teachers: tuple[Path, ...] = ()  # other detectors, which label for the first round and join in later
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +106,7 @@ def self_train(
     *,
     split: SplitConfig | None = None,
     seed: int = 0,
-    teacher: str | Path | None = None,
+    teachers: Sequence[str | Path] = (),
     accelerator: Accelerator | None = None,
     progress: Progress | None = None,
     say: Say = lambda text: None,
@@ -124,8 +126,9 @@ def self_train(
         recipe: its section ``selftrain`` decides.
         split: as when the detector was trained.
         seed: of everything random.
-        teacher: another detector, of whatever kind and size, that makes the first round's pseudo-labels: a small model
-            learns what a large one finds. The detector itself does by default.
+        teachers: other detectors, of whatever kind and size, that label for the first round in place of ``init`` and
+            together with the model in later ones: a small model learns what a large one finds, or what several agree
+            on. The model alone labels by default.
         accelerator: device, precision and processes.
         progress: called with steps done, steps in all and a short text.
         say: called with a sentence about each step.
@@ -144,14 +147,14 @@ def self_train(
     machine = prepare_machine(recipe, accelerator)
     dataset = data if isinstance(data, Dataset) else load_dataset(data)
     about = about_self_training(dataset, unlabelled, start, split=split, seed=seed)
-    labeller = None if teacher is None else find_model(teacher)
-    if labeller is not None:
-        about["teacher"] = str(labeller)
+    others = tuple(find_model(teacher) for teacher in teachers)
+    if others:
+        about["teachers"] = [str(folder) for folder in others]
     if machine.main:
         remember_recipe(recipe, out, about=about)
     parts = labelled_chunks(dataset, recipe.front_end, split=split, seed=seed)
     sources = unlabelled_chunks(unlabelled, recipe.front_end)
-    run = RoundsRun(recipe, machine, out, about, start, seed, teacher=labeller)
+    run = RoundsRun(recipe, machine, out, about, start, seed, teachers=others)
     return fit_rounds(dataset, parts, sources, run, watch=watch, progress=progress, say=say)
 
 
@@ -243,7 +246,7 @@ def _setting(
         run.about,
         run.start,
         run.seed,
-        teacher=run.teacher,
+        teachers=run.teachers,
         learn=once(parts["train"]),
         held=once(parts["val"]),
         watched={name: once(chunks) for name, chunks in {**others, **watch}.items()},
@@ -340,15 +343,20 @@ def _events_in(dataset: Dataset, chunks: Chunks) -> pd.DataFrame:
 
 
 def _round(
-    setting: _Setting, number: int, current: Path, labeller: Path, rows: list[dict[str, Any]], say: Say
+    setting: _Setting, number: int, current: Path, latest: Path, rows: list[dict[str, Any]], say: Say
 ) -> Path:
-    """One round of training from the model ``current`` on what another one finds; returns the model it ends in."""
+    """One round of training from the model ``current`` on what others find; returns the model it ends in.
+
+    ``latest`` is the model that labels, by itself or with the teachers.
+    """
     plan, folder = setting.recipe.selftrain, setting.out / f"round-{number}"
-    if setting.teacher is not None and number == 1:
-        labeller = setting.teacher
-    q = load_card(labeller).thresholds["score"] if plan.threshold == "validation" else plan.threshold
+    who = labellers_of(number, latest, setting.teachers)
+    own = labeller_threshold(
+        who, setting.teachers, setting.held, setting.recipe, setting.machine, remembered=folder / TOGETHER
+    )
+    q = own if plan.threshold == "validation" else plan.threshold
     sources, unlabelled = setting.pool.of_round(number)
-    events = _pseudo_labels(setting, number, labeller, q, unlabelled)
+    events = _pseudo_labels(setting, number, who, q, unlabelled, most=own)
     sure = events[events["sure"]]
     found = {
         "pseudo_boxes": len(sure),
@@ -363,8 +371,8 @@ def _round(
     )
     if sure.empty and plan.curriculum != "stage2":
         raise MastError(
-            f"{labeller}: the detector finds nothing in the unlabelled sound, so there is nothing to train on; "
-            "lower selftrain.threshold or train the detector longer"
+            f"{', '.join(map(str, who))}: the detector finds nothing in the unlabelled sound, so there is nothing to "
+            "train on; lower selftrain.threshold or train the detector longer"
         )
     labels = labels_by_chunk(events, len(unlabelled), plan)
     pseudo = replace(_with_labels(sources, setting.recipe, labels), sound=unlabelled.sound)
@@ -417,16 +425,18 @@ def _average(
 
 
 def _pseudo_labels(
-    setting: _Setting, number: int, labeller: Path, q: float, unlabelled: Chunks
+    setting: _Setting, number: int, who: Sequence[Path], q: float, unlabelled: Chunks, *, most: float
 ) -> pd.DataFrame:
-    """Π_q of the unlabelled chunks, kept on disk so that a resumed round trains on the same ones."""
+    """Π_q of the unlabelled chunks, kept on disk so that a resumed round trains on the same ones.
+
+    ``most`` is the labellers' own threshold, above which an adaptive q(S) does not rise.
+    """
     folder = setting.out / f"round-{number}"
     path, heard = folder / "pseudo.parquet", folder / HEARD
     if path.exists() and heard.exists():
         return pd.read_parquet(path)
     plan, machine = setting.recipe.selftrain, setting.machine
-    load = load_teacher if labeller == setting.teacher else load_detector
-    loaded = load(labeller, setting.recipe, machine)
+    loaded = load_labeller(who, setting.teachers, setting.recipe, machine)
     events = pseudo_label(
         loaded,
         unlabelled,
@@ -443,7 +453,7 @@ def _pseudo_labels(
             look_at(loaded, setting.held, stage, machine, score_threshold=q, nms_iou=stage.nms_iou)
         )
         if trust is not None:
-            events = keep_trusted(events, trust, plan, most=loaded.card.thresholds["score"])
+            events = keep_trusted(events, trust, plan, most=most)
     if machine.main:
         save_events(events, path)
         save_events(unlabelled.table[["root", "recording", "site", "start_s", "valid_s"]], heard)

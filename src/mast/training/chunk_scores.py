@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
+from torch import Tensor
 
 from mast.annotations.redraw import redraw_events
 from mast.arrays import FloatArray
@@ -14,14 +16,32 @@ from mast.evaluation.part_tables import PartTables
 from mast.evaluation.threshold import steady_threshold_of
 from mast.events import BOX_COLUMNS, as_events
 from mast.grid import FrontEnd, grid_to_events
-from mast.hearing import HearingModel
+from mast.models.card import ModelCard
+from mast.models.decode import Detections
 from mast.training.chosen_chunks import Chunks, in_order
 from mast.training.machine import Machine
 from mast.training.recipe import TrainRecipe
 
 
+class BoxFinder(Protocol):
+    """What finds boxes in chunks: a detector, or several as one."""
+
+    @property
+    def card(self) -> ModelCard:
+        """How its boxes are redrawn, and from which score on."""
+
+    @property
+    def front_end(self) -> FrontEnd:
+        """Band and chunks."""
+
+    def detect(
+        self, sound: Tensor, *, score_threshold: float, nms_iou: float | None = None
+    ) -> list[Detections]:
+        """Boxes in each chunk of sound, best first."""
+
+
 def detect_chunks(
-    model: HearingModel,
+    model: BoxFinder,
     chunks: Chunks,
     *,
     batch_size: int = 8,
@@ -63,7 +83,7 @@ def detect_chunks(
 
 
 def look_at(
-    model: HearingModel,
+    model: BoxFinder,
     chunks: Chunks,
     plan: TrainRecipe,
     machine: Machine,
