@@ -140,7 +140,7 @@ def test_mistakes(tones: Path, detector: Path, tmp_path: Path) -> None:
     with pytest.raises(MastError, match="holds a pretrained encoder, not a detector"):
         self_train(tones, [tones], detector, tmp_path / "t", recipe, teachers=[tmp_path / "mae" / "best"])
     silent = recipe.model_copy(update={"selftrain": recipe.selftrain.model_copy(update={"threshold": 0.999})})
-    with pytest.raises(MastError, match="finds nothing in the unlabelled sound"):
+    with pytest.raises(MastError, match="nothing was found in the unlabelled sound"):
         self_train(tones, [tones], detector, tmp_path / "c", silent)
 
 

@@ -21,9 +21,7 @@ from mast.training.chunk_scores import chunk_metrics, look_at
 from mast.training.machine import Machine
 from mast.training.recipe import Recipe
 
-TOGETHER = (
-    "committee.json"  # in a round's folder: how well several labellers do on validation, and their threshold
-)
+TOGETHER = "committee.json"  # in a round's folder: how several labellers do on validation
 
 
 def labellers_of(number: int, current: Path, teachers: Sequence[Path]) -> tuple[Path, ...]:

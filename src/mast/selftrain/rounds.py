@@ -371,8 +371,8 @@ def _round(
     )
     if sure.empty and plan.curriculum != "stage2":
         raise MastError(
-            f"{', '.join(map(str, who))}: the detector finds nothing in the unlabelled sound, so there is nothing to "
-            "train on; lower selftrain.threshold or train the detector longer"
+            f"{', '.join(map(str, who))}: nothing was found in the unlabelled sound, so there is nothing to train on; "
+            "lower selftrain.threshold or train the detector longer"
         )
     labels = labels_by_chunk(events, len(unlabelled), plan)
     pseudo = replace(_with_labels(sources, setting.recipe, labels), sound=unlabelled.sound)
