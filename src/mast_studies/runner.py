@@ -227,7 +227,7 @@ class Runner:
                     recipe = same_steps(recipe, all_chunks=len(self.chunks["train"]), chunks=len(learn))
 
                 def train(progress: Progress) -> None:
-                    self._train(recipe, init, learn, run, progress, seed=self._training_seed(system))
+                    self._train(recipe, init, learn, run, progress)
 
                 self._once(run, recipe, train)
             return run / "best"
@@ -333,24 +333,18 @@ class Runner:
             )
         return recipe
 
-    def _training_seed(self, system: System) -> int:
-        """The trial's, and another for each training run that repeats one."""
-        return self.seed + 1000 * system.repeat
-
-    def _train(
-        self, recipe: Recipe, init: Path | None, learn: Chunks, run: Path, progress: Progress, *, seed: int
-    ) -> None:
+    def _train(self, recipe: Recipe, init: Path | None, learn: Chunks, run: Path, progress: Progress) -> None:
         machine = prepare_machine(recipe)
         about = {
             "kind": "detector",
             "data": str(self.source.labelled),
-            "seed": seed,
+            "seed": self.seed,
             "init": str(init or ""),
             "split": self.source.division.model_dump(mode="json"),
             "chunks": len(learn),
         }
         remember_recipe(recipe, run, about=about)
-        job = DetectorRun(recipe, machine, run, about, Start.find(init), seed, plan=recipe.train)
+        job = DetectorRun(recipe, machine, run, about, Start.find(init), self.seed, plan=recipe.train)
         fit_detector(learn, self.chunks["val"], job, progress=progress)
 
     def _labelled(self, system: System) -> Chunks:
@@ -449,7 +443,6 @@ class Runner:
             "split": self.source.split.model_dump(mode="json") if self.source.split else "column",
             "measured": self._measured_on,
             "seed": self.seed,
-            "training_seed": self._training_seed(system),
             "seconds": self.seconds(system),
             "train_chunks": len(self._labelled(system)),
             "parameters": sum(p.numel() for p in model.model.parameters()),

@@ -23,8 +23,8 @@ def selftrain(
         list[str] | None,
         typer.Option(
             "--teacher",
-            help="Another detector that labels for the first round in place of --init, and together with the model "
-            "after that. Give it several times for several: boxes that they agree on count for more.",
+            help="Another detector, of any kind, that labels together with the model: boxes that they agree on count "
+            "for more. Can be given several times.",
         ),
     ] = None,
     annotations: Annotations = None,

@@ -36,7 +36,7 @@ from mast.models.card import load_card
 from mast.models.find import find_model
 from mast.runs import Progress, Say
 from mast.selftrain.averaging import AVERAGED, average_rounds
-from mast.selftrain.labelling import TOGETHER, labeller_threshold, labellers_of, load_labeller
+from mast.selftrain.labelling import TOGETHER, labeller_threshold, load_labeller
 from mast.selftrain.policy import trust_in
 from mast.selftrain.pseudo import (
     HEARD,
@@ -65,7 +65,7 @@ ChunkSources = list[tuple[Dataset, pd.DataFrame]]  # datasets with some of their
 class RoundsRun(TrainingRun):
     """What decides self-training, next to the sound it hears."""
 
-    teachers: tuple[Path, ...] = ()  # other detectors, which label for the first round and join in later
+    teachers: tuple[Path, ...] = ()  # other detectors, which label together with the model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,9 +126,8 @@ def self_train(
         recipe: its section ``selftrain`` decides.
         split: as when the detector was trained.
         seed: of everything random.
-        teachers: other detectors, of whatever kind and size, that label for the first round in place of ``init`` and
-            together with the model in later ones: a small model learns what a large one finds, or what several agree
-            on. The model alone labels by default.
+        teachers: other detectors, of whatever kind and size, that label together with the model: boxes that they agree
+            on count for more. The model alone labels by default.
         accelerator: device, precision and processes.
         progress: called with steps done, steps in all and a short text.
         say: called with a sentence about each step.
@@ -347,16 +346,15 @@ def _round(
 ) -> Path:
     """One round of training from the model ``current`` on what others find; returns the model it ends in.
 
-    ``latest`` is the model that labels, by itself or with the teachers.
+    ``latest`` is the model that labels, by itself or with its teachers.
     """
     plan, folder = setting.recipe.selftrain, setting.out / f"round-{number}"
-    who = labellers_of(number, latest, setting.teachers)
     own = labeller_threshold(
-        who, setting.teachers, setting.held, setting.recipe, setting.machine, remembered=folder / TOGETHER
+        latest, setting.teachers, setting.held, setting.recipe, setting.machine, remembered=folder / TOGETHER
     )
     q = own if plan.threshold == "validation" else plan.threshold
     sources, unlabelled = setting.pool.of_round(number)
-    events = _pseudo_labels(setting, number, who, q, unlabelled, most=own)
+    events = _pseudo_labels(setting, number, latest, q, unlabelled, most=own)
     sure = events[events["sure"]]
     found = {
         "pseudo_boxes": len(sure),
@@ -371,7 +369,7 @@ def _round(
     )
     if sure.empty and plan.curriculum != "stage2":
         raise MastError(
-            f"{', '.join(map(str, who))}: nothing was found in the unlabelled sound, so there is nothing to train on; "
+            f"{latest}: nothing was found in the unlabelled sound, so there is nothing to train on; "
             "lower selftrain.threshold or train the detector longer"
         )
     labels = labels_by_chunk(events, len(unlabelled), plan)
@@ -425,18 +423,18 @@ def _average(
 
 
 def _pseudo_labels(
-    setting: _Setting, number: int, who: Sequence[Path], q: float, unlabelled: Chunks, *, most: float
+    setting: _Setting, number: int, latest: Path, q: float, unlabelled: Chunks, *, most: float
 ) -> pd.DataFrame:
     """Π_q of the unlabelled chunks, kept on disk so that a resumed round trains on the same ones.
 
-    ``most`` is the labellers' own threshold, above which an adaptive q(S) does not rise.
+    ``most`` is the threshold of those that label, above which an adaptive q(S) does not rise.
     """
     folder = setting.out / f"round-{number}"
     path, heard = folder / "pseudo.parquet", folder / HEARD
     if path.exists() and heard.exists():
         return pd.read_parquet(path)
     plan, machine = setting.recipe.selftrain, setting.machine
-    loaded = load_labeller(who, setting.teachers, setting.recipe, machine)
+    loaded = load_labeller(latest, setting.teachers, setting.recipe, machine)
     events = pseudo_label(
         loaded,
         unlabelled,
