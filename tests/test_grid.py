@@ -13,7 +13,7 @@ from torchaudio.compliance import kaldi
 
 from mast.errors import ConfigError
 from mast.features.logmel import LogMel
-from mast.grid import FrontEnd, events_to_cells, events_to_grid, grid_to_events
+from mast.grid import FrontEnd, events_to_cells, events_to_grid, grid_to_events, in_band
 
 PAPER = FrontEnd()
 BANDS = st.sampled_from([2_000.0, 8_000.0, 24_000.0, 96_000.0, 192_000.0])
@@ -43,6 +43,8 @@ def slow_to_grid(event: tuple[float, ...], chunk_start_s: float = 0.0) -> tuple[
         return 2595 * math.log10(1 + hz / 700)
 
     step = (mel(8_000) - mel(20)) / 129
+    if (f1 < 20 or f2 > 8_000) and mel(min(f2, 8_000)) - mel(max(f1, 20)) < step * (1 - 1e-6):
+        return None  # ours: a sliver at the edge of the band
     centres = [mel(20) + (i + 1) * step for i in range(128)]
 
     def nearest(hz: float) -> int:
@@ -89,8 +91,12 @@ def test_triangles_of_kaldi_peak_at_the_bin_centres() -> None:
         ((1.0, 1_000.0, 2.0, 2_000.0), (100, 43, 200, 67)),  # mel 999.99 → 43.48, mel 1521.36 → 67.43
         ((-3.0, 0.0, 50.0, 30_000.0), (0, 0, 1_024, 127)),
         ((10.13, 500.0, 10.24, 600.0), (1_013, 25, 1_024, 30)),  # mel 607.45 → 25.45, mel 697.64 → 29.59
-        ((0.0, 7_990.0, 1.0, 9_000.0), (0, 127, 100, 128)),
-        ((0.0, 0.0, 0.1, 20.0), (0, 0, 10, 1)),
+        (
+            (0.0, 7_830.0, 1.0, 9_000.0),
+            (0, 127, 100, 128),
+        ),  # bin 127 is at 7834 Hz, and 8000 Hz a bin above it
+        ((0.0, 7_990.0, 1.0, 8_000.0), (0, 127, 100, 128)),  # narrow by nature
+        ((0.0, 0.0, 0.1, 34.5), (0, 0, 10, 1)),  # bin 0 is at 34.04 Hz, and 20 Hz a bin below it
     ],
 )
 def test_events_by_hand(event: tuple[float, ...], cells: tuple[int, ...]) -> None:
@@ -108,6 +114,10 @@ def test_events_by_hand(event: tuple[float, ...], cells: tuple[int, ...]) -> Non
         (-2.0, 500.0, 0.0, 900.0),
         (1.0, 8_001.0, 2.0, 9_000.0),  # above the band
         (1.0, 1.0, 2.0, 19.0),  # below it
+        (1.0, 8_000.0, 2.0, 9_000.0),  # touches its upper edge only
+        (1.0, 0.0, 2.0, 20.0),  # its lower edge
+        (1.0, 7_840.0, 2.0, 9_000.0),  # a sliver of the last bin
+        (1.0, 0.0, 2.0, 33.0),  # of the first
     ],
 )
 def test_events_that_are_left_out(event: tuple[float, ...]) -> None:
@@ -132,6 +142,7 @@ def test_no_events() -> None:
     assert found.index.shape == (0,)
     assert grid_to_events([], PAPER).shape == (0, 4)
     assert events_to_cells([], PAPER).shape == (0, 4)
+    assert in_band([], PAPER).shape == (0,)
 
 
 def test_index_names_the_event_each_box_came_from() -> None:
@@ -205,6 +216,19 @@ def test_boxes_lie_on_the_grid_and_have_area(event: tuple[float, ...], chunk_sta
     for t1, f1, t2, f2 in events_to_grid([event], PAPER, chunk_start_s=chunk_start_s).boxes.tolist():
         assert 0 <= t1 < t2 <= 1_024
         assert 0 <= f1 < f2 <= 128
+
+
+@given(data=st.data(), high_hz=BANDS)
+def test_what_the_band_leaves_of_a_box_is_a_bin_or_more(data: st.DataObject, high_hz: float) -> None:
+    front_end = FrontEnd.for_band(high_hz)
+    event = data.draw(events(front_end))
+    low, high = np.clip([event[1], event[3]], front_end.low_hz, front_end.high_hz)
+    if (low, high) == (event[1], event[3]):
+        assert in_band([event], front_end).all()
+    elif in_band([event], front_end).all():
+        assert np.diff(front_end.hz_to_bins([low, high])) > 0.99
+    else:
+        assert np.diff(front_end.hz_to_bins([low, high])) < 1
 
 
 @given(first=events(), second=events())

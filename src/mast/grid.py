@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from mast.arrays import FloatArray, IntArray
+from mast.arrays import BoolArray, FloatArray, IntArray
 from mast.errors import ConfigError
 
 MIN_EVENT_FRAMES = 10  # App. "Bounding box coordinate conversion": under 100 ms after clipping is dropped
@@ -25,6 +25,9 @@ MOST_FRAMES, MOST_BINS = 16_384, 1_024
 MOST_RATE = 10_000_000  # Hz, of any recorder
 _CELL_DIGITS = 6  # behind the point, of fractional cells: what seconds and hertz there and back leave intact
 _EDGE = 1e-6  # a boundary this close below a frame edge (in frames) lies on it: 0.29 / 0.01 = 28.999…
+_LEAST_BINS = (
+    1.0  # our choice: of what the band's edge leaves of a box; less than a cell says nothing about the call
+)
 
 # where the band ends for animals that mast is asked about most; hardly a bat calls above 128 kHz
 BANDS_HZ = {"fish": 2_000.0, "frogs": 8_000.0, "birds": 8_000.0, "bats": 128_000.0}
@@ -163,6 +166,26 @@ class GridBoxes(NamedTuple):
     index: IntArray  # type: ignore[assignment]  # (M,) row of the event among those given
 
 
+def in_band(boxes: ArrayLike, front_end: FrontEnd) -> BoolArray:
+    """Which events a front end can see: (N,).
+
+    An event lies outside where the band does not reach it, or where the band's edge leaves less than a bin of it. One
+    that is narrow by nature stays.
+
+    Args:
+        boxes: (N, 4) rows ``start_s, low_hz, end_s, high_hz``.
+        front_end: the band.
+
+    >>> in_band([[1, 2000, 2, 9000], [1, 7990, 2, 9000], [1, 8500, 2, 9000]], FrontEnd()).tolist()
+    [True, False, False]
+    """
+    low, high = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)[:, 1::2].T
+    touching = (low <= front_end.high_hz) & (high >= front_end.low_hz)
+    uncut = (low >= front_end.low_hz) & (high <= front_end.high_hz)
+    bottom, top = front_end.hz_to_bins(np.clip([low, high], front_end.low_hz, front_end.high_hz))
+    return np.asarray(touching & (uncut | (top - bottom >= _LEAST_BINS - _EDGE)))
+
+
 def events_to_grid(
     boxes: ArrayLike,
     front_end: FrontEnd,
@@ -174,9 +197,9 @@ def events_to_grid(
     """Convert events in seconds and hertz to cells of one chunk, as the paper's appendix does.
 
     Times: floor of seconds over the hop. Frequencies: nearest mel-bin centre. Clipped to the chunk; at
-    least one cell each way. An event is left out when it does not touch the chunk, lies wholly outside
-    the band, or was cut by the chunk's edge to less than ``min_event_s``. A call that is short by nature stays: left
-    out, it would be taught as background.
+    least one cell each way. An event is left out when it does not touch the chunk, lies outside the band
+    (:func:`in_band`), or was cut by the chunk's edge to less than ``min_event_s``. A call that is short by nature
+    stays: left out, it would be taught as background.
 
     Args:
         boxes: (N, 4) rows ``start_s, low_hz, end_s, high_hz``.
@@ -197,10 +220,9 @@ def events_to_grid(
     chunk_s = frames * front_end.hop_s
     start = np.clip(events[:, 0] - chunk_start_s, 0.0, chunk_s)
     end = np.clip(events[:, 2] - chunk_start_s, 0.0, chunk_s)
-    in_band = (events[:, 1] <= front_end.high_hz) & (events[:, 3] >= front_end.low_hz)
     # nanoseconds of tolerance: an event of exactly 0.1 s must not be lost to 0.09999999
     uncut = end - start >= events[:, 2] - events[:, 0] - 1e-9
-    keep = in_band & (end > start) & (uncut | (end - start >= shortest_s - 1e-9))
+    keep = in_band(events, front_end) & (end > start) & (uncut | (end - start >= shortest_s - 1e-9))
     index = np.flatnonzero(keep)
 
     t1 = np.floor(start[index] / front_end.hop_s + _EDGE).astype(np.int64)

@@ -214,6 +214,53 @@ def test_boxes_above_the_recordings_band_are_cut_on_both_sides(dataset, tmp_path
     assert "1 of 3 predicted boxes lie wholly above half the sample rate and are left out" in result.stderr
 
 
+@pytest.fixture
+def insects(dataset: Path) -> Path:
+    """At 48 kHz: a holds a bird, b insects above the band, c a bird and a box that reaches 10 Hz into the band."""
+    listing = dataset / "recordings.csv"
+    listing.write_text(listing.read_text().replace("16000", "48000"))
+    (dataset / "boxes.csv").write_text(
+        f"{HEADER}\na.wav,0,1,1000,2000\nb.wav,0,1,12000,15000\nc.wav,0,1,1000,2000\nc.wav,1,2,7990,12000\n"
+    )
+    return dataset
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_truth_outside_the_band_is_counted_in_a_warning(insects, predictions, as_json):
+    arguments = ("--truth", insects, "--predictions", predictions, *(["--json"] if as_json else []))
+    said = (
+        f"mast: warning: {insects}: 2 of 4 truth boxes lie outside the band of 20–8000 Hz and are left out "
+        "(--band 15000 would include them)"
+    )
+    assert run(*arguments).stderr.splitlines() == [said]
+    for more in (("--quiet",), ("--band", 15_000), ("--space", "hz"), ("--split", "val", "--band", 15_000)):
+        assert run(*arguments, *more).stderr == ""
+    assert "1 of 2 truth boxes lie outside" in run(*arguments, "--split", "test").stderr
+
+
+def test_truth_outside_the_band_is_no_miss_and_its_recording_is_empty(insects, tmp_path):
+    path = tmp_path / "p.csv"
+    path.write_text(f"{HEADER},score\na.wav,0,1,1000,2000,0.6\nc.wav,0,1,1000,2000,0.6\n")
+    found = numbers("--truth", insects, "--predictions", path)
+    assert (found["recall"], found["n_truth"], found["n_outside"], found["n_recordings"]) == (1.0, 2, 2, 4)
+    with path.open(
+        "a"
+    ) as file:  # a false alarm among the insects, one in the last bin, and two that nobody can judge
+        file.write("b.wav,0,1,1000,2000,0.6\nc.wav,1,2,7840,8000,0.6\n")
+        file.write("b.wav,0,1,12000,15000,0.6\nc.wav,1,2,7990,12000,0.6\n")
+    found = numbers("--truth", insects, "--predictions", path)
+    assert (found["precision"], found["n_predictions"], found["n_outside"]) == (0.5, 4, 4)
+
+
+def test_predictions_outside_the_band_do_not_make_an_empty_truth_a_mistake(insects, tmp_path):
+    """Heard and empty is something to compare with."""
+    (insects / "boxes.csv").write_text(f"{HEADER}\n")
+    path = tmp_path / "p.csv"
+    path.write_text(f"{HEADER},score\na.wav,0,1,12000,15000,0.6\nb.wav,0,1,1000,2000,0.6\n")
+    found = numbers("--truth", insects, "--predictions", path)
+    assert (found["precision"], found["n_truth"], found["n_outside"]) == (0.0, 0, 1)
+
+
 def test_truth_that_lies_outside_the_band_is_one_sentence(dataset, tmp_path):
     """Not a page of dashes."""
     sf.write(dataset / "audio" / "a.wav", np.zeros(384_000), 192_000)

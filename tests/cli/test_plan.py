@@ -172,7 +172,23 @@ def test_what_the_clips_should_buy_is_said(data: Path, tmp_path: Path) -> None:
     (data / "boxes.csv").unlink()
     (data / "reviewed.csv").unlink()
     stdout, _ = run(plan, data, "--clips", 4, "--curve", curve, "--out", tmp_path / "third", "--quiet")
-    assert "nothing here is annotated yet" in stdout
+    assert "nothing in this band is annotated yet" in stdout
+
+
+def test_an_estimate_counts_boxes_that_a_detector_would_see(data: Path, tmp_path: Path) -> None:
+    curve = tmp_path / "curve.csv"
+    curve.write_text(CURVE.replace("minutes", "boxes"))
+    name = sorted(p.name for p in data.glob("*.wav"))[0]
+    rows = [
+        f"{name},{start},{start + 1},{low},{low + 500},x"
+        for start, low in ((1, 1_000), (3, 5_000), (5, 6_000))
+    ]
+    (data / "boxes.csv").write_text("\n".join(["file,start_s,end_s,low_hz,high_hz,label", *rows]) + "\n")
+    (data / "reviewed.csv").write_text(f"file,start_s,end_s\n{name},0,24\n")
+    for band, counted in ((8_000, 3), (4_000, 1)):
+        out = tmp_path / f"tasks{band}"
+        stdout, _ = run(plan, data, "--clips", 4, "--curve", curve, "--band", band, "--out", out, "--quiet")
+        assert f"boxes on top of {counted} should take F1" in stdout
 
 
 def test_forty_clips_where_nobody_says_how_many(tmp_path: Path) -> None:

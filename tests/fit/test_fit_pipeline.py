@@ -125,6 +125,24 @@ def test_the_second_time_nothing_is_done(whole: Path, no_training: None) -> None
     assert {p: p.stat().st_mtime_ns for p in whole.rglob("*") if p.is_file()} == before
 
 
+def test_boxes_outside_the_band_are_left_out_and_counted_once(tmp_path: Path, no_training: None) -> None:
+    data, told = write_archive(tmp_path / "labelled"), list[str]()
+    boxes = pd.read_csv(data / "boxes.csv")
+    boxes.loc[boxes.index[:9], ["low_hz", "high_hz"]] = [6_500.0, 7_500.0]
+    boxes.to_csv(data / "boxes.csv", index=False)
+    recipe = toy_recipe(front_end__high_hz=6_400.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        with pytest.raises(Reached):
+            run_fit(data, [], tmp_path / "run", recipe, told=told)
+    assert [text for text in told if "outside the band" in text] == [
+        f"note: {data}: 9 of 32 boxes lie outside the band of 20–6400 Hz and are left out (--band 7500 would include "
+        "them)"
+    ]
+    assert any(text.startswith("scan: 9 recordings") and text.endswith("with 23 boxes") for text in told)
+    assert pd.read_csv(tmp_path / "run" / "scan" / "recordings.csv")["boxes"].sum() == 23
+
+
 def test_a_run_may_move_with_its_data(copied: Path, no_training: None) -> None:
     told: list[str] = []
     run_fit(copied.parent / "labelled", [copied.parent / "archive"], copied, told=told)

@@ -6,10 +6,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from toy_recipe import small_recipe
+from toy_recipe import save_small_detector, small_recipe
 
-from mast.data.recordings import load_dataset
-from mast.data.splits import SplitConfig
+from mast.data.recordings import Dataset, load_dataset
+from mast.data.splits import NO_TEST, SplitConfig
 from mast.errors import MastError
 from mast.models.architecture import DetectorConfig
 from mast.models.card import load_card
@@ -142,6 +142,40 @@ def test_mistakes(tones: Path, detector: Path, tmp_path: Path) -> None:
     silent = recipe.model_copy(update={"selftrain": recipe.selftrain.model_copy(update={"threshold": 0.999})})
     with pytest.raises(MastError, match="nothing was found in the unlabelled sound"):
         self_train(tones, [tones], detector, tmp_path / "c", silent)
+
+
+@pytest.mark.parametrize("command", ["train", "selftrain"])
+def test_boxes_outside_the_band_do_not_pay_for_a_test_part(
+    tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Of 126 boxes 42 can be seen: too few to test on, and the run says that it was divided so."""
+    start, recipe = save_small_detector(tmp_path / "start", score=0.5), small_recipe()
+    dataset = load_dataset(tones)
+    seen = dataset.annotations.events
+    above = seen.assign(low_hz=12_000.0, high_hz=15_000.0)
+    every = replace(dataset.annotations, events=pd.concat([above, seen, above], ignore_index=True))
+    dataset = replace(dataset, annotations=every)
+    found: list[tuple[set[str], TrainingRun]] = []
+
+    def rounds(data: Dataset, parts: dict[str, Chunks], _: object, run: TrainingRun, **__: object) -> None:
+        pd.testing.assert_frame_equal(data.annotations.events, seen)
+        found.append((set(parts), run))
+
+    monkeypatch.setattr(rounds_module, "fit_rounds", rounds)
+    monkeypatch.setattr(
+        "mast.training.detector_training.fit_detector",
+        lambda learn, held, run, **_: found.append(({"train", "val"}, run)),
+    )
+    begin = {
+        "train": lambda: train_detector(dataset, tmp_path / "run", recipe, init=start),
+        "selftrain": lambda: self_train(dataset, [tones], start, tmp_path / "run", recipe),
+    }
+    with pytest.warns(UserWarning, match="84 of 126 boxes lie outside the band of 20–8000 Hz") as caught:
+        begin[command]()
+    assert len([w for w in caught if "outside the band" in str(w.message)]) == 1
+    ((parts, run),) = found
+    assert parts == {"train", "val"}
+    assert run.about["split"]["fractions"] == list(NO_TEST)
 
 
 def test_the_shape_of_the_start_is_that_of_the_rounds(

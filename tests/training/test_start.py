@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from mast.data.recordings import load_dataset
 from mast.errors import ConfigError, MastError
 from mast.evaluation.evidence import FEW_BOXES, MANY, Finding, Learnt, Tally, compare_tallies
 from mast.evaluation.part_tables import PartTables
-from mast.grid import FrontEnd
+from mast.events import boxes_of
+from mast.grid import FrontEnd, in_band
 from mast.habit import Habit
 from mast.hearing import HearingModel
 from mast.models.architecture import DetectorConfig
@@ -386,6 +388,33 @@ def test_both_commands_start_from_whatever_names_a_model(
         "hf://owner/name": model,
     }
     assert taken == [expected.get(name, Path("run/best"))]
+
+
+@pytest.mark.parametrize("chosen", [["--preset", "tiny"], []])
+def test_the_command_warns_once_of_boxes_outside_the_band(
+    tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: list[str]
+) -> None:
+    """The band is that of the detector to start from, whoever chose the preset."""
+    band = FRONT_END.at_band(4_000)
+    start = saved(tmp_path / "start", detector_of(small_recipe()), band)
+    seen: list[int] = []
+
+    def begin(learn: Chunks, held: Chunks, *_: object, **__: object) -> None:
+        seen.extend((learn.n_boxes, held.n_boxes))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mast.training.detector_training.fit_detector", begin)
+    arguments = ["train", str(tones), "--init", str(start), "--out", str(tmp_path / "run"), *chosen]
+    with pytest.warns(UserWarning, match="outside the band") as caught:
+        CliRunner().invoke(app, arguments)
+    events = load_dataset(tones).annotations.events
+    n_outside = int((~in_band(boxes_of(events), band)).sum())
+    assert 0 < n_outside < len(events)
+    assert [str(w.message) for w in caught if "outside the band" in str(w.message)] == [
+        f"{tones}: {n_outside} of {len(events)} boxes lie outside the band of 10–4000 Hz and are left out "
+        f"(--band {math.ceil(events['high_hz'].max())} would include them)"
+    ]
+    assert min(seen) > 0
 
 
 def test_what_is_learnt_from_is_counted_once(tones: Path) -> None:

@@ -88,11 +88,13 @@ def evaluate(
     import json
     import warnings
 
+    from mast.data.heard_band import band_warning
     from mast.errors import ConfigError
     from mast.evaluation import Scoring, best_threshold
     from mast.evaluation import compare as compare_systems
     from mast.evaluation import evaluate as evaluate_system
-    from mast.grid import FrontEnd
+    from mast.events import boxes_of
+    from mast.grid import FrontEnd, in_band
 
     if threshold is not None and tune_split is not None:
         raise ConfigError("--threshold and --tune-split both choose the threshold; give one of them")
@@ -134,13 +136,16 @@ def evaluate(
             say(f"mast: warning: {warning.message}", quiet=quiet)
     if everything.dataset is None and not len(everything.reviewed):
         say(f"{truth} does not say what was listened to: only recordings with boxes are judged", quiet=quiet)
-    plain = result.as_dict()
-    if not plain["n_truth"] and plain["n_outside"]:
+    told = band_warning(part.events, front_end, "truth boxes") if space == "grid" else ""
+    if told and not in_band(boxes_of(part.events), front_end).any():
         raise ConfigError(
             f"{truth}: all {len(part.events):,} truth boxes lie outside the band of {front_end.low_hz:g}–"
             f"{front_end.high_hz:g} Hz, so there is nothing to compare; they reach up to "
             f"{part.events['high_hz'].max():g} Hz: give --band, or --space hz"
         )
+    if told:
+        say(f"mast: warning: {truth}: {told}", quiet=quiet)
+    plain = result.as_dict()
     typer.echo(json.dumps(plain, indent=2, allow_nan=False) if as_json else "\n".join(_lines(plain)))
 
 

@@ -278,6 +278,8 @@ def _estimate(
     """One sentence about what these clips should buy, or why that cannot be said."""
     from mast.data.chunks import chunk_table
     from mast.errors import ConfigError
+    from mast.events import boxes_of
+    from mast.grid import in_band
     from mast.planning.candidates import training_chunks
     from mast.planning.worth import estimate, read_curve
 
@@ -288,9 +290,9 @@ def _estimate(
         labelled = int(chunk_table(dataset, front_end)["labelled"].sum())
         now, more = _TRAIN_SHARE * labelled, _TRAIN_SHARE * n_clips * training_chunks(clip_s, front_end)
     elif known.unit == "boxes":
-        boxes = len(dataset.annotations.events)
+        boxes = int(in_band(boxes_of(dataset.annotations.events), front_end).sum())  # those that train
         if not boxes or not heard_s:
-            return "No estimate: the curve counts boxes, and nothing here is annotated yet."
+            return "No estimate: the curve counts boxes, and nothing in this band is annotated yet."
         now, more = float(boxes), boxes / heard_s * new_s
     else:
         now, more = (

@@ -55,6 +55,7 @@ def train(
       mast train labelled/ --detector fcos --out runs/fcos --preset small
     """
     from mast.data import load_dataset
+    from mast.data.heard_band import heard_by
     from mast.evaluation.evidence import Finding
     from mast.training.chosen_chunks import labelled_chunks
     from mast.training.detector_training import train_detector
@@ -64,10 +65,11 @@ def train(
 
     chosen = [f"model={detector}"] if detector else []
     start = Start.find(init)
-    recipe = recipe_from(preset or preset_for_machine(start), band, [*(settings or []), *chosen])
-    dataset = load_dataset(data, annotations=annotations)
+    recipe = start.adopted(
+        recipe_from(preset or preset_for_machine(start), band, [*(settings or []), *chosen])
+    )
+    dataset = heard_by(load_dataset(data, annotations=annotations), recipe.front_end)
     if preset is None and start.is_detector:
-        recipe = start.adopted(recipe)
         parts = labelled_chunks(dataset, recipe.front_end, seed=seed)
         held, learnt = parts["val"], learnt_from(parts["train"], dataset, recipe.front_end)
         recipe = suited(

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pandas as pd
 
+from mast.data.heard_band import heard_by
 from mast.data.recordings import Dataset, load_dataset
 from mast.errors import MastError
 from mast.events import BOX_COLUMNS
+from mast.grid import FrontEnd
 from mast.runs import Say, digest
 from mast.table_files import write_table
 from mast.training.start import Start
@@ -48,6 +50,11 @@ class Sources:
     def everything(self) -> list[tuple[str, Dataset]]:
         """Every dataset with a name for it."""
         return [("labelled", self.labelled), *(("unlabelled", dataset) for dataset in self.unlabelled)]
+
+    def heard_by(self, front_end: FrontEnd, say: Say) -> Sources:
+        """Without boxes outside the band; says how many those are."""
+        seen = heard_by(self.labelled, front_end, tell=lambda text: say(f"note: {text}"))
+        return replace(self, labelled=seen)
 
 
 def load_sources(

@@ -91,6 +91,7 @@ def fit(
         show = show if machine.main else Show(_say_nothing, _show_nothing)  # once, not by every process
         sources = load_sources(data, unlabelled, annotations=annotations, init=init, say=show.say)
         recipe = sources.start.adopted(recipe)
+        sources = sources.heard_by(recipe.front_end, show.say)
         run = FitRun(sources, out.absolute(), recipe, seed, machine, show)
         judge.scan(run)
         learn.plan(run, fixed)

@@ -28,6 +28,7 @@ from torch.utils.data import ConcatDataset
 
 from mast.data.chunk_dataset import ChunkDataset, Example
 from mast.data.chunks import split_of
+from mast.data.heard_band import heard_by
 from mast.data.recordings import Dataset, load_dataset
 from mast.data.splits import SITE_OOD, TEMPORAL_OOD, SplitConfig
 from mast.errors import MastError
@@ -144,7 +145,7 @@ def self_train(
     start = Start.find(find_model(init))
     recipe = start.adopted(recipe)
     machine = prepare_machine(recipe, accelerator)
-    dataset = data if isinstance(data, Dataset) else load_dataset(data)
+    dataset = heard_by(data if isinstance(data, Dataset) else load_dataset(data), recipe.front_end)
     about = about_self_training(dataset, unlabelled, start, split=split, seed=seed)
     others = tuple(find_model(teacher) for teacher in teachers)
     if others:

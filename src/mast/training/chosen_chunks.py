@@ -16,6 +16,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset
 from mast.arrays import FloatArray, IntArray
 from mast.data.chunk_dataset import Batch, ChunkDataset, Example, collate
 from mast.data.chunks import chunk_table, split_chunks
+from mast.data.heard_band import heard_by
 from mast.data.recordings import SLACK_S, Dataset, load_dataset
 from mast.data.splits import SplitConfig, held_out
 from mast.device import send
@@ -180,8 +181,9 @@ def labelled_chunks(
 
     ``train`` has chunks every half chunk (App. "Data Processing"); the others are cut end to end, so that no
     box is counted twice when a model is measured on them. A recording shorter than half a chunk is one chunk, padded:
-    somebody labelled it.
+    somebody labelled it. Boxes outside the band count for nothing, nor for the shares of the parts.
     """
+    dataset = heard_by(dataset, front_end)
     parts: dict[str, Chunks] = {}
     half = chunk_table(dataset, front_end, keep_short=True)
     whole = chunk_table(dataset, front_end, hop_s=front_end.chunk_s, keep_short=True)
@@ -197,7 +199,11 @@ def labelled_chunks(
             cause = _why_nothing_is_left(dataset, front_end, half[half["labelled"].astype(bool)], name, split)
             raise MastError(f"{dataset.root}: no labelled chunk is left for {name}: {cause}")
     if len(dataset.annotations.events) and not parts["train"].n_boxes:
-        raise MastError(f"{dataset.root}: {_why_no_box_is_seen(dataset.annotations.events, front_end)}")
+        raise MastError(
+            f"{dataset.root}: none of the {len(dataset.annotations.events):,} boxes lies in a chunk of train that was "
+            "listened to; mark the sound around boxes as heard (reviewed.csv, or M on the review page), or label more "
+            "recordings"
+        )
     return parts
 
 
@@ -236,21 +242,6 @@ def _why_nothing_is_left(
         f"only {free.sum()} of the labelled recordings may be trained on"
         f"{' (the others: ' + ', '.join(others) + ')' if others else ''}, too little sound to divide into parts; label "
         f"three recordings or more, each of {front_end.chunk_s:.4g} s at least"
-    )
-
-
-def _why_no_box_is_seen(events: pd.DataFrame, front_end: FrontEnd) -> str:
-    """Why the chunks to train on hold no box, although there are boxes."""
-    above = float((events["low_hz"] >= front_end.high_hz).mean())
-    if above > 0.5:
-        share = "all" if above == 1 else f"{above:.0%}"
-        return (
-            f"{share} of the {len(events):,} boxes lie above {front_end.high_hz:g} Hz, where the detector does not "
-            f"listen, and no other is in train; give --band {events['high_hz'].max():.0f}"
-        )
-    return (
-        f"none of the {len(events):,} boxes lies in a chunk of train that was listened to; mark the sound around boxes "
-        "as heard (reviewed.csv, or M on the review page), or label more recordings"
     )
 
 

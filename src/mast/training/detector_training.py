@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from mast.data.augment import AugmentConfig
 from mast.data.chunk_dataset import Batch, ChunkDataset
 from mast.data.chunks import split_of
+from mast.data.heard_band import heard_by
 from mast.data.noise_bank import NoiseBank
 from mast.data.recordings import Dataset, load_dataset
 from mast.data.repeats import dividing_gap
@@ -107,7 +108,7 @@ def train_detector(
     start = Start.find(init)
     recipe = start.adopted(recipe)
     machine = prepare_machine(recipe, accelerator)
-    dataset = data if isinstance(data, Dataset) else load_dataset(data)
+    dataset = heard_by(data if isinstance(data, Dataset) else load_dataset(data), recipe.front_end)
     about = about_detector(dataset, start, split=split, seed=seed)
     if machine.main:
         remember_recipe(recipe, out, about=about)
