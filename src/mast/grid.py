@@ -25,9 +25,7 @@ MOST_FRAMES, MOST_BINS = 16_384, 1_024
 MOST_RATE = 10_000_000  # Hz, of any recorder
 _CELL_DIGITS = 6  # behind the point, of fractional cells: what seconds and hertz there and back leave intact
 _EDGE = 1e-6  # a boundary this close below a frame edge (in frames) lies on it: 0.29 / 0.01 = 28.999…
-_LEAST_BINS = (
-    1.0  # our choice: of what the band's edge leaves of a box; less than a cell says nothing about the call
-)
+_LEAST_BINS = 1.0  # that the band's edge must leave of a box: less than a cell says nothing about the call
 
 # where the band ends for animals that mast is asked about most; hardly a bat calls above 128 kHz
 BANDS_HZ = {"fish": 2_000.0, "frogs": 8_000.0, "birds": 8_000.0, "bats": 128_000.0}
