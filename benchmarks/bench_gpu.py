@@ -248,9 +248,9 @@ def stages(timer: Timer, detector: Detector, recording: Path, folder: Path) -> d
     from mast.audio import metadata, probe, stream
     from mast.device import send
     from mast.inference import Source
-    from mast.inference.pieces import End
+    from mast.inference.listening import Listening
+    from mast.inference.pieces import End, Piece
     from mast.inference.results import ResultsFolder
-    from mast.inference.stitch import Stitcher
 
     searched = torch_network_of(detector)
     model: Any = searched.model
@@ -285,14 +285,14 @@ def stages(timer: Timer, detector: Detector, recording: Path, folder: Path) -> d
     least = detector.scores.raw_threshold
     found = searched._searched(sound, least)
 
-    def stitch() -> None:
-        stitcher = Stitcher()
-        for k, inside in enumerate(found):
-            start = k * front_end.chunk_frames
-            boxes = inside.boxes.copy()
-            boxes[:, 0::2] += start
-            stitcher.add(start, start + front_end.chunk_frames, boxes, inside.scores)
-        stitcher.finish()
+    whole = (front_end.chunk_s,) * len(found)
+    piece = Piece(sound.numpy(), tuple(k * front_end.chunk_s for k in range(len(found))), whole)
+
+    def stitch() -> Listening:
+        listening = Listening(front_end)
+        listening.add(piece, [inside._replace(boxes=inside.boxes.copy()) for inside in found])
+        listening.finish(1.0)
+        return listening
 
     keep("stitch", stitch, batch)
     serial = ("stack", "transfer", "features", "network", "boxes", "stitch")
@@ -300,8 +300,8 @@ def stages(timer: Timer, detector: Detector, recording: Path, folder: Path) -> d
     keep("search", lambda: searched._searched(sound, least), batch)
     keep("together", lambda: list(detector.outcomes([source] * several)), several * len(heard))
     end = End(source, probe(recording), metadata(recording))
-    sound_s = heard[-1].start_s + heard[-1].valid_s
-    keep("table", lambda: detector._outcome(end, found, sound_s), len(heard))
+    stitched = stitch()
+    keep("table", lambda: detector._outcome(end, [stitched]), len(heard))
     outcome = next(detector.outcomes([source]))
     results = ResultsFolder(folder, detector.settings, recording.parent)
     keep("write", lambda: results.add(outcome), len(heard))

@@ -19,6 +19,7 @@ def load(
     threshold: float | None = None,
     precision: float | None = None,
     hop: float = 0.75,
+    thorough: bool = False,
     batch_size: int | None = None,
     embed: bool = False,
     runtime: Literal["torch", "onnx"] | None = None,
@@ -36,6 +37,8 @@ def load(
         threshold: minimum score of an event; the model's own, tuned on validation, by default.
         precision: share of events that should be right; picks the threshold that reached it on validation.
         hop: step from window to window as a share of the window.
+        thorough: listen at three playing speeds and merge what is found: more accurate, three times slower; not with
+            ``embed``.
         batch_size: windows at once; by default, chosen for the device.
         embed: make :meth:`~mast.inference.Detector.detect_and_embed` possible.
         runtime: what computes the network. By default ONNX Runtime, in eight bits, on CPUs without bfloat16, where
@@ -63,6 +66,7 @@ def load(
         threshold=threshold,
         precision_target=precision,
         hop=hop,
+        thorough=thorough,
         batch_size=batch_size,
         embed=embed,
         runtime=runtime,

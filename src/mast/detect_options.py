@@ -29,6 +29,8 @@ class DetectOptions(BaseModel):
         hop: step from window to window as a share of the window, above 0 and at most 1. At 0.5 every sound but the
             ends is seen twice; at 1 once, and calls cut by a window's edge are put together from pieces. The default is
             a little longer in recordings where that saves a window, such as those of a minute.
+        thorough: listen at three playing speeds and merge what is found, which takes three times as long; not with
+            ``embed``.
         batch_size: windows at once; by default, chosen for the device. On a GPU every batch is filled up, with the
             windows of the next recordings or with silence.
         embed: also give the encoder's features inside each event, see :meth:`mast.inference.Detector.detect_and_embed`.
@@ -49,6 +51,7 @@ class DetectOptions(BaseModel):
     threshold: float | None = None
     precision_target: float | None = None
     hop: float = DEFAULT_HOP
+    thorough: bool = False
     batch_size: int | None = None
     embed: bool = False
     runtime: Runtime | None = None
@@ -61,6 +64,11 @@ class DetectOptions(BaseModel):
     def _possible(self) -> DetectOptions:
         if not 0 < self.hop <= 1:
             raise ConfigError(f"hop {self.hop:g}: expected a share of the window above 0 and at most 1")
+        if self.thorough and self.embed:
+            raise ConfigError(
+                "--thorough gives no embeddings: an event that is heard at several speeds has no single one; search "
+                "without --embed, then run mast embed on the results"
+            )
         if self.batch_size is not None and self.batch_size < 1:
             raise ConfigError(f"batch of {self.batch_size} windows: expected at least 1")
         if self.join_s is not None and not 0 <= self.join_s < float("inf"):

@@ -23,42 +23,35 @@ from mast.errors import MastError
 from mast.evaluation.calibration import calibrate
 from mast.evaluation.part_tables import PartTables, has_part
 from mast.evaluation.threshold import steady_threshold_of
-from mast.events import BOX_COLUMNS, as_events, boxes_of, empty_events
-from mast.grid import FrontEnd, events_to_cells, grid_to_events
+from mast.events import BOX_COLUMNS, as_events, boxes_of
+from mast.grid import events_to_cells, grid_to_events
+from mast.inference.fusion import LEAST_PROBABILITY, fuse_boxes
 from mast.probability import Calibration
-from mast.selftrain.committee import fuse_boxes
 from mast_studies.other_sites import training_of
 from mast_studies.record import write_result
 from mast_studies.script import run_script
 
 VALIDATION = "val"
 PARTS = ("test", "temporal_ood", "site_ood")
-LEAST_PROBABILITY = 0.01  # as in a committee
 
 Parts = dict[str, PartTables]
 
 
-def fuse_events(tables: Sequence[pd.DataFrame], front_end: FrontEnd) -> pd.DataFrame:
-    """Several event tables of the same recordings as one; scores, which should be probabilities, become their means."""
-    recordings = sorted(set[str]().union(*(table["recording"].astype(str) for table in tables)))
-    fused_tables = [empty_events()]
-    for name in recordings:
-        own = [table[table["recording"] == name] for table in tables]
+def fused(systems: Sequence[PartTables]) -> PartTables:
+    """The same part as several systems found it, with their boxes as one list; scores are probabilities already."""
+    first = systems[0]
+    tables = []
+    for name in first.recordings:
+        own = [system.found[system.found["recording"] == name] for system in systems]
         boxes, scores = fuse_boxes(
             [
-                (events_to_cells(boxes_of(events), front_end), events["score"].to_numpy(dtype=float))
+                (events_to_cells(boxes_of(events), first.front_end), events["score"].to_numpy(dtype=float))
                 for events in own
             ]
         )
-        events = pd.DataFrame(grid_to_events(boxes, front_end), columns=BOX_COLUMNS)
-        fused_tables.append(as_events(events.assign(recording=name, score=scores)))
-    return pd.concat(fused_tables, ignore_index=True)
-
-
-def fused(systems: Sequence[PartTables]) -> PartTables:
-    """The same part as several systems found it, with their boxes as one list; scores are probabilities already."""
-    events = fuse_events([system.found for system in systems], systems[0].front_end)
-    return replace(systems[0], found=events, calibration=Calibration())
+        events = pd.DataFrame(grid_to_events(boxes, first.front_end), columns=BOX_COLUMNS)
+        tables.append(events.assign(recording=name, score=scores))
+    return replace(first, found=as_events(pd.concat(tables, ignore_index=True)), calibration=Calibration())
 
 
 def with_probabilities(parts: Mapping[str, PartTables]) -> Parts:

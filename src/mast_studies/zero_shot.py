@@ -33,7 +33,7 @@ from mast.reports.spectrogram import draw_spectrogram
 from mast_studies.record import write_result
 from mast_studies.script import run_script
 from mast_studies.study_tables import markdown
-from mast_studies.whole import search_twice
+from mast_studies.whole import Found, search_twice
 from mast_studies.zero_shot_measure import as_row, difference, measure, own_and_best
 from mast_studies.zero_shot_sets import (
     PAPER_BAND_HZ,
@@ -45,7 +45,7 @@ from mast_studies.zero_shot_sets import (
 from mast_studies.zero_shot_tools import TOOLS, Tool, find_boxes
 
 METRICS = {"precision": "P", "recall": "R", "f1": "F1", "ap50": "AP50", "miou": "mIoU"}
-MODEL = "mast"
+MODEL, THOROUGH = "mast", "mast --thorough"
 PICTURES = 3  # of each set
 PICTURE_CHUNKS = 1.5  # seconds shown, in chunks of the band
 
@@ -57,6 +57,9 @@ def main() -> None:
     )
     parser.add_argument(
         "--model", type=Path, help="a model folder or a run; without it only the tools are run"
+    )
+    parser.add_argument(
+        "--thorough", action="store_true", help="also search as `mast detect --thorough` does"
     )
     parser.add_argument("--data", type=Path, nargs="*", default=[], help="labelled datasets")
     parser.add_argument(
@@ -106,14 +109,15 @@ def measure_set(own: LabelledSet, options: argparse.Namespace) -> dict[str, Any]
     result: dict[str, Any] = {"systems": {}}
     found: dict[str, pd.DataFrame] = {}
     if options.model:
-        started = time.perf_counter()
-        searching = DetectOptions(device=options.device, band_hz=own.band_hz)
-        model = search_twice(find_model(options.model), own.dataset, options=searching)
-        print(f"{own.name}: searched twice in {time.perf_counter() - started:.0f} s", file=sys.stderr)
+        model = _search(own, options, MODEL)
         found[MODEL] = model.events
         result["systems"][MODEL] = own_and_best(own, model)
+        if options.thorough:
+            thorough = _search(own, options, THOROUGH)
+            result["systems"][THOROUGH] = own_and_best(own, thorough)
+            result["f1_of_thorough_minus_model"] = difference(own, model.events, thorough.events)
         if options.pictures:
-            draw(own, model.events, options.pictures)
+            draw(own, found[MODEL], options.pictures)
     for tool in TOOLS:
         if options.tools == "none" or tool.missing:
             continue
@@ -126,6 +130,14 @@ def measure_set(own: LabelledSet, options: argparse.Namespace) -> dict[str, Any]
             name: difference(own, events, found[MODEL]) for name, events in found.items() if name != MODEL
         }
     return result
+
+
+def _search(own: LabelledSet, options: argparse.Namespace, name: str) -> Found:
+    started = time.perf_counter()
+    searching = DetectOptions(device=options.device, band_hz=own.band_hz, thorough=name == THOROUGH)
+    found = search_twice(find_model(options.model), own.dataset, options=searching)
+    print(f"{own.name}, {name}: searched twice in {time.perf_counter() - started:.0f} s", file=sys.stderr)
+    return found
 
 
 def measure_tool(

@@ -260,6 +260,24 @@ def test_how_boxes_are_drawn_is_kept_and_not_mixed(model: Path, tmp_path: Path) 
     assert "which boxes were joined (--join) depends on it" in str(higher.exception)
 
 
+def test_a_thorough_search_is_not_mixed_with_a_plain_one(model: Path, tmp_path: Path) -> None:
+    write_sound(tmp_path / "in" / "a.wav", 5)
+    arguments = (tmp_path / "in", "--model", model, "--out", tmp_path / "plain")
+    assert run(*arguments).exit_code == 0
+    about = json.loads((tmp_path / "plain" / "run.json").read_text())
+    del about["made_with"]["speeds"]  # as an older version wrote it
+    (tmp_path / "plain" / "run.json").write_text(json.dumps(about))
+    assert run(*arguments).exit_code == 0
+    assert "made with no --thorough, but this run is with it" in str(run(*arguments, "--thorough").exception)
+    arguments = (*arguments[:-1], tmp_path / "thorough")
+    assert run(*arguments, "--thorough").exit_code == 0
+    assert read_run(tmp_path / "thorough").options.thorough  # type: ignore[union-attr]
+    events = [pd.read_csv(tmp_path / name / "detections.csv") for name in ("plain", "thorough")]
+    assert not events[0].equals(events[1])
+    assert len(events[1])
+    assert "made with --thorough, but this run is without it" in str(run(*arguments).exception)
+
+
 def test_what_was_searched_from_a_higher_score_on_cannot_be_lowered(model: Path, tmp_path: Path) -> None:
     write_sound(tmp_path / "in" / "a.wav", 3)
     arguments = (tmp_path / "in", "--model", model, "--out", tmp_path / "out")

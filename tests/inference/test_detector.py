@@ -25,6 +25,7 @@ from mast.events import EVENT_COLUMNS, boxes_of, pairwise_iom
 from mast.grid import FrontEnd
 from mast.habit import Habit
 from mast.inference import Detector, Source
+from mast.inference.listening import Events, agreement
 from mast.inference.stitch import ScoredBoxes
 from mast.models.architecture import DetectorConfig, EncoderConfig, MaeConfig
 from mast.models.card import ModelCard
@@ -188,6 +189,37 @@ def test_progress_counts_every_second_once(detector: Detector, tmp_path: Path) -
     assert sum(heard) == pytest.approx(23)
 
 
+def test_a_thorough_search_is_three_searches_whose_boxes_are_fused(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mast.inference.torch_network.has_bfloat16", lambda device: False)
+    path = write_sound(tmp_path / "one.wav", 9)
+    thorough = mast.load(model, device="cpu", thorough=True)
+    front_end = thorough.card.front_end
+    bands = [front_end.at_band(front_end.high_hz * speed) for speed in (1.0, 0.88, 1.13)]
+    alone = [
+        mast.load(model, device="cpu", threshold=0.01, band_hz=band.high_hz).detect(path) for band in bands
+    ]
+    boxes, scores, _ = agreement(
+        [Events(boxes_of(events), events["score"].to_numpy(float)) for events in alone], bands
+    )
+    counted = scores >= thorough.scores.threshold
+    expected = boxes[counted][np.lexsort(boxes[counted].T[[3, 2, 1, 0]])]
+    found = thorough.detect(path)
+    assert len(found) > 5
+    np.testing.assert_allclose(boxes_of(found), expected, rtol=1e-4, atol=1e-3)
+    assert set(found["score"].round(4)) <= set(scores.round(4))
+
+
+def test_a_thorough_search_counts_every_second_once(model: Path, tmp_path: Path) -> None:
+    heard: list[float] = []
+    detector = mast.load(model, device="cpu", thorough=True)
+    sources = [Source(write_sound(tmp_path / f"{i}.wav", 11 + i), f"{i}.wav") for i in range(2)]
+    outcomes = list(detector.outcomes(sources, progress=heard.append))
+    assert sum(heard) == pytest.approx(23, abs=0.01)
+    assert [outcome.duration_s for outcome in outcomes] == [11.0, 12.0]
+
+
 def test_names_relative_to_a_root(detector: Detector, tmp_path: Path) -> None:
     path = write_sound(tmp_path / "ELM" / "073000.wav", 3)
     events = detector.detect(path, root=tmp_path)
@@ -216,6 +248,8 @@ def test_mistakes_are_one_sentence(model: Path, tmp_path: Path) -> None:
     for wrong in ({"hop": 0.0}, {"hop": 1.5}, {"threshold": 2.0}, {"batch_size": 0}, {"device": "toaster"}):
         with pytest.raises(ConfigError):
             mast.load(model, **({"device": "cpu"} | wrong))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="run mast embed on the results"):
+        mast.load(model, thorough=True, embed=True)
     encoder = MaeConfig(encoder=EncoderConfig(chunk_frames=64, n_bins=32, width=32, depth=1, heads=2))
     card = ModelCard(
         kind="mae",
@@ -234,6 +268,7 @@ def test_settings_change_with_all_that_changes_events(model: Path, tmp_path: Pat
 
     assert settings() == settings(batch_size=3)
     assert settings() != settings(hop=0.5)
+    assert settings() != settings(thorough=True)
     assert settings() != settings(threshold=0.31)
     assert settings() != settings(embed=True)
     assert settings() != settings(save_detector(tmp_path / "other", seed=1))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import argparse
 import shutil
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ import pandas as pd
 import pytest
 from toy_recipe import FRONT_END, save_small_detector
 
+from mast.data.recordings import Dataset
+from mast.detect_options import DetectOptions
 from mast.errors import ConfigError
 from mast.events import BOX_COLUMNS, as_events
 from mast.grid import FrontEnd
@@ -265,7 +268,17 @@ def test_the_whole_command(
 ) -> None:
     data, out = named(tones, tmp_path / "tones"), tmp_path / "zero_shot.json"
     words = ["zero_shot.py", "--model", model, "--data", data, "--work", tmp_path / "work", "--out", out]
-    words += ["--tools", "none", "--recordings", "2", "--device", "cpu", "--pictures", tmp_path / "pictures"]
+    words += [
+        "--thorough",
+        "--tools",
+        "none",
+        "--recordings",
+        "2",
+        "--device",
+        "cpu",
+        "--pictures",
+        tmp_path / "pictures",
+    ]
     monkeypatch.setattr(sys, "argv", [str(word) for word in words])
     zero_shot.main()
     result = pd.read_json(out, typ="series")
@@ -275,3 +288,23 @@ def test_the_whole_command(
     assert result["data"]["tones"]["recordings"] == 2
     assert "| mast | best on this set |" in capsys.readouterr().out
     assert len(list((tmp_path / "pictures").glob("*.png"))) == 2
+
+
+def test_a_thorough_search_is_measured_beside_the_plain_one(
+    own: LabelledSet, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def search(model: Path, dataset: Dataset, *, options: DetectOptions) -> Found:
+        """All calls where the search is thorough, else half of them."""
+        calls = own.truth.assign(score=0.6)
+        found = calls if options.thorough else calls.iloc[::2]
+        return Found(found, found, 0.5)
+
+    monkeypatch.setattr(zero_shot, "search_twice", search)
+    options = argparse.Namespace(model=model, device="cpu", thorough=True, tools="none", pictures=None)
+    result = zero_shot.measure_set(own, options)
+    assert result["systems"]["mast --thorough"]["own threshold"]["f1"] == 1.0
+    plain = result["systems"]["mast"]["own threshold"]["f1"]
+    assert plain < 1.0
+    gain = result["f1_of_thorough_minus_model"]
+    assert gain["difference"] == pytest.approx(1.0 - plain, abs=1e-4)
+    assert "f1_of_model_minus_best_of" not in result  # there is no tool beside it

@@ -20,19 +20,20 @@ import numpy as np
 import pandas as pd
 
 from mast.annotations.detections import model_id
-from mast.annotations.redraw import Redrawn, redraw
-from mast.arrays import FloatArray, IntArray
+from mast.annotations.redraw import redraw
 from mast.audio import AudioInfo, Metadata, failing_alone
 from mast.detect_options import DEFAULT_HOP, DEFAULT_OPTIONS, LONGEST_DEFAULT_HOP, DetectOptions
 from mast.errors import AudioError, ConfigError, MastError
 from mast.events import empty_events
 from mast.grid import grid_to_events
 from mast.hardware import might_have_bfloat16, might_have_gpu
+from mast.inference.fusion import LEAST_PROBABILITY
+from mast.inference.listening import SPEEDS, Events, Listening, agreement
 from mast.inference.network import Network
 from mast.inference.pieces import End, Piece, Reader, Source, full_batches
 from mast.inference.prefetch import concurrently
 from mast.inference.scores import settle_scores
-from mast.inference.stitch import Embeddings, ScoredBoxes, Stitcher, without_nested
+from mast.inference.stitch import Embeddings, ScoredBoxes
 from mast.models.architecture import DetectorConfig
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ class Detector:
             longest_s=(LONGEST_DEFAULT_HOP if options.hop == DEFAULT_HOP else options.hop) * chunk_s,
             batch_size=self.network.piece_size,
             several=self.network.readers,
+            speeds=SPEEDS if options.thorough else (1.0,),
         )
 
     @property
@@ -138,6 +140,7 @@ class Detector:
             "raw_threshold": self.scores.raw_threshold,
             "nms_iou": self.card.nms_iou,
             "hop": self.options.hop,
+            "speeds": ", ".join(f"{speed:g}" for speed in self._reader.speeds),
             **self.habit.settings,
             "precision": self.precision,
             "embeddings": self.embedding_width if self.options.embed else 0,
@@ -253,25 +256,36 @@ class Detector:
         S01.flac 4 searched
         lost 0 gone.wav: no such file; check the name and the folder
         """
-        stitcher, events, end_s = Stitcher(), [], 0.0
+        heard = self._listenings()
         for piece, found in chain.from_iterable(self._searched(sources)):
             if isinstance(piece, End):
-                events.append(stitcher.finish())
-                yield self._outcome_or_failure(piece, events, end_s)
-                stitcher, events, end_s = Stitcher(), [], 0.0
+                yield self._outcome_or_failure(piece, heard)
+                heard = self._listenings()
                 continue
-            events += self._stitched(piece, found, stitcher)
+            listening = heard[piece.speed]
             if progress is not None:
-                progress(piece.end_s - end_s)
-            end_s = piece.end_s
+                progress((piece.end_s - listening.end_s) / len(heard))
+            listening.add(piece, found)
+
+    def _least_score(self) -> float:
+        """The detector's own score from which boxes are looked at: a low one where speeds have to agree."""
+        scores = self.scores
+        if not self.options.thorough:
+            return scores.raw_threshold
+        least = scores.calibration.least_score(LEAST_PROBABILITY)
+        return scores.raw_threshold if least is None else min(least, scores.raw_threshold)
+
+    def _listenings(self) -> list[Listening]:
+        """What is heard of a recording at each speed: nothing yet."""
+        return [Listening(front_end) for front_end in self._reader.front_ends]
 
     def _searched(self, sources: Iterable[Source]) -> Iterator[list[tuple[Piece | End, list[ScoredBoxes]]]]:
         """Batch by batch, every piece in order with the boxes in each of its windows; some batches at once."""
-        network = self.network
+        network, least = self.network, self._least_score()
 
         def search(batch: tuple[Piece | End, ...]) -> list[tuple[Piece | End, list[ScoredBoxes]]]:
             sounds = [piece.sound for piece in batch if isinstance(piece, Piece)]
-            found = iter(network.boxes(sounds, self.scores.raw_threshold) if sounds else [])
+            found = iter(network.boxes(sounds, least) if sounds else [])
             return [
                 (piece, [] if isinstance(piece, End) else list(islice(found, len(piece.sound))))
                 for piece in batch
@@ -285,47 +299,29 @@ class Detector:
             setting.restore()
             yield found
 
-    def _stitched(self, piece: Piece, found: list[ScoredBoxes], stitcher: Stitcher) -> list[ScoredBoxes]:
-        """Events that are complete once these windows and what was found in them are seen, in cells."""
-        done = []
-        for start_s, valid_s, inside in zip(piece.starts_s, piece.valid_s, found, strict=True):
-            start, valid = start_s / self.card.front_end.hop_s, valid_s / self.card.front_end.hop_s
-            heard = inside.boxes[:, 0] < valid  # what begins in the padding is not an event
-            boxes, scores = inside.boxes[heard], inside.scores[heard]
-            embeddings = None if inside.embeddings is None else inside.embeddings[heard]
-            boxes[:, 2] = np.minimum(boxes[:, 2], valid)
-            boxes[:, 0::2] += start
-            done.append(stitcher.add(start, start + valid, boxes, scores, embeddings))
-        return [some for some in done if len(some.scores)]  # most windows of a quiet day hold nothing
-
-    def _outcome_or_failure(self, end: End, found: list[ScoredBoxes], end_s: float) -> Searched:
+    def _outcome_or_failure(self, end: End, heard: list[Listening]) -> Searched:
         """What became of a recording; whatever goes wrong with it is its own failure."""
         try:
             with failing_alone(end.source.path):
-                return self._outcome(end, found, end_s)
+                return self._outcome(end, heard)
         except MastError as error:
             return Searched(end.source, empty_events(), error=str(error))
 
-    def _outcome(self, end: End, found: list[ScoredBoxes], end_s: float) -> Searched:
+    def _outcome(self, end: End, heard: list[Listening]) -> Searched:
         source, info, about, error = end
         if info is None:
             return Searched(source, empty_events(), error=error)
+        end_s = heard[0].end_s
         if end_s == 0:
             return Searched(
                 source, empty_events(), error=f"{source.path}: holds no sound; remove it or copy it again"
             )
         # resampling may add or take a sample; more is a header that promised something else
         duration_s = info.duration_s if abs(info.duration_s - end_s) < 0.01 else end_s
-        cells = np.concatenate([some.boxes for some in found])
-        scores = np.concatenate([some.scores for some in found])
-        alone = without_nested(cells, scores, self._nested) if self._nested < 1 else np.arange(len(scores))
-        cells, scores = cells[alone], scores[alone]
-        events, rows = self._events(cells, scores, source, info, about, duration_s)
-        embeddings = None
-        if self.options.embed:
-            parts = [some.embeddings for some in found if some.embeddings is not None]
-            nothing = np.zeros((0, self.embedding_width), dtype=np.float16)
-            embeddings = np.concatenate([nothing, *parts])[alone[rows]]
+        found = [self._drawn(one, source, info, duration_s) for one in heard]
+        events, embeddings = self._table(
+            found[0] if len(found) == 1 else self._agreed(found), source, info, about, duration_s
+        )
         return Searched(
             source=source,
             events=events,
@@ -337,58 +333,64 @@ class Detector:
             embeddings=embeddings,
         )
 
-    def _events(
-        self,
-        cells: FloatArray,
-        scores: FloatArray,
-        source: Source,
-        info: AudioInfo,
-        about: Metadata,
-        duration_s: float,
-    ) -> tuple[pd.DataFrame, IntArray]:
-        """(K, 4) cells from the recording's start → the event schema, by time, inside what the file can hold.
-
-        Also gives the rows of ``cells`` that the events are.
-        """
-        boxes, rows = self._drawn(
-            grid_to_events(cells, self.card.front_end), scores, source, info, duration_s
+    def _drawn(self, heard: Listening, source: Source, info: AudioInfo, duration_s: float) -> Events:
+        """What was found at one speed, with boxes as the habit draws them."""
+        cells, scores, embeddings = heard.finish(self._nested)
+        boxes, rows = grid_to_events(cells, heard.front_end), np.arange(len(scores))
+        if not self.habit.changes_nothing:
+            boxes = np.minimum(boxes, [duration_s, info.sample_rate / 2] * 2)
+            inside = np.flatnonzero((boxes[:, 2:] > boxes[:, :2]).all(axis=1))
+            drawn = redraw(
+                boxes[inside],
+                scores[inside],
+                self.habit,
+                source.path,
+                heard.front_end,
+                threshold=self.scores.raw_threshold,
+            )
+            boxes, rows = drawn.boxes, inside[drawn.rows]
+        if self.options.embed and embeddings is None:  # nothing was found
+            embeddings = np.zeros((0, self.embedding_width), dtype=np.float16)
+        return Events(
+            boxes,
+            self.scores.calibration.apply(scores[rows]),
+            None if embeddings is None else embeddings[rows],
         )
+
+    def _agreed(self, found: list[Events]) -> Events:
+        """What counts of the events found at several speeds."""
+        boxes, scores, _ = agreement(found, self._reader.front_ends)
+        enough = scores >= self.scores.threshold
+        return Events(boxes[enough], scores[enough])
+
+    def _table(
+        self, found: Events, source: Source, info: AudioInfo, about: Metadata, duration_s: float
+    ) -> tuple[pd.DataFrame, Embeddings | None]:
+        """Events in the event schema, by time, inside what the file can hold; and their embeddings."""
+        boxes = found.boxes
         # a microsecond and a millihertz: finer than any grid, and tables stay readable
         start_s, end_s = boxes[:, 0].round(6), np.minimum(boxes[:, 2].round(6), duration_s)
         low_hz, high_hz = boxes[:, 1].round(3), np.minimum(boxes[:, 3].round(3), info.sample_rate / 2)
         inside = np.flatnonzero((end_s > start_s) & (high_hz > low_hz))
-        by_time = np.lexsort([column[inside] for column in (high_hz, end_s, low_hz, start_s)])
-        drawn = inside[by_time]
-        rows = rows[drawn]
+        rows = inside[np.lexsort([column[inside] for column in (high_hz, end_s, low_hz, start_s)])]
+        embeddings = None if found.embeddings is None else found.embeddings[rows]
         if (n := len(rows)) == 0:
-            return empty_events(), rows
+            return empty_events(), embeddings
         columns = {
             "recording": [source.recording] * n,
-            "start_s": start_s[drawn],
-            "end_s": end_s[drawn],
-            "low_hz": low_hz[drawn],
-            "high_hz": high_hz[drawn],
-            "score": self.scores.calibration.apply(scores[rows]).round(6),
+            "start_s": start_s[rows],
+            "end_s": end_s[rows],
+            "low_hz": low_hz[rows],
+            "high_hz": high_hz[rows],
+            "score": found.scores[rows].round(6),
             "label": [""] * n,
             "site": [about.site or ""] * n,
-            "datetime": [about.clock_at(start) for start in start_s[drawn].tolist()],
+            "datetime": [about.clock_at(start) for start in start_s[rows].tolist()],
             "source": ["detector"] * n,
             "model": [self.model_id] * n,
         }
         # in the schema from the start: bringing a table into it takes as long as searching half a minute
-        return pd.DataFrame(columns), rows
-
-    def _drawn(
-        self, boxes: FloatArray, scores: FloatArray, source: Source, info: AudioInfo, duration_s: float
-    ) -> Redrawn:
-        """A recording's boxes as the habit draws them, and which of those given each one has its score from."""
-        if self.habit.changes_nothing:
-            return Redrawn(boxes, np.arange(len(boxes)))
-        limits = [duration_s, info.sample_rate / 2] * 2
-        heard = np.minimum(boxes, limits)
-        inside = np.flatnonzero((heard[:, 2:] > heard[:, :2]).all(axis=1))
-        drawn = redraw(heard[inside], scores[inside], self.habit, source.path, self.card.front_end)
-        return Redrawn(drawn.boxes, inside[drawn.rows])
+        return pd.DataFrame(columns), embeddings
 
 
 def _network(name: str | Path, options: DetectOptions, threads: int | None) -> Network:

@@ -34,6 +34,7 @@ class Piece(NamedTuple):
     sound: Samples  # (B, samples)
     starts_s: tuple[float, ...]
     valid_s: tuple[float, ...]
+    speed: int = 0  # number of the speed at which they are played
 
     @property
     def end_s(self) -> float:
@@ -43,7 +44,7 @@ class Piece(NamedTuple):
     def part(self, first: int, stop: int | None = None) -> Piece:
         """Some of its windows."""
         rows = slice(first, stop)
-        return Piece(self.sound[rows], self.starts_s[rows], self.valid_s[rows])
+        return self._replace(sound=self.sound[rows], starts_s=self.starts_s[rows], valid_s=self.valid_s[rows])
 
 
 class End(NamedTuple):
@@ -65,6 +66,8 @@ class Reader:
         longest_s: the same in recordings where a longer step saves a window; as ``hop_s`` by default.
         batch_size: windows of a piece; the last of a recording may have fewer.
         several: recordings read at once; a GPU searches faster than one core reads.
+        speeds: at which a recording is read, one after the other, as shares of the band. A window holds as many samples
+            at each, so at a lower one it holds more seconds.
     """
 
     front_end: FrontEnd
@@ -72,6 +75,12 @@ class Reader:
     batch_size: int
     several: int = 1
     longest_s: float = 0.0
+    speeds: tuple[float, ...] = (1.0,)
+
+    @property
+    def front_ends(self) -> list[FrontEnd]:
+        """Of the windows at each speed."""
+        return [self.front_end.at_band(self.front_end.high_hz * speed) for speed in self.speeds]
 
     def __call__(self, sources: Iterable[Source]) -> Iterator[Piece | End]:
         """Each recording's pieces, and its :class:`End`."""
@@ -82,9 +91,11 @@ class Reader:
             for part in parts:
                 yield from part
 
-    def hop_in(self, duration_s: float) -> float:
-        """Seconds from window to window in a recording of this length."""
-        return spread_hop(duration_s, self.front_end, hop_s=self.hop_s, longest_s=self.longest_s)
+    def hop_in(self, duration_s: float, number: int = 0) -> float:
+        """Seconds from window to window in a recording of this length, at the speed of this number."""
+        front_end = self.front_ends[number]
+        slower = front_end.hop_s / self.front_end.hop_s
+        return spread_hop(duration_s, front_end, hop_s=self.hop_s * slower, longest_s=self.longest_s * slower)
 
     def _read(self, source: Source) -> Iterator[Piece | End]:
         about = Metadata()
@@ -92,11 +103,12 @@ class Reader:
             with failing_alone(source.path):
                 info, about = describe(source.path, source.root)
                 about = about.overridden(source.stated)
-                hop_s = self.hop_in(info.duration_s)
-                for some in window_batches(
-                    source.path, self.front_end, self.batch_size, hop_s=hop_s, keep_short=True
-                ):
-                    yield Piece(some.samples, some.starts_s, some.valid_s)
+                for number, front_end in enumerate(self.front_ends):
+                    hop_s = self.hop_in(info.duration_s, number)
+                    for some in window_batches(
+                        source.path, front_end, self.batch_size, hop_s=hop_s, keep_short=True
+                    ):
+                        yield Piece(some.samples, some.starts_s, some.valid_s, number)
         except MastError as error:
             yield End(source, None, about, str(error))
         else:

@@ -65,7 +65,8 @@ _SCHEMA = pa.schema(
 )
 # errors that speak of one file; others, such as a full disk, end the run
 _OF_ONE_FILE = (errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.EINVAL, errno.EILSEQ)
-_BEFORE_HABITS = Habit().settings  # older versions did not say how boxes were drawn: as the model gives them
+# older versions did not say how boxes were drawn, as the model gives them, and knew no speed but the recording's
+_BEFORE = Habit().settings | {"speeds": "1"}
 # what a setting is called when it differs: {0} in the folder, {1} now
 _WORDS = {
     "root": "recordings named relative to {0}, not {1}",
@@ -169,7 +170,7 @@ class ResultsFolder:
         """Resume in a folder that was started with the same settings, or a lower threshold."""
         refuse_others(
             self.folder,
-            {name: before.made_with.get(name, _BEFORE_HABITS.get(name)) for name in self.run.made_with},
+            {name: before.made_with.get(name, _BEFORE.get(name)) for name in self.run.made_with},
             self.run.made_with,
             instead="results of different models, settings or folders are not mixed, so choose another --out, or the "
             "same settings to resume",
@@ -425,9 +426,15 @@ def _parquet(table: pa.Table, facts: Mapping[str, Any]) -> bytes:
 
 def _difference(key: str, before: DetectionRun, now: DetectionRun) -> str:
     """In which setting two runs differ."""
-    old, new = before.made_with.get(key, _BEFORE_HABITS.get(key)), now.made_with[key]
+    old, new = before.made_with.get(key, _BEFORE.get(key)), now.made_with[key]
     if key == "model":
         return f"the model {_model_name(before)}, not {_model_name(now)}"
+    if key == "speeds":
+        return (
+            "--thorough, but this run is without it"
+            if new == _BEFORE[key]
+            else "no --thorough, but this run is with it"
+        )
     if key == "embeddings":
         return (
             "--embed, but this run is without it"
