@@ -28,6 +28,7 @@ Progress = Callable[[int, int, str], None]
 """Called with how many are done, how many there are in all (0: not known), and what they are, perhaps with more
 behind a comma: 12, 400, "steps, loss 0.31"."""
 Bar = Callable[[str], AbstractContextManager[Progress]]
+STAGES = "stages"  # in the folder of a run of several steps: what is known about each
 EARLIER = "earlier"  # below a folder: what steps with other inputs had made
 UPSTREAM = "upstream."  # before the name of a step: an input that is another step's fingerprint
 _TOLD = 3  # differing inputs, at most
@@ -135,6 +136,19 @@ def refuse_others(
     if found:
         told = words(found) if words else f"other settings ({differences_in_words(found)})"
         raise ConfigError(f"{where}: was made with {told}; {instead}")
+
+
+def refuse_strangers(out: Path, sign: str) -> None:
+    """Refuse to begin a run in a folder that holds somebody's files, some of which it might overwrite or delete.
+
+    Args:
+        out: the run's folder.
+        sign: what every run's folder holds from its beginning on.
+    """
+    if holds_files(out) and not (out / sign).exists():
+        raise ConfigError(
+            f"{out}: holds files but no run of mast; choose a new folder for the run, so that none of them is lost"
+        )
 
 
 def remembered(path: Path, *needed: str) -> dict[str, Any] | None:
@@ -286,7 +300,7 @@ class Ledger:
         self.say(f"{stage.name}: {changed}; starting over, and the earlier results are kept in {aside}")
 
     def _path(self, name: str) -> Path:
-        return self.run / "stages" / f"{name}.json"
+        return self.run / STAGES / f"{name}.json"
 
     def _read(self, name: str) -> dict[str, Any] | None:
         path = self._path(name)

@@ -272,6 +272,17 @@ def test_mistakes(whole: Path, tmp_path: Path) -> None:
         run_fit(labelled, [tmp_path / "nowhere"], tmp_path / "c")
 
 
+@pytest.mark.parametrize("into", ["labelled", "mine"])
+def test_a_run_begins_in_no_folder_with_somebodys_files(tmp_path: Path, into: str) -> None:
+    labelled, _ = write_both(tmp_path)
+    (tmp_path / into / "evaluate").mkdir(parents=True)  # where a run would put tables of its own
+    (tmp_path / into / "evaluate" / "precious.txt").write_text("notes")
+    before = sorted(path for path in tmp_path.rglob("*"))
+    with pytest.raises(MastError, match=r"holds files but no run of mast; choose a new folder"):
+        run_fit(labelled, [], tmp_path / into)
+    assert sorted(path for path in tmp_path.rglob("*")) == before
+
+
 def test_killed_and_continued_it_ends_the_same(whole: Path) -> None:
     """``MAST_FIT_KILLS=20`` for more kills than the usual few."""
     script = str(Path(__file__).with_name("killed_fits.py"))

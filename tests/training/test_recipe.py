@@ -119,6 +119,16 @@ def test_a_run_refuses_other_settings(tmp_path: Path) -> None:
     assert json.loads((run / "recipe.json").read_text())["seed"] == 0  # what was refused is not remembered
 
 
+def test_a_run_begins_in_no_folder_with_somebodys_files(tmp_path: Path) -> None:
+    (tmp_path / ".lock").touch()  # ours
+    remember_recipe(load_recipe("tiny"), tmp_path, about={"seed": 0})
+    (tmp_path / "recipe.json").unlink()
+    (tmp_path / "best").mkdir()
+    with pytest.raises(ConfigError, match="holds files but no run of mast; choose a new folder"):
+        remember_recipe(load_recipe("tiny"), tmp_path, about={"seed": 0})
+    assert not (tmp_path / "recipe.json").exists()
+
+
 def test_a_run_resumes_with_other_workers(tmp_path: Path) -> None:
     """They change nothing that is learnt."""
     remember_recipe(load_recipe("tiny"), tmp_path, about={})

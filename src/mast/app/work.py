@@ -14,6 +14,7 @@ from mast.annotations.detections import DETECTIONS, DONE, FAILED, RUN, marks, re
 from mast.errors import ConfigError
 from mast.progress import CommandProgress, read_progress
 from mast.review.requests_summary import SUMMARY, SUMMARY_PAGE
+from mast.runs import STAGES
 
 REPORT_PAGE = "report.html"
 _MODEL = "best"  # below a run of `mast fit`
@@ -108,7 +109,7 @@ def _kind(folder: Path) -> Kind | None:
         return _KINDS[progress.command[0]]
     if (folder / RUN).is_file():
         return "find"
-    return "learn" if (folder / "stages").is_dir() and (folder / _MODEL).is_dir() else None
+    return "learn" if (folder / STAGES).is_dir() and (folder / _MODEL).is_dir() else None
 
 
 def _is_complete(folder: Path, kind: Kind | None) -> bool:

@@ -32,7 +32,7 @@ from mast.fit.fit_run import FitRun
 from mast.fit.inputs import load_sources, quiet_about_sources
 from mast.reports.fit_report import EXAMPLES
 from mast.reports.fit_verdict import f1_table, learnt_in, tallies_in, verdict
-from mast.runs import Progress, Show
+from mast.runs import STAGES, Progress, Show, refuse_strangers
 from mast.training.machine import prepare_machine
 from mast.training.recipe import Recipe
 
@@ -85,6 +85,7 @@ def fit(
     """
     if out.exists() and not out.is_dir():
         raise MastError(f"{out}: is a file; expected the folder of a run, new or existing")
+    refuse_strangers(out, STAGES)
     with warnings.catch_warnings():
         quiet_about_sources()
         machine = prepare_machine(recipe)

@@ -15,7 +15,7 @@ from mast.errors import ConfigError
 from mast.grid import FrontEnd
 from mast.models.architecture import DetectorConfig, MaeConfig, Masking, Size
 from mast.models.baselines import BaselineConfig, BaselineName
-from mast.runs import refuse_others, remember, remembered
+from mast.runs import refuse_others, refuse_strangers, remember, remembered
 from mast.settings import parse_settings
 from mast.training.loop import Optimisation
 from mast.training.schedule import Unfreezing
@@ -332,6 +332,7 @@ def remember_recipe(recipe: Recipe, out: Path, *, about: Mapping[str, Any]) -> N
         out: the run's folder.
         about: what else decides the result (data, seed).
     """
+    refuse_strangers(out, RECIPE)
     before = remembered(out / RECIPE, "recipe")
     if before is not None:
         instead = "choose another --out, or delete it to start again"
