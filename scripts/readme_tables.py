@@ -45,6 +45,7 @@ def render(text: str) -> str:
         "zero_shot": zero_shot_table(),
         "habits": habits_table(),
         "nested": nested_table(),
+        "thorough": thorough_table(),
         "few_boxes_fit": few_boxes_fit_table(),
         "learning": learning_table(),
         "learning_button": learning_button_table(),
@@ -277,7 +278,7 @@ def nested_table() -> str:
                 f"`{name}`",
                 *(f"{share:.0%}".replace("%", " %") for share in nested),
                 *(f"{own['systems'][way]['f1']:.2f}" for way in ("both", "decided")),
-                "{difference:+.3f} ({low:.3f} to {high:.3f})".format(**ahead).replace("-", "−"),
+                _signed(ahead),
             ]
         )
     header = [
@@ -289,6 +290,35 @@ def nested_table() -> str:
         "difference",
     ]
     return table(header, rows)
+
+
+def thorough_table() -> str:
+    """What listening at three speeds is worth."""
+    rows = []
+    for file in ("thorough", "thorough_second_half"):
+        found = result(file)
+        for name, own in found["figures"]["sets"].items():
+            half = found["data"][name]["part"].partition(", ")[2]
+            once, thorough = (own["systems"][way]["own threshold"] for way in ("mast", "mast --thorough"))
+            rows.append(
+                [
+                    f"`{name}`{f', {half}' if half else ''}",
+                    f"{once['f1']:.2f}",
+                    f"{thorough['f1']:.2f}",
+                    _signed(own["f1_of_thorough_minus_model"]),
+                    *(
+                        f"{once[metric]:.2f} → {thorough[metric]:.2f}"
+                        for metric in ("precision", "recall", "ap50")
+                    ),
+                ]
+            )
+    header = ["", "F1", "F1, `--thorough`", "difference", "precision", "recall", "AP50"]
+    files = "`results/thorough.json`, `results/thorough_second_half.json`"
+    return f"{table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; {files}."
+
+
+def _signed(ahead: dict[str, float]) -> str:
+    return "{difference:+.3f} ({low:.3f} to {high:.3f})".format(**ahead).replace("-", "−")
 
 
 def few_boxes_fit_table() -> str:

@@ -37,8 +37,8 @@ def load(
         threshold: minimum score of an event; the model's own, tuned on validation, by default.
         precision: share of events that should be right; picks the threshold that reached it on validation.
         hop: step from window to window as a share of the window.
-        thorough: listen at three playing speeds and merge what is found: more accurate, three times slower; not with
-            ``embed``.
+        thorough: listen at three playing speeds and merge what is found: better at recorders that the model does not
+            know, and three times slower; not with ``embed``.
         batch_size: windows at once; by default, chosen for the device.
         embed: make :meth:`~mast.inference.Detector.detect_and_embed` possible.
         runtime: what computes the network. By default ONNX Runtime, in eight bits, on CPUs without bfloat16, where

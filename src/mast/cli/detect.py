@@ -89,7 +89,7 @@ def detect(
         bool,
         typer.Option(
             "--thorough",
-            help="Listen at three playing speeds and merge what is found: more accurate, three times slower.",
+            help="Listen at three playing speeds and merge what is found: better at new places, three times slower.",
         ),
     ] = False,
     batch: BatchSize = None,
@@ -150,9 +150,10 @@ def detect(
     clips that a vision-language model boxed and nobody checked: with it, check a sample of your own before you trust
     the figure.
 
-    --thorough plays each recording at its own speed, slower and faster, and merges what is found. Most calls are found
-    at every speed and most false alarms at only one, so detections are right more often and calls are ranked better.
-    It takes three times as long and gives no embeddings; mast embed adds them afterwards.
+    --thorough plays each recording at its own speed, faster and slower, and merges what is found. Most calls are found
+    at every speed and most false alarms at only one, so calls are ranked better. It helps at recorders that the model
+    does not know, and can do harm at those it was trained on. It takes three times as long and gives no embeddings;
+    mast embed adds them afterwards.
 
     Experts differ in what they draw as one box. --box strongest cuts each box down to the strongest harmonic, without
     the others and without echo: good for bats, bad for birds and fish. --box all leaves the whole call, and --join 0.3

@@ -1,8 +1,8 @@
 """A recording heard at several speeds, and what is found at most of them.
 
 A detector hears a call at another speed as another call: longer or shorter, lower or higher. Its mistakes change with
-the speed, and the calls stay. So boxes found at all speeds are right more often than those found at one, and together
-they reach calls that the recording's own speed misses (``results/thorough.json``).
+the speed, and the calls stay. So boxes found at all speeds are right more often than those found at one
+(``results/thorough.json``).
 """
 
 from __future__ import annotations
