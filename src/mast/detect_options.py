@@ -67,7 +67,7 @@ class DetectOptions(BaseModel):
         if self.thorough and self.embed:
             raise ConfigError(
                 "--thorough gives no embeddings: an event that is heard at several speeds has no single one; search "
-                "without --embed, then run mast embed on the results"
+                "without --embed, then run mast embed with --model on the results"
             )
         if self.batch_size is not None and self.batch_size < 1:
             raise ConfigError(f"batch of {self.batch_size} windows: expected at least 1")

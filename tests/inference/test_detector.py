@@ -251,7 +251,7 @@ def test_mistakes_are_one_sentence(model: Path, tmp_path: Path) -> None:
     for wrong in ({"hop": 0.0}, {"hop": 1.5}, {"threshold": 2.0}, {"batch_size": 0}, {"device": "toaster"}):
         with pytest.raises(ConfigError):
             mast.load(model, **({"device": "cpu"} | wrong))  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="run mast embed on the results"):
+    with pytest.raises(ConfigError, match="run mast embed with --model on the results"):
         mast.load(model, thorough=True, embed=True)
     encoder = MaeConfig(encoder=EncoderConfig(chunk_frames=64, n_bins=32, width=32, depth=1, heads=2))
     card = ModelCard(

@@ -153,7 +153,7 @@ def detect(
     --thorough plays each recording at its own speed, faster and slower, and merges what is found. Most calls are found
     at every speed and most false alarms at only one, so calls are ranked better. It helps at recorders that the model
     does not know, and can do harm at those it was trained on. It takes three times as long and gives no embeddings;
-    mast embed adds them afterwards.
+    mast embed --model adds them afterwards.
 
     Experts differ in what they draw as one box. --box strongest cuts each box down to the strongest harmonic, without
     the others and without echo: good for bats, bad for birds and fish. --box all leaves the whole call, and --join 0.3
