@@ -223,6 +223,27 @@ def test_boxes_that_a_new_table_lacks_are_kept(tmp_path: Path) -> None:
     assert read_annotations(tmp_path / "boxes.earlier-2.csv").annotated() == ["b.wav"]
 
 
+def test_spans_that_were_narrowed_by_hand_are_kept(dataset: Path, tmp_path: Path) -> None:
+    """A new table that says that more was listened to, or less, leaves the old spans beside it."""
+    out, reviewed = tmp_path / "boxes.csv", tmp_path / "reviewed.csv"
+    run(dataset, tmp_path / "raven", "--to", "raven", "--audio", dataset)
+    next((tmp_path / "raven").glob("b*.txt")).unlink()
+    again = (tmp_path / "raven", out, "--to", "csv", "--audio", dataset)
+    run(*again)
+    reviewed.write_text("file,start_s,end_s\na.wav,0,1.5\n")
+    _, stderr = run(*again)
+    assert (
+        "said that less was listened to than the new one says (in a.wav), so the old one is kept as" in stderr
+    )
+    assert read_annotations(out).reviewed["end_s"].tolist() == [2.0]
+    assert read_annotations(tmp_path / "boxes.earlier.csv").reviewed["end_s"].tolist() == [1.5]
+    reviewed.write_text("file,start_s,end_s\na.wav,0,2\nb.wav,0,2\n")
+    run(*again)
+    assert "b.wav" in (tmp_path / "boxes.earlier-2.reviewed.csv").read_text()
+    run(*again)
+    assert not (tmp_path / "boxes.earlier-3.csv").exists()
+
+
 @pytest.mark.parametrize("name", ["csv", "raven", "coco", "aoef", "kaleidoscope", "birdeep"])
 def test_the_same_again_or_more_keeps_no_copy(name: str, dataset: Path, tmp_path: Path) -> None:
     out = (tmp_path / "out" / "boxes").with_suffix(FORMATS[name].suffix)

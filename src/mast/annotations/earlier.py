@@ -1,41 +1,86 @@
-"""A table that is written again: where the new one lacks boxes of the old one, the old one is kept beside it."""
+"""A table that is written again: where the old one says what the new one does not, it is kept beside it."""
 
 from __future__ import annotations
 
 import shutil
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
 
 from mast.annotations.base import AnnotationSet
 from mast.annotations.formats import read_annotations
 from mast.annotations.sidecars import reviewed_path
 from mast.errors import AnnotationError
 from mast.events import BOX_COLUMNS
+from mast.spans import TimeSpan, total_s, without
+from mast.wording import first_names
+
+_SLACK_S = 0.01  # our choice: durations are rounded in one table and not in another
 
 
-def keep_earlier(path: Path, new: AnnotationSet) -> Path | None:
+class Kept(NamedTuple):
+    """Where an old file is now, and what it said that the new one does not, in words."""
+
+    path: Path
+    why: str
+
+
+def keep_earlier(path: Path, new: AnnotationSet, *, heard_since: bool = False) -> Kept | None:
     """Copy a file of annotations, and its ``reviewed.csv``, before ``new`` is written there.
 
+    Args:
+        path: the file.
+        new: what will be written.
+        heard_since: where ``new`` says that more was listened to, somebody has listened to it.
+
     Returns:
-        The copy (``boxes.earlier.csv``); None where nothing would be lost.
+        The copy (``boxes.earlier.csv``) and why it was made; None where nothing would be lost.
     """
-    if not path.is_file() or not _would_lose(path, new):
+    why = _loss(path, new, heard_since) if path.is_file() else ""
+    if not why:
         return None
     names = (f"{path.stem}.earlier{'' if n == 1 else f'-{n}'}{path.suffix}" for n in count(1))
     kept = next(path.with_name(name) for name in names if not path.with_name(name).exists())
     shutil.copy2(path, kept)
     if reviewed_path(path).is_file():
         shutil.copy2(reviewed_path(path), reviewed_path(kept))
-    return kept
+    return Kept(kept, why)
 
 
-def _would_lose(path: Path, new: AnnotationSet) -> bool:
-    """Whether a file holds a box, or a recording that was listened to, that ``new`` does not; or cannot be read."""
+def _loss(path: Path, new: AnnotationSet, heard_since: bool) -> str:
+    """What a file says about boxes and listening that ``new`` does not; a file that cannot be read may say anything."""
+    gone = "held boxes, or parts of recordings that were listened to, that are not in the new one"
     try:
         old = read_annotations(path)
     except AnnotationError:
-        return path.stat().st_size > 0
-    return bool(_boxes(old) - _boxes(new)) or bool(set(old.annotated()) - set(new.annotated()))
+        return gone if path.stat().st_size else ""
+    before, after = _heard(old, new), _heard(new, new)
+    unheard = any(_more(spans, after.get(name, [])) for name, spans in before.items())
+    if _boxes(old) - _boxes(new) or set(old.annotated()) - set(new.annotated()) or unheard:
+        return gone
+    # a table without spans says nothing about listening
+    wider = [name for name in old.annotated() if before and _more(after.get(name, []), before.get(name, []))]
+    if heard_since or not wider:
+        return ""
+    return f"said that less was listened to than the new one says (in {first_names(wider, 3)})"
+
+
+def _heard(annotations: AnnotationSet, known: AnnotationSet) -> dict[str, list[TimeSpan]]:
+    """Recording → what was listened to, as far as the recording goes where ``known`` tells its duration."""
+    spans = annotations.reviewed
+    lasts = spans["recording"].map(known.durations()).astype("float64").fillna(np.inf)
+    ends = np.minimum(spans["end_s"].fillna(np.inf), lasts)
+    heard: dict[str, list[TimeSpan]] = {}
+    for name, start, end in zip(spans["recording"], spans["start_s"], ends, strict=True):
+        heard.setdefault(name, []).append((start, end))
+    return heard
+
+
+def _more(spans: list[TimeSpan], others: list[TimeSpan]) -> bool:
+    """Whether some time is in ``spans`` alone."""
+    return total_s(without(spans, others)) > _SLACK_S
 
 
 def _boxes(annotations: AnnotationSet) -> set[tuple[object, ...]]:

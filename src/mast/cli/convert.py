@@ -135,11 +135,10 @@ def convert(
     annotations = cut_to_nyquist(annotations, "events", quiet=quiet)
     if join is not None:
         annotations = replace(annotations, events=join_events(annotations.events, join))
-    if earlier := keep_earlier(out, annotations):
+    if earlier := keep_earlier(out, annotations, heard_since=tasks):
         hint = "; with --add-to they stay in the table itself" if tasks and add_to is None else ""
         say(
-            f"mast: warning: {out} held boxes, or recordings that were listened to, that are not in the new one, so "
-            f"the old one is kept as {earlier}{hint}",
+            f"mast: warning: {out} {earlier.why}, so the old one is kept as {earlier.path}{hint}",
             quiet=False,
         )
     write_annotations(annotations, out, to)
