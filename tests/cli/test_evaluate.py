@@ -133,6 +133,27 @@ def test_predictions_that_are_all_of_other_recordings_are_one_sentence(dataset, 
     assert numbers("--truth", dataset, "--predictions", other)["recall"] == 0
 
 
+def test_recordings_that_were_not_searched_are_counted_in_a_warning(dataset, predictions, tmp_path):
+    """Their boxes count as missed, which is no fault of the detector."""
+    found = tmp_path / "found"
+    write_run(found, DetectionRun(root="", made_with={"root": ""}))
+    events = read_annotations(predictions).events
+    events[events["recording"] == "a.wav"].to_parquet(found / "detections.parquet")
+    (found / MARKS).mkdir()
+    marks = [found / MARKS / f"{name}.wav{DONE}" for name in "abcd"]
+    marks[0].touch()
+    arguments = ("--truth", dataset, "--predictions", found)
+    told = f"3 of the 4 recordings of {dataset} were not searched by {found}; their 3 boxes count as missed"
+    assert f"mast: warning: {told}\n" in run(*arguments).stderr
+    assert "its 1 box counts as missed" in run(*arguments, "--split", "val").stderr
+    assert told in run("--truth", dataset, "--predictions", predictions, "--compare", found).stderr
+    assert run(*arguments, "--quiet").stderr == ""
+    for mark in marks[1:3]:  # d holds no box to miss
+        mark.touch()
+    assert "not searched" not in run(*arguments).stderr
+    assert "not searched" not in run("--truth", dataset, "--predictions", predictions).stderr
+
+
 def test_a_split_leaves_the_others_out_without_a_warning(dataset, predictions):
     result = run("--truth", dataset, "--predictions", predictions, "--split", "test", "--json")
     plain = json.loads(result.stdout)

@@ -10,6 +10,7 @@ import typer
 
 from mast.cli.event_files import cut_to_nyquist, front_end_of, read_event_file
 from mast.cli.options import Quiet, Seed, count, say, score, upper_edge
+from mast.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,6 +135,9 @@ def evaluate(
     for warning in caught:
         if issubclass(warning.category, UserWarning):
             say(f"mast: warning: {warning.message}", quiet=quiet)
+    for path in (predictions, compare):
+        if path is not None and (unsearched := _unsearched(path, part, truth)):
+            say(f"mast: warning: {unsearched}", quiet=quiet)
     if everything.dataset is None and not len(everything.reviewed):
         say(f"{truth} does not say what was listened to: only recordings with boxes are judged", quiet=quiet)
     told = band_warning(part.events, front_end, "truth boxes") if space == "grid" else ""
@@ -170,15 +174,13 @@ def _read_truth(path: Path, quiet: bool) -> _Truth:
 def _read_predictions(path: Path, truth: _Truth, truth_path: Path, quiet: bool) -> pd.DataFrame:
     """Events of a detector, under the truth's names for recordings where it has them, in their band."""
     from mast.annotations import AnnotationSet
-    from mast.annotations.detections import DONE, marks
     from mast.errors import ConfigError
     from mast.evaluation.scene import align_recordings
 
     events = read_event_file(path, None if truth.dataset is None else truth.recordings).events
     names = align_recordings(events["recording"], _recordings(truth))
     # detect may have searched recordings of the truth and found nothing in them
-    searched = (name for name, _ in marks(path, DONE)) if path.is_dir() else ()
-    if len(events) and not names and not align_recordings(searched, _recordings(truth)):
+    if len(events) and not names and not align_recordings(_searched(path), _recordings(truth)):
         raise ConfigError(
             f"{path}: none of its recordings (the first: {events['recording'].iloc[0]}) is in {truth_path}, so there "
             "is nothing to compare; give detections for the same recordings"
@@ -186,6 +188,30 @@ def _read_predictions(path: Path, truth: _Truth, truth_path: Path, quiet: bool) 
     events = events.assign(recording=[names.get(name, name) for name in events["recording"]])
     known = AnnotationSet(events, recordings=truth.recordings)
     return cut_to_nyquist(known, "predicted boxes", quiet=quiet).events
+
+
+def _searched(path: Path) -> list[str]:
+    """Recordings that detect has searched for this folder; none where it is not one of detect's."""
+    from mast.annotations.detections import DONE, marks
+
+    return [name for name, _ in marks(path, DONE)] if path.is_dir() else []
+
+
+def _unsearched(path: Path, part: _Truth, truth_path: Path) -> str:
+    """How many recordings with truth boxes detect was never shown, in words; empty where none, or not known."""
+    from mast.evaluation.scene import align_recordings
+
+    judged = {*part.events["recording"], *part.reviewed["recording"]}
+    searched = _searched(path)
+    left = judged - set(align_recordings(searched, judged).values())
+    boxes = int(part.events["recording"].isin(left).sum())
+    if not searched or not boxes:
+        return ""
+    were, their = ("was", "its") if len(left) == 1 else ("were", "their")
+    return (
+        f"{len(left):,} of the {counted(len(judged), 'recording')} of {truth_path} {were} not searched by {path}; "
+        f"{their} {counted(boxes, 'box')} {'counts' if boxes == 1 else 'count'} as missed"
+    )
 
 
 def _recordings(truth: _Truth) -> set[str]:
