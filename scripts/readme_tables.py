@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -205,13 +206,7 @@ def promises_table() -> str:
     for name, shown in ((name, shown) for (_, name), shown in EXPERTS.items()):
         kept = (found[name][target]["card"] for target in targets)
         rows.append(
-            [
-                shown,
-                *(
-                    "{precision:.2f} ({interval[0]:.2f}–{interval[1]:.2f}), {kept}".format(**one)
-                    for one in kept
-                ),
-            ]
+            [shown, *(f"{one['precision']:.2f}{_range(one['interval'])}, {one['kept']}" for one in kept)]
         )
     return (
         f"{table(['`--precision`', *targets], rows)}\n\n"
@@ -481,8 +476,7 @@ def comparison_table() -> str:
 
 
 def _score(row: dict[str, Any]) -> str:
-    low, high = row["intervals"]["f1"]
-    return f"{row['f1']:.2f} ({low:.2f}–{high:.2f})"
+    return f"{row['f1']:.2f}{_range(row['intervals']['f1'])}"
 
 
 def _change(row: dict[str, Any]) -> str:
@@ -546,8 +540,13 @@ def _f1(row: dict[str, Any] | None) -> str:
 
 
 def _with_interval(row: dict[str, Any], metric: str) -> str:
-    low, high = row[f"{metric}_interval"]
-    return f"{row[metric]:.2f} ({low:.2f}–{high:.2f})"
+    return f"{row[metric]:.2f}{_range(row[f'{metric}_interval'])}"
+
+
+def _range(interval: Sequence[float | None] | None) -> str:
+    """An interval in brackets; nothing where there is none."""
+    low, high = interval or (None, None)
+    return "" if low is None else f" ({low:.2f}–{high:.2f})"
 
 
 if __name__ == "__main__":

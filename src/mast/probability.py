@@ -96,7 +96,9 @@ class OperatingPoint(BaseModel):
 
     threshold: float = Field(ge=0, le=1, description="of the detector's own score, before calibration")
     precision: float = Field(ge=0, le=1)
-    low: float | None = Field(description="of the 95 % interval of precision over recordings; none from one")
+    low: float | None = Field(
+        description="of the 95 % interval of precision over recordings; none where they do not differ"
+    )
     high: float | None
     recall: float = Field(ge=0, le=1)
     n_kept: int = Field(ge=1, description="predictions at or above")
@@ -180,7 +182,8 @@ class StoredCalibration(BaseModel):
     def describe(self, point: OperatingPoint) -> str:
         """One sentence for the user."""
         if point.low is None or point.high is None:
-            spread = f"no interval from {self.n_recordings} recording{'s' if self.n_recordings != 1 else ''}"
+            alone = self.n_recordings == 1
+            spread = "no interval from 1 recording" if alone else "no interval: too few recordings differ"
         else:
             spread = f"95 % interval {point.low:.2f}–{point.high:.2f}"
         if point.found:

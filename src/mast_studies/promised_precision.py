@@ -22,7 +22,7 @@ import numpy as np
 
 from mast.detect_options import DetectOptions
 from mast.errors import MastError
-from mast.evaluation.bootstrap import draw_weights, interval
+from mast.evaluation.bootstrap import draw_weights, interval, rounded
 from mast.evaluation.calibration import resampled_precision
 from mast.evaluation.outcome import Outcome, match_scene
 from mast.evaluation.scene import build_scene
@@ -47,11 +47,10 @@ def precision_at(outcome: Outcome, threshold: float, seed: int = 0) -> dict[str,
     if not kept:
         return {"kept": 0, "precision": None, "interval": None}
     weights = draw_weights(len(outcome.scene.recordings), RESAMPLES, seed)
-    low, high = interval(resampled_precision(outcome, kept, weights))
     return {
         "kept": kept,
         "precision": round(float(outcome.hit[:kept].mean()), 4),
-        "interval": [round(low, 4), round(high, 4)] if np.isfinite(low) else None,  # none from one recording
+        "interval": rounded(interval(resampled_precision(outcome, kept, weights))),
         "mean_score": round(float(outcome.scores[:kept].mean()), 4),
     }
 

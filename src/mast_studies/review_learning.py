@@ -33,7 +33,6 @@ import numpy as np
 from mast.arrays import BoolArray, FloatArray, IntArray, Vectors
 from mast.detect_options import DetectOptions
 from mast.errors import MastError
-from mast.evaluation.bootstrap import interval
 from mast.events import boxes_of, match_boxes
 from mast.grid import FrontEnd
 from mast.inference import Detector, Source
@@ -171,7 +170,7 @@ def buttons(boxes: Boxes, rng: np.random.Generator) -> dict[tuple[str, int], dic
 
 def spread(values: list[float]) -> dict[str, Any]:
     """Mean over reviewers, and the middle 95 % of them."""
-    low, high = interval(np.asarray(values, dtype=np.float64))
+    low, high = np.percentile(values, [2.5, 97.5]).tolist()
     return {"mean": round(float(np.mean(values)), 4), "interval": [round(low, 4), round(high, 4)]}
 
 

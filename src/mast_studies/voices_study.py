@@ -20,7 +20,7 @@ from mast.arrays import FloatArray
 from mast.audio import read
 from mast.classifiers.voices import RATE, THRESHOLD, VoiceFinder, speech
 from mast.data.recordings import load_dataset
-from mast.evaluation.bootstrap import draw_weights, interval
+from mast.evaluation.bootstrap import draw_weights, interval, rounded
 from mast_studies.record import write_result
 from mast_studies.script import run_script
 from mast_studies.zero_shot_sets import half_of
@@ -46,8 +46,11 @@ def share(found: list[bool], seed: int) -> dict[str, Any]:
     """Of clips in which speech was found, with its interval."""
     values = np.array(found, dtype=np.float64)
     drawn = draw_weights(len(values), RESAMPLES, seed) @ values / max(len(values), 1)
-    edges = [round(edge, 4) for edge in interval(drawn)]
-    return {"clips": len(values), "share": round(float(values.mean()), 4), "interval": edges}
+    return {
+        "clips": len(values),
+        "share": round(float(values.mean()), 4),
+        "interval": rounded(interval(drawn)),
+    }
 
 
 def clip_probabilities(pool: Path, finder: VoiceFinder) -> dict[str, tuple[str, FloatArray]]:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from mast.evaluation import Scoring, compare, evaluate
-from mast.evaluation.bootstrap import draw_weights, interval
+from mast.evaluation.bootstrap import draw_weights, interval, rounded
 from mast.evaluation.metrics import METRICS, metrics_of
 from mast.evaluation.outcome import match_scene
 from mast.evaluation.scene import build_scene
@@ -79,7 +79,8 @@ def test_a_system_compared_with_itself_differs_by_nothing(make_random):
     truth, predictions, reviewed = make_random(7)
     result = compare(truth, predictions, predictions, reviewed=reviewed, resamples=100)
     for difference in result.differences.values():
-        assert difference.difference == difference.low == difference.high == 0
+        assert difference.difference == 0
+        assert np.isnan([difference.low, difference.high]).all()
 
 
 def test_pairing_sees_a_small_but_steady_gain(make_random):
@@ -110,3 +111,11 @@ def test_an_interval_is_the_middle_95_percent():
     assert interval(values) == pytest.approx((25.0, 975.0))
     assert interval(np.append(values, [np.nan, np.inf])) == pytest.approx((25.0, 975.0))  # left out
     assert np.isnan(interval(np.array([np.nan]))).all()
+
+
+@pytest.mark.parametrize("value", [0.0, 1 / 3, 1.0])
+def test_resamples_that_do_not_differ_are_no_interval(value):
+    """That all recordings agree is not certainty."""
+    assert np.isnan(interval(np.append(np.full(100, value), value + 1e-16))).all()
+    assert rounded(interval(np.full(100, value))) is None
+    assert rounded(interval(np.array([value, value + 0.5]))) is not None

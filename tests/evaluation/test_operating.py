@@ -50,7 +50,8 @@ def test_curve_against_a_naive_scan(seed: int, ties: bool) -> None:
         assert point.precision == pytest.approx(reached[point.threshold])
         drawn = np.array([precision(point.threshold, times) for times in draws])
         low, high = np.percentile(drawn[np.isfinite(drawn)], [2.5, 97.5])
-        assert (point.low, point.high) == pytest.approx((low, high))
+        bounds = pytest.approx((low, high)) if low < high else (None, None)  # where all draws agree
+        assert (point.low, point.high) == bounds
         kept = [hit for score, hit, _ in rows if score >= point.threshold]
         assert point.n_kept == len(kept)
         assert point.recall == pytest.approx(sum(kept) / len(outcome.scene.truth))
@@ -109,6 +110,12 @@ def test_little_data() -> None:
     assert (point.threshold, point.low, point.high) == (0.1, None, None)
     assert "no interval from 1 recording," in alone.describe(point)
     assert StoredCalibration.model_validate_json(alone.model_dump_json()) == alone
+    agreed = store_calibration(
+        outcome_of(np.linspace(0.9, 0.1, 20), np.ones(20), np.arange(20) % 2), least_score=0.05
+    )
+    assert "precision 1.00 (no interval: too few recordings differ, recall" in agreed.describe(
+        agreed.curve[0]
+    )
 
 
 def by_hand() -> StoredCalibration:

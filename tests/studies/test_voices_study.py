@@ -62,3 +62,4 @@ def test_a_share_and_its_interval() -> None:
     found = share([True] * 50 + [False] * 50, seed=0)
     assert found["share"] == 0.5
     assert found["interval"] == pytest.approx([0.4, 0.6], abs=0.02)
+    assert share([False] * 3, seed=0) == {"clips": 3, "share": 0.0, "interval": None}  # too few to tell

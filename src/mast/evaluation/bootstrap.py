@@ -11,6 +11,7 @@ from mast.evaluation.metrics import metrics_of
 from mast.evaluation.outcome import Outcome
 
 Interval = tuple[float, float]  # low, high; NaN where it cannot be told
+_NO_WIDTH = 1e-9  # rounding of a mean
 # said wherever training runs are compared; docs/results_first_edition.md says which runs these were
 TRAINING_NOISE = (
     "Intervals are over recordings and leave out run-to-run variation: two training runs with the same recipe and "
@@ -39,12 +40,20 @@ def draw_weights(n_recordings: int, resamples: int, seed: int) -> FloatArray:
 
 
 def interval(values: FloatArray) -> Interval:
-    """The middle 95 % of resampled values; resamples in which the metric has no value are left out."""
+    """The middle 95 % of resampled values; resamples in which the metric has no value are left out.
+
+    There is none where resamples do not differ: that says that there is too little to tell, not that it is certain.
+    """
     defined = values[np.isfinite(values)]
     if not defined.size:
         return float("nan"), float("nan")
     low, high = np.percentile(defined, [2.5, 97.5])
-    return float(low), float(high)
+    return (float(low), float(high)) if high - low > _NO_WIDTH else (float("nan"), float("nan"))
+
+
+def rounded(bounds: Interval) -> list[float] | None:
+    """An interval for a result file; None where it cannot be told."""
+    return [round(bound, 4) for bound in bounds] if np.isfinite(bounds[0]) else None
 
 
 def intervals(outcome: Outcome, threshold: float | None, *, resamples: int, seed: int) -> dict[str, Interval]:

@@ -26,7 +26,7 @@ class Evaluation:
         scoring: space, front end and overlap of the comparison.
         threshold: score from which predictions count; None for all.
         metrics: by the names in :mod:`mast.evaluation.metrics`, where each is defined.
-        intervals: 95 % bootstrap interval over recordings of each metric; NaN with fewer than two recordings.
+        intervals: 95 % bootstrap interval over recordings of each metric; NaN where recordings do not differ.
         n_recordings: reviewed recordings.
         n_truth: truths that count.
         n_predictions: predictions that count, at or above the threshold.
