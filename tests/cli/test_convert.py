@@ -156,6 +156,17 @@ def test_a_folder_that_detect_left_is_read(dataset: Path, tmp_path: Path) -> Non
     assert run(left, tmp_path / "again.csv", "--to", "csv")[0].startswith("1 recording, 1 event")
 
 
+@pytest.mark.parametrize("name", ["kaleidoscope", "birdeep"])
+def test_a_table_that_detect_left_in_another_format_is_read(name: str, dataset: Path, tmp_path: Path) -> None:
+    """It has the name of our own table, and its header says what it is."""
+    left = tmp_path / name
+    left.mkdir()
+    write_annotations(read_annotations(dataset / "boxes.csv"), left / "detections.csv", name)
+    for options in ((), ("--from", name)):
+        stdout, _ = run(left, tmp_path / "again.csv", "--to", "csv", *options)
+        assert stdout.startswith("1 recording, 1 event, 0 recordings heard and empty")
+
+
 @pytest.mark.parametrize("name", ["coco", "yolo", "aoef"])
 def test_a_folder_that_detect_left_knows_its_recordings(name: str, dataset: Path, tmp_path: Path) -> None:
     """So --audio is not needed where a format asks for durations and sample rates."""

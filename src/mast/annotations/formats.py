@@ -44,6 +44,7 @@ FORMATS: dict[str, Format] = {
 _RAVEN_NAME = re.compile(r"[._]selections?\.(txt|tsv)$", re.IGNORECASE)
 _WORKBOOKS = (".xlsx", ".xls", ".ods")
 _SAVE_AS_TEXT = "is a spreadsheet; save it as text (*.txt, tab-delimited) or CSV"
+_TABLES = ("kaleidoscope", "birdeep")  # one table, which mast detect leaves in a folder of its own
 _KNOWN = f"{', '.join(FORMATS)} (mast convert --from sets it)"  # for messages
 
 
@@ -65,7 +66,9 @@ def read_annotations(
     path = Path(path)
     if not path.exists():
         raise AnnotationError(f"{path}: no such file or folder")
-    chosen = _format(format or guess_format(path))
+    format = format or guess_format(path)
+    chosen = _format(format)
+    path = _own_table(path) if format in _TABLES else path
     known = AnnotationSet() if recordings is None else AnnotationSet(recordings=recordings)
     try:
         found = chosen.read(path, known.recordings)
@@ -117,8 +120,9 @@ def guess_format(path: Path) -> str:
         if found:
             return found
         raise AnnotationError(f"{path}: cannot tell the annotation format; expected {_KNOWN}")
-    if events_csv.table_in(path) is not None:
-        return "csv"
+    if (table := events_csv.table_in(path)) is not None:
+        found = _guess_file(table)
+        return found if found in _TABLES else "csv"
     if any((path / name).is_file() for name in ("pictures.csv", "classes.txt")):
         return "yolo"
     files = raven.tables_in(path)
@@ -133,6 +137,11 @@ def guess_format(path: Path) -> str:
         f"{path}: cannot tell which annotation format this folder holds; expected {_KNOWN}, or give the annotation "
         "file itself"
     )
+
+
+def _own_table(path: Path) -> Path:
+    """The table in a folder; a path that is not such a folder stays as it is."""
+    return (events_csv.table_in(path) or path) if path.is_dir() else path
 
 
 def _guess_file(path: Path) -> str | None:
