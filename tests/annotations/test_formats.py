@@ -252,6 +252,12 @@ def test_names_that_do_not_exist_are_named(tmp_path: Path) -> None:
         write_annotations(AnnotationSet(), tmp_path / "x", "ravn")
     with pytest.raises(AnnotationError, match="cannot tell which annotation format this folder holds"):
         read_annotations(tmp_path)
+    (tmp_path / "day").mkdir()
+    (tmp_path / "day" / "a.WAV").touch()
+    with pytest.raises(
+        AnnotationError, match=r"holds recordings but no boxes; expected boxes\.csv, a folder of"
+    ):
+        read_annotations(tmp_path)
     with pytest.raises(
         AnnotationError, match=r"is a folder, and coco is a single file; write to .*annotations\.json"
     ):

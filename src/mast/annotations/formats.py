@@ -115,6 +115,8 @@ def _format(name: str) -> Format:
 
 def guess_format(path: Path) -> str:
     """The format of a file or folder, from what is in it."""
+    from mast.audio import find_recordings
+
     if not path.is_dir():
         found = _guess_file(path)
         if found:
@@ -133,6 +135,11 @@ def guess_format(path: Path) -> str:
         break  # one look: the folder should hold one kind of file
     if workbook := next((f for f in sorted(path.rglob("*")) if f.suffix.lower() in _WORKBOOKS), None):
         raise AnnotationError(f"{workbook}: {_SAVE_AS_TEXT}")
+    if find_recordings(path):
+        raise AnnotationError(
+            f"{path}: holds recordings but no boxes; expected boxes.csv, a folder of Raven tables, or the folder of "
+            "mast detect"
+        )
     raise AnnotationError(
         f"{path}: cannot tell which annotation format this folder holds; expected {_KNOWN}, or give the annotation "
         "file itself"
