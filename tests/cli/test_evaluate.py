@@ -218,8 +218,8 @@ def test_boxes_above_the_recordings_band_are_cut_on_both_sides(dataset, tmp_path
     assert json.loads(result.stdout)["miou"] == 1.0
     said = "reached above half the sample rate and were cut to it"
     assert sorted(result.stderr.splitlines()) == [
-        f"1 of 2 predicted boxes {said}",
         f"mast: warning: {dataset / 'boxes.csv'}: 1 of 2 boxes {said}",
+        f"mast: warning: {path}: 1 of 2 predicted boxes {said}",
     ]
     assert numbers("--truth", dataset, "--predictions", path, "--space", space)["f1"] == 1.0
 
@@ -347,6 +347,13 @@ def test_mistakes_are_one_clear_sentence(dataset, predictions, options, error, m
             ["--truth", str(dataset), "--predictions", str(predictions), *options],
             catch_exceptions=False,
         )
+
+
+def test_recordings_without_boxes_are_no_truth(dataset, predictions):
+    (dataset / "boxes.csv").unlink()
+    (dataset / "recordings.csv").unlink()
+    with pytest.raises(MastError, match=r"dataset: holds recordings but no boxes; expected boxes\.csv"):
+        run("--truth", dataset, "--predictions", predictions)
 
 
 def test_a_split_needs_a_dataset(dataset, predictions):

@@ -188,7 +188,8 @@ class AnnotationSet:
             )
         if n and (self.events["high_hz"] <= top / 1000).all() and np.isfinite(top).all():
             told.append(
-                f"no frequency of the {what} reaches {top.max() / 1000:g} Hz; are they in kHz instead of Hz?"
+                f"all {what} lie below {top.max() / 1000:g} Hz, so their frequencies are probably in kHz; "
+                "multiply them by 1000 and try again"
             )
         return "; ".join(told)
 

@@ -132,7 +132,7 @@ def convert(
             "do they belong to another recording?",
             quiet=quiet,
         )
-    annotations = cut_to_nyquist(annotations, "events", quiet=quiet)
+    annotations = cut_to_nyquist(annotations, "events", source, quiet=quiet)
     if join is not None:
         annotations = replace(annotations, events=join_events(annotations.events, join))
     if earlier := keep_earlier(out, annotations, heard_since=tasks):

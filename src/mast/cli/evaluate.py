@@ -164,7 +164,7 @@ def _read_truth(path: Path, quiet: bool) -> _Truth:
         # boxes in another format may lie beside the recordings
         dataset = load_dataset(path, annotations=None if (path / "boxes.csv").is_file() else path)
     found = (
-        cut_to_nyquist(read_annotations(path), "truth boxes", quiet=quiet)
+        cut_to_nyquist(read_annotations(path), "truth boxes", path, quiet=quiet)
         if dataset is None
         else dataset.annotations  # cut on loading
     )
@@ -187,7 +187,7 @@ def _read_predictions(path: Path, truth: _Truth, truth_path: Path, quiet: bool) 
         )
     events = events.assign(recording=[names.get(name, name) for name in events["recording"]])
     known = AnnotationSet(events, recordings=truth.recordings)
-    return cut_to_nyquist(known, "predicted boxes", quiet=quiet).events
+    return cut_to_nyquist(known, "predicted boxes", path, quiet=quiet).events
 
 
 def _searched(path: Path) -> list[str]:

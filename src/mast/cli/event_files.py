@@ -49,10 +49,10 @@ def front_end_of(band: float | None, *folders: Path | None) -> FrontEnd | None:
     return None
 
 
-def cut_to_nyquist(annotations: AnnotationSet, what: str, *, quiet: bool) -> AnnotationSet:
+def cut_to_nyquist(annotations: AnnotationSet, what: str, source: Path, *, quiet: bool) -> AnnotationSet:
     """No frequency above half the sample rate, where that is known; says what was cut or left out."""
     if told := annotations.nyquist_warning(what):
-        say(told, quiet=quiet)
+        say(f"mast: warning: {source}: {told}", quiet=quiet)
     return annotations.clipped_to_nyquist()
 
 
