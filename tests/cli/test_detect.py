@@ -623,7 +623,7 @@ def test_only_what_detecting_needs_is_imported(model: Path, tmp_path: Path) -> N
 
 def test_a_run_ends_with_a_page_of_its_own(whole: Path) -> None:
     page = (whole / "summary.html").read_text(encoding="utf-8")
-    assert "heard in 12 recordings" in page
+    assert "searched in 12 recordings" in page
     assert page.count("<svg") == 2  # a heat map for each site
     assert 10 <= page.count('class="tile"') <= 20
     assert f"mast review {whole.name}" in page
@@ -670,5 +670,5 @@ def test_the_page_of_recordings_that_failed_or_are_silent(model: Path, tmp_path:
     arguments = (tmp_path / "audio", "--model", model, "--out", tmp_path / "out", "--threshold", "1")
     assert run(*arguments, page=True).exit_code == EXIT_SOME_FAILED
     page = (tmp_path / "out" / "summary.html").read_text(encoding="utf-8")
-    assert "heard in 1 recording, 1 failed" in page
+    assert "searched in 1 recording, 1 failed" in page
     assert 'class="tile"' not in page

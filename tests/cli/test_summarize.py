@@ -160,11 +160,27 @@ def test_a_disk_that_refuses_leaves_the_earlier_summary_whole(
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
 
 
+def test_a_site_without_clock_times_is_no_picture_that_was_left_out(found: Path, tmp_path: Path) -> None:
+    audio = tmp_path / "audio"
+    sf.write(audio / "B.wav", [0.0] * RATE, RATE)
+    box = {"recording": "B.wav", "start_s": 0.1, "end_s": 0.2, "low_hz": 1e3, "high_hz": 2e3, "score": 0.5}
+    events = as_events(pd.DataFrame([box])).assign(source="detector")
+    results = ResultsFolder(found, {"model": "m", "threshold": 0.3}, audio)
+    results.add(
+        Searched(Source(audio / "B.wav", "B.wav", audio), events, duration_s=1.0, sample_rate=RATE, site="B")
+    )
+    results.combine(["csv"])
+    assert run(found, "--out", tmp_path / "out").exit_code == 0
+    page = (tmp_path / "out" / "summary.html").read_text()
+    assert "have no clock time and are in no picture" in page
+    assert "busiest" not in page
+
+
 def test_the_page_needs_nothing_else_and_says_what_was_heard(found: Path, tmp_path: Path) -> None:
     result = run(found, "--out", tmp_path / "out", "--latitude", 51.5, "--longitude", 0.1)
     assert result.exit_code == 0, result.exception
     page = (tmp_path / "out" / "summary.html").read_text()
-    assert "heard in 2 recordings, 1 failed" in page
+    assert "searched in 2 recordings, 1 failed" in page
     assert (
         page.count("data:image/png;base64") == 1 + 4
     )  # the heat map; two best and two doubtful of one recording

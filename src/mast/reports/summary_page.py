@@ -19,7 +19,7 @@ from mast.files import write_whole
 from mast.grid import FrontEnd
 from mast.reports.contact_sheet import Locate, find_in, make_tiles, scale_note, sheet_front_end, tile_grid
 from mast.reports.heard import NO_CLOCK, Heard, Place, find_places, read_events
-from mast.reports.heat_map import Sky, activity, draw_activity, sun_note
+from mast.reports.heat_map import Activity, Sky, activity, draw_activity, sun_note
 from mast.reports.html_page import Section, cards, code, figure, heading, page, paragraph, table
 from mast.reports.summary_counts import Counts, Sample, correct_total, count_events, count_table
 from mast.wording import first_names
@@ -109,11 +109,11 @@ def _lead(counts: Counts, total: Corrected | None) -> Markup:
     recordings = "recording" if n == 1 else "recordings"
     lost = "".join(f", {k:,} {what}" for k, what in ((failed, "failed"), (damaged, "damaged")) if k)
     facts = [
-        (_hours(heard.hours), f"heard in {n:,} {recordings}{lost}"),
+        (_hours(heard.hours), f"searched in {n:,} {recordings}{lost}"),
         (f"{counts.calls:,}", "events found"),
     ]
     if heard.hours > 0:
-        facts.append((_rate(counts.calls / heard.hours), "events per hour heard"))
+        facts.append((_rate(counts.calls / heard.hours), "events per hour searched"))
     if total is not None and np.isfinite(total.estimate[0]):
         facts.append((f"{total.estimate[0]:,.0f}", f"calls after correction, {_interval(total, 0)}"))
     return paragraph(_span(counts), soft=True) + cards(facts)
@@ -146,14 +146,8 @@ def _when(counts: Counts, around: Surroundings) -> Markup:
         "Events per recorded hour, by date and hour of the recorder's clock. Grey: nothing was recorded.",
         soft=True,
     )
-    maps = 0
-    for site, label in shown:
-        effort = counts.effort[counts.effort["site"] == site]
-        tally = counts.tally[(counts.tally["site"] == site) & (counts.tally["label"] == label)]
-        found = activity(effort, tally)
-        if found is None or maps >= around.maps:
-            continue
-        maps += 1
+    drawable = [(*pair, found) for pair in shown if (found := _activity_of(counts, *pair)) is not None]
+    for site, label, found in drawable[: around.maps]:
         sky, caveat = _sky(counts.heard, site, around)
         name = shortened(site) or "no site"
         what = f", {shortened(label) or 'no label'}" if len(counts.labels) > 1 else ""
@@ -165,16 +159,23 @@ def _when(counts: Counts, around: Surroundings) -> Markup:
         ]
         caption = "; ".join(note for note in notes if note) + "."
         body += heading(name + what) + figure(draw_activity(found, sky), caption)
-    if not maps:
+    if not drawable:
         return paragraph("The recordings have no clock time, so activity cannot be shown by date and hour.")
-    if len(shown) > maps:
+    if len(drawable) > around.maps:
         body += paragraph(
-            f"The {maps} busiest of {len(shown)} sites and labels; counts.csv has all.", soft=True
+            f"The {around.maps} busiest of {len(drawable)} sites and labels; counts.csv has all.", soft=True
         )
     clockless = counts.effort.loc[counts.effort["slot"] == NO_CLOCK, "recorded_s"].sum() / 3_600
     if clockless:
         body += paragraph(f"{_hours(clockless)} have no clock time and are in no picture.", soft=True)
     return body
+
+
+def _activity_of(counts: Counts, site: str, label: str) -> Activity | None:
+    """By date and hour; ``None`` where the site's recordings have no clock time."""
+    effort = counts.effort[counts.effort["site"] == site]
+    tally = counts.tally[(counts.tally["site"] == site) & (counts.tally["label"] == label)]
+    return activity(effort, tally)
 
 
 def _sky(heard: Heard, site: str, around: Surroundings) -> tuple[Sky | None, str]:
