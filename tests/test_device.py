@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, fx
 
-from mast.device import send
+from mast.device import find_device, send
+from mast.errors import ConfigError
 
 
 @pytest.mark.skipif(not torch.backends.cuda.is_built(), reason="torch without CUDA cannot trace copies to it")
@@ -31,6 +32,24 @@ def test_compiled_code_sends_without_pinning() -> None:
 def test_sent_values_are_the_same() -> None:
     values = torch.arange(5.0)
     assert torch.equal(send(values, "cpu"), values)
+
+
+def test_devices_that_are_not_there_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=r"^device gpu: no such device; expected cpu, cuda or cuda:1$"):
+        find_device("gpu")
+
+    def no_driver(*size: int, device: torch.device) -> Tensor:
+        raise RuntimeError(
+            "Found no NVIDIA driver on your system. Please check that you have a GPU\nand more"
+        )
+
+    monkeypatch.setattr(torch, "zeros", no_driver)
+    with pytest.raises(
+        ConfigError,
+        match=r"^device cuda: cannot be used here \(Found no NVIDIA driver on your system\); leave --device out, or "
+        "give cpu$",
+    ):
+        find_device("cuda")
 
 
 class _Traced(Exception):

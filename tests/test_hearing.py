@@ -157,5 +157,5 @@ def test_what_a_model_cannot_do_is_said_in_one_sentence(
 def test_what_cannot_be_loaded(detector: Path, tmp_path: Path) -> None:
     with pytest.raises(MastError, match="holds no model"):
         HearingModel.load(tmp_path)
-    with pytest.raises(ConfigError, match="device abacus: cannot be used here"):
+    with pytest.raises(ConfigError, match="device abacus: no such device; expected cpu, cuda or cuda:1"):
         HearingModel.load(detector, device="abacus")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mast.errors import ConfigError
+from mast.errors import ConfigError, first_line
 
 
 def find_device(name: str | torch.device | None = None) -> torch.device:
@@ -18,10 +18,15 @@ def find_device(name: str | torch.device | None = None) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f"device {name}: no such device; expected cpu, cuda or cuda:1") from None
+    try:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        reason = (str(error).splitlines() or [""])[0]
-        raise ConfigError(f"device {name}: cannot be used here ({reason}); try cpu or cuda") from None
+        reason = first_line(error).partition(". ")[0]  # further sentences advise programmers
+        raise ConfigError(
+            f"device {name}: cannot be used here ({reason}); leave --device out, or give cpu"
+        ) from None
     return device
 
 
