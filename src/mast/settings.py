@@ -36,7 +36,11 @@ def parse_settings(
         if first["type"] == "extra_forbidden":
             known = _fields_at(model, above)
             near = difflib.get_close_matches(last, known, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(sorted(known))}"
+            hint = (
+                f"did you mean '{'.'.join([*above, *near])}'?"
+                if near
+                else f"known: {', '.join(sorted(known))}"
+            )
             raise ConfigError(f"{where}: unknown {what} '{name}'; {hint}") from None
         raise ConfigError(f"{where}: {name} is {first['input']!r}: {first['msg'].lower()}") from None
 

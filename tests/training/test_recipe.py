@@ -54,10 +54,10 @@ def test_a_file_with_differences_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"train.epoch": 5}, r"tiny: unknown setting 'train\.epoch'; did you mean 'epochs'\?"),
+        ({"train.epoch": 5}, r"tiny: unknown setting 'train\.epoch'; did you mean 'train\.epochs'\?"),
         (
             {"train.augmentation.time_shft": 1},
-            r"'train\.augmentation\.time_shft'; did you mean 'time_shift'\?",
+            r"'train\.augmentation\.time_shft'; did you mean 'train\.augmentation\.time_shift'\?",
         ),
         (
             {"train.detector.adaptor": "conv"},
