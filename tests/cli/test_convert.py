@@ -23,7 +23,7 @@ from mast.annotations import FORMATS, AnnotationSet, read_annotations, write_ann
 from mast.annotations.detections import DONE, FACTS, DetectionRun, mark_path, write_run
 from mast.cli import convert as module
 from mast.cli.convert import convert
-from mast.errors import AnnotationError
+from mast.errors import AnnotationError, ConfigError
 
 CSV = "file,start_s,end_s,low_hz,high_hz,label,score\n"
 
@@ -272,6 +272,10 @@ def test_wrong_wishes_are_refused(dataset: Path, tmp_path: Path) -> None:
     boxes = dataset / "boxes.csv"
     with pytest.raises(AnnotationError, match="--to ravn: no such format; choose one of csv, raven"):
         convert(boxes, tmp_path / "x", "ravn")
+    with pytest.raises(
+        ConfigError, match=r"x\.xlsx: expected the name of a table, ending in \.csv or \.parquet"
+    ):
+        convert(boxes, tmp_path / "x.xlsx", "csv")
     with pytest.raises(AnnotationError, match="is also the input"):
         convert(boxes, boxes, "csv")
     with pytest.raises(AnnotationError, match="is not empty"):

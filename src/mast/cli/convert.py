@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.event_files import cut_to_nyquist
+from mast.cli.event_files import check_table_name, cut_to_nyquist
 from mast.cli.options import Join, Quiet, advancing, count, say
 from mast.wording import counted
 
@@ -118,7 +118,10 @@ def convert(
         raise AnnotationError(
             f"{source}: --all-done and --add-to are for tasks of mast plan; add --from tasks"
         )
-    _check_out(source, out, folder=FORMATS[to].is_folder(out))
+    folder = FORMATS[to].is_folder(out)
+    _check_out(source, out, folder=folder)
+    if to == "csv" and not folder:
+        check_table_name(out)
     known = _probe(audio, quiet) if audio is not None else _searched(source) if to in _SCALED else None
     annotations = (
         _take_back(source, all_done, add_to) if tasks else read_annotations(source, from_, recordings=known)

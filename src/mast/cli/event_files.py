@@ -72,11 +72,11 @@ def find_recordings_of(boxes: Path, audio: Path | None) -> Locate:
 
 
 def check_table_name(out: Path) -> None:
-    """Refuse an --out that is not the name of a table."""
+    """Refuse to write to what is not the name of a table."""
     from mast.errors import ConfigError
 
     if out.suffix.lower() not in (".csv", ".parquet"):
-        raise ConfigError(f"--out {out}: expected the name of a table, ending in .csv or .parquet")
+        raise ConfigError(f"{out}: expected the name of a table, ending in .csv or .parquet")
 
 
 def recording_by_recording(
