@@ -91,7 +91,11 @@ def test_bad_input_is_one_sentence(found: Path, tmp_path: Path) -> None:
             "no box could be measured",
             (found, "--out", tmp_path / "m.csv", "--audio", tmp_path / "empty"),
         ),
-        (ConfigError, "with --audio", (found, "--out", tmp_path / "m.csv", "--audio", tmp_path / "nowhere")),
+        (
+            ConfigError,
+            "nowhere: no such folder; check the name",
+            (found, "--out", tmp_path / "m.csv", "--audio", tmp_path / "nowhere"),
+        ),
     ):
         result = run(*arguments)
         assert isinstance(result.exception, kind), result.exception

@@ -62,6 +62,8 @@ def find_recordings_of(boxes: Path, audio: Path | None) -> Locate:
     from mast.errors import ConfigError
     from mast.reports.contact_sheet import find_in
 
+    if audio is not None and not audio.is_dir():
+        raise ConfigError(f"--audio {audio}: no such folder; check the name")
     if audio is None:
         beside = boxes if boxes.is_dir() else boxes.parent
         run = read_run(beside)
