@@ -166,11 +166,13 @@ def test_bad_input_is_one_sentence(found: Path) -> None:
         (ConfigError, "holds 1 labels, but tones.onnx gives 2", ("--labels", here / "short.txt")),
         (
             ConfigError,
-            "no such file; check the name",
+            "x.onnx: no such classifier or file; expected birdnet, or a .onnx or .tflite file",
             ("--with", here / "x.onnx", "--labels", here / "labels.txt"),
         ),
+        (ConfigError, "--with perch: no such classifier or file", ("--with", "perch")),
+        (ConfigError, "are for other classifiers", ("--with", "BirdNET", "--rate", "48000")),
         (ConfigError, "are for other classifiers", ("--with", "birdnet", "--rate", "48000")),
-        (ConfigError, "no such folder of recordings", ("--audio", here / "nowhere")),
+        (ConfigError, "nowhere: no such folder; check the name", ("--audio", here / "nowhere")),
         (AudioError, "no box could be heard (4 tried)", ("--audio", here / "empty")),
         (
             ConfigError,

@@ -109,7 +109,7 @@ def _classifier(
     from mast.classifiers.classifier import load_classifier
     from mast.errors import ConfigError
 
-    if with_ == BIRDNET:
+    if with_.casefold() == BIRDNET:
         if labels is not None or rate is not None or window is not None or softmax:
             raise ConfigError(
                 "--labels, --rate, --window and --softmax are for other classifiers; BirdNET has its own"
@@ -117,6 +117,10 @@ def _classifier(
         found = load_birdnet()
         say(LICENCE, quiet=quiet)
         return found
+    if not Path(with_).is_file():
+        raise ConfigError(
+            f"--with {with_}: no such classifier or file; expected {BIRDNET}, or a .onnx or .tflite file"
+        )
     if labels is None:
         raise ConfigError(f"--with {with_}: give its labels too, --labels FILE with one per line")
     return load_classifier(with_, labels, sample_rate=rate, window_s=window, softmax=softmax)
