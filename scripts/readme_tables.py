@@ -312,8 +312,9 @@ def thorough_table() -> str:
     return f"{table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; {files}."
 
 
-def _signed(ahead: dict[str, float]) -> str:
-    return "{difference:+.3f} ({low:.3f} to {high:.3f})".format(**ahead).replace("-", "−")
+def _signed(ahead: dict[str, float | None]) -> str:
+    spread = "" if ahead["low"] is None else " ({low:.3f} to {high:.3f})".format(**ahead)
+    return f"{ahead['difference']:+.3f}{spread}".replace("-", "−")
 
 
 def few_boxes_fit_table() -> str:
