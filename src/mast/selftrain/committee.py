@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from mast.arrays import FloatArray
 from mast.errors import MastError
-from mast.events import best_of_overlapping, pairwise_iou
 from mast.grid import FrontEnd
 from mast.hearing import HearingModel
 from mast.inference.fusion import LEAST_PROBABILITY, fuse_boxes
 from mast.models.card import ModelCard
 from mast.models.decode import Detections
+from mast.selftrain.thorough import ThoroughModel, best_boxes
 
 
 class Committee:
@@ -29,7 +28,7 @@ class Committee:
         members: at least two, which hear the same band in the same chunks.
     """
 
-    def __init__(self, members: Sequence[HearingModel]) -> None:
+    def __init__(self, members: Sequence[HearingModel | ThoroughModel]) -> None:
         first = members[0]
         for other in members[1:]:
             if other.front_end != first.front_end:
@@ -57,20 +56,10 @@ class Committee:
         """
         found = [self._found_by(member, sound, nms_iou) for member in self.members]
         fused = [fuse_boxes(own) for own in zip(*found, strict=True)]
-        detections = []
-        for boxes, scores in fused:
-            kept = np.flatnonzero(scores >= score_threshold)
-            if nms_iou is not None:
-                alone = best_of_overlapping(
-                    boxes[kept], scores[kept], threshold=nms_iou, overlap=pairwise_iou
-                )
-                kept = kept[alone]
-            kept = kept[np.argsort(-scores[kept], kind="stable")]
-            detections.append(Detections(torch.from_numpy(boxes[kept]), torch.from_numpy(scores[kept])))
-        return detections
+        return [best_boxes(boxes, scores, score_threshold, nms_iou) for boxes, scores in fused]
 
     def _found_by(
-        self, member: HearingModel, sound: Tensor, nms_iou: float | None
+        self, member: HearingModel | ThoroughModel, sound: Tensor, nms_iou: float | None
     ) -> list[tuple[FloatArray, FloatArray]]:
         """A member's boxes and probabilities in each chunk."""
         calibration = member.card.probabilities

@@ -1,7 +1,8 @@
 """Who labels a round of self-training, and from which score on.
 
 That is the model of the round before, as in the paper. Where there are teachers, other detectors of whatever kind and
-size, they and the model label as one (:mod:`mast.selftrain.committee`).
+size, they and the model label as one (:mod:`mast.selftrain.committee`). With ``selftrain.thorough`` each of them hears
+every chunk at several speeds (:mod:`mast.selftrain.thorough`).
 """
 
 from __future__ import annotations
@@ -11,24 +12,26 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mast.files import write_json
-from mast.hearing import HearingModel
 from mast.models.card import load_card
 from mast.selftrain.committee import Committee
+from mast.selftrain.thorough import ThoroughModel
 from mast.selftrain.watch import load_detector, load_teacher
 from mast.training.chosen_chunks import Chunks
-from mast.training.chunk_scores import chunk_metrics, look_at
+from mast.training.chunk_scores import BoxFinder, chunk_metrics, look_at
 from mast.training.machine import Machine
 from mast.training.recipe import Recipe
 
 TOGETHER = "committee.json"  # in a round's folder: how several labellers do on validation
 
 
-def load_labeller(
-    model: Path, teachers: Sequence[Path], recipe: Recipe, machine: Machine
-) -> HearingModel | Committee:
+def load_labeller(model: Path, teachers: Sequence[Path], recipe: Recipe, machine: Machine) -> BoxFinder:
     """The model of the round before, together with its teachers if it has any."""
-    own = load_detector(model, recipe, machine)
-    return Committee([own, *(load_teacher(one, recipe, machine) for one in teachers)]) if teachers else own
+    loaded = [
+        load_detector(model, recipe, machine),
+        *(load_teacher(one, recipe, machine) for one in teachers),
+    ]
+    members = [ThoroughModel(one) for one in loaded] if recipe.selftrain.thorough else loaded
+    return Committee(members) if teachers else members[0]
 
 
 def labeller_threshold(
@@ -40,7 +43,7 @@ def labeller_threshold(
     *,
     remembered: Path,
 ) -> float:
-    """The score from which boxes count: the model's own, or with teachers one chosen for all together on validation.
+    """The score from which boxes count: the model's own, or one chosen on validation for what labels in its place.
 
     Args:
         model: of the round before.
@@ -48,9 +51,9 @@ def labeller_threshold(
         held: validation chunks.
         recipe: of self-training.
         machine: device and precision.
-        remembered: file with what several together reach on validation, for a resumed run.
+        remembered: file with what they reach on validation, for a resumed run.
     """
-    if not teachers:
+    if not teachers and not recipe.selftrain.thorough:
         return load_card(model).thresholds["score"]
     if remembered.exists():
         metrics: dict[str, float] = json.loads(remembered.read_text(encoding="utf-8"))

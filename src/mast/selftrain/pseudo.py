@@ -26,11 +26,10 @@ from mast.arrays import BoolArray, FloatArray, IntArray
 from mast.events import BOX_COLUMNS, as_events
 from mast.files import write_whole
 from mast.grid import FrontEnd, grid_to_events
-from mast.hearing import HearingModel
 from mast.runs import Progress
-from mast.selftrain.committee import Committee
 from mast.selftrain.policy import Trust, recording_thresholds
 from mast.training.chosen_chunks import Chunks, in_order
+from mast.training.chunk_scores import BoxFinder
 from mast.training.recipe import SelfTrainRecipe
 
 CELLS = ["t1", "f1", "t2", "f2"]
@@ -80,7 +79,7 @@ def most_in_a_row(boxes: Sequence[Tensor]) -> int:
 
 
 def pseudo_label(
-    model: HearingModel | Committee,
+    model: BoxFinder,
     chunks: Chunks,
     recipe: SelfTrainRecipe,
     *,

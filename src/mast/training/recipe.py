@@ -194,6 +194,11 @@ class SelfTrainRecipe(BaseModel):
         description="the mean of the weights after all rounds so far is what labels the next round and what is kept; "
         "beyond the paper, where the last round's weights do",
     )
+    thorough: bool = Field(
+        False,
+        description="whatever labels hears every chunk at three playing speeds, and their boxes are merged "
+        "(mast.selftrain.thorough); three times slower; beyond the paper",
+    )
     stop_when_no_gain: bool = Field(
         False,
         description="a round whose F1 on in-domain validation is not above the best so far is the last, and the "
