@@ -7,7 +7,11 @@ import pytest
 
 from mast.arrays import FloatArray
 from mast.events import pairwise_iou
-from mast.inference.fusion import SAME_BOX, fuse_boxes
+from mast.inference.fusion import SAME_BOX, fuse_boxes, least_score
+from mast.models.architecture import DetectorConfig
+from mast.models.card import ModelCard
+from mast.normalisation import Normalisation
+from mast.probability import Calibration, StoredCalibration
 
 Found = tuple[FloatArray, FloatArray]
 
@@ -66,3 +70,29 @@ def test_nothing_found_by_one_or_by_all() -> None:
         assert boxes.tolist() == box[0].tolist()
         assert scores.tolist() == [0.4]
     assert fuse_boxes([nothing, nothing])[0].shape == (0, 4)
+
+
+def test_boxes_without_any_probability_are_fused_halfway() -> None:
+    first, second = (np.array([[start, 0.0, start + 10, 4.0]]) for start in (0.0, 1.0))
+    boxes, scores = fuse_boxes([(first, np.zeros(1)), (second, np.zeros(1))])
+    assert boxes.tolist() == [[0.5, 0.0, 10.5, 4.0]]
+    assert scores.tolist() == [0.0]
+
+
+@pytest.mark.parametrize(("measured_from", "expected"), [(0.0, 0.01), (0.05, 0.05)])
+def test_no_score_counts_that_no_calibration_was_measured_for(measured_from: float, expected: float) -> None:
+    known = StoredCalibration(
+        calibration=Calibration(method="temperature", slope=1.0),
+        n_recordings=1,
+        n_truth=1,
+        least_score=measured_from,
+        iou_threshold=0.5,
+    )
+    card = ModelCard(
+        kind="detector",
+        architecture=DetectorConfig.named("tiny"),
+        normalisation=Normalisation(mean=0.0, std=1.0),
+        calibration=known,
+    )
+    assert least_score(card) == pytest.approx(expected)
+    assert least_score(card.model_copy(update={"calibration": None})) == 0.01

@@ -103,11 +103,19 @@ def test_boxes_are_in_the_chunk_best_first_and_apart(model: HearingModel) -> Non
         assert (boxes <= limits + 1e-4).all()
 
 
-def test_the_best_of_boxes_that_overlap_stays() -> None:
-    boxes = np.array([[0.0, 0, 10, 10], [0, 0, 10, 9], [20, 0, 30, 10]])
-    kept = best_boxes(boxes, np.array([0.5, 0.7, 0.2]), 0.3, 0.5)
-    assert kept.boxes.tolist() == [[0, 0, 10, 9]]
-    assert best_boxes(boxes, np.array([0.5, 0.7, 0.2]), 0.1, None).scores.tolist() == [0.7, 0.5, 0.2]
+def test_fused_boxes_are_as_far_apart_as_a_detectors_own(model: HearingModel) -> None:
+    boxes = np.array([[0.0, 0, 10, 10], [0, 0, 10, 9], [20, 0, 30, 10], [21, 1, 24, 4]])
+    scores = np.array([0.5, 0.7, 0.2, 0.4])
+
+    def kept(nested: float = 1.0, least: float = 0.1, nms_iou: float | None = None) -> list[float]:
+        architecture = model.card.architecture.model_copy(update={"nested": nested})
+        card = model.card.model_copy(update={"architecture": architecture})
+        return best_boxes(boxes, scores, card, least=least, nms_iou=nms_iou).scores.tolist()
+
+    assert kept() == [0.7, 0.4, 0.2]
+    assert kept(nested=0.8) == [0.7, 0.4]
+    assert kept(least=0.3) == [0.7, 0.4]
+    assert kept(nms_iou=0.95) == [0.7, 0.5, 0.4, 0.2]
 
 
 def test_the_recipe_says_who_labels(tmp_path: Path) -> None:

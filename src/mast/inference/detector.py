@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
@@ -25,15 +25,15 @@ from mast.audio import AudioInfo, Metadata, failing_alone
 from mast.detect_options import DEFAULT_HOP, DEFAULT_OPTIONS, LONGEST_DEFAULT_HOP, DetectOptions
 from mast.errors import AudioError, ConfigError, MastError
 from mast.events import empty_events
-from mast.grid import grid_to_events
+from mast.grid import events_to_cells, grid_to_events
 from mast.hardware import might_have_bfloat16, might_have_gpu
-from mast.inference.fusion import LEAST_PROBABILITY
+from mast.inference.fusion import least_score
 from mast.inference.listening import SPEEDS, Events, Listening, agreement
 from mast.inference.network import Network
 from mast.inference.pieces import End, Piece, Reader, Source, full_batches
 from mast.inference.prefetch import concurrently
 from mast.inference.scores import settle_scores
-from mast.inference.stitch import Embeddings, ScoredBoxes
+from mast.inference.stitch import Embeddings, ScoredBoxes, apart
 from mast.models.architecture import DetectorConfig
 
 if TYPE_CHECKING:
@@ -113,10 +113,12 @@ class Detector:
             threshold=options.threshold,
             precision_target=options.precision_target,
         )
+        if options.thorough and self.scores.sentence:
+            told = f"{self.scores.sentence}; all of this without --thorough, whose scores are means over three speeds"
+            self.scores = replace(self.scores, sentence=told)
         self.habit = options.habit(self.card.habit)
         self.model_id = model_id(self.card.weights_sha256)
-        architecture = self.card.architecture
-        self._nested = architecture.nested if isinstance(architecture, DetectorConfig) else 1.0
+        self._nested = self.card.nested
         chunk_s = self.card.front_end.chunk_s
         self._reader = Reader(
             self.card.front_end,
@@ -269,11 +271,9 @@ class Detector:
 
     def _least_score(self) -> float:
         """The detector's own score from which boxes are looked at: a low one where speeds have to agree."""
-        scores = self.scores
-        if not self.options.thorough:
-            return scores.raw_threshold
-        least = scores.calibration.least_score(LEAST_PROBABILITY)
-        return scores.raw_threshold if least is None else min(least, scores.raw_threshold)
+        raised = self.scores.raw_threshold
+        least = least_score(self.card) if self.options.thorough else None
+        return raised if least is None else min(least, raised)
 
     def _listenings(self) -> list[Listening]:
         """What is heard of a recording at each speed: nothing yet."""
@@ -359,9 +359,13 @@ class Detector:
 
     def _agreed(self, found: list[Events]) -> Events:
         """What counts of the events found at several speeds."""
-        boxes, scores, _ = agreement(found, self._reader.front_ends)
-        enough = scores >= self.scores.threshold
-        return Events(boxes[enough], scores[enough])
+        front_ends = self._reader.front_ends
+        boxes, scores, _ = agreement(found, front_ends)
+        rows = np.flatnonzero(scores >= self.scores.threshold)
+        rows = rows[
+            apart(events_to_cells(boxes[rows], front_ends[0]), scores[rows], self.card.nms_iou, self._nested)
+        ]
+        return Events(boxes[rows], scores[rows])
 
     def _table(
         self, found: Events, source: Source, info: AudioInfo, about: Metadata, duration_s: float

@@ -14,9 +14,21 @@ import numpy as np
 
 from mast.arrays import FloatArray
 from mast.events import match_boxes
+from mast.models.card import ModelCard
 
 SAME_BOX = 0.5  # IoU from which boxes of two detectors are one; 0.3 to 0.6 labelled about equally well
 LEAST_PROBABILITY = 0.01  # boxes below this are not looked at; our choice
+
+
+def least_score(card: ModelCard) -> float | None:
+    """The lowest of a detector's own scores that is looked at; None where no box is likely enough.
+
+    Not below what its calibration was measured from: what a lower score means is not known.
+    """
+    least = card.probabilities.least_score(LEAST_PROBABILITY)
+    if least is None or card.calibration is None:
+        return least
+    return max(least, card.calibration.least_score)
 
 
 def fuse_boxes(found: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray, FloatArray]:
@@ -38,7 +50,7 @@ def fuse_boxes(found: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[FloatArr
         same = match_boxes(boxes, own_boxes, own_weights, threshold=SAME_BOX)
         known, new = same.truth, same.prediction
         total = weights[known] + own_weights[new]
-        share = (own_weights[new] / total)[:, None]
+        share = np.divide(own_weights[new], total, out=np.full(len(total), 0.5), where=total > 0)[:, None]
         boxes[known] = (1 - share) * boxes[known] + share * own_boxes[new]
         weights[known] = total
         apart = np.setdiff1d(np.arange(len(own_boxes)), new)

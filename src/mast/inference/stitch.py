@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mast.arrays import BoolArray, FloatArray, IntArray
-from mast.events import best_of_overlapping, pairwise_iom
+from mast.events import best_of_overlapping, pairwise_iom, pairwise_iou
 
 Embeddings = NDArray[np.float16]
 
@@ -234,3 +234,16 @@ def without_nested(boxes: FloatArray, scores: FloatArray, share: float) -> IntAr
     the lower-scored goes.
     """
     return best_of_overlapping(boxes, scores, threshold=share, overlap=pairwise_iom)
+
+
+def apart(boxes: FloatArray, scores: FloatArray, nms_iou: float, nested: float) -> IntArray:
+    """Rows of fused boxes that stay when no two overlap or lie in each other more than a detector's own may.
+
+    Args:
+        boxes: (N, 4) in cells.
+        scores: (N,).
+        nms_iou: of two that overlap more, the lower-scored goes.
+        nested: of two that share more than this of the smaller one, too; 1 for never.
+    """
+    rows = best_of_overlapping(boxes, scores, threshold=nms_iou, overlap=pairwise_iou)
+    return rows[without_nested(boxes[rows], scores[rows], nested)] if nested < 1 else rows

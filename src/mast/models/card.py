@@ -81,6 +81,11 @@ class ModelCard(BaseModel):
         return self.thresholds.get("nms_iou", 0.5)
 
     @property
+    def nested(self) -> float:
+        """Of two boxes that share more than this of the smaller one, one stays; 1 where both do."""
+        return self.architecture.nested if isinstance(self.architecture, DetectorConfig) else 1.0
+
+    @property
     def probabilities(self) -> Calibration:
         """How scores become probabilities; they stay as they are where the model was never calibrated."""
         return self.calibration.calibration if self.calibration else Calibration()

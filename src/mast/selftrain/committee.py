@@ -15,7 +15,7 @@ from mast.arrays import FloatArray
 from mast.errors import MastError
 from mast.grid import FrontEnd
 from mast.hearing import HearingModel
-from mast.inference.fusion import LEAST_PROBABILITY, fuse_boxes
+from mast.inference.fusion import fuse_boxes, least_score
 from mast.models.card import ModelCard
 from mast.models.decode import Detections
 from mast.selftrain.thorough import ThoroughModel, best_boxes
@@ -56,14 +56,16 @@ class Committee:
         """
         found = [self._found_by(member, sound, nms_iou) for member in self.members]
         fused = [fuse_boxes(own) for own in zip(*found, strict=True)]
-        return [best_boxes(boxes, scores, score_threshold, nms_iou) for boxes, scores in fused]
+        return [
+            best_boxes(boxes, scores, self.card, least=score_threshold, nms_iou=nms_iou)
+            for boxes, scores in fused
+        ]
 
     def _found_by(
         self, member: HearingModel | ThoroughModel, sound: Tensor, nms_iou: float | None
     ) -> list[tuple[FloatArray, FloatArray]]:
         """A member's boxes and probabilities in each chunk."""
-        calibration = member.card.probabilities
-        least = calibration.least_score(LEAST_PROBABILITY)
+        calibration, least = member.card.probabilities, least_score(member.card)
         if least is None:
             return [(np.empty((0, 4)), np.empty(0))] * len(sound)
         return [

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from mast.arrays import FloatArray
-from mast.events import best_of_overlapping, pairwise_iou
 from mast.grid import FrontEnd, events_to_cells, grid_to_events
 from mast.hearing import HearingModel
-from mast.inference.fusion import LEAST_PROBABILITY
+from mast.inference.fusion import least_score
 from mast.inference.listening import SPEEDS, Events, agreement
+from mast.inference.stitch import apart
 from mast.models.card import ModelCard
 from mast.models.decode import Detections
 
@@ -72,13 +72,12 @@ class ThoroughModel:
         for own in zip(*heard, strict=True):
             boxes, scores, _ = agreement(own, self._front_ends)
             cells = np.clip(events_to_cells(boxes, self.front_end), 0.0, limits)
-            detections.append(best_boxes(cells, scores, score_threshold, nms_iou))
+            detections.append(best_boxes(cells, scores, self.card, least=score_threshold, nms_iou=nms_iou))
         return detections
 
     def _heard_at(self, front_end: FrontEnd, sound: Tensor, nms_iou: float | None) -> list[Events]:
         """What is found in each chunk at one speed, in seconds from its beginning."""
-        calibration = self.model.card.probabilities
-        least = calibration.least_score(LEAST_PROBABILITY)
+        calibration, least = self.model.card.probabilities, least_score(self.model.card)
         if least is None:
             return [Events(np.empty((0, 4)), np.empty(0))] * len(sound)
         samples = round(sound.shape[1] * front_end.sample_rate / self.front_end.sample_rate)
@@ -122,11 +121,18 @@ def _joined(parts: list[Events]) -> Events:
 
 
 def best_boxes(
-    boxes: FloatArray, scores: FloatArray, score_threshold: float, nms_iou: float | None
+    boxes: FloatArray, scores: FloatArray, card: ModelCard, *, least: float, nms_iou: float | None
 ) -> Detections:
-    """The boxes that score enough, best first; of two that overlap more than ``nms_iou`` one, where it is given."""
-    kept = np.flatnonzero(scores >= score_threshold)
-    if nms_iou is not None:
-        kept = kept[best_of_overlapping(boxes[kept], scores[kept], threshold=nms_iou, overlap=pairwise_iou)]
+    """The fused boxes that score enough, best first, as far apart as the boxes of one detector are.
+
+    Args:
+        boxes: (N, 4) in cells.
+        scores: (N,).
+        card: of the detector.
+        least: minimum score.
+        nms_iou: of two boxes that overlap more than this, one stays; the detector's own by default.
+    """
+    kept = np.flatnonzero(scores >= least)
+    kept = kept[apart(boxes[kept], scores[kept], card.nms_iou if nms_iou is None else nms_iou, card.nested)]
     kept = kept[np.argsort(-scores[kept], kind="stable")]
     return Detections(torch.from_numpy(boxes[kept]), torch.from_numpy(scores[kept]))
