@@ -125,7 +125,9 @@ def test_the_union_repeats_the_experts_chunks_up_to_their_share(tones: Path) -> 
     ("curriculum", "stages"), [("stage1", ["stage1"]), ("stage2", ["stage2"]), ("union", ["union"])]
 )
 def test_ablations(tones: Path, detector: Path, tmp_path: Path, curriculum: str, stages: list[str]) -> None:
-    rows = self_train(tones, [tones / "audio"], detector, tmp_path, rounds_recipe(curriculum))
+    rows = self_train(
+        tones, [tones / "audio"], detector, tmp_path, rounds_recipe(curriculum), split=SplitConfig()
+    )
     assert rows["stage"].tolist() == ["initial", *stages]
 
 
@@ -136,12 +138,12 @@ def test_mistakes(tones: Path, detector: Path, tmp_path: Path) -> None:
         self_train(tones, [tones], tmp_path / "mae" / "best", tmp_path / "a", recipe)
     other = recipe.model_copy(update={"size": "small"})
     with pytest.raises(MastError, match="not the one this recipe describes"):
-        self_train(tones, [tones], detector, tmp_path / "b", other)
+        self_train(tones, [tones], detector, tmp_path / "b", other, split=SplitConfig())
     with pytest.raises(MastError, match="holds a pretrained encoder, not a detector"):
         self_train(tones, [tones], detector, tmp_path / "t", recipe, teachers=[tmp_path / "mae" / "best"])
     silent = recipe.model_copy(update={"selftrain": recipe.selftrain.model_copy(update={"threshold": 0.999})})
     with pytest.raises(MastError, match="nothing was found in the unlabelled sound"):
-        self_train(tones, [tones], detector, tmp_path / "c", silent)
+        self_train(tones, [tones], detector, tmp_path / "c", silent, split=SplitConfig())
 
 
 @pytest.mark.parametrize("command", ["train", "selftrain"])
@@ -189,7 +191,7 @@ def test_the_shape_of_the_start_is_that_of_the_rounds(
         return pd.DataFrame()
 
     monkeypatch.setattr(rounds_module, "fit_rounds", begin)
-    self_train(tones, [tones], detector, tmp_path, load_recipe("small"))
+    self_train(tones, [tones], detector, tmp_path, load_recipe("small"), split=SplitConfig())
     card = load_checkpoint(detector).card
     assert runs[0].recipe.front_end == card.front_end
     wanted = runs[0].recipe.detector_for(runs[0].recipe.selftrain.stage1)

@@ -97,9 +97,9 @@ def watch_two_rounds(tones: Path, out: Path, *, teachers: Sequence[Path] = (), a
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rounds, "fit_detector", fit)
         patch.setattr(rounds, "pseudo_label", label)
-        rounds.self_train(tones, [tones / "audio"], init, out, recipe, teachers=teachers)
+        rounds.self_train(tones, [tones / "audio"], init, out / "run", recipe, teachers=teachers)
     assert [(s.run.about["round"], s.run.about["stage"]) for s in stages] == STAGES
-    return Seen(out, init, stages, labellers)
+    return Seen(out / "run", init, stages, labellers)
 
 
 def test_a_round_is_labelled_by_the_model_that_the_last_one_ended_in(seen: Seen) -> None:

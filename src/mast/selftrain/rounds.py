@@ -36,6 +36,7 @@ from mast.files import replace_folder, write_json
 from mast.models.card import load_card
 from mast.models.find import find_model
 from mast.runs import Progress, Say
+from mast.selftrain.admission import admit, refuse_seen
 from mast.selftrain.averaging import AVERAGED, average_rounds
 from mast.selftrain.labelling import TOGETHER, labeller_threshold, load_labeller
 from mast.selftrain.policy import trust_in
@@ -147,12 +148,14 @@ def self_train(
     machine = prepare_machine(recipe, accelerator)
     dataset = heard_by(data if isinstance(data, Dataset) else load_dataset(data), recipe.front_end)
     about = about_self_training(dataset, unlabelled, start, split=split, seed=seed)
-    others = tuple(find_model(teacher) for teacher in teachers)
+    own, others = find_model(init), tuple(find_model(teacher) for teacher in teachers)
+    admit(own, others, recipe)
+    parts = labelled_chunks(dataset, recipe.front_end, split=split, seed=seed)
+    refuse_seen((own, *others), dataset, parts, recipe)
     if others:
         about["teachers"] = [str(folder) for folder in others]
     if machine.main:
         remember_recipe(recipe, out, about=about)
-    parts = labelled_chunks(dataset, recipe.front_end, split=split, seed=seed)
     sources = unlabelled_chunks(unlabelled, recipe.front_end)
     run = RoundsRun(recipe, machine, out, about, start, seed, teachers=others)
     return fit_rounds(dataset, parts, sources, run, watch=watch, progress=progress, say=say)

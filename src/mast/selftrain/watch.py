@@ -12,6 +12,8 @@ from mast.evaluation.part_tables import PartTables
 from mast.files import write_json
 from mast.hearing import HearingModel
 from mast.models.architecture import DetectorConfig
+from mast.models.card import load_card
+from mast.selftrain.admission import band_of
 from mast.training.chosen_chunks import Chunks
 from mast.training.chunk_scores import look_at
 from mast.training.machine import Machine
@@ -37,11 +39,8 @@ def load_detector(folder: Path, recipe: Recipe, machine: Machine) -> HearingMode
 
 
 def load_teacher(folder: Path, recipe: Recipe, machine: Machine) -> HearingModel:
-    """Load a detector of any kind that hears the recipe's band; refuse any other."""
-    loaded = machine.load(folder)
-    if loaded.front_end != recipe.front_end:
-        raise MastError(f"{folder}: was trained on another front end than this recipe's; use the same --band")
-    return loaded
+    """Load a detector of any kind that can hear the recipe's band; refuse any other."""
+    return machine.load(folder, band_hz=band_of(folder, load_card(folder), recipe))
 
 
 def part_metrics(part: PartTables, *, threshold: float) -> dict[str, float]:

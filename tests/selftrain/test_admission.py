@@ -1,0 +1,80 @@
+"""Which detectors may label: everything is refused before a run writes anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from untrained_detector import gain_recipe, save_untrained
+
+from mast.data.recordings import load_dataset
+from mast.data.splits import SplitConfig
+from mast.errors import MastError
+from mast.models.card import load_card
+from mast.models.checkpoint import update_card
+from mast.probability import Calibration, StoredCalibration
+from mast.selftrain.admission import admit, band_of, refuse_seen
+from mast.selftrain.rounds import self_train
+from mast.training.chosen_chunks import labelled_chunks
+
+
+def with_hits(folder: Path, n_hits: int) -> Path:
+    scale = Calibration(method="none", n_predictions=20, n_hits=n_hits)
+    known = StoredCalibration(
+        calibration=scale, n_recordings=1, n_truth=1, least_score=0.0, iou_threshold=0.5
+    )
+    update_card(folder, load_card(folder).model_copy(update={"calibration": known}))
+    return folder
+
+
+def test_a_teacher_is_another_detector_that_found_something(tmp_path: Path) -> None:
+    recipe = gain_recipe()
+    own, teacher, same = (
+        save_untrained(tmp_path / name, seed=k) for name, k in (("a", 0), ("b", 1), ("c", 0))
+    )
+    admit(own, [teacher], recipe)
+    for twice in ([own], [same], [teacher, teacher]):
+        with pytest.raises(MastError, match="holds the same detector as"):
+            admit(own, twice, recipe)
+    admit(own, [with_hits(teacher, 1)], recipe)
+    with pytest.raises(MastError, match="found nothing right in the recordings that it was validated on"):
+        admit(own, [with_hits(teacher, 0)], recipe)
+    admit(with_hits(own, 0), [], recipe)  # where to start from is the user's choice
+
+
+def test_a_detector_may_be_played_at_another_speed_but_not_cut_otherwise(tmp_path: Path) -> None:
+    folder, recipe = save_untrained(tmp_path / "a"), gain_recipe()
+    card = load_card(folder)
+    assert band_of(folder, card, recipe) == recipe.front_end.high_hz
+    fish = recipe.model_copy(update={"front_end": recipe.front_end.at_band(2_000.0)})
+    assert band_of(folder, card, fish) == 2_000.0
+    shorter = recipe.front_end.model_copy(update={"chunk_frames": 128})
+    with pytest.raises(
+        MastError, match=r"trained on other spectrograms than this run's \(256 frames.*not 128"
+    ):
+        band_of(folder, card, recipe.model_copy(update={"front_end": shorter}))
+
+
+def test_what_was_learnt_from_is_not_validated_on(tones: Path, tmp_path: Path) -> None:
+    recipe, dataset = gain_recipe(), load_dataset(tones)
+    folder = save_untrained(tmp_path / "a")
+    splits = [SplitConfig(), SplitConfig(by="chunk")]
+    told = {"data": str(tones), "seed": 0, "split": splits[0].model_dump(mode="json")}
+    update_card(folder, load_card(folder).model_copy(update={"provenance": told}))
+    as_then, otherwise = (
+        labelled_chunks(dataset, recipe.front_end, split=split, seed=seed)
+        for split, seed in ((splits[0], 0), (splits[1], 3))
+    )
+    refuse_seen([folder], dataset, as_then, recipe)
+    with pytest.raises(MastError, match=r"held back here for validation and test.*--seed 0"):
+        refuse_seen([folder], dataset, otherwise, recipe)
+    elsewhere = told | {"data": str(tmp_path)}
+    update_card(folder, load_card(folder).model_copy(update={"provenance": elsewhere}))
+    refuse_seen([folder], dataset, otherwise, recipe)
+
+
+def test_what_is_refused_leaves_nothing_behind(tones: Path, tmp_path: Path) -> None:
+    own = save_untrained(tmp_path / "own")
+    with pytest.raises(MastError, match="holds the same detector as"):
+        self_train(tones, [tones / "audio"], own, tmp_path / "run", gain_recipe(), teachers=[own])
+    assert not (tmp_path / "run").exists()
