@@ -130,7 +130,7 @@ def test_whatever_is_raised_for_one_recording_is_its_failure(
 
     for name in ("a.wav", "b.wav", "c.wav"):
         write_sound(tmp_path / "in" / name, 3)
-    windows, events = pieces.window_batches, Detector._events
+    windows, table = pieces.window_batches, Detector._table
 
     def surprised(path: Path, *arguments: object, **options: object) -> object:
         if path.name == "a.wav":
@@ -138,12 +138,12 @@ def test_whatever_is_raised_for_one_recording_is_its_failure(
         return windows(path, *arguments, **options)  # type: ignore[arg-type]
 
     def overflowing(self: Detector, *arguments: object) -> object:
-        if "b.wav" in str(arguments[2]):
+        if "b.wav" in str(arguments[1]):
             raise OverflowError("date value out of range")
-        return events(self, *arguments)  # type: ignore[arg-type]
+        return table(self, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(pieces, "window_batches", surprised)
-    monkeypatch.setattr(Detector, "_events", overflowing)
+    monkeypatch.setattr(Detector, "_table", overflowing)
     result = run(tmp_path / "in", "--model", model, "--out", tmp_path / "out")
     assert result.exit_code == 4, result.output
     failed = rows(tmp_path / "out")
