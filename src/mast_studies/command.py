@@ -100,6 +100,7 @@ def experiment(
       mast experiment report --work runs/experiments --out results/experiments
     """
     from mast_studies.studies import BUDGETS, all_studies, choose_systems, find_study
+    from mast_studies.study_tables import Archive
 
     studies = all_studies(tuple(_numbers(budgets, "--budgets")) if budgets else BUDGETS)
     if name == "list":
@@ -126,6 +127,9 @@ def experiment(
         }
         embed = {system.name for study in chosen if study.summarise is not None for system in study.systems}
         failures = _run(train, embed, studies, sources, work, (preset, band, settings), quiet=quiet)
+    failed = f"experiment {name}: {len(failures)} systems failed; {'; '.join(failures)}"
+    if failures and not Archive(work).trials:  # nothing to collect: why is what the user needs to know
+        raise MastError(failed)
     collected = _collect(
         chosen, work, out, data=data, called=called, seeds=numbers if seeds else None, page=name in _WORDS
     )
@@ -139,7 +143,7 @@ def experiment(
     if name in _WORDS:
         typer.echo(out / "report.html")
     if failures:
-        raise MastError(f"experiment {name}: {len(failures)} systems failed; {'; '.join(failures)}")
+        raise MastError(failed)
 
 
 def _run(

@@ -70,6 +70,16 @@ def run(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_run(tmp_path_factory.mktemp("report") / "run", tones)
 
 
+def test_the_page_names_who_else_labelled(run: Path, tmp_path: Path) -> None:
+    alone = round_pictures(run, n_samples=0)[1].caption
+    assert alone.startswith("Boxes that the detector of the round before found in the unlabelled sound.")
+    shutil.copytree(run, tmp_path / "taught")
+    about = json.loads((run / "recipe.json").read_text()) | {"teachers": ["runs/rcnn/best"]}
+    (tmp_path / "taught" / "recipe.json").write_text(json.dumps(about))
+    taught = round_pictures(tmp_path / "taught", n_samples=0)[1].caption
+    assert "the detector of the round before, together with runs/rcnn/best, found in" in taught
+
+
 def boxes_in_chunks(rng: np.random.Generator, n: int) -> pd.DataFrame:
     start = rng.uniform(0, [40, 20], (n, 2))
     cells = np.concatenate([start, start + rng.uniform(5, 25, (n, 2))], axis=1)

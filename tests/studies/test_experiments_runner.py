@@ -163,6 +163,12 @@ def test_a_system_that_fails_does_not_stop_the_others(work: Path, tones: Path) -
     )
 
 
+def test_where_all_systems_fail_the_reason_is_said(work: Path, tones: Path, tmp_path: Path) -> None:
+    (tmp_path / "toy.toml").write_bytes((work / "toy.toml").read_bytes())
+    told = run(tmp_path, "pipeline", tones, "audiomae")
+    assert "1 systems failed; audiomae (seed 0): audiomae: starts from" in str(told.exception)
+
+
 def test_results_of_other_settings_are_not_mixed(work: Path, tones: Path) -> None:
     told = run(work, "pipeline", tones, "scratch", "--set", "train.lr=0.01")
     assert "train.lr was 0.0003, now 0.01); choose another --work" in str(told.exception)

@@ -38,6 +38,7 @@ class SelfTrainingRun:
         expert: the expert's boxes of the training part.
         front_end: of the detector.
         seed: of the run; samples are drawn by it.
+        teachers: folders of the detectors that labelled together with the run's own.
     """
 
     rows: pd.DataFrame
@@ -46,6 +47,7 @@ class SelfTrainingRun:
     expert: pd.DataFrame
     front_end: FrontEnd
     seed: int
+    teachers: tuple[str, ...] = ()
 
     @property
     def parts(self) -> list[str]:
@@ -83,6 +85,7 @@ def read_rounds(run: Path) -> SelfTrainingRun:
         expert=pd.read_parquet(run / "expert.parquet"),
         front_end=FrontEnd.model_validate(about["recipe"]["front_end"]),
         seed=int(about["seed"]),
+        teachers=tuple(about.get("teachers", ())),
     )
 
 

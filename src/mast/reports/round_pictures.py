@@ -148,7 +148,8 @@ def _counts_picture(run: SelfTrainingRun) -> Picture:
     panels[0].set_ylabel("pseudo-boxes")
     panels[0].margins(x=0.4, y=0.15)
     _tidy(panels[0])
-    caption = "Boxes that the detector of the round before found in the unlabelled sound."
+    helped = f", together with {', '.join(run.teachers)}," if run.teachers else ""
+    caption = f"Boxes that the detector of the round before{helped} found in the unlabelled sound."
     if len(shared):
         x = np.arange(len(shared))
         for shift, column, colour, name in (
