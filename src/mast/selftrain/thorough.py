@@ -23,7 +23,7 @@ from mast.models.card import ModelCard
 from mast.models.decode import Detections
 
 
-class Window(NamedTuple):
+class PlayedWindow(NamedTuple):
     """A part of each chunk, played at some speed, that is as long as the model's chunks.
 
     Attributes:
@@ -106,13 +106,13 @@ def play(sound: Tensor, samples: int) -> Tensor:
     return played * (samples / sound.shape[1])
 
 
-def windows_of(samples: int, front_end: FrontEnd) -> list[Window]:
+def windows_of(samples: int, front_end: FrontEnd) -> list[PlayedWindow]:
     """The windows in which a chunk of so many samples is heard; each judges what is nearest to its own middle."""
     length = front_end.chunk_samples
     frames = samples / front_end.hop_samples
     if samples <= length:
-        return [Window(0, (0.0, frames))]
-    return [Window(0, (0.0, frames / 2)), Window(samples - length, (frames / 2, np.inf))]
+        return [PlayedWindow(0, (0.0, frames))]
+    return [PlayedWindow(0, (0.0, frames / 2)), PlayedWindow(samples - length, (frames / 2, np.inf))]
 
 
 def _joined(parts: list[Events]) -> Events:
