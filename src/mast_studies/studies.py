@@ -272,9 +272,9 @@ def all_studies(budgets: tuple[int, ...] = BUDGETS) -> dict[str, Study]:
                 known.PUBLISHED,
                 known.FROM_SCRATCH,
                 known.SCRATCH_ST,
-                *known.SCRATCH_ROUNDS,
+                known.SCRATCH_ST_1,
                 known.TAUGHT_ST,
-                *known.TAUGHT_ROUNDS,
+                known.TAUGHT_ST_1,
                 known.MAST,
                 known.MAST_LATENT,
                 known.CURRICULA[2],
@@ -287,9 +287,10 @@ def all_studies(budgets: tuple[int, ...] = BUDGETS) -> dict[str, Study]:
                 Line("faster_rcnn_st", "Faster R-CNN + ST"),
                 Line("mast_paper", "MAST, as published"),
                 Line("from_scratch", "MAST, from scratch"),
-                *(Line(s.name, s.title) for s in known.SCRATCH_ROUNDS),
-                *(Line(s.name, s.title) for s in (known.TAUGHT_ST, *known.TAUGHT_ROUNDS)),
-                Line("from_scratch_st", "MAST + ST, from scratch"),
+                *(
+                    Line(s.name, s.title)
+                    for s in (known.SCRATCH_ST_1, known.SCRATCH_ST, known.TAUGHT_ST_1, known.TAUGHT_ST)
+                ),
                 Line("mast", "MAST"),
                 Line("mast_latent", "MAST, latent targets"),
                 Line("st_union", "MAST + ST, one-stage union"),

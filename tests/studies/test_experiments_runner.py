@@ -142,8 +142,8 @@ def test_a_system_is_what_its_round_ends_in(
     known = {system.name: system for system in (FROM_SCRATCH, SCRATCH_ST)}
     preset = load_preset("premise", {"selftrain.average": average})
     runner = module.Runner(module.StudyData("tones", tones), tmp_path, preset, known, seed=0, show=show)
-    run = tmp_path / "tones-0" / "runs" / "from_scratch.union3"
-    assert runner.model(SCRATCH_ST) == run / "round-3" / stage / "best"
+    run = tmp_path / "tones-0" / "runs" / "from_scratch.union2"
+    assert runner.model(SCRATCH_ST) == run / "round-2" / stage / "best"
 
 
 @pytest.mark.usefixtures("no_training")
