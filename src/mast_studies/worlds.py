@@ -1,7 +1,6 @@
 """Several worlds of soundscape-bench together: what each shows, and what they show on average.
 
-    python -m mast_studies.worlds results/experiments/world_3/premise.json results/experiments/world_4/premise.json \\
-        --out results/worlds.json
+    python -m mast_studies.worlds results/experiments/world_{3,4,6}/premise.json --out results/worlds.json
 
 Beside the file it draws ``worlds.png``: how far MAST with self-training is ahead of the reference, world by world.
 
@@ -126,6 +125,7 @@ def draw(rows: Sequence[Mapping[str, Any]], *, title: str) -> Figure:
         axis.axvline(0.0, color="0.4", linewidth=0.8, zorder=0)
         axis.set_yticks(list(ticks), list(ticks.values()))
         axis.set_ylim(place - 1.4, -0.6)
+        axis.margins(x=0.1)  # the last number below the axis stays inside the picture
         axis.set_xlabel(f"{METRICS[name]}, difference")
         tidy(axis, grid="x")
     figure.suptitle(title, fontsize=11, x=0.01, ha="left")
