@@ -169,6 +169,72 @@ def products_and_gains(later: dict[str, Any]) -> list[str]:
     ]
 
 
+Rows = dict[tuple[str, str], dict[str, Any]]
+
+
+def labelled_by(rows: list[dict[str, Any]]) -> Rows:
+    """The table of who labels in self-training, by system and part."""
+    return {(row["system"], row["part"]): row for row in rows}
+
+
+def two_teachers_in_short(premise: Rows, teachers: Rows) -> list[str]:
+    """What docs/results.md says about two teachers."""
+    alone, taught = (premise[name, "site_ood"] for name in ("from_scratch_st", "taught_st"))
+    ahead = teachers["taught_st", "site_ood"]["differences"]["ap50"]
+    lead = taught["differences"]
+    return [
+        f"world 6 is {taught['ap50']:.3f} instead of {alone['ap50']:.3f}, a difference of {interval(ahead)}. F1 is the "
+        f"same ({taught['f1']:.3f} and {alone['f1']:.3f})",
+        f"{interval_with(lead['f1'], 'F1')} and {interval_with(lead['ap50'], 'AP50')}. Training takes twice",
+    ]
+
+
+def two_teachers(
+    premise: Rows, teachers: Rows, quality: list[dict[str, Any]], sites: dict[str, Any]
+) -> list[str]:
+    """What docs/results_worlds.md says about them."""
+    alone, taught = (premise[name, "site_ood"] for name in ("from_scratch_st", "taught_st"))
+    better, at_home = (teachers["taught_st", part]["differences"] for part in ("site_ood", "test"))
+    level, lead = alone["differences"], taught["differences"]
+    right, reached = (
+        {row["system"]: round(100 * row[name]) for row in quality if row["round"] == 2}
+        for name in ("precision", "recall")
+    )
+    names = ("faster_rcnn", "from_scratch", "from_scratch_st", "taught_st")
+    unheard, heard = (
+        [sites[name][where] for name in names] for where in ("never heard", "heard without labels")
+    )
+    wrong = {name: sites[name]["false alarms"] for name in ("from_scratch_st", "faster_rcnn")}
+    own, other = wrong["from_scratch_st"], wrong["faster_rcnn"]
+    could_gain = max(
+        one["threshold"]["f1 with the best"] - one["all"]["f1"] for one in map(sites.__getitem__, names)
+    )
+    minutes = [premise[name, "test"]["train_seconds"] / 60 for name in names]
+    return [
+        f"by {interval_with(level['f1'], 'F1')}; AP50 is level, {minus(level['ap50'][0])} "
+        f"({minus(level['ap50'][1])} to {level['ap50'][2]:.3f})",
+        f"the lead is {interval_with(lead['f1'], 'F1')} and {interval_with(lead['ap50'], 'AP50')}",
+        f"{interval_with(alone['gained']['f1'], 'F1')} and {interval_with(alone['gained']['ap50'], 'AP50')} at other "
+        f"sites over its start, with two teachers {interval(taught['gained']['f1'])} and "
+        f"{interval(taught['gained']['ap50'])}",
+        f"by {interval_with(better['ap50'], 'AP50')} and {interval_with(better['f1'], 'F1')} at other sites. In domain "
+        f"it costs {-at_home['ap50'][0]:.3f} AP50 ({-at_home['ap50'][2]:.3f} to {-at_home['ap50'][1]:.3f})",
+        f"{right['taught_st']} % of its second round are right and {reached['taught_st']} % of the calls have one, "
+        f"against {right['from_scratch_st']} and {reached['from_scratch_st']} %",
+        "F1 {:.3f} for Faster R-CNN, {:.3f} for MAST from scratch, {:.3f} with self-training and {:.3f} with two "
+        "teachers ({} boxes in {} recordings)".format(
+            *(one["f1"] for one in unheard), unheard[0]["boxes"], unheard[0]["recordings"]
+        ),
+        "it is {:.3f}, {:.3f}, {:.3f} and {:.3f}".format(*(one["f1"] for one in heard)),
+        f"would raise F1 by at most {could_gain:.3f} for any system",
+        f"Of the {sum(own.values())} false alarms of MAST with self-training there, {own['nothing there']} have "
+        f"nothing to do with a call, and {own['part of a call']} are parts of one. Faster R-CNN has "
+        f"{other['nothing there']} and {other['part of a call']} of {sum(other.values())}",
+        "Faster R-CNN took {:.1f} minutes, MAST {:.1f}, self-training {:.1f} with its start, and {:.1f} with two "
+        "teachers".format(*minutes),
+    ]
+
+
 def never_heard(systems: dict[str, Any]) -> list[str]:
     """What it says about sites in no unlabelled sound."""
     names = ("faster_rcnn", "from_scratch", "from_scratch_st")
@@ -238,10 +304,11 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
     won = fresh["from_scratch_st", "site_ood"]
     lead, ap_lead = ([float(v) for v in won["differences"][value]] for value in ("f1", "ap50"))
     gained = {value: won[value] - fresh["from_scratch", "site_ood"][value] for value in ("f1", "ap50")}
-    third, fourth, fifth = (
+    third, fourth, fifth, sixth = (
         {(row["system"], row["part"]): row for row in figures(f"experiments/world_{world}/premise")["rows"]}
-        for world in (3, 4, 5)
+        for world in (3, 4, 5, 6)
     )
+    sixth_gain = sixth["from_scratch_st", "site_ood"]["gained"]
     worlds = {
         row["part"]: row["differences"]
         for row in figures("worlds")["rows"]
@@ -259,7 +326,9 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
         for value in ("f1", "ap50")
     }
     fourth_gain = fourth["from_scratch_st", "site_ood"]["gained"]
-    level_start = mean(world["from_scratch", "site_ood"]["differences"]["f1"][0] for world in (third, fourth))
+    level_start = mean(
+        world["from_scratch", "site_ood"]["differences"]["f1"][0] for world in (third, fourth, sixth)
+    )
     rows = [row for row in premise if row["dataset"] == "development world"]
     away = {row["system"]: row for row in rows if row["part"] == "site_ood"}
     home = {row["system"]: row for row in rows if row["part"] == "test"}
@@ -304,8 +373,9 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
         third_gain["f1"],
         fourth_gain["f1"][0],
         last_round["site_ood"]["f1"] - fifth["from_scratch", "site_ood"]["f1"],
+        sixth_gain["f1"][0],
     ]
-    in_three_worlds = {
+    in_four_worlds = {
         value: mean(
             [
                 *(world[0] for world in by_world["site_ood"]),
@@ -329,10 +399,12 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
             f"an hour of sound in about {3600 / race['times_real_time']:.0f} seconds "
             f"({3600 / figures('speed_without_bfloat16')['race']['mast']['times_real_time']:.0f} on CPUs "
             "without bfloat16;",
-            "F1 is "
-            + " and ".join(
-                f"{world['from_scratch_st', 'site_ood']['f1']:.2f} against {world['faster_rcnn', 'site_ood']['f1']:.2f}"
-                for world in (third, fourth)
+            "F1 is {}, {} and {}".format(
+                *(
+                    f"{world['from_scratch_st', 'site_ood']['f1']:.2f} against "
+                    f"{world['faster_rcnn', 'site_ood']['f1']:.2f}"
+                    for world in (third, fourth, sixth)
+                )
             ),
             "(mean difference {:.2f}, interval {:.2f}–{:.2f})".format(*means["site_ood", "f1"]),
             f"by {min(raised):.2f} to {max(raised):.2f}",
@@ -340,7 +412,8 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
         "docs/results.md": [
             f"the lead was +{interval(lead)} and {abs(level['f1']['difference']):.3f} "
             f"({minus(level['f1']['low'])} to {level['f1']['high']:.3f}), with an earlier recipe",
-            f"by {interval(leads['site_ood'][0])} and {interval(leads['site_ood'][1])} F1 over Faster R-CNN",
+            "by {}, {} and {} F1 over Faster R-CNN".format(*map(interval, leads["site_ood"])),
+            *two_teachers_in_short(sixth, labelled_by(figures("experiments/world_6/teachers")["rows"])),
             f"by {interval(means['site_ood', 'f1'])} on average",
             f"AP50 is ahead by {interval(means['site_ood', 'ap50'])}",
             "on average by {} F1 ({} to {}) in domain".format(
@@ -352,16 +425,16 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
             + " and ".join(
                 f"{-world['fcos', 'site_ood']['differences']['f1'][0]:.3f}" for world in (third, fourth)
             )
-            + " in these two worlds, and so is YOLO26, by "
+            + " in worlds 3 and 4, and so is YOLO26, by "
             f"{-third['yolo26', 'site_ood']['differences']['f1'][0]:.3f} in world 3",
             ", ".join(f"{value:.2f}" for value in raised[:-1])
-            + f" and {raised[-1]:.2f} at other sites in worlds 0 to 5",
-            f"the mean lead is {in_three_worlds['f1']:.3f} F1 and {in_three_worlds['ap50']:.3f} AP50",
+            + f" and {raised[-1]:.2f} at other sites in worlds 0 to 6",
+            f"the mean lead is {in_four_worlds['f1']:.3f} F1 and {in_four_worlds['ap50']:.3f} AP50",
             " and ".join(
                 f"{text} from {last_round['site_ood'][value]:.3f} to {mixed[1, 2, 3]['site_ood'][value]:.3f}"
                 for value, text in (("ap50", "AP50 at other sites"), ("f1", "F1"))
             ),
-            f"In world 4 the gain is {interval(fourth_gain['f1'])}",
+            f"In world 4 the gain is {interval(fourth_gain['f1'])}, in world 6 {interval(sixth_gain['f1'])}",
             *(
                 " | ".join(f"{one['f1']:.3f} / {one['ap50']:.3f}" for one in row)
                 for row in (
@@ -374,7 +447,7 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
                             world[name, "site_ood"]
                             for name in ("faster_rcnn", "from_scratch", "from_scratch_st")
                         ]
-                        for world in (third, fourth)
+                        for world in (third, fourth, sixth)
                     ),
                     [
                         *(fifth[name, "site_ood"] for name in ("faster_rcnn", "from_scratch")),
@@ -406,14 +479,22 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
                     for part in ("test", "temporal_ood", "site_ood")
                     for value in ("f1", "ap50")
                 )
-                for world in (fresh, third, fourth, fifth)
-                for system in ("faster_rcnn", "fcos", "yolo26", "from_scratch", "from_scratch_st")
+                for world in (
+                    *(fresh, third, fourth, fifth, sixth),
+                    labelled_by(figures("experiments/world_6/teachers")["rows"]),
+                )
+                for system in (
+                    *("faster_rcnn", "fcos", "yolo26", "from_scratch", "from_scratch_st"),
+                    *("from_scratch_st_1", "taught_st_1", "taught_st"),
+                )
                 if (system, "test") in world
             ),
             *(
                 f"{f1[0]:.3f} F1 ({f1[1]:.3f} to {f1[2]:.3f}) and {ap50[0]:.3f} AP50 "
                 f"({minus(ap50[1])} to {ap50[2]:.3f}) with seed {seed}"
-                for seed, f1, ap50 in zip((3, 4), leads["site_ood"], ap_leads["site_ood"], strict=True)
+                for seed, f1, ap50 in zip(
+                    (3, 4), leads["site_ood"][:2], ap_leads["site_ood"][:2], strict=True
+                )
             ),
             "is {:.3f} F1 ({:.3f} to {:.3f})".format(*means["site_ood", "f1"]),
             f"and {interval_with(means['site_ood', 'ap50'], 'AP50')}",
@@ -427,6 +508,12 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
                 **figures("experiments/world_4/premise")["pseudo_labels"][-1]
             ).replace("%", " %"),
             *never_heard(figures("other_sites_world_4")["worlds"][0]["systems"]),
+            *two_teachers(
+                sixth,
+                labelled_by(figures("experiments/world_6/teachers")["rows"]),
+                figures("experiments/world_6/premise")["pseudo_labels"],
+                figures("other_sites_world_6")["worlds"][0]["systems"],
+            ),
             f"is {lead[0]:.3f} above Faster R-CNN's ({minus(lead[1])} to {lead[2]:.3f}), and its AP50 "
             f"{-ap_lead[0]:.3f} below ({minus(ap_lead[1])} to {ap_lead[2]:.3f})",
             f"only {gained['f1']:.3f} F1 and {gained['ap50']:.3f} AP50",
