@@ -1,4 +1,4 @@
-"""What is right and wrong at other sites: where sound was heard without labels, where songs are long, what is false.
+"""What is right and wrong at other sites: by site, by length of songs, by species, and what is false.
 
     python -m mast_studies.other_sites --world data/bench-1 runs/premise/soundscape-bench-1/found \\
         --out results/other_sites.json
@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mast.data.recordings import Dataset, load_dataset
 from mast.data.soundscape_bench import MARK
 from mast.evaluation.outcome import Outcome
 from mast.evaluation.part_tables import PartTables, has_part
 from mast.evaluation.threshold import best_threshold_of
-from mast.events import pairwise_overlap
+from mast.events import boxes_of, pairwise_overlap
 from mast_studies.found import load_about
 from mast_studies.record import Training, write_result
 from mast_studies.script import run_script
@@ -71,7 +72,37 @@ def among(tables: PartTables, recordings: pd.Series) -> dict[str, Any]:
     }
 
 
-def look_at_system(tables: PartTables, never_heard: list[str]) -> dict[str, Any]:
+def recall_by_species(tables: PartTables, outcome: Outcome, bench: Dataset) -> dict[str, dict[str, Any]]:
+    """The share of calls that were found, of species that train has calls of and of the others.
+
+    Args:
+        tables: of one system.
+        outcome: its matches.
+        bench: the labelled dataset, whose boxes say the species.
+    """
+    calls, recordings = bench.annotations.events, bench.recordings
+    trained_on = calls["recording"].isin(recordings.loc[recordings["split"] == "train", "file"])
+    at_home = calls["label"].isin(calls.loc[trained_on, "label"].unique()).to_numpy()
+    found = np.zeros(len(tables.truth), dtype=bool)
+    matched = outcome.truth[: outcome.kept(tables.threshold)]
+    found[outcome.scene.truth.row[matched[matched >= 0]]] = True
+    known = np.zeros(len(tables.truth), dtype=bool)
+    for name, rows in tables.truth.reset_index(drop=True).groupby("recording").groups.items():
+        own = np.flatnonzero(calls["recording"] == name)
+        # chunks cut calls, so a box lies in its call; of calls around one another it is the one that fits
+        shared, size, call_size = pairwise_overlap(
+            boxes_of(tables.truth.iloc[rows]), boxes_of(calls.iloc[own])
+        )
+        fit = shared / size + shared / (size + call_size - shared)
+        known[rows] = at_home[own[fit.argmax(axis=1)]]
+    return {
+        where: {"boxes": int(chosen.sum()), "recall": round(float(found[chosen].mean()), 4)}
+        for where, chosen in (("at home, too", known), ("not at home", ~known))
+        if chosen.any()
+    }
+
+
+def look_at_system(tables: PartTables, never_heard: list[str], bench: Dataset) -> dict[str, Any]:
     """All figures of one system; sites are the first part of a recording's name."""
     names = tables.heard["recording"].astype(str).drop_duplicates()
     unheard = names.str.split("_").str[0].isin(never_heard)
@@ -84,6 +115,7 @@ def look_at_system(tables: PartTables, never_heard: list[str]) -> dict[str, Any]
         "heard without labels": among(tables, names[~unheard]),
         "never heard": among(tables, names[unheard]),
         f"without calls over {LONG_S:g} s": among(tables, names[~long]),
+        "species": recall_by_species(tables, outcome, bench),
         "false alarms": kinds_of_false_alarms(outcome, tables.threshold),
         "threshold": {
             "chosen at home": None if tables.threshold is None else round(tables.threshold, 3),
@@ -97,11 +129,13 @@ def look_at_world(bench: Path, found: Path) -> dict[str, Any]:
     """Of each system below ``found`` its figures, by name."""
     about = json.loads((bench / MARK).read_text(encoding="utf-8"))
     never_heard = about["found"]["never_heard"]
+    labelled = load_dataset(bench / "labelled")
     return {
         "seed": about["seed"],
         "never heard": never_heard,
         "systems": {
-            one.name: look_at_system(PartTables.load(one, PART), never_heard) for one in systems_in(found)
+            one.name: look_at_system(PartTables.load(one, PART), never_heard, labelled)
+            for one in systems_in(found)
         },
     }
 

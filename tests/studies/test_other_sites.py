@@ -3,13 +3,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+import soundfile as sf
 
+from mast.data.recordings import load_dataset
 from mast.evaluation.part_tables import PartTables
 from mast.events import as_events
 from mast.grid import FrontEnd
-from mast_studies.other_sites import kinds_of_false_alarms, look_at_world
+from mast_studies.other_sites import kinds_of_false_alarms, look_at_world, recall_by_species
 
 COLUMNS = ["recording", "start_s", "end_s", "low_hz", "high_hz", "score"]
 HEARD, UNHEARD = "S01_20240512_000000.flac", "S07_20240512_000000.flac"
@@ -18,8 +21,8 @@ HEARD, UNHEARD = "S01_20240512_000000.flac", "S07_20240512_000000.flac"
 @pytest.fixture
 def tables() -> PartTables:
     truth = [
-        [HEARD, 1.0, 2.0, 1000, 2000, 1],
         [HEARD, 5.0, 5.5, 3000, 4000, 1],
+        [HEARD, 1.0, 2.0, 1000, 2000, 1],
         [HEARD, 5.6, 6.1, 3000, 4000, 1],
         [UNHEARD, 1.0, 8.0, 1000, 2000, 1],
     ]
@@ -50,6 +53,35 @@ def test_kinds_of_false_alarms(tables: PartTables) -> None:
     }
 
 
+@pytest.fixture
+def bench(tmp_path: Path) -> Path:
+    """The labelled dataset of a benchmark: a frog sings at home, too, a crow and a hen do not."""
+    home = "S02_20240512_000000.flac"
+    rows = [[home, 1.0, 2.0, 1000, 2000, "frog"]]
+    rows += [[HEARD, 1.0, 2.0, 1000, 2000, "frog"], [HEARD, 5.0, 5.5, 3000, 4000, "crow"]]
+    rows += [[HEARD, 4.0, 7.0, 2000, 6000, "hen"]]  # around the crow's and the next call, and cut by no table
+    rows += [[HEARD, 5.6, 6.1, 3000, 4000, "frog"], [UNHEARD, 0.5, 8.0, 1000, 2000, "crow"]]
+    folder = tmp_path / "labelled"
+    folder.mkdir()
+    columns = ["file", "start_s", "end_s", "low_hz", "high_hz", "label"]
+    pd.DataFrame(rows, columns=columns).to_csv(folder / "boxes.csv", index=False)
+    parts = {home: "train", HEARD: "site_ood", UNHEARD: "site_ood"}
+    listing = pd.DataFrame({"file": list(parts), "split": list(parts.values())})
+    listing.to_csv(folder / "recordings.csv", index=False)
+    for name in parts:
+        sf.write(folder / name, np.zeros(10 * 16_000), 16_000)
+    return tmp_path
+
+
+def test_calls_of_species_from_elsewhere_are_told_apart(tables: PartTables, bench: Path) -> None:
+    told = recall_by_species(tables, tables.match(), load_dataset(bench / "labelled"))
+    assert told == {
+        "at home, too": {"boxes": 2, "recall": 0.5},
+        "not at home": {"boxes": 2, "recall": 0.0},
+    }
+
+
+@pytest.mark.usefixtures("bench")
 def test_sites_and_long_calls_are_told_apart(tables: PartTables, tmp_path: Path) -> None:
     tables.save(tmp_path / "found" / "toy", "site_ood")
     (tmp_path / "benchmark.json").write_text(
