@@ -210,6 +210,9 @@ def two_teachers(
         one["threshold"]["f1 with the best"] - one["all"]["f1"] for one in map(sites.__getitem__, names)
     )
     minutes = [premise[name, "test"]["train_seconds"] / 60 for name in names]
+    elsewhere, at_home_too = (
+        [sites[name]["species"][where] for name in names] for where in ("not at home", "at home, too")
+    )
     return [
         f"by {interval_with(level['f1'], 'F1')}; AP50 is level, {minus(level['ap50'][0])} "
         f"({minus(level['ap50'][1])} to {level['ap50'][2]:.3f})",
@@ -226,6 +229,13 @@ def two_teachers(
             *(one["f1"] for one in unheard), unheard[0]["boxes"], unheard[0]["recordings"]
         ),
         "it is {:.3f}, {:.3f}, {:.3f} and {:.3f}".format(*(one["f1"] for one in heard)),
+        "Of their {} calls, Faster R-CNN finds {:.0f} %, MAST from scratch {:.0f} %, with self-training {:.0f} % and "
+        "with two teachers {:.0f} %".format(
+            elsewhere[0]["boxes"], *(100 * one["recall"] for one in elsewhere)
+        ),
+        "of the {:,} calls of species that were labelled at home, {:.0f}, {:.0f}, {:.0f} and {:.0f} %".format(
+            at_home_too[0]["boxes"], *(100 * one["recall"] for one in at_home_too)
+        ),
         f"would raise F1 by at most {could_gain:.3f} for any system",
         f"Of the {sum(own.values())} false alarms of MAST with self-training there, {own['nothing there']} have "
         f"nothing to do with a call, and {own['part of a call']} are parts of one. Faster R-CNN has "
@@ -434,6 +444,15 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
                 f"{text} from {last_round['site_ood'][value]:.3f} to {mixed[1, 2, 3]['site_ood'][value]:.3f}"
                 for value, text in (("ap50", "AP50 at other sites"), ("f1", "F1"))
             ),
+            "MAST finds {:.0f} % of their calls instead of {:.0f} %".format(
+                *(
+                    100
+                    * figures("other_sites_world_6")["worlds"][0]["systems"][name]["species"]["not at home"][
+                        "recall"
+                    ]
+                    for name in ("from_scratch_st", "from_scratch")
+                )
+            ),
             f"In world 4 the gain is {interval(fourth_gain['f1'])}, in world 6 {interval(sixth_gain['f1'])}",
             *(
                 " | ".join(f"{one['f1']:.3f} / {one['ap50']:.3f}" for one in row)
@@ -513,6 +532,9 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
                 labelled_by(figures("experiments/world_6/teachers")["rows"]),
                 figures("experiments/world_6/premise")["pseudo_labels"],
                 figures("other_sites_world_6")["worlds"][0]["systems"],
+            ),
+            "have an AP50 of {ap50:.3f} at other sites; F1 stays at {f1:.3f}".format(
+                **figures("fused_systems_world_6")["worlds"]["6"]["faster_rcnn+taught_st"]["site_ood"]
             ),
             f"is {lead[0]:.3f} above Faster R-CNN's ({minus(lead[1])} to {lead[2]:.3f}), and its AP50 "
             f"{-ap_lead[0]:.3f} below ({minus(ap_lead[1])} to {ap_lead[2]:.3f})",
