@@ -27,6 +27,7 @@ from mast.selftrain.averaging import AVERAGED
 from mast.selftrain.committee import Committee
 from mast.selftrain.labelling import TOGETHER
 from mast.selftrain.pseudo import CELLS, HEARD
+from mast.selftrain.unlabelled import sample_chunks
 from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.chunk_scores import chunk_metrics, look_at
 from mast.training.detector_training import DetectorRun, fit_detector
@@ -202,14 +203,14 @@ def test_samples_begin_again_when_all_chunks_were_heard(tones: Path) -> None:
     dataset = load_dataset(tones)
     table = pd.DataFrame({"start_s": range(10)})
     taken = [
-        rounds._sample([(dataset, table)], 4, seed=1, number=number)[0][1]["start_s"].tolist()
+        sample_chunks([(dataset, table)], 4, seed=1, number=number)[0][1]["start_s"].tolist()
         for number in (1, 2, 3)
     ]
     assert all(len(set(own)) == 4 and own == sorted(own) for own in taken)
     assert set().union(*taken) == set(range(10))
     assert not set(taken[0]) & set(taken[1])
     whole = [(dataset, table)]
-    assert rounds._sample(whole, 10, seed=1, number=2) is whole  # then nothing has to be read again
+    assert sample_chunks(whole, 10, seed=1, number=2) is whole  # then nothing has to be read again
 
 
 def test_confidence_reaches_the_loss(seen: Seen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

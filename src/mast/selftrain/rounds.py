@@ -26,7 +26,7 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 from torch.utils.data import ConcatDataset
 
-from mast.data.chunk_dataset import ChunkDataset, Example
+from mast.data.chunk_dataset import Example
 from mast.data.chunks import split_of
 from mast.data.heard_band import heard_by
 from mast.data.recordings import Dataset, load_dataset
@@ -42,7 +42,6 @@ from mast.selftrain.labelling import TOGETHER, labeller_threshold, load_labeller
 from mast.selftrain.policy import trust_in
 from mast.selftrain.pseudo import (
     HEARD,
-    PseudoLabels,
     keep_trusted,
     labels_by_chunk,
     most_in_a_row,
@@ -50,6 +49,7 @@ from mast.selftrain.pseudo import (
     save_events,
     smallest_box,
 )
+from mast.selftrain.unlabelled import ChunkSources, sample_chunks, with_labels, without_labels
 from mast.selftrain.watch import load_detector, watch_parts
 from mast.table_files import write_table
 from mast.training.chosen_chunks import Chunks, decode_once, labelled_chunks, unlabelled_chunks
@@ -59,8 +59,6 @@ from mast.training.machine import prepare_machine
 from mast.training.recipe import Recipe, TrainRecipe, remember_recipe
 from mast.training.start import Start
 from mast.training.training_run import TrainingRun
-
-ChunkSources = list[tuple[Dataset, pd.DataFrame]]  # datasets with some of their chunks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,10 +90,10 @@ class _Pool:
 
     def of_round(self, number: int) -> tuple[ChunkSources, Chunks]:
         """The sources with the chunks of a round, and these chunks as one list without boxes."""
-        own = _sample(self.sources, self.recipe.selftrain.max_chunks, self.seed, number)
+        own = sample_chunks(self.sources, self.recipe.selftrain.max_chunks, self.seed, number)
         if self._last is None or own is not self.sources:
             self._last = None  # the sound of the last round makes room for this one's
-            self._last = own, self.decode(_plain(own, self.recipe))
+            self._last = own, self.decode(without_labels(own, self.recipe.front_end))
         return self._last
 
 
@@ -377,7 +375,7 @@ def _round(
             "lower selftrain.threshold or train the detector longer"
         )
     labels = labels_by_chunk(events, len(unlabelled), plan)
-    pseudo = replace(_with_labels(sources, setting.recipe, labels), sound=unlabelled.sound)
+    pseudo = replace(with_labels(sources, setting.recipe.front_end, labels), sound=unlabelled.sound)
     stages: list[tuple[str, Chunks, TrainRecipe]] = []
     if plan.curriculum in ("full", "stage1"):
         stages.append(("stage1", pseudo, plan.stage1))
@@ -460,47 +458,6 @@ def _pseudo_labels(
         save_events(events, path)
         save_events(unlabelled.table[["root", "recording", "site", "start_s", "valid_s"]], heard)
     return events
-
-
-def _sample(sources: ChunkSources, most: int | None, seed: int, number: int) -> ChunkSources:
-    """A round's random sample of all chunks, in order: first those that no round before it took."""
-    total = sum(len(table) for _, table in sources)
-    if most is None or total <= most:
-        return sources
-    chosen = []
-    for dataset, table in sources:
-        n = max(1, round(most / total * len(table)))
-        shuffled = np.random.default_rng([seed, 13]).permutation(len(table))
-        rows = shuffled[np.arange((number - 1) * n, number * n) % len(table)]
-        chosen.append((dataset, table.iloc[np.sort(rows)].reset_index(drop=True)))
-    return chosen
-
-
-def _plain(sources: ChunkSources, recipe: Recipe) -> Chunks:
-    """The unlabelled chunks without boxes."""
-    n_chunks = sum(len(table) for _, table in sources)
-    nothing = labels_by_chunk(pd.DataFrame({"chunk": []}), n_chunks, recipe.selftrain)
-    return _with_labels(sources, recipe, nothing)
-
-
-def _with_labels(sources: ChunkSources, recipe: Recipe, labels: PseudoLabels) -> Chunks:
-    parts: list[ChunkDataset] = []
-    start = 0
-    for dataset, table in sources:
-        own = slice(start, start + len(table))
-        start += len(table)
-        parts.append(
-            ChunkDataset(
-                dataset,
-                table,
-                recipe.front_end,
-                boxes=labels.boxes[own],
-                sure=labels.sure[own],
-                weights=labels.weights[own],
-            )
-        )
-    table = pd.concat([table for _, table in sources], ignore_index=True)
-    return Chunks(ConcatDataset(parts), table.assign(labelled=False))
 
 
 def _union(expert: Chunks, pseudo: Chunks, share: float | None) -> Chunks:

@@ -135,16 +135,11 @@ class Start:
         return self.card.thresholds.get("score")
 
     def calibration(self, held: Chunks) -> StoredCalibration | None:
-        """What the detector's scores mean, where validation has too few boxes to measure it again.
-
-        What it found on recordings of experts is left out: that was the detector before training.
-        """
+        """What the detector's scores mean, where validation has too few boxes to measure it again."""
         stored = self.card.calibration if self.card is not None else None
         if stored is None or self.threshold(held) is None:
             return None
-        curve = tuple(point.model_copy(update={"found": {}}) for point in stored.curve)
-        data = f"{stored.data.removesuffix(_BEFORE) or 'the starting model'}{_BEFORE}"
-        return stored.model_copy(update={"curve": curve, "data": data})
+        return before_training(stored)
 
     @property
     def normalisation(self) -> Normalisation | None:
@@ -218,6 +213,16 @@ def same_shape(a: DetectorConfig, b: DetectorConfig) -> bool:
     """Whether one detector's weights fit the other: the loss may differ, except for the projection's presence."""
     same_loss = (a.contrastive_weight > 0) == (b.contrastive_weight > 0)
     return same_loss and a.contrastive_dimension == b.contrastive_dimension and same_fields(a, b)
+
+
+def before_training(stored: StoredCalibration) -> StoredCalibration:
+    """A start's calibration for the detector that was trained from it, which says so.
+
+    What the start found on recordings of experts is left out: that was the detector before training.
+    """
+    curve = tuple(point.model_copy(update={"found": {}}) for point in stored.curve)
+    data = f"{stored.data.removesuffix(_BEFORE) or 'the starting model'}{_BEFORE}"
+    return stored.model_copy(update={"curve": curve, "data": data})
 
 
 def same_fields(a: DetectorConfig, b: DetectorConfig) -> bool:

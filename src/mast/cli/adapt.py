@@ -1,0 +1,64 @@
+"""`mast adapt`: a detector adapted to recordings nobody labelled."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mast.cli.options import Quiet, Seed, resumable, say, steps, upper_edge, write_alone
+from mast.cli.recipes import RunFolder
+
+
+def adapt(
+    recordings: Annotated[
+        list[Path], typer.Argument(metavar="RECORDINGS…", help="Folders of recordings; no boxes are needed.")
+    ],
+    out: RunFolder,
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            "-m",
+            help="The detector to adapt: a run or model folder, hf://owner/name; the embedded model by default.",
+        ),
+    ] = "default",
+    band: Annotated[
+        float | None, upper_edge(help="Upper edge of the band; the detector's own by default.")
+    ] = None,
+    quiet: Quiet = False,
+    seed: Seed = 0,
+) -> None:
+    """Adapt a detector to your recordings, without labels.
+
+    It searches a sample of your recordings, learns from the boxes it finds, and is averaged with what it was. Its
+    threshold moves so that it finds as many boxes as before: what changes is which ones. Writes OUT/best, a model
+    folder. Training takes an hour at most on this machine, minutes for a few hours of sound; run the same command again
+    after a stop and it resumes.
+
+    Nobody's boxes say whether this helped. On recordings that were boxed by experts it did where the model was new to
+    the place (docs/zero_shot.md). If you have some boxes, use mast fit, which measures what it gains; mast evaluate
+    compares two searches.
+
+    \b
+    Example:
+      mast adapt recordings/ --out adapted
+      mast detect recordings/ --model adapted --out detections
+    """
+    from mast.selftrain.adapt import adapt as run
+
+    with resumable(out), write_alone(out), steps(quiet, "adapt") as progress:
+        adapted = run(
+            recordings,
+            out,
+            init=model,
+            band_hz=band,
+            seed=seed,
+            progress=progress,
+            say=lambda text: say(text, quiet=quiet),
+        )
+    say(f"Done. Model: {adapted.model}.", quiet=quiet)
+    folders = " ".join(shlex.quote(str(folder)) for folder in recordings)
+    typer.echo(f"Next: mast detect {folders} --model {shlex.quote(str(out))} --out detections")

@@ -1,0 +1,315 @@
+"""A detector adapted to recordings nobody labelled: Stage 1 of self-training, with nobody's boxes beside it.
+
+Self-training as in the paper needs labelled recordings, to refine and to measure on. Often there are none: somebody has
+an archive of a new place and the embedded model. It labels a sample of the archive, learns from that, and is averaged
+with what it was (`mast adapt`). Nothing can be chosen by validation here, so nothing is: the settings are those of
+``presets/adapt.toml``, and the threshold moves until the detector finds as many boxes as before
+(:mod:`mast.selftrain.scale`)::
+
+    out/recipe.json, out/plan.json                 settings; how long it trains here
+    out/unlabelled.parquet, out/pseudo.parquet     the chunks that were heard, and what was found in them
+    out/best, out/adapted.json                     the adapted detector, and what it learnt from
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from accelerate import Accelerator
+
+from mast.arrays import FloatArray, IntArray
+from mast.errors import ConfigError
+from mast.models.card import load_card
+from mast.models.checkpoint import update_card
+from mast.models.find import find_model
+from mast.runs import Progress, Say, remember, remembered
+from mast.selftrain.admission import admit
+from mast.selftrain.labelling import load_labeller
+from mast.selftrain.pseudo import HEARD, PseudoLabels, labels_by_chunk, pseudo_label, save_events
+from mast.selftrain.scale import same_numbers, shifted
+from mast.selftrain.unlabelled import ChunkSources, sample_chunks, with_labels, without_labels
+from mast.training.chosen_chunks import Chunks, decode_once, in_order, unlabelled_chunks
+from mast.training.chunk_scores import BoxFinder
+from mast.training.detector_training import DetectorRun, fit_detector
+from mast.training.effort import LEAST_EPOCHS, MOST_S, looks_of, measure_rates
+from mast.training.machine import Machine, prepare_machine
+from mast.training.recipe import Recipe, TrainRecipe, load_recipe, remember_recipe
+from mast.training.start import Start, before_training
+from mast.wording import counted
+
+RECIPE = resources.files("mast") / "presets" / "adapt.toml"
+PLAN = "plan.json"
+PSEUDO = "pseudo.parquet"
+DONE = "adapted.json"
+MOST_HEARD = 10_000  # chunks that are searched for boxes to learn from: our choice, 14 hours of birds
+MOST_LEARNT = 2_000  # chunks to learn from; our choice
+_COUNTED = 400  # chunks in which boxes are counted before and after; our choice
+_MEASURED = 32  # chunks by which the ranges of eight bits are measured
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """What came of it.
+
+    Attributes:
+        model: folder of the adapted detector.
+        heard: chunks that were searched for boxes to learn from.
+        boxes: boxes found there.
+        learnt: chunks that it learnt from.
+    """
+
+    model: Path
+    heard: int
+    boxes: int
+    learnt: int
+
+
+@dataclass(frozen=True)
+class _Adapting:
+    """What all steps share."""
+
+    recipe: Recipe
+    machine: Machine
+    out: Path
+    about: dict[str, Any]
+    start: Start
+    seed: int
+    progress: Progress | None
+    say: Say
+
+    @property
+    def plan(self) -> TrainRecipe:
+        return self.recipe.selftrain.stage1
+
+
+def adapt(
+    recordings: Sequence[Path],
+    out: Path,
+    *,
+    init: str | Path = "default",
+    band_hz: float | None = None,
+    seed: int = 0,
+    accelerator: Accelerator | None = None,
+    progress: Progress | None = None,
+    say: Say = lambda text: None,
+) -> Adapted:
+    """Adapt a detector to recordings nobody labelled; ends in ``out/best``, a model folder.
+
+    Args:
+        recordings: folders; boxes there are not looked at.
+        out: the run's folder; a stopped run there is resumed.
+        init: the detector, as :func:`mast.models.find.find_model` takes it.
+        band_hz: upper edge of the band; the detector's own by default.
+        seed: of the sample of chunks, order and augmentation.
+        accelerator: device, precision and processes.
+        progress: called with steps done, steps in all and a short text.
+        say: called with a sentence about each step.
+    """
+    start, recipe = _start_and_recipe(init, band_hz)
+    machine = prepare_machine(recipe, accelerator)
+    every = unlabelled_chunks(recordings, recipe.front_end)
+    sources = sample_chunks(every, MOST_HEARD, seed, 1)
+    about = {
+        "kind": "adapted",
+        "unlabelled": [str(folder) for folder in recordings],
+        "recordings": sum(len(dataset) for dataset, _ in every),
+        "init": str(start.path),
+        "seed": seed,
+    }
+    if machine.main:
+        remember_recipe(recipe, out, about=about)
+    if (told := remembered(out / DONE, "heard", "boxes", "learnt")) is not None:
+        say(f"{out}: is complete, and nothing has changed")
+        return Adapted(out / "best", **told)
+    job = _Adapting(recipe, machine, out, about, start, seed, progress, say)
+    events = _labelled(job, sources)
+    labels = labels_by_chunk(events, sum(len(table) for _, table in sources), recipe.selftrain)
+    calls = sum(int(own.sum()) for own in labels.sure)
+    n_heard = len(labels.boxes)
+    if not calls:
+        raise ConfigError(
+            f"{start.path}: found nothing in the {counted(n_heard, 'chunk')} that it heard, so there is nothing to "
+            "learn from; check --band, or give more recordings"
+        )
+    rows = chunks_to_learn(labels, MOST_LEARNT, seed)
+    job, rows = _planned(job, sources, rows)
+    with_calls = sum(bool(labels.sure[row].any()) for row in rows)
+    say(
+        f"found {counted(calls, 'box')} in {counted(n_heard, 'chunk')} of {recipe.front_end.chunk_s:g} s; "
+        f"learning from {counted(len(rows), 'chunk')}, {with_calls:,} of them with boxes, in "
+        f"{counted(job.plan.epochs, 'epoch')}"
+    )
+    _learn(job, sources, labels, rows)
+    _rescale(job, sources)
+    told = {"heard": n_heard, "boxes": calls, "learnt": len(rows)}
+    if machine.main:
+        remember(out / DONE, told)
+    return Adapted(out / "best", **told)
+
+
+def _start_and_recipe(init: str | Path, band_hz: float | None) -> tuple[Start, Recipe]:
+    """The detector, and the settings with its architecture and front end."""
+    start = Start.find(find_model(init))
+    assert start.path is not None
+    with resources.as_file(RECIPE) as path:
+        recipe = load_recipe(path, {} if band_hz is None else {"band_hz": band_hz})
+    if start.is_detector and start.detector is None:
+        raise ConfigError(
+            f"{start.path}: holds a baseline, which mast adapt cannot adapt; give a detector of MAST, or use mast "
+            "selftrain, which needs labelled recordings, too"
+        )
+    recipe = start.adopted(recipe)
+    admit(start.path, (), recipe)
+    return start, recipe
+
+
+def chunks_to_learn(labels: PseudoLabels, most: int, seed: int) -> IntArray:
+    """Rows of the chunks to learn from: a sample of those with boxes, and at most as many without, in order.
+
+    Most of an archive is quiet. Those chunks say little, and calls would drown among them.
+    """
+    rng = np.random.default_rng([seed, 17])
+    found = np.array([bool(own.any()) for own in labels.sure])
+    calls, quiet = (rng.permutation(np.flatnonzero(part)) for part in (found, ~found))
+    n_quiet = min(len(quiet), len(calls), max(most // 2, most - len(calls)))
+    return np.sort(np.concatenate([calls[: most - n_quiet], quiet[:n_quiet]]))
+
+
+def _labelled(job: _Adapting, sources: ChunkSources) -> pd.DataFrame:
+    """What the detector finds in the sample; kept on disk, so that a resumed run learns from the same boxes."""
+    path, heard = job.out / PSEUDO, job.out / HEARD
+    if path.exists() and heard.exists():
+        return pd.read_parquet(path)
+    start = job.start
+    assert start.path is not None
+    assert start.card is not None
+    chunks = without_labels(sources, job.recipe.front_end)
+    events = pseudo_label(
+        load_labeller(start.path, (), job.recipe, job.machine),
+        chunks,
+        job.recipe.selftrain,
+        threshold=start.card.thresholds["score"],
+        source="pseudo",
+        batch_size=job.machine.eval_batch(job.plan.batch_size),
+        workers=job.machine.workers,
+        progress=job.progress,
+    )
+    if job.machine.main:
+        save_events(events, path)
+        save_events(chunks.table[["root", "recording", "site", "start_s", "valid_s"]], heard)
+    return events
+
+
+def _planned(job: _Adapting, sources: ChunkSources, rows: IntArray) -> tuple[_Adapting, IntArray]:
+    """The run with as many epochs, and the chunks, that an hour of training allows on this machine."""
+    path = job.out / PLAN
+    known = remembered(path, "train") or {}
+    if not known:
+        measured = measure_rates(without_labels(sources, job.recipe.front_end), job.recipe, job.machine)
+        known = {"train": measured.train}
+        if job.machine.main:
+            remember(path, known)
+    rate = float(known["train"])
+    most = max(job.plan.batch_size, int(MOST_S / (LEAST_EPOCHS * rate)))
+    if len(rows) > most:
+        rows = np.sort(np.random.default_rng([job.seed, 19]).permutation(rows)[:most])
+    plan = job.plan
+    if len(rows) < plan.batch_size:
+        plan = plan.model_copy(update={"batch_size": max(1, len(rows))})
+    epoch_s = looks_of(plan.model_copy(update={"epochs": 1}), len(rows)) * rate
+    epochs = max(LEAST_EPOCHS, min(plan.epochs, int(MOST_S / epoch_s)))
+    plan = plan.model_copy(
+        update={"epochs": epochs, "warmup_epochs": epochs / 20, "validate_every_epochs": epochs}
+    )
+    minutes = math.ceil(epochs * epoch_s / 60)
+    job.say(f"training will take about {counted(minutes, 'minute')} on this machine")
+    selftrain = job.recipe.selftrain.model_copy(update={"stage1": plan})
+    return replace(job, recipe=job.recipe.model_copy(update={"selftrain": selftrain})), rows
+
+
+def _learn(job: _Adapting, sources: ChunkSources, labels: PseudoLabels, rows: IntArray) -> None:
+    """Stage 1, averaged with the start; nothing is held out, because there is nothing to measure on."""
+    start = job.start
+    assert start.card is not None
+    own, chosen = _rows_of(sources, labels, rows)
+    learn = with_labels(own, job.recipe.front_end, chosen)
+    nothing = without_labels(_spread(own, _MEASURED), job.recipe.front_end)
+    run = DetectorRun(
+        job.recipe,
+        job.machine,
+        job.out,
+        job.about,
+        start,
+        job.seed,
+        plan=job.plan,
+        threshold=start.card.thresholds["score"],
+    )
+    fit_detector(learn, nothing, run, progress=job.progress)
+
+
+def _rescale(job: _Adapting, sources: ChunkSources) -> None:
+    """Threshold and probabilities of the adapted detector: those of the start, where it finds as many boxes."""
+    start, best = job.start, job.out / "best"
+    assert start.path is not None
+    assert start.card is not None
+    chunks = without_labels(_spread(sources, _COUNTED), job.recipe.front_end)
+    chunks = decode_once(chunks, job.machine.device, workers=job.machine.workers, progress=job.progress)
+    band_hz = job.recipe.front_end.high_hz
+    before = scores_in(job.machine.load(start.path, band_hz=band_hz), chunks, job)
+    now = scores_in(job.machine.load(best), chunks, job)
+    threshold = start.card.thresholds["score"]
+    shift = same_numbers(before, now, threshold)
+    card, stored = load_card(best), start.card.calibration
+    known = {
+        "thresholds": {**start.card.thresholds, "score": shift.now(threshold)},
+        "calibration": None if stored is None else shifted(before_training(stored), shift),
+        "habit": start.card.at_band(band_hz).habit,
+        "provenance": {name: value for name, value in card.provenance.items() if name != "metrics"},
+    }
+    if job.machine.main:
+        update_card(best, card.model_copy(update=known))
+    job.machine.accelerator.wait_for_everyone()
+
+
+def scores_in(model: BoxFinder, chunks: Chunks, job: _Adapting) -> FloatArray:
+    """The scores of all boxes that a detector finds in some chunks, from the lowest that says anything."""
+    scores = [torch.empty(0)]
+    for batch in in_order(
+        chunks, batch_size=job.machine.eval_batch(job.plan.batch_size), workers=job.machine.workers
+    ):
+        found = model.detect(
+            batch.waveforms, score_threshold=job.plan.score_threshold, nms_iou=job.plan.nms_iou
+        )
+        scores += [own.scores.float().cpu() for own in found]
+    return np.asarray(torch.cat(scores).double().numpy())
+
+
+def _rows_of(
+    sources: ChunkSources, labels: PseudoLabels, rows: IntArray
+) -> tuple[ChunkSources, PseudoLabels]:
+    """Some of the chunks by their number, and their labels."""
+    chosen: ChunkSources = []
+    begin = 0
+    for dataset, table in sources:
+        own = rows[(rows >= begin) & (rows < begin + len(table))] - begin
+        begin += len(table)
+        if len(own):
+            chosen.append((dataset, table.iloc[own].reset_index(drop=True)))
+    boxes, sure, weights = ([part[row] for row in rows] for part in labels)
+    return chosen, PseudoLabels(boxes, sure, weights)
+
+
+def _spread(sources: ChunkSources, most: int) -> ChunkSources:
+    """At most so many of the chunks, evenly."""
+    total = sum(len(table) for _, table in sources)
+    rows = np.unique(np.linspace(0, total - 1, most).astype(int))
+    nothing: list[Any] = [None] * total
+    return _rows_of(sources, PseudoLabels(nothing, nothing, nothing), rows)[0]

@@ -1,0 +1,79 @@
+"""Scores of a detector that learnt from its own boxes, on the scale of the one it was before.
+
+It has become surer of them, rightly or not, and there is nobody's box to measure that on. But the same sound holds as
+many calls as before. So scores are shifted until as many boxes lie above the threshold as did then, and about as many
+above any higher one: what the detector finds is what changes, and not how much it dares to say.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mast.arrays import FloatArray
+from mast.probability import Calibration, StoredCalibration, expit, logits
+
+_LEAST_PAIRS = 10  # below which only the threshold is moved
+_STEEPEST = 4.0  # our choice: a few boxes that lie close together would make any slope
+
+
+class Shift(NamedTuple):
+    """How scores of now become those of before: ``slope · logit(score) + intercept``, as a logit."""
+
+    slope: float = 1.0
+    intercept: float = 0.0
+
+    def now(self, score: float) -> float:
+        """The score of now that was this one before."""
+        return float(expit((logits(np.array([score])) - self.intercept) / self.slope)[0])
+
+
+def same_numbers(before: FloatArray, now: FloatArray, threshold: float) -> Shift:
+    """The shift after which as many boxes score above the threshold as before.
+
+    Args:
+        before: scores of all boxes that the starting detector found in some sound.
+        now: of those that the detector finds there now.
+        threshold: of the starting detector, its own score.
+    """
+    before, now = np.sort(before)[::-1], np.sort(now)[::-1]
+    count = int((before >= threshold).sum())
+    if not count or not len(now):
+        return Shift()
+    pairs = min(2 * count, len(before), len(now))
+    x, y = logits(now[:pairs]), logits(before[:pairs])
+    slope = 1.0
+    if pairs >= _LEAST_PAIRS and x.std() > 0:
+        slope = float(np.clip(np.polyfit(x, y, 1)[0], 1 / _STEEPEST, _STEEPEST))
+    last = min(count, len(now))
+    below = now[last] if last < len(now) else now[last - 1] / 2
+    middle = (float(logits(now[last - 1 : last])[0]) + float(logits(np.array([below]))[0])) / 2
+    return Shift(slope, float(logits(np.array([threshold]))[0]) - slope * middle)
+
+
+def shifted(stored: StoredCalibration, shift: Shift) -> StoredCalibration:
+    """What the scores of now mean, where those of before meant this."""
+    curve = tuple(
+        point.model_copy(update={"threshold": shift.now(point.threshold)}) for point in stored.curve
+    )
+    return stored.model_copy(
+        update={
+            "calibration": _shifted(stored.calibration, shift),
+            "least_score": shift.now(stored.least_score),
+            "curve": curve,
+        }
+    )
+
+
+def _shifted(scale: Calibration, shift: Shift) -> Calibration:
+    if scale.method == "isotonic":
+        knots = tuple(shift.now(score) for score in scale.knot_scores)
+        return scale.model_copy(update={"knot_scores": knots})
+    return scale.model_copy(
+        update={
+            "method": "platt",
+            "slope": scale.slope * shift.slope,
+            "intercept": scale.slope * shift.intercept + scale.intercept,
+        }
+    )

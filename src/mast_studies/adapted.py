@@ -1,0 +1,160 @@
+"""What `mast adapt` is worth: the embedded model as it is, and adapted to recordings whose boxes it never saw.
+
+    python -m mast_studies.adapted --model default --work runs/adapted --out results/adapted.json --device cpu \\
+        --data data/birdeep_am1 data/nbm_xc data/tagus_fish data/cr_bats --band tagus_fish=2000 --band cr_bats=128000 \\
+        --half nbm_xc=both --simulated --seeds 2
+
+*heard*: the model is adapted to the recordings that it then searches, as `mast adapt` and `mast detect` on one archive
+do. *others*: a set is divided into two halves by the hash of the names; each half is searched by a model adapted to the
+other one. Boxes are for measuring only. Everything is resumed: a finished adaptation in ``--work`` is not done again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mast.detect_options import DetectOptions
+from mast.models.card import load_card
+from mast.models.find import find_model
+from mast.selftrain.adapt import adapt
+from mast_studies.record import write_result
+from mast_studies.script import run_script
+from mast_studies.whole import Found, search_twice
+from mast_studies.zero_shot_measure import difference, own_and_best
+from mast_studies.zero_shot_sets import LabelledSet, half_of, load_set, pairs, unseen_world
+
+MODEL, HEARD, OTHERS = "mast", "adapted to these", "adapted to others"
+_SHOWN = ("precision", "recall", "f1", "ap50", "f1_time")
+
+
+def main() -> None:
+    """Read the options, adapt, measure, write."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", default="default")
+    parser.add_argument("--data", type=Path, nargs="*", default=[], help="labelled datasets")
+    parser.add_argument(
+        "--simulated", action="store_true", help="also a simulated world that nothing learnt from"
+    )
+    parser.add_argument("--band", action="append", default=[], help="upper edge of a dataset's band: NAME=HZ")
+    parser.add_argument("--half", action="append", default=[], help="NAME=first, second or both")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--no-others", action="store_true", help="only adapt to the recordings themselves")
+    parser.add_argument("--device", help="as in mast detect")
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    bands_hz = {name: float(value) for name, value in pairs(options.band)}
+    halves = dict(pairs(options.half))
+    folders = [*options.data]
+    if options.simulated:
+        folders.append(unseen_world(options.work / "simulated"))
+    sets = [load_set(folder, bands_hz=bands_hz, halves=halves) for folder in folders]
+    model = find_model(options.model)
+    figures: dict[str, Any] = {
+        "model": {"weights_sha256": load_card(model).weights_sha256},
+        "seeds": options.seeds,
+        "iou": 0.5,
+        "space": "grid (seconds × mel)",
+        "sets": {},
+    }
+    for own in sets:
+        figures["sets"][own.name] = measure_set(own, model, options)
+        print(own.name, _shown(figures["sets"][own.name]), flush=True)
+        data = {one.name: one.about() for one in sets if one.name in figures["sets"]}
+        write_result(options.out, figures, seed=0, data=data)
+
+
+def measure_set(own: LabelledSet, model: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """The model as it is and adapted, on one set; parts of nbm_xc are also measured one by one."""
+    searching = DetectOptions(device=options.device, band_hz=own.band_hz)
+    before = search_twice(model, own.dataset, options=searching)
+    result: dict[str, Any] = {MODEL: own_and_best(own, before), HEARD: [], OTHERS: []}
+    names = [str(name) for name in own.dataset.recordings["file"]]
+    first, second = half_of(names, "first"), half_of(names, "second")
+    for seed in range(options.seeds):
+        work = options.work / own.name / f"seed-{seed}"
+        whole = _adapted_search(own, model, work / "whole", names, names, seed, searching)
+        result[HEARD].append(_row(own, before, *whole, seed=seed))
+        if options.no_others:
+            continue
+        crossed = [
+            _adapted_search(own, model, work / name, learnt, searched, seed, searching)
+            for name, learnt, searched in (("first", first, second), ("second", second, first))
+        ]
+        both = Found(
+            pd.concat([found.events for found, _ in crossed], ignore_index=True),
+            pd.concat([found.scored for found, _ in crossed], ignore_index=True),
+            float(np.mean([found.threshold for found, _ in crossed])),
+        )
+        told = {key: sum(told[key] for _, told in crossed) for key in crossed[0][1]}
+        result[OTHERS].append(_row(own, before, both, told, seed=seed))
+    return result
+
+
+def _adapted_search(
+    own: LabelledSet,
+    model: Path,
+    work: Path,
+    learnt: Sequence[str],
+    searched: Sequence[str],
+    seed: int,
+    searching: DetectOptions,
+) -> tuple[Found, dict[str, int]]:
+    """What the model finds in some recordings after it was adapted to some."""
+    sound = linked(own, learnt, work / "sound")
+    adapted = adapt(
+        [sound],
+        work / "run",
+        init=model,
+        band_hz=own.band_hz,
+        seed=seed,
+        say=lambda text: print(f"{own.name}: {text}", file=sys.stderr, flush=True),
+    )
+    found = search_twice(adapted.model, own.dataset, searched, options=searching)
+    return found, {"chunks": adapted.heard, "boxes": adapted.boxes, "learnt": adapted.learnt}
+
+
+def linked(own: LabelledSet, names: Sequence[str], folder: Path) -> Path:
+    """A folder with some of a set's recordings and nothing else."""
+    for name in names:
+        link = folder / "audio" / Path(name).name
+        if not link.exists():
+            link.parent.mkdir(parents=True, exist_ok=True)
+            os.symlink(own.dataset.path(name).resolve(), link)
+    return folder
+
+
+def _row(own: LabelledSet, before: Found, found: Found, told: dict[str, int], *, seed: int) -> dict[str, Any]:
+    return {
+        "seed": seed,
+        **told,
+        **own_and_best(own, found),
+        "f1_minus_model": difference(own, before.events, found.events),
+    }
+
+
+def _shown(result: dict[str, Any]) -> str:
+    """One line a system."""
+    rows = [(MODEL, result[MODEL]), *((name, row) for name in (HEARD, OTHERS) for row in result[name])]
+    lines = []
+    for name, row in rows:
+        own = row["own threshold"]
+        figures = " ".join(f"{metric} {own[metric]:.3f}" for metric in _SHOWN)
+        lines.append(
+            f"{name}: {figures} n {own['n_predictions']}, best F1 {row['best on this set']['f1']:.3f}"
+        )
+    return "\n  ".join(["", *lines])
+
+
+if __name__ == "__main__":
+    run_script(main)
