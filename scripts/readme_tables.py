@@ -47,6 +47,7 @@ def render(text: str) -> str:
         "habits": habits_table(),
         "nested": nested_table(),
         "thorough": thorough_table(),
+        "adapted": adapted_table(),
         "few_boxes_fit": few_boxes_fit_table(),
         "learning": learning_table(),
         "learning_button": learning_button_table(),
@@ -310,6 +311,37 @@ def thorough_table() -> str:
     header = ["", "F1", "F1, `--thorough`", "difference", "precision", "recall", "AP50"]
     files = "`results/thorough.json`, `results/thorough_second_half.json`"
     return f"{table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; {files}."
+
+
+def adapted_table() -> str:
+    """What learning from unlabelled recordings alone is worth."""
+    rows = []
+    found = result("adapted")
+    ways = {"mast adapt, to these recordings": "adapted to these", "to the other half": "adapted to others"}
+    for name, own in found["figures"]["sets"].items():
+        about = found["data"][name]
+        start = own["mast"]["own threshold"]
+        for shown, way in ways.items():
+            seeds = own[way]
+            if not seeds:
+                continue
+            gains = [seed["f1_minus_model"] for seed in seeds]
+            f1, ap50 = (_mean([seed["own threshold"][key] for seed in seeds]) for key in ("f1", "ap50"))
+            rows.append(
+                [
+                    f"`{name}`, {about['minutes']:.0f} min" if shown == next(iter(ways)) else "",
+                    shown,
+                    f"{start['f1']:.2f} → {f1:.2f}",
+                    "; ".join(_signed(gain) for gain in gains),
+                    f"{start['ap50']:.2f} → {ap50:.2f}",
+                ]
+            )
+    header = ["", "adapted", "F1", "difference, each seed", "AP50"]
+    return f"{table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; `results/adapted.json`."
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
 
 
 def _signed(ahead: dict[str, float | None]) -> str:

@@ -24,7 +24,7 @@ import pandas as pd
 from mast.detect_options import DetectOptions
 from mast.models.card import load_card
 from mast.models.find import find_model
-from mast.selftrain.adapt import adapt
+from mast.selftrain.adaptation import adapt
 from mast_studies.record import write_result
 from mast_studies.script import run_script
 from mast_studies.whole import Found, search_twice

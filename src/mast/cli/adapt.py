@@ -33,21 +33,20 @@ def adapt(
 ) -> None:
     """Adapt a detector to your recordings, without labels.
 
-    It searches a sample of your recordings, learns from the boxes it finds, and is averaged with what it was. Its
-    threshold moves so that it finds as many boxes as before: what changes is which ones. Writes OUT/best, a model
-    folder. Training takes an hour at most on this machine, minutes for a few hours of sound; run the same command again
-    after a stop and it resumes.
+    The detector searches a sample of your recordings, learns from the boxes it finds, and is averaged with what it was.
+    Its threshold moves so that it finds as many boxes as before: what changes is which ones. Writes OUT/best, a model
+    folder. Training takes an hour at most, and minutes for an hour of sound. Run the same command again after a stop
+    and it resumes.
 
-    Nobody's boxes say whether this helped. On recordings that were boxed by experts it did where the model was new to
-    the place (docs/zero_shot.md). If you have some boxes, use mast fit, which measures what it gains; mast evaluate
-    compares two searches.
+    Without labels nothing can show whether this helped; docs/zero_shot.md says what it was worth on recordings that
+    experts had boxed. If you have some boxes, use mast fit, which measures what it gains.
 
     \b
     Example:
       mast adapt recordings/ --out adapted
       mast detect recordings/ --model adapted --out detections
     """
-    from mast.selftrain.adapt import adapt as run
+    from mast.selftrain.adaptation import adapt as run
 
     with resumable(out), write_alone(out), steps(quiet, "adapt") as progress:
         adapted = run(

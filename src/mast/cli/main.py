@@ -27,7 +27,7 @@ SUMMARIES = {
     "clips": "Cut detections out of their recordings.",
     "measure": "Measure every box: frequencies, where its energy lies.",
     "name": "Name boxes by what a classifier hears, or call them unknown.",
-    "adapt": "Adapt the model to your recordings, without labels.",
+    "adapt": "Adapt a detector to your recordings, without labels.",
     "fit": "Make a detector and a report from recordings with some boxes.",
     "scan": "Show what is in a folder: hours, sites, days, unreadable files.",
     "plan": "Choose clips to annotate next.",

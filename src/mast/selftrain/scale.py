@@ -1,8 +1,8 @@
 """Scores of a detector that learnt from its own boxes, on the scale of the one it was before.
 
-It has become surer of them, rightly or not, and there is nobody's box to measure that on. But the same sound holds as
-many calls as before. So scores are shifted until as many boxes lie above the threshold as did then, and about as many
-above any higher one: what the detector finds is what changes, and not how much it dares to say.
+Its scores have risen, rightly or not, and without labels nothing can tell. But the same sound holds as many calls as
+before. So scores are shifted until as many boxes are above the threshold as before, and about as many above any higher
+one: which boxes the detector reports changes, and not how many.
 """
 
 from __future__ import annotations

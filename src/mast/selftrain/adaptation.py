@@ -140,13 +140,10 @@ def adapt(
             "learn from; check --band, or give more recordings"
         )
     rows = chunks_to_learn(labels, MOST_LEARNT, seed)
+    say(f"found {counted(calls, 'box')} in {counted(n_heard, 'chunk')} of {recipe.front_end.chunk_s:g} s")
     job, rows = _planned(job, sources, rows)
     with_calls = sum(bool(labels.sure[row].any()) for row in rows)
-    say(
-        f"found {counted(calls, 'box')} in {counted(n_heard, 'chunk')} of {recipe.front_end.chunk_s:g} s; "
-        f"learning from {counted(len(rows), 'chunk')}, {with_calls:,} of them with boxes, in "
-        f"{counted(job.plan.epochs, 'epoch')}"
-    )
+    say(f"learning from {counted(len(rows), 'chunk')}, {with_calls:,} of them with boxes")
     _learn(job, sources, labels, rows)
     _rescale(job, sources)
     told = {"heard": n_heard, "boxes": calls, "learnt": len(rows)}
@@ -229,8 +226,8 @@ def _planned(job: _Adapting, sources: ChunkSources, rows: IntArray) -> tuple[_Ad
     plan = plan.model_copy(
         update={"epochs": epochs, "warmup_epochs": epochs / 20, "validate_every_epochs": epochs}
     )
-    minutes = math.ceil(epochs * epoch_s / 60)
-    job.say(f"training will take about {counted(minutes, 'minute')} on this machine")
+    minutes = counted(math.ceil(epochs * epoch_s / 60), "minute")
+    job.say(f"{counted(epochs, 'epoch')}, about {minutes} on this machine")
     selftrain = job.recipe.selftrain.model_copy(update={"stage1": plan})
     return replace(job, recipe=job.recipe.model_copy(update={"selftrain": selftrain})), rows
 
@@ -308,7 +305,7 @@ def _rows_of(
 
 
 def _spread(sources: ChunkSources, most: int) -> ChunkSources:
-    """At most so many of the chunks, evenly."""
+    """Some of the chunks, evenly spread over all; ``most`` at most."""
     total = sum(len(table) for _, table in sources)
     rows = np.unique(np.linspace(0, total - 1, most).astype(int))
     nothing: list[Any] = [None] * total

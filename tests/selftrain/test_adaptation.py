@@ -18,8 +18,8 @@ from mast.hearing import HearingModel
 from mast.models.card import load_card
 from mast.models.checkpoint import load_checkpoint, update_card
 from mast.probability import Calibration, StoredCalibration
-from mast.selftrain import adapt as adapting
-from mast.selftrain.adapt import DONE, PSEUDO, adapt, chunks_to_learn
+from mast.selftrain import adaptation as adapting
+from mast.selftrain.adaptation import DONE, PSEUDO, adapt, chunks_to_learn
 from mast.selftrain.pseudo import PseudoLabels
 from mast.selftrain.unlabelled import without_labels
 from mast.training.chosen_chunks import in_order, unlabelled_chunks
