@@ -29,6 +29,7 @@ Progress = Callable[[int, int, str], None]
 behind a comma: 12, 400, "steps, loss 0.31"."""
 Bar = Callable[[str], AbstractContextManager[Progress]]
 STAGES = "stages"  # in the folder of a run of several steps: what is known about each
+ADAPTED = "adapted.json"  # in the folder of mast adapt, once it is complete
 EARLIER = "earlier"  # below a folder: what steps with other inputs had made
 UPSTREAM = "upstream."  # before the name of a step: an input that is another step's fingerprint
 _TOLD = 3  # differing inputs, at most

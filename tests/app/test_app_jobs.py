@@ -17,12 +17,13 @@ from fastapi.testclient import TestClient
 
 from mast import jobs
 from mast.annotations.detections import read_run, write_run
-from mast.app.work import learned_folder
+from mast.app.work import adapted_folder, learned_folder
 from mast.detect_options import DetectOptions
 from mast.jobs import Jobs
 from mast.progress import PROGRESS, read_progress
 from mast.review.decisions import change_event
 from mast.review.open_review import open_review
+from mast.runs import ADAPTED
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "review"))
 from review_folders import small_results
@@ -281,7 +282,41 @@ def test_what_is_learnt_starts_from_boxes_as_they_were_drawn(
         ]  # fmt: skip
 
 
-def test_learning_needs_something_that_was_found(sound: Path) -> None:
-    answer = client().post("/api/learn", json={"folder": str(sound)})
+@pytest.mark.parametrize("what", ["learn", "adapt"])
+def test_learning_needs_something_that_was_found(sound: Path, what: str) -> None:
+    answer = client().post(f"/api/{what}", json={"folder": str(sound)})
     assert answer.status_code == 400
     assert "is not a folder that Find made" in answer.json()["error"]
+
+
+def test_adapting_runs_on_the_recordings_of_a_search_with_its_model_and_band(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = small_results(tmp_path, recordings=1, events=2)
+    begun: list[list[str]] = []
+    monkeypatch.setattr(Jobs, "start", lambda self, command, out, **_: begun.append([*command, str(out)]))
+    page = client()
+    run = read_run(results)
+    assert run is not None
+    for band, model, given in (
+        (None, "", ["--model", "default"]),
+        ((20.0, 2_000.0), "runs/mine", ["--model", "runs/mine"]),
+    ):
+        write_run(results, replace(run, band_hz=band, model=model))
+        assert page.post("/api/adapt", json={"folder": str(results)}).status_code == 200
+        out = str(adapted_folder(results))
+        edge = ["--band", "2000"] if band else []
+        assert begun.pop() == ["adapt", run.root, *given, "--out", out, *edge, out]
+
+
+def test_an_adapted_detector_is_complete_and_can_be_chosen(tmp_path: Path) -> None:
+    wood = write_sound(tmp_path / "wood")
+    out = tmp_path / "wood-mast" / "birds-adapted"
+    (out / "best").mkdir(parents=True)
+    page = client()
+    assert not _work(page, wood)
+    (out / ADAPTED).write_text("{}", encoding="utf-8")
+    shown = _work(page, wood)[0]
+    assert (shown["kind"], shown["state"], shown["has_model"]) == ("learn", "done", True)
+    told = page.get("/api/work", params={"path": str(wood)}).json()
+    assert [model["name"] for model in told["models"]] == ["birds-adapted"]

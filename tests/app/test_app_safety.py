@@ -25,7 +25,7 @@ def sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def _requests(sound: Path) -> list[tuple[str, str]]:
     reads = ["start", f"folders?path={sound}", f"contents?path={sound}", f"work?path={sound}"]
     reads += [f"picture?path={sound}&file=N1_20240501_050000.wav", f"page?folder={sound}&which=found"]
-    writes = ["find", "stop", "resume", "summarize", "learn"]
+    writes = ["find", "stop", "resume", "summarize", "learn", "adapt"]
     return [
         ("GET", "/"),
         ("GET", "/window/app.js"),

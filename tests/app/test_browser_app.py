@@ -261,6 +261,7 @@ def test_learning_from_what_was_checked_ends_in_its_report(
     out = _found(tmp_path)
     page = _page(browser, window.address)
     _choose(page, tmp_path / "wood")
+    assert page.get_by_role("button", name="Adapt to these recordings").is_visible()
     page.click("text=Learn from what I checked")
     page.wait_for_selector(".toast.error >> text=nothing has been accepted yet")
     page.click(".toast.error .cross")

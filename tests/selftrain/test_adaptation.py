@@ -18,8 +18,9 @@ from mast.hearing import HearingModel
 from mast.models.card import load_card
 from mast.models.checkpoint import load_checkpoint, update_card
 from mast.probability import Calibration, StoredCalibration
+from mast.runs import ADAPTED
 from mast.selftrain import adaptation as adapting
-from mast.selftrain.adaptation import DONE, PSEUDO, adapt, chunks_to_learn
+from mast.selftrain.adaptation import PSEUDO, adapt, chunks_to_learn
 from mast.selftrain.pseudo import PseudoLabels
 from mast.selftrain.unlabelled import without_labels
 from mast.training.chosen_chunks import in_order, unlabelled_chunks
@@ -181,4 +182,4 @@ def test_the_command_says_what_to_type_next(tones: Path, detector: Path, tmp_pat
     assert result.output.rstrip().endswith(
         f"Next: mast detect {tones / 'audio'} --model '{out}' --out detections"
     )
-    assert (out / DONE).exists()
+    assert (out / ADAPTED).exists()

@@ -12,11 +12,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from mast.annotations import FORMATS
-from mast.annotations.detections import read_run
+from mast.annotations.detections import DetectionRun, read_run
 from mast.app.contents import Contents, picture
 from mast.app.folders import folder_of, list_folder, places
 from mast.app.pages import Reviews, key_of, report_page
-from mast.app.work import Work, describe, learned_folder, models, work_on
+from mast.app.work import Work, adapted_folder, describe, learned_folder, models, work_on
 from mast.errors import ConfigError
 from mast.grid import BANDS_HZ
 from mast.jobs import Jobs
@@ -110,6 +110,13 @@ def routes(first: Path | None, contents: Contents, jobs: Jobs, reviews: Reviews)
         await run_in_threadpool(jobs.start, command, out)
         return {"folder": str(out)}
 
+    @router.post("/adapt")
+    async def adapt(request: Request) -> dict[str, Any]:
+        folder = folder_of(text_in(await body_of(request), "folder"))
+        command, out = await run_in_threadpool(_adapt, folder)
+        await run_in_threadpool(jobs.start, command, out)
+        return {"folder": str(out)}
+
     return router
 
 
@@ -165,11 +172,26 @@ def _find(work: Work, sought: str, model: str, contents: Contents) -> tuple[list
     return [*command, "--out", str(out), "--embed", "--band", band], out
 
 
-def _learn(folder: Path, complete: bool, reviews: Reviews) -> tuple[list[str], Path]:
-    """Write what was checked as a dataset; the command that learns from it, and the folder it writes."""
+def _adapt(folder: Path) -> tuple[list[str], Path]:
+    """The command that adapts a search's model to its recordings, and the folder it writes."""
+    run, out = _run_of(folder), adapted_folder(folder)
+    command = ["adapt", run.root, "--model", run.model or "default", "--out", str(out)]
+    if run.band_hz is not None:
+        command += ["--band", f"{run.band_hz[1]:g}"]
+    return command, out
+
+
+def _run_of(folder: Path) -> DetectionRun:
+    """The search behind a results folder."""
     run = read_run(folder)
     if run is None:
         raise ConfigError(f"{folder}: is not a folder that Find made; choose one")
+    return run
+
+
+def _learn(folder: Path, complete: bool, reviews: Reviews) -> tuple[list[str], Path]:
+    """Write what was checked as a dataset; the command that learns from it, and the folder it writes."""
+    run = _run_of(folder)
     review = reviews.review(folder)
     exported = export_folder(
         review.store, review.workspace, "csv", _CHECKED, complete=complete, learner=False

@@ -14,13 +14,14 @@ from mast.annotations.detections import DETECTIONS, DONE, FAILED, RUN, marks, re
 from mast.errors import ConfigError
 from mast.progress import CommandProgress, read_progress
 from mast.review.requests_summary import SUMMARY, SUMMARY_PAGE
-from mast.runs import STAGES
+from mast.runs import ADAPTED, STAGES
 
 REPORT_PAGE = "report.html"
 _MODEL = "best"  # below a run of `mast fit`
 _LEARNED = "-learned"
+_ADAPTED = "-adapted"
 Kind = Literal["find", "learn", "summary"]
-_KINDS: dict[str, Kind] = {"detect": "find", "fit": "learn", "summarize": "summary"}
+_KINDS: dict[str, Kind] = {"detect": "find", "fit": "learn", "adapt": "learn", "summarize": "summary"}
 
 
 class Work(NamedTuple):
@@ -29,7 +30,7 @@ class Work(NamedTuple):
     Attributes:
         recordings: where the sound is.
         root: where results lie, or will.
-        results: folders of `mast detect` and `mast fit`.
+        results: folders of `mast detect`, `mast fit` and `mast adapt`.
     """
 
     recordings: Path
@@ -72,8 +73,13 @@ def learned_folder(results: Path) -> Path:
     return results.with_name(f"{results.name}{_LEARNED}")
 
 
+def adapted_folder(results: Path) -> Path:
+    """Where the model goes that is adapted to the recordings of a results folder."""
+    return results.with_name(f"{results.name}{_ADAPTED}")
+
+
 def models(work: Work) -> list[Path]:
-    """Runs of `mast fit` that have a model."""
+    """Runs of `mast fit` and `mast adapt` that have a model."""
     return [path for path in work.results if (path / _MODEL).is_dir()]
 
 
@@ -109,13 +115,15 @@ def _kind(folder: Path) -> Kind | None:
         return _KINDS[progress.command[0]]
     if (folder / RUN).is_file():
         return "find"
-    return "learn" if (folder / STAGES).is_dir() and (folder / _MODEL).is_dir() else None
+    learned = (folder / STAGES).is_dir() or (folder / ADAPTED).is_file()
+    return "learn" if learned and (folder / _MODEL).is_dir() else None
 
 
 def _is_complete(folder: Path, kind: Kind | None) -> bool:
-    return (
-        folder / {"find": DETECTIONS, "learn": REPORT_PAGE, "summary": SUMMARY_PAGE}[kind or "find"]
-    ).is_file()
+    ends = {"find": (DETECTIONS,), "learn": (REPORT_PAGE, ADAPTED), "summary": (SUMMARY_PAGE,)}[
+        kind or "find"
+    ]
+    return any((folder / name).is_file() for name in ends)
 
 
 def _found(folder: Path) -> dict[str, Any]:

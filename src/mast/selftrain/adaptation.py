@@ -30,7 +30,7 @@ from mast.errors import ConfigError
 from mast.models.card import load_card
 from mast.models.checkpoint import update_card
 from mast.models.find import find_model
-from mast.runs import Progress, Say, remember, remembered
+from mast.runs import ADAPTED, Progress, Say, remember, remembered
 from mast.selftrain.admission import admit
 from mast.selftrain.labelling import load_labeller
 from mast.selftrain.pseudo import HEARD, PseudoLabels, labels_by_chunk, pseudo_label, save_events
@@ -48,7 +48,6 @@ from mast.wording import counted
 RECIPE = resources.files("mast") / "presets" / "adapt.toml"
 PLAN = "plan.json"
 PSEUDO = "pseudo.parquet"
-DONE = "adapted.json"
 MOST_HEARD = 10_000  # chunks that are searched for boxes to learn from: our choice, 14 hours of birds
 MOST_LEARNT = 2_000  # chunks to learn from; our choice
 _COUNTED = 400  # chunks in which boxes are counted before and after; our choice
@@ -126,7 +125,7 @@ def adapt(
     }
     if machine.main:
         remember_recipe(recipe, out, about=about)
-    if (told := remembered(out / DONE, "heard", "boxes", "learnt")) is not None:
+    if (told := remembered(out / ADAPTED, "heard", "boxes", "learnt")) is not None:
         say(f"{out}: is complete, and nothing has changed")
         return Adapted(out / "best", **told)
     job = _Adapting(recipe, machine, out, about, start, seed, progress, say)
@@ -148,7 +147,7 @@ def adapt(
     _rescale(job, sources)
     told = {"heard": n_heard, "boxes": calls, "learnt": len(rows)}
     if machine.main:
-        remember(out / DONE, told)
+        remember(out / ADAPTED, told)
     return Adapted(out / "best", **told)
 
 

@@ -114,6 +114,7 @@ export class Results {
       element("p", { class: "soft" }, "An export holds the boxes that were accepted in the review."),
       summary && summary.state === "failed" && element("p", { class: "failed-text" }, summary.sentence),
       !running && this.learn(job),
+      !running && this.adapt(job),
     ].filter(Boolean);
   }
 
@@ -129,6 +130,19 @@ export class Results {
         element("span", { class: "soft" }, "Trains the detector on your decisions and reports what that changed."),
       ),
       element("label", { class: "check" }, complete, " Recordings in which every box is decided count as heard from beginning to end: where they have no box, nothing calls"),
+    );
+  }
+
+  adapt(job) {
+    return element(
+      "div",
+      { class: "learn" },
+      element(
+        "div",
+        { class: "actions" },
+        this.button("Adapt to these recordings", () => api.adapt(job.folder)),
+        element("span", { class: "soft" }, "Trains the detector on what it found here itself, without your decisions. Takes an hour at most."),
+      ),
     );
   }
 

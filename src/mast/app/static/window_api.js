@@ -10,6 +10,7 @@ export const find = (wanted) => json("POST", "find", { body: wanted });
 export const stop = (folder) => json("POST", "stop", { body: { folder } });
 export const resume = (folder) => json("POST", "resume", { body: { folder } });
 export const summarize = (folder) => json("POST", "summarize", { body: { folder } });
+export const adapt = (folder) => json("POST", "adapt", { body: { folder } });
 export const learn = (folder, complete) => json("POST", "learn", { body: { folder, complete } });
 
 export const pictureAddress = (path, file) => address("picture", { path, file });
