@@ -315,33 +315,26 @@ def thorough_table() -> str:
 
 def adapted_table() -> str:
     """What learning from unlabelled recordings alone is worth."""
-    rows = []
     found = result("adapted")
-    ways = {"mast adapt, to these recordings": "adapted to these", "to the other half": "adapted to others"}
+    rows = []
     for name, own in found["figures"]["sets"].items():
-        about = found["data"][name]
         start = own["mast"]["own threshold"]
-        for shown, way in ways.items():
-            seeds = own[way]
-            if not seeds:
-                continue
-            gains = [seed["f1_minus_model"] for seed in seeds]
-            f1, ap50 = (_mean([seed["own threshold"][key] for seed in seeds]) for key in ("f1", "ap50"))
-            rows.append(
-                [
-                    f"`{name}`, {about['minutes']:.0f} min" if shown == next(iter(ways)) else "",
-                    shown,
-                    f"{start['f1']:.2f} → {f1:.2f}",
-                    "; ".join(_signed(gain) for gain in gains),
-                    f"{start['ap50']:.2f} → {ap50:.2f}",
-                ]
-            )
-    header = ["", "adapted", "F1", "difference, each seed", "AP50"]
+        minutes = found["data"][name]["minutes"]
+        for shown, way in (("themselves", "adapted to these"), ("other half", "adapted to others")):
+            for seed in own[way]:
+                now = seed["own threshold"]
+                rows.append(
+                    [
+                        f"`{name}`, {minutes:.0f} min" if minutes >= 1 else f"`{name}`, {60 * minutes:.0f} s",
+                        shown,
+                        str(seed["seed"]),
+                        f"{start['f1']:.2f} → {now['f1']:.2f}",
+                        _signed(seed["f1_minus_model"]),
+                        *(f"{start[key]:.2f} → {now[key]:.2f}" for key in ("precision", "recall", "ap50")),
+                    ]
+                )
+    header = ["recordings", "adapted to", "seed", "F1", "difference", "precision", "recall", "AP50"]
     return f"{table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; `results/adapted.json`."
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
 
 
 def _signed(ahead: dict[str, float | None]) -> str:

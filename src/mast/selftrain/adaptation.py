@@ -48,7 +48,7 @@ from mast.wording import counted
 RECIPE = resources.files("mast") / "presets" / "adapt.toml"
 PLAN = "plan.json"
 PSEUDO = "pseudo.parquet"
-MOST_HEARD = 10_000  # chunks that are searched for boxes to learn from: our choice, 14 hours of birds
+MOST_HEARD = 5_000  # chunks that are searched for boxes to learn from: our choice, 7 hours of birds
 MOST_LEARNT = 2_000  # chunks to learn from; our choice
 _COUNTED = 400  # chunks in which boxes are counted before and after; our choice
 _MEASURED = 32  # chunks by which the ranges of eight bits are measured
