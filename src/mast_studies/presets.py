@@ -81,7 +81,17 @@ def _self_training(plan: SelfTraining) -> dict[str, Any]:
 
 
 def load_preset(source: str | Path, overrides: Mapping[str, Any] | None = None) -> Preset:
-    """Read a preset: of mast, of :data:`OWN_PRESETS`, or a file; ``overrides`` as in ``{"train.epochs": 5}``."""
+    """Read a preset: of mast, of :data:`OWN_PRESETS`, or a file; ``overrides`` as in ``{"train.epochs": 5}``.
+
+    Raises:
+        ConfigError: the preset or an override makes no sense, or every system has its own value of it.
+    """
+    for name in overrides or {}:
+        if name in {f"selftrain.{own}" for own in _self_training(SelfTraining(""))}:
+            raise ConfigError(
+                f"{name}: each system of an experiment has its own; choose among them with --systems, or use "
+                "mast selftrain"
+            )
     systems: Mapping[str, Mapping[str, Any]] = {}
     if str(source) in PRESETS:
         values = load_recipe(source).model_dump(mode="json", exclude_unset=True)

@@ -176,6 +176,12 @@ def test_a_table_for_no_system_is_refused(tmp_path: Path) -> None:
         load_preset(tmp_path / "none.toml")
 
 
+@pytest.mark.parametrize("name", ["rounds", "curriculum", "stop_when_no_gain", "measure_other_parts"])
+def test_a_setting_that_every_system_has_of_its_own_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"selftrain.{name}: each system of an experiment has its own"):
+        load_preset("premise", {f"selftrain.{name}": 1})
+
+
 def test_premise_has_one_row_as_published_and_the_same_training_for_all_others() -> None:
     study, preset = find_study("premise", STUDIES), load_preset("premise")
     named = systems_by_name({"premise": study})
