@@ -33,6 +33,7 @@ COMMANDS = {
     "fit": "fit {data} --out {out}/run --init",
     "pretrain": "pretrain {data} --out {out}/run --init",
     "selftrain": "selftrain {data} --unlabelled {data} --out {out}/run --init",
+    "adapt": "adapt {data} --out {out}/run --model",
 }
 
 
