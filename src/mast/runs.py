@@ -15,7 +15,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,9 @@ class Show:
 
     say: Say
     bar: Bar
+
+
+SILENT = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
 
 
 def digest(value: Any) -> str:

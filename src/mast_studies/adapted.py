@@ -15,6 +15,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ import pandas as pd
 from mast.detect_options import DetectOptions
 from mast.models.card import load_card
 from mast.models.find import find_model
+from mast.runs import SILENT
 from mast.selftrain.adaptation import adapt
 from mast_studies.record import write_result
 from mast_studies.script import run_script
@@ -118,7 +120,7 @@ def _adapted_search(
         init=model,
         band_hz=own.band_hz,
         seed=seed,
-        say=lambda text: print(f"{own.name}: {text}", file=sys.stderr, flush=True),
+        show=replace(SILENT, say=lambda text: print(f"{own.name}: {text}", file=sys.stderr, flush=True)),
     )
     found = search_twice(adapted.model, own.dataset, searched, options=searching)
     return found, {"chunks": adapted.heard, "boxes": adapted.boxes, "learnt": adapted.learnt}

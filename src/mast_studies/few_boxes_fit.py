@@ -13,8 +13,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from mast.fit.pipeline import Fitted, fit
 from mast.models.card import load_card
 from mast.models.find import find_model
 from mast.reports.fit_verdict import HABIT, START, TRAINED
-from mast.runs import Progress, Show
+from mast.runs import SILENT
 from mast.training.recipe import load_recipe
 from mast_studies.few_boxes_folder import drawn_for_fit, spans_heard
 from mast_studies.folds import write_parts
@@ -98,7 +97,7 @@ class FitStudy:
             [],
             folder / "run",
             self.recipe,
-            show=Show(said.append, _no_bar),
+            show=replace(SILENT, say=said.append),
             init=self.model,
             fixed=(),
             seed=cell.seed,
@@ -210,7 +209,3 @@ def by_f1_alone(f1: dict[str, float | None]) -> str:
 
     start = HABIT if beats(HABIT, START) else START
     return TRAINED if beats(TRAINED, start) else start
-
-
-def _no_bar(what: str) -> AbstractContextManager[Progress]:
-    return nullcontext(lambda done, total, text: None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +14,13 @@ from typer.testing import CliRunner
 from untrained_detector import gain_recipe, save_untrained
 
 from mast.cli.main import app
+from mast.cli.reporting import reported
 from mast.errors import MastError
 from mast.hearing import HearingModel
 from mast.models.card import load_card
 from mast.models.checkpoint import load_checkpoint, update_card
 from mast.probability import Calibration, StoredCalibration
-from mast.runs import ADAPTED
+from mast.runs import ADAPTED, SILENT
 from mast.selftrain import adaptation as adapting
 from mast.selftrain.adaptation import PSEUDO, adapt, chunks_to_learn
 from mast.selftrain.pseudo import PseudoLabels
@@ -140,7 +142,7 @@ def test_a_stopped_run_learns_from_the_same_boxes_and_a_complete_one_stays(
         torch.testing.assert_close(value, ends[1][name])
     monkeypatch.setattr(adapting, "fit_detector", None)
     told: list[str] = []
-    assert adapt([tones / "audio"], out, init=detector, say=told.append) == first
+    assert adapt([tones / "audio"], out, init=detector, show=replace(SILENT, say=told.append)) == first
     assert "nothing has changed" in told[-1]
     with pytest.raises(MastError, match="seed was 0, now 1"):
         adapt([tones / "audio"], out, init=detector, seed=1)
@@ -171,6 +173,13 @@ def test_a_folder_with_other_files_is_refused(tones: Path, detector: Path, tmp_p
     with pytest.raises(MastError, match="holds files but no run of mast"):
         adapt([tones / "audio"], tmp_path, init=detector)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_refused_command_leaves_no_folder(tmp_path: Path) -> None:
+    words = ["adapt", str(tmp_path / "none"), "--out", str(tmp_path / "run")]
+    with reported():
+        assert CliRunner().invoke(app, words).exit_code != 0
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_command_says_what_to_type_next(tones: Path, detector: Path, tmp_path: Path) -> None:

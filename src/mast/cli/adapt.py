@@ -46,18 +46,12 @@ def adapt(
       mast adapt recordings/ --out adapted
       mast detect recordings/ --model adapted --out detections
     """
+    from mast.runs import Show
     from mast.selftrain.adaptation import adapt as run
 
-    with resumable(out), write_alone(out), steps(quiet, "adapt") as progress:
-        adapted = run(
-            recordings,
-            out,
-            init=model,
-            band_hz=band,
-            seed=seed,
-            progress=progress,
-            say=lambda text: say(text, quiet=quiet),
-        )
+    show = Show(say=lambda text: say(text, quiet=quiet), bar=lambda what: steps(quiet, what))
+    with resumable(out), write_alone(out):
+        adapted = run(recordings, out, init=model, band_hz=band, seed=seed, show=show)
     say(f"Done. Model: {adapted.model}.", quiet=quiet)
     folders = " ".join(shlex.quote(str(folder)) for folder in recordings)
     typer.echo(f"Next: mast detect {folders} --model {shlex.quote(str(out))} --out detections")

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from mast.fit.fit_run import FitRun
 from mast.fit.inputs import load_sources, quiet_about_sources
 from mast.reports.fit_report import EXAMPLES
 from mast.reports.fit_verdict import f1_table, learnt_in, tallies_in, verdict
-from mast.runs import STAGES, Progress, Show, refuse_strangers
+from mast.runs import SILENT, STAGES, Show, refuse_strangers
 from mast.training.machine import prepare_machine
 from mast.training.recipe import Recipe
 
@@ -89,7 +88,7 @@ def fit(
     with warnings.catch_warnings():
         quiet_about_sources()
         machine = prepare_machine(recipe)
-        show = show if machine.main else Show(_say_nothing, _show_nothing)  # once, not by every process
+        show = show if machine.main else SILENT  # once, not by every process
         sources = load_sources(data, unlabelled, annotations=annotations, init=init, say=show.say)
         recipe = sources.start.adopted(recipe)
         sources = sources.heard_by(recipe.front_end, show.say)
@@ -105,11 +104,3 @@ def fit(
         judge.calibrate(run)
         metrics = judge.evaluate(run, resamples)
         return Fitted(run.out / "best", judge.report(run, examples), metrics)
-
-
-def _say_nothing(text: str) -> None:
-    pass
-
-
-def _show_nothing(what: str) -> AbstractContextManager[Progress]:
-    return nullcontext(lambda done, total, text: None)

@@ -30,7 +30,7 @@ from mast.errors import ConfigError
 from mast.models.card import load_card
 from mast.models.checkpoint import update_card
 from mast.models.find import find_model
-from mast.runs import ADAPTED, Progress, Say, remember, remembered
+from mast.runs import ADAPTED, SILENT, Show, remember, remembered
 from mast.selftrain.admission import admit
 from mast.selftrain.labelling import load_labeller
 from mast.selftrain.pseudo import HEARD, PseudoLabels, labels_by_chunk, pseudo_label, save_events
@@ -81,8 +81,7 @@ class _Adapting:
     about: dict[str, Any]
     start: Start
     seed: int
-    progress: Progress | None
-    say: Say
+    show: Show
 
     @property
     def plan(self) -> TrainRecipe:
@@ -97,8 +96,7 @@ def adapt(
     band_hz: float | None = None,
     seed: int = 0,
     accelerator: Accelerator | None = None,
-    progress: Progress | None = None,
-    say: Say = lambda text: None,
+    show: Show = SILENT,
 ) -> Adapted:
     """Adapt a detector to recordings nobody labelled; ends in ``out/best``, a model folder.
 
@@ -109,8 +107,7 @@ def adapt(
         band_hz: upper edge of the band; the detector's own by default.
         seed: of the sample of chunks, order and augmentation.
         accelerator: device, precision and processes.
-        progress: called with steps done, steps in all and a short text.
-        say: called with a sentence about each step.
+        show: how the run reports on itself.
     """
     start, recipe = _start_and_recipe(init, band_hz)
     machine = prepare_machine(recipe, accelerator)
@@ -126,9 +123,9 @@ def adapt(
     if machine.main:
         remember_recipe(recipe, out, about=about)
     if (told := remembered(out / ADAPTED, "heard", "boxes", "learnt")) is not None:
-        say(f"{out}: is complete, and nothing has changed")
+        show.say(f"{out}: is complete, and nothing has changed")
         return Adapted(out / "best", **told)
-    job = _Adapting(recipe, machine, out, about, start, seed, progress, say)
+    job = _Adapting(recipe, machine, out, about, start, seed, show)
     events = _labelled(job, sources)
     labels = labels_by_chunk(events, sum(len(table) for _, table in sources), recipe.selftrain)
     calls = sum(int(own.sum()) for own in labels.sure)
@@ -139,10 +136,12 @@ def adapt(
             "learn from; check --band, or give more recordings"
         )
     rows = chunks_to_learn(labels, MOST_LEARNT, seed)
-    say(f"found {counted(calls, 'box')} in {counted(n_heard, 'chunk')} of {recipe.front_end.chunk_s:g} s")
+    show.say(
+        f"found {counted(calls, 'box')} in {counted(n_heard, 'chunk')} of {recipe.front_end.chunk_s:g} s"
+    )
     job, rows = _planned(job, sources, rows)
     with_calls = sum(bool(labels.sure[row].any()) for row in rows)
-    say(f"learning from {counted(len(rows), 'chunk')}, {with_calls:,} of them with boxes")
+    show.say(f"learning from {counted(len(rows), 'chunk')}, {with_calls:,} of them with boxes")
     _learn(job, sources, labels, rows)
     _rescale(job, sources)
     told = {"heard": n_heard, "boxes": calls, "learnt": len(rows)}
@@ -188,16 +187,17 @@ def _labelled(job: _Adapting, sources: ChunkSources) -> pd.DataFrame:
     assert start.path is not None
     assert start.card is not None
     chunks = without_labels(sources, job.recipe.front_end)
-    events = pseudo_label(
-        load_labeller(start.path, (), job.recipe, job.machine),
-        chunks,
-        job.recipe.selftrain,
-        threshold=start.card.thresholds["score"],
-        source="pseudo",
-        batch_size=job.machine.eval_batch(job.plan.batch_size),
-        workers=job.machine.workers,
-        progress=job.progress,
-    )
+    with job.show.bar("find boxes") as progress:
+        events = pseudo_label(
+            load_labeller(start.path, (), job.recipe, job.machine),
+            chunks,
+            job.recipe.selftrain,
+            threshold=start.card.thresholds["score"],
+            source="pseudo",
+            batch_size=job.machine.eval_batch(job.plan.batch_size),
+            workers=job.machine.workers,
+            progress=progress,
+        )
     if job.machine.main:
         save_events(events, path)
         save_events(chunks.table[["root", "recording", "site", "start_s", "valid_s"]], heard)
@@ -226,7 +226,7 @@ def _planned(job: _Adapting, sources: ChunkSources, rows: IntArray) -> tuple[_Ad
         update={"epochs": epochs, "warmup_epochs": epochs / 20, "validate_every_epochs": epochs}
     )
     minutes = counted(math.ceil(epochs * epoch_s / 60), "minute")
-    job.say(f"{counted(epochs, 'epoch')}, about {minutes} on this machine")
+    job.show.say(f"{counted(epochs, 'epoch')}, about {minutes} on this machine")
     selftrain = job.recipe.selftrain.model_copy(update={"stage1": plan})
     return replace(job, recipe=job.recipe.model_copy(update={"selftrain": selftrain})), rows
 
@@ -248,7 +248,8 @@ def _learn(job: _Adapting, sources: ChunkSources, labels: PseudoLabels, rows: In
         plan=job.plan,
         threshold=start.card.thresholds["score"],
     )
-    fit_detector(learn, nothing, run, progress=job.progress)
+    with job.show.bar("learn") as progress:
+        fit_detector(learn, nothing, run, progress=progress)
 
 
 def _rescale(job: _Adapting, sources: ChunkSources) -> None:
@@ -257,7 +258,7 @@ def _rescale(job: _Adapting, sources: ChunkSources) -> None:
     assert start.path is not None
     assert start.card is not None
     chunks = without_labels(_spread(sources, _COUNTED), job.recipe.front_end)
-    chunks = decode_once(chunks, job.machine.device, workers=job.machine.workers, progress=job.progress)
+    chunks = decode_once(chunks, job.machine.device, workers=job.machine.workers)
     band_hz = job.recipe.front_end.high_hz
     before = scores_in(job.machine.load(start.path, band_hz=band_hz), chunks, job)
     now = scores_in(job.machine.load(best), chunks, job)
