@@ -49,6 +49,7 @@ class Show:
     bar: Bar
 
 
+# reports nothing to anybody
 SILENT = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
 
 

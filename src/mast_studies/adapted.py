@@ -12,7 +12,6 @@ other one. Boxes are for measuring only. Everything is resumed: a finished adapt
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,6 +26,7 @@ from mast.models.card import load_card
 from mast.models.find import find_model
 from mast.runs import SILENT
 from mast.selftrain.adaptation import adapt
+from mast_studies.folds import link_recordings
 from mast_studies.record import write_result
 from mast_studies.script import run_script
 from mast_studies.whole import Found, search_twice
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def measure_set(own: LabelledSet, model: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """The model as it is and adapted, on one set; parts of nbm_xc are also measured one by one."""
+    """The model as it is and adapted, on one set."""
     searching = DetectOptions(device=options.device, band_hz=own.band_hz)
     before = search_twice(model, own.dataset, options=searching)
     result: dict[str, Any] = {MODEL: own_and_best(own, before), HEARD: [], OTHERS: []}
@@ -113,7 +113,7 @@ def _adapted_search(
     searching: DetectOptions,
 ) -> tuple[Found, dict[str, int]]:
     """What the model finds in some recordings after it was adapted to some."""
-    sound = linked(own, learnt, work / "sound")
+    sound = link_recordings(own.dataset, learnt, work / "sound")
     adapted = adapt(
         [sound],
         work / "run",
@@ -124,16 +124,6 @@ def _adapted_search(
     )
     found = search_twice(adapted.model, own.dataset, searched, options=searching)
     return found, {"chunks": adapted.heard, "boxes": adapted.boxes, "learnt": adapted.learnt}
-
-
-def linked(own: LabelledSet, names: Sequence[str], folder: Path) -> Path:
-    """A folder with some of a set's recordings and nothing else."""
-    for name in names:
-        link = folder / "audio" / Path(name).name
-        if not link.exists():
-            link.parent.mkdir(parents=True, exist_ok=True)
-            os.symlink(own.dataset.path(name).resolve(), link)
-    return folder
 
 
 def _row(own: LabelledSet, before: Found, found: Found, told: dict[str, int], *, seed: int) -> dict[str, Any]:

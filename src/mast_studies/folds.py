@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -46,11 +46,7 @@ def write_parts(dataset: Dataset, heard: pd.DataFrame, parts: Mapping[str, str],
         parts: the part of each recording to take; empty where it is left to be divided.
         folder: for it.
     """
-    for name in parts:
-        link = folder / "audio" / name
-        link.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError):
-            link.symlink_to(dataset.path(name).resolve())
+    link_recordings(dataset, parts, folder)
     spans = heard.loc[heard["recording"].isin(list(parts)), ["recording", "start_s", "end_s"]]
     recordings = (
         dataset.recordings.set_index("file").loc[list(parts), _FACTS].assign(split=list(parts.values()))
@@ -59,6 +55,16 @@ def write_parts(dataset: Dataset, heard: pd.DataFrame, parts: Mapping[str, str],
     _write(spans.rename(columns={"recording": "file"}), folder / "reviewed.csv")
     _write(boxes.rename(columns={"recording": "file"}), folder / "boxes.csv")
     _write(recordings.reset_index(), folder / "recordings.csv")
+    return folder
+
+
+def link_recordings(dataset: Dataset, names: Iterable[str], folder: Path) -> Path:
+    """Some recordings of a dataset, and nothing else of it, as links in a folder; returns the folder."""
+    for name in names:
+        link = folder / "audio" / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            link.symlink_to(dataset.path(name).resolve())
     return folder
 
 

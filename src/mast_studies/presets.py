@@ -86,8 +86,9 @@ def load_preset(source: str | Path, overrides: Mapping[str, Any] | None = None) 
     Raises:
         ConfigError: the preset or an override makes no sense, or every system has its own value of it.
     """
+    decided = {f"selftrain.{name}" for name in _self_training(SelfTraining(""))}
     for name in overrides or {}:
-        if name in {f"selftrain.{own}" for own in _self_training(SelfTraining(""))}:
+        if name in decided:
             raise ConfigError(
                 f"{name}: each system of an experiment has its own; choose among them with --systems, or use "
                 "mast selftrain"

@@ -175,10 +175,12 @@ def _find(work: Work, sought: str, model: str, contents: Contents) -> tuple[list
 def _adapt(folder: Path) -> tuple[list[str], Path]:
     """The command that adapts a search's model to its recordings, and the folder it writes."""
     run, out = _run_of(folder), adapted_folder(folder)
-    command = ["adapt", run.root, "--model", run.model or "default", "--out", str(out)]
-    if run.band_hz is not None:
-        command += ["--band", f"{run.band_hz[1]:g}"]
-    return command, out
+    return ["adapt", run.root, "--model", run.model or "default", "--out", str(out), *_band_of(run)], out
+
+
+def _band_of(run: DetectionRun) -> list[str]:
+    """The options by which another command hears the band that was searched."""
+    return [] if run.band_hz is None else ["--band", f"{run.band_hz[1]:g}"]
 
 
 def _run_of(folder: Path) -> DetectionRun:
@@ -199,9 +201,7 @@ def _learn(folder: Path, complete: bool, reviews: Reviews) -> tuple[list[str], P
     if not exported.events:
         raise ConfigError("nothing has been accepted yet; open the review and accept some boxes first")
     out = learned_folder(folder)
-    command = ["fit", str(exported.path), "--init", run.model or "default", "--out", str(out)]
-    if run.band_hz is not None:
-        command += ["--band", f"{run.band_hz[1]:g}"]
+    command = ["fit", str(exported.path), "--init", run.model or "default", "--out", str(out), *_band_of(run)]
     if run.options.box is not None:  # as the boxes were drawn that were checked
         command += ["--box", run.options.box]
     if run.options.join_s is not None:

@@ -1,9 +1,9 @@
-"""A detector adapted to recordings nobody labelled: Stage 1 of self-training, with nobody's boxes beside it.
+"""A detector adapted to recordings nobody labelled: Stage 1 of self-training, without any expert's boxes.
 
-Self-training as in the paper needs labelled recordings, to refine and to measure on. Often there are none: somebody has
-an archive of a new place and the embedded model. It labels a sample of the archive, learns from that, and is averaged
-with what it was (`mast adapt`). Nothing can be chosen by validation here, so nothing is: the settings are those of
-``presets/adapt.toml``, and the threshold moves until the detector finds as many boxes as before
+Self-training as in the paper needs labelled recordings, to refine the detector and to measure it. Often there are none:
+somebody has an archive from a new place and the embedded model. That model labels a sample of the archive, learns from
+it, and is averaged with what it was (`mast adapt`). There is no validation to choose by, so the settings are fixed
+(``presets/adapt.toml``), and the threshold moves until the detector finds as many boxes as before
 (:mod:`mast.selftrain.scale`)::
 
     out/recipe.json, out/plan.json                 settings; how long it trains here
@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -35,14 +34,15 @@ from mast.selftrain.admission import admit
 from mast.selftrain.labelling import load_labeller
 from mast.selftrain.pseudo import HEARD, PseudoLabels, labels_by_chunk, pseudo_label, save_events
 from mast.selftrain.scale import same_numbers, shifted
-from mast.selftrain.unlabelled import ChunkSources, sample_chunks, with_labels, without_labels
+from mast.selftrain.unlabelled import ChunkSources, chosen_chunks, sample_chunks, with_labels, without_labels
 from mast.training.chosen_chunks import Chunks, decode_once, in_order, unlabelled_chunks
 from mast.training.chunk_scores import BoxFinder
 from mast.training.detector_training import DetectorRun, fit_detector
 from mast.training.effort import LEAST_EPOCHS, MOST_S, looks_of, measure_rates
-from mast.training.machine import Machine, prepare_machine
+from mast.training.machine import prepare_machine
 from mast.training.recipe import Recipe, TrainRecipe, load_recipe, remember_recipe
 from mast.training.start import Start, before_training
+from mast.training.training_run import TrainingRun
 from mast.wording import counted
 
 RECIPE = resources.files("mast") / "presets" / "adapt.toml"
@@ -71,16 +71,10 @@ class Adapted:
     learnt: int
 
 
-@dataclass(frozen=True)
-class _Adapting:
+@dataclass(frozen=True, kw_only=True)
+class _Adapting(TrainingRun):
     """What all steps share."""
 
-    recipe: Recipe
-    machine: Machine
-    out: Path
-    about: dict[str, Any]
-    start: Start
-    seed: int
     show: Show
 
     @property
@@ -125,7 +119,7 @@ def adapt(
     if (told := remembered(out / ADAPTED, "heard", "boxes", "learnt")) is not None:
         show.say(f"{out}: is complete, and nothing has changed")
         return Adapted(out / "best", **told)
-    job = _Adapting(recipe, machine, out, about, start, seed, show)
+    job = _Adapting(recipe, machine, out, about, start, seed, show=show)
     events = _labelled(job, sources)
     labels = labels_by_chunk(events, sum(len(table) for _, table in sources), recipe.selftrain)
     calls = sum(int(own.sum()) for own in labels.sure)
@@ -235,8 +229,10 @@ def _learn(job: _Adapting, sources: ChunkSources, labels: PseudoLabels, rows: In
     """Stage 1, averaged with the start; nothing is held out, because there is nothing to measure on."""
     start = job.start
     assert start.card is not None
-    own, chosen = _rows_of(sources, labels, rows)
-    learn = with_labels(own, job.recipe.front_end, chosen)
+    own = chosen_chunks(sources, rows)
+    learn = with_labels(
+        own, job.recipe.front_end, PseudoLabels(*([part[row] for row in rows] for part in labels))
+    )
     nothing = without_labels(_spread(own, _MEASURED), job.recipe.front_end)
     run = DetectorRun(
         job.recipe,
@@ -289,24 +285,8 @@ def scores_in(model: BoxFinder, chunks: Chunks, job: _Adapting) -> FloatArray:
     return np.asarray(torch.cat(scores).double().numpy())
 
 
-def _rows_of(
-    sources: ChunkSources, labels: PseudoLabels, rows: IntArray
-) -> tuple[ChunkSources, PseudoLabels]:
-    """Some of the chunks by their number, and their labels."""
-    chosen: ChunkSources = []
-    begin = 0
-    for dataset, table in sources:
-        own = rows[(rows >= begin) & (rows < begin + len(table))] - begin
-        begin += len(table)
-        if len(own):
-            chosen.append((dataset, table.iloc[own].reset_index(drop=True)))
-    boxes, sure, weights = ([part[row] for row in rows] for part in labels)
-    return chosen, PseudoLabels(boxes, sure, weights)
-
-
 def _spread(sources: ChunkSources, most: int) -> ChunkSources:
     """Some of the chunks, evenly spread over all; ``most`` at most."""
     total = sum(len(table) for _, table in sources)
     rows = np.unique(np.linspace(0, total - 1, most).astype(int))
-    nothing: list[Any] = [None] * total
-    return _rows_of(sources, PseudoLabels(nothing, nothing, nothing), rows)[0]
+    return chosen_chunks(sources, rows)

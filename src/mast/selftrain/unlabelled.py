@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from torch.utils.data import ConcatDataset
 
+from mast.arrays import IntArray
 from mast.data.chunk_dataset import ChunkDataset
 from mast.data.recordings import Dataset
 from mast.grid import FrontEnd
@@ -29,6 +30,18 @@ def sample_chunks(sources: ChunkSources, most: int | None, seed: int, number: in
     return chosen
 
 
+def chosen_chunks(sources: ChunkSources, rows: IntArray) -> ChunkSources:
+    """Some of the chunks, by their numbers over all sources, in order."""
+    chosen: ChunkSources = []
+    begin = 0
+    for dataset, table in sources:
+        own = rows[(rows >= begin) & (rows < begin + len(table))] - begin
+        begin += len(table)
+        if len(own):
+            chosen.append((dataset, table.iloc[own].reset_index(drop=True)))
+    return chosen
+
+
 def without_labels(sources: ChunkSources, front_end: FrontEnd) -> Chunks:
     """The unlabelled chunks without boxes."""
     n_chunks = sum(len(table) for _, table in sources)
@@ -39,7 +52,7 @@ def without_labels(sources: ChunkSources, front_end: FrontEnd) -> Chunks:
 
 
 def with_labels(sources: ChunkSources, front_end: FrontEnd, labels: PseudoLabels) -> Chunks:
-    """The chunks with boxes and weights, one of each a chunk."""
+    """The chunks with the boxes found in each, and its weight."""
     parts: list[ChunkDataset] = []
     start = 0
     for dataset, table in sources:

@@ -120,29 +120,28 @@ export class Results {
 
   learn(job) {
     const complete = element("input", { type: "checkbox", name: "complete", checked: true });
-    return element(
-      "div",
-      { class: "learn" },
-      element(
-        "div",
-        { class: "actions" },
-        this.button("Learn from what I checked", () => api.learn(job.folder, complete.checked)),
-        element("span", { class: "soft" }, "Trains the detector on your decisions and reports what that changed."),
-      ),
+    return this.training(
+      "Learn from what I checked",
+      () => api.learn(job.folder, complete.checked),
+      "Trains the detector on your decisions and reports what that changed.",
       element("label", { class: "check" }, complete, " Recordings in which every box is decided count as heard from beginning to end: where they have no box, nothing calls"),
     );
   }
 
   adapt(job) {
+    return this.training(
+      "Adapt to these recordings",
+      () => api.adapt(job.folder),
+      "Trains the detector on what it finds here by itself, without your decisions, for about an hour at most.",
+    );
+  }
+
+  training(name, action, does, ...more) {
     return element(
       "div",
       { class: "learn" },
-      element(
-        "div",
-        { class: "actions" },
-        this.button("Adapt to these recordings", () => api.adapt(job.folder)),
-        element("span", { class: "soft" }, "Trains the detector on what it found here itself, without your decisions. Takes an hour at most."),
-      ),
+      element("div", { class: "actions" }, this.button(name, action), element("span", { class: "soft" }, does)),
+      ...more,
     );
   }
 
