@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import sys
 from dataclasses import replace
@@ -20,7 +21,7 @@ from mast.annotations.detections import read_run, write_run
 from mast.app.work import adapted_folder, learned_folder
 from mast.detect_options import DetectOptions
 from mast.jobs import Jobs
-from mast.progress import PROGRESS, read_progress
+from mast.progress import PROGRESS, CommandReport, read_progress
 from mast.review.decisions import change_event
 from mast.review.open_review import open_review
 from mast.runs import ADAPTED
@@ -315,6 +316,15 @@ def test_an_adapted_detector_is_complete_and_can_be_chosen(tmp_path: Path) -> No
     (out / "best").mkdir(parents=True)
     page = client()
     assert not _work(page, wood)
+    begun = wood.parent / "wood-mast" / "fish-adapted"
+    report = CommandReport(["adapt", str(wood)])
+    report.use(begun)
+    report.begin()
+    assert [(one["name"], one["kind"], one["state"]) for one in _work(page, wood)] == [
+        ("fish-adapted", "learn", "running")
+    ]
+    report.end("failed", "found nothing")
+    shutil.rmtree(begun)
     (out / ADAPTED).write_text("{}", encoding="utf-8")
     shown = _work(page, wood)[0]
     assert (shown["kind"], shown["state"], shown["has_model"]) == ("learn", "done", True)

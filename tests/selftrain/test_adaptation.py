@@ -16,6 +16,7 @@ from untrained_detector import gain_recipe, save_untrained
 from mast.cli.main import app
 from mast.cli.reporting import reported
 from mast.errors import MastError
+from mast.habit import Habit
 from mast.hearing import HearingModel
 from mast.models.card import load_card
 from mast.models.checkpoint import load_checkpoint, update_card
@@ -90,6 +91,18 @@ def test_a_box_at_the_threshold_is_as_probable_as_before(adapted: Path, detector
     )
     assert now.calibration.data == "the starting model (before training)"
     assert "metrics" not in now.provenance  # there is nothing to measure on
+
+
+def test_a_bat_detector_still_boxes_the_strongest_harmonic(
+    tones: Path, detector: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "few").mkdir()
+    name = "S1_20240501_060000.wav"
+    (tmp_path / "few" / name).symlink_to(tones / "audio" / name)
+    adapt([tmp_path / "few"], tmp_path / "run", init=detector, band_hz=64_000)
+    card = load_card(tmp_path / "run" / "best")
+    assert card.front_end.high_hz == 64_000
+    assert card.habit == load_card(detector).at_band(64_000).habit == Habit(box="strongest")
 
 
 def test_half_of_it_is_the_start(
