@@ -35,8 +35,8 @@ def adapt(
 
     The detector searches a sample of your recordings, learns from the boxes it finds, and is averaged with what it was.
     Its threshold moves so that it finds as many boxes as before: what changes is which ones. Writes OUT/best, a model
-    folder. Training takes an hour at most, and minutes for an hour of sound. Run the same command again after a stop
-    and it resumes.
+    folder. Training takes about an hour at most; the command says how long before it trains. Run the same command again
+    after a stop and it resumes.
 
     Without labels nothing can show whether this helped; docs/zero_shot.md says what it was worth on recordings that
     experts had boxed. If you have some boxes, use mast fit, which measures what it gains.
