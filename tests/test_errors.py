@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mast.errors import MOST_SHOWN, ConfigError, machine_fault, shortened
+from mast.errors import MOST_SHOWN, ConfigError, machine_fault, not_a_folder, shortened
 
 
 def test_a_short_message_stays_as_it_is() -> None:
@@ -34,6 +34,12 @@ def test_it_is_one_line_that_can_be_printed_and_written_anywhere() -> None:
     assert len(cut) <= MOST_SHOWN
     assert cut.startswith("a b\\x00\\x1b[2J c\\xff\\ud800\\t\\x07")
     cut.encode("utf-8")
+
+
+def test_a_path_that_is_not_a_folder_is_called_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "rec.wav").touch()
+    assert not_a_folder(tmp_path / "rec.wav") == "is a file"
+    assert not_a_folder(tmp_path / "none") == "no such folder"
 
 
 def test_of_a_worker_s_traceback_only_the_message_counts() -> None:

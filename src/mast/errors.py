@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+from pathlib import Path
 
 
 class MastError(Exception):
@@ -50,6 +51,15 @@ def first_line(error: BaseException) -> str:
     'no header'
     """
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def not_a_folder(path: Path) -> str:
+    """What a path is that is not the folder it should be, as messages say it.
+
+    >>> not_a_folder(Path("nowhere"))
+    'no such folder'
+    """
+    return "is a file" if path.exists() else "no such folder"
 
 
 def shortened(text: object) -> str:

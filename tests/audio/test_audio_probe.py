@@ -239,7 +239,7 @@ def test_find_recordings_needs_a_folder(tmp_path: Path) -> None:
     with pytest.raises(AudioError, match="no such folder"):
         find_recordings(tmp_path / "gone")
     (tmp_path / "file").touch()
-    with pytest.raises(AudioError, match="is a file"):
+    with pytest.raises(AudioError, match="is a file; expected a folder of recordings"):
         find_recordings(tmp_path / "file")
     assert find_recordings(tmp_path) == []
 

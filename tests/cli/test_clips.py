@@ -148,7 +148,7 @@ def test_bad_input_is_one_sentence_and_nothing_is_touched(found: Path, tmp_path:
         ),
         (
             ConfigError,
-            "no: no such folder; check the name",
+            "no: no such folder; expected the folder of the recordings",
             (found, "--out", tmp_path / "y", "--audio", tmp_path / "no"),
         ),
         (AudioError, "no event could be cut (8 tried)", (found, "--out", tmp_path / "z", "--audio", mine)),

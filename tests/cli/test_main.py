@@ -121,6 +121,36 @@ def test_a_path_through_a_file(tmp_path: Path, command: tuple[str, ...]) -> None
     assert "is a file" in str(machine_fault(result.exception))
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("adapt", "FILE", "--out", "OUT"),
+        ("pretrain", "FILE", "--out", "OUT", "--preset", "tiny"),
+        ("train", "FILE", "--out", "OUT", "--preset", "tiny"),
+        ("selftrain", "FILE", "--unlabelled", ".", "--init", "default", "--out", "OUT"),
+        ("fit", "FILE", "--out", "OUT"),
+        ("plan", "FILE", "--out", "OUT"),
+        ("scan", "FILE"),
+        ("embed", "FILE", "--out", "OUT"),
+        ("review", "FILE", "--no-browser"),
+        ("convert", "FILE", "OUT", "--to", "dataset", "--from", "birdeep"),
+        ("convert", "FILE", "OUT", "--to", "raven", "--audio", "FILE"),
+        ("clips", "FILE", "--out", "OUT", "--audio", "FILE"),
+        ("simulate", "OUT", "--backgrounds", "FILE"),
+    ],
+    ids=" ".join,
+)
+def test_a_file_where_a_folder_is_expected(tmp_path: Path, command: tuple[str, ...]) -> None:
+    table = tmp_path / "boxes.csv"
+    table.write_text("recording,start_s,end_s,low_hz,high_hz\na.wav,0,1,1000,2000\n")
+    names = {"FILE": str(table), "OUT": str(tmp_path / "out"), ".": str(tmp_path)}
+    result = CliRunner().invoke(cli.app, [*(names.get(word, word) for word in command), "--quiet"])
+    assert isinstance(result.exception, MastError), result.output
+    said = str(result.exception)
+    assert f"{table}: is a file; expected " in said
+    assert "folder" in said.partition("; ")[2] or "dataset" in said
+
+
 WITHOUT_STUDIES = """
 import sys
 

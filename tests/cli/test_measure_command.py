@@ -93,7 +93,7 @@ def test_bad_input_is_one_sentence(found: Path, tmp_path: Path) -> None:
         ),
         (
             ConfigError,
-            "nowhere: no such folder; check the name",
+            "nowhere: no such folder; expected the folder of the recordings",
             (found, "--out", tmp_path / "m.csv", "--audio", tmp_path / "nowhere"),
         ),
     ):

@@ -172,7 +172,11 @@ def test_bad_input_is_one_sentence(found: Path) -> None:
         (ConfigError, "--with perch: no such classifier or file", ("--with", "perch")),
         (ConfigError, "are for other classifiers", ("--with", "BirdNET", "--rate", "48000")),
         (ConfigError, "are for other classifiers", ("--with", "birdnet", "--rate", "48000")),
-        (ConfigError, "nowhere: no such folder; check the name", ("--audio", here / "nowhere")),
+        (
+            ConfigError,
+            "nowhere: no such folder; expected the folder of the recordings",
+            ("--audio", here / "nowhere"),
+        ),
         (AudioError, "no box could be heard (4 tried)", ("--audio", here / "empty")),
         (
             ConfigError,

@@ -239,6 +239,8 @@ def test_mistakes_in_the_listing(folder: Path, listing: str, message: str) -> No
 def test_missing_folders_and_files(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(MastError, match="no such folder"):
         load_dataset(tmp_path / "nowhere")
+    with pytest.raises(MastError, match=r"boxes\.csv: is a file; expected a folder of recordings$"):
+        load_dataset(folder / "boxes.csv")
     (tmp_path / "empty").mkdir()
     with pytest.raises(MastError, match="no recording in this folder"):
         load_dataset(tmp_path / "empty")

@@ -297,7 +297,7 @@ def test_clips_are_chosen_by_label_source_or_path(material: Path) -> None:
     assert load_material(None, None, RATE) is None
     with pytest.raises(ConfigError, match="matching whale"):
         load_material(material / "calls", None, RATE, call_labels=["whale"])
-    with pytest.raises(ConfigError, match="not a folder"):
+    with pytest.raises(ConfigError, match="no such folder; expected a folder of recordings"):
         load_material(material / "nowhere", None, RATE)
     with pytest.raises(ConfigError, match="quiet"):
         load_material(None, material / "beds", RATE, quiet=0.0)

@@ -79,6 +79,9 @@ def test_an_empty_store(store: EventStore) -> None:
 def test_what_is_not_a_store(tmp_path: Path) -> None:
     with pytest.raises(MastError, match="no such folder"):
         EventStore.open(tmp_path / "none")
+    (tmp_path / "file").touch()
+    with pytest.raises(MastError, match="is a file; expected an event store"):
+        EventStore.open(tmp_path / "file")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("mine")
     with pytest.raises(MastError, match="holds no event store"):

@@ -263,6 +263,11 @@ def test_something_that_is_no_recording_is_not_opened(tmp_path: Path) -> None:
 def test_folders_that_are_neither(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such folder"):
         open_review(tmp_path / "none")
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        ConfigError, match=r"--audio .*file: is a file; expected the folder of the recordings"
+    ):
+        open_review(tmp_path, audio=tmp_path / "file")
     (tmp_path / "empty").mkdir()
     with pytest.raises(MastError, match="no recording"):
         open_review(tmp_path / "empty")

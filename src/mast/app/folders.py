@@ -10,7 +10,7 @@ from urllib.request import url2pathname
 
 from mast.annotations.detections import RUN
 from mast.audio import AUDIO_SUFFIXES
-from mast.errors import ConfigError
+from mast.errors import ConfigError, not_a_folder
 
 _MOST = 2_000  # folders listed: our choice, more than anybody reads
 # where systems put cards and disks
@@ -56,8 +56,7 @@ def folder_of(text: str) -> Path:
     if not os.access(path.parent, os.X_OK) and path.parent.exists():
         raise ConfigError(f"{path}: permission denied; change the permissions, or choose another folder")
     if not path.is_dir():
-        kind = "is a file" if path.exists() else "no such folder"
-        raise ConfigError(f"{path}: {kind}; expected a folder of recordings")
+        raise ConfigError(f"{path}: {not_a_folder(path)}; expected a folder of recordings")
     return path
 
 

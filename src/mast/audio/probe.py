@@ -12,7 +12,7 @@ import soundfile as sf
 
 from mast.audio.libsndfile import UNKNOWN_FRAMES, count_frames, open_sound, skip
 from mast.audio.riff import RiffChunks, read_chunks
-from mast.errors import AudioError
+from mast.errors import AudioError, not_a_folder
 
 AUDIO_SUFFIXES = frozenset(
     {".wav", ".wave", ".rf64", ".bwf", ".w64", ".flac", ".mp3", ".ogg", ".oga", ".opus", ".aif", ".aiff"}
@@ -184,8 +184,7 @@ def find_recordings(folder: str | Path, *, unlisted: list[Unlisted] | None = Non
     """
     root = Path(folder)
     if not root.is_dir():
-        kind = "is a file, expected a folder" if root.exists() else "no such folder"
-        raise AudioError(f"{root}: {kind} of recordings; check the name")
+        raise AudioError(f"{root}: {not_a_folder(root)}; expected a folder of recordings")
 
     def note(error: OSError) -> None:
         where = Path(error.filename or root)

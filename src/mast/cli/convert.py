@@ -202,7 +202,7 @@ def _make_dataset(
     from mast.data.layouts.birdeep import read_birdeep
     from mast.data.layouts.folder import write_laid_out
     from mast.data.layouts.rainforest import read_rainforest
-    from mast.errors import AnnotationError
+    from mast.errors import AnnotationError, not_a_folder
 
     if layout not in _LAYOUTS:
         raise AnnotationError(
@@ -213,7 +213,7 @@ def _make_dataset(
         _make_birdset(source, out, *wanted, quiet)
         return
     if not source.is_dir():
-        raise AnnotationError(f"{source}: no such folder; expected the folder of the dataset")
+        raise AnnotationError(f"{source}: {not_a_folder(source)}; expected the folder of the dataset")
     if layout == "birdeep":
         data = read_birdeep(source, ood_dates=None if ood_dates is None else ood_dates.split(","))
     else:

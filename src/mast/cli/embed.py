@@ -84,12 +84,12 @@ def embed(
       mast embed bats/ --model default --band bats --out bats
     """
     from mast.detect_options import DetectOptions
-    from mast.errors import ConfigError, MastError
+    from mast.errors import ConfigError, MastError, not_a_folder
     from mast.retrieval.to_embed import DetectionsFolder
 
     if not data.is_dir():
         raise MastError(
-            f"{data}: no such folder; expected what mast detect wrote, or a dataset of recordings and boxes"
+            f"{data}: {not_a_folder(data)}; expected what mast detect wrote, or a dataset of recordings and boxes"
         )
     detections = DetectionsFolder.at(data)
     failures: list[tuple[str, str]] = []
@@ -147,7 +147,7 @@ def _work(
 ) -> Iterator[tuple[Path, pd.DataFrame]]:
     """Each recording that has events, and these."""
     from mast.data import load_dataset
-    from mast.errors import MastError
+    from mast.errors import MastError, not_a_folder
     from mast.retrieval.to_embed import dataset_recordings
 
     if detections is None:
@@ -159,7 +159,7 @@ def _work(
         return dataset_recordings(dataset)
     root = audio if audio is not None else Path(detections.run.root)
     if not root.is_dir():
-        raise MastError(f"{root}: no such folder; the recordings have moved, so say where with --audio")
+        raise MastError(f"{root}: {not_a_folder(root)}; give the folder of the recordings with --audio")
     return ((root / str(events["recording"].iloc[0]), events) for _, events in detections.recordings())
 
 

@@ -59,11 +59,11 @@ def cut_to_nyquist(annotations: AnnotationSet, what: str, source: Path, *, quiet
 def find_recordings_of(boxes: Path, audio: Path | None) -> Locate:
     """Where the recordings that events name lie: in ``audio``, else where detect found them, else beside the events."""
     from mast.annotations.detections import read_run
-    from mast.errors import ConfigError
+    from mast.errors import ConfigError, not_a_folder
     from mast.reports.contact_sheet import find_in
 
     if audio is not None and not audio.is_dir():
-        raise ConfigError(f"--audio {audio}: no such folder; check the name")
+        raise ConfigError(f"--audio {audio}: {not_a_folder(audio)}; expected the folder of the recordings")
     if audio is None:
         beside = boxes if boxes.is_dir() else boxes.parent
         run = read_run(beside)

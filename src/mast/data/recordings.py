@@ -36,7 +36,7 @@ from mast.audio import (
     text_names,
 )
 from mast.data.left_out import DatasetNames, check_listing
-from mast.errors import AnnotationError, AudioError, MastError, shortened
+from mast.errors import AnnotationError, AudioError, MastError, not_a_folder, shortened
 from mast.spans import TimeSpan, joined
 from mast.wording import counted
 
@@ -171,7 +171,7 @@ def load_dataset(folder: str | Path, *, annotations: str | Path | None = None) -
     """
     root = Path(folder)
     if not root.is_dir():
-        raise MastError(f"{root}: no such folder; expected a folder of recordings")
+        raise MastError(f"{root}: {not_a_folder(root)}; expected a folder of recordings")
     listing = root / "recordings.csv"
     listed = read_table(listing) if listing.is_file() else None
     unlisted: list[Unlisted] = []

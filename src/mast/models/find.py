@@ -6,7 +6,7 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
-from mast.errors import MastError, first_line
+from mast.errors import MastError, first_line, not_a_folder
 from mast.models.card import CARD, WEIGHTS
 
 DEFAULT = "default"
@@ -45,7 +45,7 @@ def find_model(name: str | Path, *, or_file: bool = False) -> Path:
         return path
     folder = _folder(path)
     if folder is None:
-        kind = "holds no model" if path.is_dir() else "is a file" if path.is_file() else "no such folder"
+        kind = "holds no model" if path.is_dir() else not_a_folder(path)
         raise MastError(
             f"{path}: {kind}; {_EXPECTED}, hf://owner/name{', a file such as pretrained.pth' if or_file else ''}"
         )

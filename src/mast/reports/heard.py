@@ -29,7 +29,7 @@ from mast.annotations.tables import Table, read_table
 from mast.arrays import FloatArray
 from mast.audio import describe, metadata, names_on_disk
 from mast.data.recordings import parse_clock
-from mast.errors import AudioError, ConfigError, MastError
+from mast.errors import AudioError, ConfigError, MastError, not_a_folder
 
 _COLUMNS = ["recording", "start_s", "end_s", "low_hz", "high_hz", "score", "label", "source"]
 _ASKED = 3  # recordings of a site whose headers are asked for the place
@@ -84,9 +84,7 @@ def read_heard(folder: Path) -> Heard:
     """
     run = read_run(folder) if folder.is_dir() else None
     if run is None:
-        what = (
-            f"{RUN} is missing" if folder.is_dir() else "is a file" if folder.exists() else "no such folder"
-        )
+        what = f"{RUN} is missing" if folder.is_dir() else not_a_folder(folder)
         raise ConfigError(f"{folder}: {what}; expected a results folder of mast detect")
     if not (folder / DETECTIONS).is_file():
         raise ConfigError(

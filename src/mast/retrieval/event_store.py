@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from mast.arrays import Vectors
-from mast.errors import ConfigError, MastError, first_line, machine_fault
+from mast.errors import ConfigError, MastError, first_line, machine_fault, not_a_folder
 from mast.events import EVENT_COLUMNS, as_events
 from mast.retrieval.event_ids import event_ids
 from mast.retrieval.event_table import (
@@ -145,7 +145,7 @@ class EventStore:
         wanted = "expected an event store, as `mast embed` writes it"
         folder = StoreFolder(uri)
         if folder.local is not None and not folder.local.is_dir():
-            raise MastError(f"{uri}: no such folder; {wanted}")
+            raise MastError(f"{uri}: {not_a_folder(folder.local)}; {wanted}")
         try:
             if not folder.holds(FACTS) and folder.holds(OLD_TABLE):
                 raise MastError(

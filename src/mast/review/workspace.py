@@ -16,7 +16,7 @@ from typing import Literal
 from mast.annotations.detections import DETECTIONS, RUN, read_run
 from mast.annotations.recording_names import RecordingNames
 from mast.audio import AUDIO_SUFFIXES, find_recordings, names_on_disk, text_names
-from mast.errors import AudioError, ConfigError
+from mast.errors import AudioError, ConfigError, not_a_folder
 
 # our choice, for boxes that come without one: a calibrated score is then a coin's toss
 DEFAULT_THRESHOLD = 0.5
@@ -128,13 +128,12 @@ def open_workspace(
     """
     folder = Path(folder)
     if not folder.is_dir():
-        kind = "is a file" if folder.exists() else "no such folder"
         raise ConfigError(
-            f"{folder}: {kind}; expected a results folder of mast detect, or a folder of recordings"
+            f"{folder}: {not_a_folder(folder)}; expected a results folder of mast detect, or a folder of recordings"
         )
     given = Path(audio) if audio is not None else None
     if given is not None and not given.is_dir():
-        raise ConfigError(f"--audio {given}: no such folder; expected the folder of the recordings")
+        raise ConfigError(f"--audio {given}: {not_a_folder(given)}; expected the folder of the recordings")
     if (folder / RUN).is_file():
         if annotations is not None:
             raise ConfigError(

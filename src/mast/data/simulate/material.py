@@ -26,7 +26,7 @@ from scipy import fft, ndimage, signal
 from mast.arrays import Samples
 from mast.audio import AUDIO_SUFFIXES, find_recordings, read
 from mast.data.simulate.species import CURVE_POINTS, draw_hours, draw_motif
-from mast.errors import ConfigError
+from mast.errors import ConfigError, not_a_folder
 
 _BACKGROUNDS_OF_SITE = 8  # recordings at most
 Share = Literal["learning", "validation", "test"]
@@ -367,7 +367,7 @@ def _draw_song(
 def _clips(folder: Path, patterns: Sequence[str]) -> list[tuple[Path, str]]:
     """(path, label) of the clips in a folder that match, in a fixed order."""
     if not folder.is_dir():
-        raise ConfigError(f"simulate: {folder} is not a folder; expected a folder of recordings")
+        raise ConfigError(f"simulate: {folder}: {not_a_folder(folder)}; expected a folder of recordings")
     table = folder / "clips.csv"
     rows: list[tuple[Path, str, tuple[str, ...]]] = []  # and all that a pattern may match
     if table.is_file():
