@@ -99,6 +99,31 @@ def test_recordings_that_are_not_there_are_said(name: str, dataset: Path, tmp_pa
     assert "nowhere" not in run(*arguments, "--quiet")[1]
 
 
+@pytest.mark.parametrize("name", ["csv", "raven", "audacity", "kaleidoscope", "coco", "yolo", "aoef"])
+def test_a_folder_with_none_of_the_recordings_is_refused(name: str, dataset: Path, tmp_path: Path) -> None:
+    table = tmp_path / f"in{'' if FORMATS[name].folder else FORMATS[name].suffix}"
+    wrong, out = tmp_path / "card", tmp_path / "o.csv"
+    run(dataset, table, "--to", name, "--audio", dataset)
+    wrong.mkdir()
+    for there in ("x.wav", "y.wav", "z.wav"):
+        soundfile.write(wrong / there, np.zeros(32_000), 16_000)
+    with pytest.raises(AnnotationError) as refused:
+        convert(table, out, "csv", audio=wrong)
+    assert str(refused.value).startswith(f"{table}: none of its recordings (a")
+    assert str(refused.value).endswith(
+        f"is in {wrong} (there are x.wav, y.wav and 1 more); give their folder with --audio, or correct their names"
+    )
+    assert not out.exists()
+
+
+def test_the_right_folder_is_not_refused_because_nothing_there_can_be_read(
+    dataset: Path, tmp_path: Path
+) -> None:
+    (dataset / "audio" / "a.wav").write_bytes(b"broken")
+    _, stderr = run(dataset / "boxes.csv", tmp_path / "o.csv", "--to", "csv", "--audio", dataset)
+    assert f"warning: 1 of 1 recordings are not in {dataset}" in stderr
+
+
 def test_two_recordings_of_one_name_are_not_called_missing(dataset: Path, tmp_path: Path) -> None:
     for folder in ("one", "two"):
         (dataset / "audio" / folder).mkdir()
@@ -113,6 +138,7 @@ def test_no_line_is_longer_than_a_few_hundred_characters(dataset: Path, tmp_path
     table = tmp_path / "in.csv"
     table.write_text(
         f"file,start_s,end_s,low_hz,high_hz,{'x' * 100_000}\n{'n' * 100_000}.wav,0,1,1000,2000,7\n"
+        "a.wav,0,1,1000,2000,7\n"
     )
     _, stderr = run(table, tmp_path / "o.csv", "--to", "birdeep", "--audio", dataset)
     assert "the first: nnn" in stderr

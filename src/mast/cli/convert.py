@@ -9,7 +9,7 @@ import typer
 
 from mast.cli.event_files import check_table_name, cut_to_nyquist
 from mast.cli.options import Join, Quiet, advancing, count, say
-from mast.wording import counted
+from mast.wording import counted, first_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,7 +127,7 @@ def convert(
         _take_back(source, all_done, add_to) if tasks else read_annotations(source, from_, recordings=known)
     )
     if audio is not None and known is not None and not tasks:
-        _say_what_is_missing(annotations, known, audio, quiet)
+        _say_what_is_missing(annotations, known, audio, source, quiet)
         annotations = _without_strangers(annotations, known, source)
     if late := annotations.after_the_end():
         say(
@@ -315,16 +315,35 @@ def _searched(source: Path) -> pd.DataFrame | None:
     return pd.DataFrame([{column: one.get(column) for column in columns} for one in facts], columns=columns)
 
 
-def _say_what_is_missing(annotations: AnnotationSet, probed: pd.DataFrame, audio: Path, quiet: bool) -> None:
+def _say_what_is_missing(
+    annotations: AnnotationSet, probed: pd.DataFrame, audio: Path, source: Path, quiet: bool
+) -> None:
     """A recording that is named and not there: mostly a wrong folder, or another spelling of its name."""
     named = annotations.annotated()
     missing = sorted(set(named) - set(probed["recording"]))
     if missing:
+        if len(missing) == len(named):
+            _refuse_wrong_folder(named, audio, source)
         say(
             f"mast: warning: {len(missing):,} of {len(named):,} recordings are not in {audio}, are there more than "
             "once, or cannot be read, so it does not give their durations and sample rates; the first: "
             f"{missing[0]}",
             quiet=quiet,
+        )
+
+
+def _refuse_wrong_folder(named: list[str], audio: Path, source: Path) -> None:
+    """Refuse a folder with none of the recordings; one that holds them twice, or unreadable, is the right one."""
+    from mast.annotations.recording_names import RecordingNames
+    from mast.data.recordings import recordings_in
+    from mast.errors import AnnotationError
+
+    there = recordings_in(audio, [])
+    names = RecordingNames(there)
+    if not any(names.of_path(name) in there or names.all_of(name) for name in named):
+        raise AnnotationError(
+            f"{source}: none of its recordings ({first_names(named, 2)}) is in {audio} (there are "
+            f"{first_names(list(there), 2)}); give their folder with --audio, or correct their names"
         )
 
 
