@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import soundfile as sf
 import torch
 from typer.testing import CliRunner
 from untrained_detector import gain_recipe, save_untrained
@@ -181,6 +182,22 @@ def test_a_detector_that_finds_nothing_has_nothing_to_learn_from(tones: Path, tm
         adapt([tones / "audio"], tmp_path / "run", init=deaf)
 
 
+@pytest.mark.parametrize("n_short", [0, 2])
+def test_short_recordings_are_left_out_and_counted(tones: Path, tmp_path: Path, n_short: int) -> None:
+    name = "S1_20240501_060000.wav"
+    (tmp_path / "few").mkdir()
+    (tmp_path / "few" / name).symlink_to(tones / "audio" / name)
+    for number in range(n_short):
+        sf.write(tmp_path / "few" / f"short{number}.wav", np.zeros(8_000), 16_000)
+    told: list[str] = []
+    deaf = save_untrained(tmp_path / "best", threshold=1.0)
+    with pytest.raises(MastError, match="found nothing in the"):
+        adapt([tmp_path / "few"], tmp_path / "run", init=deaf, show=replace(SILENT, say=told.append))
+    half_s = gain_recipe().front_end.chunk_s / 2
+    expected = f"2 of 3 recordings are shorter than half a chunk ({half_s:g} s) and left out"
+    assert told == ([expected] if n_short else [])
+
+
 def test_a_folder_with_other_files_is_refused(tones: Path, detector: Path, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(MastError, match="holds files but no run of mast"):
@@ -188,11 +205,16 @@ def test_a_folder_with_other_files_is_refused(tones: Path, detector: Path, tmp_p
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
-def test_a_refused_command_leaves_no_folder(tmp_path: Path) -> None:
-    words = ["adapt", str(tmp_path / "none"), "--out", str(tmp_path / "run")]
+@pytest.mark.parametrize(
+    ("recordings", "said"), [("none", "no such folder"), ("short", "no recording is as long as half a chunk")]
+)
+def test_a_refused_command_leaves_no_folder(tmp_path: Path, recordings: str, said: str) -> None:
+    (tmp_path / "short").mkdir()
+    sf.write(tmp_path / "short" / "a.wav", np.zeros(16_000), 16_000)
+    words = ["adapt", str(tmp_path / recordings), "--out", str(tmp_path / "run")]
     with reported():
-        assert CliRunner().invoke(app, words).exit_code != 0
-    assert not list(tmp_path.iterdir())
+        assert said in str(CliRunner().invoke(app, words).exception)
+    assert [path.name for path in tmp_path.iterdir()] == ["short"]
 
 
 def test_the_command_says_what_to_type_next(tones: Path, detector: Path, tmp_path: Path) -> None:

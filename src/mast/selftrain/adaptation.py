@@ -26,6 +26,7 @@ from accelerate import Accelerator
 
 from mast.arrays import FloatArray, IntArray
 from mast.errors import ConfigError
+from mast.grid import FrontEnd
 from mast.models.card import load_card
 from mast.models.checkpoint import update_card
 from mast.models.find import find_model
@@ -119,6 +120,7 @@ def adapt(
     if (told := remembered(out / ADAPTED, "heard", "boxes", "learnt")) is not None:
         show.say(f"{out}: is complete, and nothing has changed")
         return Adapted(out / "best", **told)
+    _say_what_is_short(every, recipe.front_end, show)
     job = _Adapting(recipe, machine, out, about, start, seed, show=show)
     events = _labelled(job, sources)
     labels = labels_by_chunk(events, sum(len(table) for _, table in sources), recipe.selftrain)
@@ -158,6 +160,17 @@ def _start_and_recipe(init: str | Path, band_hz: float | None) -> tuple[Start, R
     recipe = start.adopted(recipe)
     admit(start.path, (), recipe)
     return start, recipe
+
+
+def _say_what_is_short(every: ChunkSources, front_end: FrontEnd, show: Show) -> None:
+    """How many recordings hold no chunk and are left out."""
+    recordings = sum(len(dataset) for dataset, _ in every)
+    short = recordings - sum(table["recording"].nunique() for _, table in every)
+    if short:
+        show.say(
+            f"{short:,} of {counted(recordings, 'recording')} {'is' if short == 1 else 'are'} shorter than half a "
+            f"chunk ({front_end.chunk_s / 2:g} s) and left out"
+        )
 
 
 def chunks_to_learn(labels: PseudoLabels, most: int, seed: int) -> IntArray:
