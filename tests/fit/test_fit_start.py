@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import mast
 from mast.cli.main import app
+from mast.data.recordings import load_dataset
 from mast.detect_options import DetectOptions
 from mast.errors import ConfigError
 from mast.evaluation.evidence import MANY, Learnt, Tally
@@ -33,8 +34,10 @@ from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
 from mast.probability import StoredCalibration
 from mast.reports.fit_verdict import f1_table, recommended, verdict
+from mast.training.chosen_chunks import labelled_chunks
 from mast.training.detector_training import DetectorRun
 from mast.training.effort import Rates
+from mast.training.learnt_before import LEARNT_FROM, fingerprint
 from mast.training.loop import Result
 from mast.training.recipe import Recipe
 from mast.training.training_run import TrainingRun
@@ -124,6 +127,31 @@ def test_the_start_is_measured_like_the_trained_model(data: Path, tmp_path: Path
     assert re.search(r"as is +trained$", table[0])
     assert re.match(r"validation, 1 recording, \d+ boxes +\d\.\d\d", table[1])
     assert "on validation (F1 as is" in sentence
+
+
+def test_a_start_is_not_judged_on_what_it_has_learnt_from(
+    data: Path, tmp_path: Path, no_pictures: None
+) -> None:
+    """It was fitted to one of the recordings that the usual division would validate on."""
+    labelled, start, told = tmp_path / "labelled", tmp_path / "start", list[str]()
+    shutil.copytree(data / "labelled", labelled)
+    (labelled / "recordings.csv").unlink()  # and with it the split column
+    recipe, dataset = toy_recipe(train__epochs=1), load_dataset(labelled)
+    known = str(labelled_chunks(dataset, recipe.front_end)["val"].table["recording"].iloc[0])
+    shutil.copytree(data / "start", start)
+    learnt = {LEARNT_FROM: {fingerprint(dataset.path(known)): [[0.0, 1e4]]}}
+    update_card(start, load_card(start).model_copy(update={"provenance": learnt}))
+    fitted = run_fit(labelled, [], tmp_path / "run", recipe, init=start, told=told)
+    (said,) = (text for text in told if "was trained on" in text)
+    assert said.startswith(
+        f"note: {start} was trained on 1 of these {len(dataset)} recordings, so it stays in training"
+    )
+    assert known not in PartTables.load(tmp_path / "run" / "evaluate" / "start", "val").recordings
+    kept = load_card(tmp_path / "run" / "train" / "best").provenance[LEARNT_FROM]
+    assert fingerprint(dataset.path(known)) in kept
+    again = run_fit(labelled, [], tmp_path / "run", recipe, init=start, told=told)
+    assert again.metrics == fitted.metrics
+    assert "train: nothing has changed, skipped" in told
 
 
 def test_a_few_boxes_make_no_test_part_and_nothing_claims_one(data: Path, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from mast.selftrain.pseudo import PseudoLabels
 from mast.selftrain.unlabelled import without_labels
 from mast.training.chosen_chunks import in_order, unlabelled_chunks
 from mast.training.effort import Rates
+from mast.training.learnt_before import LEARNT_FROM
 
 THRESHOLD = 0.45
 
@@ -52,7 +53,8 @@ def detector(tmp_path_factory: pytest.TempPathFactory) -> Path:
         least_score=0.05,
         iou_threshold=0.5,
     )
-    update_card(folder, load_card(folder).model_copy(update={"calibration": stored}))
+    known = {"calibration": stored, "provenance": {LEARNT_FROM: {"0123": [[0.0, 60.0]]}}}
+    update_card(folder, load_card(folder).model_copy(update=known))
     return folder
 
 
@@ -123,6 +125,10 @@ def test_half_of_it_is_the_start(
     for name, value in mean.items():
         if value.is_floating_point():
             torch.testing.assert_close(value, (first[name] + last[name]) / 2, atol=1e-5, rtol=1e-4)
+
+
+def test_it_has_learnt_from_no_boxes_but_those_of_its_start(adapted: Path) -> None:
+    assert load_card(adapted / "best").provenance[LEARNT_FROM] == {"0123": [[0.0, 60.0]]}
 
 
 def test_boxes_that_are_there_are_not_looked_at(

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from untrained_detector import gain_recipe, save_untrained
 
 from mast.data.recordings import load_dataset
-from mast.data.splits import SplitConfig
 from mast.errors import MastError
 from mast.models.card import load_card
 from mast.models.checkpoint import update_card
 from mast.probability import Calibration, StoredCalibration
-from mast.selftrain.admission import admit, band_of, refuse_seen
+from mast.selftrain.admission import admit, band_of
 from mast.selftrain.rounds import self_train
-from mast.training.chosen_chunks import labelled_chunks
+from mast.training.chosen_chunks import Chunks, labelled_chunks
+from mast.training.learnt_before import LEARNT_FROM, fingerprint
 
 
 def with_hits(folder: Path, n_hits: int) -> Path:
@@ -55,22 +57,30 @@ def test_a_detector_may_be_played_at_another_speed_but_not_cut_otherwise(tmp_pat
         band_of(folder, card, recipe.model_copy(update={"front_end": shorter}))
 
 
-def test_what_was_learnt_from_is_not_validated_on(tones: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("who", ["own", "teacher"])
+def test_nothing_is_held_back_that_a_detector_has_learnt_from(
+    tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
     recipe, dataset = gain_recipe(), load_dataset(tones)
-    folder = save_untrained(tmp_path / "a")
-    splits = [SplitConfig(), SplitConfig(by="chunk")]
-    told = {"data": str(tones), "seed": 0, "split": splits[0].model_dump(mode="json")}
-    update_card(folder, load_card(folder).model_copy(update={"provenance": told}))
-    as_then, otherwise = (
-        labelled_chunks(dataset, recipe.front_end, split=split, seed=seed)
-        for split, seed in ((splits[0], 0), (splits[1], 3))
-    )
-    refuse_seen([folder], dataset, as_then, recipe)
-    with pytest.raises(MastError, match=r"held back here for validation and test.*--seed 0"):
-        refuse_seen([folder], dataset, otherwise, recipe)
-    elsewhere = told | {"data": str(tmp_path)}
-    update_card(folder, load_card(folder).model_copy(update={"provenance": elsewhere}))
-    refuse_seen([folder], dataset, otherwise, recipe)
+    own, teacher = (save_untrained(tmp_path / name, seed=k) for k, name in enumerate(("own", "teacher")))
+    known = str(labelled_chunks(dataset, recipe.front_end)["val"].table["recording"].iloc[0])
+    learnt = {LEARNT_FROM: {fingerprint(dataset.path(known)): [[0.0, 11.0]]}}
+    update_card(tmp_path / who, load_card(tmp_path / who).model_copy(update={"provenance": learnt}))
+    given: list[Mapping[str, Chunks]] = []
+
+    def catch(dataset: object, parts: Mapping[str, Chunks], *_: object, **__: object) -> pd.DataFrame:
+        given.append(parts)
+        return pd.DataFrame()
+
+    monkeypatch.setattr("mast.selftrain.rounds.fit_rounds", catch)
+    said: list[str] = []
+    self_train(tones, [tones / "audio"], own, tmp_path / "run", recipe, teachers=[teacher], say=said.append)
+    (parts,) = given
+    assert known in set(parts["train"].table["recording"])
+    assert known not in {
+        name for part in ("val", "test") for name in parts.get(part, parts["val"]).table["recording"]
+    }
+    assert "was trained on 1 of these 8 recordings" in said[0]
 
 
 def test_what_is_refused_leaves_nothing_behind(tones: Path, tmp_path: Path) -> None:

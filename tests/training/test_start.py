@@ -11,7 +11,7 @@ from toy_recipe import FRONT_END, small_recipe
 from typer.testing import CliRunner
 
 from mast.cli.main import app
-from mast.data.recordings import load_dataset
+from mast.data.recordings import Dataset, load_dataset
 from mast.errors import ConfigError, MastError
 from mast.evaluation.evidence import FEW_BOXES, MANY, Finding, Learnt, Tally, compare_tallies
 from mast.evaluation.part_tables import PartTables
@@ -31,6 +31,7 @@ from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.chunk_scores import detect_chunks
 from mast.training.detector_training import train_detector
 from mast.training.helped import against_start, learnt_from
+from mast.training.learnt_before import LEARNT_FROM, fingerprint
 from mast.training.loop import Result
 from mast.training.recipe import Recipe, load_recipe
 from mast.training.start import Start
@@ -86,6 +87,33 @@ def test_a_start_is_measured_in_the_band_of_the_run(
     assert heard == [slow.front_end, slow.front_end]
     assert before.plain() == after.plain()  # the same weights
     assert finding is Finding.NOT_BETTER
+
+
+def test_the_command_holds_back_nothing_that_the_start_has_learnt_from(
+    tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, recipe, dataset = (
+        saved(tmp_path / "start", detector_of(small_recipe())),
+        small_recipe(),
+        load_dataset(tones),
+    )
+    known = str(labelled_chunks(dataset, recipe.front_end)["val"].table["recording"].iloc[0])
+    told = {LEARNT_FROM: {fingerprint(dataset.path(known)): [[0.0, 11.0]]}}
+    update_card(start, load_card(start).model_copy(update={"provenance": told}))
+    given: list[Dataset] = []
+
+    def stop(dataset: Dataset, *_: object, **__: object) -> Result:
+        given.append(dataset)
+        raise ConfigError("stopped here")
+
+    monkeypatch.setattr("mast.training.detector_training.train_detector", stop)
+    arguments = ["train", str(tones), "--init", str(start), "--out", str(tmp_path / "run")]
+    shown = CliRunner().invoke(app, arguments)
+    assert (
+        f"Note: {start} was trained on 1 of these 8 recordings, so it stays in training; held back"
+        in shown.output
+    )
+    assert known not in set(labelled_chunks(given[0], recipe.front_end)["val"].table["recording"])
 
 
 def test_the_command_says_that_training_did_not_help(

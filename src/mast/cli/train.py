@@ -61,6 +61,7 @@ def train(
     from mast.training.detector_training import train_detector
     from mast.training.effort import suited
     from mast.training.helped import against_start, learnt_from
+    from mast.training.learnt_before import keep_apart
     from mast.training.start import Start
 
     chosen = [f"model={detector}"] if detector else []
@@ -69,6 +70,13 @@ def train(
         recipe_from(preset or preset_for_machine(start), band, [*(settings or []), *chosen])
     )
     dataset = heard_by(load_dataset(data, annotations=annotations), recipe.front_end)
+    dataset = keep_apart(
+        dataset,
+        start.folders,
+        recipe.front_end,
+        seed=seed,
+        say=lambda text: say(f"Note: {text}.", quiet=quiet),
+    )
     if preset is None and start.is_detector:
         parts = labelled_chunks(dataset, recipe.front_end, seed=seed)
         held, learnt = parts["val"], learnt_from(parts["train"], dataset, recipe.front_end)

@@ -91,7 +91,7 @@ def fit(
         show = show if machine.main else SILENT  # once, not by every process
         sources = load_sources(data, unlabelled, annotations=annotations, init=init, say=show.say)
         recipe = sources.start.adopted(recipe)
-        sources = sources.heard_by(recipe.front_end, show.say)
+        sources = sources.heard_by(recipe.front_end, show.say).kept_apart(recipe.front_end, seed, show.say)
         run = FitRun(sources, out.absolute(), recipe, seed, machine, show)
         judge.scan(run)
         learn.plan(run, fixed)

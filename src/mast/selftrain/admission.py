@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from mast.data.recordings import Dataset
-from mast.data.splits import SplitConfig
 from mast.errors import MastError
 from mast.hearing import HearingModel
 from mast.models.card import ModelCard, load_card
-from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.recipe import Recipe
-
-_KEPT = ("val", "test")  # parts that the detectors must not have learnt from
 
 
 def admit(init: Path, teachers: Sequence[Path], recipe: Recipe) -> None:
@@ -63,37 +58,3 @@ def band_of(folder: Path, card: ModelCard, recipe: Recipe) -> float:
 def _in_words(card: ModelCard) -> str:
     front_end = card.front_end
     return f"{front_end.chunk_frames} frames of {front_end.n_bins} bins up to {front_end.high_hz:g} Hz"
-
-
-def refuse_seen(
-    folders: Sequence[Path], dataset: Dataset, parts: Mapping[str, Chunks], recipe: Recipe
-) -> None:
-    """Refuse detectors that learnt from this dataset under another division, so from what is held back here.
-
-    Args:
-        folders: of the detectors.
-        dataset: the labelled one.
-        parts: its chunks by part, as this run divides it.
-        recipe: of self-training.
-    """
-    kept = {chunk for name in _KEPT if name in parts for chunk in _names(parts[name])}
-    for folder in folders:
-        told = load_card(folder).provenance
-        if "seed" not in told or not _same_folder(told.get("data"), dataset.root):
-            continue
-        split = SplitConfig.model_validate(told["split"]) if told.get("split") else None
-        learnt = labelled_chunks(dataset, recipe.front_end, split=split, seed=int(told["seed"]))["train"]
-        if seen := len(kept & _names(learnt)):
-            raise MastError(
-                f"{folder}: was trained on {seen} of the {len(kept)} chunks that are held back here for validation and "
-                f"test, which would flatter it; divide the dataset as then (--seed {told['seed']}), or give its "
-                "recordings.csv a column split"
-            )
-
-
-def _names(chunks: Chunks) -> set[tuple[str, float]]:
-    return set(zip(chunks.table["recording"].astype(str), chunks.table["start_s"].round(3), strict=True))
-
-
-def _same_folder(told: object, root: Path) -> bool:
-    return isinstance(told, str) and Path(told).resolve() == root.resolve()

@@ -36,7 +36,7 @@ from mast.files import replace_folder, write_json
 from mast.models.card import load_card
 from mast.models.find import find_model
 from mast.runs import Progress, Say
-from mast.selftrain.admission import admit, refuse_seen
+from mast.selftrain.admission import admit
 from mast.selftrain.averaging import AVERAGED, average_rounds
 from mast.selftrain.labelling import TOGETHER, labeller_threshold, load_labeller
 from mast.selftrain.policy import trust_in
@@ -55,6 +55,7 @@ from mast.table_files import write_table
 from mast.training.chosen_chunks import Chunks, decode_once, labelled_chunks, unlabelled_chunks
 from mast.training.chunk_scores import chunk_metrics, look_at
 from mast.training.detector_training import DetectorRun, fit_detector
+from mast.training.learnt_before import keep_apart
 from mast.training.machine import prepare_machine
 from mast.training.recipe import Recipe, TrainRecipe, remember_recipe
 from mast.training.start import Start
@@ -145,11 +146,11 @@ def self_train(
     recipe = start.adopted(recipe)
     machine = prepare_machine(recipe, accelerator)
     dataset = heard_by(data if isinstance(data, Dataset) else load_dataset(data), recipe.front_end)
-    about = about_self_training(dataset, unlabelled, start, split=split, seed=seed)
     own, others = find_model(init), tuple(find_model(teacher) for teacher in teachers)
     admit(own, others, recipe)
+    dataset = keep_apart(dataset, (own, *others), recipe.front_end, split=split, seed=seed, say=say)
+    about = about_self_training(dataset, unlabelled, start, split=split, seed=seed)
     parts = labelled_chunks(dataset, recipe.front_end, split=split, seed=seed)
-    refuse_seen((own, *others), dataset, parts, recipe)
     if others:
         about["teachers"] = [str(folder) for folder in others]
     if machine.main:

@@ -46,6 +46,7 @@ from mast.training.groups import (
     parameter_groups,
     set_trainable,
 )
+from mast.training.learnt_before import keep_apart, sound_learnt
 from mast.training.loop import Job, Result, train
 from mast.training.machine import prepare_machine
 from mast.training.origin import Origin
@@ -109,6 +110,7 @@ def train_detector(
     recipe = start.adopted(recipe)
     machine = prepare_machine(recipe, accelerator)
     dataset = heard_by(data if isinstance(data, Dataset) else load_dataset(data), recipe.front_end)
+    dataset = keep_apart(dataset, start.folders, recipe.front_end, split=split, seed=seed)
     about = about_detector(dataset, start, split=split, seed=seed)
     if machine.main:
         remember_recipe(recipe, out, about=about)
@@ -160,12 +162,13 @@ def fit_detector(
     torch.manual_seed(seed)
     model = build_detector(run.recipe.detector_for(plan))
     note = run.start.fill(model, run.recipe)
+    learnt = sound_learnt(learn, run.start.card)
     learn, held = (
         decode_once(c, machine.device, workers=machine.workers, progress=progress) for c in (learn, held)
     )
     pipeline = _pipeline(run, learn, progress)
     before = clone_weights(model) if plan.start_share else {}
-    fitting = _DetectorInTraining(run, pipeline, held, Origin(len(learn), note), before)
+    fitting = _DetectorInTraining(run, pipeline, held, Origin(len(learn), note, learnt), before)
     multipliers, set_trainable_in = _trainable(model, plan, pretrained=run.start.path is not None)
     machine.compile(model)
     job = Job(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mast.training.learnt_before import LEARNT_FROM
 from mast.training.recipe import Recipe
 from mast.version import provenance_of_code
 
@@ -17,11 +18,13 @@ class Origin:
     Attributes:
         n_chunks: that it learns from.
         note: on the weights it started from; may be empty.
+        learnt: of a detector, the labelled sound that it and its starts have learnt from (mast.training.learnt_before).
         code: version and commit.
     """
 
     n_chunks: int
     note: str
+    learnt: Mapping[str, Any] = field(default_factory=dict)
     code: Mapping[str, str] = field(default_factory=provenance_of_code)
 
     def told(self, about: Mapping[str, Any], state: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
@@ -37,6 +40,7 @@ class Origin:
             **state,
             "notes": [self.note] if self.note else [],
             "chunks": self.n_chunks,
+            **({LEARNT_FROM: dict(self.learnt)} if self.learnt else {}),
             "recipe": recipe.model_dump(mode="json"),
             **self.code,
         }

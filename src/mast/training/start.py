@@ -64,6 +64,11 @@ class Start:
         return cls(path, load_card(path) if path.is_dir() else None)
 
     @property
+    def folders(self) -> list[Path]:
+        """The model folder, if it is one."""
+        return [] if self.card is None or self.path is None else [self.path]
+
+    @property
     def is_detector(self) -> bool:
         """Whether it finds boxes already: not an encoder, not a file, not nothing."""
         return self.card is not None and self.card.kind == "detector"

@@ -1,0 +1,195 @@
+"""What a detector has learnt from, so that nothing of it is held back to judge the detectors that start from it.
+
+People box bit by bit: they fit a detector, box more, and start the next fit from the last. Were the recordings dealt
+again, much of what is held back would be sound that the start has learnt from, and F1, threshold and precision would
+look too good. So a detector's card keeps which sound it has learnt from, its own start's included. Those recordings
+stay in training; validation and test are dealt from the others. A recording is known by what is in its file, whatever
+it is called and wherever it lies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from os import SEEK_END
+from pathlib import Path
+
+import pandas as pd
+
+from mast.data.chunks import split_of
+from mast.data.deal import deal_recordings
+from mast.data.recordings import Dataset
+from mast.data.splits import SplitConfig, held_out
+from mast.errors import MastError
+from mast.grid import FrontEnd
+from mast.models.card import ModelCard, load_card
+from mast.runs import Say
+from mast.spans import TimeSpan, joined, total_s, without
+from mast.training.chosen_chunks import Chunks, labelled_chunks
+from mast.wording import counted
+
+LEARNT_FROM = "learnt_from"  # in a card's provenance
+_HELD_BACK = {"val": "validation", "test": "test"}  # parts, and their names in a sentence
+_SLACK_S = 0.05  # times are rounded
+_READ = 65_536  # bytes; our choice: half a second of an AudioMoth
+
+Spans = dict[str, list[TimeSpan]]  # by recording, or by its fingerprint
+
+
+def fingerprint(path: Path) -> str:
+    """A recording by its file: the size, and what stands in its middle."""
+    with path.open("rb") as file:
+        size = file.seek(0, SEEK_END)
+        file.seek(max(0, size - _READ) // 2)
+        return hashlib.sha256(b"%d\0" % size + file.read(_READ)).hexdigest()[:16]
+
+
+def sound_learnt(learn: Chunks, start: ModelCard | None) -> Spans:
+    """What a detector will have learnt from: the labelled ones of these chunks, and all that its start has.
+
+    Pseudo-labels do not count: nobody measures on them.
+    """
+    found = _spans_of(learn.table[learn.table["labelled"].astype(bool)])
+    known = {fingerprint(learn.path_of(name)): spans for name, spans in found.items()}
+    return _united([known] if start is None else [known, _learnt_by(start)])
+
+
+def keep_apart(
+    dataset: Dataset,
+    starts: Sequence[Path],
+    front_end: FrontEnd,
+    *,
+    split: SplitConfig | None = None,
+    seed: int = 0,
+    say: Say = lambda text: None,
+) -> Dataset:
+    """The dataset, divided so that the parts held back have nothing that a detector has learnt from.
+
+    It stays as it is where its usual division does that already.
+
+    Args:
+        dataset: the labelled one.
+        starts: model folders of the detectors that are started from, or that label.
+        front_end: as it is heard.
+        split: how it is divided, where somebody said so; that is not changed.
+        seed: of the division.
+        say: called with a sentence where the division changes.
+
+    Raises:
+        MastError: somebody divided it otherwise, or there is nothing else to validate on.
+    """
+    learnt = _known_here(dataset, _united(_learnt_by(load_card(folder)) for folder in starts))
+    if not learnt or (split is not None and split.by == "chunk"):  # that split is leaky anyway
+        return dataset
+    parts = labelled_chunks(dataset, front_end, split=split, seed=seed)
+    held = [parts[name].table for name in _HELD_BACK if name in parts]
+    leaking = sorted({name for table in held for name in _shared(table, learnt)})
+    if not leaking:
+        return dataset
+    names = " and ".join(map(str, starts))
+    column = held_out(dataset.recordings, split)
+    if split is not None or column.isin(_HELD_BACK).any():
+        raise MastError(
+            f"{names}: was trained on {counted(len(leaking), 'recording')} that would be held back here for validation "
+            f"or test (the first: {leaking[0]}), which would flatter it; move what it was trained on to train in the "
+            "column split of recordings.csv, or give another detector"
+        )
+    divided = _dealt_from_the_others(dataset, learnt, column, seed=seed)
+    if divided is None:
+        raise MastError(
+            f"{names}: was trained on every recording with boxes in {dataset.root}, so there is nothing to validate "
+            "on; box some other recordings, or give another detector"
+        )
+    say(f"{names} was trained on {_words(learnt, dataset)}; {_parts_in_words(divided)}")
+    return divided
+
+
+def _words(learnt: Spans, dataset: Dataset) -> str:
+    stay = "it stays" if len(learnt) == 1 else "they stay"
+    return f"{len(learnt):,} of these {counted(len(dataset), 'recording')}, so {stay} in training"
+
+
+def _parts_in_words(divided: Dataset) -> str:
+    sizes = divided.recordings["split"].value_counts()
+    held = [
+        f"{counted(int(sizes[name]), 'other')} for {word}"
+        for name, word in _HELD_BACK.items()
+        if name in sizes
+    ]
+    return f"held back are {' and '.join(held)}"
+
+
+def _dealt_from_the_others(
+    dataset: Dataset, learnt: Spans, column: pd.Series[str], *, seed: int
+) -> Dataset | None:
+    """The dataset with all parts in its column ``split``; None where no other recording has boxes."""
+    table, reviewed = dataset.recordings, set(dataset.reviewed_recordings)
+    free = table[column.isin(["", "train"]) & ~table["file"].isin(learnt) & table["file"].isin(reviewed)]
+    counts = dataset.annotations.events["recording"].value_counts()
+    boxes = {str(name): int(counts.get(name, 0)) for name in free["file"]}
+    if not any(boxes.values()):
+        return None
+    dealt = table.loc[column.isin(["", "train"]), "file"]
+    share = sum(boxes.values()) / int(counts.reindex(dealt, fill_value=0).sum())
+    part_of = deal_recordings(
+        dict(zip(boxes, free["duration_s"].astype(float), strict=True)),
+        _fractions(split_of(dataset), share, n_boxed=sum(map(bool, boxes.values()))),
+        seed=seed,
+        boxed=[name for name, n in boxes.items() if n],
+        reviewed=list(boxes),
+        counts=boxes,
+    )
+    rest = column.where(~column.eq(""), "train")
+    split = table["file"].map(part_of).fillna(rest)
+    return replace(dataset, recordings=table.assign(split=split))
+
+
+def _fractions(usual: SplitConfig, share: float, *, n_boxed: int) -> dict[str, float]:
+    """How recordings with a share of all boxes are dealt, so that the parts held back come as close as they can."""
+    _, val, test = usual.fractions
+    if n_boxed == 1:
+        val, test = val + test, 0.0
+    held = min(1.0, (val + test) / share)
+    dealt = {"train": 1.0 - held, "val": held * val / (val + test), "test": held * test / (val + test)}
+    return {name: fraction for name, fraction in dealt.items() if fraction > 0}
+
+
+def _learnt_by(card: ModelCard) -> Spans:
+    told: Mapping[str, Sequence[Sequence[float]]] = card.provenance.get(LEARNT_FROM, {})
+    return {key: [(float(start), float(end)) for start, end in spans] for key, spans in told.items()}
+
+
+def _known_here(dataset: Dataset, learnt: Spans) -> Spans:
+    """What of it is in a dataset, by recording."""
+    if not learnt:
+        return {}
+    prints = {name: fingerprint(dataset.path(name)) for name in dataset.reviewed_recordings}
+    return {name: learnt[key] for name, key in prints.items() if key in learnt}
+
+
+def _shared(held: pd.DataFrame, learnt: Spans) -> list[str]:
+    """The recordings of which some chunks held back have been learnt from."""
+    return [
+        name
+        for name, spans in _spans_of(held).items()
+        if total_s(spans) - total_s(without(spans, learnt.get(name, []))) > _SLACK_S
+    ]
+
+
+def _spans_of(chunks: pd.DataFrame) -> Spans:
+    """What chunks cover of each recording."""
+    ends = chunks["start_s"] + chunks["valid_s"]
+    rows = zip(chunks["recording"].astype(str), chunks["start_s"], ends, strict=True)
+    found: Spans = {}
+    for name, start, end in rows:
+        found.setdefault(name, []).append((round(float(start), 3), round(float(end), 3)))
+    return {name: joined(spans) for name, spans in found.items()}
+
+
+def _united(learnt: Iterable[Spans]) -> Spans:
+    found: Spans = {}
+    for one in learnt:
+        for key, spans in one.items():
+            found[key] = joined([*found.get(key, []), *spans])
+    return found
