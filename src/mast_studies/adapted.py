@@ -5,8 +5,9 @@
         --half nbm_xc=both --simulated --seeds 2
 
 *heard*: the model is adapted to the recordings that it then searches, as `mast adapt` and `mast detect` on one archive
-do. *others*: a set is divided into two halves by the hash of the names; each half is searched by a model adapted to the
-other one. Boxes are for measuring only. Everything is resumed: a finished adaptation in ``--work`` is not done again.
+do; *twice*: then adapted to them again, as by `mast adapt --init adapted`. *others*: a set is divided into two halves
+by the hash of the names; each half is searched by a model adapted to the other one. Boxes are for measuring only.
+Everything is resumed: a finished adaptation in ``--work`` is not done again.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from mast_studies.whole import Found, search_twice
 from mast_studies.zero_shot_measure import difference, own_and_best
 from mast_studies.zero_shot_sets import LabelledSet, half_of, load_set, pairs, unseen_world
 
-MODEL, HEARD, OTHERS = "mast", "adapted to these", "adapted to others"
+MODEL, HEARD, TWICE, OTHERS = "mast", "adapted to these", "adapted to these twice", "adapted to others"
 _SHOWN = ("precision", "recall", "f1", "ap50", "f1_time")
 
 
@@ -80,13 +81,16 @@ def measure_set(own: LabelledSet, model: Path, options: argparse.Namespace) -> d
     """The model as it is and adapted, on one set."""
     searching = DetectOptions(device=options.device, band_hz=own.band_hz)
     before = search_twice(model, own.dataset, options=searching)
-    result: dict[str, Any] = {MODEL: own_and_best(own, before), HEARD: [], OTHERS: []}
+    result: dict[str, Any] = {MODEL: own_and_best(own, before), HEARD: [], TWICE: [], OTHERS: []}
     names = [str(name) for name in own.dataset.recordings["file"]]
     first, second = half_of(names, "first"), half_of(names, "second")
     for seed in range(options.seeds):
         work = options.work / own.name / f"seed-{seed}"
         whole = _adapted_search(own, model, work / "whole", names, names, seed, searching)
         result[HEARD].append(_row(own, before, *whole, seed=seed))
+        once = work / "whole" / "run"
+        twice = _adapted_search(own, once, work / "twice", names, names, seed, searching)
+        result[TWICE].append(_row(own, before, *twice, seed=seed))
         if options.no_others:
             continue
         crossed = [
@@ -137,7 +141,7 @@ def _row(own: LabelledSet, before: Found, found: Found, told: dict[str, int], *,
 
 def _shown(result: dict[str, Any]) -> str:
     """One line a system."""
-    rows = [(MODEL, result[MODEL]), *((name, row) for name in (HEARD, OTHERS) for row in result[name])]
+    rows = [(MODEL, result[MODEL]), *((name, row) for name in (HEARD, TWICE, OTHERS) for row in result[name])]
     lines = []
     for name, row in rows:
         own = row["own threshold"]
