@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from mast.cli import main as cli
 from mast.errors import MOST_SHOWN, ConfigError, MastError, machine_fault
+from mast.files import holds_files
 
 
 def ends(monkeypatch: pytest.MonkeyPatch, error: BaseException, *, debug: bool = False) -> int:
@@ -149,6 +150,7 @@ def test_a_file_where_a_folder_is_expected(tmp_path: Path, command: tuple[str, .
     said = str(result.exception)
     assert f"{table}: is a file; expected " in said
     assert "folder" in said.partition("; ")[2] or "dataset" in said
+    assert not holds_files(tmp_path / "out")  # so that the right command may use it
 
 
 WITHOUT_STUDIES = """

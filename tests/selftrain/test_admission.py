@@ -87,4 +87,6 @@ def test_what_is_refused_leaves_nothing_behind(tones: Path, tmp_path: Path) -> N
     own = save_untrained(tmp_path / "own")
     with pytest.raises(MastError, match="holds the same detector as"):
         self_train(tones, [tones / "audio"], own, tmp_path / "run", gain_recipe(), teachers=[own])
+    with pytest.raises(MastError, match="no such folder"):
+        self_train(tones, [tmp_path / "archive"], own, tmp_path / "run", gain_recipe())
     assert not (tmp_path / "run").exists()

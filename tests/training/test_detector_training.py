@@ -17,7 +17,7 @@ from toy_recipe import FRONT_END, small_recipe
 from mast.data.augment import AugmentConfig
 from mast.data.chunk_dataset import Batch
 from mast.data.recordings import load_dataset
-from mast.errors import ConfigError
+from mast.errors import ConfigError, MastError
 from mast.evaluation.part_tables import PartTables
 from mast.hearing import HearingModel
 from mast.models.checkpoint import load_checkpoint
@@ -31,6 +31,19 @@ from mast.training.recipe import Recipe
 from mast.training.spectrograms import Spectrograms
 from mast.training.start import Start
 from mast.version import __version__
+
+
+def test_a_refused_dataset_leaves_nothing_behind(tones: Path, tmp_path: Path) -> None:
+    """One recording of 11 s is too short to be cut into parts."""
+    name = "S1_20240501_060000.wav"
+    (tmp_path / "short").mkdir()
+    (tmp_path / "short" / name).symlink_to(tones / "audio" / name)
+    (tmp_path / "short" / "boxes.csv").write_text(
+        f"file,start_s,end_s,low_hz,high_hz\n{name},1,2,1000,2000\n"
+    )
+    with pytest.raises(MastError, match="too short"):
+        train_detector(tmp_path / "short", tmp_path / "run", small_recipe())
+    assert not (tmp_path / "run").exists()
 
 
 def test_learns_and_leaves_a_model(tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,9 +153,9 @@ def self_train(
     parts = labelled_chunks(dataset, recipe.front_end, split=split, seed=seed)
     if others:
         about["teachers"] = [str(folder) for folder in others]
+    sources = unlabelled_chunks(unlabelled, recipe.front_end)
     if machine.main:
         remember_recipe(recipe, out, about=about)
-    sources = unlabelled_chunks(unlabelled, recipe.front_end)
     run = RoundsRun(recipe, machine, out, about, start, seed, teachers=others)
     return fit_rounds(dataset, parts, sources, run, watch=watch, progress=progress, say=say)
 

@@ -112,9 +112,9 @@ def train_detector(
     dataset = heard_by(data if isinstance(data, Dataset) else load_dataset(data), recipe.front_end)
     dataset = keep_apart(dataset, start.folders, recipe.front_end, split=split, seed=seed)
     about = about_detector(dataset, start, split=split, seed=seed)
+    parts = labelled_chunks(dataset, recipe.front_end, split=split, seed=seed)
     if machine.main:
         remember_recipe(recipe, out, about=about)
-    parts = labelled_chunks(dataset, recipe.front_end, split=split, seed=seed)
     plan, threshold = start.gentle(recipe), start.threshold(parts["val"])
     run = DetectorRun(recipe, machine, out, about, start, seed, plan=plan, threshold=threshold)
     return fit_detector(parts["train"], parts["val"], run, progress=progress, stop_after=stop_after)

@@ -145,11 +145,11 @@ def pretrain(
     start = Start.find(init)
     machine = prepare_machine(recipe, accelerator)
     about = about_pretraining(data, start, seed=seed)
-    if machine.main:
-        remember_recipe(recipe, out, about=about)
     plan, front_end = recipe.pretrain, recipe.front_end
     sources = unlabelled_chunks(data, front_end)
     learn, held = hold_out(sources, front_end, share=plan.held_out, seed=seed, most=plan.max_chunks)
+    if machine.main:
+        remember_recipe(recipe, out, about=about)
     run = TrainingRun(recipe, machine, out, about, start, seed)
     return fit_encoder(learn, held, run, progress=progress, stop_after=stop_after)
 
