@@ -320,7 +320,11 @@ def adapted_table() -> str:
     for name, own in found["figures"]["sets"].items():
         start = own["mast"]["own threshold"]
         minutes = found["data"][name]["minutes"]
-        for shown, way in (("themselves", "adapted to these"), ("other half", "adapted to others")):
+        for shown, way in (
+            ("themselves", "adapted to these"),
+            ("themselves, twice", "adapted to these twice"),
+            ("other half", "adapted to others"),
+        ):
             for seed in own[way]:
                 now = seed["own threshold"]
                 rows.append(

@@ -103,7 +103,8 @@ def test_what_somebody_divided_is_refused_rather_than_changed(tones: Path, tmp_p
     start = start_that_learnt_from(tmp_path / "a", dataset, names[:1])
     chosen = with_column(dataset, **{names[0]: "val"})
     with pytest.raises(
-        MastError, match=r"1 recording that would be held back.*move what it was trained on to train"
+        MastError,
+        match=r"1 recording that would be held back.*set the column split of recordings.csv to train",
     ):
         keep_apart(chosen, [start], FRONT_END)
     fine = with_column(dataset, **{names[1]: "val"})

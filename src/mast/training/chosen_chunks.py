@@ -119,7 +119,7 @@ def unlabelled_chunks(folders: Sequence[Path], front_end: FrontEnd) -> list[tupl
         if table.empty:
             raise MastError(
                 f"{folder}: no recording is as long as half a chunk ({front_end.chunk_s / 2:g} s); "
-                "give longer recordings or a front end for a higher band"
+                "give longer recordings or a higher --band"
             )
         found.append((dataset, table.assign(root=str(folder))))
     return found

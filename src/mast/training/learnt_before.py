@@ -79,7 +79,8 @@ def keep_apart(
     Raises:
         MastError: somebody divided it otherwise, or there is nothing else to validate on.
     """
-    learnt = _known_here(dataset, _united(_learnt_by(load_card(folder)) for folder in starts))
+    known = {folder: _known_here(dataset, _learnt_by(load_card(folder))) for folder in starts}
+    learnt = _united(known.values())
     if not learnt or (split is not None and split.by == "chunk"):  # that split is leaky anyway
         return dataset
     parts = labelled_chunks(dataset, front_end, split=split, seed=seed)
@@ -87,21 +88,22 @@ def keep_apart(
     leaking = sorted({name for table in held for name in _shared(table, learnt)})
     if not leaking:
         return dataset
-    names = " and ".join(map(str, starts))
+    names = [str(folder) for folder, spans in known.items() if spans]
+    who = f"{' and '.join(names)} {'was' if len(names) == 1 else 'were'}"
     column = held_out(dataset.recordings, split)
     if split is not None or column.isin(_HELD_BACK).any():
         raise MastError(
-            f"{names}: was trained on {counted(len(leaking), 'recording')} that would be held back here for validation "
-            f"or test (the first: {leaking[0]}), which would flatter it; move what it was trained on to train in the "
-            "column split of recordings.csv, or give another detector"
+            f"{who} trained on {counted(len(leaking), 'recording')} that would be held back here for validation or "
+            f"test (the first: {leaking[0]}), so results would look too good; set the column split of recordings.csv "
+            "to train for all that it was trained on, or give another detector"
         )
     divided = _dealt_from_the_others(dataset, learnt, column, seed=seed)
     if divided is None:
         raise MastError(
-            f"{names}: was trained on every recording with boxes in {dataset.root}, so there is nothing to validate "
-            "on; box some other recordings, or give another detector"
+            f"{who} trained on every recording with boxes in {dataset.root}, so there is nothing to validate on; box "
+            "some other recordings, or give another detector"
         )
-    say(f"{names} was trained on {_words(learnt, dataset)}; {_parts_in_words(divided)}")
+    say(f"{who} trained on {_words(learnt, dataset)}; {_parts_in_words(divided)}")
     return divided
 
 
