@@ -5,7 +5,7 @@
         --half nbm_xc=both --simulated --seeds 2
 
 *heard*: the model is adapted to the recordings that it then searches, as `mast adapt` and `mast detect` on one archive
-do; *twice*: then adapted to them again, as by `mast adapt --init adapted`. *others*: a set is divided into two halves
+do; *twice*: then adapted to them again, as by `mast adapt --model adapted`. *others*: a set is divided into two halves
 by the hash of the names; each half is searched by a model adapted to the other one. Boxes are for measuring only.
 Everything is resumed: a finished adaptation in ``--work`` is not done again.
 """
