@@ -63,7 +63,7 @@ def test_help_has_a_runnable_example() -> None:
         (["--hours", "dawn"], "--hours dawn"),
         (["--hours", "9-5"], "hours 9–5"),
         (["--format", "mp3"], "format"),
-        (["--calls", "nowhere"], "not a folder"),
+        (["--calls", "nowhere"], "no such folder"),
     ],
 )
 def test_mistakes_are_reported_in_one_line(tmp_path: Path, options: list[str], message: str) -> None:
