@@ -1,6 +1,6 @@
 """Several worlds of soundscape-bench together: what each shows, and what they show on average.
 
-    python -m mast_studies.worlds results/experiments/world_{3,4,6}/premise.json --out results/worlds.json
+    python -m mast_studies.worlds results/experiments/world_{3,4,6,7}/premise.json --out results/worlds.json
 
 Beside the file it draws ``worlds.png``: how far MAST with self-training is ahead of the reference, world by world.
 

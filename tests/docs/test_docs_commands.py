@@ -245,6 +245,82 @@ def two_teachers(
     ]
 
 
+def seventh_world_in_short(by_round: Rows, sites: dict[str, Any]) -> list[str]:
+    """What docs/results.md says about the first world with longer rounds."""
+    best = {name: sites[name]["threshold"]["f1 with the best"] for name in ("faster_rcnn", "from_scratch_st")}
+    return [
+        f"with the best thresholds the lead there would be {best['from_scratch_st'] - best['faster_rcnn']:.3f}",
+        f"adds {second_round(by_round)['f1']} to the first",
+    ]
+
+
+def second_round(by_round: Rows) -> dict[str, str]:
+    """What the second round adds to the first at other sites, as docs write it: the table compares with the second."""
+    behind = by_round["from_scratch_st_1", "site_ood"]["differences"]
+    return {
+        name: interval_with([-behind[name][end] for end in (0, 2, 1)], title)
+        for name, title in (("f1", "F1"), ("ap50", "AP50"))
+    }
+
+
+def seventh_world(
+    premise: Rows,
+    by_round: Rows,
+    quality: list[dict[str, Any]],
+    sites: dict[str, Any],
+    fused: dict[str, float],
+) -> list[str]:
+    """What docs/results_worlds.md says about it."""
+    away, home, days = (premise["from_scratch_st", part] for part in ("site_ood", "test", "temporal_ood"))
+    names = ("faster_rcnn", "from_scratch", "from_scratch_st")
+    rcnn, scratch, trained = (sites[name] for name in names)
+    best = {name: sites[name]["threshold"]["f1 with the best"] for name in names}
+    added, gained = second_round(by_round), home["gained"]["f1"]
+    shares = [[round(100 * row[name]) for row in quality[:2]] for name in ("precision", "recall")]
+    leads = ", ".join(
+        f"{where} by {interval_with(row['differences']['f1'], 'F1')} and "
+        f"{interval_with(row['differences']['ap50'], 'AP50')}"
+        for where, row in (("at other sites", away), ("in domain", home), ("on other days", days))
+    )
+    return [
+        leads,
+        f"precision {rcnn['all']['precision']:.2f}, recall {rcnn['all']['recall']:.2f}",
+        f"Faster R-CNN would have F1 {best['faster_rcnn']:.3f}, MAST from scratch {best['from_scratch']:.3f} and MAST "
+        f"with self-training {best['from_scratch_st']:.3f}: a lead of "
+        f"{best['from_scratch_st'] - best['faster_rcnn']:.3f}",
+        f"it would gain only {best['from_scratch_st'] - trained['all']['f1']:.3f}",
+        f"{interval_with(away['gained']['f1'], 'F1')} and {interval_with(away['gained']['ap50'], 'AP50')} at other "
+        "sites over its start",
+        f"adds {added['f1']} and {added['ap50']} to the first. At home F1 changes by {minus(gained[0])} "
+        f"({minus(gained[1])} to {gained[2]:.3f}) in domain and by {days['gained']['f1'][0]:.3f} on other days, "
+        f"AP50 by {home['gained']['ap50'][0]:.3f} and {days['gained']['ap50'][0]:.3f}",
+        "F1 {:.3f} for Faster R-CNN, {:.3f} for MAST from scratch and {:.3f} with self-training ({:,} boxes in".format(
+            *(sites[name]["never heard"]["f1"] for name in names), rcnn["never heard"]["boxes"]
+        ),
+        "it is {:.3f}, {:.3f} and {:.3f}".format(
+            *(sites[name]["heard without labels"]["f1"] for name in names)
+        ),
+        "Of their {:,} calls, Faster R-CNN finds {:.0f} %, MAST from scratch {:.0f} % and with self-training {:.0f} %; "
+        "of the {} calls of species that were labelled at home, {:.0f}, {:.0f} and {:.0f} %".format(
+            *(
+                value
+                for where in ("not at home", "at home, too")
+                for value in (
+                    rcnn["species"][where]["boxes"],
+                    *(100 * one["species"][where]["recall"] for one in (rcnn, scratch, trained)),
+                )
+            )
+        ),
+        "{} % are right in the first round and {} % in the second; {} and {} % of the".format(
+            *shares[0], *shares[1]
+        ),
+        "took {:.1f} minutes, MAST {:.1f}, and self-training {:.1f} with".format(
+            *(premise[name, "test"]["train_seconds"] / 60 for name in names)
+        ),
+        f"have an AP50 of {fused['ap50']:.3f} at other sites, but an F1 of {fused['f1']:.3f}",
+    ]
+
+
 def never_heard(systems: dict[str, Any]) -> list[str]:
     """What it says about sites in no unlabelled sound."""
     names = ("faster_rcnn", "from_scratch", "from_scratch_st")
@@ -314,11 +390,12 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
     won = fresh["from_scratch_st", "site_ood"]
     lead, ap_lead = ([float(v) for v in won["differences"][value]] for value in ("f1", "ap50"))
     gained = {value: won[value] - fresh["from_scratch", "site_ood"][value] for value in ("f1", "ap50")}
-    third, fourth, fifth, sixth = (
+    third, fourth, fifth, sixth, seventh = (
         {(row["system"], row["part"]): row for row in figures(f"experiments/world_{world}/premise")["rows"]}
-        for world in (3, 4, 5, 6)
+        for world in (3, 4, 5, 6, 7)
     )
-    sixth_gain = sixth["from_scratch_st", "site_ood"]["gained"]
+    sixth_gain, seventh_gain = (world["from_scratch_st", "site_ood"]["gained"] for world in (sixth, seventh))
+    seventh_systems = figures("other_sites_world_7")["worlds"][0]["systems"]
     worlds = {
         row["part"]: row["differences"]
         for row in figures("worlds")["rows"]
@@ -336,9 +413,13 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
         for value in ("f1", "ap50")
     }
     fourth_gain = fourth["from_scratch_st", "site_ood"]["gained"]
-    level_start = mean(
-        world["from_scratch", "site_ood"]["differences"]["f1"][0] for world in (third, fourth, sixth)
-    )
+    level_start = {
+        value: mean(
+            world["from_scratch", "site_ood"]["differences"][value][0]
+            for world in (third, fourth, sixth, seventh)
+        )
+        for value in ("f1", "ap50")
+    }
     rows = [row for row in premise if row["dataset"] == "development world"]
     away = {row["system"]: row for row in rows if row["part"] == "site_ood"}
     home = {row["system"]: row for row in rows if row["part"] == "test"}
@@ -384,8 +465,9 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
         fourth_gain["f1"][0],
         last_round["site_ood"]["f1"] - fifth["from_scratch", "site_ood"]["f1"],
         sixth_gain["f1"][0],
+        seventh_gain["f1"][0],
     ]
-    in_four_worlds = {
+    in_five_worlds = {
         value: mean(
             [
                 *(world[0] for world in by_world["site_ood"]),
@@ -409,11 +491,11 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
             f"an hour of sound in about {3600 / race['times_real_time']:.0f} seconds "
             f"({3600 / figures('speed_without_bfloat16')['race']['mast']['times_real_time']:.0f} on CPUs "
             "without bfloat16;",
-            "F1 is {}, {} and {}".format(
+            "F1 is {}, {}, {} and {}".format(
                 *(
                     f"{world['from_scratch_st', 'site_ood']['f1']:.2f} against "
                     f"{world['faster_rcnn', 'site_ood']['f1']:.2f}"
-                    for world in (third, fourth, sixth)
+                    for world in (third, fourth, sixth, seventh)
                 )
             ),
             "(mean difference {:.2f}, interval {:.2f}–{:.2f})".format(*means["site_ood", "f1"]),
@@ -422,7 +504,7 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
         "docs/results.md": [
             f"the lead was +{interval(lead)} and {abs(level['f1']['difference']):.3f} "
             f"({minus(level['f1']['low'])} to {level['f1']['high']:.3f}), with an earlier recipe",
-            "by {}, {} and {} F1 over Faster R-CNN".format(*map(interval, leads["site_ood"])),
+            "by {}, {}, {} and {} F1 over Faster R-CNN".format(*map(interval, leads["site_ood"])),
             *two_teachers_in_short(sixth, labelled_by(figures("experiments/world_6/teachers")["rows"])),
             f"by {interval(means['site_ood', 'f1'])} on average",
             f"AP50 is ahead by {interval(means['site_ood', 'ap50'])}",
@@ -430,7 +512,7 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
                 *(minus(value) for value in means["test", "f1"])
             ),
             f"{interval(means['temporal_ood', 'f1'])} on other days",
-            f"({abs(level_start):.3f} F1 at other sites on average)",
+            f"({level_start['f1']:.3f} F1 and {minus(level_start['ap50'])} AP50 at other sites on average)",
             "by "
             + " and ".join(
                 f"{-world['fcos', 'site_ood']['differences']['f1'][0]:.3f}" for world in (third, fourth)
@@ -438,22 +520,23 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
             + " in worlds 3 and 4, and so is YOLO26, by "
             f"{-third['yolo26', 'site_ood']['differences']['f1'][0]:.3f} in world 3",
             ", ".join(f"{value:.2f}" for value in raised[:-1])
-            + f" and {raised[-1]:.2f} at other sites in worlds 0 to 6",
-            f"the mean lead is {in_four_worlds['f1']:.3f} F1 and {in_four_worlds['ap50']:.3f} AP50",
+            + f" and {raised[-1]:.2f} at other sites in worlds 0 to 7",
+            f"the mean lead is {in_five_worlds['f1']:.3f} F1 and {in_five_worlds['ap50']:.3f} AP50",
+            *seventh_world_in_short(
+                labelled_by(figures("experiments/world_7/teachers")["rows"]), seventh_systems
+            ),
             " and ".join(
                 f"{text} from {last_round['site_ood'][value]:.3f} to {mixed[1, 2, 3]['site_ood'][value]:.3f}"
                 for value, text in (("ap50", "AP50 at other sites"), ("f1", "F1"))
             ),
             "MAST finds {:.0f} % of their calls instead of {:.0f} %".format(
                 *(
-                    100
-                    * figures("other_sites_world_6")["worlds"][0]["systems"][name]["species"]["not at home"][
-                        "recall"
-                    ]
+                    100 * seventh_systems[name]["species"]["not at home"]["recall"]
                     for name in ("from_scratch_st", "from_scratch")
                 )
             ),
-            f"In world 4 the gain is {interval(fourth_gain['f1'])}, in world 6 {interval(sixth_gain['f1'])}",
+            f"In world 4 the gain is {interval(fourth_gain['f1'])}, in world 6 {interval(sixth_gain['f1'])}, "
+            f"in world 7 {interval(seventh_gain['f1'])}",
             *(
                 " | ".join(f"{one['f1']:.3f} / {one['ap50']:.3f}" for one in row)
                 for row in (
@@ -466,7 +549,7 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
                             world[name, "site_ood"]
                             for name in ("faster_rcnn", "from_scratch", "from_scratch_st")
                         ]
-                        for world in (third, fourth, sixth)
+                        for world in (third, fourth, sixth, seventh)
                     ),
                     [
                         *(fifth[name, "site_ood"] for name in ("faster_rcnn", "from_scratch")),
@@ -500,8 +583,8 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
                     for value in ("f1", "ap50")
                 )
                 for world in (
-                    *(fresh, third, fourth, fifth, sixth),
-                    labelled_by(figures("experiments/world_6/teachers")["rows"]),
+                    *(fresh, third, fourth, fifth, sixth, seventh),
+                    *(labelled_by(figures(f"experiments/world_{n}/teachers")["rows"]) for n in (6, 7)),
                 )
                 for system in (
                     *("faster_rcnn", "fcos", "yolo26", "from_scratch", "from_scratch_st"),
@@ -528,6 +611,13 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
                 **figures("experiments/world_4/premise")["pseudo_labels"][-1]
             ).replace("%", " %"),
             *never_heard(figures("other_sites_world_4")["worlds"][0]["systems"]),
+            *seventh_world(
+                seventh,
+                labelled_by(figures("experiments/world_7/teachers")["rows"]),
+                figures("experiments/world_7/premise")["pseudo_labels"],
+                seventh_systems,
+                figures("fused_systems_world_7")["worlds"]["7"]["faster_rcnn+from_scratch_st"]["site_ood"],
+            ),
             *two_teachers(
                 sixth,
                 labelled_by(figures("experiments/world_6/teachers")["rows"]),
