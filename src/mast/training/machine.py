@@ -99,5 +99,6 @@ def prepare_machine(recipe: Recipe, accelerator: Accelerator | None = None) -> M
         # the decoding processes have the cores: a small operation that waits for sixteen threads among them takes
         # milliseconds (augmentation took 82 ms a step so, batch 64)
         torch.set_num_threads(1)
-    compiled = recipe.compile if recipe.compile is not None else on_gpu
-    return Machine(accelerator, workers, compiled)
+    # no baseline has been compiled for training yet; their lists of boxes change in length from step to step
+    pays = on_gpu and recipe.model == "mast"
+    return Machine(accelerator, workers, pays if recipe.compile is None else recipe.compile)

@@ -247,7 +247,7 @@ class Recipe(BaseModel):
     precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
         "auto", description="auto: bf16 on a GPU that has it, else fp32"
     )
-    compile: bool | None = Field(None, description="torch.compile; on a GPU by default")
+    compile: bool | None = Field(None, description="torch.compile; MAST on a GPU by default")
     workers: int | None = Field(
         None, ge=0, description="decoding processes; chosen by the machine by default"
     )
