@@ -498,7 +498,7 @@ def test_numbers_of_the_embedded_model_are_those_of_the_results() -> None:
                     for world in (third, fourth, sixth, seventh)
                 )
             ),
-            f"Over the newest five the mean lead is {in_five_worlds['f1']:.2f}.",
+            f"(mean over the newest five: {in_five_worlds['f1']:.2f})",
             f"by {min(raised):.2f} to {max(raised):.2f}",
         ],
         "docs/results.md": [
