@@ -1,0 +1,504 @@
+"""What the pages say about the simulated worlds is in the results: README.md, then two pages section by section."""
+
+from __future__ import annotations
+
+from functools import partial
+from statistics import mean
+
+from page_figures import (
+    assert_says,
+    both_intervals,
+    figures,
+    interval,
+    listed,
+    minus,
+    percent,
+    signed,
+    the_other_way,
+    three_digits,
+)
+from world_results import (
+    LABELLED_TOGETHER,
+    LONGER_ROUNDS,
+    METRICS,
+    PARTS,
+    REPEATED_CALLS,
+    SONGS_SPARED,
+    TWO_ROUNDS,
+    at_other_sites,
+    best_f1,
+    cells,
+    faster_rcnn_of_world_0,
+    first_trial,
+    gain,
+    gain_of_fusing,
+    last_round,
+    leads,
+    mean_lead,
+    mean_of_rounds,
+    pair_of,
+    paired,
+    premise,
+    pseudo_labels,
+    teachers,
+    trained,
+    trial,
+)
+
+readme_says = partial(assert_says, "README.md")
+summary_says = partial(assert_says, "docs/results.md")
+page_says = partial(assert_says, "docs/results_worlds.md")  # world by world
+
+BASICS = ("faster_rcnn", "from_scratch", "from_scratch_st")
+TAUGHT = (*BASICS, "taught_st")  # by two teachers
+HEARD = "heard without labels"
+SPECIES = ("not at home", "at home, too")
+
+
+# README.md
+
+
+def test_readme_on_the_worlds() -> None:
+    away = [
+        {name: system["site_ood"]["f1"] for name, system in premise(world).items()} for world in (3, 4, 6, 7)
+    ]
+    raised = gains_of_self_training()
+    readme_says(
+        "F1 is " + listed(f"{f1['from_scratch_st']:.2f} against {f1['faster_rcnn']:.2f}" for f1 in away),
+        f"(mean over the newest five: {mean_lead_over_five('f1'):.2f})",
+        f"by {min(raised):.2f} to {max(raised):.2f}",
+    )
+
+
+def gains_of_self_training() -> list[float]:
+    """F1 at other sites, from world 0 to world 7."""
+    return [
+        paired(first_trial(), "st_union - mast")["f1"][0],
+        gain(1)["f1"],
+        paired(trial(SONGS_SPARED), "world 2: st_quiet - from_scratch")["f1"][0],
+        *(gain(world)["f1"] for world in range(3, 8)),
+    ]
+
+
+def mean_lead_over_five(metric: str) -> float:
+    """Over Faster R-CNN at other sites, in worlds 3 to 7."""
+    in_world_5 = last_round()["site_ood"][metric] - premise(5)["faster_rcnn"]["site_ood"][metric]
+    return float(mean([in_world_5, *(lead for lead, _, _ in leads("site_ood")[metric])]))
+
+
+# docs/results.md
+
+
+def test_table_of_the_summary() -> None:
+    with_songs, with_repeats = trained(SONGS_SPARED), trained(REPEATED_CALLS)
+    two_rounds = trained(TWO_ROUNDS)
+    rows = [
+        [faster_rcnn_of_world_0(), two_rounds["from_scratch, world 0"], two_rounds["st_quiet, world 0"]],
+        [with_songs[f"{name}, world 2"] for name in ("faster_rcnn", "from_scratch", "st_quiet")],
+        [with_repeats[f"{name}, world 1"] for name in ("faster_rcnn", "from_scratch", "st_songs")],
+        *([premise(world)[name] for name in BASICS] for world in (1, 3, 4, 6, 7)),
+        [premise(5)["faster_rcnn"], premise(5)["from_scratch"], last_round()],
+    ]
+    summary_says(*(" | ".join(pair_of(system["site_ood"]) for system in row) for row in rows))
+
+
+def test_caption_of_the_summary() -> None:
+    fcos_3, fcos_4, yolo26 = (
+        -premise(world)[name]["site_ood"]["differences"]["f1"][0]
+        for name, world in (("fcos", 3), ("fcos", 4), ("yolo26", 3))
+    )
+    summary_says(
+        f"by {fcos_3:.3f} and {fcos_4:.3f} in worlds 3 and 4, and so is YOLO26, by {yolo26:.3f} in world 3"
+    )
+
+
+def test_what_holds_for_self_training() -> None:
+    gained = [interval(premise(world)["from_scratch_st"]["site_ood"]["gained"]["f1"]) for world in (4, 6, 7)]
+    calls = at_other_sites(7)
+    with_it, without = percent(
+        calls[name]["species"]["not at home"]["recall"] for name in ("from_scratch_st", "from_scratch")
+    )
+    last, average = last_round()["site_ood"], mean_of_rounds(1, 2, 3)["site_ood"]
+    summary_says(
+        f"{listed(f'{value:.2f}' for value in gains_of_self_training())} at other sites in worlds 0 to 7",
+        "In world 4 the gain is {}, in world 6 {}, in world 7 {}".format(*gained),
+        f"MAST finds {with_it} % of their calls instead of {without} %",
+        f"adds {added_by_round_2(7)['f1']} to the first",
+        f"AP50 at other sites from {last['ap50']:.3f} to {average['ap50']:.3f} and F1 from {last['f1']:.3f} to "
+        f"{average['f1']:.3f}",
+    )
+
+
+def test_what_holds_against_faster_rcnn() -> None:
+    away, home, days = (mean_lead(part) for part in ("site_ood", "test", "temporal_ood"))
+    best = {name: best_f1(system) for name, system in at_other_sites(7).items()}
+    summary_says(
+        f"by {listed(map(interval, leads('site_ood')['f1']))} F1 over Faster R-CNN",
+        f"by {interval(away['f1'])} on average",
+        f"AP50 is ahead by {interval(away['ap50'])}",
+        "the mean lead is {:.3f} F1 and {:.3f} AP50".format(*map(mean_lead_over_five, METRICS)),
+        f"with the best thresholds the lead there would be {best['from_scratch_st'] - best['faster_rcnn']:.3f}",
+        f"on average by {interval(home['f1'], 'F1')} in domain",
+        f"{interval(days['f1'])} on other days",
+    )
+
+
+def test_what_holds_for_two_teachers() -> None:
+    alone, taught = (premise(6)[name]["site_ood"] for name in ("from_scratch_st", "taught_st"))
+    ahead = teachers(6)["taught_st"]["site_ood"]["differences"]["ap50"]
+    summary_says(
+        f"world 6 is {taught['ap50']:.3f} instead of {alone['ap50']:.3f}, a difference of {interval(ahead)}. F1 is "
+        f"the same ({taught['f1']:.3f} and {alone['f1']:.3f})",
+        f"{both_intervals(taught['differences'])}. Training takes twice",
+        "{:.3f} F1 and {:.3f} AP50 better at other sites of".format(*gain_of_fusing(4)),
+    )
+
+
+def test_what_does_not_hold() -> None:
+    from_scratch = [premise(world)["from_scratch"]["site_ood"]["differences"] for world in (3, 4, 6, 7)]
+    f1, ap50 = (minus(mean(one[metric][0] for one in from_scratch)) for metric in METRICS)
+    earlier = [
+        premise(1)["from_scratch_st"]["site_ood"]["differences"]["f1"],
+        paired(trial(SONGS_SPARED), "world 2: st_quiet - faster_rcnn")["f1"],
+    ]
+    pretrained = paired(first_trial(), "mast - from_scratch")
+    latent = paired(trial(LABELLED_TOGETHER), "mast_latent - from_scratch")
+    summary_says(
+        f"({f1} F1 and {ap50} AP50 at other sites on average)",
+        f"the lead was +{listed(map(interval, earlier))}, with an earlier recipe",
+        *(
+            f"{signed(gained[metric][0])} {title} ({minus(gained[metric][1])} to {minus(gained[metric][2])})"
+            for gained in (pretrained, latent)
+            for metric, title in (("f1", "F1"), ("ap50", "AP50"))
+        ),
+    )
+
+
+# docs/results_worlds.md
+
+
+def test_world_7_and_its_leads() -> None:
+    away, home, days = (premise(7)["from_scratch_st"][part] for part in ("site_ood", "test", "temporal_ood"))
+    added = added_by_round_2(7)
+    in_domain, on_other_days = home["gained"], days["gained"]
+    page_says(
+        *(cells(system) for system in premise(7).values()),
+        *(cells(system) for system in teachers(7).values()),
+        ", ".join(
+            f"{where} by {both_intervals(part['differences'])}"
+            for where, part in (("at other sites", away), ("in domain", home), ("on other days", days))
+        ),
+        f"{both_intervals(away['gained'])} at other sites over its start",
+        f"adds {added['f1']} and {added['ap50']} to the first. At home F1 changes by {interval(in_domain['f1'])} in "
+        f"domain and by {on_other_days['f1'][0]:.3f} on other days, AP50 by {in_domain['ap50'][0]:.3f} and "
+        f"{on_other_days['ap50'][0]:.3f}",
+    )
+
+
+def added_by_round_2(world: int) -> dict[str, str]:
+    """F1 and AP50 over round 1 at other sites; the table has them the other way."""
+    behind = teachers(world)["from_scratch_st_1"]["site_ood"]["differences"]
+    return {
+        metric: interval(the_other_way(behind[metric]), title)
+        for metric, title in (("f1", "F1"), ("ap50", "AP50"))
+    }
+
+
+def test_world_7_site_by_site() -> None:
+    sites = at_other_sites(7)
+    systems = [sites[name] for name in BASICS]
+    rcnn = sites["faster_rcnn"]["all"]
+    best = {name: best_f1(sites[name]) for name in BASICS}
+    unheard = [one["never heard"] for one in systems]
+    new, known = ([one["species"][where] for one in systems] for where in SPECIES)
+    found = percent(one["recall"] for one in new)
+    page_says(
+        f"precision {rcnn['precision']:.2f}, recall {rcnn['recall']:.2f}",
+        f"Faster R-CNN would have F1 {best['faster_rcnn']:.3f}, MAST from scratch {best['from_scratch']:.3f} and MAST "
+        f"with self-training {best['from_scratch_st']:.3f}: a lead of "
+        f"{best['from_scratch_st'] - best['faster_rcnn']:.3f}",
+        f"it would gain only {best['from_scratch_st'] - sites['from_scratch_st']['all']['f1']:.3f}",
+        "F1 {:.3f} for Faster R-CNN, {:.3f} for MAST from scratch and {:.3f} with self-training ({:,} boxes in".format(
+            *(one["f1"] for one in unheard), unheard[0]["boxes"]
+        ),
+        f"it is {listed(three_digits(one[HEARD]['f1'] for one in systems))}",
+        "Of their {:,} calls, Faster R-CNN finds {} %, MAST from scratch {} % and with self-training {} %; ".format(
+            new[0]["boxes"], *found
+        )
+        + f"of the {known[0]['boxes']} calls of species that were labelled at home, "
+        f"{listed(percent(one['recall'] for one in known))} %",
+    )
+
+
+def test_world_7_pseudo_labels_and_cost() -> None:
+    first, second = pseudo_labels(7, "from_scratch_st")
+    fused = fused_boxes(7, "from_scratch_st")
+    page_says(
+        "{} % are right in the first round and {} % in the second; {} and {} % of the".format(
+            *percent(one[value] for value in ("precision", "recall") for one in (first, second))
+        ),
+        "took {:.1f} minutes, MAST {:.1f}, and self-training {:.1f} with".format(*minutes(7, *BASICS)),
+        f"have an AP50 of {fused['ap50']:.3f} at other sites, but an F1 of {fused['f1']:.3f}",
+    )
+
+
+def minutes(world: int, *systems: str) -> list[float]:
+    """How long they trained, each with its start."""
+    return [premise(world)[name]["test"]["train_seconds"] / 60 for name in systems]
+
+
+def fused_boxes(world: int, system: str) -> dict[str, float]:
+    """A system's boxes at other sites, fused with those of Faster R-CNN."""
+    systems = figures(f"fused_systems_world_{world}")["worlds"][f"{world}"]
+    return dict(systems[f"faster_rcnn+{system}"]["site_ood"])
+
+
+def test_world_6_and_its_leads() -> None:
+    alone, taught = (premise(6)[name]["site_ood"] for name in ("from_scratch_st", "taught_st"))
+    better, at_home = (teachers(6)["taught_st"][part]["differences"] for part in ("site_ood", "test"))
+    level = alone["differences"]
+    page_says(
+        *(cells(system) for system in premise(6).values()),
+        *(cells(system) for system in teachers(6).values()),
+        f"by {interval(level['f1'], 'F1')}; AP50 is level, {interval(level['ap50'])}",
+        f"the lead is {both_intervals(taught['differences'])}",
+        f"{both_intervals(alone['gained'])} at other sites over its start, with two teachers "
+        f"{interval(taught['gained']['f1'])} and {interval(taught['gained']['ap50'])}",
+        f"by {interval(better['ap50'], 'AP50')} and {interval(better['f1'], 'F1')} at other sites. In domain it costs "
+        f"{interval(the_other_way(at_home['ap50']), 'AP50')}",
+    )
+
+
+def test_world_6_site_by_site() -> None:
+    systems = [at_other_sites(6)[name] for name in TAUGHT]
+    unheard = [one["never heard"] for one in systems]
+    new, known = ([one["species"][where] for one in systems] for where in SPECIES)
+    page_says(
+        "F1 {} for Faster R-CNN, {} for MAST from scratch, {} with self-training and {} with two teachers ".format(
+            *three_digits(one["f1"] for one in unheard)
+        )
+        + f"({unheard[0]['boxes']} boxes in {unheard[0]['recordings']} recordings)",
+        f"it is {listed(three_digits(one[HEARD]['f1'] for one in systems))}",
+        "Of their {} calls, Faster R-CNN finds {} %, MAST from scratch {} %, with self-training {} % and with two "
+        "teachers {} %".format(new[0]["boxes"], *percent(one["recall"] for one in new)),
+        f"of the {known[0]['boxes']:,} calls of species that were labelled at home, "
+        f"{listed(percent(one['recall'] for one in known))} %",
+    )
+
+
+def test_world_6_pseudo_labels_errors_and_cost() -> None:
+    taught, alone = (
+        percent(pseudo_labels(6, name)[1][value] for value in ("precision", "recall"))
+        for name in ("taught_st", "from_scratch_st")
+    )
+    sites = at_other_sites(6)
+    fused = fused_boxes(6, "taught_st")
+    could_gain = max(best_f1(sites[name]) - sites[name]["all"]["f1"] for name in TAUGHT)
+    own, other = (sites[name]["false alarms"] for name in ("from_scratch_st", "faster_rcnn"))
+    page_says(
+        f"{taught[0]} % of its second round are right and {taught[1]} % of the calls have one, against {alone[0]} and "
+        f"{alone[1]} %",
+        f"have an AP50 of {fused['ap50']:.3f} at other sites; F1 stays at {fused['f1']:.3f}",
+        f"would raise F1 by at most {could_gain:.3f} for any system",
+        f"Of the {sum(own.values())} false alarms of MAST with self-training there, {own['nothing there']} have "
+        f"nothing to do with a call, and {own['part of a call']} are parts of one. Faster R-CNN has "
+        f"{other['nothing there']} and {other['part of a call']} of {sum(other.values())}",
+        "Faster R-CNN took {:.1f} minutes, MAST {:.1f}, self-training {:.1f} with its start, and {:.1f} with two "
+        "teachers".format(*minutes(6, *TAUGHT)),
+    )
+
+
+def test_longer_rounds() -> None:
+    """Rounds of one and of four epochs in world 6."""
+    measured = trial(LONGER_ROUNDS)
+    start, _, two_rounds, four_epochs = measured["runs"]
+    home, days, away = (
+        [four_epochs[part][metric] - start[part][metric] for metric in METRICS] for part in PARTS
+    )
+    seconds = measured["seconds"]
+    page_says(
+        *(cells(run, ("val", *PARTS)) for run in measured["runs"]),
+        "{:.3f} F1 and {:.3f} AP50 in domain, {:.3f} and {:.3f} on other days".format(*home, *days),
+        "it gains {:.3f} F1 and {:.3f} AP50".format(*away),
+        f"{two_rounds['site_ood']['f1'] - start['site_ood']['f1']:.3f} F1 instead of {gain(6)['f1']:.3f}",
+        f"({seconds['a round of four epochs']} s instead of {seconds['a round of one epoch']} s",
+    )
+
+
+def test_worlds_3_and_4() -> None:
+    ahead = leads("site_ood")
+    away, home, days = (mean_lead(part) for part in ("site_ood", "test", "temporal_ood"))
+    gained = premise(4)["from_scratch_st"]["site_ood"]["gained"]
+    page_says(
+        *(cells(system) for world in (3, 4) for system in premise(world).values()),
+        *(
+            f"{both_intervals({metric: ahead[metric][at] for metric in METRICS})} with seed {seed}"
+            for at, seed in enumerate((3, 4))
+        ),
+        f"is {interval(away['f1'], 'F1')}",
+        f"and {interval(away['ap50'], 'AP50')}",
+        f"{interval(home['f1'], 'F1')} and {minus(home['ap50'][0])} AP50, on other days {minus(days['f1'][0])} and "
+        f"{minus(days['ap50'][0])}",
+        "gains {f1:.3f} F1 and {ap50:.3f} AP50 at other sites".format(**gain(3)),
+        f"gains {both_intervals(gained)}",
+    )
+
+
+def test_world_4_site_by_site() -> None:
+    systems = [at_other_sites(4)[name] for name in BASICS]
+    unheard = [one["never heard"] for one in systems]
+    right, reached = percent(
+        pseudo_labels(4, "from_scratch_st")[1][value] for value in ("precision", "recall")
+    )
+    page_says(
+        "F1 {} for Faster R-CNN, {} for MAST from scratch and {} with self-training ".format(
+            *three_digits(one["f1"] for one in unheard)
+        )
+        + f"({unheard[0]['boxes']} boxes in {unheard[0]['recordings']} recordings)",
+        f"it is {listed(three_digits(one[HEARD]['f1'] for one in systems))}",
+        f"with seed 4, {right} % of the pseudo-labels are right and {reached} % of",
+    )
+
+
+def test_a_mean_over_rounds() -> None:
+    """World 5."""
+    averaged = [mean_of_rounds(*rounds) for rounds in ((3,), (2, 3), (1, 2, 3), (0, 1, 2, 3))]
+    page_says(*map(cells, premise(5).values()), *map(cells, averaged))
+
+
+def test_detectors_that_label_together() -> None:
+    fused = {world: figures("fused_systems")["worlds"][f"{world}"] for world in (4, 5)}
+    own, again, both = "from_scratch", "from_scratch_again", "from_scratch+from_scratch_again"
+    in_world_4 = ("faster_rcnn", own, again, both, "fcos+from_scratch", "faster_rcnn+from_scratch")
+    runs = trained(LABELLED_TOGETHER)
+    measured = trial(LABELLED_TOGETHER)
+    round_1, as_before = (
+        paired(measured, f"two_teachers_st_1 - {name}") for name in (own, "from_scratch_st")
+    )
+    latent = [paired(measured, f"mast_latent - {name}") for name in (own, again)]
+    page_says(
+        *(cells(fused[4][name]) for name in in_world_4),
+        cells(fused[5]["faster_rcnn+from_scratch"]),
+        *(cells(runs[f"{name}, world 4"]) for name in ("two_teachers_st_1", "mast_latent")),
+        "by {:.3f} F1 and {:.3f} AP50 at other sites in world 4".format(*gain_of_fusing(4)),
+        "by {:.3f} and {:.3f} in world 5".format(*gain_of_fusing(5)),
+        both_intervals(round_1),
+        "({} F1, {} to {})".format(*three_digits(as_before["f1"])),
+        " and ".join(interval(one["f1"]) for one in latent),
+        f"({listed(three_digits(one['ap50'][0] for one in latent))})",
+    )
+
+
+def test_the_papers_propositions() -> None:
+    """In world 4, and the product of precision and recall in two older worlds."""
+    checked = figures("propositions")
+    first, second = checked["rounds"]
+    away = checked["parts"]["site_ood"]
+    errors = away["error, least to most confident"]
+    assert errors == sorted(errors, reverse=True)
+    noise = [100 * away["noise"][name] for name in ("uniform", "weighted")]
+    older = [trained(TWO_ROUNDS)[f"st_quiet, world {world}"]["pseudo_labels"][-1] for world in (0, 1)]
+    products = [labels["precision"] * labels["recall"] for labels in older]
+    gained, lost = (
+        paired(trial(TWO_ROUNDS), f"world {world}: st_quiet - from_scratch")["f1"][0] for world in (0, 1)
+    )
+    page_says(
+        f"rises from {first['product']:.2f} to {second['product']:.2f}: precision falls from "
+        f"{first['precision']:.2f} to {second['precision']:.2f}",
+        f"rises from {first['recall']:.2f} to {second['recall']:.2f}",
+        "{} % of the least confident fifth of the boxes are wrong, then {}, {} and {}, and {} %".format(
+            *percent(errors)
+        ),
+        f"from {noise[0]:.1f} to {noise[1]:.1f} % wrong at other sites",
+        f"it was {products[0]:.2f} in world 0, where self-training gained {gained:.3f} F1, and {products[1]:.2f} in "
+        f"world 1, where it lost {-lost:.3f}",
+    )
+
+
+def test_the_first_fresh_world() -> None:
+    """World 1."""
+    difference = premise(1)["from_scratch_st"]["site_ood"]["differences"]
+    behind, low, high = difference["ap50"]
+    page_says(
+        *map(cells, premise(1).values()),
+        "is {} above Faster R-CNN's ({} to {})".format(*three_digits(difference["f1"]))
+        + f", and its AP50 {-behind:.3f} below ({minus(low)} to {minus(high)})",
+        "only {f1:.3f} F1 and {ap50:.3f} AP50".format(**gain(1)),
+    )
+
+
+def test_two_rounds_more_sound() -> None:
+    """Worlds 0 and 1."""
+    careful = paired(trial(TWO_ROUNDS), "world 0: st_quiet - from_scratch")
+    page_says(
+        *(cells(run, ["site_ood"]) for run in trained(TWO_ROUNDS).values()),
+        interval(careful["f1"], "F1"),
+        interval(careful["ap50"], "AP50"),
+    )
+
+
+def test_a_third_world_and_notes_of_songs() -> None:
+    """World 2, and world 1 again."""
+    measured = trial(SONGS_SPARED)
+    level, small_gain = (
+        paired(measured, f"world 2: st_quiet - {name}") for name in ("faster_rcnn", "from_scratch")
+    )
+    domain, days = (
+        paired(measured, f"world 2, {where}: st_quiet - from_scratch", "at_home")["f1"]
+        for where in ("in domain", "other days")
+    )
+    to_train_on = (
+        "only {world 2:,} labelled boxes to train on in this world, {world 0:,} and {world 1:,} in the"
+    )
+    sites = {seed: at_other_sites(seed) for seed in (1, 2)}
+    here, home = (
+        {seed: sites[seed]["st_songs"]["threshold"][which] for seed in sites}
+        for which in ("best here", "chosen at home")
+    )
+    page_says(
+        *map(cells, measured["runs"]),
+        f"{interval(level['f1'], 'F1')} and +{interval(level['ap50'], 'AP50')}",
+        f"gains {interval(small_gain['f1'], 'F1')}",
+        f"costs {interval(the_other_way(domain))} in domain and {interval(the_other_way(days))} on other days",
+        to_train_on.format(**measured["labelled_boxes_to_train_on"]),
+        f"{best_f1(sites[2]['st_songs']):.3f} with seed 2 (threshold {here[2]:.2f}, not {home[2]:.2f})",
+        f"{best_f1(sites[1]['st_songs']):.3f} with seed 1 ({here[1]:.2f}, not {home[1]:.2f})",
+        listed(three_digits(best_f1(sites[seed]["faster_rcnn"]) for seed in (2, 1))),
+    )
+
+
+def test_songs_made_of_calls() -> None:
+    """Worlds 1 and 2, with thresholds of two kinds."""
+    page_says(
+        *(
+            f"| {cells(run, ['site_ood'])} | {run['with a steady threshold']['site_ood']:.3f} |"
+            for run in trial(REPEATED_CALLS)["runs"]
+        )
+    )
+
+
+def test_what_is_wrong_at_other_sites() -> None:
+    kinds = (HEARD, "never heard", "without calls over 5 s")
+    systems = [system for world in (0, 1, 2) for system in at_other_sites(world).values()]
+    for system in systems:
+        wrong = system["false alarms"]
+        page_says(
+            " | ".join(pair_of(system[kind]) for kind in kinds)
+            + f" | {wrong['part of a call']} of {sum(wrong.values())} |"
+        )
+
+
+def test_the_development_world() -> None:
+    """World 0."""
+    rcnn, systems = faster_rcnn_of_world_0(), premise(0)
+    ahead, own_gain = (paired(first_trial(), f"st_union - {name}")["f1"] for name in ("faster_rcnn", "mast"))
+    page_says(
+        f"| {rcnn['test']['f1']:.3f} | {rcnn['temporal_ood']['f1']:.3f} | {cells(rcnn, ['site_ood'])} |",
+        *(
+            f"| {systems[name]['test']['f1']:.3f} | {systems[name]['temporal_ood']['f1']:.3f} |"
+            for name in ("from_scratch", "mast", "st_union")
+        ),
+        *(f"{system['site_ood']['f1']:.3f}" for system in systems.values()),
+        f"+{interval(own_gain, 'F1')}",
+        f"by {interval(ahead, 'F1')}",
+    )
