@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
-PAGE = " ".join((ROOT / "docs" / "review.md").read_text(encoding="utf-8").split())
-FIGURES: dict[str, Any] = json.loads((ROOT / "results" / "review_learning.json").read_text(encoding="utf-8"))[
-    "figures"
-]
+from page_figures import figures, page_text
+
+PAGE = page_text("docs/review.md")
+FIGURES: dict[str, Any] = figures("review_learning")
 SETS: dict[str, Any] = FIGURES["sets"]
 
 
