@@ -99,6 +99,60 @@ def test_from_the_sample_to_corrected_counts(found: Path, tmp_path: Path) -> Non
     assert hours["corrected_calls"].tolist() == pytest.approx([site["corrected_calls"], 0, 0])
 
 
+def named(found: Path, labels: dict[int, str], path: Path) -> Path:
+    """A table of names: of the detections by number, from the lowest score up; "wren" where nothing is said."""
+    table = pd.read_csv(found / "detections.csv").sort_values("score").reset_index(drop=True)
+    table["label"] = [labels.get(k, "wren") for k in range(len(table))]
+    table.assign(likely_label=table["label"], label_score=0.9, label_source="BirdNET").to_csv(
+        path, index=False
+    )
+    return path
+
+
+def test_counts_by_name(found: Path, tmp_path: Path) -> None:
+    out, names = tmp_path / "out", named(found, {0: "robin", 1: "unknown"}, tmp_path / "named.csv")
+    result = run(found, "--out", out, "--names", names)
+    assert result.exit_code == 0, result.exception
+    assert f"mast summarize {found} --out {out} --names {names} --check " in result.stderr
+    sites = pd.read_csv(out / "sites.csv")
+    assert sites[["label", "calls"]].values.tolist() == [["robin", 1], ["unknown", 1], ["wren", 58]]
+    hours = pd.read_csv(out / "counts.csv")
+    assert hours.loc[hours["hour"] == 6, "calls"].tolist() == [0, 0, 0]  # heard, and nobody called
+
+
+def test_corrected_counts_by_name(found: Path, tmp_path: Path) -> None:
+    out, names = tmp_path / "out", named(found, {}, tmp_path / "named.csv")
+    run(found, "--out", out, "--names", names, "--check", 60)
+    open_review(found).close()
+    with sqlite3.connect(found / "review.sqlite") as db:
+        db.execute("UPDATE events SET status = 'accepted', label = 'wren', version = 1")
+        db.execute("UPDATE events SET label = 'robin' WHERE score < 0.5")  # a call, but not a wren's
+    assert run(found, "--out", out, "--names", names).stderr == ""
+    assert pd.read_csv(out / "sites.csv")["corrected_calls"].tolist() == [40]
+    with sqlite3.connect(found / "review.sqlite") as db:
+        db.execute("UPDATE events SET label = ''")  # decided before the names were there
+    told = run(found, "--out", out, "--names", names).stderr
+    assert "60 events to check were accepted without a name. Type the right names" in told
+    assert f"mast review {found} --names {names}" in told
+
+
+def test_names_that_are_not_of_all_detections(found: Path, tmp_path: Path) -> None:
+    names = named(found, {}, tmp_path / "named.csv")
+    table = pd.read_csv(names)
+    table.iloc[3:].to_csv(names, index=False)
+    result = run(found, "--out", tmp_path / "out", "--names", names)
+    assert "has no names for 3 of 60 events: they count as unknown" in result.stderr
+    sites = pd.read_csv(tmp_path / "out" / "sites.csv")
+    assert sites[["label", "calls"]].values.tolist() == [["unknown", 3], ["wren", 57]]
+    table.assign(start_s=table["start_s"] + 0.01).to_csv(names, index=False)
+    others = run(found, "--out", tmp_path / "x", "--names", names)
+    assert "holds none of the events in" in str(others.exception)
+    unnamed = run(found, "--out", tmp_path / "x", "--names", found / "detections.csv")
+    assert "holds no names; expected a table of mast name" in str(unnamed.exception)
+    assert not (tmp_path / "x").exists()
+    assert "a table of names goes with --names" in str(run(names, "--out", tmp_path / "x").exception)
+
+
 def test_the_command_that_is_advised_is_the_one_that_was_run(found: Path, tmp_path: Path) -> None:
     out = tmp_path / "with a space"
     result = run(found, "--out", out, "--latitude", 37.5, "--longitude", -6)

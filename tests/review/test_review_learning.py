@@ -17,6 +17,7 @@ from mast.evaluation.corrected_counts import stratify
 from mast.inference.detector import Searched
 from mast.inference.pieces import Source
 from mast.inference.results import ResultsFolder
+from mast.reports.heard import read_events
 from mast.review import learning
 from mast.review.decided import collect, decided_boxes, export_folder
 from mast.review.decisions import InvalidError, change_event, redo, undo
@@ -298,10 +299,10 @@ def test_corrected_counts_do_not_take_it_for_a_review(review: Review) -> None:
     folder = review.workspace.folder
     table = pd.read_parquet(folder / "detections.parquet")
     strata = stratify(table["label"].to_numpy(dtype=object), table["score"].to_numpy())
-    before = read_checking(folder, strata)
+    before = read_checking(folder, read_events(folder), strata)
     applied = review.learning.apply("Ana", 0.6)
     assert applied["left"] == 0  # the learner has decided about all the rest
-    after = read_checking(folder, strata)
+    after = read_checking(folder, read_events(folder), strata)
     assert (after.drawn, after.open, after.sample is None) == (
         before.drawn,
         before.open,

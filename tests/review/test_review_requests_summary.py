@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from review_folders import review_client, small_results, write_dataset
 from starlette.testclient import TestClient
@@ -14,6 +15,7 @@ from starlette.testclient import TestClient
 from mast.progress import read_progress
 from mast.review.decisions import change_event
 from mast.review.open_review import Review, open_review
+from mast.review.suggestions import take_suggestions
 
 
 @pytest.fixture
@@ -58,6 +60,21 @@ def test_it_is_made_shown_and_made_again_after_decisions(review: Review) -> None
         again = until_made(page)
         assert again["decisions_since"] == 0
         assert again["made"] > state["made"]
+
+
+def test_names_that_the_review_was_given_are_in_its_summary(review: Review, tmp_path: Path) -> None:
+    folder = review.workspace.folder
+    table = pd.read_parquet(folder / "detections.parquet").assign(label="wren", likely_label="wren")
+    table.assign(label_score=0.9, label_source="BirdNET").to_csv(tmp_path / "named.csv", index=False)
+    take_suggestions(review.store, tmp_path / "named.csv")
+    with client(review) as page:
+        page.post("/api/summary")
+        assert until_made(page)["state"] == "done"
+        assert set(pd.read_csv(folder / "summary" / "sites.csv")["label"]) == {"wren"}
+        (tmp_path / "named.csv").unlink()  # then without
+        page.post("/api/summary")
+        assert until_made(page)["state"] == "done"
+        assert pd.read_csv(folder / "summary" / "sites.csv")["label"].isna().all()
 
 
 def test_a_decision_while_it_is_made_is_not_in_it(review: Review) -> None:

@@ -13,11 +13,13 @@ from review_folders import add_detections, detections, write_tones
 from mast.errors import ConfigError
 from mast.evaluation.corrected_counts import Strata, stratify
 from mast.reports.heard import read_events
+from mast.retrieval.naming import read_names
 from mast.review.decisions import change_event
 from mast.review.listing import ListFilter, session
 from mast.review.open_review import Review, open_review
 from mast.review.queue import queue
 from mast.review.sample import draw_sample, read_checking
+from mast.review.suggestions import take_suggestions
 from mast.review.to_check import read_to_check
 
 
@@ -72,18 +74,18 @@ def test_the_review_offers_exactly_what_was_drawn(folder: Path) -> None:
 def test_only_strata_whose_drawn_events_are_all_decided_count(folder: Path) -> None:
     drawn = draw(folder, 20)
     strata = strata_of(folder)
-    assert read_checking(folder, strata).sample is None  # nobody has opened a review
+    assert read_checking(folder, read_events(folder), strata).sample is None  # nobody has opened a review
     review = open_review(folder)
     names = read_to_check(folder).set_index("event")["stratum"]
     decide(review, drawn[:-1])
-    checking = read_checking(folder, strata)
+    checking = read_checking(folder, read_events(folder), strata)
     assert (checking.drawn, checking.open) == (20, 1)
     assert checking.sample is not None
     unfinished = strata.names.index(names[drawn[-1]])
     assert checking.sample.strata.checked[unfinished] == 0
     assert (np.delete(checking.sample.strata.checked, unfinished) > 0).all()
     decide(review, drawn[-1:], "rejected")
-    sample = read_checking(folder, strata).sample
+    sample = read_checking(folder, read_events(folder), strata).sample
     assert sample is not None
     assert sample.strata.checked.sum() == 20
     assert sample.strata.right.sum() == 19
@@ -96,9 +98,9 @@ def test_events_that_were_not_drawn_say_nothing_unless_their_stratum_is_known_wh
         rows = db.execute("SELECT id, score FROM events ORDER BY score").fetchall()
     lowest = [row["id"] for row in rows[: strata.sizes[0]]]
     decide(review, lowest[:-1], "rejected")
-    assert read_checking(folder, strata).sample is None
+    assert read_checking(folder, read_events(folder), strata).sample is None
     decide(review, lowest[-1:])
-    sample = read_checking(folder, strata).sample
+    sample = read_checking(folder, read_events(folder), strata).sample
     assert sample is not None
     assert sample.strata.checked.tolist() == [strata.sizes[0], 0, 0, 0, 0]
     assert sample.strata.right.tolist() == [1, 0, 0, 0, 0]
@@ -110,7 +112,7 @@ def test_a_moved_box_counts_where_it_was_found_and_an_unnamed_one_may_get_a_name
     review = open_review(folder)
     decide(review, drawn[1:])
     change_event(review.store, "ann", drawn[0], {"version": 0, "start_s": 0.0, "end_s": 5.0, "label": "wren"})
-    sample = read_checking(folder, strata).sample
+    sample = read_checking(folder, read_events(folder), strata).sample
     assert sample is not None
     assert sample.strata.right.sum() == 20
     moved = sample.rows.set_index("event").loc[drawn[0]]
@@ -128,9 +130,71 @@ def test_a_wrong_name_is_not_right(tmp_path: Path) -> None:
     drawn, review = draw(folder, 8), open_review(folder)
     decide(review, drawn[:6])
     decide(review, drawn[6:], label="robin")
-    sample = read_checking(folder, strata_of(folder)).sample
+    sample = read_checking(folder, read_events(folder), strata_of(folder)).sample
     assert sample is not None
     assert (sample.strata.checked.sum(), sample.strata.right.sum()) == (8, 6)
+    review.close()
+
+
+def names_of(folder: Path, label: str) -> Path:
+    """A table that gives every detection the same name."""
+    table = pd.concat(list(read_events(folder))).assign(label=label, likely_label=label)
+    path = folder.parent / "named.csv"
+    table.assign(label_score=0.9, label_source="BirdNET").to_csv(path, index=False)
+    return path
+
+
+def test_names_on_the_page_take_no_event_out_of_the_sample(folder: Path) -> None:
+    drawn, review = draw(folder, 20), open_review(folder)
+    take_suggestions(review.store, names_of(folder, "wren"))
+    decide(review, drawn)
+    checking = read_checking(folder, read_events(folder), strata_of(folder))
+    assert checking.sample is not None
+    assert (checking.open, checking.sample.strata.checked.sum(), checking.sample.strata.right.sum()) == (
+        0,
+        20,
+        20,
+    )
+    review.close()
+
+
+def test_under_names_an_event_is_right_where_its_name_was_accepted(folder: Path) -> None:
+    names = read_names(names_of(folder, "wren"))
+    names.loc[names.index[:60], "label"] = "unknown"
+    table = pd.concat(list(read_events(folder, names)))
+    assert set(table["found_label"]) == {""}
+    strata = stratify(table["label"].to_numpy(dtype=object), table["score"].to_numpy())
+    draw_sample(folder, read_events(folder, names), strata, 30)
+    drawn = read_to_check(folder)
+    wrens = [str(event) for event in drawn.loc[drawn["stratum"].str.startswith("wren"), "event"]]
+    unknown = [str(event) for event in drawn["event"] if event not in wrens]
+    assert len(wrens) > 6
+    assert len(unknown) > 6
+    review = open_review(folder)
+    decide(review, wrens[:2], label="wren")
+    decide(review, wrens[2:4], label="robin")
+    decide(review, wrens[4:], "rejected", label="wren")
+    decide(review, unknown[:3], label="robin")  # a call that had no name, and has one now
+    decide(review, unknown[3:])
+    checking = read_checking(folder, read_events(folder, names), strata)
+    assert checking.sample is not None
+    assert (checking.open, checking.unnamed) == (0, 0)
+    rows = checking.sample.rows
+    assert rows.loc[rows["label"] == "wren", "right"].sum() == 2
+    assert rows.loc[rows["label"] == "unknown", "right"].all()
+    review.close()
+
+
+def test_what_was_accepted_before_it_had_a_name_says_nothing_about_the_name(folder: Path) -> None:
+    names = read_names(names_of(folder, "wren"))
+    table = pd.concat(list(read_events(folder, names)))
+    strata = stratify(table["label"].to_numpy(dtype=object), table["score"].to_numpy())
+    draw_sample(folder, read_events(folder, names), strata, 20)
+    drawn, review = [str(event) for event in read_to_check(folder)["event"]], open_review(folder)
+    decide(review, drawn[:15])
+    decide(review, drawn[15:], "rejected")
+    checking = read_checking(folder, read_events(folder, names), strata)
+    assert (checking.open, checking.unnamed) == (15, 15)
     review.close()
 
 
@@ -140,17 +204,17 @@ def test_a_sample_of_other_events_does_not_count(folder: Path, tmp_path: Path) -
     review.close()
     write_tones(tmp_path / "audio" / "C_3.wav")
     add_detections(folder, tmp_path / "audio", {"C_3.wav": detections("C_3.wav", 50, seed=9)}, embed=False)
-    checking = read_checking(folder, strata_of(folder))
+    checking = read_checking(folder, read_events(folder), strata_of(folder))
     assert checking.outdated
     assert checking.sample is None
     draw(folder, 20)
-    assert not read_checking(folder, strata_of(folder)).outdated
+    assert not read_checking(folder, read_events(folder), strata_of(folder)).outdated
 
 
 def test_a_file_that_is_no_review_is_one_sentence(folder: Path) -> None:
     (folder / "review.sqlite").write_text("my notes")
     with pytest.raises(ConfigError, match="is not a review of mast review"):
-        read_checking(folder, strata_of(folder))
+        read_checking(folder, read_events(folder), strata_of(folder))
 
 
 def test_equal_boxes_have_the_ids_of_the_review(tmp_path: Path) -> None:

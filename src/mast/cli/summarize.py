@@ -30,6 +30,10 @@ def summarize(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder for the summary; an earlier one is replaced.")
     ],
+    names: Annotated[
+        Path | None,
+        typer.Option(help="Names for the boxes, a table of mast name or mast classify: counts by name."),
+    ] = None,
     check: Annotated[
         int | None, count(help="Draw this many events to check in mast review, to correct the counts.")
     ] = None,
@@ -61,6 +65,9 @@ def summarize(
     shows sunrise and sunset where a place is known: from the headers of the recordings, columns latitude and longitude
     of their recordings.csv, or --latitude and --longitude for all sites.
 
+    With --names the label of a box is the name that mast name or mast classify gave it. A box that is not in that table
+    is "unknown". Give mast review the same table, so that names are checked, too.
+
     Not all detections are right. --check 60 draws 60 of them at random within bands of score, and remembers them in
     DETECTIONS/to_check.csv. Decide about each in mast review (order "Sample to check"), run mast summarize again, and
     the tables also hold corrected counts with 95 % intervals. Only events drawn this way count: those checked because
@@ -70,6 +77,7 @@ def summarize(
     Examples:
       mast summarize detections/ --out summary
       mast summarize detections/ --out summary --check 60
+      mast summarize detections/ --out summary --names named.csv
     """
     from mast.errors import AnnotationError, ConfigError
     from mast.files import write_whole
@@ -82,24 +90,30 @@ def summarize(
 
     if (latitude is None) != (longitude is None):
         raise ConfigError("--latitude and --longitude belong together; give both, or neither")
+    if detections.is_file():
+        raise ConfigError(
+            f"{detections}: is a file; expected a results folder of mast detect (a table of names goes with --names)"
+        )
     _refuse_others_files(out)
     _report("reading the detections", 0)
     heard = read_heard(detections)
-    strata = _strata(detections)
+    named = None if names is None else _names(names, detections, quiet)
+    strata = _strata(detections, named)
     if check is not None and not len(strata):
         raise AnnotationError(
             f"{detections}: holds no events, so there is nothing to check; leave --check out"
         )
     if check is not None:
-        draw_sample(detections, read_events(detections), strata, check)
-    checking = read_checking(detections, strata)
+        draw_sample(detections, read_events(detections, named), strata, check)
+    checking = read_checking(detections, read_events(detections, named), strata)
     _report("counting calls", 1)
-    counts = count_events(read_events(detections), heard, strata=strata)
+    counts = count_events(read_events(detections, named), heard, strata=strata)
     tables: dict[str, pd.DataFrame] = {
         name: count_table(counts, level, checking.sample)  # type: ignore[arg-type]
         for name, level in _TABLES.items()
     }
     options = {
+        "--names": names,
         "--latitude": latitude,
         "--longitude": longitude,
         "--utc-offset": utc_offset,
@@ -107,7 +121,7 @@ def summarize(
     }
     given = [str(word) for option in options.items() if option[1] is not None for word in option]
     again = shlex.join(["mast", "summarize", str(detections), "--out", str(out), *given])
-    advice = _advice(strata, checking, detections, again)
+    advice = _advice(strata, checking, detections, again, names)
     around = Surroundings(
         places=_places(heard, latitude, longitude),
         utc_offset_h=utc_offset,
@@ -154,7 +168,32 @@ def _refuse_others_files(out: Path) -> None:
         raise ConfigError(f"--out {out}: holds other files than a summary; choose a new --out")
 
 
-def _strata(detections: Path) -> Strata:
+def _names(path: Path, detections: Path, quiet: bool) -> pd.DataFrame:
+    """The names, if they are of these detections; says how many detections have none."""
+    from mast.errors import ConfigError
+    from mast.reports.heard import BOX, read_events
+    from mast.retrieval.naming import read_names
+
+    names = read_names(path)
+    known = names[BOX].drop_duplicates()
+    total = without = 0
+    for batch in read_events(detections):
+        total += len(batch)
+        without += int((batch[BOX].merge(known, "left", indicator=True)["_merge"] == "left_only").sum())
+    if total and without == total:
+        raise ConfigError(
+            f"--names {path}: holds none of the events in {detections}; expected names of these detections"
+        )
+    if without:
+        say(
+            f"{path} has no names for {without:,} of {counted(total, 'event')}: they count as unknown; run mast "
+            "name or mast classify again",
+            quiet=quiet,
+        )
+    return names
+
+
+def _strata(detections: Path, names: pd.DataFrame | None) -> Strata:
     """Of all events, by label and score; only these two columns are held in memory."""
     import numpy as np
 
@@ -163,28 +202,39 @@ def _strata(detections: Path) -> Strata:
 
     parts = [
         (batch["label"].to_numpy(dtype=object), batch["score"].to_numpy(dtype=np.float64))
-        for batch in read_events(detections)
+        for batch in read_events(detections, names)
     ]
     labels = np.concatenate([label for label, _ in parts]) if parts else np.empty(0, dtype=object)
     return stratify(labels, np.concatenate([score for _, score in parts]) if parts else np.empty(0))
 
 
-def _advice(strata: Strata, checking: Checking, detections: Path, again: str) -> tuple[Advice, ...]:
+def _advice(
+    strata: Strata, checking: Checking, detections: Path, again: str, names: Path | None
+) -> tuple[Advice, ...]:
     """What to do next for counts one can trust; ``again`` is the command that was run."""
     from mast.evaluation.corrected_counts import sample_size
     from mast.reports.summary_page import Advice
 
     if not len(strata):
         return ()
+    review = shlex.join(
+        ["mast", "review", str(detections), *([] if names is None else ["--names", str(names)])]
+    )
     if checking.outdated:
-        what = "The events have changed since the sample was drawn. Draw it again; decisions are kept"
+        what = "The events or their names have changed since the sample was drawn. Draw it again; decisions are kept"
         command = f"{again} --check {checking.drawn}"
+    elif checking.unnamed and checking.unnamed == checking.open:
+        what = (
+            f"{counted(checking.unnamed, 'event')} to check {'was' if checking.unnamed == 1 else 'were'} accepted "
+            "without a name. Type the right names, then run mast summarize again"
+        )
+        command = review
     elif checking.open:
         what = (
             f"{checking.open:,} of {checking.drawn:,} events to check are still open. Decide about them (order “Sample "
             "to check”), then run mast summarize again"
         )
-        command = shlex.join(["mast", "review", str(detections)])
+        command = review
     elif checking.sample is None:
         size = sample_size(strata.sizes, strata.expected, _WITHIN)
         what = f"Check {size:,} events to know the share of right calls to about ± {_WITHIN:.0%}"

@@ -30,8 +30,10 @@ from mast.arrays import FloatArray
 from mast.audio import describe, metadata, names_on_disk
 from mast.data.recordings import parse_clock
 from mast.errors import AudioError, ConfigError, MastError, not_a_folder
+from mast.retrieval.naming import UNKNOWN
 
-_COLUMNS = ["recording", "start_s", "end_s", "low_hz", "high_hz", "score", "label", "source"]
+BOX = ["recording", "start_s", "end_s", "low_hz", "high_hz"]
+_COLUMNS = [*BOX, "score", "label", "source"]
 _ASKED = 3  # recordings of a site whose headers are asked for the place
 _EPOCH = datetime(1970, 1, 1)
 NO_CLOCK = -(1 << 40)  # the hour of events whose time is unknown
@@ -153,13 +155,23 @@ def _failed_row(name: str, root: str) -> dict[str, Any]:
     return _row(name, known.site, known.clock_at(0.0), duration_s)
 
 
-def read_events(folder: Path) -> Iterator[pd.DataFrame]:
-    """The table of detections, some in memory at a time.
+def read_events(folder: Path, names: pd.DataFrame | None = None) -> Iterator[pd.DataFrame]:
+    """The table of detections, some in memory at a time; ``found_label`` is the label that they were found with.
+
+    Args:
+        folder: of `mast detect`.
+        names: of :func:`mast.retrieval.naming.read_names`, for their labels; an event that is not there is unknown.
 
     Raises:
         AnnotationError: it cannot be read.
     """
-    return (batch.to_pandas() for batch in found_batches(folder, _COLUMNS))
+    named = None if names is None else names.drop_duplicates(BOX)[[*BOX, "label"]]
+    for batch in found_batches(folder, _COLUMNS):
+        events = batch.to_pandas()
+        events["found_label"] = events["label"]
+        if named is not None:
+            events["label"] = events[BOX].merge(named, "left", BOX)["label"].fillna(UNKNOWN).to_numpy(object)
+        yield events
 
 
 def slots(start_us: FloatArray, start_s: FloatArray) -> np.ndarray:

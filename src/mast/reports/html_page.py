@@ -66,6 +66,11 @@ def figure(content: Markup, caption: str) -> Markup:
     return piece("pieces.html", "figure", content, caption)
 
 
+def side_by_side(parts: Sequence[Markup]) -> Markup:
+    """As many parts in a row as there is room for."""
+    return piece("pieces.html", "side_by_side", parts)
+
+
 def picture(drawn: Figure, caption: str = "", *, dpi: int = 100, small: bool = False) -> Markup:
     """A matplotlib figure inside the page; ``small`` as in :func:`embedded_png`."""
     return embedded_png(figure_png(drawn, dpi=dpi), caption, small=small)

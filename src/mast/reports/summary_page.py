@@ -20,9 +20,19 @@ from mast.grid import FrontEnd
 from mast.reports.contact_sheet import Locate, find_in, make_tiles, scale_note, sheet_front_end, tile_grid
 from mast.reports.heard import NO_CLOCK, Heard, Place, find_places, read_events
 from mast.reports.heat_map import Activity, Sky, activity, draw_activity, sun_note
-from mast.reports.html_page import Section, cards, code, figure, heading, page, paragraph, table
+from mast.reports.html_page import (
+    Section,
+    cards,
+    code,
+    figure,
+    heading,
+    page,
+    paragraph,
+    side_by_side,
+    table,
+)
 from mast.reports.summary_counts import Counts, Sample, correct_total, count_events, count_table
-from mast.wording import first_names
+from mast.wording import counted, first_names
 
 PAGE = "summary.html"
 _MOST_ROWS = 40  # of a table on the page
@@ -108,6 +118,7 @@ def _lead(counts: Counts, total: Corrected | None) -> Markup:
     n, failed, damaged = len(heard.recordings), len(heard.failed), int(heard.recordings["damaged"].sum())
     recordings = "recording" if n == 1 else "recordings"
     lost = "".join(f", {k:,} {what}" for k, what in ((failed, "failed"), (damaged, "damaged")) if k)
+    meaning = "calls" if counts.labels == [""] else "calls with the right name"
     facts = [
         (_hours(heard.hours), f"searched in {n:,} {recordings}{lost}"),
         (f"{counts.calls:,}", "events found"),
@@ -115,7 +126,7 @@ def _lead(counts: Counts, total: Corrected | None) -> Markup:
     if heard.hours > 0:
         facts.append((_rate(counts.calls / heard.hours), "events per hour searched"))
     if total is not None and np.isfinite(total.estimate[0]):
-        facts.append((f"{total.estimate[0]:,.0f}", f"calls after correction, {_interval(total, 0)}"))
+        facts.append((f"{total.estimate[0]:,.0f}", f"{meaning} after correction, {_interval(total, 0)}"))
     return paragraph(_span(counts), soft=True) + cards(facts)
 
 
@@ -146,19 +157,21 @@ def _when(counts: Counts, around: Surroundings) -> Markup:
         "Events per recorded hour, by date and hour of the recorder's clock. Grey: nothing was recorded.",
         soft=True,
     )
+    maps: list[Markup] = []
     drawable = [(*pair, found) for pair in shown if (found := _activity_of(counts, *pair)) is not None]
     for site, label, found in drawable[: around.maps]:
         sky, caveat = _sky(counts.heard, site, around)
         name = shortened(site) or "no site"
         what = f", {shortened(label) or 'no label'}" if len(counts.labels) > 1 else ""
         notes = [
-            f"{int(by.get((site, label), 0)):,} events",
+            counted(int(by.get((site, label), 0)), "event"),
             sun_note(found, sky) if sky is not None else "",
             caveat,
             "days without sound are left out" if found.has_gaps else "",
         ]
         caption = "; ".join(note for note in notes if note) + "."
-        body += heading(name + what) + figure(draw_activity(found, sky), caption)
+        maps.append(heading(name + what) + figure(draw_activity(found, sky), caption))
+    body += side_by_side(maps)
     if not drawable:
         return paragraph("The recordings have no clock time, so activity cannot be shown by date and hour.")
     if len(drawable) > around.maps:
@@ -262,9 +275,10 @@ def _how_sure(counts: Counts, total: Corrected | None, around: Surroundings) -> 
         if np.isfinite(total.estimate[0]):
             share = total.estimate[0] / counts.calls
             body += paragraph(
-                f"So about {total.estimate[0]:,.0f} of the {counts.calls:,} events are calls ({share:.0%}; 95 % "
+                f"So about {total.estimate[0]:,.0f} of the {counts.calls:,} events are right ({share:.0%}; 95 % "
                 f"interval {_interval(total, 0)}). The interval is for all events together. The row of a single site "
-                "or hour is corrected by the same shares: where it rains, more is wrong than its row says."
+                f"or hour{', and of a rare label,' if len(counts.labels) > 1 else ''} is corrected by the same shares: "
+                "where it rains, more is wrong than its row says."
             )
     else:
         body += paragraph("Some of these are false alarms. Nobody has checked how many.")

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from mast.annotations import read_annotations
 from mast.arrays import IntArray, Vectors
 from mast.errors import ConfigError
 from mast.retrieval.nearest import Neighbours, nearest
@@ -26,7 +28,23 @@ from mast.retrieval.nearest import Neighbours, nearest
 UNKNOWN = "unknown"
 SOURCE = "examples"  # what names from here are said to come from
 _FOLDS = 20  # groups of recordings, at most, that the threshold is chosen without
+LIKELY = (
+    "likely_label",
+    "nearest_label",
+)  # the name before it was doubted, in tables of mast name and mast classify
 ENOUGH = 10  # held-out examples that must be named before a share of right ones means anything; our choice
+
+
+def read_names(path: Path) -> pd.DataFrame:
+    """The events of a table of `mast name` or `mast classify`, their names in ``label``.
+
+    Raises:
+        ConfigError: it holds no names.
+    """
+    table = read_annotations(path).events
+    if not {"label_score", "label_source"} <= set(table) or not any(name in table for name in LIKELY):
+        raise ConfigError(f"--names {path}: holds no names; expected a table of mast name or mast classify")
+    return table
 
 
 class Votes(NamedTuple):

@@ -15,6 +15,7 @@ from mast.jobs import Jobs
 from mast.progress import CommandProgress, read_progress
 from mast.review.open_review import Review
 from mast.review.safety import REPORT_POLICY
+from mast.review.suggestions import names_given
 
 SUMMARY, SUMMARY_PAGE = "summary", "summary.html"  # the folder below the results, and the page in it
 
@@ -46,8 +47,10 @@ def summary_routes(review: Review, jobs: Jobs) -> APIRouter:
                 "a summary is made of what mast detect has found, and this is a folder of recordings with boxes; run "
                 "mast detect on it first"
             )
-        moved = ["--audio", str(space.audio.resolve())] if space.moved else []
-        jobs.start([*summary_command(out.parent), *moved], out)
+        further = ["--audio", str(space.audio.resolve())] if space.moved else []
+        if (names := names_given(review.store)) is not None:
+            further += ["--names", str(names)]
+        jobs.start([*summary_command(out.parent), *further], out)
         return state()
 
     @router.get("/summary/page")

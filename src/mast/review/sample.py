@@ -8,7 +8,6 @@ An event's place in the random order depends on nothing but the event, so a larg
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -21,12 +20,13 @@ from mast.arrays import IntArray
 from mast.errors import ConfigError
 from mast.evaluation.corrected_counts import Checked, Strata, allocate
 from mast.reports.summary_counts import Sample
+from mast.retrieval.naming import UNKNOWN
 from mast.review.intake import random_rank, review_id
 from mast.review.store import STORE
 from mast.review.to_check import read_to_check, write_to_check
 
 _KEY = b"mast summarize"  # of the random order
-_MADE_OF = ("recording", "start_s", "end_s", "low_hz", "high_hz", "label", "source")
+_MADE_OF = ("recording", "start_s", "end_s", "low_hz", "high_hz", "found_label", "source")
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,15 @@ class Checking:
         sample: strata that are done; ``None`` where none is.
         drawn: events that were drawn.
         open: of them, not decided yet.
-        outdated: the events have changed since they were drawn.
+        outdated: the events, or their labels, have changed since they were drawn.
+        unnamed: of those that are open, accepted before the reviewer could see the name.
     """
 
     sample: Sample | None
     drawn: int
     open: int
     outdated: bool = False
+    unnamed: int = 0
 
 
 def draw_sample(folder: Path, batches: Iterable[pd.DataFrame], strata: Strata, total: int) -> IntArray:
@@ -51,7 +53,7 @@ def draw_sample(folder: Path, batches: Iterable[pd.DataFrame], strata: Strata, t
 
     Args:
         folder: of `mast detect`.
-        batches: its events.
+        batches: its events, of :func:`mast.reports.heard.read_events`.
         strata: that they fall into.
         total: how many to draw.
 
@@ -87,14 +89,20 @@ def _identified(batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         yield batch.assign(event=ids)
 
 
-def read_checking(folder: Path, strata: Strata) -> Checking:
+def read_checking(folder: Path, batches: Iterable[pd.DataFrame], strata: Strata) -> Checking:
     """What of the sample was decided.
+
+    Args:
+        folder: of `mast detect`.
+        batches: its events, of :func:`mast.reports.heard.read_events`.
+        strata: that they fall into.
 
     Raises:
         ConfigError: the review cannot be read.
     """
     drawn = read_to_check(folder)
-    decided = _decided(folder, strata)
+    everything = _decided(folder, batches, strata)
+    decided = everything[~everything["unnamed"]]
     code_of = {name: code for code, name in enumerate(strata.names)}
     known = set(decided["event"])
     outdated = len(drawn) > 0 and set(drawn["stratum"]) != set(strata.names)
@@ -110,36 +118,45 @@ def read_checking(folder: Path, strata: Strata) -> Checking:
     checked = np.bincount(rows["stratum"].to_numpy(dtype=np.int64), minlength=len(strata))
     right = np.bincount(rows.loc[rows["right"], "stratum"].to_numpy(dtype=np.int64), minlength=len(strata))
     sample = Sample(rows, Checked(strata.sizes, checked, right)) if chosen else None
-    return Checking(sample, len(drawn), int((~drawn["event"].isin(known)).sum()), outdated)
+    still_open = drawn["event"][~drawn["event"].isin(known)]
+    unnamed = int(still_open.isin(everything["event"]).sum())
+    return Checking(sample, len(drawn), len(still_open), outdated, unnamed)
 
 
-def _decided(folder: Path, strata: Strata) -> pd.DataFrame:
-    """Detections that somebody decided about: ``event``, ``recording``, ``start_s``, ``label``, ``stratum``, ``right``.
+def _decided(folder: Path, batches: Iterable[pd.DataFrame], strata: Strata) -> pd.DataFrame:
+    """Detections that somebody decided about.
 
-    An event is right where it was accepted under the label that it has in the table, or has none there.
+    Columns ``event``, ``recording``, ``start_s``, ``score``, ``label``, ``stratum``, ``right``, ``unnamed``. Time,
+    score and label are those of the table: somebody may have changed them in the review. An event is right where it was
+    accepted under its label, or has none. One that was accepted without a label while the table names it says nothing
+    about the name.
     """
-    rows = [
-        (
-            row["id"],
-            row["name"],
-            float(json.loads(row["original_box"])[0]) if row["original_box"] else float(row["start_s"]),
-            row["original_label"],
-            float(row["score"]),
-            row["status"] == "accepted"
-            and (not row["original_label"] or row["label"] == row["original_label"]),
-        )
-        for row in _rows(folder / STORE)
+    rows = {str(row["id"]): row for row in _rows(folder / STORE)}
+    names = {row["name"] for row in rows.values()}
+    found = [
+        own[own["event"].isin(rows)]
+        for own in _identified(batch[batch["recording"].isin(names)] for batch in batches if names)
     ]
-    table = pd.DataFrame(rows, columns=["event", "recording", "start_s", "label", "score", "right"])
-    table = table.astype({"right": bool, "score": np.float64, "start_s": np.float64})
-    return table.assign(stratum=strata.of(table["label"].to_numpy(dtype=object), table["score"].to_numpy()))
+    columns = ["event", "recording", "start_s", "score", "label", "found_label"]
+    table = pd.concat(found)[columns].reset_index(drop=True) if found else pd.DataFrame(columns=columns)
+    decisions = [rows[event] for event in table["event"]]
+    accepted = np.array([row["status"] == "accepted" for row in decisions], dtype=bool)
+    given = np.array([row["label"] for row in decisions], dtype=object)
+    label = table["label"].to_numpy(dtype=object)
+    any_label = np.isin(label, ["", UNKNOWN])
+    named_since = ~any_label & (label != table["found_label"].to_numpy(dtype=object))
+    return table.assign(
+        stratum=strata.of(label, table["score"].to_numpy(dtype=np.float64)),
+        right=accepted & (any_label | (given == label)),
+        unnamed=accepted & named_since & (given == ""),
+    )
 
 
 def _rows(path: Path) -> list[sqlite3.Row]:
     if not path.is_file():
         return []
     sql = (
-        "SELECT e.id, r.name, e.start_s, e.original_box, e.label, e.original_label, e.score, e.status FROM events AS e "
+        "SELECT e.id, r.name, e.label, e.status FROM events AS e "
         "JOIN recordings AS r ON r.id = e.recording_id "
         "WHERE e.status <> 'open' AND e.score IS NOT NULL AND e.ordinal IS NOT NULL"
     )

@@ -1,7 +1,8 @@
 """Names that a classifier or annotated examples suggest for events, from tables of `mast name` and `mast classify`.
 
 Every table's names are kept beside the events, with their scores, for the page to show. An event that nobody has
-decided about also takes the name as its label, unless it is unknown; decided ones keep theirs.
+decided about also takes the name as its label, unless it is unknown; decided ones keep theirs. The review remembers the
+table that was given last, for its summary.
 """
 
 from __future__ import annotations
@@ -11,12 +12,19 @@ from pathlib import Path
 
 import pandas as pd
 
-from mast.annotations import read_annotations
 from mast.errors import ConfigError
-from mast.retrieval.naming import UNKNOWN
+from mast.retrieval.naming import LIKELY, UNKNOWN, read_names
 from mast.review.store import Store
 
-_LIKELY = ("likely_label", "nearest_label")  # the name before it was doubted, in tables of the two commands
+_GIVEN = "names"  # among the review's facts
+
+
+def names_given(store: Store) -> Path | None:
+    """The table of names that the review was given last, if it is still there."""
+    with store.reading() as db:
+        row = db.execute("SELECT value FROM facts WHERE name = ?", (_GIVEN,)).fetchone()
+    path = None if row is None else Path(row["value"])
+    return path if path is not None and path.is_file() else None
 
 
 def take_suggestions(store: Store, path: Path) -> int:
@@ -25,10 +33,8 @@ def take_suggestions(store: Store, path: Path) -> int:
     Raises:
         ConfigError: the table has no names, or none of its events is in this review.
     """
-    table = read_annotations(path).events
-    likely = next((name for name in _LIKELY if name in table), None)
-    if likely is None or "label_score" not in table or "label_source" not in table:
-        raise ConfigError(f"--names {path}: holds no names; expected a table of mast name or mast classify")
+    table = read_names(path)
+    likely = next(name for name in LIKELY if name in table)
     found = 0
     with store.writing() as db:
         ids = {row["name"]: row["id"] for row in db.execute("SELECT id, name FROM recordings")}
@@ -64,6 +70,8 @@ def take_suggestions(store: Store, path: Path) -> int:
                     "UPDATE events SET label = ?, original_label = ? WHERE id = ? AND version = 0 AND status = 'open'",
                     (label, label, event["id"]),
                 )
+        if found:
+            db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (_GIVEN, str(path.absolute())))
     if not found:
         raise ConfigError(
             f"--names {path}: none of its {len(table):,} events is in this review; expected names of these detections"
