@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,81 @@ class Objective(nn.Module):
 
     def forward(self, batch: Tensor, step: int) -> dict[str, Tensor]:
         return {"loss": self.model(batch).mean()}
+
+
+def job_of(
+    objective: nn.Module, *, validate: Callable[[nn.Module], dict[str, float]] | None = None
+) -> Job[Tensor]:
+    """Eight steps in two epochs, on numbers of which no two are equal."""
+    rows = TensorDataset(torch.arange(1.0, 5.0)[:, None])
+    return Job(
+        objective=objective,
+        model=objective.model,  # type: ignore[arg-type]
+        batches=Batches(rows, lambda rows: torch.stack([row[0] for row in rows]), batch_size=1, seed=0),
+        optimisation=Optimisation(batch_size=1, epochs=2, warmup_epochs=0, validate_every_epochs=2),
+        groups=lambda: [{"params": list(objective.parameters()), "base_lr": 1e-2}],
+        set_trainable=lambda epoch: False,
+        validate=validate or (lambda model: {"f1": 0.5}),
+        save=lambda model, folder, about: None,
+    )
+
+
+class Interrupted(Objective):
+    """Presses Ctrl-C in the middle of some steps, as often as is said."""
+
+    def __init__(self, presses: dict[int, int]) -> None:
+        super().__init__()
+        self.presses, self.taken = presses, list[int]()
+
+    def forward(self, batch: Tensor, step: int) -> dict[str, Tensor]:
+        self.taken.append(step)
+        for _ in range(self.presses.get(step, 0)):
+            signal.raise_signal(signal.SIGINT)
+        return super().forward(batch, step)
+
+
+def trained(out: Path, objective: Objective) -> Tensor:
+    torch.manual_seed(0)
+    nn.init.ones_(objective.model.weight)
+    nn.init.zeros_(objective.model.bias)
+    train(job_of(objective), Accelerator(cpu=True), out)
+    return objective.model.weight.detach()
+
+
+def test_a_run_that_is_stopped_keeps_every_step(tmp_path: Path) -> None:
+    expected = trained(tmp_path / "whole", Objective())
+    first = Interrupted({5: 1})
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "run", first)
+    assert first.taken == [0, 1, 2, 3, 4, 5]
+    again = Interrupted({})
+    torch.testing.assert_close(trained(tmp_path / "run", again), expected, rtol=0, atol=0)
+    assert again.taken == [6, 7]
+
+
+def test_a_second_ctrl_c_does_not_wait_and_no_half_step_is_kept(tmp_path: Path) -> None:
+    expected = trained(tmp_path / "whole", Objective())
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "run", Interrupted({5: 2}))
+    assert not (tmp_path / "run" / "state").exists()
+    again = Interrupted({})
+    torch.testing.assert_close(trained(tmp_path / "run", again), expected, rtol=0, atol=0)
+    assert again.taken == list(range(8))
+
+
+def test_a_validation_that_is_stopped_is_done_again(tmp_path: Path) -> None:
+    looked: list[str] = []
+
+    def validate(model: nn.Module) -> dict[str, float]:
+        looked.append("")
+        if len(looked) == 1:
+            signal.raise_signal(signal.SIGINT)
+        return {"f1": 0.5}
+
+    with pytest.raises(KeyboardInterrupt):
+        train(job_of(Objective(), validate=validate), Accelerator(cpu=True), tmp_path)
+    result = train(job_of(Objective(), validate=validate), Accelerator(cpu=True), tmp_path)
+    assert (result.steps, result.best, len(looked)) == (8, {"f1": 0.5}, 2)
 
 
 def test_progress_is_shown_before_the_first_step_and_at_every_slow_one(

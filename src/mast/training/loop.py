@@ -7,9 +7,11 @@ batches, which parameters train in an epoch, and how the model is validated and 
 from __future__ import annotations
 
 import json
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -92,7 +94,8 @@ def train(
 ) -> Result:
     """Train until the last epoch; continue where a killed run in ``out`` stopped.
 
-    ``stop_after`` ends the call after that many steps in all, as a kill would (for tests).
+    Ctrl-C lets a step finish and keeps it; only a validation that it interrupts is lost, with the steps since the last
+    snapshot. ``stop_after`` ends the call after that many steps in all, as a kill would (for tests).
     """
     plan, learner = job.optimisation, _Learner(job, accelerator, out)
     screen = _Screen(progress, learner.total)
@@ -100,25 +103,26 @@ def train(
     saved_at = started_at
     if learner.step < learner.total:
         screen.show(learner.step, "reading the first batch")
-    for batch in job.batches.steps(learner.step, learner.total):
-        learner.take_step(batch)
-        step, (epoch, in_epoch) = learner.step, divmod(learner.step, job.batches.steps_per_epoch)
-        if len(learner.pending) >= plan.log_every_steps or in_epoch == 0:
-            screen.loss = f"loss {learner.read_numbers()['loss']:.4f}"
-            screen.show(step, screen.loss)
-        elif time.monotonic() - screen.shown_at > _SHOW_S:
-            screen.show(step, screen.loss)
-        if stop_after is not None and step >= stop_after:
-            return learner.result(0.0)
+    with learner.kept_when_interrupted():
+        for batch in job.batches.steps(learner.step, learner.total):
+            learner.take_step(batch)
+            step, (epoch, in_epoch) = learner.step, divmod(learner.step, job.batches.steps_per_epoch)
+            if len(learner.pending) >= plan.log_every_steps or in_epoch == 0:
+                screen.loss = f"loss {learner.read_numbers()['loss']:.4f}"
+                screen.show(step, screen.loss)
+            elif time.monotonic() - screen.shown_at > _SHOW_S:
+                screen.show(step, screen.loss)
+            if stop_after is not None and step >= stop_after:
+                return learner.result(0.0)
 
-        is_last = step == learner.total
-        if in_epoch == 0 and (epoch % plan.validate_every_epochs == 0 or is_last):
-            screen.show(step, f"{screen.loss}, validating")
-            learner.validate(epoch)
-            screen.show(step, screen.loss)
-        if time.monotonic() - saved_at > plan.save_every_s or is_last:
-            learner.save_state()
-            saved_at = time.monotonic()
+            is_last = step == learner.total
+            if learner.validation_due:
+                screen.show(step, f"{screen.loss}, validating")
+                learner.validate(epoch)
+                screen.show(step, screen.loss)
+            if time.monotonic() - saved_at > plan.save_every_s or is_last:
+                learner.save_state()
+                saved_at = time.monotonic()
     accelerator.wait_for_everyone()
     learner.close()
     seconds, n_steps = time.monotonic() - started_at, learner.step - first_step
@@ -148,18 +152,20 @@ class _Learner(Generic[B]):
         self.shown = self.ema.model if self.ema else job.model  # what is validated and saved
         if self.ema and job.follow:
             job.follow(self.ema.model)
-        self.step, self.best_epoch = 0, -1
+        self.step, self.best_epoch, self.validated = 0, -1, 0
         self.best: dict[str, float] = {}
         self.last: dict[str, float] = {}
         self._resume()
         self.log = _Log(out, self.step) if accelerator.is_main_process else None
         self.pending: list[tuple[int, dict[str, Tensor]]] = []  # numbers of steps, not read yet
         self._wrapped: nn.Module | None = None
+        self._whole = True  # no step is half done
 
     def _resume(self) -> None:
         snapshot = latest_state(self.out / "state")
         if snapshot is not None:
             self.step, self.best_epoch = snapshot["step"], snapshot["best_epoch"]
+            self.validated = self.step
             self.best, self.last = snapshot["best"], snapshot["last"]
             self.job.model.load_state_dict(snapshot["model"])
             self.optimizer.load_state_dict(snapshot["optimizer"])
@@ -167,8 +173,32 @@ class _Learner(Generic[B]):
                 self.ema.model.load_state_dict(snapshot["ema"])
                 self.ema.updates = snapshot["ema_updates"]
 
+    @contextmanager
+    def kept_when_interrupted(self) -> Iterator[None]:
+        """Keep the steps that were taken when the user stops the block, unless a validation is still due after them."""
+        first = self.step
+        try:
+            yield
+        except KeyboardInterrupt:
+            if self.step > first and self._whole and not self.validation_due:
+                self.save_state()
+            raise
+
+    @property
+    def validation_due(self) -> bool:
+        """Whether the last step ended an epoch that validation follows, and nothing was validated since."""
+        epoch, in_epoch = divmod(self.step, self.job.batches.steps_per_epoch)
+        asked = epoch % self.job.optimisation.validate_every_epochs == 0 or self.step == self.total
+        return in_epoch == 0 and asked and self.validated < self.step
+
     def take_step(self, batch: B) -> None:
-        """Learn from one batch."""
+        """Learn from one batch; Ctrl-C waits until that is done, a second one does not."""
+        with uninterrupted():
+            self._whole = False
+            self._take_step(batch)
+            self._whole = True
+
+    def _take_step(self, batch: B) -> None:
         job, plan, accelerator = self.job, self.job.optimisation, self.accelerator
         epoch, in_epoch = divmod(self.step, job.batches.steps_per_epoch)
         if in_epoch == 0 or self._wrapped is None:
@@ -211,6 +241,7 @@ class _Learner(Generic[B]):
                 job.save(self.shown, self.out / "best", about)
         if main:
             job.save(self.shown, self.out / "last", about)
+        self.validated = self.step
 
     def save_state(self) -> None:
         """A snapshot to resume from."""
@@ -240,6 +271,28 @@ class _Learner(Generic[B]):
         """Close the log."""
         if self.log:
             self.log.close()
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C in the block is raised at its end; a second one at once."""
+    if threading.current_thread() is not threading.main_thread():  # Ctrl-C reaches only the main thread
+        yield
+        return
+    asked: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        asked.append(number)
+        if len(asked) > 1:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before or signal.default_int_handler)
+    if asked:
+        raise KeyboardInterrupt
 
 
 class _Screen:
