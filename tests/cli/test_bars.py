@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 from rich.progress import Progress
 
-from mast.cli.bars import RATE_S, columns, steps_of
+from mast.cli.bars import RATE_S, ReportedBar, columns, steps_of
 
 
 class Clock:
@@ -76,3 +76,31 @@ def test_what_was_counted_before_does_not_enter_the_rate() -> None:
             show(step, 100, f"steps, loss {stage}")
         assert "3/100 steps, loss" in seen(bar, console)
         assert "1:37:00" in seen(bar, console)
+
+
+def written(*, minutes: int, terminal: bool, disable: bool = False) -> list[str]:
+    """What a bar of 240 steps, six a minute, leaves in a file while it runs."""
+    clock, file = Clock(), io.StringIO()
+    bar = ReportedBar(
+        *columns("{task.fields[text]}"),
+        console=Console(file=file, width=20, force_terminal=terminal),
+        get_time=clock,
+        speed_estimate_period=RATE_S,
+        auto_refresh=False,
+        disable=disable,
+        unit="{task.fields[text]}",
+    )
+    show = steps_of(bar, "train")
+    for step in range(6 * minutes + 1):
+        show(step, 240, "steps, loss 0.1234")
+        clock.now += 10.0
+    return file.getvalue().splitlines()
+
+
+def test_a_log_file_gets_a_line_every_minute() -> None:
+    lines = written(minutes=3, terminal=False)
+    assert len(lines) == 3
+    assert lines[0] == "train: 6 of 240 steps, loss 0.1234, 39 min left"  # however narrow the console
+    assert lines[2].startswith("train: 18 of 240 steps")
+    assert not written(minutes=3, terminal=True)
+    assert not written(minutes=3, terminal=False, disable=True)

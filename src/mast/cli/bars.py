@@ -21,6 +21,7 @@ from mast.runs import Progress
 
 # the rate is that of the last half hour: a training step on a CPU may take a minute; our choice
 RATE_S = 1800.0
+_LINE_EVERY_S = 60.0  # where a bar is written to a file; our choice
 
 
 class TimeLeft(TimeRemainingColumn):
@@ -40,11 +41,14 @@ class Counted(MofNCompleteColumn):
 
 
 class ReportedBar(RichProgress):
-    """A bar whose figures also go to the command's report (:mod:`mast.progress`), shown or not."""
+    """A bar whose figures also go to the command's report (:mod:`mast.progress`), shown or not.
+
+    Written to a file it is a line every minute.
+    """
 
     def __init__(self, *columns: str | ProgressColumn, unit: str, **more: Any) -> None:
         super().__init__(*columns, **more)
-        self._unit = unit
+        self._unit, self._line_at = unit, self.get_time()
 
     def add_task(self, description: str, *given: Any, **more: Any) -> TaskID:
         """As the library does, and report it."""
@@ -69,7 +73,19 @@ class ReportedBar(RichProgress):
         task = self._tasks[task_id]
         unit = self._unit.format(task=task)
         report().figures(task.description, task.completed, task.total, unit, task.time_remaining)
+        on_screen = self.console.is_terminal or self.console.is_jupyter
+        if not (self.disable or on_screen) and self.get_time() - self._line_at >= _LINE_EVERY_S:
+            self._line_at = self.get_time()
+            self.console.print(_line(task, unit), markup=False, highlight=False, soft_wrap=True)
         return task_id
+
+
+def _line(task: Task, unit: str) -> str:
+    """How far a task is, in words."""
+    total = "" if task.total is None else f" of {task.total:,.0f}"
+    left = task.time_remaining
+    remaining = "" if left is None else f", {max(1, round(left / 60)):,} min left"
+    return f"{task.description}: {task.completed:,.0f}{total} {unit}".rstrip() + remaining
 
 
 def columns(unit: str) -> list[str | ProgressColumn]:
