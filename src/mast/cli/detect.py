@@ -237,8 +237,30 @@ def detect(
         say(f"Next: {shlex.join(['mast', 'review', str(out)])}", quiet=quiet)
     if hint := _other_band(sample_rates, facts.band_hz[1]):
         say(hint, quiet=quiet)
+    if totals is not None:
+        _warn_of_old(results, totals, {one.source.recording for one in listing.recordings}, wanted, quiet)
     if failures or listing.unlisted:
         raise typer.Exit(EXIT_SOME_FAILED)
+
+
+def _warn_of_old(
+    results: ResultsFolder, totals: Totals, listed: set[str], wanted: list[str], quiet: bool
+) -> None:
+    """What in the folder is older than the tables, or of recordings that are no longer there."""
+    if totals.older:
+        folders = ", ".join(f"{name}/" for name in totals.older)
+        are, them = ("is", "it") if len(totals.older) == 1 else ("are", "them")
+        say(
+            f"mast: warning: {folders} in {results.folder} {are} older than these results; add --formats "
+            f"{','.join([*wanted, *totals.older])} to write {them} again",
+            quiet=quiet,
+        )
+    if gone := results.gone(totals, listed):
+        say(
+            f"mast: warning: {counted(len(gone), 'recording')} searched earlier {'is' if len(gone) == 1 else 'are'} no "
+            f"longer there, such as {gone[0]}; the tables still hold what was found (a new --out leaves it out)",
+            quiet=quiet,
+        )
 
 
 def _not_done(results: ResultsFolder, recordings: list[Recording], quiet: bool) -> list[Recording]:

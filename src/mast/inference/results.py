@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,6 +45,7 @@ from mast.annotations.detections import (
     read_run,
     write_run,
 )
+from mast.audio import names_on_disk
 from mast.detect_options import DEFAULT_OPTIONS, DetectOptions
 from mast.errors import ConfigError, shortened
 from mast.events import EVENT_COLUMNS, as_events, empty_events
@@ -93,6 +94,7 @@ class Totals:
         damaged: recordings that were searched in part.
         searched: what is known about each recording, from its mark.
         failures: names of those that failed.
+        older: formats whose folders here are older than these results, because this run was not asked for them.
     """
 
     recordings: int
@@ -101,6 +103,7 @@ class Totals:
     damaged: int
     searched: Sequence[Mapping[str, Any]] = ()
     failures: Sequence[str] = ()
+    older: Sequence[str] = ()
 
 
 class ResultsFolder:
@@ -337,7 +340,32 @@ class ResultsFolder:
             if wanted:
                 self._export(wanted, pd.DataFrame([mark.facts for mark in done]))
         searched = [mark.facts for mark in done]
-        return Totals(len(done), events, len(failed), len(damaged), searched, list(failed))
+        older = self._older(formats)
+        return Totals(len(done), events, len(failed), len(damaged), searched, list(failed), older)
+
+    def _older(self, formats: list[str]) -> list[str]:
+        """Formats whose folders were written before something was searched, failed or was left out by a threshold."""
+        there = [
+            name for name in (*FORMATS, PARTITIONED) if name not in formats and (self.folder / name).is_dir()
+        ]
+        if not there:
+            return []
+        results = [path for ending in (DONE, FAILED) for _, path in marks(self.folder, ending)]
+        newest = max(path.stat().st_mtime_ns for path in [self.folder / RUN, *results])
+        return [name for name in there if (self.folder / name).stat().st_mtime_ns < newest]
+
+    def gone(self, totals: Totals, listed: Container[str]) -> list[str]:
+        """Recordings that were searched before and are no longer there; none where the root cannot be looked at.
+
+        Args:
+            totals: what is here.
+            listed: names of the recordings that are known to be there.
+        """
+        root = Path(self.run.root)
+        if not root.is_dir():
+            return []
+        names = [str(facts["recording"]) for facts in totals.searched if facts["recording"] not in listed]
+        return [name for name in names if not any((root / spelt).exists() for spelt in names_on_disk(name))]
 
     def _read_mark(self, path: Path) -> _Mark | None:
         """A mark that belongs in the tables; ``None`` for one that is incomplete, or was made otherwise."""
