@@ -190,7 +190,8 @@ def test_files_are_written(archive: Path, tmp_path: Path) -> None:
 
 def test_captions_and_spans() -> None:
     row = {"recording": "site/dawn.wav", "start_s": 6.04, "label": "", "score": 0.5}
-    assert caption_of(row) == "0.50\ndawn.wav · 6.0 s"
+    assert caption_of(row) == "0.50\nsite/dawn · 6.0 s"
+    assert caption_of(row | {"recording": "v1.2"}) == "0.50\nv1.2 · 6.0 s"
     assert caption_of(row | {"label": "wren", "score": 1.0}).startswith("wren\n")
     assert tile_span_s(events(), FrontEnd()) == pytest.approx(2.56)
     assert tile_span_s(events(("a", 0, 0.01, 1, 2)), FrontEnd()) == pytest.approx(1.024)

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
+from mast.audio import AUDIO_SUFFIXES
 from mast.errors import AudioError
 from mast.events import boxes_of
 from mast.files import write_whole
@@ -151,11 +152,15 @@ def tile_span_s(events: pd.DataFrame, front_end: FrontEnd) -> float:
 
 
 def caption_of(row: Mapping[Any, Any]) -> str:
-    """Label and score, where it has them; then recording and time."""
+    """Label and score, where it has them; then recording, with the folder it is in, and time."""
     score, label = float(row.get("score", 1.0)), str(row.get("label", "") or "")
     scored = score < 1.0  # neither a person's box nor without a score
     first = " · ".join(part for part in (label, f"{score:.2f}" if scored else "") if part) or "no label"
-    return f"{first}\n{Path(str(row['recording'])).name} · {float(row['start_s']):.1f} s"
+    path = Path(str(row["recording"]))
+    name = "/".join(path.parts[-2:])  # recorders at different sites give the same names
+    if path.suffix.lower() in AUDIO_SUFFIXES:  # a long word is broken anywhere
+        name = name.removesuffix(path.suffix)
+    return f"{first}\n{name} · {float(row['start_s']):.1f} s"
 
 
 def sheet_png(sheet: Sheet, *, columns: int = COLUMNS) -> bytes:
