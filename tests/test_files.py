@@ -11,6 +11,7 @@ import pytest
 
 from mast.errors import ConfigError
 from mast.files import (
+    check_writable,
     remove_orphans,
     remove_parts,
     replace_folder,
@@ -77,6 +78,31 @@ def test_a_new_file_has_ordinary_permissions_whoever_writes_it(tmp_path: Path) -
     write_whole(tmp_path / "b", b"")
     modes = {path.name: path.stat().st_mode for path in tmp_path.iterdir()}
     assert modes["a"] == modes["b"] == modes["ordinary"]
+
+
+def test_what_cannot_be_written_is_known_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    for path in (tmp_path / "a.csv", tmp_path / "new" / "folder" / "a.csv", tmp_path / "file"):
+        check_writable(path)
+    for path, number in (
+        (tmp_path / "file" / "a.csv", errno.ENOTDIR),
+        (tmp_path / "file" / "new" / "a.csv", errno.ENOTDIR),
+        (tmp_path / "folder", errno.EISDIR),
+        (tmp_path / ("x" * 300), errno.ENAMETOOLONG),
+    ):
+        with pytest.raises(OSError, match=os.strerror(number)) as told:
+            check_writable(path)
+        assert (told.value.errno, told.value.filename) == (number, str(path))
+
+    def refuses(path: Path) -> None:  # root may write anywhere
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "touch", refuses)
+    with pytest.raises(PermissionError) as denied:
+        check_writable(tmp_path / "a.csv")
+    assert denied.value.filename == str(tmp_path / "a.csv")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -68,6 +69,21 @@ def whole_file(path: Path) -> Iterator[Path]:
         except BaseException:
             part.unlink(missing_ok=True)
             raise
+
+
+def check_writable(path: Path) -> None:
+    """Ask before hours of work what :func:`whole_file` would be told after them; nothing stays of it.
+
+    Raises:
+        OSError: with the file's name, where no file can be written there.
+    """
+    with naming(path):
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        there = next((folder for folder in path.parents if folder.exists()), path.parent)
+        probe = there / _beside(path).name
+        probe.touch()
+        probe.unlink()
 
 
 @contextmanager

@@ -101,3 +101,16 @@ def test_bad_input_is_one_sentence(found: Path, tmp_path: Path) -> None:
         assert isinstance(result.exception, kind), result.exception
         assert says in str(result.exception)
     assert not (tmp_path / "m.csv").exists()
+
+
+def test_an_output_that_cannot_be_written_is_noticed_before_any_work(
+    found: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*given: object) -> None:
+        raise AssertionError("measured first")
+
+    monkeypatch.setattr("mast.features.measurements.measure_events", never)
+    (tmp_path / "file").touch()
+    result = run(found, "--out", tmp_path / "file" / "m.csv")
+    assert isinstance(result.exception, NotADirectoryError), result.exception
+    assert result.exception.filename == str(tmp_path / "file" / "m.csv")

@@ -198,3 +198,16 @@ def test_bad_input_is_one_sentence(found: Path) -> None:
     assert isinstance(nothing.exception, AnnotationError)
     assert isinstance(nothing.exception, MastError)
     assert "there is nothing to name" in str(nothing.exception)
+
+
+def test_an_output_that_cannot_be_written_is_noticed_before_any_work(
+    found: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*given: object) -> None:
+        raise AssertionError("heard first")
+
+    monkeypatch.setattr("mast.classifiers.box_names.name_boxes", never)
+    (found.parent / "file").touch()
+    result = run(found, out="file/n.csv")
+    assert isinstance(result.exception, NotADirectoryError), result.exception
+    assert result.exception.filename == str(found.parent / "file" / "n.csv")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.event_files import check_table_name
+from mast.cli.event_files import check_table
 from mast.cli.options import Device, Quiet, StoreModel, advancing, count, number, say, score
 from mast.wording import counted
 
@@ -60,7 +60,7 @@ def classify(
     from mast.files import write_json
     from mast.retrieval.event_store import EventStore
 
-    check_table_name(out)
+    check_table(out)
     opened = EventStore.open(store)
     namer = _examples(opened, examples, k, model, device, quiet)
     calibration = namer.calibrate(precision, max_distance=max_distance)

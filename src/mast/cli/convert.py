@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.event_files import check_table_name, cut_to_nyquist
+from mast.cli.event_files import check_table, cut_to_nyquist
 from mast.cli.options import Join, Quiet, advancing, count, say
 from mast.wording import counted, first_names
 
@@ -121,7 +121,7 @@ def convert(
     folder = FORMATS[to].is_folder(out)
     _check_out(source, out, folder=folder)
     if to == "csv" and not folder:
-        check_table_name(out)
+        check_table(out)
     known = _probe(audio, quiet) if audio is not None else _searched(source) if to in _SCALED else None
     annotations = (
         _take_back(source, all_done, add_to) if tasks else read_annotations(source, from_, recordings=known)

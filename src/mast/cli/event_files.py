@@ -73,12 +73,14 @@ def find_recordings_of(boxes: Path, audio: Path | None) -> Locate:
     return find_in([audio])
 
 
-def check_table_name(out: Path) -> None:
-    """Refuse to write to what is not the name of a table."""
+def check_table(out: Path) -> None:
+    """Refuse, before any work, what is not the name of a table or cannot be written."""
     from mast.errors import ConfigError
+    from mast.files import check_writable
 
     if out.suffix.lower() not in (".csv", ".parquet"):
         raise ConfigError(f"{out}: expected the name of a table, ending in .csv or .parquet")
+    check_writable(out)
 
 
 def recording_by_recording(

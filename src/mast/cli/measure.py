@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.event_files import check_table_name, end_with, find_recordings_of, recording_by_recording
+from mast.cli.event_files import check_table, end_with, find_recordings_of, recording_by_recording
 from mast.cli.options import FoundAudio, GivenBoxes, Quiet, advancing
 from mast.wording import counted
 
@@ -39,7 +39,7 @@ def measure(
     from mast.errors import AnnotationError, AudioError
     from mast.table_files import write_table
 
-    check_table_name(out)
+    check_table(out)
     events = read_annotations(boxes).events
     if events.empty:
         raise AnnotationError(f"{boxes}: holds no boxes; there is nothing to measure")

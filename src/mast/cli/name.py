@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.event_files import check_table_name, end_with, find_recordings_of, recording_by_recording
+from mast.cli.event_files import check_table, end_with, find_recordings_of, recording_by_recording
 from mast.cli.options import FoundAudio, GivenBoxes, Quiet, advancing, count, number, say, score
 from mast.wording import counted
 
@@ -89,7 +89,7 @@ def name(
     from mast.annotations import read_annotations
     from mast.errors import AnnotationError
 
-    check_table_name(out)
+    check_table(out)
     classifier = _classifier(with_, labels, rate, window, softmax, quiet)
     possible = _possible(classifier, species, quiet)
     events = read_annotations(detections).events
