@@ -30,7 +30,9 @@ Every command shows progress on stderr and puts data on stdout or into files.
 | 4 | finished, but some recordings failed |
 | 130 | interrupted (Ctrl-C) |
 
-After 2, 4 and 130 the same command can be run again: what is finished is kept.
+After 2, 4 and 130 you can run the same command again. `app`, `detect`, `review`, `clips`, `adapt`, `fit`, `embed`,
+`pretrain`, `train`, `selftrain` and `experiment` keep what is finished and resume. All others start over; some want a
+new folder then.
 """
 
 

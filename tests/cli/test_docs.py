@@ -37,6 +37,14 @@ def test_a_summary_fits_its_line_and_opens_the_help(name: str) -> None:
     assert first.startswith(SUMMARIES[name].removesuffix("."))
 
 
+def test_the_page_names_the_commands_that_resume() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    said = re.search(r"you can run the same command again\. (.*?) keep what is finished", page, re.DOTALL)
+    assert said is not None
+    help_texts = {name: CliRunner().invoke(app, [name, "--help"]).output for name in SUMMARIES}
+    assert re.findall(r"`(\w+)`", said[1]) == [name for name, text in help_texts.items() if "resume" in text]
+
+
 def test_help_imports_no_command() -> None:
     code = (
         "import sys; from mast.cli.main import app\n"
