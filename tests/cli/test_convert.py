@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -94,8 +93,10 @@ def test_recordings_that_are_not_there_are_said(name: str, dataset: Path, tmp_pa
     write_annotations(AnnotationSet(pd.concat([boxes.events, more])), table, name)
     arguments = (table, tmp_path / "o.csv", "--to", "csv", "--audio", dataset)
     _, stderr = run(*arguments)
-    assert f"warning: 1 of 2 recordings are not in {dataset}" in stderr
-    assert "the first: nowhere.wav" in stderr
+    told = (
+        f"1 of 2 recordings is not in {dataset} (nowhere.wav), so its duration and sample rate are not known"
+    )
+    assert f"mast: warning: {told}\n" in stderr
     assert "nowhere" not in run(*arguments, "--quiet")[1]
 
 
@@ -121,16 +122,72 @@ def test_the_right_folder_is_not_refused_because_nothing_there_can_be_read(
 ) -> None:
     (dataset / "audio" / "a.wav").write_bytes(b"broken")
     _, stderr = run(dataset / "boxes.csv", tmp_path / "o.csv", "--to", "csv", "--audio", dataset)
-    assert f"warning: 1 of 1 recordings are not in {dataset}" in stderr
+    told = "1 of 1 recording cannot be read (a.wav), so its duration and sample rate are not known"
+    assert f"mast: warning: {told}\n" in stderr
+    assert read_annotations(tmp_path / "o.csv").annotated() == ["a.wav"]
 
 
-def test_two_recordings_of_one_name_are_not_called_missing(dataset: Path, tmp_path: Path) -> None:
-    for folder in ("one", "two"):
-        (dataset / "audio" / folder).mkdir()
-        shutil.copy(dataset / "audio" / "a.wav", dataset / "audio" / folder)
-    (dataset / "audio" / "a.wav").unlink()
-    _, stderr = run(dataset / "boxes.csv", tmp_path / "o.csv", "--to", "csv", "--audio", dataset)
-    assert f"recordings are not in {dataset}, are there more than once, or cannot be read" in stderr
+@pytest.fixture
+def sites(tmp_path: Path) -> Path:
+    """Two sites whose recorders started at the same second, and a third recording."""
+    for name in ("SiteA/20240514_053000.WAV", "SiteB/20240514_053000.WAV", "SiteB/20240514_054000.WAV"):
+        (tmp_path / "sites" / name).parent.mkdir(parents=True, exist_ok=True)
+        soundfile.write(tmp_path / "sites" / name, np.zeros(32_000), 16_000)
+    return tmp_path / "sites"
+
+
+RAVEN = "Begin Time (s)\tEnd Time (s)\tLow Freq (Hz)\tHigh Freq (Hz)\tBegin File\n"
+
+
+def raven_table(path: Path, *names: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(RAVEN + "".join(f"0.5\t1\t1000\t2000\t{name}\n" for name in names))
+    return path
+
+
+def test_a_name_that_recordings_at_two_sites_have_is_refused(sites: Path, tmp_path: Path) -> None:
+    tables, out = raven_table(tmp_path / "tables" / "x.txt", "20240514_053000.WAV").parent, tmp_path / "o.csv"
+    twice = (
+        f"is in {sites} more than once: 20240514_053000.WAV is in SiteA and SiteB; "
+        "put its table into a folder SiteA or SiteB, or add a column Begin Path"
+    )
+    with pytest.raises(AnnotationError) as refused:
+        convert(tables, out, "csv", audio=sites)
+    assert str(refused.value) == f"{tables}: 1 of 1 recording {twice}"
+    raven_table(tables / "x.txt", "20240514_053000.WAV", "nowhere.wav")
+    with pytest.raises(AnnotationError) as refused:
+        convert(tables, out, "csv", audio=sites)
+    assert str(refused.value).startswith(f"{tables}: 1 of 2 recordings {twice}; 1 of 2 recordings is not in ")
+    assert not out.exists()
+    raven_table(tables / "x.txt", "20240514_053000.WAV", "20240514_054000.WAV")
+    _, stderr = run(tables, out, "--to", "csv", "--audio", sites)
+    assert stderr.endswith(f"mast: warning: 1 of 2 recordings {twice}\n")
+    assert read_annotations(out).annotated() == ["20240514_053000.WAV", "SiteB/20240514_054000.WAV"]
+
+
+def test_what_to_do_about_a_name_twice_depends_on_the_format(sites: Path, tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text(CSV + "20240514_053000.WAV,0,1,1000,2000,x,1\n")
+    with pytest.raises(AnnotationError, match=r"write the folder, too, as in SiteA/20240514_053000\.WAV$"):
+        convert(table, tmp_path / "o.csv", "csv", audio=sites)
+    soundfile.write(sites / "20240514_054000.wav", np.zeros(32_000), 16_000)
+    soundfile.write(sites / "20240514_054000.flac", np.zeros(32_000), 16_000)
+    raven_table(tmp_path / "t.txt", "20240514_054000.mp3")
+    with pytest.raises(AnnotationError, match=r"may be .*; write in full which one it is$"):
+        convert(tmp_path / "t.txt", tmp_path / "o.csv", "csv", audio=sites)
+
+
+def test_a_table_in_a_folder_of_the_same_name_means_the_recording_there(sites: Path, tmp_path: Path) -> None:
+    tables, out = tmp_path / "tables", tmp_path / "o.csv"
+    for site in ("SiteA", "SiteB"):
+        raven_table(tables / site / "x.txt", "20240514_053000.WAV")
+    (sites / "SiteB" / "20240514_053000.WAV").write_bytes(b"")  # an empty battery
+    _, stderr = run(tables, out, "--to", "csv", "--audio", sites)
+    assert "1 of 2 recordings cannot be read (SiteB/20240514_053000.WAV), so its duration" in stderr
+    both = ["SiteA/20240514_053000.WAV", "SiteB/20240514_053000.WAV"]
+    assert read_annotations(out).annotated() == both
+    run(tables / "SiteA" / "x.txt", out, "--to", "csv", "--audio", sites)
+    assert read_annotations(out).annotated() == both[:1]
 
 
 def test_no_line_is_longer_than_a_few_hundred_characters(dataset: Path, tmp_path: Path) -> None:
@@ -141,7 +198,7 @@ def test_no_line_is_longer_than_a_few_hundred_characters(dataset: Path, tmp_path
         "a.wav,0,1,1000,2000,7\n"
     )
     _, stderr = run(table, tmp_path / "o.csv", "--to", "birdeep", "--audio", dataset)
-    assert "the first: nnn" in stderr
+    assert "1 of 2 recordings is not in " in stderr
     assert "dropped, because birdeep cannot store it: events' xxx" in stderr
     assert max(map(len, stderr.splitlines())) <= 400
 

@@ -146,12 +146,9 @@ def _recordings(table: Table, own: str, names: RecordingNames) -> list[str]:
     path, file = table.find("Begin Path"), table.find("Begin File")
     paths = table.texts(path) if path else [""] * len(table)
     files = table.texts(file) if file else [""] * len(table)
-    found: dict[str, str] = {"": own}
-    said = [p or f for p, f in zip(paths, files, strict=True)]
-    for text in dict.fromkeys(said):
-        if text:
-            found[text] = names.of_path(text)
-    return [found[text] for text in said]
+    said = [(p, "" if p else f) for p, f in zip(paths, files, strict=True)]
+    found = {(p, f): names.of_table(p, f, table.path) if p or f else own for p, f in dict.fromkeys(said)}
+    return [found[one] for one in said]
 
 
 def _within_file(

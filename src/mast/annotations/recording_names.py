@@ -110,6 +110,17 @@ class RecordingNames:
         file = path.rsplit("/", 1)[-1]
         return self._by_tail.get(file.casefold()) or self._by_tail_stem.get(_stem(file)) or file
 
+    def of_table(self, path: str, file: str, table: Path) -> str:
+        """The recording that a table names by its path, or else by its file name alone.
+
+        A file name alone means, of several recordings that have it, the one whose folder is called as the table's:
+        ``tables/SiteA/x.txt`` means ``SiteA/20240514_053000.WAV``. So does a path that leads nowhere.
+        """
+        found = self.of_path(path or file)
+        if re.search(r"[/\\]", found) or (path and found in self._exact):
+            return found
+        return self.of_path(f"{table.parent.absolute().as_posix()}/{found}")
+
     def all_of(self, text: str) -> list[str]:
         """Every known recording whose path ends in ``text``, whatever the case and the audio ending of both."""
         return self._every_tail_stem.get(_stem(text), [])

@@ -9,7 +9,8 @@ import typer
 
 from mast.cli.event_files import check_table, cut_to_nyquist
 from mast.cli.options import Join, Quiet, advancing, count, say
-from mast.wording import counted, first_names
+from mast.cli.unusable_recordings import unusable_recordings
+from mast.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,7 +106,7 @@ def convert(
         return
     from dataclasses import replace
 
-    from mast.annotations import FORMATS, read_annotations, write_annotations
+    from mast.annotations import FORMATS, guess_format, read_annotations, write_annotations
     from mast.annotations.earlier import keep_earlier
     from mast.annotations.songs import join_events
     from mast.errors import AnnotationError
@@ -127,7 +128,9 @@ def convert(
         _take_back(source, all_done, add_to) if tasks else read_annotations(source, from_, recordings=known)
     )
     if audio is not None and known is not None and not tasks:
-        _say_what_is_missing(annotations, known, audio, source, quiet)
+        named, format = annotations.annotated(), from_ or guess_format(source)
+        for sentence in unusable_recordings(named, known, audio, source, format):
+            say(f"mast: warning: {sentence}", quiet=quiet)
         annotations = _without_strangers(annotations, known, source)
     if late := annotations.after_the_end():
         say(
@@ -267,7 +270,7 @@ def _check_out(source: Path, out: Path, *, folder: bool) -> None:
 
 
 def _probe(folder: Path, quiet: bool) -> pd.DataFrame:
-    """Names, durations and sample rates of all recordings in a folder, or its ``audio/``, that can be read."""
+    """All recordings in a folder, or its ``audio/``; only names of those that cannot be read."""
     import pandas as pd
 
     from mast.audio import Unlisted
@@ -294,6 +297,7 @@ def _probe(folder: Path, quiet: bool) -> pd.DataFrame:
     if failed := found.unreadable:
         first = shortened(failed[0].error)
         typer.echo(f"{counted(len(failed), 'recording')} cannot be read, the first: {first}", err=True)
+        rows += [{"recording": one.name} for one in failed]
     if unlisted:
         typer.echo(
             f"{counted(len(unlisted), 'folder')} cannot be listed, the first: {shortened(unlisted[0])}",
@@ -313,38 +317,6 @@ def _searched(source: Path) -> pd.DataFrame | None:
     columns = ["recording", "duration_s", "sample_rate", "site", "datetime"]
     facts = [known for _, mark in marks(source, DONE) if (known := mark_facts(mark)) is not None]
     return pd.DataFrame([{column: one.get(column) for column in columns} for one in facts], columns=columns)
-
-
-def _say_what_is_missing(
-    annotations: AnnotationSet, probed: pd.DataFrame, audio: Path, source: Path, quiet: bool
-) -> None:
-    """A recording that is named and not there: mostly a wrong folder, or another spelling of its name."""
-    named = annotations.annotated()
-    missing = sorted(set(named) - set(probed["recording"]))
-    if missing:
-        if len(missing) == len(named):
-            _refuse_wrong_folder(named, audio, source)
-        say(
-            f"mast: warning: {len(missing):,} of {len(named):,} recordings are not in {audio}, are there more than "
-            "once, or cannot be read, so it does not give their durations and sample rates; the first: "
-            f"{missing[0]}",
-            quiet=quiet,
-        )
-
-
-def _refuse_wrong_folder(named: list[str], audio: Path, source: Path) -> None:
-    """Refuse a folder with none of the recordings; one that holds them twice, or unreadable, is the right one."""
-    from mast.annotations.recording_names import RecordingNames
-    from mast.data.recordings import recordings_in
-    from mast.errors import AnnotationError
-
-    there = recordings_in(audio, [])
-    names = RecordingNames(there)
-    if not any(names.of_path(name) in there or names.all_of(name) for name in named):
-        raise AnnotationError(
-            f"{source}: none of its recordings ({first_names(named, 2)}) is in {audio} (there are "
-            f"{first_names(list(there), 2)}); give their folder with --audio, or correct their names"
-        )
 
 
 def _without_strangers(annotations: AnnotationSet, probed: pd.DataFrame, source: Path) -> AnnotationSet:
