@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -199,3 +200,45 @@ def test_a_table_that_cannot_be_read_is_named_not_the_formats_there_are(
     for path in (tmp_path, tmp_path / name):
         with pytest.raises(AnnotationError, match=message):
             read_annotations(path)
+
+
+@pytest.mark.parametrize("stray", ["notes.txt", "A first.txt"])
+@pytest.mark.parametrize("text", ["remember to check\n", "Ana, check\na, b, c, d\n", "Species\nwren\n"])
+def test_a_stray_text_in_a_folder_of_selection_tables_is_skipped(
+    tmp_path: Path, stray: str, text: str
+) -> None:
+    (tmp_path / "a.txt").write_text(RAVEN + raven_row())
+    (tmp_path / stray).write_text(text)
+    says = f"{tmp_path}: skipped 1 file without any column of a selection table ({stray})"
+    with pytest.warns(UserWarning, match=f"^{re.escape(says)}$"):
+        found = read_annotations(tmp_path)
+    assert found.annotated() == ["a"]
+    for format in (None, "raven"):
+        with pytest.raises(AnnotationError, match=rf"{stray}: |{stray}, line 2: "):
+            read_annotations(tmp_path / stray, format)
+    (tmp_path / "a.txt").unlink()
+    with (
+        pytest.warns(UserWarning, match="skipped 1 file"),
+        pytest.raises(AnnotationError, match="no selection tables"),
+    ):
+        read_annotations(tmp_path, "raven")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("b.txt", "Selection\tBegin Time (s)\n1\t2\n", r"columns End Time \(s\), .* missing"),
+        ("b.txt", "Begin File\tlabel\nx.wav\twren\n", r"columns Begin Time \(s\), .* missing"),
+        ("b.txt", raven_row(), r"columns Begin Time \(s\), .* missing"),
+        ("b.txt", "0.5\t1.5\twren\n", r"columns Begin Time \(s\), .* missing"),
+        ("b.Table.1.selections.txt", "remember to check\n", r"columns Begin Time \(s\), .* missing"),
+        ("b.txt", "", "the file is empty"),
+    ],
+)
+def test_what_may_have_been_a_selection_table_is_not_skipped(
+    tmp_path: Path, name: str, text: str, says: str
+) -> None:
+    (tmp_path / "a.txt").write_text(RAVEN + raven_row())
+    (tmp_path / name).write_text(text)
+    with pytest.raises(AnnotationError, match=says):
+        read_annotations(tmp_path)

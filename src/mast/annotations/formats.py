@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +40,6 @@ FORMATS: dict[str, Format] = {
         frozenset({"duration_s", "site", "datetime"}),
     ),
 }
-_RAVEN_NAME = re.compile(r"[._]selections?\.(txt|tsv)$", re.IGNORECASE)
 _WORKBOOKS = (".xlsx", ".xls", ".ods")
 _SAVE_AS_TEXT = "is a spreadsheet; save it as text (*.txt, tab-delimited) or CSV"
 _TABLES = ("kaleidoscope", "birdeep")  # one table, which mast detect leaves in a folder of its own
@@ -132,7 +130,8 @@ def guess_format(path: Path) -> str:
         found = _guess_file(file)
         if found in ("raven", "audacity", "yolo"):
             return found
-        break  # one look: the folder should hold one kind of file
+        if found is not None:
+            break  # one look: the folder should hold one kind of annotations
     if workbook := next((f for f in sorted(path.rglob("*")) if f.suffix.lower() in _WORKBOOKS), None):
         raise AnnotationError(f"{workbook}: {_SAVE_AS_TEXT}")
     if find_recordings(path):
@@ -158,7 +157,7 @@ def _guess_file(path: Path) -> str | None:
         return _guess_json(path)
     if path.suffix.lower() in _WORKBOOKS:
         raise AnnotationError(f"{path}: {_SAVE_AS_TEXT}")
-    if _RAVEN_NAME.search(path.name):  # also without its header: reading it says what is missing
+    if raven.TABLE_NAME.search(path.name):  # also without its header: reading it says what is missing
         return "raven"
     text = read_text(path)
     lines = [line for line in text[:20_000].split("\n") if line.strip()]

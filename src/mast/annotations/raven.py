@@ -13,6 +13,8 @@ in `.txt`, a single table.
 
 from __future__ import annotations
 
+import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +27,7 @@ from mast.annotations.sidecars import beside, read_reviewed, write_folder, write
 from mast.annotations.tables import (
     Table,
     decimal_sum,
+    first_fields,
     format_table,
     one_line,
     read_table,
@@ -33,6 +36,7 @@ from mast.annotations.tables import (
 )
 from mast.errors import AnnotationError
 from mast.events import empty_events
+from mast.wording import counted, first_names
 
 # event column → Raven's names for it; the first is written
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -59,6 +63,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "model": ("Model",),
 }
 _BOX = ("start_s", "end_s", "low_hz", "high_hz")
+TABLE_NAME = re.compile(r"[._]selections?\.(txt|tsv)$", re.IGNORECASE)  # as Raven and BirdNET call them
 _STRUCTURE = ("Selection", "View", "Begin File", "Begin Path", "End File", "End Path", "File Offset (s)")
 
 
@@ -66,7 +71,7 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     """Read one selection table, or every table below a folder."""
     folder = path if path.is_dir() else path.parent
     known = beside(path, recordings)
-    files = tables_in(path) if path.is_dir() else [path]
+    files = _without_strangers(path, tables_in(path)) if path.is_dir() else [path]
     if not files and not (path / "recordings.csv").is_file():
         raise AnnotationError(f"{path}: no selection tables (*.txt) in this folder")
     reviewed = read_reviewed(path)
@@ -94,6 +99,28 @@ def tables_in(folder: Path) -> list[Path]:
     found = [file for file in every if file.suffix.lower() in (".txt", ".tsv")]
     own = ("recordings.csv", "reviewed.csv")
     return found or [file for file in every if file.suffix.lower() == ".csv" and file.name not in own]
+
+
+def _without_strangers(folder: Path, files: list[Path]) -> list[Path]:
+    """The files but for those that plainly are no selection tables, such as notes; a warning names these."""
+    strangers = [file for file in files if _is_stranger(file)]
+    if strangers:
+        names = first_names([file.relative_to(folder).as_posix() for file in strangers], 3)
+        warnings.warn(
+            f"{folder}: skipped {counted(len(strangers), 'file')} without any column of a selection table ({names})",
+            stacklevel=3,
+        )
+    return [file for file in files if file not in strangers]
+
+
+def _is_stranger(file: Path) -> bool:
+    """Whether a file is something else than a selection table, also than one that is empty or has lost its header."""
+    fields = first_fields(file)
+    if not fields or TABLE_NAME.search(file.name):
+        return False
+    columns = [*_STRUCTURE, *(name for column in _BOX for name in COLUMNS[column])]
+    numbers = sum(re.fullmatch(r"-?\d+([.,]\d+)?", field) is not None for field in fields)
+    return numbers < 2 and Table(file, fields, [], []).find(*columns) is None
 
 
 def _events(table: Table, own: str, names: RecordingNames, nyquists: dict[str, float]) -> pd.DataFrame:

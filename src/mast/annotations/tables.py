@@ -245,6 +245,12 @@ def delimiter_of(header: str) -> str:
     return max("\t,;", key=header.count)
 
 
+def first_fields(path: Path) -> list[str]:
+    """The fields of the first line that is not blank, mostly a header; none of an empty file."""
+    first = next((line for line in read_text(path).splitlines() if line.strip()), "")
+    return [field.strip().strip('"') for field in first.split(delimiter_of(first))] if first else []
+
+
 def read_table(path: Path) -> Table:
     """Rows of text between tabs, commas or semicolons, whichever of them the header holds most of.
 
