@@ -8,10 +8,10 @@ from collections.abc import Sequence
 def counted(n: int, noun: str) -> str:
     """A number with its noun, in the singular for one.
 
-    >>> counted(1, "recording"), counted(1_200, "box"), counted(0, "event")
-    ('1 recording', '1,200 boxes', '0 events')
+    >>> counted(1, "recording"), counted(1_200, "box"), counted(0, "reviewed box")
+    ('1 recording', '1,200 boxes', '0 reviewed boxes')
     """
-    plural = {"box": "boxes", "stretch": "stretches"}.get(noun, f"{noun}s")
+    plural = f"{noun}{'es' if noun.endswith(('box', 'stretch')) else 's'}"
     return f"{n:,} {noun if n == 1 else plural}"
 
 

@@ -119,7 +119,7 @@ def test_reviewed_boxes_choose_the_threshold_of_their_label(found: Path) -> None
     people.to_csv(found.parent / "people.csv", index=False)
     result = run(found, "--reviewed", found.parent / "people.csv", "--precision", "0.5")
     assert result.exit_code == 0, result.exception
-    assert "12 reviewed boxes gave 1 labels a threshold of their own" in result.stdout
+    assert "12 reviewed boxes gave 1 label a threshold of its own" in result.stdout
     assert result.stdout.startswith("12 of 12 boxes named")
     result = run(found, "--reviewed", found.parent / "people.csv", "--precision", "0.9")
     assert result.stdout.startswith("0 of 12 boxes named")  # never right often enough

@@ -277,8 +277,9 @@ def _count(named: pd.DataFrame, thresholds: NameThresholds) -> str:
         "the others unknown"
     )
     if thresholds.precision is not None:
+        own = len(thresholds.by_label)
         said += (
-            f"; {thresholds.reviewed:,} reviewed boxes gave {len(thresholds.by_label):,} labels a threshold of their "
-            f"own, the others have {thresholds.default:g}"
+            f"; {counted(thresholds.reviewed, 'reviewed box')} gave {counted(own, 'label')} a threshold of "
+            f"{'its' if own == 1 else 'their'} own, the others have {thresholds.default:g}"
         )
     return said
