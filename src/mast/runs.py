@@ -28,6 +28,7 @@ Progress = Callable[[int, int, str], None]
 """Called with how many are done, how many there are in all (0: not known), and what they are, perhaps with more
 behind a comma: 12, 400, "steps, loss 0.31"."""
 Bar = Callable[[str], AbstractContextManager[Progress]]
+RECIPE = "recipe.json"  # in a run's folder: the resolved recipe, data and seed
 STAGES = "stages"  # in the folder of a run of several steps: what is known about each
 ADAPTED = "adapted.json"  # in the folder of mast adapt, once it is complete
 EARLIER = "earlier"  # below a folder: what steps with other inputs had made

@@ -43,6 +43,24 @@ def test_no_model_is_the_same_sentence_for_all(tmp_path: Path) -> None:
         find_model(tmp_path, or_file=True)
 
 
+def test_a_run_that_has_not_finished_is_called_one(tmp_path: Path) -> None:
+    kinds = {"detector": "train", "pretrain": "pretrain", "selftrain": "selftrain", "adapted": "adapt"}
+    for kind, command in kinds.items():
+        (tmp_path / kind).mkdir()
+        (tmp_path / kind / "recipe.json").write_text(json.dumps({"kind": kind, "recipe": {}}))
+        told = f"{kind}: mast {command} has not finished there; if it was stopped, run it again$"
+        with pytest.raises(MastError, match=told):
+            find_model(tmp_path / kind)
+    (tmp_path / "fit" / "stages").mkdir(parents=True)
+    with pytest.raises(MastError, match="fit: mast fit has not finished there"):
+        find_model(tmp_path / "fit")
+    (tmp_path / "cake").mkdir()
+    for text in ("", "[]", '{"kind": "cake"}'):
+        (tmp_path / "cake" / "recipe.json").write_text(text)
+        with pytest.raises(MastError, match="cake: holds no model"):
+            find_model(tmp_path / "cake")
+
+
 def test_the_model_that_ships(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(find, "_pretrained", lambda: tmp_path)
     with pytest.raises(

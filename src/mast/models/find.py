@@ -6,10 +6,13 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
-from mast.errors import MastError, first_line, not_a_folder
+from mast.errors import ConfigError, MastError, first_line, not_a_folder
 from mast.models.card import CARD, WEIGHTS
+from mast.runs import RECIPE, STAGES, remembered
 
 DEFAULT = "default"
+# what a run's recipe calls its kind → the command
+_COMMANDS = {"detector": "train", "pretrain": "pretrain", "selftrain": "selftrain", "adapted": "adapt"}
 # one slash or two: a path loses the second
 _HUB = re.compile(r"hf:/{1,2}(?P<repository>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?")
 _EXPECTED = (
@@ -45,6 +48,8 @@ def find_model(name: str | Path, *, or_file: bool = False) -> Path:
         return path
     folder = _folder(path)
     if folder is None:
+        if (command := _unfinished(path)) is not None:
+            raise MastError(f"{path}: mast {command} has not finished there; if it was stopped, run it again")
         kind = "holds no model" if path.is_dir() else not_a_folder(path)
         raise MastError(
             f"{path}: {kind}; {_EXPECTED}, hf://owner/name{', a file such as pretrained.pth' if or_file else ''}"
@@ -70,6 +75,16 @@ def _ships(name: str | Path) -> bool:
 
 def _folder(path: Path) -> Path | None:
     return next((folder for folder in (path, path / "best") if (folder / WEIGHTS).is_file()), None)
+
+
+def _unfinished(run: Path) -> str | None:
+    """The command that began a run in a folder that holds no model; None where there is no run."""
+    if (run / STAGES).is_dir():
+        return "fit"
+    try:
+        return _COMMANDS.get(str((remembered(run / RECIPE) or {}).get("kind")))
+    except ConfigError:  # damaged, or not ours
+        return None
 
 
 def _pretrained() -> Path:

@@ -15,13 +15,12 @@ from mast.errors import ConfigError
 from mast.grid import FrontEnd
 from mast.models.architecture import DetectorConfig, MaeConfig, Masking, Size
 from mast.models.baselines import BaselineConfig, BaselineName
-from mast.runs import refuse_others, refuse_strangers, remember, remembered
+from mast.runs import RECIPE, refuse_others, refuse_strangers, remember, remembered
 from mast.settings import parse_settings
 from mast.training.loop import Optimisation
 from mast.training.schedule import Unfreezing
 
 PRESETS = ("tiny", "small", "base", "paper")
-RECIPE = "recipe.json"  # in a run's folder: the resolved recipe, data and seed
 # settings that do not change what is learnt, wherever they stand
 BOOKKEEPING = ("workers", "compile", "save_every_s", "log_every_steps", "band_hz")  # the front end says it
 
