@@ -41,6 +41,6 @@ export function debounce(action, wait_ms) {
 /** Whether keys typed now belong to a field. */
 export function isTyping(target) {
   if (!(target instanceof HTMLElement)) return false;
-  if (target.isContentEditable || target.matches("textarea, select")) return true;
+  if (target.isContentEditable || target.matches("textarea")) return true;
   return target.matches("input") && !target.matches("[type=checkbox], [type=button], [type=range]");
 }

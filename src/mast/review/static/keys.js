@@ -1,4 +1,4 @@
-/** Single keys. They do nothing while a field is being typed in or a dialog is open. */
+/** Single keys. They do nothing while a field is being typed in or a dialog is open; lists leave them the letters. */
 
 import { byId, element, isTyping } from "./dom.js";
 import { state } from "./state.js";
@@ -95,6 +95,19 @@ function closeUp(spectrogram) {
   spectrogram.redraw();
 }
 
+/**
+ * Once a choice was made in a list, the keys are the page's again. Arrows on a closed list choose one after the other, so
+ * the list keeps the focus for the next arrow.
+ */
+function watchLists() {
+  let stepping = null; // the list in which an arrow was pressed last
+  addEventListener("pointerdown", () => (stepping = null));
+  addEventListener("keydown", ({ key, altKey, target }) => (stepping = key.startsWith("Arrow") && !altKey ? target : null));
+  addEventListener("change", ({ target }) => {
+    if (target.matches("select") && target !== stepping && !target.closest("dialog")) target.blur();
+  });
+}
+
 /** Listen to keys, and write the list of them. */
 export function watchKeys(page) {
   const rows = table(page);
@@ -106,6 +119,7 @@ export function watchKeys(page) {
   );
   byId("help-keys").append(list(parts.slice(0, 14)), list(parts.slice(14)), list(MOUSE));
 
+  watchLists();
   addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
     if (document.querySelector("dialog[open]")) return;
@@ -113,6 +127,10 @@ export function watchKeys(page) {
     // a button reached with Tab keeps its own Space, a slider its arrows
     if (key === " " && event.target.matches("button, [role=tab]") && event.target.matches(":focus-visible")) return;
     if (key.startsWith("arrow") && event.target.matches("input[type=range], [role=tab]")) return;
+    if (event.target.matches("select")) {
+      if (key === " " || key.length > 1) return; // they open the list, choose and close it
+      event.target.blur();
+    }
     const row = rows.find((each) => each.keys.includes(key) && (each.any || Boolean(each.shift) === event.shiftKey));
     if (!row) return;
     event.preventDefault();

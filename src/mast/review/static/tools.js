@@ -43,10 +43,8 @@ export function watchTools({ actions, spectrogram, player, panels }) {
   });
   byId("boxes-shown").addEventListener("change", (event) => {
     state.boxesShown = event.target.value;
-    event.target.blur();
     tell("boxes");
   });
-  byId("speed").addEventListener("change", (event) => event.target.blur());
 
   const reflect = () => {
     byId("speed").value = String(state.speed);
@@ -100,7 +98,6 @@ function watchPicture(spectrogram) {
   byId("contrast").addEventListener("input", take);
   byId("colours").addEventListener("change", (event) => {
     state.display.colours = event.target.value;
-    event.target.blur();
     remember();
     tell("display");
   });
