@@ -193,7 +193,6 @@ def _review(camera: Camera) -> None:
     page = camera.page
     page.select_option("[name=order]", "score")
     camera.settle()
-    page.keyboard.press("j")
     camera.take("queue")
     page.keyboard.press("l")
     page.fill("#label-field", "st")
@@ -202,7 +201,6 @@ def _review(camera: Camera) -> None:
     page.select_option("[name=order]", "random")
     page.wait_for_timeout(2_000)  # the list comes
     camera.settle()
-    page.keyboard.press("j")
     for key in "aaarraaaaraaaaaraaaaaaraaaaraa":
         page.keyboard.press(key)
         page.wait_for_function(READY)
@@ -261,7 +259,6 @@ def _look_around(camera: Camera) -> None:
     page = camera.page
     page.select_option("[name=order]", "score")
     camera.settle()
-    page.keyboard.press("j")
     page.wait_for_function("() => mastReview.state.selected === mastReview.queue.items[0].id")
     camera.take("wide")
 

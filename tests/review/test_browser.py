@@ -217,13 +217,15 @@ def test_box_is_moved_resized_and_deleted(ana: Reviewer) -> None:
 
 def test_keys_decide_and_the_queue_goes_on(ana: Reviewer) -> None:
     server = ana.server
-    ana.page.keyboard.press("Escape")  # nothing is selected: J begins at the top of the new order
     ana.page.select_option("[name=order]", "score")
     ana.until("r.queue.items.length > 5 && r.queue.items[0].score >= r.queue.items[1].score")
     order = ana.ask("r.queue.items.map((e) => e.id)")
     scores = ana.ask("r.queue.items.map((e) => e.score)")
     assert scores == sorted(scores, reverse=True)
+    ana.until("r.state.selected === argument", order[0])
     ana.page.keyboard.press("j")
+    ana.until("r.state.selected === argument", order[1])
+    ana.page.keyboard.press("k")
     ana.until("r.state.selected === argument", order[0])
     ana.page.keyboard.press("a")
     ana.until("r.state.selected === argument", order[1])

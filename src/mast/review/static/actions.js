@@ -6,7 +6,7 @@ import { byId } from "./dom.js";
 import { elapsed, fileName, labelText } from "./format.js";
 import { speak, toast } from "./notices.js";
 import * as outbox from "./outbox.js";
-import { isShown, lowestSought, remember, selectedEvent, speedHeard, state, tell } from "./state.js";
+import { isOpen, isShown, lowestSought, remember, selectedEvent, speedHeard, state, tell } from "./state.js";
 
 const PAGE = 2000; // events fetched at once
 const SPEEDS = [1, 0.5, 0.25, 0.1];
@@ -16,7 +16,7 @@ export class Actions {
   /** @param {{spectrogram: any, overview: any, player: any, queue: any, recordings: any}} parts */
   constructor(parts) {
     Object.assign(this, parts);
-    this.arriving = false; // whether another recording is being opened
+    this.travelling = false; // whether another recording is being opened
     this.fresh = 0; // number of the last box drawn here
     this.opening = new AbortController();
     outbox.answers.done = (job, answer) => this.saved(job, answer);
@@ -26,13 +26,18 @@ export class Actions {
 
   // ---- where we are
 
+  /** A key pressed now was meant for what is not shown yet. */
+  get arriving() {
+    return this.travelling || this.queue.starting;
+  }
+
   /** Show a recording; with an event, go to it and select it. */
   async openRecording(id, { event = null, start_s = null } = {}) {
     this.opening.abort();
     this.opening = new AbortController();
     const { signal } = this.opening;
     this.player.stop();
-    this.arriving = true; // a key pressed now was meant for what is not shown yet
+    this.travelling = true;
     try {
       const recording = await api.recording(id, signal);
       if (signal.aborted) return;
@@ -56,13 +61,13 @@ export class Actions {
         state.events.set(event.id, outbox.overlaid(event));
         this.select(event.id, { reveal: false });
       } else tell("selection");
-      this.arriving = false;
+      this.travelling = false;
       this.recordings.mark();
       if (!broken) this.overview.open(recording);
       await this.fetchEvents(recording, signal);
       if (!signal.aborted) this.lookAhead();
     } catch (error) {
-      if (!signal.aborted) this.arriving = false;
+      if (!signal.aborted) this.travelling = false;
       readFailed(error, (refused) => toast(refused.message, { error: true }));
     }
   }
@@ -152,7 +157,8 @@ export class Actions {
 
   /** Go to an event wherever it is. */
   async goTo(event) {
-    if (state.recording?.id !== event.recording_id) return this.openRecording(event.recording_id, { event });
+    const elsewhere = this.travelling || state.recording?.id !== event.recording_id; // the last wish counts
+    if (elsewhere) return this.openRecording(event.recording_id, { event });
     if (!state.events.has(event.id)) this.take([event]);
     return this.select(event.id);
   }
@@ -168,13 +174,27 @@ export class Actions {
 
   // ---- from one to the next
 
+  /** The queue is a new one: begin with its first open event, or with the first where none is open. */
+  begin() {
+    const first = this.queue.items.find(isOpen) || this.queue.items[0];
+    return first ? this.goTo(first) : this.select(null);
+  }
+
   async step(by) {
-    if (state.list === "queue") {
-      const event = await this.queue.neighbour(by);
-      if (event) return this.goTo(event);
-      return toast(by > 0 ? "That was the last one in this queue." : "This is the first one in the queue.");
-    }
-    return this.stepInTime(by, () => true);
+    if (state.list !== "queue") return this.stepInTime(by, () => true);
+    const event = await this.queue.neighbour(by);
+    if (event) return this.goTo(event);
+    return by > 0 ? this.endOfQueue() : toast("This is the first one in the queue.");
+  }
+
+  /** Nothing follows; what was passed over comes once more. */
+  endOfQueue() {
+    if (!this.queue.ended) return undefined; // the rest could not be fetched, which the banner says
+    const above = this.queue.items.filter((event) => isOpen(event) && event.id !== state.selected);
+    if (!above.length) return toast("That was the last one in this queue.");
+    const count = above.length.toLocaleString("en");
+    toast(above.length > 1 ? `${count} are still open above; this is the first.` : "One is still open above: this one.");
+    return this.goTo(above[0]);
   }
 
   /** The next box of this recording by time that fits. */
@@ -188,10 +208,14 @@ export class Actions {
     return toast(by > 0 ? "That was the last box in this recording." : "This is the first box in this recording.");
   }
 
-  async advance() {
-    if (!state.advance) return;
-    if (state.list === "recordings") this.stepInTime(1, (event) => event.status === "open");
-    else if (this.queue.indexOf(state.selected) >= 0) await this.step(1);
+  /** After a decision about an open event, the next open one; after a second thought, simply the next. */
+  async advance(event) {
+    if (!state.advance) return undefined;
+    if (state.list === "recordings") return this.stepInTime(1, (other) => other.status === "open");
+    if (this.queue.indexOf(event.id) < 0) return undefined;
+    if (!isOpen(event)) return this.step(1);
+    const next = await this.queue.nextOpen();
+    return next ? this.goTo(next) : this.endOfQueue();
   }
 
   // ---- decisions
@@ -203,7 +227,7 @@ export class Actions {
     if (!event) return toast("Choose a box first: click it, or press J.");
     const verb = status === "accepted" ? "accepted" : "rejected";
     if (event.status !== status) this.change(event, { status }, `${verb} ${labelText(event)}`);
-    return this.advance();
+    return this.advance(event);
   }
 
   /** Name the selected event, which also accepts it. */
@@ -215,7 +239,7 @@ export class Actions {
     if (event.label === label && event.status === "accepted") return undefined;
     this.learn(label);
     this.change(event, { label, status: "accepted" }, `named ${label}`);
-    return this.advance();
+    return this.advance(event);
   }
 
   learn(label) {
@@ -268,7 +292,7 @@ export class Actions {
     if (!event) return toast("Choose a box first: click it, or press J.");
     this.show({ ...event, status: "deleted", reviewer: state.reviewer });
     outbox.post({ kind: "remove", what: "deleted a box", id: event.id, base: event.version });
-    if (state.advance && state.list === "queue" && this.queue.indexOf(event.id) >= 0) return this.step(1);
+    if (state.advance && state.list === "queue" && this.queue.indexOf(event.id) >= 0) return this.advance(event);
     return this.select(null);
   }
 

@@ -7,10 +7,11 @@ import { on, state, tell } from "./state.js";
 const NO_GROUP = -1;
 const NEUTRAL = { group: "", site: "", day: "", hour: "", status: "open", recording_status: "", search: "", min_score: 0 };
 
-/** @param {{queue: import("./queue.js").Queue, recordings: import("./recordings.js").Recordings}} lists */
-export function watchFilters({ queue, recordings }) {
+/** @param {{actions: any, queue: import("./queue.js").Queue, recordings: import("./recordings.js").Recordings}} lists */
+export function watchFilters({ actions, queue, recordings }) {
   const form = byId("filters");
   const fields = Object.keys(state.filters);
+  let chosenAnew = false; // whether the queue is to begin with its first open event
 
   /** Put the list of the chosen tab up. */
   const show = async ({ keep = false } = {}) => {
@@ -28,7 +29,14 @@ export function watchFilters({ queue, recordings }) {
     if (keep && chosen.total && chosen.asked === JSON.stringify(chosen.wish())) {
       chosen.say();
       chosen.list.draw();
-    } else await chosen.reload();
+      if (chosen === queue) chosenAnew = false;
+    } else {
+      const there = await chosen.reload();
+      if (there && chosen === queue && chosenAnew) {
+        chosenAnew = false;
+        actions.begin();
+      }
+    }
     chosen.mark();
     tell("listed");
   };
@@ -41,6 +49,7 @@ export function watchFilters({ queue, recordings }) {
 
   const read = () => {
     for (const name of fields) state.filters[name] = form.elements[name].value;
+    chosenAnew = true;
     reflect();
     tell("filters");
     show();
@@ -49,6 +58,7 @@ export function watchFilters({ queue, recordings }) {
   /** Set some filters from elsewhere in the page. */
   const set = (chosen, list = state.list) => {
     Object.assign(state.filters, chosen);
+    chosenAnew = true;
     state.list = list;
     reflect();
     return show();

@@ -46,14 +46,11 @@ const queue = new Queue(byId("left-body"), (event) => actions.goTo(event));
 const recordings = new Recordings(byId("left-body"), (id) => actions.openRecording(id));
 const actions = new Actions({ spectrogram, overview, player, queue, recordings });
 const eventPanel = new EventPanel(actions);
-const filters = watchFilters({ queue, recordings });
+const filters = watchFilters({ actions, queue, recordings });
 const activity = new ActivityPanel((chosen) => filters.set(chosen));
 const progress = new ProgressPanel(() => filters.set({ order: "random", status: "open" }, "queue"));
 const learner = new LearnerPanel((chosen) => filters.set(chosen, "queue"));
-const groups = new GroupsDialog(async (chosen) => {
-  await filters.set(chosen, "queue");
-  if (queue.items.length) actions.goTo(queue.items[0]);
-});
+const groups = new GroupsDialog((chosen) => filters.set(chosen, "queue"));
 watchGroupDecision({ actions, queue });
 const dialogs = watchDialogs();
 watchTools({ actions, spectrogram, player, panels: { activity, progress, learner, summary: new SummaryPanel() } });

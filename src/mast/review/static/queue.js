@@ -5,7 +5,8 @@ import { readFailed } from "./connection.js";
 import { byId, element } from "./dom.js";
 import { clockText, elapsed, fileName, many, score, shortDayText, shortText, wallClock } from "./format.js";
 import { toast } from "./notices.js";
-import { state } from "./state.js";
+import { overlaid } from "./outbox.js";
+import { isOpen, state } from "./state.js";
 import { thumbnail } from "./thumbnails.js";
 import { VirtualList } from "./virtual_list.js";
 
@@ -45,13 +46,20 @@ export class Queue {
     this.rows.clear();
   }
 
-  /** Start again with the filters as they are. */
+  /** Start again with the filters as they are; whether it is there, and nothing else was asked for meanwhile. */
   async reload() {
     this.clear();
+    const { signal } = this.abort;
     this.asked = JSON.stringify(this.wish());
     this.list.setCount(0);
     this.list.box.scrollTop = 0;
     await this.more();
+    return !signal.aborted && (this.ended || this.items.length > 0);
+  }
+
+  /** Whether it was asked for and nothing of it is there yet. */
+  get starting() {
+    return this.loading !== null && !this.items.length;
   }
 
   /** What the filters ask for; another answer than before means that the list is out of date. */
@@ -109,7 +117,7 @@ export class Queue {
       const page = await api.queue(this.query(), signal);
       if (signal.aborted) return;
       const known = new Set(this.items.map((event) => event.id));
-      const fresh = page.events.filter((event) => !known.has(event.id));
+      const fresh = page.events.filter((event) => !known.has(event.id)).map(overlaid);
       this.items.push(...fresh);
       this.total = Math.max(page.total, this.items.length);
       this.ended = fresh.length === 0 || page.events.length < PAGE;
@@ -134,10 +142,19 @@ export class Queue {
   }
 
   /** The event `by` steps from the selected one, further pages fetched as needed; null at either end. */
-  async neighbour(by) {
-    const index = this.last < 0 ? 0 : this.last + by; // a box chosen elsewhere does not lose the place
+  neighbour(by) {
+    return this.at(this.last < 0 ? 0 : this.last + by); // a box chosen elsewhere does not lose the place
+  }
+
+  /** The next event that is still open; where none that was fetched is, the first of the next page. */
+  nextOpen() {
+    const index = this.items.findIndex((event, place) => place > this.last && isOpen(event));
+    return this.at(index < 0 ? this.items.length : index);
+  }
+
+  async at(index) {
     if (index >= this.items.length) await this.more();
-    return index < 0 ? null : this.items[index] || null;
+    return this.items[index] || null;
   }
 
   /** Take up what has become of an event. */

@@ -65,6 +65,9 @@ export function tell(topic, value) {
 /** @returns {Event|null} */
 export const selectedEvent = () => state.events.get(state.selected) || null;
 
+/** Whether nobody has decided about an event, the learner included. */
+export const isOpen = (event) => event.status === "open" && !event.learned;
+
 /** Whether an event is drawn, by the choice "Boxes". */
 export function isShown(event) {
   if (event.status === "deleted" || state.boxesShown === "none") return false;
