@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from browser_reviewer import Reviewer, Server, make_results, reviewing
+from review_folders import results_of_kinds
 
 ROW_IN_VIEW = """(id) => {
   const row = document.querySelector(`#left-body .row[data-id="${id}"]`)?.getBoundingClientRect();
@@ -155,3 +156,29 @@ def test_a_second_thought_leads_to_the_next_event(ana: Reviewer) -> None:
         arrive(ana, ids[n])
     ana.press("r")
     arrive(ana, ids[1])  # decided already, like the one just corrected
+
+
+def test_what_is_said_of_an_event_is_what_was_decided(ana: Reviewer) -> None:
+    ana.stay()
+    for key, status in (("r", "rejected"), ("a", "accepted"), ("z", "rejected")):
+        ana.press(key)
+        ana.page.wait_for_selector(f"#panel-event .badge:text-is('{status}')")
+        assert f", {status}, at " in ana.page.text_content("#spoken")
+    ana.page.keyboard.press("Escape")
+    ana.until("r.state.selected === null")
+    assert ana.page.text_content("#spoken") == ""
+
+
+def test_an_event_rejected_with_its_group_is_not_called_open(
+    tmp_path_factory: pytest.TempPathFactory, browser: Any
+) -> None:
+    server = Server(results_of_kinds(tmp_path_factory.mktemp("kinds")))
+    with reviewing(browser, server) as ana:
+        ana.press("g")
+        ana.page.click(".group-card >> nth=1")
+        ana.until("r.queue.wish().group === '1' && r.queue.total === 24")
+        ana.settle()
+        ana.page.click("#reject-all")
+        ana.page.click("#decide-group-do")
+        ana.page.wait_for_selector("#panel-event .badge:text-is('rejected with group')")
+        assert ", rejected with group, at " in ana.page.text_content("#spoken")

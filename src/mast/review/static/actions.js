@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { readFailed } from "./connection.js";
 import { byId } from "./dom.js";
 import { elapsed, fileName, labelText } from "./format.js";
-import { speak, toast } from "./notices.js";
+import { toast } from "./notices.js";
 import * as outbox from "./outbox.js";
 import { isOpen, isShown, lowestSought, remember, selectedEvent, speedHeard, state, tell } from "./state.js";
 
@@ -147,7 +147,6 @@ export class Actions {
     state.selected = id;
     const event = selectedEvent();
     if (event && reveal) this.spectrogram.viewport.reveal(event);
-    if (event) speak(`${labelText(event)}, ${event.status}, at ${elapsed(event.start_s)}`);
     this.player.stop();
     tell("selection");
     this.queue.mark();

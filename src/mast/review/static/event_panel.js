@@ -3,14 +3,14 @@
 import * as api from "./api.js";
 import { byId, debounce, element } from "./dom.js";
 import { clockText, dayText, elapsed, fileName, kilohertz, labelText, percent } from "./format.js";
-import { score, shortText, stretch, wallClock } from "./format.js";
+import { score, shortText, statusText, stretch, wallClock } from "./format.js";
 import { labelField } from "./label_field.js";
+import { speak } from "./notices.js";
 import { nameOf } from "./outbox.js";
 import { on, selectedEvent, state } from "./state.js";
 import { thumbnail } from "./thumbnails.js";
 
 const LOOK_ALIKES = 12;
-const STATUS_TEXT = { open: "open", accepted: "accepted", rejected: "rejected", deleted: "deleted" };
 
 export class EventPanel {
   /** @param {any} actions see actions.js */
@@ -35,6 +35,7 @@ export class EventPanel {
 
   draw() {
     const event = selectedEvent();
+    speak(event ? `${labelText(event)}, ${statusText(event)}, at ${elapsed(event.start_s)}` : "");
     const sign = event ? JSON.stringify([event, state.advance, state.session?.labels.slice(0, 9)]) : "none";
     if (sign === this.sign) return;
     const typing = document.activeElement?.id === "label-field";
@@ -89,7 +90,7 @@ export class EventPanel {
         "div",
         { class: "event-title" },
         element("h2", {}, labelText(event)),
-        element("span", { class: `badge ${event.status}` }, STATUS_TEXT[event.status]),
+        element("span", { class: `badge ${event.status}` }, statusText(event)),
       ),
       this.scoreBar(event),
       element(
@@ -208,7 +209,7 @@ export class EventPanel {
       {
         type: "button",
         class: `card ${event.status}`,
-        title: `${labelText(event)}, ${STATUS_TEXT[event.status]}, ${where}${distance}`,
+        title: `${labelText(event)}, ${statusText(event)}, ${where}${distance}`,
         onclick: () => this.actions.goTo(event),
       },
       thumbnail(event, 0, 54),

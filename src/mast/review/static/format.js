@@ -66,6 +66,10 @@ export const fileName = (path) => path.split("/").pop() || path;
 /** What to call an event where there is one to be called. */
 export const labelText = (event) => event.label || "unnamed";
 
+/** What has become of an event, in the words of the filter by status. */
+export const statusText = ({ status, learned }) =>
+  status === "open" && learned ? `${learned.status} ${learned.by ? "with group" : "by learner"}` : status;
+
 /** What to call an event among many, most of which may have no label: its name, or its band. */
 export const shortText = (event) =>
   event.label || `${kilohertz(event.low_hz, 1)}–${kilohertz(event.high_hz, 1)} kHz`;

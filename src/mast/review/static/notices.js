@@ -36,5 +36,7 @@ export function banner(text, choice = null) {
   if (text !== null && choice) node.append(element("button", { type: "button", onclick: choice.action }, choice.name));
 }
 
-/** For those who listen to the page instead of looking at it. */
-export const speak = (text) => (byId("spoken").textContent = text);
+/** For those who listen to the page instead of looking at it; the same is not said twice. */
+export function speak(text) {
+  if (byId("spoken").textContent !== text) byId("spoken").textContent = text;
+}
