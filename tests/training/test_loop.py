@@ -91,6 +91,17 @@ def test_a_run_that_is_stopped_keeps_every_step(tmp_path: Path) -> None:
     assert again.taken == [6, 7]
 
 
+def test_where_ctrl_c_is_ignored_it_stays_ignored(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background of a script
+    try:
+        objective = Interrupted({5: 1})
+        trained(tmp_path / "run", objective)
+        assert objective.taken == list(range(8))
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_a_second_ctrl_c_does_not_wait_and_no_half_step_is_kept(tmp_path: Path) -> None:
     expected = trained(tmp_path / "whole", Objective())
     with pytest.raises(KeyboardInterrupt):

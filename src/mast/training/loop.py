@@ -276,7 +276,9 @@ class _Learner(Generic[B]):
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Ctrl-C in the block is raised at its end; a second one at once."""
-    if threading.current_thread() is not threading.main_thread():  # Ctrl-C reaches only the main thread
+    before = signal.getsignal(signal.SIGINT)
+    # Ctrl-C reaches only the main thread; a command in the background of a script does not hear it
+    if threading.current_thread() is not threading.main_thread() or before is signal.SIG_IGN:
         yield
         return
     asked: list[int] = []
@@ -286,7 +288,7 @@ def uninterrupted() -> Iterator[None]:
         if len(asked) > 1:
             raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, note)
+    signal.signal(signal.SIGINT, note)
     try:
         yield
     finally:
