@@ -136,6 +136,44 @@ def test_corrected_counts_by_name(found: Path, tmp_path: Path) -> None:
     assert f"mast review {found} --names {names}" in told
 
 
+def test_sites_are_corrected_each_for_itself(tmp_path: Path) -> None:
+    """What is wrong in the rain at one site takes nothing from the other."""
+    audio, out = tmp_path / "audio", tmp_path / "out"
+    results = ResultsFolder(tmp_path / "found", {"model": "m", "threshold": 0.3}, audio)
+    columns = ["recording", "start_s", "end_s", "low_hz", "high_hz", "score"]
+    for site in ("DRY", "WET"):
+        name = f"{site}_20240501_050000.wav"
+        audio.mkdir(exist_ok=True)
+        sf.write(audio / name, [0.0] * (20 * RATE), RATE)
+        rows = [(name, 0.1 * n, 0.1 * n + 0.05, 1_000, 2_000, 0.3 + 0.003 * n) for n in range(200)]
+        events = as_events(pd.DataFrame(rows, columns=columns)).assign(source="detector", site=site)
+        about = {"duration_s": 20.0, "sample_rate": RATE, "site": site, "datetime": "2024-05-01T05:00:00"}
+        results.add(Searched(Source(audio / name, name, audio), events, **about))  # type: ignore[arg-type]
+    results.combine(["csv"])
+    found = tmp_path / "found"
+    assert "give both" in str(run(found, "--out", out, "--each-site").exception)
+    run(found, "--out", out, "--check", 30, "--each-site")
+    drawn = pd.read_csv(found / "to_check.csv")
+    assert drawn["recording"].str[:3].value_counts().to_dict() == {"DRY": 30, "WET": 30}
+    open_review(found).close()
+    with sqlite3.connect(found / "review.sqlite") as db:
+        db.execute("UPDATE events SET status = 'rejected', version = 1")
+        dry = "SELECT id FROM recordings WHERE name LIKE 'DRY%'"
+        db.execute(f"UPDATE events SET status = 'accepted' WHERE recording_id IN ({dry})")
+    with sqlite3.connect(found / "review.sqlite") as db:  # only what was drawn was decided
+        marks = ",".join("?" * len(drawn))
+        db.execute(f"UPDATE events SET status = 'open' WHERE id NOT IN ({marks})", [*drawn["event"]])
+    assert run(found, "--out", out).stderr == ""
+    sites = pd.read_csv(out / "sites.csv").set_index("site")
+    assert sites["corrected_calls"].to_dict() == {"DRY": 200, "WET": 0}
+    assert sites.loc["DRY", "corrected_low"] > 150
+    assert sites.loc["WET", "corrected_high"] < 50
+    assert "so its interval is its own" in (out / "summary.html").read_text()
+    (found / "recordings" / "WET_20240501_050000.wav.parquet").unlink()
+    results.combine(["csv"])
+    assert f"mast summarize {found} --out {out} --check 30 --each-site" in run(found, "--out", out).stderr
+
+
 def test_names_that_are_not_of_all_detections(found: Path, tmp_path: Path) -> None:
     names = named(found, {}, tmp_path / "named.csv")
     table = pd.read_csv(names)

@@ -14,6 +14,7 @@ from mast.evaluation.corrected_counts import (
     expected_error,
     sample_size,
     stratify,
+    stratify_by_site,
 )
 
 
@@ -39,6 +40,27 @@ def test_equal_scores_stay_together_and_few_events_are_one_stratum() -> None:
     nothing = stratify(no_labels(0), np.empty(0))
     assert len(nothing) == 0
     assert sample_size(nothing.sizes, nothing.expected, 0.15) == 0
+
+
+def test_each_site_may_have_strata_of_its_own() -> None:
+    rng = np.random.default_rng(3)
+    scores = rng.random(300)
+    sites = np.array(["OAK"] * 220 + [""] * 80, dtype=object)
+    labels = np.array(["wren"] * 100 + ["tit"] * 200, dtype=object)
+    strata = stratify_by_site(labels, scores, sites)
+    parts = {site: stratify(labels[sites == site], scores[sites == site]) for site in ("", "OAK")}
+    assert strata.names == (
+        *(f"no site · {name}" for name in parts[""].names),
+        *(f"OAK · {name}" for name in parts["OAK"].names),
+    )
+    codes = strata.of(labels, scores, sites)
+    assert np.bincount(codes, minlength=len(strata)).tolist() == strata.sizes.tolist()
+    assert codes[sites == ""].max() < len(parts[""]) <= codes[sites == "OAK"].min()
+    for code in range(len(strata)):
+        assert strata.expected[code] == pytest.approx(scores[codes == code].mean())
+    given = strata.allocate(40)
+    assert given[: len(parts[""])].tolist() == parts[""].allocate(40).tolist()
+    assert (given[: len(parts[""])].sum(), given.sum()) == (40, 80)
 
 
 def test_frequent_labels_have_strata_of_their_own_and_rare_ones_share() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from mast.evaluation.corrected_counts import Checked, Corrected
 from mast_studies import corrected_counts_study
-from mast_studies.corrected_counts_study import simulate
+from mast_studies.corrected_counts_study import simulate, simulate_sites
 
 
 def test_coverage_and_width_of_one_case() -> None:
@@ -27,3 +27,9 @@ def test_intervals_that_are_too_narrow_are_noticed(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(corrected_counts_study, "correct", too_sure)
     assert simulate(300, 60, 1.0, draws=40, seed=0)["coverage"] < 0.7
+
+
+def test_a_site_where_more_is_wrong_needs_a_sample_of_its_own() -> None:
+    shared, each = (simulate_sites(30, (0.5, 3.0), draws=40, seed=0, each=each) for each in (False, True))
+    assert max(shared["coverage"]) < 0.3
+    assert min(each["coverage"]) > 0.8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +16,7 @@ from mast.wording import counted
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mast.evaluation.corrected_counts import Strata
+    from mast.evaluation.corrected_counts import SiteStrata, Strata
     from mast.reports.heard import Heard, Place
     from mast.reports.summary_page import Advice
     from mast.review.sample import Checking
@@ -37,6 +38,12 @@ def summarize(
     check: Annotated[
         int | None, count(help="Draw this many events to check in mast review, to correct the counts.")
     ] = None,
+    each_site: Annotated[
+        bool,
+        typer.Option(
+            "--each-site", help="Draw as many at each site, so that each site's interval is its own."
+        ),
+    ] = False,
     latitude: Annotated[
         float | None,
         number("--latitude", low=-90, high=90, help="Latitude of the sites in degrees, north positive."),
@@ -71,7 +78,8 @@ def summarize(
     Not all detections are right. --check 60 draws 60 of them at random within bands of score, and remembers them in
     DETECTIONS/to_check.csv. Decide about each in mast review (order "Sample to check"), run mast summarize again, and
     the tables also hold corrected counts with 95 % intervals. Only events drawn this way count: those checked because
-    they looked doubtful say nothing about the rest. False alarms are corrected; missed calls stay missed.
+    they looked doubtful say nothing about the rest. False alarms are corrected; missed calls stay missed. To compare
+    sites, draw with --check 30 --each-site: then a rainy site does not borrow from the others.
 
     \b
     Examples:
@@ -85,11 +93,13 @@ def summarize(
     from mast.reports.summary_counts import count_events, count_table
     from mast.reports.summary_page import PAGE, Surroundings, summary_page
     from mast.reports.workbook import write_workbook
-    from mast.review.sample import draw_sample, read_checking
+    from mast.review.sample import draw_sample, read_checking, sites_drawn
     from mast.table_files import write_table
 
     if (latitude is None) != (longitude is None):
         raise ConfigError("--latitude and --longitude belong together; give both, or neither")
+    if each_site and check is None:
+        raise ConfigError("--each-site says where --check draws; give both, as in --check 30 --each-site")
     if detections.is_file():
         raise ConfigError(
             f"{detections}: is a file; expected a results folder of mast detect (a table of names goes with --names)"
@@ -98,7 +108,7 @@ def summarize(
     _report("reading the detections", 0)
     heard = read_heard(detections)
     named = None if names is None else _names(names, detections, quiet)
-    strata = _strata(detections, named)
+    strata = _strata(detections, named, each_site or (check is None and sites_drawn(detections) > 0))
     if check is not None and not len(strata):
         raise AnnotationError(
             f"{detections}: holds no events, so there is nothing to check; leave --check out"
@@ -193,27 +203,34 @@ def _names(path: Path, detections: Path, quiet: bool) -> pd.DataFrame:
     return names
 
 
-def _strata(detections: Path, names: pd.DataFrame | None) -> Strata:
-    """Of all events, by label and score; only these two columns are held in memory."""
+def _strata(detections: Path, names: pd.DataFrame | None, by_site: bool) -> Strata | SiteStrata:
+    """Of all events, by label and score, perhaps at each site; only these columns are held in memory."""
     import numpy as np
 
-    from mast.evaluation.corrected_counts import stratify
+    from mast.evaluation.corrected_counts import stratify, stratify_by_site
     from mast.reports.heard import read_events
 
     parts = [
-        (batch["label"].to_numpy(dtype=object), batch["score"].to_numpy(dtype=np.float64))
+        (
+            batch["label"].to_numpy(dtype=object),
+            batch["score"].to_numpy(dtype=np.float64),
+            batch["site"].to_numpy(dtype=object),
+        )
         for batch in read_events(detections, names)
     ]
-    labels = np.concatenate([label for label, _ in parts]) if parts else np.empty(0, dtype=object)
-    return stratify(labels, np.concatenate([score for _, score in parts]) if parts else np.empty(0))
+    if not parts:
+        return stratify(np.empty(0, dtype=object), np.empty(0))
+    labels, scores, sites = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return stratify_by_site(labels, scores, sites) if by_site else stratify(labels, scores)
 
 
 def _advice(
-    strata: Strata, checking: Checking, detections: Path, again: str, names: Path | None
+    strata: Strata | SiteStrata, checking: Checking, detections: Path, again: str, names: Path | None
 ) -> tuple[Advice, ...]:
     """What to do next for counts one can trust; ``again`` is the command that was run."""
     from mast.evaluation.corrected_counts import sample_size
     from mast.reports.summary_page import Advice
+    from mast.review.sample import sites_drawn
 
     if not len(strata):
         return ()
@@ -222,7 +239,9 @@ def _advice(
     )
     if checking.outdated:
         what = "The events or their names have changed since the sample was drawn. Draw it again; decisions are kept"
-        command = f"{again} --check {checking.drawn}"
+        sites = sites_drawn(detections)
+        each = f"{math.ceil(checking.drawn / sites)} --each-site" if sites else f"{checking.drawn}"
+        command = f"{again} --check {each}"
     elif checking.unnamed and checking.unnamed == checking.open:
         what = (
             f"{counted(checking.unnamed, 'event')} to check {'was' if checking.unnamed == 1 else 'were'} accepted "

@@ -16,6 +16,7 @@ This takes false alarms out of a count. Calls that the detector missed are in no
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ MIN_LABEL_EVENTS, MOST_LABELS = 50, 8  # our choice: other labels share their st
 MIN_CHECKED = 3  # of a stratum that is not smaller, our choice: fewer say next to nothing
 # of right and wrong in a stratum, as if 1 in 10 were wrong: scores can be too sure of themselves
 MIN_SPREAD = 0.3
+OF_SITE = " · "  # between site and stratum
 _DRAWS, _FEWEST_DRAWS, _MOST_SUMS = 2_000, 400, 6_000_000  # fewer of each sum where there are very many
 _BLOCK = 1_000  # sums drawn at once: some 30 MB
 _SEED = 0  # of the draws
@@ -60,14 +62,72 @@ class Strata:
     def __len__(self) -> int:
         return len(self.names)
 
-    def of(self, labels: NDArray[np.object_], scores: FloatArray) -> IntArray:
-        """The stratum of each event."""
+    def of(
+        self, labels: NDArray[np.object_], scores: FloatArray, sites: NDArray[np.object_] | None = None
+    ) -> IntArray:
+        """The stratum of each event, at whichever site."""
         codes = np.full(len(scores), -1, dtype=np.int64)
         shared = ~np.isin(labels, self.own_labels)
         masks = [*(labels == label for label in self.own_labels), shared]
         for mask, edges, first in zip(masks, self.edges, self.first, strict=True):
             codes[mask] = first + np.searchsorted(edges, scores[mask], side="right")
         return codes
+
+    def allocate(self, total: int) -> IntArray:
+        """How many to check of each stratum; see :func:`allocate`."""
+        return allocate(self.sizes, self.expected, total)
+
+
+@dataclass(frozen=True)
+class SiteStrata:
+    """Bands of score at each site for itself: what is wrong at one says nothing about the others.
+
+    Attributes:
+        parts: of each site.
+    """
+
+    parts: Mapping[str, Strata]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts.values()))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """As those of :class:`Strata`, with their site."""
+        return tuple(
+            f"{site or 'no site'}{OF_SITE}{name}" for site, part in self.parts.items() for name in part.names
+        )
+
+    @property
+    def sizes(self) -> IntArray:
+        """Events in each stratum."""
+        return np.concatenate([part.sizes for part in self.parts.values()])
+
+    @property
+    def expected(self) -> FloatArray:
+        """Mean score in each."""
+        return np.concatenate([part.expected for part in self.parts.values()])
+
+    def of(self, labels: NDArray[np.object_], scores: FloatArray, sites: NDArray[np.object_]) -> IntArray:
+        """The stratum of each event."""
+        codes, first = np.full(len(scores), -1, dtype=np.int64), 0
+        for site, part in self.parts.items():
+            here = sites == site
+            codes[here] = first + part.of(labels[here], scores[here], sites[here])
+            first += len(part)
+        return codes
+
+    def allocate(self, total: int) -> IntArray:
+        """How many to check of each stratum: as many at each site."""
+        return np.concatenate([part.allocate(total) for part in self.parts.values()])
+
+
+def stratify_by_site(
+    labels: NDArray[np.object_], scores: FloatArray, sites: NDArray[np.object_]
+) -> SiteStrata:
+    """Strata as :func:`stratify` makes them, at each site for itself: (N,) labels, scores and sites."""
+    found = sorted(set(sites.tolist()))
+    return SiteStrata({site: stratify(labels[sites == site], scores[sites == site]) for site in found})
 
 
 def stratify(labels: NDArray[np.object_], scores: FloatArray) -> Strata:

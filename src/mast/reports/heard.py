@@ -33,7 +33,7 @@ from mast.errors import AudioError, ConfigError, MastError, not_a_folder
 from mast.retrieval.naming import UNKNOWN
 
 BOX = ["recording", "start_s", "end_s", "low_hz", "high_hz"]
-_COLUMNS = [*BOX, "score", "label", "source"]
+_COLUMNS = [*BOX, "score", "label", "site", "source"]
 _ASKED = 3  # recordings of a site whose headers are asked for the place
 _EPOCH = datetime(1970, 1, 1)
 NO_CLOCK = -(1 << 40)  # the hour of events whose time is unknown

@@ -15,7 +15,7 @@ import pandas as pd
 
 from mast.arrays import IntArray
 from mast.errors import AnnotationError
-from mast.evaluation.corrected_counts import Checked, Corrected, Strata, correct
+from mast.evaluation.corrected_counts import Checked, Corrected, SiteStrata, Strata, correct
 from mast.reports.heard import NO_CLOCK, Heard, day_of, effort, slots
 
 CountLevel = Literal["hour", "day", "site"]
@@ -57,14 +57,20 @@ class Sample:
     Attributes:
         rows: ``recording``, ``start_s``, ``label``, ``stratum``, ``right``.
         strata: events, checked ones and right ones of each stratum.
+        by_site: every site was checked for itself.
     """
 
     rows: pd.DataFrame
     strata: Checked
+    by_site: bool = False
 
 
 def count_events(
-    batches: Iterable[pd.DataFrame], heard: Heard, *, strata: Strata | None = None, shown: int = 10
+    batches: Iterable[pd.DataFrame],
+    heard: Heard,
+    *,
+    strata: Strata | SiteStrata | None = None,
+    shown: int = 10,
 ) -> Counts:
     """Count events, some in memory at a time.
 
@@ -101,7 +107,7 @@ def _first(kept: pd.DataFrame, more: pd.DataFrame, shown: int) -> pd.DataFrame:
     return ordered.groupby("recording", sort=False).head(_SHOWN_OF_ONE).head(shown).reset_index(drop=True)
 
 
-def tally_of(events: pd.DataFrame, heard: Heard, strata: Strata | None = None) -> pd.DataFrame:
+def tally_of(events: pd.DataFrame, heard: Heard, strata: Strata | SiteStrata | None = None) -> pd.DataFrame:
     """``n`` events by ``site``, ``slot``, ``label`` and ``stratum``, which is a column already, or told by ``strata``.
 
     Raises:
@@ -117,7 +123,8 @@ def tally_of(events: pd.DataFrame, heard: Heard, strata: Strata | None = None) -
     labels = events["label"].to_numpy(dtype=object)
     start_us = heard.recordings["start_us"].to_numpy(dtype=np.float64)[index]
     if strata is not None:
-        stratum = strata.of(labels, events["score"].to_numpy(dtype=np.float64))
+        scores, sites = events["score"].to_numpy(dtype=np.float64), events["site"].to_numpy(dtype=object)
+        stratum = strata.of(labels, scores, sites)
     else:
         stratum = (
             events["stratum"].to_numpy() if "stratum" in events else np.zeros(len(events), dtype=np.int64)

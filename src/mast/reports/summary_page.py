@@ -236,7 +236,7 @@ def _any_label(counts: Counts) -> Counts:
 
 
 def _without_labels(sample: Sample) -> Sample:
-    return Sample(sample.rows.assign(label=""), sample.strata)
+    return replace(sample, rows=sample.rows.assign(label=""))
 
 
 def _what(counts: Counts, sample: Sample | None) -> Markup:
@@ -276,15 +276,27 @@ def _how_sure(counts: Counts, total: Corrected | None, around: Surroundings) -> 
             share = total.estimate[0] / counts.calls
             body += paragraph(
                 f"So about {total.estimate[0]:,.0f} of the {counts.calls:,} events are right ({share:.0%}; 95 % "
-                f"interval {_interval(total, 0)}). The interval is for all events together. The row of a single site "
-                f"or hour{', and of a rare label,' if len(counts.labels) > 1 else ''} is corrected by the same shares: "
-                "where it rains, more is wrong than its row says."
+                f"interval {_interval(total, 0)}). {_what_intervals_mean(counts, around.sample)}"
             )
     else:
         body += paragraph("Some of these are false alarms. Nobody has checked how many.")
     for advice in around.advice:
         body += paragraph(f"{advice.what}:") + code(advice.command)
     return body + paragraph(MISSED, soft=True)
+
+
+def _what_intervals_mean(counts: Counts, sample: Sample) -> str:
+    """Which rows have an interval of their own."""
+    rare = ", and of a rare label," if len(counts.labels) > 1 else ""
+    if sample.by_site:
+        return (
+            "Every site was checked for itself, so its interval is its own. The row of a single hour or day"
+            f"{rare} is corrected by the shares of its site: where it rains, more is wrong than its row says."
+        )
+    return (
+        f"The interval is for all events together. The row of a single site or hour{rare} is corrected by the same "
+        "shares: where it rains, more is wrong than its row says."
+    )
 
 
 def _pictures(counts: Counts, events: pd.DataFrame, locate: Locate | None, note: str) -> Markup:

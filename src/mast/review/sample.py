@@ -18,7 +18,7 @@ import pandas as pd
 
 from mast.arrays import IntArray
 from mast.errors import ConfigError
-from mast.evaluation.corrected_counts import Checked, Strata, allocate
+from mast.evaluation.corrected_counts import OF_SITE, Checked, SiteStrata, Strata
 from mast.reports.summary_counts import Sample
 from mast.retrieval.naming import UNKNOWN
 from mast.review.intake import random_rank, review_id
@@ -48,32 +48,45 @@ class Checking:
     unnamed: int = 0
 
 
-def draw_sample(folder: Path, batches: Iterable[pd.DataFrame], strata: Strata, total: int) -> IntArray:
+def sites_drawn(folder: Path) -> int:
+    """Of how many sites events were drawn, each for itself; none where they were drawn over all sites."""
+    return len({name.partition(OF_SITE)[0] for name in read_to_check(folder)["stratum"] if OF_SITE in name})
+
+
+def draw_sample(
+    folder: Path, batches: Iterable[pd.DataFrame], strata: Strata | SiteStrata, total: int
+) -> IntArray:
     """Draw events to check and remember them in the folder; those drawn before from the same events stay.
 
     Args:
         folder: of `mast detect`.
         batches: its events, of :func:`mast.reports.heard.read_events`.
         strata: that they fall into.
-        total: how many to draw.
+        total: how many to draw; of :class:`SiteStrata`, at each site.
 
     Returns:
         (H,) how many are drawn of each stratum.
     """
-    wanted = allocate(strata.sizes, strata.expected, total)
+    wanted = strata.allocate(total)
     before = read_to_check(folder)
     if set(before["stratum"]) == set(strata.names):
         counts = before["stratum"].value_counts()
         wanted = np.maximum(wanted, [int(counts[name]) for name in strata.names])
     kept = pd.DataFrame()
     for batch in _identified(batches):
-        codes = strata.of(batch["label"].to_numpy(dtype=object), batch["score"].to_numpy(dtype=np.float64))
+        codes = _codes(batch, strata)
         ranks = [random_rank(own, _KEY) for own in batch["event"]]
         ordered = pd.concat([kept, batch.assign(code=codes, rank=ranks)]).sort_values("rank")
         kept = ordered[ordered.groupby("code").cumcount() < wanted[ordered["code"].to_numpy()]]
     names = np.array(strata.names, dtype=object)
     write_to_check(folder, kept.assign(stratum=names[kept["code"].to_numpy(dtype=np.int64)]))
     return wanted
+
+
+def _codes(events: pd.DataFrame, strata: Strata | SiteStrata) -> IntArray:
+    """The stratum of each event."""
+    columns = [events[name].to_numpy(dtype=object) for name in ("label", "site")]
+    return strata.of(columns[0], events["score"].to_numpy(dtype=np.float64), columns[1])
 
 
 def _identified(batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
@@ -89,7 +102,7 @@ def _identified(batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         yield batch.assign(event=ids)
 
 
-def read_checking(folder: Path, batches: Iterable[pd.DataFrame], strata: Strata) -> Checking:
+def read_checking(folder: Path, batches: Iterable[pd.DataFrame], strata: Strata | SiteStrata) -> Checking:
     """What of the sample was decided.
 
     Args:
@@ -117,13 +130,14 @@ def read_checking(folder: Path, batches: Iterable[pd.DataFrame], strata: Strata)
     rows = pd.concat(chosen) if chosen else decided[:0]
     checked = np.bincount(rows["stratum"].to_numpy(dtype=np.int64), minlength=len(strata))
     right = np.bincount(rows.loc[rows["right"], "stratum"].to_numpy(dtype=np.int64), minlength=len(strata))
-    sample = Sample(rows, Checked(strata.sizes, checked, right)) if chosen else None
+    counted = Checked(strata.sizes, checked, right)
+    sample = Sample(rows, counted, isinstance(strata, SiteStrata)) if chosen else None
     still_open = drawn["event"][~drawn["event"].isin(known)]
     unnamed = int(still_open.isin(everything["event"]).sum())
     return Checking(sample, len(drawn), len(still_open), outdated, unnamed)
 
 
-def _decided(folder: Path, batches: Iterable[pd.DataFrame], strata: Strata) -> pd.DataFrame:
+def _decided(folder: Path, batches: Iterable[pd.DataFrame], strata: Strata | SiteStrata) -> pd.DataFrame:
     """Detections that somebody decided about.
 
     Columns ``event``, ``recording``, ``start_s``, ``score``, ``label``, ``stratum``, ``right``, ``unnamed``. Time,
@@ -137,7 +151,7 @@ def _decided(folder: Path, batches: Iterable[pd.DataFrame], strata: Strata) -> p
         own[own["event"].isin(rows)]
         for own in _identified(batch[batch["recording"].isin(names)] for batch in batches if names)
     ]
-    columns = ["event", "recording", "start_s", "score", "label", "found_label"]
+    columns = ["event", "recording", "start_s", "score", "label", "found_label", "site"]
     table = pd.concat(found)[columns].reset_index(drop=True) if found else pd.DataFrame(columns=columns)
     decisions = [rows[event] for event in table["event"]]
     accepted = np.array([row["status"] == "accepted" for row in decisions], dtype=bool)
@@ -146,7 +160,7 @@ def _decided(folder: Path, batches: Iterable[pd.DataFrame], strata: Strata) -> p
     any_label = np.isin(label, ["", UNKNOWN])
     named_since = ~any_label & (label != table["found_label"].to_numpy(dtype=object))
     return table.assign(
-        stratum=strata.of(label, table["score"].to_numpy(dtype=np.float64)),
+        stratum=_codes(table, strata),
         right=accepted & (any_label | (given == label)),
         unnamed=accepted & named_since & (given == ""),
     )
