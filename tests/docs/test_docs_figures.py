@@ -151,6 +151,37 @@ def test_corrected_counts() -> None:
     )
 
 
+def test_corrected_counts_of_sites() -> None:
+    cases = figures("corrected_counts_sites")["cases"]
+    alike = percent([share for case in cases if len({*case["powers"]}) == 1 for share in case["coverage"]])
+    differing = {
+        each: percent(
+            [
+                share
+                for case in cases
+                if len({*case["powers"]}) == 2 and case["each_site"] is each
+                for share in case["coverage"]
+            ]
+        )
+        for each in (False, True)
+    }
+    width = {
+        each: sum(
+            sum(case["half_width"])
+            for case in cases
+            if len({*case["powers"]}) == 1 and case["each_site"] is each
+        )
+        for each in (False, True)
+    }
+    assert 0.75 < width[False] / width[True] < 0.85
+    assert_says(
+        "docs/summarize.md",
+        f"in {min(differing[False])} to {max(differing[False])} % of draws with one sample over both, "
+        f"and in {min(differing[True])} to {max(differing[True])} % with 30 or 60 events at each",
+        f"both ways held in {min(alike)} to {max(alike)} %, and one sample over both gives intervals a fifth narrower",
+    )
+
+
 def test_names_and_voices() -> None:
     naming, voices = figures("naming"), figures("voices")
     european, wetland = (

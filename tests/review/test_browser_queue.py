@@ -75,7 +75,7 @@ def test_arrows_on_a_list_with_the_focus_go_from_choice_to_choice(ana: Reviewer)
         assert ana.page.evaluate("document.activeElement.name") == "site"
     first, second = queue_ids(ana)[:2]
     arrive(ana, first)
-    ana.page.keyboard.press("a")
+    ana.press("a")
     arrive(ana, second)
     assert ana.page.input_value("select[name=site]") == "N2"
     assert ana.server.event(first)["status"] == "accepted"
@@ -124,6 +124,7 @@ def test_keys_wait_for_the_queue_that_was_asked_for(ana: Reviewer) -> None:
     ana.page.unroute("**/api/queue?*")
     ana.until("r.queue.ended")
     arrive(ana, queue_ids(ana)[0])
+    ana.settle()
     assert ana.server.event(before)["status"] == "open"
 
 
