@@ -182,6 +182,17 @@ def test_corrected_counts_of_sites() -> None:
     )
 
 
+def test_what_a_summary_takes() -> None:
+    few, many = (figures("summarize")[size] for size in ("few", "many"))
+    assert_says(
+        "docs/summarize.md",
+        f"took {many['seconds']:.1f} s and at most {many['peak_mb']:.0f} MB on two CPU cores; a tenth as many took "
+        f"{few['peak_mb']:.0f} MB",
+        f"with pictures in {many['clips']['seconds']:.0f} s, and the best 2,000 without pictures in "
+        f"{many['sound']['seconds']:.0f} s",
+    )
+
+
 def test_names_and_voices() -> None:
     naming, voices = figures("naming"), figures("voices")
     european, wetland = (
