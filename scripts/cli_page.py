@@ -31,8 +31,8 @@ Every command shows progress on stderr and puts data on stdout or into files.
 | 130 | interrupted (Ctrl-C) |
 
 After 2, 4 and 130 you can run the same command again. `app`, `detect`, `review`, `clips`, `adapt`, `fit`, `embed`,
-`pretrain`, `train`, `selftrain` and `experiment` keep what is finished and resume. All others start over; some want a
-new folder then.
+`pretrain`, `train`, `selftrain` and `experiment` keep what is finished and resume. All others start over; some then
+need a new folder.
 """
 
 

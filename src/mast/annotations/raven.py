@@ -102,7 +102,7 @@ def tables_in(folder: Path) -> list[Path]:
 
 
 def _without_strangers(folder: Path, files: list[Path]) -> list[Path]:
-    """The files but for those that plainly are no selection tables, such as notes; a warning names these."""
+    """The files without those that are plainly not selection tables, such as notes; a warning names these."""
     strangers = [file for file in files if _is_stranger(file)]
     if strangers:
         names = first_names([file.relative_to(folder).as_posix() for file in strangers], 3)
@@ -114,7 +114,7 @@ def _without_strangers(folder: Path, files: list[Path]) -> list[Path]:
 
 
 def _is_stranger(file: Path) -> bool:
-    """Whether a file is something else than a selection table, also than one that is empty or has lost its header."""
+    """Whether a file is plainly not a selection table, not even an empty one or one without its header."""
     fields = first_fields(file)
     if not fields or TABLE_NAME.search(file.name):
         return False

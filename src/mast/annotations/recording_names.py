@@ -113,7 +113,7 @@ class RecordingNames:
     def of_table(self, path: str, file: str, table: Path) -> str:
         """The recording that a table names by its path, or else by its file name alone.
 
-        A file name alone means, of several recordings that have it, the one whose folder is called as the table's:
+        A file name alone means, of several recordings that have it, the one in a folder of the table's name:
         ``tables/SiteA/x.txt`` means ``SiteA/20240514_053000.WAV``. So does a path that leads nowhere.
         """
         found = self.of_path(path or file)

@@ -33,7 +33,7 @@ def summarize(
     ],
     names: Annotated[
         Path | None,
-        typer.Option(help="Names for the boxes, a table of mast name or mast classify: counts by name."),
+        typer.Option(help="Count by the names in this table of mast name or mast classify."),
     ] = None,
     check: Annotated[
         int | None, count(help="Draw this many events to check in mast review, to correct the counts.")
@@ -41,7 +41,7 @@ def summarize(
     each_site: Annotated[
         bool,
         typer.Option(
-            "--each-site", help="Draw as many at each site, so that each site's interval is its own."
+            "--each-site", help="Draw that many at each site, so that each site has its own interval."
         ),
     ] = False,
     latitude: Annotated[
@@ -79,7 +79,7 @@ def summarize(
     DETECTIONS/to_check.csv. Decide about each in mast review (order "Sample to check"), run mast summarize again, and
     the tables also hold corrected counts with 95 % intervals. Only events drawn this way count: those checked because
     they looked doubtful say nothing about the rest. False alarms are corrected; missed calls stay missed. To compare
-    sites, draw with --check 30 --each-site: then a rainy site does not borrow from the others.
+    sites, draw with --check 30 --each-site: each site is then corrected by its own sample.
 
     \b
     Examples:
@@ -99,7 +99,7 @@ def summarize(
     if (latitude is None) != (longitude is None):
         raise ConfigError("--latitude and --longitude belong together; give both, or neither")
     if each_site and check is None:
-        raise ConfigError("--each-site says where --check draws; give both, as in --check 30 --each-site")
+        raise ConfigError("--each-site needs --check; give both, as in --check 30 --each-site")
     if detections.is_file():
         raise ConfigError(
             f"{detections}: is a file; expected a results folder of mast detect (a table of names goes with --names)"
@@ -179,7 +179,7 @@ def _refuse_others_files(out: Path) -> None:
 
 
 def _names(path: Path, detections: Path, quiet: bool) -> pd.DataFrame:
-    """The names, if they are of these detections; says how many detections have none."""
+    """The names, refused if they are not of these detections; says how many detections have none."""
     from mast.errors import ConfigError
     from mast.reports.heard import BOX, read_events
     from mast.retrieval.naming import read_names

@@ -65,7 +65,7 @@ class Strata:
     def of(
         self, labels: NDArray[np.object_], scores: FloatArray, sites: NDArray[np.object_] | None = None
     ) -> IntArray:
-        """The stratum of each event, at whichever site."""
+        """The stratum of each event; the site does not matter."""
         codes = np.full(len(scores), -1, dtype=np.int64)
         shared = ~np.isin(labels, self.own_labels)
         masks = [*(labels == label for label in self.own_labels), shared]
@@ -80,7 +80,7 @@ class Strata:
 
 @dataclass(frozen=True)
 class SiteStrata:
-    """Bands of score at each site for itself: what is wrong at one says nothing about the others.
+    """Bands of score for each site separately: what is wrong at one says nothing about the others.
 
     Attributes:
         parts: of each site.
@@ -125,7 +125,7 @@ class SiteStrata:
 def stratify_by_site(
     labels: NDArray[np.object_], scores: FloatArray, sites: NDArray[np.object_]
 ) -> SiteStrata:
-    """Strata as :func:`stratify` makes them, at each site for itself: (N,) labels, scores and sites."""
+    """Strata as :func:`stratify` makes them, for each site separately: (N,) labels, scores and sites."""
     found = sorted(set(sites.tolist()))
     return SiteStrata({site: stratify(labels[sites == site], scores[sites == site]) for site in found})
 

@@ -30,9 +30,10 @@ from mast.arrays import FloatArray
 from mast.audio import describe, metadata, names_on_disk
 from mast.data.recordings import parse_clock
 from mast.errors import AudioError, ConfigError, MastError, not_a_folder
+from mast.events import BOX_COLUMNS
 from mast.retrieval.naming import UNKNOWN
 
-BOX = ["recording", "start_s", "end_s", "low_hz", "high_hz"]
+BOX = ["recording", *BOX_COLUMNS]
 _COLUMNS = [*BOX, "score", "label", "site", "source"]
 _ASKED = 3  # recordings of a site whose headers are asked for the place
 _EPOCH = datetime(1970, 1, 1)

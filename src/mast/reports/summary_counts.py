@@ -16,7 +16,7 @@ import pandas as pd
 from mast.arrays import IntArray
 from mast.errors import AnnotationError
 from mast.evaluation.corrected_counts import Checked, Corrected, SiteStrata, Strata, correct
-from mast.reports.heard import NO_CLOCK, Heard, day_of, effort, slots
+from mast.reports.heard import BOX, NO_CLOCK, Heard, day_of, effort, slots
 
 CountLevel = Literal["hour", "day", "site"]
 _KEYS = ["site", "slot", "label", "stratum"]
@@ -57,7 +57,7 @@ class Sample:
     Attributes:
         rows: ``recording``, ``start_s``, ``label``, ``stratum``, ``right``.
         strata: events, checked ones and right ones of each stratum.
-        by_site: every site was checked for itself.
+        by_site: each site has a sample of its own.
     """
 
     rows: pd.DataFrame
@@ -91,10 +91,9 @@ def count_events(
         best = _first(best, batch.assign(order=-scores), shown)
         doubtful = _first(doubtful, batch.assign(order=np.abs(scores - threshold)), shown)
     tally = _summed(tallies)
-    alike = ["recording", "start_s", "end_s", "low_hz", "high_hz"]
     if len(best) and len(doubtful):  # of few events, none is shown as both
-        keys = set(best[alike].itertuples(index=False, name=None))
-        doubtful = doubtful[[row not in keys for row in doubtful[alike].itertuples(index=False, name=None)]]
+        keys = set(best[BOX].itertuples(index=False, name=None))
+        doubtful = doubtful[[row not in keys for row in doubtful[BOX].itertuples(index=False, name=None)]]
     labels = sorted(set(tally["label"])) or [""]
     return Counts(heard, effort(heard), tally, labels, best, doubtful)
 

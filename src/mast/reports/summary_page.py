@@ -290,7 +290,7 @@ def _what_intervals_mean(counts: Counts, sample: Sample) -> str:
     rare = ", and of a rare label," if len(counts.labels) > 1 else ""
     if sample.by_site:
         return (
-            "Every site was checked for itself, so its interval is its own. The row of a single hour or day"
+            "Each site has a sample of its own, so its interval is its own. The row of a single hour or day"
             f"{rare} is corrected by the shares of its site: where it rains, more is wrong than its row says."
         )
     return (

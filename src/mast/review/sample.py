@@ -49,7 +49,7 @@ class Checking:
 
 
 def sites_drawn(folder: Path) -> int:
-    """Of how many sites events were drawn, each for itself; none where they were drawn over all sites."""
+    """How many sites have a sample of their own; 0 where one sample was drawn over all sites."""
     return len({name.partition(OF_SITE)[0] for name in read_to_check(folder)["stratum"] if OF_SITE in name})
 
 
