@@ -28,7 +28,7 @@ from torchvision.models.detection._utils import BalancedPositiveNegativeSampler
 from torchvision.models.detection.faster_rcnn import FastRCNNPredictor, TwoMLPHead
 from torchvision.models.detection.fcos import FCOSClassificationHead, FCOSRegressionHead
 from torchvision.models.detection.roi_heads import RoIHeads
-from torchvision.models.detection.rpn import RegionProposalNetwork, RPNHead, concat_box_prediction_layers
+from torchvision.models.detection.rpn import RPNHead, concat_box_prediction_layers
 from torchvision.ops import MultiScaleRoIAlign
 from torchvision.ops.feature_pyramid_network import LastLevelMaxPool, LastLevelP6P7
 
@@ -36,6 +36,7 @@ from mast.errors import ConfigError
 from mast.models.assign import assign_centre_sampling
 from mast.models.baselines.baseline import Baseline
 from mast.models.baselines.config import BaselineConfig, ResNetOptions, parse_options
+from mast.models.baselines.proposals import ProposalNetwork
 from mast.models.baselines.resnet import GroupNorm, as_picture, build_backbone, load_resnet
 from mast.models.boxes import pad_truths
 from mast.models.losses import (
@@ -215,7 +216,7 @@ class FasterRcnnDetector(_ResNetDetector):
         channels = self.options.channels
         self.backbone = build_backbone(self.options, first_stage=1, extra=LastLevelMaxPool())
         # thresholds, counts and shares below are torchvision's
-        self.rpn = RegionProposalNetwork(
+        self.rpn = ProposalNetwork(
             nn.Identity(),  # anchors are ours and do not change
             RPNHead(channels, len(_ANCHOR_RATIOS) * len(_ANCHOR_SIZES)),
             fg_iou_thresh=0.7,
