@@ -45,12 +45,15 @@ from world_results import (
     trial,
 )
 
+from mast_studies.worlds import pool
+
 readme_says = partial(assert_says, "README.md")
 summary_says = partial(assert_says, "docs/results.md")
 page_says = partial(assert_says, "docs/results_worlds.md")  # world by world
 
 BASICS = ("faster_rcnn", "from_scratch", "from_scratch_st")
 TAUGHT = (*BASICS, "taught_st")  # by two teachers
+ONE_ROUND = ("faster_rcnn", "from_scratch", "from_scratch_st_1", "taught_st_1")  # all that world 8 has
 HEARD = "heard without labels"
 SPECIES = ("not at home", "at home, too")
 
@@ -65,25 +68,26 @@ def test_readme_on_the_worlds() -> None:
     raised = gains_of_self_training()
     readme_says(
         "F1 is " + listed(f"{f1['from_scratch_st']:.2f} against {f1['faster_rcnn']:.2f}" for f1 in away),
-        f"(mean over the newest five: {mean_lead_over_five('f1'):.2f})",
+        f"(mean over the newest six: {mean_lead_over_six('f1'):.2f})",
         f"by {min(raised):.2f} to {max(raised):.2f}",
     )
 
 
 def gains_of_self_training() -> list[float]:
-    """F1 at other sites, from world 0 to world 7."""
+    """F1 at other sites, from world 0 to world 8."""
     return [
         paired(first_trial(), "st_union - mast")["f1"][0],
         gain(1)["f1"],
         paired(trial(SONGS_SPARED), "world 2: st_quiet - from_scratch")["f1"][0],
-        *(gain(world)["f1"] for world in range(3, 8)),
+        *(gain(world)["f1"] for world in range(3, 9)),
     ]
 
 
-def mean_lead_over_five(metric: str) -> float:
-    """Over Faster R-CNN at other sites, in worlds 3 to 7."""
+def mean_lead_over_six(metric: str) -> float:
+    """Over Faster R-CNN at other sites, in worlds 3 to 8; in world 8 after one round."""
     in_world_5 = last_round()["site_ood"][metric] - premise(5)["faster_rcnn"]["site_ood"][metric]
-    return float(mean([in_world_5, *(lead for lead, _, _ in leads("site_ood")[metric])]))
+    in_world_8 = premise(8)["from_scratch_st_1"]["site_ood"]["differences"][metric][0]
+    return float(mean([in_world_5, in_world_8, *(lead for lead, _, _ in leads("site_ood")[metric])]))
 
 
 # docs/results.md
@@ -98,6 +102,8 @@ def test_table_of_the_summary() -> None:
         [with_repeats[f"{name}, world 1"] for name in ("faster_rcnn", "from_scratch", "st_songs")],
         *([premise(world)[name] for name in BASICS] for world in (1, 3, 4, 6, 7)),
         [premise(5)["faster_rcnn"], premise(5)["from_scratch"], last_round()],
+        [premise(8)[name] for name in ONE_ROUND[:3]],
+        [premise(8)["taught_st_1"]],
     ]
     summary_says(*(" | ".join(pair_of(system["site_ood"]) for system in row) for row in rows))
 
@@ -114,15 +120,17 @@ def test_caption_of_the_summary() -> None:
 
 def test_what_holds_for_self_training() -> None:
     gained = [interval(premise(world)["from_scratch_st"]["site_ood"]["gained"]["f1"]) for world in (4, 6, 7)]
+    after_one = interval(premise(8)["from_scratch_st_1"]["site_ood"]["gained"]["f1"])
     calls = at_other_sites(7)
     with_it, without = percent(
         calls[name]["species"]["not at home"]["recall"] for name in ("from_scratch_st", "from_scratch")
     )
     last, average = last_round()["site_ood"], mean_of_rounds(1, 2, 3)["site_ood"]
     summary_says(
-        f"{listed(f'{value:.2f}' for value in gains_of_self_training())} at other sites in worlds 0 to 7",
+        f"{listed(f'{value:.2f}' for value in gains_of_self_training())} at other sites in worlds 0 to 8",
         "In world 4 the gain is {}, in world 6 {}, in world 7 {}".format(*gained),
-        f"MAST finds {with_it} % of their calls instead of {without} %",
+        f"in world 8 {after_one} after one round",
+        f"in world 7 MAST finds {with_it} % of their calls instead of {without} %",
         f"adds {added_by_round_2(7)['f1']} to the first",
         f"AP50 at other sites from {last['ap50']:.3f} to {average['ap50']:.3f} and F1 from {last['f1']:.3f} to "
         f"{average['f1']:.3f}",
@@ -132,11 +140,13 @@ def test_what_holds_for_self_training() -> None:
 def test_what_holds_against_faster_rcnn() -> None:
     away, home, days = (mean_lead(part) for part in ("site_ood", "test", "temporal_ood"))
     best = {name: best_f1(system) for name, system in at_other_sites(7).items()}
+    in_world_8 = premise(8)["from_scratch_st_1"]["site_ood"]["differences"]["f1"]
     summary_says(
         f"by {listed(map(interval, leads('site_ood')['f1']))} F1 over Faster R-CNN",
         f"by {interval(away['f1'])} on average",
         f"AP50 is ahead by {interval(away['ap50'])}",
-        "the mean lead is {:.3f} F1 and {:.3f} AP50".format(*map(mean_lead_over_five, METRICS)),
+        f"its lead after one round is {interval(in_world_8, 'F1')}",
+        "the mean lead is {:.3f} F1 and {:.3f} AP50".format(*map(mean_lead_over_six, METRICS)),
         f"with the best thresholds the lead there would be {best['from_scratch_st'] - best['faster_rcnn']:.3f}",
         f"on average by {interval(home['f1'], 'F1')} in domain",
         f"{interval(days['f1'])} on other days",
@@ -144,18 +154,38 @@ def test_what_holds_against_faster_rcnn() -> None:
 
 
 def test_what_holds_for_two_teachers() -> None:
-    alone, taught = (premise(6)[name]["site_ood"] for name in ("from_scratch_st", "taught_st"))
-    ahead = teachers(6)["taught_st"]["site_ood"]["differences"]["ap50"]
+    six, eight = premise(6), premise(8)
+    ahead = [
+        one["site_ood"]["differences"] for one in (eight["taught_st_1"], six["taught_st"])
+    ]  # of Faster R-CNN
+    together = {metric: pool([one[metric] for one in ahead]) for metric in METRICS}
+    added = {
+        metric: (added_by_a_teacher()["site_ood"][metric], better_in_world_6()[metric]) for metric in METRICS
+    }
     summary_says(
-        f"world 6 is {taught['ap50']:.3f} instead of {alone['ap50']:.3f}, a difference of {interval(ahead)}. F1 is "
-        f"the same ({taught['f1']:.3f} and {alone['f1']:.3f})",
-        f"{both_intervals(taught['differences'])}. Training takes twice",
-        "{:.3f} F1 and {:.3f} AP50 better at other sites of".format(*gain_of_fusing(4)),
+        f"at other sites by {both_intervals(ahead[0])} in world 8, after one round, "
+        f"and by {both_intervals(ahead[1])} in world 6",
+        f"The mean of these two fresh worlds is {both_intervals(together)}",
+        "AP50 is {:.3f} and {:.3f} better, F1 {:.3f} and {:.3f}".format(*added["ap50"], *added["f1"]),
     )
 
 
+def added_by_a_teacher() -> dict[str, dict[str, float]]:
+    """In world 8: what a round gains when Faster R-CNN labels, too, part by part."""
+    alone, taught = (premise(8)[name] for name in ONE_ROUND[2:])
+    return {
+        part: {metric: taught[part][metric] - alone[part][metric] for metric in METRICS} for part in PARTS
+    }
+
+
+def better_in_world_6() -> dict[str, float]:
+    """The same in world 6 after two rounds, at other sites."""
+    differences = teachers(6)["taught_st"]["site_ood"]["differences"]
+    return {metric: differences[metric][0] for metric in METRICS}
+
+
 def test_what_does_not_hold() -> None:
-    from_scratch = [premise(world)["from_scratch"]["site_ood"]["differences"] for world in (3, 4, 6, 7)]
+    from_scratch = [premise(world)["from_scratch"]["site_ood"]["differences"] for world in (3, 4, 6, 7, 8)]
     f1, ap50 = (minus(mean(one[metric][0] for one in from_scratch)) for metric in METRICS)
     earlier = [
         premise(1)["from_scratch_st"]["site_ood"]["differences"]["f1"],
@@ -164,7 +194,7 @@ def test_what_does_not_hold() -> None:
     pretrained = paired(first_trial(), "mast - from_scratch")
     latent = paired(trial(LABELLED_TOGETHER), "mast_latent - from_scratch")
     summary_says(
-        f"({f1} F1 and {ap50} AP50 at other sites on average)",
+        f"({f1} F1 and {ap50} AP50 at other sites on average of worlds 3, 4 and 6 to 8)",
         f"the lead was +{listed(map(interval, earlier))}, with an earlier recipe",
         *(
             f"{signed(gained[metric][0])} {title} ({minus(gained[metric][1])} to {minus(gained[metric][2])})"
@@ -175,6 +205,61 @@ def test_what_does_not_hold() -> None:
 
 
 # docs/results_worlds.md
+
+
+def test_world_8_and_its_leads() -> None:
+    systems = premise(8)
+    scratch, alone, taught = (systems[name] for name in ONE_ROUND[1:])
+    ahead = {part: taught[part]["differences"] for part in PARTS}
+    behind = {metric: the_other_way(scratch["site_ood"]["differences"][metric]) for metric in METRICS}
+    added = added_by_a_teacher()
+    page_says(
+        *(cells(system) for system in systems.values()),
+        f"at other sites after one round** by {both_intervals(ahead['site_ood'])}, in domain by "
+        f"{both_intervals(ahead['test'])}. On other days it leads by {interval(ahead['temporal_ood']['f1'], 'F1')}, but "
+        f"its AP50 is {interval(the_other_way(ahead['temporal_ood']['ap50']), 'lower')}",
+        f"MAST is behind here: by {both_intervals(behind)} at other sites",
+        f"{both_intervals(taught['site_ood']['gained'])} at other sites over its start with two teachers, and "
+        f"{interval(alone['site_ood']['gained']['f1'])} and {interval(alone['site_ood']['gained']['ap50'])} when",
+        "rises by {:.3f} in domain and by {:.3f} on other days with two teachers, by {:.3f} and {:.3f} without".format(
+            *(one[part]["gained"]["f1"][0] for one in (taught, alone) for part in PARTS[:2])
+        ),
+        "{f1:.3f} F1 and {ap50:.3f} AP50 at other sites, ".format(**added["site_ood"])
+        + "{f1:.3f} and {ap50:.3f} in domain, ".format(**added["test"])
+        + "{f1:.3f} and {ap50:.3f} on other days".format(**added["temporal_ood"]),
+    )
+
+
+def test_world_8_site_by_site() -> None:
+    sites = at_other_sites(8)
+    systems = [sites[name] for name in ONE_ROUND]
+    unheard = [one["never heard"] for one in systems]
+    new, known = ([one["species"][where] for one in systems] for where in SPECIES)
+    false = [(sum(one["false alarms"].values()), one["false alarms"]["nothing there"]) for one in systems]
+    page_says(
+        f"would raise F1 by at most {max(best_f1(one) - one['all']['f1'] for one in systems):.3f} for any system",
+        "F1 {} for Faster R-CNN, {} for MAST from scratch, {} with self-training and {} with two teachers ".format(
+            *three_digits(one["f1"] for one in unheard)
+        )
+        + f"({unheard[0]['boxes']} boxes in {unheard[0]['recordings']} recordings)",
+        f"it is {listed(three_digits(one[HEARD]['f1'] for one in systems))}",
+        "Of their {:,} calls, Faster R-CNN finds {} %, MAST from scratch {} %, with self-training {} % and with two "
+        "teachers {} %".format(new[0]["boxes"], *percent(one["recall"] for one in new)),
+        f"of the {known[0]['boxes']:,} calls of species that were labelled at home, "
+        f"{listed(percent(one['recall'] for one in known))} %",
+        "{} at other sites, {} of them with nothing there. Self-training without has {} and {}, Faster R-CNN {} and "
+        "{}".format(*false[3], *false[2], *false[0]),
+    )
+
+
+def test_world_8_cost() -> None:
+    fused = fused_boxes(8, "taught_st_1")
+    page_says(
+        "took {:.1f} minutes, MAST {:.1f}, one round of self-training {:.1f} with its start, and {:.1f} with two "
+        "teachers".format(*minutes(8, *ONE_ROUND)),
+        f"have an AP50 of {fused['ap50']:.3f} at other sites; F1 stays at {fused['f1']:.3f}",
+        f"{figures('proposals_speed')['times_faster']:.1f} times as fast",
+    )
 
 
 def test_world_7_and_its_leads() -> None:
