@@ -216,8 +216,8 @@ def test_world_8_and_its_leads() -> None:
     page_says(
         *(cells(system) for system in systems.values()),
         f"at other sites after one round** by {both_intervals(ahead['site_ood'])}, in domain by "
-        f"{both_intervals(ahead['test'])}. On other days it leads by {interval(ahead['temporal_ood']['f1'], 'F1')}, but "
-        f"its AP50 is {interval(the_other_way(ahead['temporal_ood']['ap50']), 'lower')}",
+        f"{both_intervals(ahead['test'])}. On other days it leads by {interval(ahead['temporal_ood']['f1'], 'F1')}, "
+        f"but its AP50 is {interval(the_other_way(ahead['temporal_ood']['ap50']), 'lower')}",
         f"MAST is behind here: by {both_intervals(behind)} at other sites",
         f"{both_intervals(taught['site_ood']['gained'])} at other sites over its start with two teachers, and "
         f"{interval(alone['site_ood']['gained']['f1'])} and {interval(alone['site_ood']['gained']['ap50'])} when",
