@@ -41,15 +41,19 @@ def test_recordings_are_dealt_70_15_15_with_none_left_empty(n: int, sizes: tuple
         (99, ["", "", ""], NO_TEST),
         (99, None, NO_TEST),
         (100, ["", "", ""], SplitConfig().fractions),
-        (99, ["", "", "site_ood"], SplitConfig().fractions),
-        (99, ["train", "train", "train"], SplitConfig().fractions),
+        (99, ["train", "train", "train"], NO_TEST),
+        (150, ["", "", "site_ood"], SplitConfig().fractions),
+        (148, ["train", "", "site_ood"], NO_TEST),  # a third of the boxes are elsewhere
+        (99, ["train", "", "val"], SplitConfig().fractions),
+        (99, ["", "", "test"], SplitConfig().fractions),
     ],
 )
-def test_few_boxes_get_no_test_part_unless_a_column_says_how_to_divide(
+def test_few_boxes_get_no_test_part_unless_a_column_names_val_or_test(
     boxes: int, column: list[str] | None, fractions: tuple[float, float, float]
 ) -> None:
     table = recordings(3) if column is None else recordings(3).assign(split=column)
-    assert usual_split(table, boxes) == SplitConfig(fractions=fractions)
+    each = pd.Series([table["file"][k % 3] for k in range(boxes)])
+    assert usual_split(table, each) == SplitConfig(fractions=fractions)
 
 
 @settings(max_examples=50)

@@ -54,7 +54,7 @@ def toy_recipe(**overrides: object) -> Recipe:
 
 
 def write_archive(root: Path, *, n: int = 9, site: str = "S1", seed: int = 0, boxed: bool = True) -> Path:
-    """Recordings of three seconds; with boxes, a split with another site, and one that was heard and holds nothing."""
+    """Recordings of three seconds; with boxes, a split with another site and a test, and one that holds nothing."""
     (root / "audio").mkdir(parents=True)
     rng = np.random.default_rng(seed)
     boxes: list[tuple[str, float, float, float, float, str]] = []
@@ -62,7 +62,7 @@ def write_archive(root: Path, *, n: int = 9, site: str = "S1", seed: int = 0, bo
     for i in range(n):
         other = boxed and i >= n - 2
         name = f"{'S9' if other else site}_20240501_{5 + i:02d}3000.wav"
-        files.append((name, "site_ood" if other else ""))
+        files.append((name, "site_ood" if other else "test" if i == n - 3 else ""))
         sound = rng.normal(0, 0.003, 16_000 * 3)
         for start in (0.2, 1.0, 1.8, 2.4) if i else ():
             length, hz = rng.uniform(0.25, 0.4), rng.uniform(600, 5_000)

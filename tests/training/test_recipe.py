@@ -93,6 +93,10 @@ def test_overrides_from_the_command_line() -> None:
     assert parse_override("train.epochs=5") == ("train.epochs", 5)
     assert parse_override("train.detector.adapter = conv") == ("train.detector.adapter", "conv")
     assert parse_override("pretrain.betas=[0.9, 0.95]") == ("pretrain.betas", [0.9, 0.95])
+    assert parse_override("selftrain.max_chunks = null") == (
+        "selftrain.max_chunks",
+        None,
+    )  # as recipe.json has it
     with pytest.raises(ConfigError, match="not of the form name=value"):
         parse_override("train.epochs")
 

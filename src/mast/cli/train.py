@@ -47,21 +47,27 @@ def train(
     """Train a detector on boxes that people drew.
 
     Recordings are divided 70/15/15 into train, val and test, or 70/30 without a test part where there are fewer than
-    100 boxes; the score threshold is tuned on val. Writes OUT/best and OUT/last (model folders) and OUT/curves.jsonl.
+    100 boxes; the score threshold is tuned on val. Writes OUT/best and OUT/last (model folders), OUT/curves.jsonl and
+    OUT/split.csv, which lists the recordings of each part. A column split in recordings.csv decides instead, so that
+    runs with other seeds have the same parts.
 
     \b
     Example:
       mast train labelled/ --init runs/pretrain --out runs/detector --preset tiny
       mast train labelled/ --detector fcos --out runs/fcos --preset small
     """
+    import pandas as pd
+
     from mast.data import load_dataset
     from mast.data.heard_band import heard_by
     from mast.evaluation.evidence import Finding
+    from mast.models.card import load_card
     from mast.training.chosen_chunks import labelled_chunks
     from mast.training.detector_training import train_detector
     from mast.training.effort import suited
     from mast.training.helped import against_start, learnt_from
     from mast.training.learnt_before import keep_apart
+    from mast.training.part_list import PART_LIST, parts_in_words
     from mast.training.start import Start
 
     chosen = [f"model={detector}"] if detector else []
@@ -89,11 +95,13 @@ def train(
         )
     with write_alone(out), steps(quiet, "train") as progress:
         result = train_detector(dataset, out, recipe, init=start.path, seed=seed, progress=progress)
-    best = result.best
+    best, card = result.best, load_card(out / "best")
+    threshold = float(card.probabilities.apply(card.thresholds["score"]))  # in the scores that detect gives
+    say(f"Parts: {parts_in_words(pd.read_csv(out / PART_LIST))} (listed in {out / PART_LIST}).", quiet=quiet)
     say(
         f"Done: validation F1 {best['f1']:.3f} (precision {best['precision']:.3f}, recall {best['recall']:.3f}, "
-        f"ap50 {best['ap50']:.3f}) at threshold {best['threshold']:.2f} after epoch {result.best_epoch}; "
-        f"{result.chunks_per_s:.0f} chunks/s. Detector in {out / 'best'}.",
+        f"ap50 {best['ap50']:.3f}) after epoch {result.best_epoch}; {result.chunks_per_s:.0f} chunks/s. mast detect "
+        f"will use threshold {threshold:.2f}. Detector in {out / 'best'}.",
         quiet=quiet,
     )
     if start.is_detector:

@@ -95,7 +95,7 @@ def chunk_starts(
 
 def split_of(dataset: Dataset) -> SplitConfig:
     """How a dataset is divided where nobody says."""
-    return usual_split(dataset.recordings, len(dataset.annotations.events))
+    return usual_split(dataset.recordings, dataset.annotations.events["recording"])
 
 
 def split_chunks(

@@ -134,8 +134,10 @@ class Dataset:
             chosen &= self.recordings["split"] == split
             if not chosen.any():
                 found = sorted(set(self.recordings["split"]) - {""})
+                where = "its column split is empty; a training run lists its parts in split.csv, to copy from"
                 raise MastError(
-                    f"{self.root}: no recording is in split '{split}'; found {', '.join(found) or 'none'}"
+                    f"{self.root}: no recording is in split '{split}'; "
+                    f"{'found ' + ', '.join(found) if found else where}"
                 )
         if recordings is not None:
             chosen &= self.recordings["file"].isin(set(recordings))

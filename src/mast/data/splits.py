@@ -10,8 +10,8 @@ between the parts.
 Recordings from other sites or other days than the rest (out of domain) are named by a rule or by the
 ``split`` column of ``recordings.csv``, and never take part in training or tuning.
 
-With fewer than 100 boxes there is no test part: where nobody says otherwise, :func:`usual_split` gives its share to
-validation.
+With fewer than 100 boxes to deal there is no test part: where nobody says otherwise, :func:`usual_split` gives its
+share to validation.
 
 Everything depends on the recordings' names and the seed, not on the order of rows.
 """
@@ -85,16 +85,18 @@ class SplitConfig(BaseModel):
         return self
 
 
-def usual_split(recordings: pd.DataFrame, n_boxes: int) -> SplitConfig:
+def usual_split(recordings: pd.DataFrame, boxes: pd.Series[str]) -> SplitConfig:
     """How a dataset is divided where nobody says: 70/15/15, or 70/30/0 where its boxes are too few to test on.
 
-    A ``split`` column that says anything is left as it is.
+    Only the boxes that are dealt count: not those of other sites and days, which the ``split`` column may name.
 
     Args:
-        recordings: column ``split``, where there is one.
-        n_boxes: in all of them.
+        recordings: columns ``file`` and, where there is one, ``split``.
+        boxes: the recording of each box.
     """
-    few = n_boxes < FEWEST_TO_TEST and held_out(recordings).eq("").all()
+    column = held_out(recordings)
+    dealt = boxes.isin(recordings.loc[column.isin(["", "train"]), "file"])
+    few = dealt.sum() < FEWEST_TO_TEST and not column.isin(["val", "test"]).any()
     return SplitConfig(fractions=NO_TEST) if few else SplitConfig()
 
 

@@ -83,11 +83,6 @@ def load_sources(
         # absolute, so that a run resumes from wherever the command is typed
         labelled = load_dataset(data.absolute(), annotations=annotations)
         others = tuple(load_dataset(folder.absolute()) for folder in unlabelled)
-    if any(dataset.root == labelled.root for dataset in others):
-        say(
-            f"note: {data} is also given as unlabelled, so its validation and test recordings are learnt from, without "
-            "their boxes; metrics on them will be too good"
-        )
     for message in dict.fromkeys(str(warning.message) for warning in caught):
         say(f"note: {message}")
     if labelled.annotations.events.empty:

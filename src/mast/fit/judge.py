@@ -18,6 +18,8 @@ from mast.fit.inputs import facts_of, write_listing
 from mast.models.card import load_card
 from mast.reports.fit_report import write_fit_report
 from mast.reports.fit_verdict import HABIT, NAMES, SELF_TRAINED, START, TRAINED
+from mast.table_files import write_table
+from mast.training.part_list import PART_LIST, list_parts
 from mast.version import __version__
 from mast.wording import counted
 
@@ -44,6 +46,7 @@ def scan(run: FitRun) -> None:
     def work() -> dict[str, Any]:
         if run.machine.main:
             write_listing(run.sources, run.out / "scan")
+            write_table(run.out / "scan" / PART_LIST, list_parts(labelled, run.parts))
         return {}
 
     run.do("scan", {**inputs, **run.sound}, (run.out / "scan" / "recordings.csv",), work)

@@ -24,6 +24,7 @@ from mast.reports.reconstruction import draw_reconstructions
 from mast.runs import Progress, flat
 from mast.selftrain.pseudo import sure_pseudo_labels
 from mast.selftrain.rounds import RoundsRun, about_self_training, fit_rounds
+from mast.selftrain.unlabelled import NothingUnlabelledError
 from mast.training.chosen_chunks import STATISTICS_CHUNKS, measured_normalisation, unlabelled_chunks
 from mast.training.detector_training import DetectorRun, about_detector, fit_detector
 from mast.training.effort import Rates, measure_rates, suited
@@ -241,7 +242,7 @@ def self_train(run: FitRun) -> None:
             with run.bar("self-train") as progress:
                 rows = _rounds(run, run.detectors[teacher], folder, progress)
         except MastError as error:
-            if not _found_nothing(folder):
+            if not (isinstance(error, NothingUnlabelledError) or _found_nothing(folder)):
                 raise
             # after hours of training a detector and a report are worth more than a refusal
             if run.machine.main:

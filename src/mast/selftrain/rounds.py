@@ -49,7 +49,13 @@ from mast.selftrain.pseudo import (
     save_events,
     smallest_box,
 )
-from mast.selftrain.unlabelled import ChunkSources, sample_chunks, with_labels, without_labels
+from mast.selftrain.unlabelled import (
+    ChunkSources,
+    leave_out_measured,
+    sample_chunks,
+    with_labels,
+    without_labels,
+)
 from mast.selftrain.watch import load_detector, watch_parts
 from mast.table_files import write_table
 from mast.training.chosen_chunks import Chunks, decode_once, labelled_chunks, unlabelled_chunks
@@ -57,6 +63,7 @@ from mast.training.chunk_scores import chunk_metrics, look_at
 from mast.training.detector_training import DetectorRun, fit_detector
 from mast.training.learnt_before import keep_apart
 from mast.training.machine import prepare_machine
+from mast.training.part_list import PART_LIST, list_parts
 from mast.training.recipe import Recipe, TrainRecipe, remember_recipe
 from mast.training.start import Start
 from mast.training.training_run import TrainingRun
@@ -120,7 +127,7 @@ def self_train(
 
     Args:
         data: the labelled dataset the detector was trained on, or its folder.
-        unlabelled: folders of recordings; boxes there are not looked at.
+        unlabelled: folders of recordings; boxes there are not looked at, and sound that validates or tests is left out.
         init: the detector to start from, as :func:`mast.models.find.find_model` takes it; MAST, or the baseline that
             the recipe names.
         out: the run's folder; a killed run there is continued.
@@ -156,6 +163,7 @@ def self_train(
     sources = unlabelled_chunks(unlabelled, recipe.front_end)
     if machine.main:
         remember_recipe(recipe, out, about=about)
+        write_table(out / PART_LIST, list_parts(dataset, parts))
     run = RoundsRun(recipe, machine, out, about, start, seed, teachers=others)
     return fit_rounds(dataset, parts, sources, run, watch=watch, progress=progress, say=say)
 
@@ -202,7 +210,8 @@ def fit_rounds(
     """
     start, plan, machine, out = run.start.path, run.recipe.selftrain, run.machine, run.out
     assert start is not None
-    setting = _setting(parts, sources, run, watch or {}, progress)
+    measured = [chunks for name, chunks in {**parts, **(watch or {})}.items() if name != "train"]
+    setting = _setting(parts, leave_out_measured(sources, measured, say), run, watch or {}, progress)
     if machine.main and not (out / "expert.parquet").exists():
         save_events(_events_in(dataset, setting.learn), out / "expert.parquet")
     rows = [_initial(setting, start)]

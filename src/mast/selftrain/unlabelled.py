@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pandas as pd
 from torch.utils.data import ConcatDataset
@@ -9,11 +11,74 @@ from torch.utils.data import ConcatDataset
 from mast.arrays import IntArray
 from mast.data.chunk_dataset import ChunkDataset
 from mast.data.recordings import Dataset
+from mast.errors import MastError
 from mast.grid import FrontEnd
+from mast.runs import Say
 from mast.selftrain.pseudo import PseudoLabels
+from mast.spans import total_s, without
 from mast.training.chosen_chunks import Chunks
+from mast.training.learnt_before import SLACK_S, Spans, fingerprint, spans_of, united
+from mast.wording import counted
 
 ChunkSources = list[tuple[Dataset, pd.DataFrame]]  # datasets with some of their chunks
+
+
+class NothingUnlabelledError(MastError):
+    """All of the unlabelled sound is what detectors are measured on."""
+
+
+def leave_out_measured(sources: ChunkSources, measured: Iterable[Chunks], say: Say) -> ChunkSources:
+    """The unlabelled chunks without any sound on which detectors are measured.
+
+    The labelled recordings often lie inside the archive that is given as unlabelled. Were those held back for
+    validation or test learnt from, if only without the expert's boxes, F1 on them would look too good. They are known
+    by their files, whatever they are called there.
+
+    Args:
+        sources: the unlabelled datasets with their chunks.
+        measured: labelled chunks that are validated or tested on.
+        say: called with a sentence where something is left out.
+
+    Raises:
+        NothingUnlabelledError: nothing else is left.
+    """
+    held, sizes = _fingerprints(measured)
+    left: ChunkSources = []
+    names: set[str] = set()
+    for dataset, table in sources:
+        kept = np.ones(len(table), dtype=bool)
+        for name, rows in table.groupby("recording").indices.items():
+            path = dataset.path(str(name))
+            spans = held.get(fingerprint(path)) if path.stat().st_size in sizes else None
+            if spans:
+                starts, ends = table["start_s"].iloc[rows], (table["start_s"] + table["valid_s"]).iloc[rows]
+                pieces = [[(start, end)] for start, end in zip(starts, ends, strict=True)]
+                kept[rows] = [total_s(one) - total_s(without(one, spans)) <= SLACK_S for one in pieces]
+                names |= set() if kept[rows].all() else {str(path)}
+        if kept.any():
+            left.append((dataset, table[kept].reset_index(drop=True)))
+    if sources and not left:
+        raise NothingUnlabelledError(
+            "all of the unlabelled sound is held back for validation or test, so nothing is left to learn from; give "
+            "other recordings with --unlabelled"
+        )
+    if names:
+        say(
+            f"{counted(len(names), 'unlabelled recording')} {'is' if len(names) == 1 else 'are'} held back for "
+            "validation or test, so nothing is learnt from what is measured there"
+        )
+    return left
+
+
+def _fingerprints(measured: Iterable[Chunks]) -> tuple[Spans, set[int]]:
+    """What is measured of each recording, by its fingerprint; and the sizes of their files, which are read faster."""
+    found: list[Spans] = []
+    sizes: set[int] = set()
+    for chunks in measured:
+        own = {chunks.path_of(name): spans for name, spans in spans_of(chunks.table).items()}
+        found.append({fingerprint(path): spans for path, spans in own.items()})
+        sizes |= {path.stat().st_size for path in own}
+    return united(found), sizes
 
 
 def sample_chunks(sources: ChunkSources, most: int | None, seed: int, number: int) -> ChunkSources:

@@ -28,6 +28,7 @@ from mast.models.checkpoint import save_checkpoint
 from mast.models.interface import BoxDetector
 from mast.models.mast_detector import MastDetector
 from mast.runs import Progress
+from mast.table_files import write_table
 from mast.training.batches import step_generator, step_seed
 from mast.training.calibrate import calibrate_checkpoint
 from mast.training.chosen_chunks import (
@@ -50,6 +51,7 @@ from mast.training.learnt_before import keep_apart, sound_learnt
 from mast.training.loop import Job, Result, train
 from mast.training.machine import prepare_machine
 from mast.training.origin import Origin
+from mast.training.part_list import PART_LIST, list_parts
 from mast.training.recipe import Recipe, TrainRecipe, remember_recipe
 from mast.training.spectrograms import FrontEndPipeline
 from mast.training.start import Start
@@ -91,7 +93,8 @@ def train_detector(
 ) -> Result:
     """Train a detector; ends in ``out/best`` and ``out/last``, model folders with threshold and statistics.
 
-    A finished run calibrates ``out/best``: what its scores mean, and the threshold for a precision.
+    ``out/split.csv`` says which recordings train, validate and are left for testing. A finished run calibrates
+    ``out/best``: what its scores mean, and the threshold for a precision.
 
     Args:
         data: a labelled dataset, or its folder.
@@ -115,6 +118,7 @@ def train_detector(
     parts = labelled_chunks(dataset, recipe.front_end, split=split, seed=seed)
     if machine.main:
         remember_recipe(recipe, out, about=about)
+        write_table(out / PART_LIST, list_parts(dataset, parts))
     plan, threshold = start.gentle(recipe), start.threshold(parts["val"])
     run = DetectorRun(recipe, machine, out, about, start, seed, plan=plan, threshold=threshold)
     return fit_detector(parts["train"], parts["val"], run, progress=progress, stop_after=stop_after)

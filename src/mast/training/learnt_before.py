@@ -31,7 +31,7 @@ from mast.wording import counted
 
 LEARNT_FROM = "learnt_from"  # in a card's provenance
 _HELD_BACK = {"val": "validation", "test": "test"}  # parts, and their names in a sentence
-_SLACK_S = 0.05  # times are rounded
+SLACK_S = 0.05  # times are rounded
 _READ = 65_536  # bytes; our choice: half a second of an AudioMoth
 
 Spans = dict[str, list[TimeSpan]]  # by recording, or by its fingerprint
@@ -48,11 +48,11 @@ def fingerprint(path: Path) -> str:
 def sound_learnt(learn: Chunks, start: ModelCard | None) -> Spans:
     """What a detector will have learnt from: the labelled ones of these chunks, and all that its start has.
 
-    Pseudo-labels do not count: nobody measures on them.
+    Pseudo-labels do not count: what is measured is left out of them (:mod:`mast.selftrain.unlabelled`).
     """
-    found = _spans_of(learn.table[learn.table["labelled"].astype(bool)])
+    found = spans_of(learn.table[learn.table["labelled"].astype(bool)])
     known = {fingerprint(learn.path_of(name)): spans for name, spans in found.items()}
-    return _united([known] if start is None else [known, _learnt_by(start)])
+    return united([known] if start is None else [known, _learnt_by(start)])
 
 
 def keep_apart(
@@ -80,7 +80,7 @@ def keep_apart(
         MastError: somebody divided it otherwise, or there is nothing else to validate on.
     """
     known = {folder: _known_here(dataset, _learnt_by(load_card(folder))) for folder in starts}
-    learnt = _united(known.values())
+    learnt = united(known.values())
     if not learnt or (split is not None and split.by == "chunk"):  # that split is leaky anyway
         return dataset
     parts = labelled_chunks(dataset, front_end, split=split, seed=seed)
@@ -174,12 +174,12 @@ def _shared(held: pd.DataFrame, learnt: Spans) -> list[str]:
     """The recordings of which some chunks held back have been learnt from."""
     return [
         name
-        for name, spans in _spans_of(held).items()
-        if total_s(spans) - total_s(without(spans, learnt.get(name, []))) > _SLACK_S
+        for name, spans in spans_of(held).items()
+        if total_s(spans) - total_s(without(spans, learnt.get(name, []))) > SLACK_S
     ]
 
 
-def _spans_of(chunks: pd.DataFrame) -> Spans:
+def spans_of(chunks: pd.DataFrame) -> Spans:
     """What chunks cover of each recording."""
     ends = chunks["start_s"] + chunks["valid_s"]
     rows = zip(chunks["recording"].astype(str), chunks["start_s"], ends, strict=True)
@@ -189,7 +189,8 @@ def _spans_of(chunks: pd.DataFrame) -> Spans:
     return {name: joined(spans) for name, spans in found.items()}
 
 
-def _united(learnt: Iterable[Spans]) -> Spans:
+def united(learnt: Iterable[Spans]) -> Spans:
+    """What any of them covers of each recording."""
     found: Spans = {}
     for one in learnt:
         for key, spans in one.items():

@@ -311,10 +311,12 @@ def load_recipe(source: str | Path, overrides: Mapping[str, Any] | None = None) 
 
 
 def parse_override(text: str) -> tuple[str, Any]:
-    """``train.epochs=5`` → ("train.epochs", 5); values are TOML, bare words are text."""
+    """``train.epochs=5`` → ("train.epochs", 5); values are TOML, bare words text, null None as in recipe.json."""
     name, sign, raw = text.partition("=")
     if not sign or not name.strip():
         raise ConfigError(f"setting '{text}' is not of the form name=value, such as train.epochs=5")
+    if raw.strip() == "null":
+        return name.strip(), None
     try:
         value = tomllib.loads(f"value = {raw.strip()}")["value"]
     except (ValueError, RecursionError):

@@ -1,0 +1,54 @@
+"""Which recordings a run trains on, validates on and tests on, as a table in its folder.
+
+The parts follow from the recordings, their boxes and the seed. Written down, they can be looked up, copied into the
+column ``split`` of ``recordings.csv`` so that other seeds and other tools use the same ones, or evaluated one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from mast.data.recordings import Dataset
+from mast.data.splits import parts_in_order
+from mast.training.chosen_chunks import Chunks
+from mast.training.learnt_before import spans_of
+from mast.wording import counted
+
+PART_LIST = "split.csv"
+_DOES = {"train": "trains", "val": "validates", "test": "is held back for testing"}
+_DO = {"train": "train", "val": "validate", "test": "are held back for testing"}
+
+
+def list_parts(dataset: Dataset, parts: Mapping[str, Chunks]) -> pd.DataFrame:
+    """One row for each stretch of a recording in a part: ``file, split, start_s, end_s, boxes``.
+
+    Boxes count where their middle is; those in the gap between two parts of one recording are in neither.
+    """
+    middles = dataset.annotations.events.assign(
+        middle_s=lambda events: (events["start_s"] + events["end_s"]) / 2
+    )
+    by_recording = {name: own["middle_s"] for name, own in middles.groupby("recording")}
+    rows = []
+    for part in parts_in_order(parts):
+        for name, spans in sorted(spans_of(parts[part].table).items()):
+            own = by_recording.get(name, pd.Series(dtype=float))
+            rows += [(name, part, start, end, int(own.between(start, end).sum())) for start, end in spans]
+    return pd.DataFrame(rows, columns=["file", "split", "start_s", "end_s", "boxes"])
+
+
+def parts_in_words(table: pd.DataFrame) -> str:
+    """How many recordings and boxes each part has.
+
+    >>> rows = [("a.wav", "train", 0.0, 60.0, 12), ("b.wav", "val", 0.0, 60.0, 3), ("c.wav", "val", 0.0, 60.0, 1)]
+    >>> parts_in_words(pd.DataFrame(rows, columns=["file", "split", "start_s", "end_s", "boxes"]))
+    '1 recording with 12 boxes trains, 2 recordings with 4 boxes validate'
+    """
+    words = []
+    for part in parts_in_order(table["split"]):
+        own = table[table["split"] == part]
+        n, boxes = own["file"].nunique(), int(own["boxes"].sum())
+        role = (_DOES if n == 1 else _DO).get(part, f"{'is' if n == 1 else 'are'} {part}")
+        words.append(f"{counted(n, 'recording')} with {counted(boxes, 'box')} {role}")
+    return ", ".join(words)
