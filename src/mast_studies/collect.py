@@ -18,7 +18,7 @@ from mast_studies.embedding_tables import ShownTable
 from mast_studies.figures import part_name
 from mast_studies.found import load_about
 from mast_studies.record import Training, trained_at, write_result
-from mast_studies.studies import Request, Study
+from mast_studies.studies import Request, Study, without_parts
 from mast_studies.study_tables import Archive, Row, as_cells, as_frame, as_json, markdown
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Collected:
         files: that were written.
         datasets: that it shows.
         tables: for people.
-        notes: one sentence for each thing that could not be measured.
+        notes: one sentence for each thing that could not be measured, such as a part that a dataset does not have.
     """
 
     study: Study
@@ -104,8 +104,10 @@ def collect(
     lines = study.lines_in(archive)
     measured = {row.system for row in rows}
     missing = [line.system for line in lines if line.system not in measured]
+    lacking = {dataset: study.lacking_in(archive, dataset) for dataset in archive.names()}
+    notes = [without_parts(dataset, parts) for dataset, parts in lacking.items() if parts]
     if not rows:
-        return Collected(study, [], missing, [])
+        return Collected(study, [], missing, [], notes=notes)
     files = _Files(study, out)
     trained = trained_at(one.commit for one in trainings(archive, measured))
     files.write_tables(as_frame(rows), markdown_of(study, rows, trained))
@@ -117,7 +119,7 @@ def collect(
         for of, own in groups(rows).items()
     ]
     datasets = list(dict.fromkeys(row.dataset for row in rows))
-    return Collected(study, rows, missing, files.written, datasets, tables)
+    return Collected(study, rows, missing, files.written, datasets, tables, notes)
 
 
 def _collect_embeddings(study: Study, archive: Archive, out: Path) -> Collected:

@@ -16,7 +16,7 @@ from mast.errors import ConfigError, MastError
 if TYPE_CHECKING:
     from mast.data.splits import SplitConfig
     from mast_studies.collect import Collected
-    from mast_studies.runner import StudyData
+    from mast_studies.runner import Runner, StudyData
     from mast_studies.studies import Study
     from mast_studies.systems import System
 
@@ -33,7 +33,10 @@ def experiment(
     ],
     data: Annotated[
         str | None,
-        typer.Option(help="The labelled dataset with its splits; {seed} stands for the seed's number."),
+        typer.Option(
+            help="The labelled dataset with its splits; {seed} stands for the seed's number. Tables show this dataset "
+            "only; without it, all that are in WORK."
+        ),
     ] = None,
     unlabelled: Annotated[
         list[str] | None,
@@ -125,21 +128,27 @@ def experiment(
             n: replace(_divided(source, split, work, n), whole=all(study.whole for study in chosen))
             for n, source in sources.items()
         }
+        about = None if name == "all" else chosen[0]
         embed = {system.name for study in chosen if study.summarise is not None for system in study.systems}
-        failures = _run(train, embed, studies, sources, work, (preset, band, settings), quiet=quiet)
+        failures = _run(
+            train, embed, studies, sources, work, (preset, band, settings), about=about, quiet=quiet
+        )
     failed = f"experiment {name}: {len(failures)} systems failed; {'; '.join(failures)}"
     if failures and not Archive(work).trials:  # nothing to collect: why is what the user needs to know
         raise MastError(failed)
     collected = _collect(
         chosen, work, out, data=data, called=called, seeds=numbers if seeds else None, page=name in _WORDS
     )
+    notes: dict[str, list[str]] = {}
     for one in collected:
         if one.files and one.missing:
             say(f"{one.study.name}: without {', '.join(one.missing)}, which are not there yet", quiet=quiet)
         for note in one.notes:
-            say(f"{one.study.name}: {note}", quiet=quiet)
+            notes.setdefault(note, []).append(one.study.name)
         for path in one.files:
             typer.echo(path)
+    for note, names in notes.items():
+        say(f"{', '.join(names)}: {note}", quiet=quiet)
     if name in _WORDS:
         typer.echo(out / "report.html")
     if failures:
@@ -154,9 +163,10 @@ def _run(
     work: Path,
     how: tuple[str, float | None, list[str] | None],
     *,
+    about: Study | None,
     quiet: bool,
 ) -> list[str]:
-    """Train, measure and embed; returns a sentence for each failure."""
+    """Train, measure and embed; returns a sentence for each failure. ``about``: the study, if it is one alone."""
     from mast.grid import FrontEnd
     from mast.runs import Show
     from mast.training.recipe import parse_override
@@ -171,15 +181,26 @@ def _run(
     preset, known = load_preset(preset_name, overrides), systems_by_name(studies)
     preset.check_names({*known, *(system.detector for system in known.values())})
     show = Show(say=lambda text: say(text, quiet=quiet), bar=lambda what: steps(quiet, what))
+    runners = {n: Runner(source, work, preset, known, seed=n, show=show) for n, source in sources.items()}
+    if about is not None and about.parts and about.summarise is None:
+        _refuse_without_parts(about, list(runners.values()))
     failures: list[str] = []
     try:
-        for number, source in sources.items():
-            failed = Runner(source, work, preset, known, seed=number, show=show).run(train, embed=embed)
+        for number in list(runners):
+            failed = runners.pop(number).run(train, embed=embed)  # a seed's sound does not stay in memory
             failures += [f"{system} (seed {number}): {why}" for system, why in failed.items()]
     except KeyboardInterrupt:
         typer.echo(f"mast: stopped; what is done is kept in {work}, the same command resumes.", err=True)
         raise typer.Exit(130) from None
     return failures
+
+
+def _refuse_without_parts(study: Study, runners: Sequence[Runner]) -> None:
+    """Refuse, before hours of training, a dataset that has no part that the study is about."""
+    from mast_studies.studies import without_parts
+
+    if not any(part in runner.parts for runner in runners for part in study.parts):
+        raise MastError(without_parts(runners[0].source.name, study.parts))
 
 
 def _collect(
@@ -197,16 +218,20 @@ def _collect(
     from mast_studies.page import write_page
     from mast_studies.study_tables import Archive
 
-    archive = Archive(work, datasets=[called] if called else None, seeds=seeds)
+    name = called or (None if data is None else _name_of(data))
+    archive = Archive(work, datasets=None if name is None else [name], seeds=seeds)
     if not archive.trials:
+        others = Archive(work, seeds=seeds).names()
+        if others:
+            raise MastError(
+                f"{work}: nothing was found in '{name}', only in {', '.join(others)}; choose one with --name"
+            )
         raise MastError(
             f"{work}: nothing was found here yet; run a study with --data and the same --work first"
         )
     given = {}
-    if data is not None:
-        name = called or _name_of(data)
-        one_seed = next((trial.seed for trial in archive.of(name)), 0)
-        given[name] = Path(data.replace("{seed}", str(one_seed)))
+    if name is not None and data is not None:
+        given[name] = Path(data.replace("{seed}", str(archive.trials[0].seed)))
     collected = [collect(study, archive, out, data=given) for study in chosen]
     first = collected[0]
     if not page and not first.files and first.notes:

@@ -298,11 +298,17 @@ class Runner:
         return load_dataset(self.source.labelled)
 
     @cached_property
+    def parts(self) -> dict[str, Chunks]:
+        """Its labelled chunks by part; known without reading sound."""
+        front_end = self.preset.recipe.front_end
+        return labelled_chunks(self.dataset, front_end, split=self.source.division, seed=self.seed)
+
+    @cached_property
     def chunks(self) -> dict[str, Chunks]:
-        """Its labelled chunks by part, and those of datasets elsewhere by their names; decoded once if they fit."""
+        """The same, with those of datasets elsewhere by their names; decoded once if they fit."""
         recipe = self.preset.recipe
         machine = prepare_machine(recipe)
-        parts = labelled_chunks(self.dataset, recipe.front_end, split=self.source.division, seed=self.seed)
+        parts = dict(self.parts)
         for folder in self.source.elsewhere:
             parts[folder.name] = _everything(load_dataset(folder), recipe)
         return {
@@ -311,10 +317,8 @@ class Runner:
 
     @cached_property
     def _wanted(self) -> list[str]:
-        """The parts that every system is measured on; known without reading sound."""
-        recipe = self.preset.recipe
-        parts = labelled_chunks(self.dataset, recipe.front_end, split=self.source.division, seed=self.seed)
-        return sorted((parts.keys() - {"train"}) | {folder.name for folder in self.source.elsewhere})
+        """The parts that every system is measured on."""
+        return sorted((self.parts.keys() - {"train"}) | {folder.name for folder in self.source.elsewhere})
 
     def _missing(self, system: System) -> list[str]:
         folder = self.trial.system(system.name)

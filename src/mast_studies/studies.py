@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 BUDGETS = (32, 64, 128, 256)  # chunks; our choice: up to half the training part of soundscape-bench
 ALL_PARTS = tuple(PARTS)
+_WHERE = {"test": "in domain", TEMPORAL_OOD: "on other days", SITE_OOD: "at other sites"}
 _BUDGETED = re.compile(r"fcos_(random|time-balanced|sequential)_(\d+)")
 
 
@@ -95,6 +96,15 @@ class Study:
         """The parts of a dataset that its table has."""
         there = archive.parts(dataset)
         return [p for p in there if (p not in PARTS if self.elsewhere else p in self.parts)]
+
+    def lacking_in(self, archive: Archive, dataset: str) -> list[str]:
+        """Its parts that a dataset does not have, if any of its systems was measured there."""
+        lines = {line.system for line in self.lines_in(archive)}
+        run = lines & {name for trial in archive.of(dataset) for name in trial.systems()}
+        if len(run) < (2 if self.budgets else 1):  # all labels alone are not a study of budgets
+            return []
+        there = archive.parts(dataset)
+        return [part for part in self.parts if part not in there]
 
     def rows(self, archive: Archive) -> list[Row]:
         """The whole table, dataset by dataset and part by part."""
@@ -451,6 +461,16 @@ def choose_systems(studies: Sequence[Study], wanted: Sequence[str] | None) -> li
             hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(systems)}"
             raise ConfigError(f"experiment: there is no system '{name}' here; {hint}")
     return [system for name, system in systems.items() if wanted is None or name in wanted]
+
+
+def without_parts(dataset: str, parts: Sequence[str]) -> str:
+    """Says that a dataset does not have these parts, and what would make them."""
+    *first, last = (_WHERE[part] for part in parts)
+    where = f"{', '.join(first)} or {last}" if first else last
+    return (
+        f"{dataset}: no recordings test {where}; such recordings have {' or '.join(parts)} in the column split of "
+        "recordings.csv"
+    )
 
 
 def _dots(asked: Request) -> Figure | None:
