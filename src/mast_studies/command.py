@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,6 +12,7 @@ import typer
 from mast.cli.options import Quiet, Seed, say, steps
 from mast.cli.recipes import Band, Settings
 from mast.errors import ConfigError, MastError
+from mast.wording import counted
 
 if TYPE_CHECKING:
     from mast.data.splits import SplitConfig
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from mast_studies.systems import System
 
 _WORDS = ("list", "all", "report")
+Failures = dict[tuple[str, int], str]  # by system and seed: why
 _Division = Literal["auto", "recording", "time", "one-out"]
 
 
@@ -103,7 +105,6 @@ def experiment(
       mast experiment report --work runs/experiments --out results/experiments
     """
     from mast_studies.studies import BUDGETS, all_studies, choose_systems, find_study
-    from mast_studies.study_tables import Archive
 
     studies = all_studies(tuple(_numbers(budgets, "--budgets")) if budgets else BUDGETS)
     if name == "list":
@@ -111,7 +112,8 @@ def experiment(
         return
     chosen = list(studies.values()) if name in _WORDS else [find_study(name, studies)]
     numbers = _numbers(seeds, "--seeds") if seeds else [seed]
-    failures: list[str] = []
+    failures: Failures = {}
+    asked: set[tuple[str, int]] = set()
     if name != "report" and not collect_only:
         if data is None:
             raise ConfigError(
@@ -128,21 +130,29 @@ def experiment(
             n: replace(_divided(source, split, work, n), whole=all(study.whole for study in chosen))
             for n, source in sources.items()
         }
+        asked = {(system.name, n) for system in train for n in numbers}
         about = None if name == "all" else chosen[0]
         embed = {system.name for study in chosen if study.summarise is not None for system in study.systems}
         failures = _run(
             train, embed, studies, sources, work, (preset, band, settings), about=about, quiet=quiet
         )
-    failed = f"experiment {name}: {len(failures)} systems failed; {'; '.join(failures)}"
-    if failures and not Archive(work).trials:  # nothing to collect: why is what the user needs to know
-        raise MastError(failed)
+    if failures and asked <= failures.keys():
+        raise MastError(_told(name, failures, tables=False))
     collected = _collect(
-        chosen, work, out, data=data, called=called, seeds=numbers if seeds else None, page=name in _WORDS
+        chosen,
+        work,
+        out,
+        (asked, failures),
+        data=data,
+        called=called,
+        seeds=numbers if seeds else None,
+        page=name in _WORDS,
     )
     notes: dict[str, list[str]] = {}
     for one in collected:
-        if one.files and one.missing:
-            say(f"{one.study.name}: without {', '.join(one.missing)}, which are not there yet", quiet=quiet)
+        missing = [system for system in one.missing if system not in {failed for failed, _ in failures}]
+        if one.files and missing:
+            say(f"{one.study.name}: without {', '.join(missing)}, which are not there yet", quiet=quiet)
         for note in one.notes:
             notes.setdefault(note, []).append(one.study.name)
         for path in one.files:
@@ -152,7 +162,7 @@ def experiment(
     if name in _WORDS:
         typer.echo(out / "report.html")
     if failures:
-        raise MastError(failed)
+        raise MastError(_told(name, failures, tables=any(one.files for one in collected)))
 
 
 def _run(
@@ -165,8 +175,8 @@ def _run(
     *,
     about: Study | None,
     quiet: bool,
-) -> list[str]:
-    """Train, measure and embed; returns a sentence for each failure. ``about``: the study, if it is one alone."""
+) -> Failures:
+    """Train, measure and embed; returns what failed. ``about``: the study, if it is one alone."""
     from mast.grid import FrontEnd
     from mast.runs import Show
     from mast.training.recipe import parse_override
@@ -184,15 +194,24 @@ def _run(
     runners = {n: Runner(source, work, preset, known, seed=n, show=show) for n, source in sources.items()}
     if about is not None and about.parts and about.summarise is None:
         _refuse_without_parts(about, list(runners.values()))
-    failures: list[str] = []
+    failures: Failures = {}
     try:
         for number in list(runners):
             failed = runners.pop(number).run(train, embed=embed)  # a seed's sound does not stay in memory
-            failures += [f"{system} (seed {number}): {why}" for system, why in failed.items()]
+            failures |= {(system, number): why for system, why in failed.items()}
     except KeyboardInterrupt:
         typer.echo(f"mast: stopped; what is done is kept in {work}, the same command resumes.", err=True)
         raise typer.Exit(130) from None
     return failures
+
+
+def _told(name: str, failures: Failures, *, tables: bool) -> str:
+    """What failed, why, and what that means for the tables; ``tables``: whether any were written."""
+    systems = len({system for system, _ in failures})
+    left_out = f"and {'is' if systems == 1 else 'are'} left out of the tables"
+    end = f" {left_out}" if tables else ", so no table was written or changed"
+    reasons = [f"{system} (seed {seed}): {why}" for (system, seed), why in failures.items()]
+    return f"experiment {name}: {counted(systems, 'system')} failed{end}; {'; '.join(reasons)}"
 
 
 def _refuse_without_parts(study: Study, runners: Sequence[Runner]) -> None:
@@ -207,19 +226,25 @@ def _collect(
     chosen: Sequence[Study],
     work: Path,
     out: Path,
+    run: tuple[Collection[tuple[str, int]], Failures],
     *,
     data: str | None,
     called: str | None,
     seeds: list[int] | None,
     page: bool,
 ) -> list[Collected]:
-    """Tables and figures of what is in the work folder."""
-    from mast_studies.collect import collect
+    """Tables and figures of what is in the work folder.
+
+    ``run``: which systems and seeds this call was asked for, and what of it failed: that is left out, also where there
+    are results of an earlier call, and a study of which nothing else was asked for is not written.
+    """
+    from mast_studies.collect import Collected, collect
     from mast_studies.page import write_page
     from mast_studies.study_tables import Archive
 
     name = called or (None if data is None else _name_of(data))
-    archive = Archive(work, datasets=None if name is None else [name], seeds=seeds)
+    asked, failures = run
+    archive = Archive(work, datasets=None if name is None else [name], seeds=seeds, left_out=failures.keys())
     if not archive.trials:
         others = Archive(work, seeds=seeds).names()
         if others:
@@ -232,8 +257,18 @@ def _collect(
     given = {}
     if name is not None and data is not None:
         given[name] = Path(data.replace("{seed}", str(archive.trials[0].seed)))
-    collected = [collect(study, archive, out, data=given) for study in chosen]
+    collected = []
+    for study in chosen:
+        names = {system.name for system in study.systems}
+        own = {one for one in asked if one[0] in names}
+        if own and own <= failures.keys():
+            note = "what was asked for failed, so no table was written"
+            collected.append(Collected(study, [], [], [], notes=[note]))
+        else:
+            collected.append(collect(study, archive, out, data=given))
     first = collected[0]
+    if not page and not first.files and failures:
+        return collected  # the failures will be told
     if not page and not first.files and first.notes:
         raise MastError("; ".join(first.notes))
     if not page and not first.files:

@@ -125,7 +125,8 @@ def about_embedded(folder: Path) -> dict[str, Any]:
 
 def embedded_of(archive: Archive, dataset: str) -> dict[int, EmbeddedTables]:
     """By seed, what is there of a dataset."""
-    found = {trial.seed: load_embedded(folder_of(trial, "mast")) for trial in archive.of(dataset)}
+    trials = [trial for trial in archive.of(dataset) if "mast" not in trial.left_out]
+    found = {trial.seed: load_embedded(folder_of(trial, "mast")) for trial in trials}
     return {seed: tables for seed, tables in found.items() if tables is not None}
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mast.evaluation.part_tables import parts_in
+from mast.evaluation.part_tables import has_part, parts_in
 from mast.files import write_whole
 
 FOUND = "found"
@@ -23,11 +23,12 @@ NOT_TESTS = frozenset({"train", "val"})
 
 @dataclass(frozen=True)
 class Trial:
-    """One dataset and seed below a work folder."""
+    """One dataset and seed below a work folder; systems in ``left_out`` are not looked at, whatever was found."""
 
     dataset: str
     seed: int
     folder: Path
+    left_out: frozenset[str] = frozenset()
 
     @classmethod
     def at(cls, work: Path, dataset: str, seed: int) -> Trial:
@@ -41,7 +42,11 @@ class Trial:
     def systems(self) -> list[str]:
         """Those with tables of at least one part."""
         folders = sorted(path for path in self.folder.glob(f"{FOUND}/*") if path.is_dir())
-        return [folder.name for folder in folders if parts_in(folder)]
+        return [folder.name for folder in folders if folder.name not in self.left_out and parts_in(folder)]
+
+    def has(self, system: str, part: str) -> bool:
+        """Whether a system was measured on a part."""
+        return system not in self.left_out and has_part(self.system(system), part)
 
     def parts(self, system: str) -> list[str]:
         """The parts it was measured on, by name."""

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mast.data.recordings import load_dataset
-from mast.evaluation.part_tables import PartTables, has_part
+from mast.evaluation.part_tables import PartTables
 from mast.grid import FrontEnd
 from mast.reports.spectrogram import (
     PREDICTION_COLOUR,
@@ -64,7 +64,7 @@ def compare_systems(
         seed: of the draw.
         data: the labelled dataset, if it is not where it was when the systems ran.
     """
-    there = [line for line in lines if has_part(trial.system(line.system), part)]
+    there = [line for line in lines if trial.has(line.system, part)]
     if not there:
         return None
     about = load_about(trial.system(there[0].system))

@@ -137,8 +137,8 @@ class Runner:
                 if system.name in embed:
                     self.embed(system)
             except MastError as error:
-                failures[system.name] = str(error)
-                self._say(f"{system.name}: failed, {error}")
+                failures[system.name] = str(error).removeprefix(f"{system.name}: ")
+                self._say(f"{system.name}: failed, {failures[system.name]}")
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
         return failures

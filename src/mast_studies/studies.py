@@ -510,7 +510,7 @@ def _draw_budgets(asked: Request) -> Figure | None:
             places[row.system], series[row.system] = float(match[2]), match[1]
             rows.append(row)
             continue
-        trials = asked.archive.of(row.dataset)
+        trials = [trial for trial in asked.archive.of(row.dataset) if row.system not in trial.left_out]
         abouts = [load_about(trial.system(row.system)) for trial in trials]
         counts = [float(about["train_chunks"]) for about in abouts if "train_chunks" in about]
         if counts:

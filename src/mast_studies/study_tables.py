@@ -9,7 +9,7 @@ draws.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -107,12 +107,14 @@ class Archive:
         work: the folder.
         datasets: names to look at; all by default.
         seeds: to look at; all by default.
+        left_out: systems that are not looked at, each with its seed.
         resamples: draws of recordings.
     """
 
     work: Path
     datasets: Sequence[str] | None = None
     seeds: Sequence[int] | None = None
+    left_out: Collection[tuple[str, int]] = ()
     resamples: int = RESAMPLES
     _values: dict[tuple[Path, str, str], _Values] = field(default_factory=dict, repr=False)
     _draws: dict[tuple[str, str], dict[int, dict[str, FloatArray]]] = field(default_factory=dict, repr=False)
@@ -121,7 +123,7 @@ class Archive:
     def trials(self) -> list[Trial]:
         """The datasets and seeds looked at."""
         return [
-            trial
+            replace(trial, left_out=frozenset(name for name, seed in self.left_out if seed == trial.seed))
             for trial in trials(self.work)
             if (self.datasets is None or trial.dataset in self.datasets)
             and (self.seeds is None or trial.seed in self.seeds)
@@ -175,8 +177,11 @@ class Archive:
         """By seed, what a system amounts to."""
         if system is None:
             return {}
-        with_it = [trial for trial in self.of(dataset) if has_part(trial.system(system), part)]
-        return {trial.seed: self._value(trial, part, system) for trial in with_it}
+        return {
+            trial.seed: self._value(trial, part, system)
+            for trial in self.of(dataset)
+            if trial.has(system, part)
+        }
 
     def _value(self, trial: Trial, part: str, system: str) -> _Values:
         key = (trial.folder, part, system)

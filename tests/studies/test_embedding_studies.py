@@ -264,6 +264,7 @@ def test_chunks_without_site_or_clock_say_so(tmp_path: Path) -> None:
     assert summary.tables[0].header == ["nearest by", "events apart"]
     assert summary.figure is not None
     summary.figure()
+    assert summarise_chunks(Archive(tmp_path, left_out={("mast", 0)}, resamples=20)).tables == []
 
 
 def test_tables_without_their_last_file_are_not_there(work: Path, tmp_path: Path) -> None:

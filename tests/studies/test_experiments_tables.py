@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 from mast.cli.main import app
 from mast.errors import MastError
 from mast_studies import runner as module
+from mast_studies.label_budgets import STRATEGIES
 from mast_studies.systems import System
 
 TOY = 'size = "tiny"\nfront_end = { n_bins = 32, chunk_frames = 128 }\n'
@@ -149,3 +151,92 @@ def test_a_study_that_was_not_run_does_not_ask_for_parts(tmp_path: Path) -> None
     absent = page.partition("Not run yet: ")[2].partition(".")[0].split(", ")
     assert {"label-budget", "rounds", "curriculum", "adapters", "transfer"} <= set(absent)
     assert "ood" not in absent
+
+
+@pytest.fixture
+def failing(trained: list[str], monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Systems and seeds that fail, as in "mast 0"; what was found earlier stays where it is."""
+    names: set[str] = set()
+    find = module.Runner.find
+
+    def fail(runner: module.Runner, system: System) -> Path:
+        if f"{system.name} {runner.seed}" in names:
+            raise MastError(f"{system.name}: has nothing to learn from")
+        return find(runner, system)
+
+    monkeypatch.setattr(module.Runner, "find", fail)
+    return names
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_nothing_is_written_where_all_that_was_asked_for_failed(
+    tmp_path: Path, tones: Path, failing: set[str]
+) -> None:
+    near = divided(tones, tmp_path / "near", PARTS)
+    words = ("--data", near, "--systems", "mast,fcos")
+    assert run(tmp_path, "ood", *words).exit_code == 0
+    before = files(tmp_path / "out")
+    failing |= {"mast 0", "mast_st 0"}
+    for study in ("ood", "all"):
+        told = run(tmp_path, study, "--data", near, "--systems", "mast,mast_st")
+        assert str(told.exception) == (
+            f"experiment {study}: 2 systems failed, so no table was written or changed; mast (seed 0): has nothing to "
+            "learn from; mast_st (seed 0): has nothing to learn from"
+        )
+        assert "mast: failed, has nothing to learn from" in told.output
+        assert files(tmp_path / "out") == before
+
+
+def test_what_failed_is_not_in_the_tables(tmp_path: Path, tones: Path, failing: set[str]) -> None:
+    near = divided(tones, tmp_path / "near", PARTS)
+    words = ("--data", near, "--systems", "mast,fcos", "--seeds", "0,1")
+    assert run(tmp_path, "ood", *words).exit_code == 0
+    failing.add("mast 1")
+    told = run(tmp_path, "ood", *words)
+    assert str(told.exception) == (
+        "experiment ood: 1 system failed and is left out of the tables; mast (seed 1): has nothing to learn from"
+    )
+    table = pd.read_csv(tmp_path / "out" / "ood.csv")
+    assert set(zip(table["system"], table["seeds"], strict=True)) == {("mast", 1), ("fcos", 2)}
+    failing.add("mast 0")
+    told = run(tmp_path, "ood", *words)
+    assert "1 system failed and is left out of the tables; mast (seed 0)" in str(told.exception)
+    assert "ood: without faster_rcnn, yolo26, detr, audiomae, mast_st, which are not there yet" in told.output
+    assert set(pd.read_csv(tmp_path / "out" / "ood.csv")["system"]) == {"fcos"}
+    record = json.loads((tmp_path / "out" / "ood.json").read_text())
+    assert {name for one in record["trainings"] for name in one["seeds"]} == {"near, fcos"}
+    # other commands take what is there
+    assert run(tmp_path, "ood", "--collect-only", "--data", near).exit_code == 0
+    assert set(pd.read_csv(tmp_path / "out" / "ood.csv")["system"]) == {"mast", "fcos"}
+
+
+def test_of_several_studies_those_without_a_result_are_left_alone(
+    tmp_path: Path, tones: Path, failing: set[str]
+) -> None:
+    near = divided(tones, tmp_path / "near", PARTS)
+    words = ("--data", near, "--systems", "mast,fcos")
+    assert run(tmp_path, "all", *words).exit_code == 0
+    before = files(tmp_path / "out")
+    failing.add("mast 0")
+    told = run(tmp_path, "all", *words)
+    assert "1 system failed and is left out of the tables; mast (seed 0)" in str(told.exception)
+    after = files(tmp_path / "out")
+    assert after["rounds.csv"] == before["rounds.csv"]
+    assert after["ood.csv"] != before["ood.csv"]
+    sentence = "what was asked for failed, so no table was written"
+    (line,) = [line for line in told.output.splitlines() if line.endswith(sentence)]
+    assert {"rounds", "retrieval"} <= set(line.partition(":")[0].split(", "))
+    assert f"{sentence}." in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_one_system_that_is_no_table_is_not_written(tmp_path: Path, tones: Path, failing: set[str]) -> None:
+    near = divided(tones, tmp_path / "near", PARTS)
+    failing |= {f"fcos_{strategy}_4 0" for strategy in STRATEGIES}
+    told = run(tmp_path, "label-budget", "--data", near, "--budgets", "4")
+    assert (
+        "experiment label-budget: 3 systems failed, so no table was written or changed; fcos_random_4 (seed 0): has"
+        in str(told.exception)
+    )

@@ -56,6 +56,22 @@ def test_a_difference_needs_seeds_that_both_have(tmp_path: Path) -> None:
     assert two.against["recall"].value == pytest.approx(-0.5)
 
 
+def test_systems_that_are_left_out_count_for_nothing(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        write_found(tmp_path, "one", seed=seed, hits=HITS, truths=TRUTHS)
+        write_found(tmp_path, "two", seed=seed, hits=TRUTHS, truths=TRUTHS)
+    write_found(tmp_path, "two", seed=1, part="site_ood", hits=HITS, truths=TRUTHS)
+    archive = Archive(tmp_path, left_out={("one", 0), ("two", 1)}, resamples=20)
+    one, two = archive.rows("made_up", "test", LINES, reference="one")
+    assert (one.seeds, two.seeds) == ((1,), (0,))
+    assert two.against == {}  # no seed has both
+    assert archive.parts("made_up") == ["test"]
+    assert [(trial.has("one", "test"), trial.systems()) for trial in archive.trials] == [
+        (False, ["two"]),
+        (True, ["one"]),
+    ]
+
+
 def test_stepwise_differences_are_to_the_row_above(tmp_path: Path) -> None:
     names = [f"{letter}.wav" for letter in "abcd"]
     for system, found in (("first", 2), ("second", 3), ("last", 7)):
