@@ -133,8 +133,18 @@ def experiment(
         asked = {(system.name, n) for system in train for n in numbers}
         about = None if name == "all" else chosen[0]
         embed = {system.name for study in chosen if study.summarise is not None for system in study.systems}
+        # `all` is not refused because of budgets that nobody asked for
+        budgeted = [] if name == "all" and not budgets else train
         failures = _run(
-            train, embed, studies, sources, work, (preset, band, settings), about=about, quiet=quiet
+            train,
+            embed,
+            studies,
+            sources,
+            work,
+            (preset, band, settings),
+            about=about,
+            budgeted=budgeted,
+            quiet=quiet,
         )
     if failures and asked <= failures.keys():
         raise MastError(_told(name, failures, tables=False))
@@ -174,9 +184,14 @@ def _run(
     how: tuple[str, float | None, list[str] | None],
     *,
     about: Study | None,
+    budgeted: Sequence[System],
     quiet: bool,
 ) -> Failures:
-    """Train, measure and embed; returns what failed. ``about``: the study, if it is one alone."""
+    """Train, measure and embed; returns what failed.
+
+    What cannot work is refused before hours of training: ``about`` is the study, if it is one alone, that needs one of
+    its parts, and ``budgeted`` are systems whose label budgets have to be there.
+    """
     from mast.grid import FrontEnd
     from mast.runs import Show
     from mast.training.recipe import parse_override
@@ -194,6 +209,8 @@ def _run(
     runners = {n: Runner(source, work, preset, known, seed=n, show=show) for n, source in sources.items()}
     if about is not None and about.parts and about.summarise is None:
         _refuse_without_parts(about, list(runners.values()))
+    for runner in runners.values():
+        runner.check_budgets(budgeted)
     failures: Failures = {}
     try:
         for number in list(runners):
@@ -215,7 +232,7 @@ def _told(name: str, failures: Failures, *, tables: bool) -> str:
 
 
 def _refuse_without_parts(study: Study, runners: Sequence[Runner]) -> None:
-    """Refuse, before hours of training, a dataset that has no part that the study is about."""
+    """Refuse a dataset that has no part that the study is about."""
     from mast_studies.studies import without_parts
 
     if not any(part in runner.parts for runner in runners for part in study.parts):

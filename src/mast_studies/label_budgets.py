@@ -6,6 +6,7 @@ and nothing depends on the order in which the chunks were listed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, get_args
 
 import numpy as np
@@ -36,10 +37,26 @@ def sample_budget(
     """
     if not 0 <= n <= len(chunks):
         raise ConfigError(
-            f"label budget: {n} chunks asked for, but there are {len(chunks)}; ask for 0 to {len(chunks)}"
+            f"label budget: {n} chunks asked for, but there are {len(chunks)}; ask for 1 to {len(chunks)}"
         )
     chosen = np.sort(budget_order(chunks, strategy, seed=seed)[:n])
     return chunks.iloc[chosen]
+
+
+def check_budgets(budgets: Iterable[int], there: int, *, where: str) -> None:
+    """Refuse budgets that cannot be trained on, all in one sentence.
+
+    Args:
+        budgets: in chunks.
+        there: how many chunks there are to train on.
+        where: begins the sentence.
+    """
+    wrong = sorted({n for n in budgets if not 1 <= n <= there})
+    if wrong:
+        raise ConfigError(
+            f"{where}: {', '.join(map(str, wrong))} chunks asked for (--budgets), but there are {there} to train on; "
+            f"ask for 1 to {there}"
+        )
 
 
 def budget_order(chunks: pd.DataFrame, strategy: Strategy, *, seed: int = 0) -> IntArray:

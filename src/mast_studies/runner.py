@@ -11,7 +11,7 @@ them need is trained by one while the other waits.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -53,7 +53,7 @@ from mast.training.start import Start
 from mast.version import commit
 from mast_studies.embedding_tables import about_embedded, folder_of, save_embedded
 from mast_studies.found import NOT_TESTS, Trial, load_about, save_about
-from mast_studies.label_budgets import sample_budget
+from mast_studies.label_budgets import check_budgets, sample_budget
 from mast_studies.presets import Preset
 from mast_studies.pseudo_quality import TABLE as QUALITY
 from mast_studies.pseudo_quality import measure_rounds, truth_beside
@@ -142,6 +142,12 @@ class Runner:
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
         return failures
+
+    def check_budgets(self, systems: Iterable[System]) -> None:
+        """Refuse systems that learn from more chunks than there are; known without reading sound."""
+        budgets = [system.budget.chunks for system in systems if system.budget is not None]
+        if budgets:
+            check_budgets(budgets, len(self.parts["train"]), where=str(self.source.labelled))
 
     def find(self, system: System) -> Path:
         """The folder of what a system found, trained and measured now if it was not before."""

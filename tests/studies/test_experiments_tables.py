@@ -232,6 +232,27 @@ def test_of_several_studies_those_without_a_result_are_left_alone(
     assert f"{sentence}." in (tmp_path / "out" / "report.html").read_text()
 
 
+def test_budgets_are_checked_before_anything_is_trained(
+    tmp_path: Path, tones: Path, trained: list[str]
+) -> None:
+    near = divided(tones, tmp_path / "near", PARTS)
+    for study in ("label-budget", "all"):
+        told = run(tmp_path, study, "--data", near, "--budgets", "4,128,100,0")
+        assert isinstance(told.exception, MastError)
+        assert str(told.exception) == (
+            f"{near}: 0, 100, 128 chunks asked for (--budgets), but there are 68 to train on; ask for 1 to 68"
+        )
+        assert trained == []
+    told = run(tmp_path, "label-budget", "--data", near)  # of the study
+    assert "near: 128, 256 chunks asked for" in str(told.exception)
+    assert not (tmp_path / "out").exists()
+    assert run(tmp_path, "label-budget", "--data", near, "--budgets", "1,68").exit_code == 0
+    # what nobody asked for refuses nothing else
+    assert run(tmp_path, "label-budget", "--data", near, "--systems", "fcos").exit_code == 0
+    assert trained[-1] == "fcos 0"
+    assert run(tmp_path, "all", "--data", near, "--systems", "fcos,fcos_random_256").exit_code == 0
+
+
 def test_one_system_that_is_no_table_is_not_written(tmp_path: Path, tones: Path, failing: set[str]) -> None:
     near = divided(tones, tmp_path / "near", PARTS)
     failing |= {f"fcos_{strategy}_4 0" for strategy in STRATEGIES}

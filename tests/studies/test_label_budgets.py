@@ -97,7 +97,7 @@ def test_rows_come_back_as_they_were() -> None:
 
 def test_mistakes() -> None:
     chunks = chunks_of_a_day()
-    with pytest.raises(ConfigError, match="145 chunks asked for, but there are 144"):
+    with pytest.raises(ConfigError, match="145 chunks asked for, but there are 144; ask for 1 to 144"):
         sample_budget(chunks, 145)
     with pytest.raises(ConfigError, match="no strategy 'clever'"):
         sample_budget(chunks, 1, "clever")  # type: ignore[arg-type]
