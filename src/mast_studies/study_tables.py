@@ -361,6 +361,7 @@ def as_cells(
         for name in METRICS:
             score = row.scores[name]
             is_best = score.value == best[name] and len({r.scores[name].value for r in rows}) > 1
+            is_best &= number(score.value) != number(0.0)  # where nobody found anything nobody is the best
             mark = "**" if bold and is_best else ""
             line.append(f"{mark}{number(score.value)}{mark}{_range(score)}")
         if reference:

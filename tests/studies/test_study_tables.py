@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from made_up_found import write_found
 
 from mast.errors import MastError
 from mast_studies.figures import dots
-from mast_studies.study_tables import Archive, Line, as_cells, as_frame, as_json
+from mast_studies.study_tables import Archive, Line, Score, as_cells, as_frame, as_json
 
 TRUTHS = {"a.wav": 4, "b.wav": 6}
 HITS = {"a.wav": 2, "b.wav": 3}
@@ -124,6 +125,21 @@ def test_tables_for_people_and_for_spreadsheets(tmp_path: Path) -> None:
     assert list(frame["system"]) == ["one", "two"]
     assert frame["f1_difference"].iloc[1] == pytest.approx(1 - 2 * 5 / 15)
     assert pd.isna(frame["f1_difference"].iloc[0])
+
+
+def test_nothing_is_the_best_where_nothing_was_found(tmp_path: Path) -> None:
+    write_found(tmp_path, "one", hits={}, truths=TRUTHS)
+    write_found(tmp_path, "two", hits={}, truths=TRUTHS, false_alarms={"a.wav": 3})
+    rows = Archive(tmp_path, resamples=20).rows("made_up", "test", LINES)
+    assert [row.scores["precision"].value for row in rows] == pytest.approx([np.nan, 0.0], nan_ok=True)
+    slight = {name: Score(0.0004, np.nan, np.nan) for name in ("ap50", "ap50_voc11")}  # 0.000 in the table
+    nothing = {name: Score(0.0, np.nan, np.nan) for name in ("ap50", "ap50_voc11")}
+    rows = [
+        replace(row, scores={**row.scores, **own}) for row, own in zip(rows, (nothing, slight), strict=True)
+    ]
+    _, cells = as_cells(rows, bold=True)
+    assert cells[1][4] == "0.000"
+    assert "**" not in str(cells)
 
 
 def test_systems_of_a_seed_that_saw_other_tests_are_refused(tmp_path: Path) -> None:
