@@ -34,18 +34,20 @@ def iou_of_two(a, b) -> float:
 
 
 def match_slowly(truth, predictions, scores, threshold=0.5, measure=iou_of_two):
-    """One prediction after the other, best first: the free truth it overlaps most."""
-    free = list(range(len(truth)))
-    pairs = []
-    for p in sorted(range(len(predictions)), key=lambda i: -scores[i]):
-        best, best_value = None, 0.0
-        for t in free:
-            value = measure(predictions[p], truth[t])
-            if value >= threshold and value > best_value:
-                best, best_value = t, value
-        if best is not None:
-            free.remove(best)
-            pairs.append((p, best, best_value))
+    """Score by score, best first: again and again the pair that overlaps most of those that are free."""
+    free_truths, pairs = set(range(len(truth))), []
+    for score in sorted(set(scores), reverse=True):
+        free = {p for p in range(len(predictions)) if scores[p] == score}
+        while possible := [
+            (-value, t, p)
+            for p in free
+            for t in free_truths
+            if (value := measure(predictions[p], truth[t])) >= threshold and value > 0
+        ]:
+            value, t, p = min(possible)
+            free.remove(p)
+            free_truths.remove(t)
+            pairs.append((p, t, -value))
     return pairs
 
 
@@ -101,7 +103,13 @@ def test_a_pair_exactly_at_the_threshold_matches():
     assert match_boxes([[0, 0, 10, 10]], [[0, 0, 10, 5]], [1.0]).overlap.tolist() == [0.5]
 
 
-def test_equal_scores_keep_the_order_given_and_equal_overlaps_take_the_first_truth():
+def test_of_equal_scores_the_best_overlap_goes_first():
+    truth = [[0, 0, 10, 1]]
+    predictions = [[0, 0, 6, 1], [0, 0, 9, 1], [0, 0, 10, 1]]
+    assert match_boxes(truth, predictions, [0.5, 0.5, 0.4]).prediction.tolist() == [1]
+
+
+def test_equals_in_all_keep_the_order_given_and_take_the_first_truth():
     box = [0, 0, 1, 1]
     matches = match_boxes([box, box], [box, box, box], [0.5, 0.5, 0.5])
     assert matches.prediction.tolist() == [0, 1]

@@ -320,11 +320,11 @@ class Matches(NamedTuple):
 def match_pairs(pairs: Pairs, scores: ArrayLike) -> Matches:
     """Choose greedily: the best-scored prediction takes the free truth it overlaps most, and so on.
 
-    Equal scores keep the order given; equal overlaps take the first truth.
+    Of predictions with equal scores, the pair that overlaps most is chosen first; equal overlaps take the first truth,
+    and then the first prediction.
     """
-    rank = np.empty(np.size(scores), dtype=np.int64)
-    rank[np.argsort(-np.asarray(scores, dtype=np.float64).reshape(-1), kind="stable")] = np.arange(rank.size)
-    order = np.lexsort((pairs.truth, -pairs.overlap, rank[pairs.prediction]))
+    score = np.asarray(scores, dtype=np.float64).reshape(-1)[pairs.prediction]
+    order = np.lexsort((pairs.prediction, pairs.truth, -pairs.overlap, -score))
     chosen: list[int] = []
     busy: set[int] = set()
     taken: set[int] = set()
@@ -348,8 +348,7 @@ def match_boxes(
 ) -> Matches:
     """Match greedily: the best-scored prediction takes the free truth it overlaps most, and so on.
 
-    A pair needs ``overlap ≥ threshold``. Equal scores keep the order given; equal overlaps take the
-    first truth.
+    A pair needs ``overlap ≥ threshold``. Equals are told apart as in :func:`match_pairs`.
 
     >>> match_boxes([[0, 0, 2, 2]], [[0, 0, 2, 2], [0, 0, 2, 1.9]], [0.3, 0.9]).prediction.tolist()
     [1]

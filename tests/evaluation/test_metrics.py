@@ -7,6 +7,10 @@ import pandas as pd
 import pytest
 
 from mast.evaluation import Scoring, evaluate
+from mast.evaluation.bootstrap import draw_weights
+from mast.evaluation.metrics import metrics_of
+from mast.evaluation.outcome import match_scene
+from mast.evaluation.scene import build_scene
 from mast.events import match_boxes, pairwise_iom, pairwise_iou
 from mast.grid import FrontEnd
 
@@ -171,6 +175,80 @@ def test_average_precision_is_its_slow_twin(make_random, seed):
     assert fast["ap50"] == pytest.approx(coco[0])
     assert fast["ap50_95"] == pytest.approx(np.mean(coco))
     assert fast["ap50_voc11"] == pytest.approx(slow_ap(by_iou[0], len(truth), [k / 10 for k in range(11)]))
+
+
+def slow_tied_ap(truth, predictions, iou: float, points) -> float:
+    """Every score as a threshold: match what scores as much from the start, and count."""
+    box = ["start_s", "low_hz", "end_s", "high_hz"]
+    curve = []
+    for score in predictions["score"].unique():
+        kept = predictions[predictions["score"] >= score]
+        hits = 0
+        for recording, p in kept.groupby("recording"):
+            t = truth[truth["recording"] == recording]
+            hits += len(match_boxes(t[box], p[box], p["score"], threshold=iou).prediction)
+        curve.append((hits / len(truth), hits / len(kept)))
+    best = [max((precision for recall, precision in curve if recall >= r), default=0.0) for r in points]
+    return float(np.mean(best))
+
+
+@pytest.mark.parametrize("decimals", [0, 1, 6])
+@pytest.mark.parametrize("seed", range(3))
+def test_average_precision_of_equal_scores_is_its_slow_twin(make_random, seed, decimals):
+    truth, predictions, reviewed = make_random(seed)
+    predictions["score"] = np.random.default_rng(seed).random(len(predictions)).round(decimals)
+    fast = plain(truth, predictions, reviewed=reviewed, scoring=HZ).metrics
+    coco = [
+        slow_tied_ap(truth, predictions, iou, np.linspace(0, 1, 101)) for iou in np.linspace(0.5, 0.95, 10)
+    ]
+    assert fast["ap50"] == pytest.approx(coco[0])
+    assert fast["ap50_95"] == pytest.approx(np.mean(coco))
+    voc = slow_tied_ap(truth, predictions, 0.5, [k / 10 for k in range(11)])
+    assert fast["ap50_voc11"] == pytest.approx(voc)
+
+
+@pytest.mark.parametrize("decimals", [0, 1, 6])
+def test_average_precision_of_resampled_recordings_is_that_of_their_copies(make_random, decimals):
+    truth, predictions, reviewed = make_random(5)
+    predictions["score"] = np.random.default_rng(5).random(len(predictions)).round(decimals)
+    names = sorted(reviewed["recording"])
+    weights = draw_weights(len(names), 12, seed=0)
+    outcome = match_scene(build_scene(truth, predictions, reviewed=reviewed, scoring=HZ))
+    fast = metrics_of(outcome, None, weights)
+
+    def copied(table, times):
+        own = {name: table[table["recording"] == name] for name in names}
+        parts = [
+            own[name].assign(recording=f"{copy}-{name}")
+            for name, n in zip(names, times, strict=True)
+            for copy in range(int(n))
+        ]
+        return pd.concat(parts, ignore_index=True)
+
+    for b, times in enumerate(weights):
+        tables = {"truth": truth, "predictions": predictions, "reviewed": reviewed}
+        drawn = {name: copied(table, times) for name, table in tables.items()}
+        slow = plain(**drawn, scoring=HZ).metrics
+        for name in ("ap50", "ap50_voc11", "ap50_95"):
+            assert fast[name][b] == pytest.approx(slow[name])
+
+
+def test_the_order_of_rows_with_equal_scores_changes_nothing(make_random):
+    truth, predictions, reviewed = make_random(1, 12, 20)
+    predictions["score"] = 0.5
+    given = evaluate(truth, predictions, reviewed=reviewed, scoring=HZ, resamples=100)
+    for name in ("ap50", "ap50_voc11", "ap50_95"):
+        low, high = given.intervals[name]
+        assert low <= given.metrics[name] <= high
+    # one point on the curve: all of the precision, up to the recall
+    reached = (np.linspace(0, 1, 101) <= given.metrics["recall"]).mean()
+    assert given.metrics["ap50"] == pytest.approx(given.metrics["precision"] * reached)
+    for seed in range(3):
+        shuffled = predictions.sample(frac=1, random_state=seed)
+        again = evaluate(truth, shuffled, reviewed=reviewed, scoring=HZ, resamples=100)
+        assert again.metrics == pytest.approx(given.metrics)
+        for name, bounds in given.intervals.items():
+            assert again.intervals[name] == pytest.approx(bounds)
 
 
 def defined(result) -> set[str]:

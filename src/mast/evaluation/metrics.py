@@ -13,7 +13,8 @@ Definitions (TP: matched predictions at or above the score threshold):
   extent.
 - ``ap50``, ``ap50_95``: COCO's 101-point average precision at IoU 0.5, and its mean over 0.5, 0.55 … 0.95.
   ``ap50_voc11``: the 11-point average precision of PASCAL VOC 2007 at IoU 0.5, which is what the paper's
-  tables show. All three use every prediction, whatever the score threshold.
+  tables show. All three use every prediction, whatever the score threshold. Predictions with equal scores enter the
+  curve together, since no threshold tells them apart (COCO's evaluator takes them in the order of the file).
 - ``ece``: expected calibration error over every prediction: ten equal score bins, the gap between mean score
   and share matched, weighted by count. Defined for scores in 0–1 only.
 
@@ -113,16 +114,18 @@ def _average_precisions(outcome: Outcome, weights: FloatArray) -> dict[str, Floa
     """``ap50``, ``ap50_voc11`` and ``ap50_95``, each (B,).
 
     Precision can only peak at a hit, so a curve is kept at its hits alone; how many predictions came before
-    is shared by the ten curves of a row.
+    is shared by the ten curves of a row. At each hit of a group of equal scores all predictions of the group count;
+    the last hit has the most found, so the best precision at a hit or beyond is that of whole groups.
     """
     n_recordings = len(outcome.scene.recordings)
     truths = weights @ np.bincount(outcome.scene.truth.recording, minlength=n_recordings)  # (B,)
     hits = [np.flatnonzero(row) for row in outcome.hit_at]
+    last_equal = np.searchsorted(-outcome.scores, -outcome.scores, side="right") - 1  # (P,)
     coco = np.full((len(weights), len(hits)), np.nan)
     voc = np.full(len(weights), np.nan)
     for b in np.flatnonzero(truths > 0):
         times = weights[b][outcome.recording]  # (P,) how often each prediction counts
-        so_far = times.cumsum()
+        so_far = times.cumsum()[last_equal]
         for k, hit in enumerate(hits):
             drawn = hit[times[hit] > 0]
             found = times[drawn].cumsum()

@@ -56,8 +56,8 @@ class Outcome:
 def match_scene(scene: Scene) -> Outcome:
     """Match predictions to truths, one to one, by descending score.
 
-    Equal scores keep the order recording name, then row. Of truths that a prediction overlaps equally it
-    takes the last, which is what COCO's evaluator does.
+    Of equal scores, the pair that overlaps most is matched first. Of truths that a prediction overlaps equally it
+    takes the last, which is what COCO's evaluator does. Equal scores are listed in the order recording name, then row.
     """
     order = np.argsort(-scene.scores, kind="stable")
     predictions = scene.predictions.boxes[order]
@@ -66,12 +66,12 @@ def match_scene(scene: Scene) -> Outcome:
     truths = scene.truth.boxes[::-1]
     truth_recording = scene.truth.recording[::-1]
     n_truth, n_predictions = len(truths), len(order)
-    by_rank = -np.arange(n_predictions)
+    scores = scene.scores[order]
 
     def matched(pairs: Pairs) -> tuple[IntArray, FloatArray]:
         truth = np.full(n_predictions, -1, dtype=np.int64)
         overlap = np.zeros(n_predictions)
-        matches = match_pairs(pairs, by_rank)
+        matches = match_pairs(pairs, scores)
         truth[matches.prediction] = n_truth - 1 - matches.truth
         overlap[matches.prediction] = matches.overlap
         return truth, overlap
@@ -97,7 +97,7 @@ def match_scene(scene: Scene) -> Outcome:
     chunk[truth >= 0] = scene.truth.chunk[truth[truth >= 0]]
     return Outcome(
         scene=scene,
-        scores=scene.scores[order],
+        scores=scores,
         recording=recording,
         chunk=chunk,
         truth=truth,
