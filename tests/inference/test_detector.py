@@ -236,6 +236,25 @@ def test_names_relative_to_a_root(detector: Detector, tmp_path: Path) -> None:
         detector.detect(path, root=tmp_path / "OAK")
 
 
+def test_a_stream_of_one_name_is_that_file_or_folder(detector: Detector, tmp_path: Path) -> None:
+    """And not a stream of its letters."""
+    folder = tmp_path / "archive"
+    paths = [write_sound(folder / name, 3, seed=k) for k, name in enumerate(("b.wav", "ELM/073000.wav"))]
+    for given in (paths[0], str(paths[0])):
+        (events,) = detector.stream(given)
+        pd.testing.assert_frame_equal(events, detector.detect(paths[0]))
+    for given in (folder, str(folder)):
+        found = list(detector.stream(given))
+        expected = [detector.detect(path, root=folder) for path in sorted(paths)]
+        assert all(len(events) for events in expected)
+        for events, alone in zip(found, expected, strict=True):
+            pd.testing.assert_frame_equal(events, alone)
+    (tmp_path / "empty").mkdir()
+    for path, told in (("empty", "no recordings found"), ("gone.wav", "no such file")):
+        with pytest.raises(AudioError, match=rf"{path}: {told}"):
+            list(detector.stream(tmp_path / path))
+
+
 @pytest.mark.parametrize("several", [1, 3])
 def test_stopping_early_stops_the_threads(model: Path, tmp_path: Path, several: int) -> None:
     detector = Detector(model, DetectOptions(device="cpu"))

@@ -9,6 +9,7 @@ normalisation and thresholds are those of the checkpoint. What finds the boxes i
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,7 +22,7 @@ import pandas as pd
 
 from mast.annotations.detections import model_id
 from mast.annotations.redraw import redraw
-from mast.audio import AudioInfo, Metadata, failing_alone
+from mast.audio import AudioInfo, Metadata, failing_alone, find_recordings
 from mast.detect_options import DEFAULT_HOP, DEFAULT_OPTIONS, LONGEST_DEFAULT_HOP, DetectOptions
 from mast.errors import AudioError, ConfigError, MastError
 from mast.events import empty_events
@@ -219,9 +220,13 @@ class Detector:
         return outcome.events, outcome.embeddings
 
     def stream(
-        self, paths: Iterable[str | Path], *, root: str | Path | None = None
+        self, paths: str | Path | Iterable[str | Path], *, root: str | Path | None = None
     ) -> Iterator[pd.DataFrame]:
         """The events of each recording in turn, in constant memory.
+
+        Args:
+            paths: the recordings; or a folder, for all recordings in it and its subfolders, sorted.
+            root: as in :meth:`detect`; where a folder is given, that folder by default.
 
         Raises:
             AudioError: at a recording that cannot be read. :meth:`outcomes` continues instead.
@@ -235,6 +240,8 @@ class Detector:
         0
         1
         """
+        if isinstance(paths, str | os.PathLike):
+            paths, root = _listed(Path(paths), root)
         for outcome in self.outcomes(_source(Path(path), root) for path in paths):
             if outcome.error:
                 raise AudioError(outcome.error)
@@ -436,6 +443,18 @@ def prefers_onnx(options: DetectOptions) -> bool:
 
         return not has_bfloat16(find_device("cpu"))
     return True
+
+
+def _listed(path: Path, root: str | Path | None) -> tuple[list[Path], str | Path | None]:
+    """A recording, or all those in a folder, and what they are named relative to."""
+    if not path.is_dir():
+        return [path], root
+    if not (found := find_recordings(path)):
+        raise AudioError(
+            f"{path}: no recordings found; expected files ending in .wav, .flac, .mp3, .ogg or .opus, here or in "
+            "subfolders"
+        )
+    return found, path if root is None else root
 
 
 def _source(path: Path, root: str | Path | None) -> Source:
