@@ -23,7 +23,7 @@ _COMPRESSED = ("FLAC", "MP3", "OGG")  # formats whose length is what their heade
 _OGG_PAGE_BYTES = 65_307  # the longest an ogg page can be
 _LOOK_BACK_FRAMES = 8_192  # more than a usual block of FLAC
 # our choice: below, no animal's voice could be heard; above, no converter for sound works
-_LOWEST_RATE, _HIGHEST_RATE = 20, 10_000_000
+LOWEST_RATE, HIGHEST_RATE = 20, 10_000_000
 
 
 @dataclass(frozen=True)
@@ -110,10 +110,10 @@ def check_readable(path: Path) -> RiffChunks | None:
 
 
 def _checked_rate(path: Path, rate: int) -> int:
-    if not _LOWEST_RATE <= rate <= _HIGHEST_RATE:
+    if not LOWEST_RATE <= rate <= HIGHEST_RATE:
         raise AudioError(
-            f"{path}: its header gives a sample rate of {rate:,} Hz, which no sound recorder uses ({_LOWEST_RATE} to "
-            f"{_HIGHEST_RATE:,} Hz), so its length is not known either; save it again with the correct rate"
+            f"{path}: its header gives a sample rate of {rate:,} Hz, which no sound recorder uses ({LOWEST_RATE} to "
+            f"{HIGHEST_RATE:,} Hz), so its length is not known either; save it again with the correct rate"
         )
     return rate
 

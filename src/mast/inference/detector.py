@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from mast.annotations.detections import model_id
 from mast.annotations.redraw import redraw
@@ -29,6 +30,7 @@ from mast.events import empty_events
 from mast.grid import events_to_cells, grid_to_events
 from mast.hardware import might_have_bfloat16, might_have_gpu
 from mast.inference.fusion import least_score
+from mast.inference.in_memory import as_recording
 from mast.inference.listening import SPEEDS, Events, Listening, agreement
 from mast.inference.network import Network
 from mast.inference.pieces import End, Piece, Reader, Source, full_batches
@@ -171,18 +173,28 @@ class Detector:
             return self.network.hearing
         return HearingModel.load(self.network.folder, device="cpu", band_hz=self.options.band_hz)
 
-    def detect(self, path: str | Path, *, root: str | Path | None = None) -> pd.DataFrame:
+    def detect(
+        self,
+        recording: str | Path | NDArray[Any],
+        *,
+        sample_rate: float | None = None,
+        root: str | Path | None = None,
+    ) -> pd.DataFrame:
         """The events of one recording, by time.
 
         Args:
-            path: the recording.
+            recording: its path; or its samples as an array, (n,) or (n, channels), which are mixed down as those of a
+                file are. Floats have a full scale of −1 to 1; integers (8, 16 or 32 bits) are taken as PCM.
+            sample_rate: of an array, Hz; a file states its own.
             root: the dataset's folder: recordings are named relative to it, and folders below it may name the site.
 
         Returns:
-            A table in the event schema (:data:`mast.events.EVENT_COLUMNS`).
+            A table in the event schema (:data:`mast.events.EVENT_COLUMNS`). Events of an array have ``samples`` for a
+            recording, and no site or clock time.
 
         Raises:
             AudioError: the recording cannot be read.
+            ConfigError: an array without a sample rate, or a path with one.
 
         >>> import mast
         >>> events = mast.load(threshold=0.5).detect("sim/audio/S01_20240512_055800.flac", root="sim")
@@ -190,11 +202,23 @@ class Detector:
                                 recording site    source
         0  audio/S01_20240512_055800.flac  S01  detector
         1  audio/S01_20240512_055800.flac  S01  detector
+
+        >>> import soundfile
+        >>> samples, sample_rate = soundfile.read("sim/audio/S01_20240512_055800.flac")
+        >>> events = mast.load(threshold=0.5).detect(samples, sample_rate=sample_rate)
+        >>> events[["recording", "source"]].head(2)
+          recording    source
+        0   samples  detector
+        1   samples  detector
         """
-        return next(self.stream([path], root=root))
+        return self._one(recording, sample_rate, root).events
 
     def detect_and_embed(
-        self, path: str | Path, *, root: str | Path | None = None
+        self,
+        recording: str | Path | NDArray[Any],
+        *,
+        sample_rate: float | None = None,
+        root: str | Path | None = None,
     ) -> tuple[pd.DataFrame, Embeddings]:
         """The events of one recording and (events, D) embeddings, row by row.
 
@@ -202,8 +226,13 @@ class Detector:
         like (:mod:`mast.models.box_vectors`), each of length one, in half precision. Of an event that several windows
         heard it comes from the one that saw most of it.
 
+        Args:
+            recording: as in :meth:`detect`.
+            sample_rate: as in :meth:`detect`.
+            root: as in :meth:`detect`.
+
         Raises:
-            ConfigError: the detector was loaded without ``embed=True``.
+            ConfigError: the detector was loaded without ``embed=True``; or as :meth:`detect`.
             AudioError: the recording cannot be read.
 
         >>> import mast
@@ -213,11 +242,28 @@ class Detector:
         """
         if not self.options.embed:
             raise ConfigError("this detector gives no embeddings; load it with embed=True")
-        outcome = next(self.outcomes([_source(Path(path), root)]))
-        if outcome.error:
-            raise AudioError(outcome.error)
+        outcome = self._one(recording, sample_rate, root)
         assert outcome.embeddings is not None
         return outcome.events, outcome.embeddings
+
+    def _one(
+        self, recording: str | Path | NDArray[Any], sample_rate: float | None, root: str | Path | None
+    ) -> Searched:
+        """What became of one recording, given by its path or its samples, if it could be read."""
+        if isinstance(recording, str | os.PathLike):
+            if sample_rate is not None:
+                raise ConfigError(
+                    f"{recording}: sample_rate belongs to an array; a file states its own, so leave it out"
+                )
+            outcome = next(self.outcomes([_source(Path(recording), root)]))
+        elif root is not None:
+            raise ConfigError(f"root {root}: belongs to a path; an array lies in no folder, so leave it out")
+        else:
+            with as_recording(recording, sample_rate) as source:
+                outcome = next(self.outcomes([source]))
+        if outcome.error:
+            raise AudioError(outcome.error)
+        return outcome
 
     def stream(
         self, paths: str | Path | Iterable[str | Path], *, root: str | Path | None = None
@@ -240,6 +286,10 @@ class Detector:
         0
         1
         """
+        if isinstance(paths, np.ndarray):
+            raise ConfigError(
+                "stream takes recordings, not samples; detect(samples, sample_rate=…) takes an array"
+            )
         if isinstance(paths, str | os.PathLike):
             paths, root = _listed(Path(paths), root)
         for outcome in self.outcomes(_source(Path(path), root) for path in paths):
