@@ -154,6 +154,58 @@ def test_recordings_that_were_not_searched_are_counted_in_a_warning(dataset, pre
     assert "not searched" not in run("--truth", dataset, "--predictions", predictions).stderr
 
 
+@pytest.fixture
+def searched(predictions, tmp_path):
+    """A folder as detect leaves it, with events from a threshold up."""
+
+    def make(name: str, threshold: float | None) -> Path:
+        folder = tmp_path / name
+        write_run(folder, DetectionRun(root="", threshold=threshold, made_with={"root": ""}))
+        events = read_annotations(predictions).events
+        events = events[events["score"] >= (threshold or 0)]
+        events.to_parquet(folder / "detections.parquet")
+        events.to_csv(folder / "detections.csv", index=False)
+        return folder
+
+    return make
+
+
+def test_a_curve_that_detect_cut_off_is_said(dataset, predictions, searched):
+    """AP is of the scores that are there, and "all" are not all that there could be."""
+    half, low, unknown = searched("half", 0.5), searched("low", 0.01), searched("unknown", None)
+    for path in (half, half / "detections.csv", half / "detections.parquet"):
+        result = run("--truth", dataset, "--predictions", path)
+        told = (
+            f"mast: warning: {path}: AP counts events from score 0.50 up, because mast detect kept no others; for the "
+            "whole curve search with --threshold 0.01, into a new folder\n"
+        )
+        assert result.stderr == told
+        assert "4 boxes, all scores, 0.60 and up" in result.stdout
+        assert run("--truth", dataset, "--predictions", path, "--quiet").stderr == ""
+    for path in (low, unknown, predictions):
+        assert run("--truth", dataset, "--predictions", path).stderr == ""
+    assert numbers("--truth", dataset, "--predictions", half)["min_score"] == 0.6
+    assert numbers("--truth", dataset, "--predictions", low, "--threshold", 0.5)["min_score"] == 0.2
+    (half / "run.json").write_text("{}")  # of another program
+    assert run("--truth", dataset, "--predictions", half / "detections.csv").stderr == ""
+
+
+def test_two_searches_with_different_thresholds_are_said(dataset, predictions, searched):
+    half, more, low, lower = (searched(f"from {least}", least) for least in (0.5, 0.62, 0.01, 0.02))
+    arguments = ("--truth", dataset, "--predictions", half, "--compare")
+    result = run(*arguments, more, "--json")
+    assert result.stderr == (
+        f"mast: warning: mast detect kept events from score 0.50 up in {half} and from 0.62 up in {more}, so their AP "
+        "cannot be compared; search both with --threshold 0.01, into new folders\n"
+    )
+    plain = json.loads(result.stdout)
+    assert (plain["min_score"], plain["other"]["min_score"]) == (0.6, 0.65)
+    assert "from score 0.50 up in" in run(*arguments, low).stderr
+    assert run(*arguments, half).stderr.count("kept no others") == 1
+    assert run(*arguments, predictions).stderr.count("kept no others") == 1
+    assert run("--truth", dataset, "--predictions", low, "--compare", lower).stderr == ""
+
+
 def test_a_split_leaves_the_others_out_without_a_warning(dataset, predictions):
     result = run("--truth", dataset, "--predictions", predictions, "--split", "test", "--json")
     plain = json.loads(result.stdout)
@@ -323,6 +375,7 @@ def test_no_predictions_at_all(dataset, tmp_path):
     (tmp_path / "none.csv").write_text(f"{HEADER},score\n")
     result = numbers("--truth", dataset, "--predictions", tmp_path / "none.csv")
     assert (result["precision"], result["recall"], result["f1"], result["n_predictions"]) == (None, 0, 0, 0)
+    assert result["min_score"] is None
     assert "–" in run("--truth", dataset, "--predictions", tmp_path / "none.csv").stdout
 
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from mast.evaluation.report import Comparison
 
 
+_LOW_SCORE = 0.05  # our choice: predictions below hardly change AP
+
+
 class _Truth(NamedTuple):
     """What was boxed, what was listened to and what is known about the recordings; the dataset where there is one."""
 
@@ -80,7 +83,8 @@ def evaluate(
     Only what somebody listened to is judged: predictions in other recordings are counted and ignored, but false
     alarms count in recordings that were found to be empty. Boxes are cut to half the sample rate of their recording.
     Precision, recall, F1 and mean IoU use the predictions at or above the threshold; average precision and
-    calibration use all. What cannot be computed (precision without predictions, say) is null.
+    calibration use all, so search with mast detect --threshold 0.01 for these. What cannot be computed (precision
+    without predictions, say) is null.
 
     \b
     Example:
@@ -138,6 +142,8 @@ def evaluate(
     for path in (predictions, compare):
         if path is not None and (unsearched := _unsearched(path, part, truth)):
             say(f"mast: warning: {unsearched}", quiet=quiet)
+    for sentence in _cut_curves(*(path for path in (predictions, compare) if path is not None)):
+        say(f"mast: warning: {sentence}", quiet=quiet)
     if everything.dataset is None and not len(everything.reviewed):
         say(f"{truth} does not say what was listened to: only recordings with boxes are judged", quiet=quiet)
     told = band_warning(part.events, front_end, "truth boxes") if space == "grid" else ""
@@ -214,6 +220,42 @@ def _unsearched(path: Path, part: _Truth, truth_path: Path) -> str:
     )
 
 
+def _cut_curves(*paths: Path) -> Iterator[str]:
+    """Where detect left out scores that average precision needs, in words."""
+    kept = {path: least for path in paths if (least := _kept_from(path)) is not None}
+    if max(kept.values(), default=0.0) <= _LOW_SCORE:
+        return
+    if len(set(kept.values())) > 1:
+        (a, from_a), (b, from_b) = kept.items()
+        yield (
+            f"mast detect kept events from score {from_a:.2f} up in {a} and from {from_b:.2f} up in {b}, so their AP "
+            "cannot be compared; search both with --threshold 0.01, into new folders"
+        )
+        return
+    for path, least in kept.items():
+        yield (
+            f"{path}: AP counts events from score {least:.2f} up, because mast detect kept no others; for the whole "
+            "curve search with --threshold 0.01, into a new folder"
+        )
+
+
+def _kept_from(path: Path) -> float | None:
+    """The lowest score that detect kept in its folder, or in the table there; None where it is not known."""
+    from mast.annotations.detections import TABLE, read_run
+    from mast.errors import ConfigError
+
+    if path.is_dir():
+        run = read_run(path)
+    elif path.stem == TABLE:
+        try:
+            run = read_run(path.parent)
+        except ConfigError:  # a table of that name beside the file of another program
+            run = None
+    else:
+        run = None
+    return None if run is None else run.threshold
+
+
 def _recordings(truth: _Truth) -> set[str]:
     """Every recording the truth knows of, reviewed or not."""
     named = {*truth.events["recording"], *truth.reviewed["recording"]}
@@ -264,7 +306,8 @@ def _lines(plain: dict[str, Any]) -> Iterator[str]:
     yield f"truth         {plain['n_truth']:,} boxes"
     other = plain.get("other")
     for name, system in (("predictions", plain), *([("compared", other)] if other else [])):
-        above = "all scores" if system["threshold"] is None else f"score ≥ {system['threshold']:.4g}"
+        lowest = "" if system["min_score"] is None else f", {system['min_score']:.2f} and up"
+        above = f"all scores{lowest}" if system["threshold"] is None else f"score ≥ {system['threshold']:.4g}"
         ignored = f"; {system['n_ignored']:,} ignored where nobody listened" if system["n_ignored"] else ""
         yield f"{name:<13} {system['n_predictions']:,} boxes, {above}{ignored}"
     if plain["n_outside"]:

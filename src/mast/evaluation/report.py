@@ -30,6 +30,8 @@ class Evaluation:
         n_recordings: reviewed recordings.
         n_truth: truths that count.
         n_predictions: predictions that count, at or above the threshold.
+        min_score: lowest score of all predictions, which AP and ECE use; NaN without any. Where it is high, lower ones
+            were left out before, and AP lacks the end of its curve.
         n_ignored: predictions where nobody listened: neither right nor wrong.
         n_ignored_truth: truths outside the spans called reviewed.
         n_outside: truths and predictions left out because they lie outside the band (grid space).
@@ -44,6 +46,7 @@ class Evaluation:
     n_recordings: int
     n_truth: int
     n_predictions: int
+    min_score: float
     n_ignored: int
     n_ignored_truth: int
     n_outside: int
@@ -75,6 +78,7 @@ class Evaluation:
                 **self.metrics,
                 "n_truth": self.n_truth,
                 "n_predictions": self.n_predictions,
+                "min_score": self.min_score,
                 "n_recordings": self.n_recordings,
                 "n_ignored": self.n_ignored,
                 "n_ignored_truth": self.n_ignored_truth,
@@ -187,6 +191,7 @@ def _evaluation(outcome: Outcome, threshold: float | None, resamples: int, seed:
         n_recordings=len(scene.recordings),
         n_truth=len(scene.truth),
         n_predictions=outcome.kept(threshold),
+        min_score=float(outcome.scores[-1]) if len(outcome.scores) else math.nan,
         n_ignored=scene.predictions.n_unreviewed,
         n_ignored_truth=scene.truth.n_unreviewed,
         n_outside=scene.truth.n_outside + scene.predictions.n_outside,
