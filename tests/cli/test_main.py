@@ -49,6 +49,29 @@ def test_exit_codes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
         ends(monkeypatch, ConfigError("--band 0: expected more"), debug=True)
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["train", "x", "--lr", "0.1"], "No such option: --lr (Possible options: --set train.lr=…)"),
+        (["pretrain", "x", "--lr", "0.1"], "--lr (Possible options: --set pretrain.lr=…)"),
+        (
+            ["selftrain", "x", "--max-chunks", "9"],
+            "--max-chunks (Possible options: --set selftrain.max_chunks=…)",
+        ),
+        (["train", "x", "--levelled"], "--levelled (Possible options: --set levelled=…)"),
+        (["train", "x", "--presett", "tiny"], "--presett (Possible options: --preset, --set)"),
+        (["detect", "x", "--thresold", "0.1"], "--thresold (Possible options: --help, --threshold)"),
+        (["fit", "x", "--lr", "0.1"], "--lr (Possible options: --set train.lr=…)"),
+        (["detect", "x", "--lr", "0.1"], "--lr"),
+    ],
+)
+def test_a_setting_that_is_no_option_is_named_with_set(words: list[str], told: str) -> None:
+    result = CliRunner().invoke(cli.app, words)
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert ("--set" in result.stderr) == ("--set" in told)
+
+
 @pytest.mark.parametrize("kind", [ConfigError, ValueError])
 def test_no_message_is_longer_than_a_few_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: type[Exception]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from mast import __version__
 from mast.errors import MastError, machine_fault, shortened
@@ -53,6 +53,32 @@ class _Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, _, rest = super().resolve_command(ctx, args)
         return name, load_command(name) if name else None, rest
+
+
+class _Command(TyperCommand):
+    """Knows that a name may be one of a recipe's settings, which are no options of their own."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            # by name, as typer has a copy of click of its own
+            if type(error).__name__ == "NoSuchOption" and any("--set" in one.opts for one in self.params):
+                setting = _setting(str(getattr(error, "option_name", "")), self.name or "")
+                if setting:
+                    error.possibilities = [f"--set {setting}=…"]  # type: ignore[attr-defined]
+            raise
+
+
+def _setting(option: str, command: str) -> str:
+    """The setting of a command's recipe that an unknown option may mean; empty where there is none."""
+    from mast.training.recipe import Recipe
+
+    field, recipe = option.lstrip("-").replace("-", "_"), Recipe()
+    section = {"fit": "train"}.get(command, command)
+    if field in getattr(type(getattr(recipe, section, None)), "model_fields", {}):
+        return f"{section}.{field}"
+    return field if field in Recipe.model_fields else ""
 
 
 def _british(option: str) -> str:
@@ -134,7 +160,7 @@ def load_command(name: str) -> Any:
     module = f"mast.cli.{name}"
     function = _experiment() if name == "experiment" else getattr(importlib.import_module(module), name)
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-    alone.command(name)(with_debug(function))
+    alone.command(name, cls=_Command)(with_debug(function))
     return typer.main.get_command(alone)
 
 
