@@ -46,7 +46,7 @@ def test_devices_that_are_not_there_are_one_sentence(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(torch, "zeros", no_driver)
     with pytest.raises(
         ConfigError,
-        match=r"^device cuda: cannot be used here \(Found no NVIDIA driver on your system\); leave --device out, or "
+        match=r"^device cuda: cannot be used here \(Found no NVIDIA driver on your system\); leave the device out, or "
         "give cpu$",
     ):
         find_device("cuda")

@@ -25,7 +25,7 @@ def find_device(name: str | torch.device | None = None) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         reason = first_line(error).partition(". ")[0]  # further sentences advise programmers
         raise ConfigError(
-            f"device {name}: cannot be used here ({reason}); leave --device out, or give cpu"
+            f"device {name}: cannot be used here ({reason}); leave the device out, or give cpu"
         ) from None
     return device
 
