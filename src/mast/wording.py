@@ -15,6 +15,15 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun if n == 1 else plural}"
 
 
+def per_second(rate: float, noun: str) -> str:
+    """How many a second.
+
+    >>> per_second(0.2, "chunk"), per_second(1.3, "chunk"), per_second(1_185.0, "chunk")
+    ('under 1 chunk/s', '1 chunk/s', '1,185 chunks/s')
+    """
+    return f"{counted(round(rate), noun)}/s" if rate > 0.5 else f"under 1 {noun}/s"
+
+
 def first_names(names: Sequence[str], most: int) -> str:
     """The first few names, and how many more there are.
 

@@ -9,6 +9,7 @@ import typer
 
 from mast.cli.options import Quiet, Seed, say, steps, write_alone
 from mast.cli.recipes import Band, PresetName, RunFolder, Settings, recipe_from
+from mast.wording import per_second
 
 
 def pretrain(
@@ -44,7 +45,7 @@ def pretrain(
     best = result.best
     say(
         f"Done: held-out error {best['error']:.3f} after epoch {result.best_epoch} (guessing the mean patch: "
-        f"{best['mean_patch_error']:.3f}); {result.chunks_per_s:.0f} chunks/s. "
+        f"{best['mean_patch_error']:.3f}); {per_second(result.chunks_per_s, 'chunk')}. "
         f"Encoder in {out / 'best'}, picture in {picture}.",
         quiet=quiet,
     )
