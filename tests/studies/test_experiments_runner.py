@@ -220,7 +220,8 @@ def test_no_test_is_cut_where_the_column_names_others(
     listing = load_dataset(tones).recordings.assign(split=column)
     listing.to_csv(data / "recordings.csv", index=False)
     front_end = FrontEnd(n_bins=32, chunk_frames=128)
-    parts = labelled_chunks(load_dataset(data), front_end, split=_split_of(data, by))
+    source = module.StudyData("tones", data, split=_split_of(data, by))
+    parts = labelled_chunks(load_dataset(data), front_end, split=source.division)
     assert ("test" in parts) == tests
     assert sum(len(parts["val"].examples[i].boxes) for i in range(len(parts["val"]))) > 0
     assert parts.keys() >= {name for name in column if name}
