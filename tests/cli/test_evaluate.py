@@ -10,12 +10,16 @@ import pandas as pd
 import pytest
 import soundfile as sf
 import typer
+from toy_recipe import save_small_detector
 from typer.testing import CliRunner
 
 from mast.annotations import read_annotations, write_annotations
 from mast.annotations.detections import DONE, MARKS, DetectionRun, write_run
 from mast.cli.evaluate import evaluate
 from mast.errors import ConfigError, MastError
+from mast.models.card import load_card
+from mast.models.checkpoint import update_card
+from mast.training.learnt_before import fingerprint
 
 app = typer.Typer()
 app.command()(evaluate)
@@ -152,6 +156,33 @@ def test_recordings_that_were_not_searched_are_counted_in_a_warning(dataset, pre
         mark.touch()
     assert "not searched" not in run(*arguments).stderr
     assert "not searched" not in run("--truth", dataset, "--predictions", predictions).stderr
+
+
+def test_recordings_that_the_detector_was_trained_on_are_counted_in_a_warning(dataset, predictions, tmp_path):
+    """Figures on them look too good."""
+    for number, name in enumerate("abcd"):
+        sf.write(dataset / "audio" / f"{name}.wav", np.full(32_000, number / 10), 16_000)
+    model = save_small_detector(tmp_path / "model", score=0.1)
+    learnt = {fingerprint(dataset / "audio" / f"{name}.wav"): [[0.0, 2.0]] for name in "ac"}
+    update_card(model, load_card(model).model_copy(update={"provenance": {"learnt_from": learnt}}))
+    found = tmp_path / "found"
+
+    def arguments(weights: str) -> tuple[object, ...]:
+        run_of = DetectionRun(root="", model=str(model), weights_sha256=weights, made_with={"root": ""})
+        write_run(found, run_of)
+        read_annotations(predictions).events.to_parquet(found / "detections.parquet")
+        return "--truth", dataset, "--predictions", found
+
+    own = arguments(load_card(model).weights_sha256)
+    assert f"{model} was trained on 2 of the 4 recordings of {dataset}, so the figures" in run(*own).stderr
+    assert "was trained on 1 of the 2 recordings" in run(*own, "--split", "test").stderr
+    assert (
+        "was trained on" in run("--truth", dataset, "--predictions", predictions, "--compare", found).stderr
+    )
+    update_card(model, load_card(model).model_copy(update={"provenance": {"learnt_from": {}}}))
+    assert "was trained on" not in run(*own).stderr
+    update_card(model, load_card(model).model_copy(update={"provenance": {"learnt_from": learnt}}))
+    assert "was trained on" not in run(*arguments("another model's")).stderr  # it was trained again since
 
 
 @pytest.fixture

@@ -10,11 +10,13 @@ import typer
 
 from mast.cli.event_files import cut_to_nyquist, front_end_of, read_event_file
 from mast.cli.options import Quiet, Seed, count, say, score, upper_edge
+from mast.errors import ConfigError, MastError
 from mast.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from mast.annotations.detections import DetectionRun
     from mast.data import Dataset
     from mast.evaluation import Evaluation
     from mast.evaluation.report import Comparison
@@ -94,7 +96,6 @@ def evaluate(
     import warnings
 
     from mast.data.heard_band import band_warning
-    from mast.errors import ConfigError
     from mast.evaluation import Scoring, best_threshold
     from mast.evaluation import compare as compare_systems
     from mast.evaluation import evaluate as evaluate_system
@@ -142,6 +143,8 @@ def evaluate(
     for path in (predictions, compare):
         if path is not None and (unsearched := _unsearched(path, part, truth)):
             say(f"mast: warning: {unsearched}", quiet=quiet)
+        if path is not None and (known := _trained_on(path, part, truth)):
+            say(f"mast: warning: {known}", quiet=quiet)
     for sentence in _cut_curves(*(path for path in (predictions, compare) if path is not None)):
         say(f"mast: warning: {sentence}", quiet=quiet)
     if everything.dataset is None and not len(everything.reviewed):
@@ -180,7 +183,6 @@ def _read_truth(path: Path, quiet: bool) -> _Truth:
 def _read_predictions(path: Path, truth: _Truth, truth_path: Path, quiet: bool) -> pd.DataFrame:
     """Events of a detector, under the truth's names for recordings where it has them, in their band."""
     from mast.annotations import AnnotationSet
-    from mast.errors import ConfigError
     from mast.evaluation.scene import align_recordings
 
     events = read_event_file(path, None if truth.dataset is None else truth.recordings).events
@@ -220,9 +222,37 @@ def _unsearched(path: Path, part: _Truth, truth_path: Path) -> str:
     )
 
 
+def _trained_on(path: Path, part: _Truth, truth_path: Path) -> str:
+    """How many recordings the detector was trained on, in words; empty where none, or where that is not known."""
+    from mast.models.card import load_card
+    from mast.models.find import find_model
+
+    run = _run_of(path)
+    if part.dataset is None or run is None:
+        return ""
+    try:
+        folder = find_model(run.model)
+        card = load_card(folder)
+    except MastError:  # it is elsewhere by now
+        return ""
+    if card.weights_sha256 != run.weights_sha256 or "learnt_from" not in card.provenance:
+        return ""
+    from mast.training.learnt_before import learnt_from_here
+
+    known, n = learnt_from_here(part.dataset, card), len(part.dataset.reviewed_recordings)
+    if not known:
+        return ""
+    return (
+        f"{run.model} was trained on {len(known):,} of the {counted(n, 'recording')} of {truth_path}, so the figures "
+        "look too good; split.csv in its run folder lists the parts: copy them to the column split of recordings.csv, "
+        "and give --split"
+    )
+
+
 def _cut_curves(*paths: Path) -> Iterator[str]:
     """Where detect left out scores that average precision needs, in words."""
-    kept = {path: least for path in paths if (least := _kept_from(path)) is not None}
+    runs = {path: _run_of(path) for path in paths}
+    kept = {path: run.threshold for path, run in runs.items() if run and run.threshold is not None}
     if max(kept.values(), default=0.0) <= _LOW_SCORE:
         return
     if len(set(kept.values())) > 1:
@@ -239,21 +269,16 @@ def _cut_curves(*paths: Path) -> Iterator[str]:
         )
 
 
-def _kept_from(path: Path) -> float | None:
-    """The lowest score that detect kept in its folder, or in the table there; None where it is not known."""
+def _run_of(path: Path) -> DetectionRun | None:
+    """The run of detect that made a folder, or the table in it; None where it was made otherwise."""
     from mast.annotations.detections import TABLE, read_run
-    from mast.errors import ConfigError
 
     if path.is_dir():
-        run = read_run(path)
-    elif path.stem == TABLE:
-        try:
-            run = read_run(path.parent)
-        except ConfigError:  # a table of that name beside the file of another program
-            run = None
-    else:
-        run = None
-    return None if run is None else run.threshold
+        return read_run(path)
+    try:
+        return read_run(path.parent) if path.stem == TABLE else None
+    except ConfigError:  # a table of that name beside the file of another program
+        return None
 
 
 def _recordings(truth: _Truth) -> set[str]:
@@ -264,7 +289,6 @@ def _recordings(truth: _Truth) -> set[str]:
 
 def _part(truth: _Truth, split: str | None, path: Path) -> _Truth:
     """One split of the truth; all of it without a name."""
-    from mast.errors import ConfigError
 
     if split is None:
         return truth

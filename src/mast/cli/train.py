@@ -18,6 +18,7 @@ from mast.cli.recipes import (
     preset_for_machine,
     recipe_from,
 )
+from mast.wording import per_second
 
 
 def train(
@@ -96,11 +97,12 @@ def train(
     with write_alone(out), steps(quiet, "train") as progress:
         result = train_detector(dataset, out, recipe, init=start.path, seed=seed, progress=progress)
     best, card = result.best, load_card(out / "best")
+    speed = per_second(result.chunks_per_s, "chunk")
     threshold = float(card.probabilities.apply(card.thresholds["score"]))  # in the scores that detect gives
     say(f"Parts: {parts_in_words(pd.read_csv(out / PART_LIST))} (listed in {out / PART_LIST}).", quiet=quiet)
     say(
         f"Done: validation F1 {best['f1']:.3f} (precision {best['precision']:.3f}, recall {best['recall']:.3f}, "
-        f"ap50 {best['ap50']:.3f}) after epoch {result.best_epoch}; {result.chunks_per_s:.0f} chunks/s. mast detect "
+        f"ap50 {best['ap50']:.3f}) after epoch {result.best_epoch}; {speed}. mast detect "
         f"will use threshold {threshold:.2f}. Detector in {out / 'best'}.",
         quiet=quiet,
     )

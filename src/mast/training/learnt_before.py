@@ -157,6 +157,11 @@ def _fractions(usual: SplitConfig, share: float, *, n_boxed: int) -> dict[str, f
     return {name: fraction for name, fraction in dealt.items() if fraction > 0}
 
 
+def learnt_from_here(dataset: Dataset, card: ModelCard) -> list[str]:
+    """The recordings of a dataset that a detector was trained on, in whole or in part."""
+    return sorted(_known_here(dataset, _learnt_by(card)))
+
+
 def _learnt_by(card: ModelCard) -> Spans:
     told: Mapping[str, Sequence[Sequence[float]]] = card.provenance.get(LEARNT_FROM, {})
     return {key: [(float(start), float(end)) for start, end in spans] for key, spans in told.items()}
