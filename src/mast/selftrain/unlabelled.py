@@ -51,10 +51,12 @@ def leave_out_measured(sources: ChunkSources, measured: Iterable[Chunks], say: S
             path = dataset.path(str(name))
             spans = held.get(fingerprint(path)) if path.stat().st_size in sizes else None
             if spans:
-                starts, ends = table["start_s"].iloc[rows], (table["start_s"] + table["valid_s"]).iloc[rows]
-                pieces = [[(start, end)] for start, end in zip(starts, ends, strict=True)]
+                own = table.iloc[rows]
+                ends = own["start_s"] + own["valid_s"]
+                pieces = [[(start, end)] for start, end in zip(own["start_s"], ends, strict=True)]
                 kept[rows] = [total_s(one) - total_s(without(one, spans)) <= SLACK_S for one in pieces]
-                names |= set() if kept[rows].all() else {str(path)}
+                if not kept[rows].all():
+                    names.add(str(path))
         if kept.any():
             left.append((dataset, table[kept].reset_index(drop=True)))
     if sources and not left:
