@@ -27,12 +27,14 @@ from mast.models.mae import MaskedAutoencoder
 from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
 from mast.probability import Calibration, OperatingPoint, StoredCalibration
+from mast.table_files import write_table
 from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.chunk_scores import detect_chunks
 from mast.training.detector_training import train_detector
 from mast.training.helped import against_start, learnt_from
 from mast.training.learnt_before import LEARNT_FROM, fingerprint
 from mast.training.loop import Result
+from mast.training.part_list import PART_LIST, list_parts
 from mast.training.recipe import Recipe, load_recipe
 from mast.training.start import Start
 
@@ -124,6 +126,7 @@ def test_the_command_says_that_training_did_not_help(
     monkeypatch.setattr(
         "mast.training.detector_training.train_detector", lambda *_, **__: Result(1, best, best, 1, 1.0)
     )
+    finished(tmp_path / "run", tones)
     arguments = ["train", str(tones), "--init", str(start), "--out", str(tmp_path / "run")]
     for trained, boxes, said in (
         (10, 100, f"(F1 0.260 as is, 0.100 trained, each at its own threshold): use --model {start}"),
@@ -140,6 +143,25 @@ def test_the_command_says_that_training_did_not_help(
         monkeypatch.setattr("mast.training.helped.against_start", lambda *_, found=found, **__: found)
         shown = CliRunner().invoke(app, arguments, catch_exceptions=False).output
         assert "trained, each at its own threshold" not in shown if said is None else said in shown
+        # 0.3 of the raw scores, in those that detect gives
+        assert "mast detect will use threshold 0.16" in shown
+        assert "6 recordings with 30 boxes train, 2 recordings with 12 boxes validate" in shown
+
+
+def finished(run: Path, data: Path) -> None:
+    """What a training leaves that the command reads."""
+    best = saved(run / "best", detector_of(small_recipe()))
+    stored = StoredCalibration(
+        calibration=Calibration(method="platt", slope=2.0),
+        n_recordings=3,
+        n_truth=9,
+        least_score=0.05,
+        iou_threshold=0.5,
+    )
+    update_card(best, load_card(best).model_copy(update={"calibration": stored}))
+    dataset = load_dataset(data)
+    parts = labelled_chunks(dataset, FRONT_END)
+    write_table(run / PART_LIST, list_parts(dataset, parts))
 
 
 def test_steps_are_small_on_top_of_a_detector_alone(tmp_path: Path) -> None:
