@@ -12,6 +12,8 @@ from torch import Tensor
 from torchvision.models.detection.rpn import RegionProposalNetwork
 from torchvision.ops import clip_boxes_to_image
 
+from mast.models.boxes import iou
+
 _PAIRS = 1 << 26  # of boxes compared at once: 64 million take 2 GB for a moment
 
 
@@ -50,9 +52,8 @@ class ProposalNetwork(RegionProposalNetwork):  # type: ignore[misc]
         proposals, scores = clip_boxes_to_image(proposals.detach(), shape), objectness.detach().sigmoid()
         best, ranks = [], []
         for boxes, own in zip(torch.split(proposals, counts, 1), torch.split(scores, counts, 1), strict=True):
-            top, index = own.topk(
-                min(self.pre_nms_top_n(), own.shape[1]), dim=1
-            )  # (B, K) by descending score
+            # (B, K) by descending score
+            top, index = own.topk(min(self.pre_nms_top_n(), own.shape[1]), dim=1)
             boxes = boxes.gather(1, index[:, :, None].expand(-1, -1, 4))
             large = ((boxes[..., 2:] - boxes[..., :2]) >= self.min_size).all(dim=2)
             best.append(boxes)
@@ -86,15 +87,10 @@ def kept(boxes: Tensor, candidates: Tensor, iou_threshold: float) -> Tensor:
 
 
 def _kept_of(boxes: Tensor, candidates: Tensor, iou_threshold: float) -> Tensor:
-    low, high = boxes[:, :, None, :2], boxes[:, :, None, 2:]
-    inside = (high.minimum(boxes[:, None, :, 2:]) - low.maximum(boxes[:, None, :, :2])).clamp(min=0)
-    shared = inside[..., 0] * inside[..., 1]  # (B, K, K)
-    area = (boxes[..., 2:] - boxes[..., :2]).prod(dim=2)
-    union = area[:, :, None] + area[:, None, :] - shared
+    overlaps = iou(boxes[:, :, None], boxes[:, None]) > iou_threshold  # (B, K, K)
     number = torch.half if boxes.device.type == "cuda" else torch.float
-    suppresses = (
-        ((shared / union) > iou_threshold).triu(diagonal=1).to(number)
-    )  # of the better one, the worse one
+    # (B, K, K) of the better one, the worse one
+    suppresses = overlaps.triu(diagonal=1).to(number)
     stay = candidates
     while True:
         suppressed = torch.bmm(stay[:, None].to(number), suppresses)[:, 0] > 0
