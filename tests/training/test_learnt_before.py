@@ -18,7 +18,7 @@ from mast.models.card import load_card
 from mast.models.checkpoint import update_card
 from mast.training.chosen_chunks import labelled_chunks
 from mast.training.detector_training import train_detector
-from mast.training.learnt_before import LEARNT_FROM, fingerprint, keep_apart
+from mast.training.learnt_before import LEARNT_FROM, fingerprint, keep_apart, labelled_sound
 
 
 def start_that_learnt_from(folder: Path, dataset: Dataset, names: Sequence[str], end_s: float = 11.0) -> Path:
@@ -52,6 +52,21 @@ def test_a_recording_is_known_by_its_file_not_by_its_name(tones: Path, tmp_path:
         file.write(b"\0" * 10)
     (tmp_path / "empty").touch()
     assert len({fingerprint(copied), fingerprint(tmp_path / "empty"), fingerprint(files[1])}) == 3
+
+
+def test_copies_of_one_recording_count_together(tones: Path, tmp_path: Path) -> None:
+    (tmp_path / "audio").mkdir()
+    sound, other, *_ = sorted((tones / "audio").iterdir())
+    for name, path in (("a.wav", sound), ("copy of a.wav", sound), ("b.wav", other)):
+        shutil.copy(path, tmp_path / "audio" / name)
+    files = {"file": ["a.wav", "copy of a.wav", "b.wav"]}
+    pd.DataFrame({**files, "split": ["train", "train", "val"]}).to_csv(
+        tmp_path / "recordings.csv", index=False
+    )
+    heard = {"start_s": [0.0, 6.0, 0.0], "end_s": [5.0, 11.0, 11.0]}
+    pd.DataFrame({**files, **heard}).to_csv(tmp_path / "reviewed.csv", index=False)
+    learn = labelled_chunks(load_dataset(tmp_path), FRONT_END)["train"]
+    assert labelled_sound([learn]) == {fingerprint(sound): [(0.0, 3.84), (6.4, 11.0)]}  # in whole chunks
 
 
 def test_recordings_that_the_start_learnt_from_stay_in_training(tones: Path, tmp_path: Path) -> None:

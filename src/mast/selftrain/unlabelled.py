@@ -15,9 +15,8 @@ from mast.errors import MastError
 from mast.grid import FrontEnd
 from mast.runs import Say
 from mast.selftrain.pseudo import PseudoLabels
-from mast.spans import total_s, without
 from mast.training.chosen_chunks import Chunks
-from mast.training.learnt_before import SLACK_S, Spans, fingerprint, spans_of, united
+from mast.training.learnt_before import fingerprint, labelled_sound, overlap
 from mast.wording import counted
 
 ChunkSources = list[tuple[Dataset, pd.DataFrame]]  # datasets with some of their chunks
@@ -42,19 +41,18 @@ def leave_out_measured(sources: ChunkSources, measured: Iterable[Chunks], say: S
     Raises:
         NothingUnlabelledError: nothing else is left.
     """
-    held, sizes = _fingerprints(measured)
+    held = labelled_sound(measured)
     left: ChunkSources = []
     names: set[str] = set()
     for dataset, table in sources:
         kept = np.ones(len(table), dtype=bool)
         for name, rows in table.groupby("recording").indices.items():
             path = dataset.path(str(name))
-            spans = held.get(fingerprint(path)) if path.stat().st_size in sizes else None
+            spans = held.get(fingerprint(path))
             if spans:
                 own = table.iloc[rows]
-                ends = own["start_s"] + own["valid_s"]
-                pieces = [[(start, end)] for start, end in zip(own["start_s"], ends, strict=True)]
-                kept[rows] = [total_s(one) - total_s(without(one, spans)) <= SLACK_S for one in pieces]
+                pieces = zip(own["start_s"], own["start_s"] + own["valid_s"], strict=True)
+                kept[rows] = [not overlap([piece], spans) for piece in pieces]
                 if not kept[rows].all():
                     names.add(str(path))
         if kept.any():
@@ -70,17 +68,6 @@ def leave_out_measured(sources: ChunkSources, measured: Iterable[Chunks], say: S
             "validation or test, so nothing is learnt from what is measured there"
         )
     return left
-
-
-def _fingerprints(measured: Iterable[Chunks]) -> tuple[Spans, set[int]]:
-    """What is measured of each recording, by its fingerprint; and the sizes of their files, which are read faster."""
-    found: list[Spans] = []
-    sizes: set[int] = set()
-    for chunks in measured:
-        own = {chunks.path_of(name): spans for name, spans in spans_of(chunks.table).items()}
-        found.append({fingerprint(path): spans for path, spans in own.items()})
-        sizes |= {path.stat().st_size for path in own}
-    return united(found), sizes
 
 
 def sample_chunks(sources: ChunkSources, most: int | None, seed: int, number: int) -> ChunkSources:

@@ -31,7 +31,7 @@ from mast.wording import counted
 
 LEARNT_FROM = "learnt_from"  # in a card's provenance
 _HELD_BACK = {"val": "validation", "test": "test"}  # parts, and their names in a sentence
-SLACK_S = 0.05  # times are rounded
+_SLACK_S = 0.05  # times are rounded
 _READ = 65_536  # bytes; our choice: half a second of an AudioMoth
 
 Spans = dict[str, list[TimeSpan]]  # by recording, or by its fingerprint
@@ -45,14 +45,22 @@ def fingerprint(path: Path) -> str:
         return hashlib.sha256(b"%d\0" % size + file.read(_READ)).hexdigest()[:16]
 
 
+def labelled_sound(parts: Iterable[Chunks]) -> Spans:
+    """What the labelled ones of these chunks cover of each recording, by its fingerprint."""
+    return _united(
+        {fingerprint(chunks.path_of(name)): spans}
+        for chunks in parts
+        for name, spans in spans_of(chunks.table[chunks.table["labelled"].astype(bool)]).items()
+    )
+
+
 def sound_learnt(learn: Chunks, start: ModelCard | None) -> Spans:
     """What a detector will have learnt from: the labelled ones of these chunks, and all that its start has.
 
     Pseudo-labels do not count: what is measured is left out of them (:mod:`mast.selftrain.unlabelled`).
     """
-    found = spans_of(learn.table[learn.table["labelled"].astype(bool)])
-    known = {fingerprint(learn.path_of(name)): spans for name, spans in found.items()}
-    return united([known] if start is None else [known, _learnt_by(start)])
+    known = labelled_sound([learn])
+    return _united([known] if start is None else [known, _learnt_by(start)])
 
 
 def keep_apart(
@@ -80,7 +88,7 @@ def keep_apart(
         MastError: somebody divided it otherwise, or there is nothing else to validate on.
     """
     known = {folder: _known_here(dataset, _learnt_by(load_card(folder))) for folder in starts}
-    learnt = united(known.values())
+    learnt = _united(known.values())
     if not learnt or (split is not None and split.by == "chunk"):  # that split is leaky anyway
         return dataset
     parts = labelled_chunks(dataset, front_end, split=split, seed=seed)
@@ -177,11 +185,12 @@ def _known_here(dataset: Dataset, learnt: Spans) -> Spans:
 
 def _shared(held: pd.DataFrame, learnt: Spans) -> list[str]:
     """The recordings of which some chunks held back have been learnt from."""
-    return [
-        name
-        for name, spans in spans_of(held).items()
-        if total_s(spans) - total_s(without(spans, learnt.get(name, []))) > SLACK_S
-    ]
+    return [name for name, spans in spans_of(held).items() if overlap(spans, learnt.get(name, []))]
+
+
+def overlap(spans: list[TimeSpan], others: list[TimeSpan]) -> bool:
+    """Whether they share time, more of it than rounding explains."""
+    return total_s(spans) - total_s(without(spans, others)) > _SLACK_S
 
 
 def spans_of(chunks: pd.DataFrame) -> Spans:
@@ -194,7 +203,7 @@ def spans_of(chunks: pd.DataFrame) -> Spans:
     return {name: joined(spans) for name, spans in found.items()}
 
 
-def united(learnt: Iterable[Spans]) -> Spans:
+def _united(learnt: Iterable[Spans]) -> Spans:
     """What any of them covers of each recording."""
     found: Spans = {}
     for one in learnt:
