@@ -2,7 +2,7 @@
 
 from mast.audio.clock import Metadata, metadata
 from mast.audio.describe import describe, failing_alone
-from mast.audio.probe import AUDIO_SUFFIXES, AudioInfo, Unlisted, find_recordings, probe
+from mast.audio.probe import AUDIO_SUFFIXES, AudioInfo, Unlisted, find_recordings, no_recordings, probe
 from mast.audio.stream import DamagedAudioWarning, read, stream
 from mast.audio.text_names import names_on_disk, text_names
 from mast.audio.windows import centre_and_pad, spread_hop, window_batches, windows
@@ -19,6 +19,7 @@ __all__ = [
     "find_recordings",
     "metadata",
     "names_on_disk",
+    "no_recordings",
     "probe",
     "read",
     "spread_hop",

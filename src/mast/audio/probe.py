@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +20,8 @@ AUDIO_SUFFIXES = frozenset(
     {".wav", ".wave", ".rf64", ".bwf", ".w64", ".flac", ".mp3", ".ogg", ".oga", ".opus", ".aif", ".aiff"}
 )
 """Lower-case suffixes of the formats that can be read."""
+
+_COMMON_SUFFIXES = ".wav, .flac, .mp3, .ogg or .opus"  # as sentences name them
 
 _COMPRESSED = ("FLAC", "MP3", "OGG")  # formats whose length is what their header says
 _OGG_PAGE_BYTES = 65_307  # the longest an ogg page can be
@@ -83,9 +87,7 @@ def check_readable(path: Path) -> RiffChunks | None:
     """
     try:
         if path.is_dir():
-            raise AudioError(
-                f"{path}: is a folder, expected a recording (a .wav, .flac, .mp3, .ogg or .opus file)"
-            )
+            raise AudioError(f"{path}: is a folder, expected a recording (a {_COMMON_SUFFIXES} file)")
         if not path.is_file() and path.exists():
             raise AudioError(f"{path}: is not a file but a pipe, socket or device, expected a recording")
         if path.stat().st_size == 0:
@@ -215,3 +217,16 @@ def find_recordings(folder: str | Path, *, unlisted: list[Unlisted] | None = Non
             if not name.startswith(".") and os.path.splitext(name)[1].lower() in AUDIO_SUFFIXES
         )
     return sorted(found)
+
+
+def no_recordings(where: str | Path, unlisted: Iterable[str] = ()) -> AudioError:
+    """The error where no recordings are found.
+
+    Args:
+        where: what was searched.
+        unlisted: which folders below cannot be listed, and why; the first is named.
+    """
+    return AudioError(
+        f"{where}: no recordings found; expected files ending in {_COMMON_SUFFIXES}, here or in subfolders"
+        + "".join(f"; {some}" for some in islice(unlisted, 1))
+    )

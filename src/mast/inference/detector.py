@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from mast.annotations.detections import model_id
 from mast.annotations.redraw import redraw
-from mast.audio import AudioInfo, Metadata, failing_alone, find_recordings
+from mast.audio import AudioInfo, Metadata, failing_alone, find_recordings, no_recordings
 from mast.detect_options import DEFAULT_HOP, DEFAULT_OPTIONS, LONGEST_DEFAULT_HOP, DetectOptions
 from mast.errors import AudioError, ConfigError, MastError
 from mast.events import empty_events
@@ -500,10 +500,7 @@ def _listed(path: Path, root: str | Path | None) -> tuple[list[Path], str | Path
     if not path.is_dir():
         return [path], root
     if not (found := find_recordings(path)):
-        raise AudioError(
-            f"{path}: no recordings found; expected files ending in .wav, .flac, .mp3, .ogg or .opus, here or in "
-            "subfolders"
-        )
+        raise no_recordings(path)
     return found, path if root is None else root
 
 
