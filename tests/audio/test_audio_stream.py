@@ -108,8 +108,9 @@ def test_not_finite_samples(tmp_path: Path, subtype: str) -> None:
     sound[8_001, 1] = np.inf
     sound[30_000] = -np.inf
     sf.write(path, sound, 16_000, subtype=subtype)
+    told = r"sound\.wav: 3 NaN or infinite samples, the first at 0\.500 s; expected finite numbers, so write the file"
     for block_s in (0.01, 0.7, 10.0):
-        with pytest.raises(AudioError, match=r"sound\.wav: 3 NaN or infinite samples, the first at 0\.500 s"):
+        with pytest.raises(AudioError, match=told):
             list(stream(path, block_s=block_s))
     assert len(read(path, end_s=0.5)) == 8_000  # the sound before is fine
 

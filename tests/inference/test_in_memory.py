@@ -122,7 +122,11 @@ SOUND = np.zeros(1_000, dtype=np.float32)
             1_000,
             "samples: 2 NaN or infinite samples, the first at 1.000 s",
         ),
-        (np.array([0.0, 1e300]), 1_000, "samples: 1 NaN or infinite"),
+        (
+            np.array([0.0, 1e300]),
+            1_000,
+            "samples: 1 NaN or infinite sample, the first at 0.001 s; expected finite numbers$",
+        ),
     ],
 )
 def test_what_is_no_sound_is_one_sentence(

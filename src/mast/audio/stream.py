@@ -19,6 +19,7 @@ from mast.arrays import Samples
 from mast.audio.libsndfile import decoded
 from mast.audio.probe import AudioInfo, probe
 from mast.errors import AudioError
+from mast.wording import counted
 
 Channel = int | Literal["mix"]
 
@@ -167,7 +168,7 @@ def _checked_blocks(
     for piece in frames:
         # only float formats can hold NaN; looking costs little, but a day of 16-bit sound need not pay it
         if info.subtype in ("FLOAT", "DOUBLE") and not np.isfinite(piece).all():
-            raise AudioError(_not_finite(info, piece, position, frames))
+            raise _not_finite_in_file(info, piece, position, frames)
         position += len(piece)
         yield _one_channel(piece, channel)
 
@@ -179,14 +180,21 @@ def _one_channel(piece: Samples, channel: Channel) -> Samples:
     return piece[:, 0] if piece.shape[1] == 1 else piece.mean(axis=1, dtype=np.float32)
 
 
-def _not_finite(info: AudioInfo, piece: Samples, position: int, rest: Iterator[Samples]) -> str:
-    """The sentence for NaN or infinite samples: the rest is read to count them all."""
+def _not_finite_in_file(
+    info: AudioInfo, piece: Samples, position: int, rest: Iterator[Samples]
+) -> AudioError:
+    """The error for a recording with NaN or infinite samples: the rest is read to count them all."""
     bad = ~np.isfinite(piece).all(axis=1)
     count = int(bad.sum()) + sum(int((~np.isfinite(later).all(axis=1)).sum()) for later in rest)
     where_s = (position + int(bad.argmax())) / info.sample_rate
-    return (
-        f"{info.path}: {count} NaN or infinite samples, the first at {where_s:.3f} s; expected finite "
-        "numbers, so write the file again from its source or cut that part out"
+    return not_finite(info.path, count, where_s, "write the file again from its source or cut that part out")
+
+
+def not_finite(name: str | Path, count: int, first_s: float, remedy: str = "") -> AudioError:
+    """The error for sound with ``count`` NaN or infinite samples, the first of them at ``first_s``."""
+    return AudioError(
+        f"{name}: {counted(count, 'NaN or infinite sample')}, the first at {first_s:.3f} s; expected finite numbers"
+        + (f", so {remedy}" if remedy else "")
     )
 
 

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from mast.arrays import Samples
 from mast.audio.probe import HIGHEST_RATE, LOWEST_RATE
+from mast.audio.stream import not_finite
 from mast.errors import AudioError, ConfigError
 from mast.inference.pieces import Source
 
@@ -43,10 +44,7 @@ def as_recording(samples: ArrayLike, sample_rate: float | None) -> Iterator[Sour
         )
     wrong = np.flatnonzero(~np.isfinite(sound))
     if len(wrong):
-        raise AudioError(
-            f"{NAME}: {len(wrong):,} NaN or infinite samples, the first at {wrong[0] / sample_rate:.3f} s; expected "
-            "finite numbers"
-        )
+        raise not_finite(NAME, len(wrong), float(wrong[0]) / sample_rate)
     with tempfile.TemporaryDirectory(prefix="mast-", ignore_cleanup_errors=True) as folder:
         path = Path(folder, f"{NAME}.wav")
         sf.write(path, sound, int(sample_rate), subtype="FLOAT", format="RF64")  # a WAV of any length
