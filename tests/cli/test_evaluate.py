@@ -17,7 +17,7 @@ from mast.annotations import read_annotations, write_annotations
 from mast.annotations.detections import DONE, MARKS, DetectionRun, write_run
 from mast.cli.evaluate import evaluate
 from mast.errors import ConfigError, MastError
-from mast.models.card import load_card
+from mast.models.card import LEARNT_FROM, load_card
 from mast.models.checkpoint import update_card
 from mast.training.learnt_before import fingerprint
 
@@ -164,7 +164,7 @@ def test_recordings_that_the_detector_was_trained_on_are_counted_in_a_warning(da
         sf.write(dataset / "audio" / f"{name}.wav", np.full(32_000, number / 10), 16_000)
     model = save_small_detector(tmp_path / "model", score=0.1)
     learnt = {fingerprint(dataset / "audio" / f"{name}.wav"): [[0.0, 2.0]] for name in "ac"}
-    update_card(model, load_card(model).model_copy(update={"provenance": {"learnt_from": learnt}}))
+    update_card(model, load_card(model).model_copy(update={"provenance": {LEARNT_FROM: learnt}}))
     found = tmp_path / "found"
 
     def arguments(weights: str) -> tuple[object, ...]:
@@ -179,9 +179,9 @@ def test_recordings_that_the_detector_was_trained_on_are_counted_in_a_warning(da
     assert (
         "was trained on" in run("--truth", dataset, "--predictions", predictions, "--compare", found).stderr
     )
-    update_card(model, load_card(model).model_copy(update={"provenance": {"learnt_from": {}}}))
+    update_card(model, load_card(model).model_copy(update={"provenance": {LEARNT_FROM: {}}}))
     assert "was trained on" not in run(*own).stderr
-    update_card(model, load_card(model).model_copy(update={"provenance": {"learnt_from": learnt}}))
+    update_card(model, load_card(model).model_copy(update={"provenance": {LEARNT_FROM: learnt}}))
     assert "was trained on" not in run(*arguments("another model's")).stderr  # it was trained again since
 
 

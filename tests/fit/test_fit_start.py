@@ -28,7 +28,7 @@ from mast.fit.threshold_choice import ThresholdChoice
 from mast.grid import FrontEnd
 from mast.habit import Habit
 from mast.models.architecture import DetectorConfig
-from mast.models.card import ModelCard, load_card
+from mast.models.card import LEARNT_FROM, ModelCard, load_card
 from mast.models.checkpoint import save_checkpoint, update_card
 from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
@@ -37,7 +37,7 @@ from mast.reports.fit_verdict import f1_table, recommended, verdict
 from mast.training.chosen_chunks import labelled_chunks
 from mast.training.detector_training import DetectorRun
 from mast.training.effort import Rates
-from mast.training.learnt_before import LEARNT_FROM, fingerprint
+from mast.training.learnt_before import fingerprint
 from mast.training.loop import Result
 from mast.training.recipe import Recipe
 from mast.training.training_run import TrainingRun

@@ -19,7 +19,7 @@ from mast.cli.reporting import reported
 from mast.errors import MastError
 from mast.habit import Habit
 from mast.hearing import HearingModel
-from mast.models.card import load_card
+from mast.models.card import LEARNT_FROM, load_card
 from mast.models.checkpoint import load_checkpoint, update_card
 from mast.probability import Calibration, StoredCalibration
 from mast.runs import ADAPTED, SILENT
@@ -29,7 +29,6 @@ from mast.selftrain.pseudo import PseudoLabels
 from mast.selftrain.unlabelled import without_labels
 from mast.training.chosen_chunks import in_order, unlabelled_chunks
 from mast.training.effort import Rates
-from mast.training.learnt_before import LEARNT_FROM
 
 THRESHOLD = 0.45
 

@@ -11,13 +11,13 @@ from untrained_detector import gain_recipe, save_untrained
 
 from mast.data.recordings import load_dataset
 from mast.errors import MastError
-from mast.models.card import load_card
+from mast.models.card import LEARNT_FROM, load_card
 from mast.models.checkpoint import update_card
 from mast.probability import Calibration, StoredCalibration
 from mast.selftrain.admission import admit, band_of
 from mast.selftrain.rounds import self_train
 from mast.training.chosen_chunks import Chunks, labelled_chunks
-from mast.training.learnt_before import LEARNT_FROM, fingerprint
+from mast.training.learnt_before import fingerprint
 
 
 def with_hits(folder: Path, n_hits: int) -> Path:

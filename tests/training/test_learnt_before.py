@@ -14,11 +14,11 @@ from toy_recipe import FRONT_END, save_small_detector, small_recipe
 from mast.data.recordings import Dataset, load_dataset
 from mast.data.splits import SplitConfig
 from mast.errors import MastError
-from mast.models.card import load_card
+from mast.models.card import LEARNT_FROM, load_card
 from mast.models.checkpoint import update_card
 from mast.training.chosen_chunks import labelled_chunks
 from mast.training.detector_training import train_detector
-from mast.training.learnt_before import LEARNT_FROM, fingerprint, keep_apart, labelled_sound
+from mast.training.learnt_before import fingerprint, keep_apart, labelled_sound
 
 
 def start_that_learnt_from(folder: Path, dataset: Dataset, names: Sequence[str], end_s: float = 11.0) -> Path:

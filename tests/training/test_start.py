@@ -20,7 +20,7 @@ from mast.grid import FrontEnd, in_band
 from mast.habit import Habit
 from mast.hearing import HearingModel
 from mast.models.architecture import DetectorConfig
-from mast.models.card import ModelCard, load_card
+from mast.models.card import LEARNT_FROM, ModelCard, load_card
 from mast.models.checkpoint import load_checkpoint, save_checkpoint, update_card
 from mast.models.find import find_model
 from mast.models.mae import MaskedAutoencoder
@@ -32,7 +32,7 @@ from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.chunk_scores import detect_chunks
 from mast.training.detector_training import train_detector
 from mast.training.helped import against_start, learnt_from
-from mast.training.learnt_before import LEARNT_FROM, fingerprint
+from mast.training.learnt_before import fingerprint
 from mast.training.loop import Result
 from mast.training.part_list import PART_LIST, list_parts
 from mast.training.recipe import Recipe, load_recipe

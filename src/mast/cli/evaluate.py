@@ -224,7 +224,7 @@ def _unsearched(path: Path, part: _Truth, truth_path: Path) -> str:
 
 def _trained_on(path: Path, part: _Truth, truth_path: Path) -> str:
     """How many recordings the detector was trained on, in words; empty where none, or where that is not known."""
-    from mast.models.card import load_card
+    from mast.models.card import LEARNT_FROM, load_card
     from mast.models.find import find_model
 
     run = _run_of(path)
@@ -235,7 +235,7 @@ def _trained_on(path: Path, part: _Truth, truth_path: Path) -> str:
         card = load_card(folder)
     except MastError:  # it is elsewhere by now
         return ""
-    if card.weights_sha256 != run.weights_sha256 or "learnt_from" not in card.provenance:
+    if card.weights_sha256 != run.weights_sha256 or LEARNT_FROM not in card.provenance:
         return ""
     from mast.training.learnt_before import learnt_from_here
 

@@ -27,6 +27,7 @@ from mast.probability import Calibration, StoredCalibration
 
 WEIGHTS = "model.safetensors"
 CARD = "model.json"
+LEARNT_FROM = "learnt_from"  # in a card's provenance: the sound that a detector was trained on
 _MOST_TEXT = 16_000_000  # bytes of a card; a real one has some ten thousand
 
 

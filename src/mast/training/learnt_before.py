@@ -23,13 +23,12 @@ from mast.data.recordings import Dataset
 from mast.data.splits import SplitConfig, held_out
 from mast.errors import MastError
 from mast.grid import FrontEnd
-from mast.models.card import ModelCard, load_card
+from mast.models.card import LEARNT_FROM, ModelCard, load_card
 from mast.runs import Say
 from mast.spans import TimeSpan, joined, total_s, without
 from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.wording import counted
 
-LEARNT_FROM = "learnt_from"  # in a card's provenance
 _HELD_BACK = {"val": "validation", "test": "test"}  # parts, and their names in a sentence
 _SLACK_S = 0.05  # times are rounded
 _READ = 65_536  # bytes; our choice: half a second of an AudioMoth

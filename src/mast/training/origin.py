@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mast.training.learnt_before import LEARNT_FROM
+from mast.models.card import LEARNT_FROM
 from mast.training.recipe import Recipe
 from mast.version import provenance_of_code
 
