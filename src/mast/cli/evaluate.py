@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -104,18 +104,15 @@ def evaluate(
 
     if threshold is not None and tune_split is not None:
         raise ConfigError("--threshold and --tune-split both choose the threshold; give one of them")
-    front_end = front_end_of(band, predictions, compare) or FrontEnd()
+    paths = [predictions] if compare is None else [predictions, compare]
+    front_end = front_end_of(band, *paths) or FrontEnd()
     scoring = Scoring(space, front_end, iou)
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         everything = _read_truth(truth, quiet)
         part = _part(everything, split, truth)
-        systems = [
-            _read_predictions(path, everything, truth, quiet)
-            for path in (predictions, compare)
-            if path is not None
-        ]
+        systems = [_read_predictions(path, everything, truth, quiet) for path in paths]
         thresholds = [threshold for _ in systems]
         if tune_split is not None:
             tuning = _part(everything, tune_split, truth)
@@ -140,13 +137,8 @@ def evaluate(
     for warning in caught:
         if issubclass(warning.category, UserWarning):
             say(f"mast: warning: {warning.message}", quiet=quiet)
-    for path in (predictions, compare):
-        if path is not None and (unsearched := _unsearched(path, part, truth)):
-            say(f"mast: warning: {unsearched}", quiet=quiet)
-        if path is not None and (known := _trained_on(path, part, truth)):
-            say(f"mast: warning: {known}", quiet=quiet)
-    for sentence in _cut_curves(*(path for path in (predictions, compare) if path is not None)):
-        say(f"mast: warning: {sentence}", quiet=quiet)
+    for doubt in _doubts(paths, part, truth):
+        say(f"mast: warning: {doubt}", quiet=quiet)
     if everything.dataset is None and not len(everything.reviewed):
         say(f"{truth} does not say what was listened to: only recordings with boxes are judged", quiet=quiet)
     told = band_warning(part.events, front_end, "truth boxes") if space == "grid" else ""
@@ -205,6 +197,15 @@ def _searched(path: Path) -> list[str]:
     return [name for name, _ in marks(path, DONE)] if path.is_dir() else []
 
 
+def _doubts(paths: Sequence[Path], part: _Truth, truth_path: Path) -> Iterator[str]:
+    """Why the figures of these predictions may be better or worse than the detector is, in words."""
+    runs = {path: _run_of(path) for path in paths}
+    for path, run in runs.items():
+        known = "" if run is None else _trained_on(run, part, truth_path)
+        yield from filter(None, (_unsearched(path, part, truth_path), known))
+    yield from _cut_curves(runs)
+
+
 def _unsearched(path: Path, part: _Truth, truth_path: Path) -> str:
     """How many recordings with truth boxes detect was never shown, in words; empty where none, or not known."""
     from mast.evaluation.scene import align_recordings
@@ -222,17 +223,15 @@ def _unsearched(path: Path, part: _Truth, truth_path: Path) -> str:
     )
 
 
-def _trained_on(path: Path, part: _Truth, truth_path: Path) -> str:
+def _trained_on(run: DetectionRun, part: _Truth, truth_path: Path) -> str:
     """How many recordings the detector was trained on, in words; empty where none, or where that is not known."""
     from mast.models.card import LEARNT_FROM, load_card
     from mast.models.find import find_model
 
-    run = _run_of(path)
-    if part.dataset is None or run is None:
+    if part.dataset is None:
         return ""
     try:
-        folder = find_model(run.model)
-        card = load_card(folder)
+        card = load_card(find_model(run.model))
     except MastError:  # it is elsewhere by now
         return ""
     if card.weights_sha256 != run.weights_sha256 or LEARNT_FROM not in card.provenance:
@@ -249,9 +248,8 @@ def _trained_on(path: Path, part: _Truth, truth_path: Path) -> str:
     )
 
 
-def _cut_curves(*paths: Path) -> Iterator[str]:
+def _cut_curves(runs: Mapping[Path, DetectionRun | None]) -> Iterator[str]:
     """Where detect left out scores that average precision needs, in words."""
-    runs = {path: _run_of(path) for path in paths}
     kept = {path: run.threshold for path, run in runs.items() if run and run.threshold is not None}
     if max(kept.values(), default=0.0) <= _LOW_SCORE:
         return
