@@ -50,6 +50,12 @@ def divided(tones: Path, folder: Path, parts: list[str]) -> Path:
     return folder
 
 
+@pytest.fixture
+def near(tones: Path, tmp_path: Path) -> Path:
+    """A dataset with every part that an experiment tests on."""
+    return divided(tones, tmp_path / "near", PARTS)
+
+
 def run(root: Path, *words: object):  # type: ignore[no-untyped-def]
     (root / "toy.toml").write_text(TOY)
     command = ["experiment", *map(str, words), "--work", str(root / "work"), "--out", str(root / "out")]
@@ -61,9 +67,8 @@ def datasets(root: Path, study: str) -> set[str]:
     return set(pd.read_csv(root / "out" / f"{study}.csv")["dataset"])
 
 
-def test_a_table_is_of_the_dataset_that_was_given(tmp_path: Path, tones: Path) -> None:
+def test_a_table_is_of_the_dataset_that_was_given(tmp_path: Path, near: Path) -> None:
     made_up(tmp_path / "work", "mast", "zoo", 0, "test", "site_ood")
-    near = divided(tones, tmp_path / "near", PARTS)
     for study in ("ood", "all"):
         told = run(tmp_path, study, "--data", near, "--systems", "mast")
         assert told.exit_code == 0, told.output + str(told.exception)
@@ -173,9 +178,8 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_nothing_is_written_where_all_that_was_asked_for_failed(
-    tmp_path: Path, tones: Path, failing: set[str]
+    tmp_path: Path, near: Path, failing: set[str]
 ) -> None:
-    near = divided(tones, tmp_path / "near", PARTS)
     words = ("--data", near, "--systems", "mast,fcos")
     assert run(tmp_path, "ood", *words).exit_code == 0
     before = files(tmp_path / "out")
@@ -190,8 +194,7 @@ def test_nothing_is_written_where_all_that_was_asked_for_failed(
         assert files(tmp_path / "out") == before
 
 
-def test_what_failed_is_not_in_the_tables(tmp_path: Path, tones: Path, failing: set[str]) -> None:
-    near = divided(tones, tmp_path / "near", PARTS)
+def test_what_failed_is_not_in_the_tables(tmp_path: Path, near: Path, failing: set[str]) -> None:
     words = ("--data", near, "--systems", "mast,fcos", "--seeds", "0,1")
     assert run(tmp_path, "ood", *words).exit_code == 0
     failing.add("mast 1")
@@ -214,9 +217,8 @@ def test_what_failed_is_not_in_the_tables(tmp_path: Path, tones: Path, failing: 
 
 
 def test_of_several_studies_those_without_a_result_are_left_alone(
-    tmp_path: Path, tones: Path, failing: set[str]
+    tmp_path: Path, near: Path, failing: set[str]
 ) -> None:
-    near = divided(tones, tmp_path / "near", PARTS)
     words = ("--data", near, "--systems", "mast,fcos")
     assert run(tmp_path, "all", *words).exit_code == 0
     before = files(tmp_path / "out")
@@ -233,9 +235,8 @@ def test_of_several_studies_those_without_a_result_are_left_alone(
 
 
 def test_budgets_are_checked_before_anything_is_trained(
-    tmp_path: Path, tones: Path, trained: list[str]
+    tmp_path: Path, near: Path, trained: list[str]
 ) -> None:
-    near = divided(tones, tmp_path / "near", PARTS)
     for study in ("label-budget", "all"):
         told = run(tmp_path, study, "--data", near, "--budgets", "4,128,100,0")
         assert isinstance(told.exception, MastError)
@@ -253,8 +254,7 @@ def test_budgets_are_checked_before_anything_is_trained(
     assert run(tmp_path, "all", "--data", near, "--systems", "fcos,fcos_random_256").exit_code == 0
 
 
-def test_one_system_that_is_no_table_is_not_written(tmp_path: Path, tones: Path, failing: set[str]) -> None:
-    near = divided(tones, tmp_path / "near", PARTS)
+def test_one_system_that_is_no_table_is_not_written(tmp_path: Path, near: Path, failing: set[str]) -> None:
     failing |= {f"fcos_{strategy}_4 0" for strategy in STRATEGIES}
     told = run(tmp_path, "label-budget", "--data", near, "--budgets", "4")
     assert (
