@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 import soundfile as sf
 import typer
+from toy_calibration import stored_calibration
 from typer.testing import CliRunner, Result
 
 import mast
@@ -32,7 +33,7 @@ from mast.events import EVENT_COLUMNS
 from mast.models.architecture import LOOK_WIDTH
 from mast.models.card import load_card
 from mast.models.checkpoint import update_card
-from mast.probability import Calibration, OperatingPoint, StoredCalibration
+from mast.probability import Calibration, OperatingPoint
 
 INFERENCE_TESTS = Path(__file__).parents[1] / "inference"
 sys.path.insert(0, str(INFERENCE_TESTS))
@@ -303,15 +304,8 @@ def test_marks_of_another_model_are_not_done(model: Path, tmp_path: Path) -> Non
 def test_a_precision_picks_the_threshold_of_validation(survey: Path, tmp_path: Path) -> None:
     folder, out = save_detector(tmp_path / "model"), tmp_path / "out"
     point = OperatingPoint(threshold=0.5, precision=0.92, low=0.88, high=0.95, recall=0.4, n_kept=50)
-    calibration = StoredCalibration(
-        calibration=Calibration(method="platt", intercept=math.log(2)),  # odds doubled
-        n_recordings=12,
-        data="marsh",
-        n_truth=100,
-        least_score=0.05,
-        iou_threshold=0.5,
-        curve=(point,),
-    )
+    doubled = Calibration(method="platt", intercept=math.log(2))  # the odds
+    calibration = stored_calibration(doubled, n_recordings=12, data="marsh", curve=(point,))
     update_card(folder, load_card(folder).model_copy(update={"calibration": calibration}))
     start = (survey / "ELM" / "20230510_010000.wav", "--model", folder, "--out", out, "--device", "cpu")
     impossible = run(*start, "--precision", "0.95")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from toy_calibration import stored_calibration
 
 from mast.arrays import FloatArray
 from mast.events import pairwise_iou
@@ -11,7 +12,7 @@ from mast.inference.fusion import SAME_BOX, fuse_boxes, least_score
 from mast.models.architecture import DetectorConfig
 from mast.models.card import ModelCard
 from mast.normalisation import Normalisation
-from mast.probability import Calibration, StoredCalibration
+from mast.probability import Calibration
 
 Found = tuple[FloatArray, FloatArray]
 
@@ -81,13 +82,7 @@ def test_boxes_without_any_probability_are_fused_halfway() -> None:
 
 @pytest.mark.parametrize(("measured_from", "expected"), [(0.0, 0.01), (0.05, 0.05)])
 def test_no_score_counts_that_no_calibration_was_measured_for(measured_from: float, expected: float) -> None:
-    known = StoredCalibration(
-        calibration=Calibration(method="temperature", slope=1.0),
-        n_recordings=1,
-        n_truth=1,
-        least_score=measured_from,
-        iou_threshold=0.5,
-    )
+    known = stored_calibration(Calibration(method="temperature", slope=1.0), least_score=measured_from)
     card = ModelCard(
         kind="detector",
         architecture=DetectorConfig.named("tiny"),

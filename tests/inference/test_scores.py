@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from random_detector import save_detector, write_sound
+from toy_calibration import stored_calibration
 
 from mast.detect_options import DetectOptions
 from mast.errors import ConfigError, MastError
@@ -25,14 +26,7 @@ def stored(calibration: Calibration = CALIBRATION, *, reached: bool = True) -> S
         OperatingPoint(threshold=0.35, precision=0.5, low=0.4, high=0.6, recall=0.9, n_kept=90),
         OperatingPoint(threshold=0.55, precision=0.9, low=0.8, high=0.95, recall=0.4, n_kept=24),
     ]
-    return StoredCalibration(
-        calibration=calibration,
-        n_recordings=12,
-        n_truth=55,
-        least_score=0.05,
-        iou_threshold=0.5,
-        curve=tuple(points) if reached else (),
-    )
+    return stored_calibration(calibration, n_recordings=12, curve=tuple(points) if reached else ())
 
 
 def with_calibration(folder: Path, kept: StoredCalibration) -> Path:

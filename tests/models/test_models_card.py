@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from toy_calibration import stored_calibration
 
 from mast.errors import MastError
 from mast.grid import FrontEnd
@@ -14,7 +15,7 @@ from mast.models.card import ModelCard, load_card
 from mast.models.checkpoint import load_checkpoint, save_checkpoint, update_card
 from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
-from mast.probability import Calibration, StoredCalibration
+from mast.probability import Calibration
 
 ENCODER = EncoderConfig(chunk_frames=64, n_bins=32, width=32, depth=2, heads=2)
 DETECTOR = DetectorConfig(encoder=ENCODER, channels=32, levels=2, head_convs=1)
@@ -57,13 +58,7 @@ def test_edits_of_model_json_count(tmp_path: Path) -> None:
 
 
 def test_a_card_may_hold_no_calibration_and_no_strange_one(tmp_path: Path) -> None:
-    stored = StoredCalibration(
-        calibration=Calibration(method="platt", slope=2.0),
-        n_recordings=3,
-        n_truth=9,
-        least_score=0.05,
-        iou_threshold=0.5,
-    )
+    stored = stored_calibration(Calibration(method="platt", slope=2.0))
     plain = save_checkpoint(tmp_path, MastDetector(DETECTOR), CARD)
     assert plain.probabilities.apply(0.3) == 0.3
     update_card(tmp_path, plain.model_copy(update={"calibration": stored}))

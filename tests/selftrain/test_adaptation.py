@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import soundfile as sf
 import torch
+from toy_calibration import stored_calibration
 from typer.testing import CliRunner
 from untrained_detector import gain_recipe, save_untrained
 
@@ -21,7 +22,7 @@ from mast.habit import Habit
 from mast.hearing import HearingModel
 from mast.models.card import LEARNT_FROM, load_card
 from mast.models.checkpoint import load_checkpoint, update_card
-from mast.probability import Calibration, StoredCalibration
+from mast.probability import Calibration
 from mast.runs import ADAPTED, SILENT
 from mast.selftrain import adaptation as adapting
 from mast.selftrain.adaptation import PSEUDO, adapt, chunks_to_learn
@@ -45,13 +46,7 @@ def few_epochs() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def detector(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = save_untrained(tmp_path_factory.mktemp("detector") / "best", threshold=THRESHOLD)
-    stored = StoredCalibration(
-        calibration=Calibration(method="platt", slope=1.2, intercept=0.3),
-        n_recordings=2,
-        n_truth=20,
-        least_score=0.05,
-        iou_threshold=0.5,
-    )
+    stored = stored_calibration(Calibration(method="platt", slope=1.2, intercept=0.3))
     known = {"calibration": stored, "provenance": {LEARNT_FROM: {"0123": [[0.0, 60.0]]}}}
     update_card(folder, load_card(folder).model_copy(update=known))
     return folder

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from toy_calibration import stored_calibration
 from untrained_detector import gain_recipe, save_untrained
 
 from mast.data.recordings import load_dataset
 from mast.errors import MastError
 from mast.models.card import LEARNT_FROM, load_card
 from mast.models.checkpoint import update_card
-from mast.probability import Calibration, StoredCalibration
+from mast.probability import Calibration
 from mast.selftrain.admission import admit, band_of
 from mast.selftrain.rounds import self_train
 from mast.training.chosen_chunks import Chunks, labelled_chunks
@@ -22,10 +23,7 @@ from mast.training.learnt_before import fingerprint
 
 def with_hits(folder: Path, n_hits: int) -> Path:
     scale = Calibration(method="none", n_predictions=20, n_hits=n_hits)
-    known = StoredCalibration(
-        calibration=scale, n_recordings=1, n_truth=1, least_score=0.0, iou_threshold=0.5
-    )
-    update_card(folder, load_card(folder).model_copy(update={"calibration": known}))
+    update_card(folder, load_card(folder).model_copy(update={"calibration": stored_calibration(scale)}))
     return folder
 
 

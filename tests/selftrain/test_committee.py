@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from toy_calibration import stored_calibration
 from untrained_detector import gain_recipe, save_untrained
 
 from mast.errors import MastError
@@ -15,7 +16,7 @@ from mast.hearing import HearingModel
 from mast.inference.fusion import fuse_boxes
 from mast.models.card import load_card
 from mast.models.checkpoint import load_checkpoint, save_checkpoint
-from mast.probability import Calibration, StoredCalibration
+from mast.probability import Calibration
 from mast.selftrain.committee import Committee
 
 
@@ -23,13 +24,7 @@ def calibrated(folder: Path, *, seed: int, slope: float) -> HearingModel:
     """An untrained detector whose scores are not probabilities."""
     save_untrained(folder, seed=seed)
     model, card = load_checkpoint(folder)
-    known = StoredCalibration(
-        calibration=Calibration(method="temperature", slope=slope),
-        n_recordings=1,
-        n_truth=1,
-        least_score=0.0,
-        iou_threshold=0.5,
-    )
+    known = stored_calibration(Calibration(method="temperature", slope=slope), least_score=0.0)
     save_checkpoint(folder, model, card.model_copy(update={"calibration": known}))
     return HearingModel.load(folder, device="cpu")
 

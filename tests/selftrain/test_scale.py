@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from toy_calibration import stored_calibration
 
 from mast.probability import Calibration, OperatingPoint, StoredCalibration, expit, logits
 from mast.selftrain.scale import Shift, same_numbers, shifted
@@ -13,9 +14,7 @@ BEFORE = np.random.default_rng(0).uniform(0.02, 0.95, 200)
 
 def _stored(scale: Calibration) -> StoredCalibration:
     point = OperatingPoint(threshold=0.6, precision=0.9, low=0.8, high=0.95, recall=0.2, n_kept=30)
-    return StoredCalibration(
-        calibration=scale, n_recordings=3, n_truth=50, least_score=0.05, iou_threshold=0.5, curve=(point,)
-    )
+    return stored_calibration(scale, curve=(point,))
 
 
 @pytest.mark.parametrize("slope", [0.5, 1.0, 2.0])

@@ -3,12 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from toy_calibration import stored_calibration
 
 from mast.evaluation import Scoring
 from mast.evaluation.outcome import Outcome, match_scene
 from mast.evaluation.scene import build_scene
 from mast.events import as_events
-from mast.probability import Calibration, OperatingPoint, StoredCalibration
+from mast.probability import Calibration, OperatingPoint
 from mast_studies.promised_precision import precision_at, promises, shown, threshold_from, with_found
 
 
@@ -70,14 +71,7 @@ def test_a_set_decides_nothing_about_itself() -> None:
         OperatingPoint(threshold=t, precision=p, low=None, high=None, recall=0.5, n_kept=10)
         for t, p in ((0.3, 0.6), (0.8, 0.8))
     )
-    stored = StoredCalibration(
-        calibration=Calibration(),
-        n_recordings=2,
-        n_truth=9,
-        least_score=0.05,
-        iou_threshold=0.5,
-        curve=points,
-    )
+    stored = stored_calibration(curve=points)
     found = promises({"sure": sure, "unsure": unsure}, stored)
     assert found["unsure"]["0.5"]["card_threshold"] == 0.3
     assert found["unsure"]["0.5"]["card"]["precision"] == pytest.approx(1 / 3, abs=1e-4)
@@ -92,12 +86,8 @@ def test_a_set_decides_nothing_about_itself() -> None:
 
 def test_a_card_learns_what_its_thresholds_gave_where_enough_boxes_are_left() -> None:
     point = OperatingPoint(threshold=0.5, precision=0.9, low=None, high=None, recall=0.5, n_kept=10)
-    stored = StoredCalibration(
-        calibration=Calibration(method="temperature", slope=0.5),
-        n_recordings=3,
-        n_truth=9,
-        least_score=0.05,
-        iou_threshold=0.5,
+    stored = stored_calibration(
+        Calibration(method="temperature", slope=0.5),
         curve=(point, point.model_copy(update={"threshold": 0.9})),
     )
     scores = list(np.linspace(0.95, 0.3, 40))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from spread_scores import spread_scores
+from toy_calibration import stored_calibration
 from toy_recipe import FRONT_END, save_small_detector
 
 from mast.data.recordings import Dataset, load_dataset
@@ -17,7 +18,7 @@ from mast.errors import MastError
 from mast.inference import Detector
 from mast.models.checkpoint import load_checkpoint, save_checkpoint
 from mast.models.mast_detector import MastDetector
-from mast.probability import Calibration, StoredCalibration
+from mast.probability import Calibration
 from mast_studies import whole
 from mast_studies.whole import Found, detect_whole, search, search_twice
 
@@ -28,9 +29,7 @@ CPU = DetectOptions(device="cpu")
 
 def saved(folder: Path, score: float) -> Path:
     """A calibrated model that was never trained; always the same one, but for its threshold."""
-    stored = StoredCalibration(
-        calibration=PLATT, n_recordings=2, n_truth=9, least_score=0.02, iou_threshold=0.5
-    )
+    stored = stored_calibration(PLATT, least_score=0.02)
     model = load_checkpoint(save_small_detector(folder, score=score))
     assert isinstance(model.model, MastDetector)
     spread_scores(model.model)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from toy_calibration import stored_calibration
 from toy_recipe import FRONT_END, small_recipe
 from typer.testing import CliRunner
 
@@ -26,7 +27,7 @@ from mast.models.find import find_model
 from mast.models.mae import MaskedAutoencoder
 from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
-from mast.probability import Calibration, OperatingPoint, StoredCalibration
+from mast.probability import Calibration, OperatingPoint
 from mast.table_files import write_table
 from mast.training.chosen_chunks import Chunks, labelled_chunks
 from mast.training.chunk_scores import detect_chunks
@@ -151,13 +152,7 @@ def test_the_command_says_that_training_did_not_help(
 def finished(run: Path, data: Path) -> None:
     """What a training leaves that the command reads."""
     best = saved(run / "best", detector_of(small_recipe()))
-    stored = StoredCalibration(
-        calibration=Calibration(method="platt", slope=2.0),
-        n_recordings=3,
-        n_truth=9,
-        least_score=0.05,
-        iou_threshold=0.5,
-    )
+    stored = stored_calibration(Calibration(method="platt", slope=2.0))
     update_card(best, load_card(best).model_copy(update={"calibration": stored}))
     dataset = load_dataset(data)
     parts = labelled_chunks(dataset, FRONT_END)
@@ -249,15 +244,7 @@ def test_few_boxes_do_not_say_what_scores_mean(
     point = OperatingPoint(
         threshold=0.4, precision=0.9, low=0.8, high=0.95, recall=0.3, n_kept=50, found={"fish": 0.7}
     )
-    stored = StoredCalibration(
-        calibration=steep,
-        n_recordings=24,
-        data="clips",
-        n_truth=300,
-        least_score=0.05,
-        iou_threshold=0.5,
-        curve=(point,),
-    )
+    stored = stored_calibration(steep, n_recordings=24, data="clips", curve=(point,))
     update_card(start, load_card(start).model_copy(update={"calibration": stored}))
     monkeypatch.setattr("mast.training.start.FEW_BOXES", 10_000)
     train_detector(tones, tmp_path / "few", recipe, init=start)
