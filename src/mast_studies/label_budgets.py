@@ -34,11 +34,11 @@ def sample_budget(
 
     Returns:
         The chosen rows, in the order of ``chunks`` and with its index.
+
+    Raises:
+        ConfigError: ``n`` is below 1 or more than there are, or the strategy cannot order these chunks.
     """
-    if not 0 <= n <= len(chunks):
-        raise ConfigError(
-            f"label budget: {n} chunks asked for, but there are {len(chunks)}; ask for 1 to {len(chunks)}"
-        )
+    check_budgets([n], len(chunks), where="label budget")
     chosen = np.sort(budget_order(chunks, strategy, seed=seed)[:n])
     return chunks.iloc[chosen]
 

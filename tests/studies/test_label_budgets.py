@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mast.errors import ConfigError
-from mast_studies.label_budgets import STRATEGIES, Strategy, budget_order, sample_budget
+from mast_studies.label_budgets import STRATEGIES, Strategy, budget_order, check_budgets, sample_budget
 
 
 def chunks_of_a_day(per_hour: int = 6) -> pd.DataFrame:
@@ -32,7 +32,7 @@ def places(chunks: pd.DataFrame) -> set[tuple[str, float]]:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @settings(max_examples=40)
-@given(small=st.integers(0, 144), large=st.integers(0, 144), seed=st.integers(0, 5))
+@given(small=st.integers(1, 144), large=st.integers(1, 144), seed=st.integers(0, 5))
 def test_larger_budgets_contain_smaller_ones(strategy: Strategy, small: int, large: int, seed: int) -> None:
     chunks = chunks_of_a_day()
     small, large = sorted((small, large))
@@ -97,8 +97,13 @@ def test_rows_come_back_as_they_were() -> None:
 
 def test_mistakes() -> None:
     chunks = chunks_of_a_day()
-    with pytest.raises(ConfigError, match="145 chunks asked for, but there are 144; ask for 1 to 144"):
-        sample_budget(chunks, 145)
+    for n in (-1, 0, 145):
+        told = rf"label budget: {n} chunks asked for \(--budgets\), but there are 144 to train on; ask for 1 to 144"
+        with pytest.raises(ConfigError, match=told):
+            sample_budget(chunks, n)
+    check_budgets([1, 144], 144, where="here")
+    with pytest.raises(ConfigError, match="here: -1, 0, 145 chunks asked for"):
+        check_budgets([145, 10, 0, -1, 0], 144, where="here")
     with pytest.raises(ConfigError, match="no strategy 'clever'"):
         sample_budget(chunks, 1, "clever")  # type: ignore[arg-type]
     chunks["hour"] = chunks["hour"].astype("Int64").where(chunks["hour"] != 5)
@@ -108,4 +113,4 @@ def test_mistakes() -> None:
 
 def test_no_chunks() -> None:
     for strategy in STRATEGIES:
-        assert len(sample_budget(chunks_of_a_day().iloc[:0], 0, strategy)) == 0
+        assert len(budget_order(chunks_of_a_day().iloc[:0], strategy)) == 0
