@@ -1,8 +1,9 @@
 """Several worlds of soundscape-bench together: what each shows, and what they show on average.
 
     python -m mast_studies.worlds results/experiments/world_{3,4,6,7}/premise.json --out results/worlds.json
+    python -m mast_studies.worlds results/experiments/world_{6,8,9}/premise.json --drawn taught_st taught_st_1
 
-Beside the file it draws ``worlds.png``: how far MAST with self-training is ahead of the reference, world by world.
+Beside the file it draws a picture: how far MAST with self-training is ahead of the reference, world by world.
 
 Each file is what `mast experiment premise` wrote for one world, trained once per system. Worlds share no recording, so
 their differences are independent, and the interval of their mean needs no more than these files: it holds the draw of
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 # from scratch had F1 0.545, 0.522, 0.528 in world 0 and 0.559, 0.553, 0.559 in world 1; AP50 varied less.
 TRAINING_SD = 0.01
 SHOWN = ("f1", "ap50")
-DRAWN = "from_scratch_st"
 _NORMAL_95 = 1.96
 
 
@@ -132,6 +132,16 @@ def draw(rows: Sequence[Mapping[str, Any]], *, title: str) -> Figure:
     return figure
 
 
+def under_one_name(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """A world's rows, with the first of these systems that it has under the first name.
+
+    Where self-training was cut short, its first round stands for it.
+    """
+    there = {row["system"] for row in rows}
+    own = next((name for name in names if name in there), None)
+    return [{**row, "system": names[0]} if row["system"] == own else dict(row) for row in rows]
+
+
 def load_world(path: Path) -> tuple[int, dict[str, Any]]:
     """The seed and the whole content of one world's file."""
     try:
@@ -148,10 +158,16 @@ def main() -> None:
     """Read the worlds' tables and write them together."""
     parser = argparse.ArgumentParser(description="Several worlds of soundscape-bench together.")
     parser.add_argument("tables", nargs="+", type=Path, help="premise.json of each world")
+    parser.add_argument(
+        "--drawn",
+        nargs="+",
+        default=["from_scratch_st"],
+        help="the system in the picture, and systems that stand for it in worlds that lack it",
+    )
     parser.add_argument("--out", type=Path, default=Path("results/worlds.json"))
     args = parser.parse_args()
     loaded = [load_world(path) for path in args.tables]
-    worlds = {seed: told["figures"]["rows"] for seed, told in loaded}
+    worlds = {seed: under_one_name(told["figures"]["rows"], args.drawn) for seed, told in loaded}
     if len(worlds) < len(loaded):
         raise MastError("two tables are of the same world; give each world once")
     trainings = {str(seed): told.get("trainings", []) for seed, told in loaded}
@@ -160,7 +176,7 @@ def main() -> None:
     figures = {"training_sd": TRAINING_SD, "trained_at": commits, "rows": rows}
     write_result(args.out, figures, seed=sorted(worlds), data={"tables": [str(path) for path in args.tables]})
     print(args.out)
-    drawn = [row for row in rows if row["system"] == DRAWN and row["differences"]]
+    drawn = [row for row in rows if row["system"] == args.drawn[0] and row["differences"]]
     if drawn:
         reference = loaded[0][1]["figures"]["differences_to"]
         picture = args.out.with_suffix(".png")

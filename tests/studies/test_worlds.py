@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mast_studies.worlds import draw, pool, together
+from mast_studies.worlds import draw, pool, together, under_one_name
 
 
 def row(system: str, f1: float, difference: list[float] | None = None, **more: Any) -> dict[str, Any]:
@@ -58,6 +58,13 @@ def test_worlds_are_put_together_by_part_and_system() -> None:
     assert found[1]["differences"]["f1"]["mean"] == pytest.approx(0.1)
     assert found[1]["differences"]["f1"]["by_world"] == [[0.1, 0.08, 0.12], [0.1, 0.06, 0.14]]
     assert found[1]["gained"] == {}  # an old table does not say
+
+
+def test_round_1_stands_for_self_training_only_where_that_was_cut_short() -> None:
+    both, cut = [row("rcnn", 0.5), row("st_1", 0.6), row("st", 0.7)], [row("rcnn", 0.4), row("st_1", 0.5)]
+    names = ["st", "st_1"]
+    assert under_one_name(both, names) == both
+    assert [(one["system"], one["f1"]) for one in under_one_name(cut, names)] == [("rcnn", 0.4), ("st", 0.5)]
 
 
 def test_a_table_of_two_seeds_or_of_something_else_is_refused_in_one_sentence(tmp_path: Path) -> None:
