@@ -126,6 +126,7 @@ def draw(rows: Sequence[Mapping[str, Any]], *, title: str) -> Figure:
         axis.set_yticks(list(ticks), list(ticks.values()))
         axis.set_ylim(place - 1.4, -0.6)
         axis.margins(x=0.1)  # the last number below the axis stays inside the picture
+        axis.locator_params(axis="x", nbins=5)  # more numbers run into each other
         axis.set_xlabel(f"{METRICS[name]}, difference")
         tidy(axis, grid="x")
     figure.suptitle(title, fontsize=11, x=0.01, ha="left")
