@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from statistics import mean
+from typing import Any
 
 from page_figures import (
     assert_says,
@@ -45,8 +46,6 @@ from world_results import (
     trial,
 )
 
-from mast_studies.worlds import pool
-
 readme_says = partial(assert_says, "README.md")
 summary_says = partial(assert_says, "docs/results.md")
 page_says = partial(assert_says, "docs/results_worlds.md")  # world by world
@@ -54,6 +53,7 @@ page_says = partial(assert_says, "docs/results_worlds.md")  # world by world
 BASICS = ("faster_rcnn", "from_scratch", "from_scratch_st")
 TAUGHT = (*BASICS, "taught_st")  # by two teachers
 ONE_ROUND = ("faster_rcnn", "from_scratch", "from_scratch_st_1", "taught_st_1")  # all that world 8 has
+WITH_TWO = (6, 8, 9)  # worlds with two teachers
 HEARD = "heard without labels"
 SPECIES = ("not at home", "at home, too")
 
@@ -62,24 +62,27 @@ SPECIES = ("not at home", "at home, too")
 
 
 def test_readme_on_the_worlds() -> None:
-    away = [
-        {name: system["site_ood"]["f1"] for name, system in premise(world).items()} for world in (3, 4, 6, 7)
-    ]
+    ahead = [(taught_of(world)["site_ood"], premise(world)["faster_rcnn"]["site_ood"]) for world in WITH_TWO]
     raised = gains_of_self_training()
     readme_says(
-        "F1 is " + listed(f"{f1['from_scratch_st']:.2f} against {f1['faster_rcnn']:.2f}" for f1 in away),
-        f"(mean over the newest six: {mean_lead_over_six('f1'):.2f})",
+        "F1 " + listed(f"{own['f1']:.2f} against {other['f1']:.2f}" for own, other in ahead),
+        f"(mean lead {mean_lead('site_ood', 'taught_st')['f1'][0]:.2f})",
         f"by {min(raised):.2f} to {max(raised):.2f}",
     )
 
 
+def taught_of(world: int) -> dict[str, Any]:
+    """MAST after self-training with two teachers; in world 8 after one round."""
+    return premise(world)["taught_st" if world != 8 else "taught_st_1"]
+
+
 def gains_of_self_training() -> list[float]:
-    """F1 at other sites, from world 0 to world 8."""
+    """F1 at other sites, from world 0 to world 9."""
     return [
         paired(first_trial(), "st_union - mast")["f1"][0],
         gain(1)["f1"],
         paired(trial(SONGS_SPARED), "world 2: st_quiet - from_scratch")["f1"][0],
-        *(gain(world)["f1"] for world in range(3, 9)),
+        *(gain(world)["f1"] for world in range(3, 10)),
     ]
 
 
@@ -100,12 +103,16 @@ def test_table_of_the_summary() -> None:
         [faster_rcnn_of_world_0(), two_rounds["from_scratch, world 0"], two_rounds["st_quiet, world 0"]],
         [with_songs[f"{name}, world 2"] for name in ("faster_rcnn", "from_scratch", "st_quiet")],
         [with_repeats[f"{name}, world 1"] for name in ("faster_rcnn", "from_scratch", "st_songs")],
-        *([premise(world)[name] for name in BASICS] for world in (1, 3, 4, 6, 7)),
+        *([premise(world)[name] for name in BASICS] for world in (1, 3, 4, 7)),
         [premise(5)["faster_rcnn"], premise(5)["from_scratch"], last_round()],
-        [premise(8)[name] for name in ONE_ROUND[:3]],
-        [premise(8)["taught_st_1"]],
+        [premise(6)[name] for name in TAUGHT],
+        [premise(8)[name] for name in ONE_ROUND],
     ]
-    summary_says(*(" | ".join(pair_of(system["site_ood"]) for system in row) for row in rows))
+    last = [pair_of(premise(9)[name]["site_ood"]) for name in ("faster_rcnn", "from_scratch", "taught_st")]
+    summary_says(
+        *(" | ".join(pair_of(system["site_ood"]) for system in row) + " |" for row in rows),
+        "{} | {} | | {} |".format(*last),
+    )
 
 
 def test_caption_of_the_summary() -> None:
@@ -121,16 +128,25 @@ def test_caption_of_the_summary() -> None:
 def test_what_holds_for_self_training() -> None:
     gained = [interval(premise(world)["from_scratch_st"]["site_ood"]["gained"]["f1"]) for world in (4, 6, 7)]
     after_one = interval(premise(8)["from_scratch_st_1"]["site_ood"]["gained"]["f1"])
-    calls = at_other_sites(7)
-    with_it, without = percent(
-        calls[name]["species"]["not at home"]["recall"] for name in ("from_scratch_st", "from_scratch")
+    two_teachers = interval(premise(9)["taught_st"]["site_ood"]["gained"]["f1"])
+    with_it, with_both, without, without_9 = percent(
+        at_other_sites(world)[name]["species"]["not at home"]["recall"]
+        for name, world in (
+            ("from_scratch_st", 7),
+            ("taught_st", 9),
+            ("from_scratch", 7),
+            ("from_scratch", 9),
+        )
     )
+    assert with_it == with_both
+    at_home = mean_lead("test", "taught_st", over="gained")["f1"]
     last, average = last_round()["site_ood"], mean_of_rounds(1, 2, 3)["site_ood"]
     summary_says(
-        f"{listed(f'{value:.2f}' for value in gains_of_self_training())} at other sites in worlds 0 to 8",
+        f"{listed(f'{value:.2f}' for value in gains_of_self_training())} at other sites in worlds 0 to 9",
         "In world 4 the gain is {}, in world 6 {}, in world 7 {}".format(*gained),
-        f"in world 8 {after_one} after one round",
-        f"in world 7 MAST finds {with_it} % of their calls instead of {without} %",
+        f"in world 8 {after_one} after one round, in world 9 {two_teachers} with two teachers",
+        f"in worlds 7 and 9 MAST finds {with_it} % of their calls instead of {without} and {without_9} %",
+        f"rises with two teachers by {interval(at_home)} on average",
         f"adds {added_by_round_2(7)['f1']} to the first",
         f"AP50 at other sites from {last['ap50']:.3f} to {average['ap50']:.3f} and F1 from {last['f1']:.3f} to "
         f"{average['f1']:.3f}",
@@ -154,19 +170,22 @@ def test_what_holds_against_faster_rcnn() -> None:
 
 
 def test_what_holds_for_two_teachers() -> None:
-    six, eight = premise(6), premise(8)
-    ahead = [
-        one["site_ood"]["differences"] for one in (eight["taught_st_1"], six["taught_st"])
-    ]  # of Faster R-CNN
-    together = {metric: pool([one[metric] for one in ahead]) for metric in METRICS}
+    by_world = leads("site_ood", "taught_st")
+    six, eight, nine = (
+        both_intervals({metric: by_world[metric][at] for metric in METRICS}) for at in range(len(WITH_TWO))
+    )
     added = {
         metric: (added_by_a_teacher()["site_ood"][metric], better_in_world_6()[metric]) for metric in METRICS
     }
+    home, days = (mean_lead(part, "taught_st") for part in PARTS[:2])
     summary_says(
-        f"at other sites by {both_intervals(ahead[0])} in world 8, after one round, "
-        f"and by {both_intervals(ahead[1])} in world 6",
-        f"The mean of these two fresh worlds is {both_intervals(together)}",
-        "AP50 is {:.3f} and {:.3f} better, F1 {:.3f} and {:.3f}".format(*added["ap50"], *added["f1"]),
+        f"it leads Faster R-CNN by {six} in world 6, by {eight} in world 8, after one round, and by {nine} in world 9",
+        f"The mean is {both_intervals(mean_lead('site_ood', 'taught_st'))}",
+        "AP50 is {:.3f} and {:.3f} better in worlds 8 and 6, F1 {:.3f} and {:.3f}".format(
+            *added["ap50"], *added["f1"]
+        ),
+        f"with two teachers by {interval(home['f1'], 'F1')} and {interval(days['f1'])}, with AP50 within "
+        f"{max(abs(one['ap50'][0]) for one in (home, days)):.3f}",
     )
 
 
@@ -185,7 +204,7 @@ def better_in_world_6() -> dict[str, float]:
 
 
 def test_what_does_not_hold() -> None:
-    from_scratch = [premise(world)["from_scratch"]["site_ood"]["differences"] for world in (3, 4, 6, 7, 8)]
+    from_scratch = [premise(world)["from_scratch"]["site_ood"]["differences"] for world in (3, 4, 6, 7, 8, 9)]
     f1, ap50 = (minus(mean(one[metric][0] for one in from_scratch)) for metric in METRICS)
     earlier = [
         premise(1)["from_scratch_st"]["site_ood"]["differences"]["f1"],
@@ -194,7 +213,7 @@ def test_what_does_not_hold() -> None:
     pretrained = paired(first_trial(), "mast - from_scratch")
     latent = paired(trial(LABELLED_TOGETHER), "mast_latent - from_scratch")
     summary_says(
-        f"({f1} F1 and {ap50} AP50 at other sites on average of worlds 3, 4 and 6 to 8)",
+        f"({f1} F1 and {ap50} AP50 at other sites on average of worlds 3, 4 and 6 to 9)",
         f"the lead was +{listed(map(interval, earlier))}, with an earlier recipe",
         *(
             f"{signed(gained[metric][0])} {title} ({minus(gained[metric][1])} to {minus(gained[metric][2])})"
@@ -205,6 +224,75 @@ def test_what_does_not_hold() -> None:
 
 
 # docs/results_worlds.md
+
+
+def test_world_9_and_its_leads() -> None:
+    systems = premise(9)
+    scratch, first, both = (systems[name] for name in ("from_scratch", "taught_st_1", "taught_st"))
+    home, days, away = (both[part]["differences"] for part in PARTS)
+    behind = [interval(the_other_way(scratch[part]["differences"]["f1"]), "F1") for part in PARTS[:2]]
+    gained = [[both[part]["gained"][metric][0] for metric in METRICS] for part in PARTS[:2]]
+    added = [minus(both[part][metric] - first[part][metric]) for part in PARTS for metric in METRICS]
+    page_says(
+        *(cells(system) for system in systems.values()),
+        f"at other sites** by {both_intervals(away)}",
+        f"level: {both_intervals(days)}. In domain F1 is level, too, {interval(home['f1'])}, but AP50 is "
+        f"{interval(the_other_way(home['ap50']), 'lower')}",
+        f"at other sites, by {both_intervals(scratch['site_ood']['differences'])}, and behind it at home, by "
+        f"{behind[0]} in domain and {behind[1]} on other days",
+        f"{both_intervals(both['site_ood']['gained'])} at other sites over its start, "
+        "{:.3f} and {:.3f} in domain, and {:.3f} and {:.3f} on other days".format(*gained[0], *gained[1]),
+        "adds {4} F1 and {5} AP50 to the first at other sites, {0} and {1} in domain, {2} and {3} on other days".format(
+            *added
+        ),
+    )
+
+
+def test_world_9_site_by_site() -> None:
+    systems = [at_other_sites(9)[name] for name in ("faster_rcnn", "from_scratch", "taught_st")]
+    unheard = [one["never heard"] for one in systems]
+    new, known = ([one["species"][where] for one in systems] for where in SPECIES)
+    false = [(sum(one["false alarms"].values()), one["false alarms"]["nothing there"]) for one in systems]
+    page_says(
+        f"would raise F1 by at most {max(best_f1(one) - one['all']['f1'] for one in systems):.3f} for any system. The "
+        f"lead would then be {best_f1(systems[2]) - best_f1(systems[0]):.3f}",
+        "F1 {} for Faster R-CNN, {} for MAST from scratch and {} with self-training ".format(
+            *three_digits(one["f1"] for one in unheard)
+        )
+        + f"({unheard[0]['boxes']} boxes in {unheard[0]['recordings']} recordings)",
+        f"it is {listed(three_digits(one[HEARD]['f1'] for one in systems))}",
+        "Of their {:,} calls, Faster R-CNN finds {} %, MAST from scratch {} % and with self-training {} %; ".format(
+            new[0]["boxes"], *percent(one["recall"] for one in new)
+        )
+        + f"of the {known[0]['boxes']:,} calls of species that were labelled at home, "
+        f"{listed(percent(one['recall'] for one in known))} %",
+        "has {} false alarms at other sites, {} of them with nothing there. Faster R-CNN has {} and {}".format(
+            *false[2], *false[0]
+        ),
+    )
+
+
+def test_world_9_pseudo_labels_and_cost() -> None:
+    first, second = pseudo_labels(9, "taught_st")
+    fused = fused_boxes(9, "taught_st")
+    page_says(
+        "{} % are right in the first round and {} % in the second; {} and {} % of the".format(
+            *percent(one[value] for value in ("precision", "recall") for one in (first, second))
+        ),
+        f"have an F1 of {fused['f1']:.3f} and an AP50 of {fused['ap50']:.3f} at other sites, lower than alone",
+        "took {:.1f} minutes, MAST {:.1f}, and self-training {:.1f} with".format(
+            *minutes(9, "faster_rcnn", "from_scratch", "taught_st")
+        ),
+    )
+
+
+def test_the_three_worlds_with_two_teachers() -> None:
+    home, days, away = (mean_lead(part, "taught_st") for part in PARTS)
+    page_says(
+        f"is a lead at other sites of {both_intervals(away)} over Faster R-CNN",
+        f"In domain it is {both_intervals(home)}, on other days {both_intervals(days)}",
+        f"gains {both_intervals(mean_lead('site_ood', 'taught_st', over='gained'))} over its start at other sites",
+    )
 
 
 def test_world_8_and_its_leads() -> None:
