@@ -216,9 +216,7 @@ def test_a_higher_threshold_filters_what_is_there(
     arguments = (survey, "--model", model, "--out", out, "--embed", "--formats", "csv,partitioned")
     assert run(*arguments).exit_code == 0
     events, rows = embedded(out)
-    monkeypatch.setattr(
-        command, "_search", lambda engine, results, todo, quiet: ([], set()) if not todo else 1 / 0
-    )
+    monkeypatch.setattr(command, "_search", lambda engine, results, todo, quiet: [] if not todo else 1 / 0)
     assert run(*arguments, "--threshold", "0.6").exit_code == 0
     high = (events["score"] >= 0.6).to_numpy()
     assert 0 < high.sum() < len(events)
@@ -494,8 +492,8 @@ def test_embeddings_of_nothing(model: Path, tmp_path: Path) -> None:
         ([4_000, 2_000], [], "--band 2000"),
         ([48_000], [], ""),
         ([256_000, 16_000], [], ""),  # not all of one kind
-        ([4_000, 16_000], [], ""),
         ([256_000], ["--band", "128000"], ""),
+        ([192_000], ["--band", "bats"], ""),
         ([256_000], ["--quiet"], ""),
     ],
 )
@@ -519,6 +517,39 @@ def test_sound_far_outside_the_searched_band_is_reported(
     assert result.exit_code == 0, result.output
     assert ("into another folder" in result.output) == bool(hint)
     assert hint in result.output
+
+
+@pytest.mark.parametrize(
+    ("rates", "more", "warning"),
+    [
+        (
+            [48_000],
+            ["--band", "bats"],
+            "warning: this sound ends at 24 kHz (half its sample rate) but was searched up to 128 kHz; no higher call "
+            "can be found in it",
+        ),
+        ([96_000], ["--band", "100000"], "this sound ends at 48 kHz"),
+        (
+            [48_000, 44_100, 192_000],
+            ["--band", "bats"],
+            "warning: 2 of 3 recordings, searched up to 128 kHz, hold no sound above 24 kHz",
+        ),
+        ([4_000, 16_000], [], "1 of 2 recordings, searched up to 8 kHz, holds no sound above 2 kHz"),
+        ([48_000], ["--band", "30000"], ""),
+        ([192_000], ["--band", "bats"], ""),
+    ],
+)
+def test_a_band_far_above_what_recordings_hold_is_a_warning(
+    rates: list[int], more: list[str], warning: str, model: Path, tmp_path: Path
+) -> None:
+    for rate in rates:
+        write_sound(tmp_path / "in" / f"{rate}.wav", 1, rate=rate)
+    words = f"{tmp_path / 'in'} --model {model} --out {tmp_path / 'out'} --device cpu --no-summary".split()
+    for _ in range(2):  # also where nothing is left to search
+        result = CliRunner().invoke(app, [*words, *more])
+        assert result.exit_code == 0, result.output
+        assert warning in result.output
+        assert ("no higher call can be found" in result.output) == bool(warning)
 
 
 def test_none_readable_is_a_mistake(model: Path, tmp_path: Path) -> None:

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 
 # a test compares with FORMATS
 _FORMATS = "csv, parquet, raven, audacity, coco, yolo, aoef, kaleidoscope, birdeep"
-# sound that reaches four times the band searched, or not a third of it, is reported: 48 kHz of birds is neither
-_FAR_ABOVE, _FAR_BELOW = 4, 3
+# sound that reaches four times the band searched, or only half of it, is reported: 48 kHz of birds is neither, and bat
+# recorders of 192 kHz reach three quarters of --band bats
+_FAR_ABOVE, _FAR_BELOW = 4, 2
 EngineName = Literal["local", "ray"]  # who does the work
 _PARTITIONED = "partitioned"  # not an annotation format: a Parquet dataset for DuckDB, pandas, Spark
 
@@ -225,7 +226,7 @@ def detect(
         )
         if facts.sentence:
             say(facts.sentence, quiet=quiet)
-        failures, sample_rates = _search(running, results, _not_done(results, mine, quiet), quiet)
+        failures = _search(running, results, _not_done(results, mine, quiet), quiet)
     totals = results.combine(wanted, listing.unlisted) if tables else None
     if totals is not None and summary:
         _summarize(results, totals, quiet)
@@ -235,9 +236,9 @@ def detect(
     typer.echo(_closing(out, totals, len(mine), len(failures), damaged, len(listing.unlisted)))
     if totals is not None and totals.events:
         say(f"Next: {shlex.join(['mast', 'review', str(out)])}", quiet=quiet)
-    if hint := _other_band(sample_rates, facts.band_hz[1]):
-        say(hint, quiet=quiet)
     if totals is not None:
+        if hint := _other_band([one["sample_rate"] / 2 for one in totals.searched], facts.band_hz[1]):
+            say(hint, quiet=quiet)
         _warn_of_old(results, totals, {one.source.recording for one in listing.recordings}, wanted, quiet)
     if failures or listing.unlisted:
         raise typer.Exit(EXIT_SOME_FAILED)
@@ -311,17 +312,14 @@ def _summarize(results: ResultsFolder, totals: Totals, quiet: bool) -> None:
         say(f"mast: warning: {PAGE} could not be made ({shortened(error)})", quiet=quiet)
 
 
-def _search(
-    engine: Engine, results: ResultsFolder, todo: list[Recording], quiet: bool
-) -> tuple[list[str], set[int]]:
-    """Search recordings and keep what is found; why some failed, and the sample rates of the others."""
+def _search(engine: Engine, results: ResultsFolder, todo: list[Recording], quiet: bool) -> list[str]:
+    """Search recordings and keep what is found; why some failed."""
     import time
     import warnings
 
     from mast.audio import DamagedAudioWarning
 
     failures: list[str] = []
-    sample_rates: set[int] = set()
     heard_s, began = 0.0, time.monotonic()
     with progress(quiet, unit="recordings") as bar, warnings.catch_warnings():
         warnings.simplefilter("ignore", DamagedAudioWarning)  # listed in failures.csv instead
@@ -337,10 +335,8 @@ def _search(
             kept = results.add(outcome)
             if kept.error:
                 failures.append(kept.error)
-            else:
-                sample_rates.add(kept.sample_rate)
             bar.advance(task)
-    return failures, sample_rates
+    return failures
 
 
 def _full_name(given: str) -> str:
@@ -353,25 +349,38 @@ def _full_name(given: str) -> str:
     return str(Path(given).absolute()) if Path(given).exists() else given
 
 
-def _other_band(sample_rates: set[int], high_hz: float) -> str:
-    """A sentence where all recordings hold far more or far less than the band that was searched; else nothing."""
-    if not sample_rates:
+def _other_band(tops_hz: list[float], high_hz: float) -> str:
+    """A sentence where recordings end far below the band that was searched, or all far above it; else nothing.
+
+    Args:
+        tops_hz: half the sample rate of each recording.
+        high_hz: upper edge of the band.
+    """
+    if not tops_hz:
         return ""
     from mast.grid import BANDS_HZ
 
-    least_hz, most_hz = min(sample_rates) / 2, max(sample_rates) / 2
-    searched = f"was searched up to {high_hz / 1000:g} kHz"
-    if least_hz >= _FAR_ABOVE * high_hz:
+    low, again = min(tops_hz), "search it again, into another folder, with --band"
+    searched = f"searched up to {high_hz / 1000:g} kHz"
+    if low >= _FAR_ABOVE * high_hz:
         return (
-            f"This sound reaches {least_hz / 1000:g} kHz but {searched}; for bats and other high calls, search it "
-            f"again, into another folder, with --band {min(least_hz, BANDS_HZ['bats']):.0f}."
+            f"This sound reaches {low / 1000:g} kHz but was {searched}; for bats and other high calls, {again} "
+            f"{min(low, BANDS_HZ['bats']):.0f}."
         )
-    if most_hz <= high_hz / _FAR_BELOW:
+    short = [top for top in tops_hz if top <= high_hz / _FAR_BELOW]
+    if not short:
+        return ""
+    end = f"{max(short) / 1000:g} kHz"
+    if len(short) < len(tops_hz):
         return (
-            f"This sound ends at {most_hz / 1000:g} kHz but {searched}; for fish and other low calls, search it "
-            f"again, into another folder, with --band {most_hz:.0f}."
+            f"mast: warning: {len(short):,} of {counted(len(tops_hz), 'recording')}, {searched}, "
+            f"{'holds' if len(short) == 1 else 'hold'} no sound above {end} (half the sample rate); no higher call can "
+            "be found there"
         )
-    return ""
+    return (
+        f"mast: warning: this sound ends at {end} (half its sample rate) but was {searched}; no higher call can be "
+        f"found in it; for lower calls, {again} {max(short):.0f}"
+    )
 
 
 def _engine(name: EngineName, spec: DetectorSpec, workers: int | None) -> Engine:
