@@ -16,6 +16,7 @@ import pytest
 
 from mast.annotations import AnnotationSet
 from mast.data.recordings import Dataset
+from mast.evaluation.metrics import metrics_of, precision_recall
 from mast.evaluation.part_tables import PartTables
 from mast.events import BOX_COLUMNS, as_events
 from mast.grid import FrontEnd, grid_to_events
@@ -32,7 +33,6 @@ from mast.reports.fit_examples import choose_examples
 from mast.reports.fit_figures import (
     curves_figure,
     parts_figure,
-    precision_recall,
     precision_recall_figure,
     read_curves,
     reliability_figure,
@@ -168,6 +168,21 @@ def test_precision_and_recall_prediction_by_prediction() -> None:
     recall, precision = precision_recall(measured().match())
     np.testing.assert_allclose(recall, [0, 1 / 3, 2 / 3])
     np.testing.assert_allclose(precision, [0, 1 / 2, 2 / 3])
+    tied = replace(measured(), found=measured().found.assign(score=[0.6, 0.6, 0.2]))
+    recall, precision = precision_recall(tied.match())
+    np.testing.assert_allclose(recall, [1 / 3, 1 / 3, 2 / 3])  # equal scores come together
+    np.testing.assert_allclose(precision, [1 / 2, 1 / 2, 2 / 3])
+
+
+@pytest.mark.parametrize("scores", [(0.6, 0.8, 0.2), (0.6, 0.6, 0.2), (0.8, 0.4, 0.4), (0.7, 0.7, 0.7)])
+def test_the_drawn_curve_is_that_of_average_precision(scores: tuple[float, float, float]) -> None:
+    part = replace(measured(), found=measured().found.assign(score=scores))
+    figure = precision_recall_figure({"d": part}, "test")
+    [line] = [line for line in figure.axes[0].lines if line.get_label() == "d"]
+    assert line.get_drawstyle() == "steps-pre"
+    recall, precision = np.asarray(line.get_data())
+    best = [precision[recall >= point].max(initial=0) for point in np.linspace(0, 1, 101)]
+    assert np.mean(best) == pytest.approx(metrics_of(part.match(), None)["ap50"][0])
 
 
 def test_figures_can_be_drawn_of_nothing() -> None:

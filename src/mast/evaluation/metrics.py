@@ -24,6 +24,8 @@ without matches, F1 with neither. F1 is 0 when only one side has boxes.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from mast.arrays import BoolArray, FloatArray, IntArray
@@ -114,27 +116,59 @@ def _average_precisions(outcome: Outcome, weights: FloatArray) -> dict[str, Floa
     """``ap50``, ``ap50_voc11`` and ``ap50_95``, each (B,).
 
     Precision can only peak at a hit, so a curve is kept at its hits alone; how many predictions came before
-    is shared by the ten curves of a row. At each hit of a group of equal scores all predictions of the group count;
-    the last hit has the most found, so the best precision at a hit or beyond is that of whole groups.
+    is shared by the ten curves of a row.
     """
     n_recordings = len(outcome.scene.recordings)
     truths = weights @ np.bincount(outcome.scene.truth.recording, minlength=n_recordings)  # (B,)
-    hits = [np.flatnonzero(row) for row in outcome.hit_at]
-    last_equal = np.searchsorted(-outcome.scores, -outcome.scores, side="right") - 1  # (P,)
-    coco = np.full((len(weights), len(hits)), np.nan)
+    curves = [_Curve.of(outcome.scores, hit, hit) for hit in outcome.hit_at]
+    coco = np.full((len(weights), len(curves)), np.nan)
     voc = np.full(len(weights), np.nan)
     for b in np.flatnonzero(truths > 0):
         times = weights[b][outcome.recording]  # (P,) how often each prediction counts
-        so_far = times.cumsum()[last_equal]
-        for k, hit in enumerate(hits):
-            drawn = hit[times[hit] > 0]
-            found = times[drawn].cumsum()
-            best_beyond = np.maximum.accumulate((found / so_far[drawn])[::-1])[::-1]
-            recall = found / truths[b]
+        so_far = times.cumsum()
+        for k, curve in enumerate(curves):
+            recall, precision = curve.points(times, so_far, truths[b])
+            best_beyond = np.maximum.accumulate(precision[::-1])[::-1]
             coco[b, k] = _mean_precision(recall, best_beyond, _COCO_RECALLS)
             if k == 0:
                 voc[b] = _mean_precision(recall, best_beyond, _VOC_RECALLS)
     return {"ap50": coco[:, 0], "ap50_voc11": voc, "ap50_95": coco.mean(axis=1)}
+
+
+def precision_recall(outcome: Outcome) -> tuple[FloatArray, FloatArray]:
+    """Recall and precision of what scores at least as much as each prediction, (P,) both: what AP is an average of."""
+    times = np.ones(len(outcome.scores))
+    curve = _Curve.of(outcome.scores, outcome.hit, times > 0)
+    return curve.points(times, times.cumsum(), max(len(outcome.scene.truth), 1))
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """Precision against recall at some predictions; those with equal scores count together, as a whole.
+
+    Attributes:
+        hit: (H,) the predictions that are right.
+        last: (K,) of each prediction that the curve is drawn at, the last with the same score.
+        hits: (K,) how many hits there are up to there.
+    """
+
+    hit: IntArray
+    last: IntArray
+    hits: IntArray
+
+    @classmethod
+    def of(cls, scores: FloatArray, hit: BoolArray, at: BoolArray) -> _Curve:
+        """Of (P,) descending scores, which of them are right, and at which the curve is drawn."""
+        where = np.flatnonzero(hit)
+        last = np.searchsorted(-scores, -scores[at], side="right") - 1
+        return cls(where, last, np.searchsorted(where, last, side="right"))
+
+    def points(self, times: FloatArray, so_far: FloatArray, truths: float) -> tuple[FloatArray, FloatArray]:
+        """Recall and precision, (K,) both, where each of P predictions counts ``times``; ``so_far`` is their sum."""
+        found = np.append(0.0, times[self.hit].cumsum())[self.hits]
+        counted = so_far[self.last]
+        # before the first that counts there is nothing to be right: a precision of 0 is never the best
+        return found / truths, np.divide(found, counted, out=np.zeros(len(found)), where=counted > 0)
 
 
 def _mean_precision(recall: FloatArray, best_beyond: FloatArray, points: FloatArray) -> float:

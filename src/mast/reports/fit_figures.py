@@ -11,6 +11,7 @@ import numpy as np
 from mast.arrays import FloatArray
 from mast.evaluation.breakdown import reliability
 from mast.evaluation.calibration import calibrated
+from mast.evaluation.metrics import precision_recall
 from mast.evaluation.outcome import Outcome
 from mast.evaluation.part_tables import PartTables
 from mast.probability import Calibration
@@ -106,7 +107,15 @@ def precision_recall_figure(tables: Mapping[str, PartTables], part: str) -> Figu
     for colour, (name, own) in zip(colours, tables.items(), strict=False):
         outcome = own.match()
         recall, precision = precision_recall(outcome)
-        axis.plot(recall, precision, color=colour, linewidth=1.8, label=name)
+        # as average precision counts: from one score to the next, the precision of the next
+        axis.step(
+            np.append(0.0, recall) if len(recall) else recall,
+            np.append(precision[:1], precision),
+            where="pre",
+            color=colour,
+            linewidth=1.8,
+            label=name,
+        )
         kept = outcome.kept(own.threshold)
         if kept:
             axis.plot(recall[kept - 1], precision[kept - 1], "o", color=colour, markersize=7)
@@ -120,13 +129,6 @@ def precision_recall_figure(tables: Mapping[str, PartTables], part: str) -> Figu
     if len(tables) > 1:
         _legend(axis)
     return figure
-
-
-def precision_recall(outcome: Outcome) -> tuple[FloatArray, FloatArray]:
-    """Recall and precision with the 1, 2, 3 … best-scored predictions."""
-    hits = outcome.hit.cumsum()
-    kept = np.arange(1, len(hits) + 1)
-    return hits / max(len(outcome.scene.truth), 1), hits / kept
 
 
 def reliability_figure(outcome: Outcome, calibration: Calibration, part: str) -> Figure:
