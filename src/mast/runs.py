@@ -102,14 +102,15 @@ def differences_in_words(found: Mapping[str, tuple[Any, Any]]) -> str:
     told = [
         f"{name.removeprefix(UPSTREAM)} was done again"
         if name.startswith(UPSTREAM)
-        else f"{name} was {_short(old)}, now {_short(new)}"
+        else f"{name} was {in_short(old)}, now {in_short(new)}"
         for name, (old, new) in found.items()
     ]
     more = f" and {len(told) - _TOLD} more" if len(told) > _TOLD else ""
     return "; ".join(told[:_TOLD]) + more
 
 
-def _short(value: Any) -> str:
+def in_short(value: Any) -> str:
+    """A setting's value as part of a sentence, at most sixty letters."""
     if value is None:
         return "none"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

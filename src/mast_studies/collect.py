@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from mast.evaluation.bootstrap import TRAINING_NOISE
 from mast.files import write_whole
 from mast.wording import counted
 from mast_studies import embedding_tables
+from mast_studies.alike import run_differently
 from mast_studies.embedding_tables import ShownTable
 from mast_studies.figures import part_name
 from mast_studies.found import load_about
@@ -109,8 +110,9 @@ def collect(
     if not rows:
         return Collected(study, [], missing, [], notes=notes)
     files = _Files(study, out)
+    notes += (unlike := run_differently(archive, study.systems, measured))
     trained = trained_at(one.commit for one in trainings(archive, measured))
-    files.write_tables(as_frame(rows), markdown_of(study, rows, trained))
+    files.write_tables(as_frame(rows), markdown_of(study, rows, trained, unlike))
     seeds = sorted({seed for row in rows for seed in row.seeds})
     files.write_json(as_json(rows), seeds, archive, measured)
     files.write_figure(study.draw(Request(study, archive, rows, data or {})))
@@ -129,6 +131,8 @@ def _collect_embeddings(study: Study, archive: Archive, out: Path) -> Collected:
     systems = {system.name for system in study.systems}
     missing = [] if found.tables or found.notes or found.figure else sorted(systems)
     files = _Files(study, out)
+    if found.cells or found.figure is not None:
+        found.notes.extend(run_differently(archive, study.systems, systems))
     if found.cells:
         files.write_tables(embedding_tables.as_frame(found.cells), _embeddings_markdown(study, found))
         seeds = sorted({seed for cell in found.cells for seed in cell.seeds})
@@ -162,13 +166,14 @@ def heading(dataset: str, part: str, rows: list[Row]) -> str:
     return f"{dataset}, {part_name(part)}: {n_boxes} in {n_recordings}"
 
 
-def markdown_of(study: Study, rows: list[Row], trained: str) -> str:
-    """A study's tables as Markdown; ``trained`` says at which commits."""
+def markdown_of(study: Study, rows: list[Row], trained: str, unlike: Sequence[str]) -> str:
+    """A study's tables as Markdown; ``trained`` says at which commits, ``unlike`` what was not the same for all."""
     text = [f"# {study.title}", f"{study.caption} ({study.paper})"]
     text.append(
         "Mean over seeds; in brackets 95 % bootstrap intervals over recordings. Thresholds were chosen on validation. "
         f"Training time includes what a system builds on. {TRAINING_NOISE} {trained}"
     )
+    text += [f"{sentence}." for sentence in unlike]
     for (dataset, part), own in groups(rows).items():
         text.append(f"## {heading(dataset, part, own)}")
         text.append(markdown(*as_cells(own, reference=study.reference_label, bold=True)))

@@ -459,6 +459,7 @@ class Runner:
             "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
             "commit": model.card.provenance.get("commit") or commit(),  # of the training, or of now
             "recipe": recipe.model_dump(mode="json"),
+            "shared": self.preset.recipe.model_dump(mode="json"),  # with all systems that are compared
         }
         if system.self_training is not None:
             quality = self.runs / system.self_training.run / QUALITY

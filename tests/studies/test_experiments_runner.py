@@ -93,7 +93,15 @@ def test_a_study_from_sound_to_files(work: Path) -> None:
     spent = json.loads((work / "work/tones-0/found/mast/about.json").read_text())["seconds"]
     assert set(spent) == {"pretrain", "mast"}
     assert table["parameters"].iloc[0] > table["parameters"].iloc[1]  # the adapter and the projection
-    assert "− all pretraining" in (work / "first" / "pipeline.md").read_text()
+    text = (work / "first" / "pipeline.md").read_text()
+    assert "− all pretraining" in text
+    assert "run alike" not in text
+    shared = [
+        json.loads((work / f"work/tones-0/found/{name}/about.json").read_text())["shared"]
+        for name in ("mast", "scratch")
+    ]
+    assert shared[0] == shared[1]
+    assert shared[0]["train"]["lr"] == 0.0003
     assert (work / "first" / "pipeline.png").stat().st_size > 5_000
 
 

@@ -1,0 +1,99 @@
+"""Whether the systems of a table were run alike: what they should share is compared, not what tells them apart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from os.path import abspath
+from typing import Any, NamedTuple
+
+from mast.runs import flat, in_short
+from mast.training.recipe import BOOKKEEPING
+from mast_studies.found import load_about
+from mast_studies.study_tables import Archive
+from mast_studies.systems import System
+
+_TOLD = 3  # differences, at most
+_NONE = "none"
+
+
+class _Run(NamedTuple):
+    """A system as it was run: what a sentence calls it, and by name, what it should share with others."""
+
+    who: str
+    system: System
+    facts: Mapping[str, str]
+
+
+def run_differently(archive: Archive, systems: Collection[System], measured: Collection[str]) -> list[str]:
+    """For each dataset whose systems were not run alike, a sentence that says which differ in what.
+
+    Args:
+        archive: what was found.
+        systems: those that are known; others count as trained from scratch.
+        measured: names of those that a table shows.
+    """
+    known = {system.name: system for system in systems}
+    sentences = []
+    for dataset in archive.names():
+        runs: list[_Run] = []
+        for trial in archive.of(dataset):
+            of_seed = f" of seed {trial.seed}" if len(archive.of(dataset)) > 1 else ""
+            for name in trial.systems():
+                if name in measured:
+                    facts = _facts(load_about(trial.system(name)), of_seed)
+                    who = name + of_seed.replace(" of", " with")
+                    runs.append(_Run(who, known.get(name, System(name, name)), facts))
+        if told := _differences(runs):
+            more = f"; and {len(told) - _TOLD} more" if len(told) > _TOLD else ""
+            sentences.append(
+                f"{dataset}: not all systems were run alike ({'; '.join(told[:_TOLD])}{more}), which may be why they "
+                "differ; to compare them, run them again with the same options in another --work"
+            )
+    return sentences
+
+
+def _facts(about: Mapping[str, Any], of_seed: str) -> dict[str, str]:
+    """What was written down of a system that others should share; folders may differ from seed to seed."""
+    facts = {}
+    for name in ("data", "unlabelled"):
+        if name in about:
+            folders = [about[name]] if isinstance(about[name], str) else about[name]
+            facts[name + of_seed] = ", ".join(sorted(map(abspath, folders))) or _NONE
+    told = {
+        name: about[key] for name, key in (("split", "split"), ("measured on", "measured")) if key in about
+    }
+    told |= flat(about.get("shared", {}))  # which earlier versions did not write
+    for name, value in told.items():
+        if name.rpartition(".")[2] not in BOOKKEEPING:
+            facts[name] = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    return facts
+
+
+def _differences(runs: Collection[_Run]) -> list[str]:
+    """What they differ in, such as ``train.epochs is 30 for fcos, 50 for the others``."""
+    told = []
+    for name in dict.fromkeys(name for run in runs for name in run.facts):
+        values: dict[str, list[str]] = {}
+        for who, system, facts in runs:
+            # a setting that is missing among others was not made
+            if _concerns(name, system) and (name in facts or ("." in name and "size" in facts)):
+                values.setdefault(facts.get(name, _NONE), []).append(who)
+        *fewer, (usual, many) = sorted(values.items(), key=lambda item: len(item[1])) or [("", [])]
+        if fewer:
+            parts = [f"{in_short(value)} for {' and '.join(own)}" for value, own in fewer]
+            others = "the others" if len(many) > 1 else many[0]
+            told.append(f"{name} is {', '.join(parts)}, {in_short(usual)} for {others}")
+    return told
+
+
+def _concerns(name: str, system: System) -> bool:
+    """Whether a setting changes what a system is."""
+    part, self_trained = name.replace(" ", ".").partition(".")[0], system.self_training is not None
+    if system.init == "embedded":
+        return part in ("data", "measured", "front_end")  # the rest is that of `mast fit`
+    if part == "selftrain":
+        return self_trained
+    if part == "pretrain":
+        return system.init != "none"
+    return part != "unlabelled" or self_trained or system.init == "pretrained"
