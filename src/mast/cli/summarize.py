@@ -93,6 +93,7 @@ def summarize(
     from mast.reports.summary_counts import count_events, count_table
     from mast.reports.summary_page import PAGE, Surroundings, summary_page
     from mast.reports.workbook import write_workbook
+    from mast.retrieval.naming import read_names
     from mast.review.sample import draw_sample, read_checking, sites_drawn
     from mast.table_files import write_table
 
@@ -107,8 +108,11 @@ def summarize(
     _refuse_others_files(out)
     _report("reading the detections", 0)
     heard = read_heard(detections)
-    named = None if names is None else _names(names, detections, quiet)
-    strata = _strata(detections, named, each_site or (check is None and sites_drawn(detections) > 0))
+    named = None if names is None else read_names(names)
+    by_site = each_site or (check is None and sites_drawn(detections) > 0)
+    strata, without = _strata(detections, named, by_site)
+    if names is not None and without:
+        _report_unnamed(without, int(strata.sizes.sum()), names, detections, quiet)
     if check is not None and not len(strata):
         raise AnnotationError(
             f"{detections}: holds no events, so there is nothing to check; leave --check out"
@@ -178,50 +182,40 @@ def _refuse_others_files(out: Path) -> None:
         raise ConfigError(f"--out {out}: holds other files than a summary; choose a new --out")
 
 
-def _names(path: Path, detections: Path, quiet: bool) -> pd.DataFrame:
-    """The names, refused if they are not of these detections; says how many detections have none."""
-    from mast.errors import ConfigError
-    from mast.reports.heard import BOX, read_events
-    from mast.retrieval.naming import read_names
+def _strata(detections: Path, names: pd.DataFrame | None, by_site: bool) -> tuple[Strata | SiteStrata, int]:
+    """Of all events, by label and score, perhaps at each site; and how many events are not among the names.
 
-    names = read_names(path)
-    known = names[BOX].drop_duplicates()
-    total = without = 0
-    for batch in read_events(detections):
-        total += len(batch)
-        without += int((batch[BOX].merge(known, "left", indicator=True)["_merge"] == "left_only").sum())
-    if total and without == total:
-        raise ConfigError(
-            f"--names {path}: holds none of the events in {detections}; expected names of these detections"
-        )
-    if without:
-        say(
-            f"{path} has no names for {without:,} of {counted(total, 'event')}: they count as unknown; run mast "
-            "name or mast classify again",
-            quiet=quiet,
-        )
-    return names
-
-
-def _strata(detections: Path, names: pd.DataFrame | None, by_site: bool) -> Strata | SiteStrata:
-    """Of all events, by label and score, perhaps at each site; only these columns are held in memory."""
+    Only these columns are held in memory.
+    """
     import numpy as np
 
     from mast.evaluation.corrected_counts import stratify, stratify_by_site
     from mast.reports.heard import read_events
 
-    parts = [
-        (
-            batch["label"].to_numpy(dtype=object),
-            batch["score"].to_numpy(dtype=np.float64),
-            batch["site"].to_numpy(dtype=object),
-        )
-        for batch in read_events(detections, names)
-    ]
+    parts, without = [], 0
+    for batch in read_events(detections, names):
+        kinds = {"label": object, "score": np.float64, "site": object}
+        parts.append([batch[name].to_numpy(dtype=kind) for name, kind in kinds.items()])
+        without += 0 if names is None else int((~batch["in_names"]).sum())
     if not parts:
-        return stratify(np.empty(0, dtype=object), np.empty(0))
+        return stratify(np.empty(0, dtype=object), np.empty(0)), 0
     labels, scores, sites = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return stratify_by_site(labels, scores, sites) if by_site else stratify(labels, scores)
+    return (stratify_by_site(labels, scores, sites) if by_site else stratify(labels, scores)), without
+
+
+def _report_unnamed(without: int, total: int, names: Path, detections: Path, quiet: bool) -> None:
+    """Say how many events are not among the names; refuse names of other detections."""
+    from mast.errors import ConfigError
+
+    if without == total:
+        raise ConfigError(
+            f"--names {names}: holds none of the events in {detections}; expected names of these detections"
+        )
+    say(
+        f"{names} has no names for {without:,} of {counted(total, 'event')}: they count as unknown; run mast name or "
+        "mast classify again",
+        quiet=quiet,
+    )
 
 
 def _advice(

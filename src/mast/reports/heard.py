@@ -161,7 +161,8 @@ def read_events(folder: Path, names: pd.DataFrame | None = None) -> Iterator[pd.
 
     Args:
         folder: of `mast detect`.
-        names: of :func:`mast.retrieval.naming.read_names`, for their labels; an event that is not there is unknown.
+        names: of :func:`mast.retrieval.naming.read_names`, for their labels; an event that is not there is unknown, and
+            False in the column ``in_names``.
 
     Raises:
         AnnotationError: it cannot be read.
@@ -171,7 +172,9 @@ def read_events(folder: Path, names: pd.DataFrame | None = None) -> Iterator[pd.
         events = batch.to_pandas()
         events["found_label"] = events["label"]
         if named is not None:
-            events["label"] = events[BOX].merge(named, "left", BOX)["label"].fillna(UNKNOWN).to_numpy(object)
+            label = events[BOX].merge(named, "left", BOX)["label"]
+            events["in_names"] = label.notna().to_numpy()
+            events["label"] = label.fillna(UNKNOWN).to_numpy(object)
         yield events
 
 
