@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from app_folders import client, eventually, use_slow_program, write_sound
 from fastapi.testclient import TestClient
@@ -24,6 +25,8 @@ from mast.jobs import Jobs
 from mast.progress import PROGRESS, CommandReport, read_progress
 from mast.review.decisions import change_event
 from mast.review.open_review import open_review
+from mast.review.store import STORE
+from mast.review.suggestions import take_suggestions
 from mast.runs import ADAPTED
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "review"))
@@ -255,6 +258,34 @@ def test_a_disk_that_fills_on_the_way_is_one_sentence_and_what_is_done_is_kept(
     assert page.post("/api/resume", json={"folder": str(out)}).status_code == 200
     eventually(lambda: _work(page, wood)[0]["state"] == "done")
     assert len(list((out / "recordings").rglob("*.parquet"))) == 4
+
+
+def test_the_summary_has_the_names_that_the_review_was_given(tmp_path: Path) -> None:
+    folder, page = small_results(tmp_path), client()
+
+    def summarised() -> tuple[str, pd.DataFrame]:
+        assert page.post("/api/summarize", json={"folder": str(folder)}).status_code == 200
+        eventually(lambda: read_progress(folder / "summary").state in ("done", "failed"))  # type: ignore[union-attr]
+        told = read_progress(folder / "summary")
+        assert told is not None
+        assert told.state == "done", told.sentence
+        return " ".join(told.command), pd.read_csv(folder / "summary" / "sites.csv")
+
+    command, sites = summarised()
+    assert "--names" not in command
+    assert sites["label"].isna().all()
+    assert not (folder / STORE).exists()  # nobody reviews it
+    names = tmp_path / "named.csv"
+    table = pd.read_parquet(folder / "detections.parquet").assign(label="wren", likely_label="wren")
+    table.assign(label_score=0.9, label_source="BirdNET").to_csv(names, index=False)
+    review = open_review(folder)
+    take_suggestions(review.store, names)
+    review.close()
+    command, sites = summarised()
+    assert command.endswith(f"--names {names}")
+    assert set(sites["label"]) == {"wren"}
+    names.unlink()
+    assert "--names" not in summarised()[0]
 
 
 def test_what_is_learnt_starts_from_boxes_as_they_were_drawn(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +26,7 @@ from mast.review.decided import export_folder
 from mast.review.decisions import InvalidError
 from mast.review.requests_summary import SUMMARY, summary_command
 from mast.review.requests_write import body_of
+from mast.review.store import STORE, Store
 
 _WHOLE = "whole"  # what is sought, where it is not a name in BANDS_HZ
 _CHECKED = "checked"  # the export that is learned from
@@ -97,7 +99,8 @@ def routes(first: Path | None, contents: Contents, jobs: Jobs, reviews: Reviews)
     async def summarize(request: Request) -> dict[str, Any]:
         folder = folder_of(text_in(await body_of(request), "folder"))
         out = folder / SUMMARY
-        await run_in_threadpool(jobs.start, summary_command(folder), out)
+        command = await run_in_threadpool(_summarize, folder)
+        await run_in_threadpool(jobs.start, command, out)
         return {"folder": str(out)}
 
     @router.post("/learn")
@@ -170,6 +173,14 @@ def _find(work: Work, sought: str, model: str, contents: Contents) -> tuple[list
         raise ConfigError(f"{sought[:40]!r}: expected one of {', '.join(BANDS_HZ)}, {_WHOLE}")
     out = work.root / (sought if sought != _WHOLE else f"whole-{band}-Hz")
     return [*command, "--out", str(out), "--embed", "--band", band], out
+
+
+def _summarize(folder: Path) -> list[str]:
+    """The command that summarises what was found; no review is made for it where there is none."""
+    if not (folder / STORE).is_file():
+        return summary_command(folder, None)
+    with closing(Store(folder / STORE)) as store:
+        return summary_command(folder, store)
 
 
 def _adapt(folder: Path) -> tuple[list[str], Path]:

@@ -15,6 +15,7 @@ from mast.jobs import Jobs
 from mast.progress import CommandProgress, read_progress
 from mast.review.open_review import Review
 from mast.review.safety import REPORT_POLICY
+from mast.review.store import Store
 from mast.review.suggestions import names_given
 
 SUMMARY, SUMMARY_PAGE = "summary", "summary.html"  # the folder below the results, and the page in it
@@ -48,9 +49,7 @@ def summary_routes(review: Review, jobs: Jobs) -> APIRouter:
                 "mast detect on it first"
             )
         further = ["--audio", str(space.audio.resolve())] if space.moved else []
-        if (names := names_given(review.store)) is not None:
-            further += ["--names", str(names)]
-        jobs.start([*summary_command(out.parent), *further], out)
+        jobs.start([*summary_command(out.parent, review.store), *further], out)
         return state()
 
     @router.get("/summary/page")
@@ -60,9 +59,11 @@ def summary_routes(review: Review, jobs: Jobs) -> APIRouter:
     return router
 
 
-def summary_command(results: Path) -> list[str]:
-    """The words behind ``mast`` that summarise a results folder."""
-    return ["summarize", str(results), "--out", str(results / SUMMARY)]
+def summary_command(results: Path, store: Store | None) -> list[str]:
+    """The words behind ``mast`` that summarise a results folder, by the names that its review was given, if any."""
+    command = ["summarize", str(results), "--out", str(results / SUMMARY)]
+    names = None if store is None else names_given(store)
+    return command if names is None else [*command, "--names", str(names)]
 
 
 def report_file(path: Path) -> FileResponse:
