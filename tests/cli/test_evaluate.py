@@ -382,8 +382,9 @@ def test_truth_that_lies_outside_the_band_is_one_sentence(dataset, tmp_path):
     left.mkdir()
     write_run(left, DetectionRun(root="", band_hz=(240.0, 96_000.0), made_with={"root": ""}))
     read_annotations(dataset / "boxes.csv").events.to_parquet(left / "detections.parquet")
-    result = numbers("--truth", dataset, "--predictions", left)
-    assert (result["f1"], result["band_hz"]) == (1.0, [240.0, 96_000.0])
+    for predictions in (left, left / "detections.parquet"):
+        result = numbers("--truth", dataset, "--predictions", predictions)
+        assert (result["f1"], result["band_hz"]) == (1.0, [240.0, 96_000.0])
     assert numbers("--truth", dataset, "--predictions", left, "--band", 64_000)["band_hz"] == [
         160.0,
         64_000.0,

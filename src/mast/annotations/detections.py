@@ -92,6 +92,21 @@ def read_run(folder: str | Path) -> DetectionRun | None:
         ) from None
 
 
+def run_of(predictions: str | Path) -> DetectionRun | None:
+    """The run of detect that made a results folder, or the table in it; ``None`` where they come from elsewhere.
+
+    Raises:
+        ConfigError: what a folder says about its run is damaged, or somebody else's.
+    """
+    path = Path(predictions)
+    if path.is_dir():
+        return read_run(path)
+    try:
+        return read_run(path.parent) if path.stem == TABLE else None
+    except ConfigError:  # a table of that name beside the file of another program
+        return None
+
+
 def _understood(content: dict[str, Any]) -> DetectionRun:
     """Older versions kept all facts in ``made_with``, and no band."""
     made_with: dict[str, str | float] = dict(content["made_with"])

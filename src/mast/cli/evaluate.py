@@ -199,7 +199,9 @@ def _searched(path: Path) -> list[str]:
 
 def _doubts(paths: Sequence[Path], part: _Truth, truth_path: Path) -> Iterator[str]:
     """Why the figures of these predictions may be better or worse than the detector is, in words."""
-    runs = {path: _run_of(path) for path in paths}
+    from mast.annotations.detections import run_of
+
+    runs = {path: run_of(path) for path in paths}
     for path, run in runs.items():
         known = "" if run is None else _trained_on(run, part, truth_path)
         yield from filter(None, (_unsearched(path, part, truth_path), known))
@@ -265,18 +267,6 @@ def _cut_curves(runs: Mapping[Path, DetectionRun | None]) -> Iterator[str]:
             f"{path}: AP counts events from score {least:.2f} up, because mast detect kept no others; for the whole "
             "curve search with --threshold 0.01, into a new folder"
         )
-
-
-def _run_of(path: Path) -> DetectionRun | None:
-    """The run of detect that made a folder, or the table in it; None where it was made otherwise."""
-    from mast.annotations.detections import TABLE, read_run
-
-    if path.is_dir():
-        return read_run(path)
-    try:
-        return read_run(path.parent) if path.stem == TABLE else None
-    except ConfigError:  # a table of that name beside the file of another program
-        return None
 
 
 def _recordings(truth: _Truth) -> set[str]:

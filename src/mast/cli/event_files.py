@@ -35,15 +35,15 @@ def read_event_file(path: Path, known: pd.DataFrame | None) -> AnnotationSet:
         return read_annotations(path, recordings=known)
 
 
-def front_end_of(band: float | None, *folders: Path | None) -> FrontEnd | None:
-    """The front end of the band asked for, or of the first folder that `mast detect` searched in a band of its own."""
-    from mast.annotations.detections import read_run
+def front_end_of(band: float | None, *predictions: Path | None) -> FrontEnd | None:
+    """The front end of the band asked for, or of the first results that `mast detect` found in a band of its own."""
+    from mast.annotations.detections import run_of
     from mast.grid import FrontEnd
 
     if band is not None:
         return FrontEnd.for_band(band)
-    for folder in folders:
-        run = None if folder is None else read_run(folder)
+    for path in predictions:
+        run = None if path is None else run_of(path)
         if run is not None and run.band_hz is not None:
             return FrontEnd.for_band(run.band_hz[1])
     return None
