@@ -24,7 +24,7 @@ def load(
     embed: bool = False,
     runtime: Literal["torch", "onnx"] | None = None,
     compile: bool | None = None,
-    band_hz: float | None = None,
+    band_hz: float | Literal["fish", "frogs", "birds", "bats"] | None = None,
     box: Literal["all", "strongest"] | None = None,
     join_s: float | None = None,
 ) -> Detector:
@@ -44,7 +44,8 @@ def load(
         runtime: what computes the network. By default ONNX Runtime, in eight bits, on CPUs without bfloat16, where
             ``"torch"`` keeps float32.
         compile: compile the model for the GPU: slow start, then faster; MAST on CUDA by default.
-        band_hz: upper edge of the band to search (``mast.grid.BANDS_HZ`` has some); the model's own by default.
+        band_hz: upper edge of the band to search, in Hz or by the animals' name, as with ``--band``; the model's own by
+            default.
         box: ``"all"`` of a call, or its ``"strongest"`` harmonic alone, without echo. The model's own habit by default:
             the embedded model draws all of a call, but above 50 kHz the strongest harmonic.
         join_s: merge boxes of a similar band that are at most this many seconds apart.
@@ -59,20 +60,22 @@ def load(
     3      7.6    8.2    1.0
     """
     from mast.detect_options import DetectOptions
+    from mast.grid import upper_edge_hz
     from mast.inference import Detector  # pandas takes most of a second to import: not before it is needed
+    from mast.settings import parse_settings
 
-    options = DetectOptions(
-        device=device,
-        threshold=threshold,
-        precision_target=precision,
-        hop=hop,
-        thorough=thorough,
-        batch_size=batch_size,
-        embed=embed,
-        runtime=runtime,
-        compile=compile,
-        band_hz=band_hz,
-        box=box,
-        join_s=join_s,
-    )
-    return Detector(name, options)
+    given = {
+        "device": device,
+        "threshold": threshold,
+        "precision_target": precision,
+        "hop": hop,
+        "thorough": thorough,
+        "batch_size": batch_size,
+        "embed": embed,
+        "runtime": runtime,
+        "compile": compile,
+        "band_hz": None if band_hz is None else upper_edge_hz(band_hz),
+        "box": box,
+        "join_s": join_s,
+    }
+    return Detector(name, parse_settings(DetectOptions, given, where="mast.load"))

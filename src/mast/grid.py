@@ -10,6 +10,7 @@ Boxes are rows ``(t1, f1, t2, f2)``: in grid cells here, in ``(start_s, low_hz, 
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -143,6 +144,24 @@ class FrontEnd(BaseModel):
         [34.0, 1827.0, 7834.0]
         """
         return self.hz(self.mel(self.low_hz) + (np.asarray(bins, dtype=np.float64) + 1.0) * self.mel_step)
+
+
+def upper_edge_hz(band: str | float) -> float:
+    """The upper edge of a band, Hz, given as a number or by the name of animals (:data:`BANDS_HZ`).
+
+    >>> upper_edge_hz("bats"), upper_edge_hz("2000")
+    (128000.0, 2000.0)
+    """
+    try:
+        high_hz = float(BANDS_HZ.get(str(band), band))
+    except (TypeError, ValueError):
+        high_hz = math.nan
+    if not 0 < high_hz <= MOST_RATE / 2:
+        names = ", ".join(f"{name} ({edge:g} Hz)" for name, edge in BANDS_HZ.items())
+        raise ConfigError(
+            f"'{str(band)[:40]}' is not a band; expected {names}, or a number of hertz up to {MOST_RATE / 2:,.0f}"
+        )
+    return high_hz
 
 
 def _rate(front_end: FrontEnd, high_hz: float) -> int:

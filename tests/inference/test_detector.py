@@ -81,8 +81,25 @@ def test_another_band_is_the_same_sound_at_another_speed(
     for columns, factor in ((["start_s", "end_s"], 4), (["low_hz", "high_hz"], 1 / 4), (["score"], 1)):
         np.testing.assert_allclose(found[columns], expected[columns] * factor, rtol=1e-3, atol=1e-2)
     assert other.settings != own.settings  # never mixed in one folder
-    with pytest.raises(ConfigError, match="expected above 0 and at most"):
-        mast.load(model, device="cpu", band_hz=0)
+
+
+def test_a_band_has_an_edge_in_hertz_or_the_name_of_animals(model: Path) -> None:
+    fish, same = (mast.load(model, device="cpu", band_hz=band) for band in ("fish", 2_000))
+    assert fish.settings == same.settings
+    for wrong in (0, "bat", float("nan")):
+        with pytest.raises(
+            ConfigError, match=f"^'{wrong}' is not a band; expected fish .* or a number of hertz"
+        ):
+            mast.load(model, device="cpu", band_hz=wrong)  # type: ignore[arg-type]
+
+
+def test_a_wrong_value_is_one_sentence() -> None:
+    for wrong, told in (
+        ({"threshold": "high"}, "mast.load: threshold is 'high': input should be a valid number"),
+        ({"box": "loudest"}, "mast.load: box is 'loudest': input should be 'all' or 'strongest'"),
+    ):
+        with pytest.raises(ConfigError, match=f"^{told}[^\n]*$"):
+            mast.load(**wrong)  # type: ignore[arg-type]
 
 
 def test_batches_and_neighbours_change_nothing(

@@ -43,18 +43,13 @@ def upper_edge(*, help: str) -> Any:
 
 
 def _band_hz(text: str) -> float:
-    from mast.grid import BANDS_HZ
+    from mast.errors import ConfigError
+    from mast.grid import upper_edge_hz
 
     try:
-        high_hz = BANDS_HZ[text] if text in BANDS_HZ else float(text)
-    except ValueError:
-        high_hz = math.nan
-    if not 0 < high_hz <= HIGHEST_HZ:
-        names = ", ".join(f"{name} ({edge:g} Hz)" for name, edge in BANDS_HZ.items())
-        raise typer.BadParameter(
-            f"'{text[:40]}' is not a band; expected {names}, or a number of hertz up to {HIGHEST_HZ:,.0f}."
-        )
-    return high_hz
+        return upper_edge_hz(text)
+    except ConfigError as error:
+        raise typer.BadParameter(f"{error}.") from None
 
 
 def seconds(*names: str, help: str) -> Any:
