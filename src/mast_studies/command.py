@@ -17,9 +17,10 @@ from mast.wording import counted
 if TYPE_CHECKING:
     from mast.data.splits import SplitConfig
     from mast_studies.collect import Collected
-    from mast_studies.runner import Runner, StudyData
+    from mast_studies.runner import Runner
     from mast_studies.studies import Study
     from mast_studies.systems import System
+    from mast_studies.trainings import StudyData
 
 _WORDS = ("list", "all", "report")
 Failures = dict[tuple[str, int], str]  # by system and seed: why
@@ -235,7 +236,7 @@ def _refuse_without_parts(study: Study, runners: Sequence[Runner]) -> None:
     """Refuse a dataset that has no part that the study is about."""
     from mast_studies.studies import without_parts
 
-    if not any(part in runner.parts for runner in runners for part in study.parts):
+    if not any(part in runner.trainings.parts for runner in runners for part in study.parts):
         raise MastError(without_parts(runners[0].source.name, study.parts))
 
 
@@ -307,7 +308,7 @@ def _source(
     called: str | None,
     seed: int,
 ) -> StudyData:
-    from mast_studies.runner import StudyData
+    from mast_studies.trainings import StudyData
 
     def of_seed(text: str) -> Path:
         return Path(text.replace("{seed}", str(seed)))

@@ -52,9 +52,9 @@ from mast_studies.collect import trainings
 from mast_studies.figures import lines
 from mast_studies.found import Trial, load_about, save_about
 from mast_studies.record import write_result
-from mast_studies.runner import same_steps
 from mast_studies.script import run_script
 from mast_studies.study_tables import Archive, Line, Row, as_cells, as_json, markdown
+from mast_studies.trainings import same_steps
 
 NAME = "simulated"
 STYLES = {

@@ -30,6 +30,7 @@ from mast.runs import Show
 from mast.training.chosen_chunks import labelled_chunks
 from mast.training.recipe import Recipe
 from mast_studies import runner as module
+from mast_studies import trainings
 from mast_studies.command import _split_of
 from mast_studies.presets import load_preset
 from mast_studies.systems import FITTED, FROM_SCRATCH, SCRATCH, SCRATCH_ST, Budget, System
@@ -82,7 +83,7 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("trained again")
 
     for name in ("fit_detector", "pretrain", "self_train"):
-        monkeypatch.setattr(module, name, refuse)
+        monkeypatch.setattr(trainings, name, refuse)
 
 
 def test_a_study_from_sound_to_files(work: Path) -> None:
@@ -133,7 +134,7 @@ def test_a_run_killed_before_measuring_only_measures(work: Path, tones: Path) ->
 def test_self_training_starts_from_the_system_that_is_there(
     work: Path, tones: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "fit_detector", None)  # of the runner; self-training has its own
+    monkeypatch.setattr(trainings, "fit_detector", None)  # of a study; self-training has its own
     told = run(work, "curriculum", tones, "st_stage1")
     assert told.exit_code == 0, told.output + str(told.exception)
     table = pd.read_csv(work / "out" / "curriculum.csv")
@@ -145,13 +146,13 @@ def test_self_training_starts_from_the_system_that_is_there(
 def test_a_system_is_what_its_round_ends_in(
     average: bool, stage: str, tmp_path: Path, tones: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module.Runner, "_is_done", lambda self, run: True)
+    monkeypatch.setattr(trainings.Trainings, "_is_done", lambda self, run: True)
     show = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
     known = {system.name: system for system in (FROM_SCRATCH, SCRATCH_ST)}
     preset = load_preset("premise", {"selftrain.average": average})
-    runner = module.Runner(module.StudyData("tones", tones), tmp_path, preset, known, seed=0, show=show)
+    runner = module.Runner(trainings.StudyData("tones", tones), tmp_path, preset, known, seed=0, show=show)
     run = tmp_path / "tones-0" / "runs" / "from_scratch.union2"
-    assert runner.model(SCRATCH_ST) == run / "round-2" / stage / "best"
+    assert runner.trainings.model(SCRATCH_ST) == run / "round-2" / stage / "best"
 
 
 @pytest.mark.usefixtures("no_training")
@@ -228,7 +229,7 @@ def test_no_test_is_cut_where_the_column_names_others(
     listing = load_dataset(tones).recordings.assign(split=column)
     listing.to_csv(data / "recordings.csv", index=False)
     front_end = FrontEnd(n_bins=32, chunk_frames=128)
-    source = module.StudyData("tones", data, split=_split_of(data, by))
+    source = trainings.StudyData("tones", data, split=_split_of(data, by))
     parts = labelled_chunks(load_dataset(data), front_end, split=source.division)
     assert ("test" in parts) == tests
     assert sum(len(parts["val"].examples[i].boxes) for i in range(len(parts["val"]))) > 0
@@ -241,7 +242,7 @@ def test_two_processes_that_need_one_run_take_turns(tmp_path: Path) -> None:
     held, waiting = threading.Event(), threading.Event()
 
     def first() -> None:
-        with module.alone(path, told.append):
+        with trainings.alone(path, told.append):
             held.set()
             assert waiting.wait(20)  # until the other has found it taken
             order.append("first")
@@ -253,7 +254,7 @@ def test_two_processes_that_need_one_run_take_turns(tmp_path: Path) -> None:
     thread = threading.Thread(target=first)
     thread.start()
     assert held.wait(20)
-    with module.alone(path, noticed):
+    with trainings.alone(path, noticed):
         order.append("second")
     thread.join()
     assert order == ["first", "second"]
@@ -263,10 +264,10 @@ def test_two_processes_that_need_one_run_take_turns(tmp_path: Path) -> None:
 def test_a_budget_keeps_the_boxes_of_its_chunks_alone(tmp_path: Path, tones: Path) -> None:
     (tmp_path / "toy.toml").write_text(PRESET)
     show = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
-    source = module.StudyData("tones", tones)
+    source = trainings.StudyData("tones", tones)
     runner = module.Runner(source, tmp_path, load_preset(tmp_path / "toy.toml"), {}, seed=0, show=show)
-    learn = runner.chunks["train"]
-    some = runner._labelled(System("some", "some", budget=Budget("sequential", 7)))
+    learn = runner.trainings.chunks["train"]
+    some = runner.trainings.labelled(System("some", "some", budget=Budget("sequential", 7)))
     assert len(some) == len(some.examples) == 7
     earliest = learn.table.sort_values(["datetime", "start_s"]).head(7)
     assert set(some.table["start_s"]) == set(earliest["start_s"])
@@ -327,24 +328,24 @@ def test_the_embedded_model_is_fitted_as_users_do_it(
         asked.update(options, data=data, unlabelled=unlabelled, band_hz=recipe.front_end.high_hz)
         shutil.copytree(find_model("default"), out / "best")
 
-    monkeypatch.setattr(module, "fit", fit)
+    monkeypatch.setattr(trainings, "fit", fit)
     show = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
-    source = module.StudyData("tones", tones)
+    source = trainings.StudyData("tones", tones)
     preset = load_preset("real_sets", {"front_end": FrontEnd.for_band(2_000).model_dump()})
     runner = module.Runner(source, tmp_path, preset, {}, seed=3, show=show)
-    assert runner.model(FITTED) == tmp_path / "tones-3" / "runs" / "fitted" / "best"
+    assert runner.trainings.model(FITTED) == tmp_path / "tones-3" / "runs" / "fitted" / "best"
     assert asked["data"] == tones
     assert asked["unlabelled"] == ()  # the baselines have none, either
     assert (asked["init"], asked["seed"], asked["fixed"], asked["band_hz"]) == ("default", 3, (), 2_000)
-    assert set(runner.seconds(FITTED)) <= {"fitted"}
+    assert set(runner.trainings.seconds(FITTED)) <= {"fitted"}
 
 
 def test_whole_recordings_are_searched_as_users_do_it(work: Path, tones: Path) -> None:
     show = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
-    source = module.StudyData("tones", tones, (tones,))
+    source = trainings.StudyData("tones", tones, (tones,))
     preset = load_preset(work / "toy.toml")
     chunked = module.Runner(source, work / "work", preset, {}, seed=0, show=show)
-    model, system = chunked.model(SCRATCH), replace(SCRATCH, name="whole")
+    model, system = chunked.trainings.model(SCRATCH), replace(SCRATCH, name="whole")
     whole = module.Runner(replace(source, whole=True), work / "whole", preset, {}, seed=0, show=show)
     whole._measure(system, model, ["test"])
     found = PartTables.load(whole.trial.system("whole"), "test")

@@ -16,9 +16,9 @@ from mast_studies.collect import collect
 from mast_studies.page import write_page
 from mast_studies.paper import METRICS, paper_tables
 from mast_studies.presets import OWN_PRESETS, load_preset
-from mast_studies.runner import same_steps
 from mast_studies.studies import Request, all_studies, choose_systems, find_study, systems_by_name
 from mast_studies.study_tables import Archive
+from mast_studies.trainings import same_steps
 
 STUDIES = all_studies()
 

@@ -28,7 +28,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def find(runner: module.Runner, system: System) -> Path:
         asked.append(f"{system.name} {runner.seed}")
-        _ = runner._recipe(system)
+        _ = runner.trainings.recipe_of(system)
         made_up(runner.trial.folder.parent, system.name, runner.source.name, runner.seed, *runner._wanted)
         return runner.trial.system(system.name)
 

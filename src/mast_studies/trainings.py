@@ -1,0 +1,365 @@
+"""Train systems on one dataset and seed, with all that they build on: pretraining, the detectors that teach.
+
+    RUNS/pretrain, generic, mast, mast.full2, fcos, …   training runs, each continued after a kill
+
+Several processes may work on the same folder: a run that two of them need is trained by one while the other waits.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import ConcatDataset
+
+from mast.data.chunk_dataset import ChunkDataset
+from mast.data.chunks import chunk_table
+from mast.data.recordings import Dataset, load_dataset
+from mast.data.splits import SplitConfig
+from mast.errors import MastError
+from mast.files import locked, write_whole
+from mast.fit.pipeline import fit
+from mast.models.card import WEIGHTS
+from mast.models.find import find_model, names_model
+from mast.runs import Ledger, Progress, Say, Show, Stage, flat
+from mast.selftrain.averaging import AVERAGED
+from mast.selftrain.rounds import self_train
+from mast.training.chosen_chunks import Chunks, decode_once, labelled_chunks
+from mast.training.detector_training import DetectorRun, fit_detector
+from mast.training.machine import prepare_machine
+from mast.training.pretraining import pretrain
+from mast.training.recipe import (
+    BOOKKEEPING,
+    Recipe,
+    SelfTrainRecipe,
+    TrainRecipe,
+    load_recipe,
+    remember_recipe,
+)
+from mast.training.start import Start
+from mast_studies.found import NOT_TESTS
+from mast_studies.label_budgets import sample_budget
+from mast_studies.presets import Preset
+from mast_studies.pseudo_quality import measure_rounds, truth_beside
+from mast_studies.systems import LAST_STAGE, System
+
+INSTEAD = "choose another --work, or delete it to start over"
+
+
+@dataclass(frozen=True)
+class StudyData:
+    """A dataset as studies use it.
+
+    Attributes:
+        name: in tables and of the folder.
+        labelled: the dataset with boxes; its split column, or ``split``, says what trains and what tests.
+        unlabelled: folders of further sound.
+        generic: for the system that starts from generic pretraining: folders of generic clips to pretrain on, or one
+            model folder, or AudioMAE's file.
+        elsewhere: labelled datasets that every system is also measured on, as it is.
+        split: how the labelled dataset is divided where its split column does not say.
+        whole: measure on whole recordings, as users hear of events, instead of chunk by chunk.
+    """
+
+    name: str
+    labelled: Path
+    unlabelled: tuple[Path, ...] = ()
+    generic: tuple[Path, ...] = ()
+    elsewhere: tuple[Path, ...] = ()
+    split: SplitConfig | None = None
+    whole: bool = False
+
+    @property
+    def division(self) -> SplitConfig:
+        """How it is divided: something has to test, however few boxes there are."""
+        return self.split or SplitConfig()
+
+
+class Trainings:
+    """The training runs of one dataset and seed.
+
+    Args:
+        source: the dataset.
+        runs: the folder of all runs.
+        preset: the recipes.
+        known: all systems by name, for those that build on others.
+        seed: of everything random.
+        show: told what happens.
+    """
+
+    def __init__(
+        self,
+        source: StudyData,
+        runs: Path,
+        preset: Preset,
+        known: Mapping[str, System],
+        *,
+        seed: int,
+        show: Show,
+    ) -> None:
+        self.source, self.runs, self.preset, self.known = source, runs, preset, known
+        self.seed, self.show = seed, show
+        self.ledger = Ledger(runs, show.say, instead=INSTEAD)
+
+    def model(self, system: System) -> Path:
+        """The model folder of a system, trained if need be, with all that it builds on."""
+        if system.init == "embedded":
+            return self._fitted(system)
+        recipe = self.recipe_of(system)
+        if system.self_training is None:
+            run = self.runs / system.name
+            if not self._is_done(run):
+                init = self.encoder(system)  # before the clock of this run starts
+                learn = self.labelled(system)
+                if system.budget is not None:
+                    recipe = same_steps(recipe, all_chunks=len(self.chunks["train"]), chunks=len(learn))
+
+                def train(progress: Progress) -> None:
+                    self._train(recipe, init, learn, run, progress)
+
+                self._once(run, recipe, train)
+            return run / "best"
+        plan = system.self_training
+        run = self.runs / plan.run
+        last = AVERAGED if recipe.selftrain.average else LAST_STAGE[plan.curriculum]
+        taken = run / f"round-{plan.taken}" / last / "best"
+        if self._is_done(run):
+            return taken
+        if not self.source.unlabelled:
+            raise MastError(
+                f"{system.name}: self-training needs unlabelled sound; give its folder with --unlabelled"
+            )
+        start = self.model(self.known[plan.start])
+        teachers = [self.model(self.known[name]) for name in plan.teachers]
+
+        def improve(progress: Progress) -> None:
+            self_train(
+                self.dataset,
+                list(self.source.unlabelled),
+                start,
+                run,
+                recipe,
+                split=self.source.division,
+                seed=self.seed,
+                teachers=teachers,
+                progress=progress,
+                say=self.show.say,
+            )
+
+        self._once(run, recipe, improve)
+        truth = truth_beside(self.source.unlabelled)
+        if truth is not None:
+            for row in measure_rounds(run, truth).itertuples():
+                self.show.say(
+                    f"{run.name}, round {row.round}: {row.precision:.0%} of {row.boxes:,} pseudo-boxes are right, "
+                    f"{row.recall:.0%} of the calls have one"
+                )
+        return taken
+
+    def seconds(self, system: System) -> dict[str, float]:
+        """What training took, by run: its own, and what it builds on."""
+        runs = [system.name if system.self_training is None else system.self_training.run]
+        share = 1.0
+        if system.self_training is not None:
+            # rounds take about equally long
+            share = system.self_training.taken / system.self_training.rounds
+            runs = [*dict.fromkeys((system.self_training.start, *system.self_training.teachers)), *runs]
+        needs = {"pretrained": [self.pretraining(system)], "generic": ["generic"]}.get(system.init, [])
+        spent = {name: self.ledger.seconds(name) for name in (*needs, *runs)}
+        spent[runs[-1]] *= share
+        return {name: round(value, 1) for name, value in spent.items() if value}
+
+    def recipe_of(self, system: System) -> Recipe:
+        """All that decides how it is trained."""
+        if system.init == "embedded":
+            # as `mast fit --init default` without further options, at the band of the others
+            return load_recipe("tiny", {"front_end": self.preset.recipe.front_end.model_dump()})
+        plan = system.self_training
+        recipe = self.preset.recipe_of(system, start=self.known[plan.start] if plan else None)
+        if recipe.front_end != self.preset.recipe.front_end:
+            raise MastError(
+                f"{system.name}: has another front end than the rest, so its boxes cannot be compared"
+            )
+        return recipe
+
+    def labelled(self, system: System) -> Chunks:
+        """What it learns from: with a budget the chunks that this pays for, and no boxes of the others."""
+        learn = self.chunks["train"]
+        if system.budget is None:
+            return learn
+        table = learn.table.reset_index(drop=True)
+        rows = sample_budget(table, system.budget.chunks, system.budget.strategy, seed=self.seed)
+        own = ChunkDataset(self.dataset, rows, self.preset.recipe.front_end)
+        sound = None if learn.sound is None else learn.sound[torch.tensor(rows.index.to_numpy(copy=True))]
+        return Chunks(ConcatDataset([own]), rows.reset_index(drop=True), sound)
+
+    def encoder(self, system: System) -> Path | None:
+        """The model that it starts from, pretrained if need be; None where it starts from nothing."""
+        if system.init == "none":
+            return None
+        if system.init == "pretrained":
+            sound = [self._own_sound(), *self.source.unlabelled]
+            return self._pretrained(self.pretraining(system), sound, self.recipe_of(system))
+        given = self.source.generic
+        if not given:
+            raise MastError(
+                f"{system.name}: starts from generic pretraining; give --generic AudioMAE's pretrained.pth (from "
+                "https://github.com/facebookresearch/AudioMAE), a model folder, or folders of clips to pretrain on"
+            )
+        if given[0].is_file() or names_model(given[0]):
+            return find_model(given[0], or_file=True)
+        return self._pretrained("generic", list(given), self.recipe_of(system))
+
+    def pretraining(self, system: System) -> str:
+        """The run of pretraining that a system starts from: the one all share, unless its own differs."""
+        own, shared = self.recipe_of(system), self.preset.recipe
+        name = "pretrain"
+        if own.pretrain.epochs != shared.pretrain.epochs:
+            name += f"-{own.pretrain.epochs}"
+        if own.pretrain.latent_weight != shared.pretrain.latent_weight:
+            name += "-latent"
+        if own.levelled != shared.levelled:
+            name += "-levelled" if own.levelled else "-unlevelled"
+        return name
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """The labelled dataset."""
+        return load_dataset(self.source.labelled)
+
+    @cached_property
+    def parts(self) -> dict[str, Chunks]:
+        """Its labelled chunks by part; known without reading sound."""
+        front_end = self.preset.recipe.front_end
+        return labelled_chunks(self.dataset, front_end, split=self.source.division, seed=self.seed)
+
+    @cached_property
+    def chunks(self) -> dict[str, Chunks]:
+        """The same, with those of datasets elsewhere by their names; decoded once if they fit."""
+        recipe = self.preset.recipe
+        machine = prepare_machine(recipe)
+        parts = dict(self.parts)
+        for folder in self.source.elsewhere:
+            parts[folder.name] = _everything(load_dataset(folder), recipe)
+        return {
+            name: decode_once(own, machine.device, workers=machine.workers) for name, own in parts.items()
+        }
+
+    def _fitted(self, system: System) -> Path:
+        """The embedded detector after `mast fit` on the labelled dataset, which divides it by its own rules."""
+        run, recipe = self.runs / system.name, self.recipe_of(system)
+
+        def learn(progress: Progress) -> None:
+            show = Show(self.show.say, lambda what: nullcontext(progress))
+            fit(self.source.labelled, (), run, recipe, show=show, init="default", fixed=(), seed=self.seed)
+
+        self._once(run, recipe, learn)
+        return run / "best"
+
+    def _train(self, recipe: Recipe, init: Path | None, learn: Chunks, run: Path, progress: Progress) -> None:
+        machine = prepare_machine(recipe)
+        about = {
+            "kind": "detector",
+            "data": str(self.source.labelled),
+            "seed": self.seed,
+            "init": str(init or ""),
+            "split": self.source.division.model_dump(mode="json"),
+            "chunks": len(learn),
+        }
+        remember_recipe(recipe, run, about=about)
+        job = DetectorRun(recipe, machine, run, about, Start.find(init), self.seed, plan=recipe.train)
+        fit_detector(learn, self.chunks["val"], job, progress=progress)
+
+    def _pretrained(self, name: str, folders: list[Path], of: Recipe) -> Path:
+        # what detectors are trained with says nothing about pretraining, and may change without it
+        run = self.runs / name
+        recipe = self.preset.recipe.model_copy(
+            update={
+                "levelled": of.levelled,
+                "pretrain": of.pretrain,
+                "train": TrainRecipe(),
+                "selftrain": SelfTrainRecipe(),
+            }
+        )
+
+        def learn(progress: Progress) -> None:
+            pretrain(folders, run, recipe, seed=self.seed, progress=progress)
+
+        self._once(run, recipe, learn)
+        return run / "best"
+
+    def _own_sound(self) -> Path:
+        """A listing of the labelled dataset's recordings without those that test: they stay unheard until then."""
+        tests = [own.table["recording"] for part, own in self.chunks.items() if part not in NOT_TESTS]
+        unheard = {str(name) for names in tests for name in names}
+        table = self.dataset.recordings
+        table = table[~table["file"].isin(unheard)]
+        if table.empty:
+            raise MastError(
+                f"{self.source.labelled}: every recording holds test sound, so there is none of it to pretrain on; "
+                "divide it by recording instead of by time"
+            )
+        folder = self.runs / "sound"
+        files = [os.path.relpath(self.dataset.path(str(name)), folder) for name in table["file"]]
+        listing = table.assign(file=files)[["file", "site", "datetime", "duration_s", "sample_rate"]]
+        write_whole(folder / "recordings.csv", listing.to_csv(index=False).encode())
+        return folder
+
+    def _once(self, run: Path, recipe: Recipe, work: Callable[[Progress], None]) -> None:
+        """Do a training run unless it is done; the time it takes is added up over kills."""
+
+        def train() -> dict[str, Any]:
+            self.show.say(f"{self.runs.parent.name}: training {run.name}")
+            with self.show.bar(run.name) as progress:
+                work(self.ledger.timed(progress))
+            return {}
+
+        settings = flat(recipe.model_dump(mode="json"))
+        decides = {
+            name: value for name, value in settings.items() if name.rpartition(".")[2] not in BOOKKEEPING
+        }
+        with alone(run.with_name(f".{run.name}.lock"), self.show.say):
+            self.ledger.do(Stage(run.name, decides, (run / "best" / WEIGHTS,), run), train)
+
+    def _is_done(self, run: Path) -> bool:
+        return self.ledger.is_done(run.name) and (run / "best" / WEIGHTS).exists()
+
+
+def alone(path: Path, say: Say) -> AbstractContextManager[None]:
+    """One process at a time; those who wait say so."""
+    what = path.name.removeprefix(".").removesuffix(".lock")
+    return locked(path, busy=lambda: say(f"{what}: another process is at it, waiting"))
+
+
+def same_steps(recipe: Recipe, *, all_chunks: int, chunks: int) -> Recipe:
+    """The recipe for a part of the chunks with as many steps as for all of them.
+
+    The paper trains every budget "with identical optimization settings". With as many epochs instead, a small budget
+    would be trained for less, and the figure would show that.
+    """
+    plan = recipe.train
+    per_epoch, of_all = (max(1, n // plan.batch_size) for n in (chunks, all_chunks))
+    longer = of_all / per_epoch
+    changed = {
+        "epochs": max(1, round(plan.epochs * longer)),
+        "warmup_epochs": plan.warmup_epochs * longer,
+        "validate_every_epochs": max(1, round(plan.validate_every_epochs * longer)),
+    }
+    return recipe.model_copy(update={"train": plan.model_copy(update=changed)})
+
+
+def _everything(dataset: Dataset, recipe: Recipe) -> Chunks:
+    """All labelled chunks of a dataset, end to end, whatever its splits say."""
+    table = chunk_table(dataset, recipe.front_end, hop_s=recipe.front_end.chunk_s)
+    rows = table[table["labelled"].astype(bool)].reset_index(drop=True).assign(root=str(dataset.root))
+    if rows.empty:
+        raise MastError(
+            f"{dataset.root}: no recording was listened to from end to end, so nothing can be measured there"
+        )
+    return Chunks(ConcatDataset([ChunkDataset(dataset, rows, recipe.front_end)]), rows)
