@@ -31,6 +31,7 @@ Bar = Callable[[str], AbstractContextManager[Progress]]
 RECIPE = "recipe.json"  # in a run's folder: the resolved recipe, data and seed
 STAGES = "stages"  # in the folder of a run of several steps: what is known about each
 ADAPTED = "adapted.json"  # in the folder of mast adapt, once it is complete
+ROUNDS = "rounds.csv"  # of self-training: one row for each stage; grows round by round
 EARLIER = "earlier"  # below a folder: what steps with other inputs had made
 UPSTREAM = "upstream."  # before the name of a step: an input that is another step's fingerprint
 _TOLD = 3  # differing inputs, at most

@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from torch.utils.data import ConcatDataset
 
@@ -27,7 +28,7 @@ from mast.files import locked, write_whole
 from mast.fit.pipeline import fit
 from mast.models.card import WEIGHTS
 from mast.models.find import find_model, names_model
-from mast.runs import Ledger, Progress, Say, Show, Stage, flat
+from mast.runs import ROUNDS, Ledger, Progress, Say, Show, Stage, flat
 from mast.selftrain.averaging import AVERAGED
 from mast.selftrain.rounds import self_train
 from mast.training.chosen_chunks import Chunks, decode_once, labelled_chunks
@@ -47,7 +48,7 @@ from mast_studies.found import NOT_TESTS
 from mast_studies.label_budgets import sample_budget
 from mast_studies.presets import Preset
 from mast_studies.pseudo_quality import measure_rounds, truth_beside
-from mast_studies.systems import LAST_STAGE, System
+from mast_studies.systems import LAST_STAGE, SelfTraining, System
 
 INSTEAD = "choose another --work, or delete it to start over"
 
@@ -125,50 +126,64 @@ class Trainings:
 
                 self._once(run, recipe, train)
             return run / "best"
-        plan = system.self_training
+        return self._self_trained(system, system.self_training, recipe)
+
+    def _self_trained(self, system: System, plan: SelfTraining, recipe: Recipe) -> Path:
+        """The model after the round that counts. Where that is over, the others need not be."""
         run = self.runs / plan.run
-        last = AVERAGED if recipe.selftrain.average else LAST_STAGE[plan.curriculum]
-        taken = run / f"round-{plan.taken}" / last / "best"
-        if self._is_done(run):
-            return taken
-        if not self.source.unlabelled:
-            raise MastError(
-                f"{system.name}: self-training needs unlabelled sound; give its folder with --unlabelled"
-            )
-        start = self.model(self.known[plan.start])
-        teachers = [self.model(self.known[name]) for name in plan.teachers]
-
-        def improve(progress: Progress) -> None:
-            self_train(
-                self.dataset,
-                list(self.source.unlabelled),
-                start,
-                run,
-                recipe,
-                split=self.source.division,
-                seed=self.seed,
-                teachers=teachers,
-                progress=progress,
-                say=self.show.say,
-            )
-
-        self._once(run, recipe, improve)
-        truth = truth_beside(self.source.unlabelled)
-        if truth is not None:
-            for row in measure_rounds(run, truth).itertuples():
-                self.show.say(
-                    f"{run.name}, round {row.round}: {row.precision:.0%} of {row.boxes:,} pseudo-boxes are right, "
-                    f"{row.recall:.0%} of the calls have one"
+        if not self._is_over(run, plan):
+            if not self.source.unlabelled:
+                raise MastError(
+                    f"{system.name}: self-training needs unlabelled sound; give its folder with --unlabelled"
                 )
-        return taken
+            start = self.model(self.known[plan.start])
+            teachers = [self.model(self.known[name]) for name in plan.teachers]
+
+            def improve(progress: Progress) -> None:
+                self_train(
+                    self.dataset,
+                    list(self.source.unlabelled),
+                    start,
+                    run,
+                    recipe,
+                    split=self.source.division,
+                    seed=self.seed,
+                    teachers=teachers,
+                    progress=progress,
+                    say=self.show.say,
+                )
+
+            self._once(run, recipe, improve)
+            self._measure_pseudo_labels(run)
+        elif not self._is_done(run):
+            self._measure_pseudo_labels(run)
+        last = AVERAGED if recipe.selftrain.average else LAST_STAGE[plan.curriculum]
+        return run / f"round-{plan.taken}" / last / "best"
+
+    def _is_over(self, run: Path, plan: SelfTraining) -> bool:
+        """Whether the round that counts has ended, as the table says that grows round by round."""
+        table = run / ROUNDS
+        ended = table.is_file() and plan.taken in set(pd.read_csv(table)["round"])
+        return self._is_done(run) or (ended and plan.taken < plan.rounds)
+
+    def _measure_pseudo_labels(self, run: Path) -> None:
+        truth = truth_beside(self.source.unlabelled)
+        if truth is None:
+            return
+        for row in measure_rounds(run, truth).itertuples():
+            self.show.say(
+                f"{run.name}, round {row.round}: {row.precision:.0%} of {row.boxes:,} pseudo-boxes are right, "
+                f"{row.recall:.0%} of the calls have one"
+            )
 
     def seconds(self, system: System) -> dict[str, float]:
         """What training took, by run: its own, and what it builds on."""
         runs = [system.name if system.self_training is None else system.self_training.run]
         share = 1.0
         if system.self_training is not None:
-            # rounds take about equally long
-            share = system.self_training.taken / system.self_training.rounds
+            # rounds take about equally long; what an unfinished run took so far is that of the round that just ended
+            if self._is_done(self.runs / runs[0]):
+                share = system.self_training.taken / system.self_training.rounds
             runs = [*dict.fromkeys((system.self_training.start, *system.self_training.teachers)), *runs]
         needs = {"pretrained": [self.pretraining(system)], "generic": ["generic"]}.get(system.init, [])
         spent = {name: self.ledger.seconds(name) for name in (*needs, *runs)}

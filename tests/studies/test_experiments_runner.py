@@ -155,6 +155,34 @@ def test_a_system_is_what_its_round_ends_in(
     assert runner.trainings.model(SCRATCH_ST) == run / "round-2" / stage / "best"
 
 
+def test_a_round_that_is_over_is_taken_before_the_run_ends(tmp_path: Path, tones: Path) -> None:
+    show = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
+    first = replace(SCRATCH_ST, name="first", self_training=replace(SCRATCH_ST.self_training, taken_after=1))
+    known = {system.name: system for system in (FROM_SCRATCH, SCRATCH_ST, first)}
+    source = trainings.StudyData("tones", tones)  # nothing unlabelled: whatever has to be trained is refused
+    runner = module.Runner(source, tmp_path, load_preset("premise", {}), known, seed=0, show=show)
+    run = tmp_path / "tones-0" / "runs" / "from_scratch.union2"
+    run.mkdir(parents=True)
+
+    def training_is_needed(system: System) -> bool:
+        try:
+            runner.trainings.model(system)
+        except MastError as error:
+            return "self-training needs unlabelled sound" in str(error)
+        return False
+
+    table = pd.DataFrame({"round": [0], "stage": ["initial"]})
+    table.to_csv(run / "rounds.csv", index=False)
+    assert training_is_needed(first)
+    pd.concat([table, pd.DataFrame({"round": [1], "stage": ["averaged"]})]).to_csv(
+        run / "rounds.csv", index=False
+    )
+    assert runner.trainings.model(first) == run / "round-1" / "averaged" / "best"
+    assert training_is_needed(SCRATCH_ST)
+    pd.DataFrame({"round": [1, 2], "stage": ["averaged"] * 2}).to_csv(run / "rounds.csv", index=False)
+    assert training_is_needed(SCRATCH_ST)  # of the last round, best has to be there, too
+
+
 @pytest.mark.usefixtures("no_training")
 def test_the_report_needs_neither_data_nor_training(work: Path) -> None:
     folders = ["--work", str(work / "work"), "--out", str(work / "page")]

@@ -56,7 +56,7 @@ from mast.reports.html_page import (
     table,
 )
 from mast.reports.rounds_page import rounds_html
-from mast.runs import flat
+from mast.runs import ROUNDS, flat
 from mast.training.recipe import Recipe
 from mast.version import __version__
 from mast.wording import counted
@@ -351,7 +351,7 @@ def _examples(story: _Story) -> Markup:
 
 
 def _rounds(story: _Story) -> Markup:
-    if not (story.run / "selftrain" / "rounds.csv").exists() or SELF_TRAINED not in story.detectors:
+    if not (story.run / "selftrain" / ROUNDS).exists() or SELF_TRAINED not in story.detectors:
         return Markup()
     return rounds_html(story.run / "selftrain", n_samples=min(2, max(1, story.examples)))
 

@@ -13,7 +13,7 @@ from mast.arrays import IntArray
 from mast.errors import MastError
 from mast.events import match_pairs, overlapping_pairs
 from mast.grid import FrontEnd
-from mast.runs import remembered
+from mast.runs import ROUNDS, remembered
 from mast.selftrain.pseudo import HEARD, sure_pseudo_labels
 
 _CELLS = ["t1", "f1", "t2", "f2"]
@@ -68,11 +68,11 @@ class SelfTrainingRun:
 
 def read_rounds(run: Path) -> SelfTrainingRun:
     """Read the folder of a self-training run."""
-    for needed in ("rounds.csv", "recipe.json", "expert.parquet"):
+    for needed in (ROUNDS, "recipe.json", "expert.parquet"):
         if not (run / needed).is_file():
             raise MastError(f"{run}: has no {needed}; expected the --out folder of mast selftrain")
     about = remembered(run / "recipe.json", "recipe", "seed") or {}
-    rows = pd.read_csv(run / "rounds.csv")
+    rows = pd.read_csv(run / ROUNDS)
     numbers = sorted(set(rows["round"]) - {0})
     pseudo, heard = _same_numbers(
         {n: sure_pseudo_labels(run / f"round-{n}" / "pseudo.parquet") for n in numbers},

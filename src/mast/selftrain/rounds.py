@@ -35,7 +35,7 @@ from mast.errors import MastError
 from mast.files import replace_folder, write_json
 from mast.models.card import load_card
 from mast.models.find import find_model
-from mast.runs import Progress, Say
+from mast.runs import ROUNDS, Progress, Say
 from mast.selftrain.admission import admit
 from mast.selftrain.averaging import AVERAGED, average_rounds
 from mast.selftrain.labelling import TOGETHER, labeller_threshold, load_labeller
@@ -329,7 +329,7 @@ def _name(row: Mapping[str, Any]) -> str:
 def _write_rows(setting: _Setting, rows: list[dict[str, Any]], kept_row: int) -> pd.DataFrame:
     table = pd.DataFrame(rows).assign(kept=np.arange(len(rows)) == kept_row)
     if setting.machine.main:
-        write_table(setting.out / "rounds.csv", table)
+        write_table(setting.out / ROUNDS, table)
     return table
 
 
