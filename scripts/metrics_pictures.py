@@ -24,6 +24,7 @@ from mast.data.simulate.dataset import Simulation, simulate_dataset
 from mast.evaluation import best_threshold, compare, evaluate
 from mast.evaluation.breakdown import reliability
 from mast.evaluation.calibration import calibrated, fit_best
+from mast.evaluation.metrics import precision_recall
 from mast.evaluation.outcome import Outcome, match_scene
 from mast.evaluation.scene import build_scene
 from mast.events import match_boxes, pairwise_iou
@@ -234,8 +235,7 @@ def average_precision_picture(dataset: Dataset, found: pd.DataFrame) -> Figure:
     """The precision-recall curve and its two averages."""
     outcome, truth = outcome_of(dataset, found), dataset.annotations
     metrics = evaluate(truth.events, found, reviewed=truth.reviewed, resamples=0).metrics
-    hits, kept = outcome.hit.cumsum(), np.arange(1, len(outcome.scores) + 1)
-    recall, precision = hits / len(outcome.scene.truth), hits / kept
+    recall, precision = precision_recall(outcome)
     best_beyond = np.maximum.accumulate(precision[::-1])[::-1]
     at = np.arange(11) / 10
     where = np.searchsorted(recall, at, side="left")
