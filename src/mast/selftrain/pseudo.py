@@ -108,8 +108,7 @@ def pseudo_label(
     assert recipe.min_frames is not None
     assert recipe.min_bins is not None
     lowest = threshold if recipe.doubtful is None else min(threshold, recipe.doubtful)
-    tables: list[pd.DataFrame] = []
-    chunk = 0
+    by_chunk: list[_Found] = []
     for batch in in_order(chunks, batch_size=batch_size, workers=workers):
         found = model.detect(batch.waveforms, score_threshold=lowest, nms_iou=recipe.nms_iou)
         for boxes, scores in found:
@@ -124,11 +123,10 @@ def pseudo_label(
             sure = valid.cpu().numpy() & (strength >= threshold)
             if recipe.doubtful is not None and sure.any():
                 sure[sure] = boxes_in_a_row(cells[sure]) <= (recipe.most_in_a_row or np.inf)
-            tables.append(_table(cells, strength, chunk, chunks, front_end).assign(sure=sure))
-            chunk += 1
+            by_chunk.append(_Found(cells, strength, sure))
         if progress:
-            progress(chunk, len(chunks), "chunks, looking for pseudo-boxes")
-    events = as_events(pd.concat(tables, ignore_index=True)) if tables else as_events(_table_of_nothing())
+            progress(len(by_chunk), len(chunks), "chunks, looking for pseudo-boxes")
+    events = as_events(_table(by_chunk, chunks.table, front_end))
     return _with_doubt(events.assign(source=source, threshold=threshold), recipe)
 
 
@@ -173,28 +171,34 @@ def keep_trusted(events: pd.DataFrame, trust: Trust, recipe: SelfTrainRecipe, *,
     return _with_doubt(raised, recipe)
 
 
-def _table(
-    cells: FloatArray, scores: FloatArray, chunk: int, chunks: Chunks, front_end: FrontEnd
-) -> pd.DataFrame:
-    row = chunks.table.iloc[chunk]
-    events = pd.DataFrame(
-        grid_to_events(cells, front_end, chunk_start_s=float(row["start_s"])), columns=BOX_COLUMNS
-    )
-    return events.assign(
-        recording=str(row["recording"]),
-        site=str(row["site"]),
+class _Found(NamedTuple):
+    """What was found in one chunk."""
+
+    cells: FloatArray  # (K, 4)
+    scores: FloatArray  # (K,)
+    sure: BoolArray  # (K,)
+
+
+def _table(by_chunk: Sequence[_Found], chunks: pd.DataFrame, front_end: FrontEnd) -> pd.DataFrame:
+    """What was found in the first of these chunks, one row a box. A table for each chunk would take far longer."""
+    nothing = _Found(np.empty((0, 4)), np.empty(0), np.empty(0, dtype=bool))
+    cells, scores, sure = (np.concatenate(column) for column in zip(nothing, *by_chunk, strict=True))
+    number = np.repeat(np.arange(len(by_chunk)), [len(own.scores) for own in by_chunk])
+    start_s = chunks["start_s"].to_numpy(dtype=np.float64)[number]
+    texts = {
+        name: chunks[name].astype(str).to_numpy(object)[number] for name in ("recording", "site", "root")
+    }
+    boxes = pd.DataFrame(grid_to_events(cells, front_end, chunk_start_s=start_s), columns=BOX_COLUMNS)
+    return boxes.assign(
+        recording=texts["recording"],
+        site=texts["site"],
         score=scores,
-        root=str(row["root"]),
-        chunk=chunk,
-        chunk_start_s=float(row["start_s"]),
+        root=texts["root"],
+        chunk=number,
+        chunk_start_s=start_s,
         **{name: cells[:, i] for i, name in enumerate(CELLS)},
+        sure=sure,
     )
-
-
-def _table_of_nothing() -> pd.DataFrame:
-    return pd.DataFrame(
-        {name: [] for name in ("recording", *BOX_COLUMNS, "root", "chunk", "chunk_start_s", *CELLS)}
-    ).assign(sure=np.empty(0, dtype=bool))
 
 
 class PseudoLabels(NamedTuple):
