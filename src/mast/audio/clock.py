@@ -66,11 +66,12 @@ _HEX_TIME = re.compile(r"^[0-9A-F]{8}$")  # AudioMoth firmware before 1.2: secon
 _TIME_ONLY = re.compile(r"^(?P<hour>\d\d)[-_.]?(?P<minute>\d\d)(?:[-_.]?(?P<second>\d\d))?$")
 _DATE_FOLDER = re.compile(r"^(?P<year>\d{4})(?P<sep>[-._]?)(?P<month>\d\d)(?P=sep)(?P<day>\d\d)$")
 
-# Channels in Song Meter names are not part of the site: SITE_0+1_…, and card or microphone A/B behind the
-# serial number that is the default prefix. "Plot_A" is left alone: there A is the plot.
-_CHANNELS = re.compile(r"[_-]-?\d\+\d-?$")
+# Channels in Song Meter names are not part of the site: SITE_0+1_…, SITE_0+_… and SITE_+1_…, and card or microphone
+# (A, B; AC of the SM5) behind the serial number that is the default prefix. "Plot_A" and "Plot_1" are left alone: there
+# A or 1 is the plot.
+_CHANNELS = re.compile(r"[_-]-?\d?\+\d?-?$")
 _SONG_METER_SERIAL = re.compile(
-    r"^(?P<serial>(?:S4[AU]|S3B|S5U|SM[2345]|SM[AMU]|2M[MU])[-_]?\d{3,6})(?:[_-][AB])?$", re.I
+    r"^(?P<serial>(?:S4[AU]|S3B|S5[AU]|SM[2345]|SM[AMU]|2M[MU])[-_]?\d{3,6})(?:[_-](?:[AB]|AC))?$", re.I
 )
 _AUDIOMOTH_ID = re.compile(r"^[0-9A-F]{16}$")
 _XENO_CANTO = re.compile(r"^XC\d+", re.I)
