@@ -180,7 +180,7 @@ class _Found(NamedTuple):
 
 
 def _table(by_chunk: Sequence[_Found], chunks: pd.DataFrame, front_end: FrontEnd) -> pd.DataFrame:
-    """What was found in the first of these chunks, one row a box. A table for each chunk would take far longer."""
+    """What was found in the first of these chunks, one row for each box. A table for each chunk would take longer."""
     nothing = _Found(np.empty((0, 4)), np.empty(0), np.empty(0, dtype=bool))
     cells, scores, sure = (np.concatenate(column) for column in zip(nothing, *by_chunk, strict=True))
     number = np.repeat(np.arange(len(by_chunk)), [len(own.scores) for own in by_chunk])
