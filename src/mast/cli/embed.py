@@ -136,7 +136,7 @@ def embed(
     closing = f"{counted(len(store), 'event')} ({', '.join(changes) or 'nothing new'}) → {out}"
     if failures:
         failed_ones = counted(len({name for name, _ in failures}), "recording")
-        closing += f"; {failed_ones} failed or had no boxes, as listed above"
+        closing += f"; {failed_ones} could not be embedded, or not in full, as listed above"
     typer.echo(f"{closing}; next: mast search {shlex.quote(str(out))}")
     if failures:
         raise typer.Exit(EXIT_SOME_FAILED)
