@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from mast.annotations.formats import read_annotations
 from mast.annotations.sidecars import reviewed_path
 from mast.errors import AnnotationError
 from mast.events import BOX_COLUMNS
+from mast.replaced import unused_name
 from mast.spans import TimeSpan, total_s, without
 from mast.wording import first_names
 
@@ -41,8 +41,7 @@ def keep_earlier(path: Path, new: AnnotationSet, *, heard_since: bool = False) -
     why = _loss(path, new, heard_since) if path.is_file() else ""
     if not why:
         return None
-    names = (f"{path.stem}.earlier{'' if n == 1 else f'-{n}'}{path.suffix}" for n in count(1))
-    kept = next(path.with_name(name) for name in names if not path.with_name(name).exists())
+    kept = unused_name(path)
     shutil.copy2(path, kept)
     if reviewed_path(path).is_file():
         shutil.copy2(reviewed_path(path), reviewed_path(kept))

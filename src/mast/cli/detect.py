@@ -132,11 +132,12 @@ def detect(
 ) -> None:
     """Find the sounds in recordings of any length, as time–frequency boxes.
 
-    Writes detections.parquet and detections.csv for all recordings, a folder for each other format
-    (rewritten each time), failures.csv, run.json, and summary.html, a page that shows what was heard and found; with
-    --embed also embeddings.npy, whose row k belongs to row k of detections.parquet. The results of each recording are
-    saved as soon as it is done: run the same command again after a stop and it resumes, without losing or
-    duplicating anything.
+    Writes detections.parquet and detections.csv for all recordings, a folder for each other format, failures.csv,
+    run.json, and summary.html, a page that shows what was heard and found; with --embed also embeddings.npy, whose
+    row k belongs to row k of detections.parquet. The results of each recording are saved as soon as it is done: run
+    the same command again after a stop and it resumes, without losing or duplicating anything. Tables are written
+    again each time; if you have changed detections.csv or a file in raven/, yours are kept as detections.earlier.csv
+    and raven.earlier/.
     Results of another model or other settings are never mixed into one folder; only --threshold may be raised
     later, which filters the tables at once. Shards may share one folder, and run at the same time.
 
@@ -228,8 +229,11 @@ def detect(
             say(facts.sentence, quiet=quiet)
         failures = _search(running, results, _not_done(results, mine, quiet), quiet)
     totals = results.combine(wanted, listing.unlisted) if tables else None
-    if totals is not None and summary:
-        _summarize(results, totals, quiet)
+    if totals is not None:
+        for earlier in totals.kept:
+            say(f"mast: warning: {earlier}", quiet=False)
+        if summary:
+            _summarize(results, totals, quiet)
     if mine and len(failures) == len(mine):
         raise AudioError(f"no recording can be read ({len(mine):,} tried); the first: {failures[0]}")
     damaged = sum(results.is_damaged(recording.source) for recording in mine)

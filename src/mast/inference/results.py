@@ -54,6 +54,7 @@ from mast.habit import Habit
 from mast.inference.detector import Searched
 from mast.inference.partitions import PARTITIONED, gathered, write_partitions
 from mast.inference.pieces import Source
+from mast.replaced import Earlier, replacing
 from mast.runs import refuse_others
 from mast.table_files import write_table
 
@@ -95,6 +96,7 @@ class Totals:
         searched: what is known about each recording, from its mark.
         failures: names of those that failed.
         older: formats whose folders here are older than these results, because this run was not asked for them.
+        kept: tables that somebody had changed, and where they are now.
     """
 
     recordings: int
@@ -104,6 +106,7 @@ class Totals:
     searched: Sequence[Mapping[str, Any]] = ()
     failures: Sequence[str] = ()
     older: Sequence[str] = ()
+    kept: Sequence[Earlier] = ()
 
 
 class ResultsFolder:
@@ -310,11 +313,14 @@ class ResultsFolder:
     def combine(self, formats: list[str], unlisted: Mapping[str, str] | None = None) -> Totals:
         """Write the tables over all recordings here, and a folder for each further annotation format.
 
+        Where people have changed one of them since, theirs is kept beside it.
+
         Args:
             formats: names in :data:`mast.annotations.FORMATS`; ``csv`` and ``parquet`` are always written;
                 ``partitioned`` is a Parquet dataset by site and date, see :mod:`mast.inference.partitions`.
             unlisted: folders whose recordings are not known, and why; listed among the failures.
         """
+        kept: list[Earlier] = []
         # one process at a time: the last to combine has then seen everybody's results
         with locked(self.folder / _COMBINING):
             found = {name: mark for name, path in marks(self.folder, DONE) if (mark := self._read_mark(path))}
@@ -324,13 +330,13 @@ class ResultsFolder:
                 for name, path in marks(self.folder, FAILED)
                 if name not in found and (facts := failure_facts(path)) is not None
             }
-            events = self._write_tables(done)
+            events = self._write_tables(done, kept)
             if self._embedding_width:
                 self._write_embeddings(done, events)
             damaged = {mark.name: str(mark.facts["damage"]) for mark in done if mark.facts["damage"]}
             self._write_failures({**failed, **(unlisted or {})}, damaged)
             if PARTITIONED in formats:
-                with whole_folder(self.folder / PARTITIONED) as part:
+                with replacing(whole_folder, self.folder / PARTITIONED, kept) as part:
                     # by site and time: neighbours in a part share a partition
                     ordered = sorted(
                         done, key=lambda m: (str(m.facts["site"]), str(m.facts["datetime"]), m.name)
@@ -338,10 +344,10 @@ class ResultsFolder:
                     write_partitions((mark.read(_SCHEMA.names).cast(_SCHEMA) for mark in ordered), part)
             wanted = [name for name in formats if name not in ("csv", "parquet", PARTITIONED)]
             if wanted:
-                self._export(wanted, pd.DataFrame([mark.facts for mark in done]))
+                self._export(wanted, pd.DataFrame([mark.facts for mark in done]), kept)
         searched = [mark.facts for mark in done]
         older = self._older(formats)
-        return Totals(len(done), events, len(failed), len(damaged), searched, list(failed), older)
+        return Totals(len(done), events, len(failed), len(damaged), searched, list(failed), older, kept)
 
     def _older(self, formats: list[str]) -> list[str]:
         """Formats whose folders were written before something was searched, failed or was left out by a threshold."""
@@ -376,12 +382,12 @@ class ResultsFolder:
         higher = now is not None and searched_from is not None and now > searched_from
         return _Mark(path, facts, round(now, _SCORE_DIGITS) if higher and now is not None else None)
 
-    def _write_tables(self, done: list[_Mark]) -> int:
+    def _write_tables(self, done: list[_Mark], kept: list[Earlier]) -> int:
         """``detections.parquet`` and ``detections.csv``, some recordings in memory at a time."""
         count = 0
         with (
             whole_file(self.folder / DETECTIONS) as parquet_part,
-            whole_file(self.folder / f"{TABLE}.csv") as csv_part,
+            replacing(whole_file, self.folder / f"{TABLE}.csv", kept) as csv_part,
             pq.ParquetWriter(parquet_part, _SCHEMA) as parquet,
             open(csv_part, "w", encoding="utf-8", newline="") as csv,
         ):
@@ -410,7 +416,7 @@ class ResultsFolder:
         table = pd.DataFrame(sorted(rows), columns=["file", "outcome", "reason"])
         write_table(self.folder / FAILURES, table)
 
-    def _export(self, formats: list[str], recordings: pd.DataFrame) -> None:
+    def _export(self, formats: list[str], recordings: pd.DataFrame, kept: list[Earlier]) -> None:
         """A folder per format, rewritten: names in it depend on all recordings."""
         columns = ["recording", "duration_s", "sample_rate", "site", "datetime"]
         known = recordings[columns] if len(recordings) else pd.DataFrame(columns=columns)
@@ -419,7 +425,7 @@ class ResultsFolder:
         found = AnnotationSet(events=events, recordings=known)
         for name in formats:
             suffix = FORMATS[name].suffix
-            with whole_folder(self.folder / name) as part:
+            with replacing(whole_folder, self.folder / name, kept) as part:
                 write_annotations(found, part if FORMATS[name].folder else part / f"{TABLE}{suffix}", name)
 
 
