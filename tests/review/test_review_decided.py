@@ -138,10 +138,25 @@ def test_a_zip_holds_the_same_files(review: Review, tmp_path: Path) -> None:
 def test_an_export_is_replaced_whole(review: Review) -> None:
     decide_all(review, 1, "accepted")
     first = export_folder(review.store, review.workspace, "raven", "mine").path
-    export_folder(review.store, review.workspace, "csv", "mine")
-    assert (first / "boxes.csv").is_file()
-    assert not list(first.glob("*.selections.txt"))
-    assert [p.name for p in first.parent.iterdir()] == ["mine"]
+    decide_all(review, 2, "accepted")
+    assert "kept" not in export_folder(review.store, review.workspace, "raven", "mine").note
+    assert [p.name for p in first.parent.iterdir() if p.name[0] != "."] == ["mine"]
+
+
+def test_an_export_in_another_format_or_that_somebody_changed_is_kept(review: Review) -> None:
+    decide_all(review, 1, "accepted")
+    mine = export_folder(review.store, review.workspace, "raven", "mine").path
+    tables = sorted(path.name for path in mine.glob("*.selections.txt"))
+    done = export_folder(review.store, review.workspace, "csv", "mine")
+    assert done.note.endswith(f"The earlier export is kept in {mine.parent / 'mine.earlier'}.")
+    assert sorted(path.name for path in (mine.parent / "mine.earlier").glob("*.selections.txt")) == tables
+    assert (mine / "boxes.csv").is_file()
+    assert not list(mine.glob("*.selections.txt"))
+    (mine / "boxes.csv").write_text("my own")
+    done = export_folder(review.store, review.workspace, "csv", "mine")
+    assert done.note.endswith(f"The earlier export is kept in {mine.parent / 'mine.earlier-2'}.")
+    assert (mine.parent / "mine.earlier-2" / "boxes.csv").read_text() == "my own"
+    assert (mine / "boxes.csv").read_text() != "my own"
 
 
 def test_an_export_does_not_follow_a_link_out(review: Review, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ import pandas as pd
 from mast.annotations import FORMATS, AnnotationSet, write_annotations
 from mast.events import as_events
 from mast.files import whole_folder
+from mast.replaced import Earlier, replacing
 from mast.review.decisions import BOX, InvalidError
 from mast.review.store import Store
 from mast.review.workspace import Workspace
@@ -158,7 +159,9 @@ def export_folder(
     complete: bool = False,
     learner: bool = True,
 ) -> Exported:
-    """Write annotations to ``review_export/NAME`` in the folder under review; an earlier one of that name is replaced.
+    """Write annotations to ``review_export/NAME`` in the folder under review.
+
+    An earlier export of that name is replaced. If it is in another format, or somebody changed it, it is kept beside.
 
     Raises:
         InvalidError: a name or a format that makes no sense.
@@ -172,12 +175,14 @@ def export_folder(
     place.parent.mkdir(exist_ok=True)
     if os.path.realpath(place.parent) != os.path.join(os.path.realpath(workspace.folder), EXPORTS):
         raise InvalidError(f"{EXPORTS} leads out of {workspace.title}; remove that link first")
-    with whole_folder(place) as part:
+    kept: list[Earlier] = []
+    with replacing(whole_folder, place, kept, form=format) as part:
         annotations = _write(store, part, format, complete=complete, learner=learner)
         note = _note(annotations)
         if format == "csv" and not _link_audio(part, workspace, annotations):
             note = f"{note} Copy these tables beside the recordings to train on them.".strip()
-    return _summary(place, annotations, note)
+    notes = [note, *(f"The earlier export is kept in {earlier.kept}." for earlier in kept)]
+    return _summary(place, annotations, " ".join(notes).strip())
 
 
 def export_zip(
