@@ -158,8 +158,16 @@ def test_a_few_boxes_make_no_test_part_and_nothing_claims_one(data: Path, tmp_pa
     labelled, run, told = tmp_path / "labelled", tmp_path / "run", list[str]()
     shutil.copytree(data / "labelled", labelled)
     (labelled / "recordings.csv").unlink()  # and with it the split column
+    dataset = load_dataset(labelled)
+    names, boxes = dataset.recordings["file"], dataset.annotations.events
+    heard = dataset.recordings[["file"]].assign(start_s=0.0, end_s=dataset.recordings["duration_s"])
+    heard.loc[names == boxes["recording"].iloc[0], "end_s"] = 1.0
+    heard.to_csv(labelled / "reviewed.csv", index=False)
     recipe = toy_recipe(train__epochs=1)
     fitted = run_fit(labelled, [], run, recipe, init=data / "start", told=told)
+    (unused,) = [text.removeprefix("scan: ") for text in told if "not used" in text]
+    assert re.match(rf"\d+ of {len(boxes)} boxes are not used", unused)
+    assert f"{unused}." in fitted.report.read_text(encoding="utf-8")
     assert "scan: no test part: fewer than 100 boxes are too few for one" in told
     assert any(re.fullmatch(r"scan: labelled chunks .* by part: train \d+, val \d+", text) for text in told)
     assert list(fitted.metrics["parts"]) == ["val"]

@@ -68,7 +68,7 @@ def train(
     from mast.training.effort import suited
     from mast.training.helped import against_start, learnt_from
     from mast.training.learnt_before import keep_apart
-    from mast.training.part_list import PART_LIST, parts_in_words
+    from mast.training.part_list import PART_LIST, parts_in_words, unused_boxes
     from mast.training.start import Start
 
     chosen = [f"model={detector}"] if detector else []
@@ -99,7 +99,11 @@ def train(
     best, card = result.best, load_card(out / "best")
     speed = per_second(result.chunks_per_s, "chunk")
     threshold = float(card.probabilities.apply(card.thresholds["score"]))  # in the scores that detect gives
-    say(f"Parts: {parts_in_words(pd.read_csv(out / PART_LIST))} (listed in {out / PART_LIST}).", quiet=quiet)
+    listed = pd.read_csv(out / PART_LIST)
+    say(f"Parts: {parts_in_words(listed)} (listed in {out / PART_LIST}).", quiet=quiet)
+    unused = unused_boxes(dataset, listed, recipe.front_end)
+    if unused.boxes:
+        say(f"Note: {unused.words}.", quiet=quiet)
     say(
         f"Done: validation F1 {best['f1']:.3f} (precision {best['precision']:.3f}, recall {best['recall']:.3f}, "
         f"ap50 {best['ap50']:.3f}) after epoch {result.best_epoch}; {speed}. mast detect "

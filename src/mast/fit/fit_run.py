@@ -23,6 +23,7 @@ from mast.training.calibrate import calibrate_checkpoint
 from mast.training.chosen_chunks import Chunks, hold_out, labelled_chunks, unlabelled_chunks
 from mast.training.helped import learnt_from, validation_tally
 from mast.training.machine import Machine
+from mast.training.part_list import Unused, list_parts, unused_boxes
 from mast.training.recipe import BOOKKEEPING, Recipe
 from mast.training.start import same_fields
 
@@ -62,6 +63,12 @@ class FitRun:
     def parts(self) -> dict[str, Chunks]:
         """Labelled chunks by part."""
         return labelled_chunks(self.sources.labelled, self.recipe.front_end, seed=self.seed)
+
+    @cached_property
+    def unused(self) -> Unused:
+        """Labelled boxes in none of the parts."""
+        labelled = self.sources.labelled
+        return unused_boxes(labelled, list_parts(labelled, self.parts), self.recipe.front_end)
 
     @cached_property
     def heard(self) -> tuple[Chunks, Chunks]:

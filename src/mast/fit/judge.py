@@ -39,6 +39,8 @@ def scan(run: FitRun) -> None:
         run.say(f"scan: {n_unlabelled:,} unlabelled recordings, {duration_in_words(sound_s)}")
     parts = ", ".join(f"{name} {len(run.parts[name]):,}" for name in parts_in_order(run.parts))
     run.say(f"scan: labelled chunks of {run.recipe.front_end.chunk_s:g} s by part: {parts}")
+    if run.unused.boxes:
+        run.say(f"scan: {run.unused.words}")
     if split_of(labelled).fractions == NO_TEST:
         run.say(f"scan: no test part: fewer than {FEWEST_TO_TEST} boxes are too few for one")
     inputs = {f"dataset {i}": facts_of(d) for i, (_, d) in enumerate(run.sources.everything)}
@@ -144,6 +146,7 @@ def report(run: FitRun, examples: int) -> Path:
                 run.sources.labelled,
                 run.sources.unlabelled,
                 run.recipe,
+                unused=run.unused,
                 seed=run.seed,
                 examples=examples,
             )

@@ -57,6 +57,7 @@ from mast.reports.html_page import (
 )
 from mast.reports.rounds_page import rounds_html
 from mast.runs import ROUNDS, flat
+from mast.training.part_list import Unused
 from mast.training.recipe import Recipe
 from mast.version import __version__
 from mast.wording import counted
@@ -87,10 +88,12 @@ class _Story:
         labelled: Dataset,
         unlabelled: Sequence[Dataset],
         recipe: Recipe,
+        unused: Unused,
         seed: int,
         examples: int,
     ) -> None:
         self.run, self.labelled, self.recipe, self.seed, self.examples = run, labelled, recipe, seed, examples
+        self.unused = unused
         self.datasets = [("labelled", labelled), *(("unlabelled", dataset) for dataset in unlabelled)]
         self.metrics: dict[str, Any] = json.loads((run / "metrics.json").read_text(encoding="utf-8"))
         self.card: ModelCard = load_card(run / "best")
@@ -123,6 +126,7 @@ def write_fit_report(
     unlabelled: Sequence[Dataset],
     recipe: Recipe,
     *,
+    unused: Unused,
     seed: int = 0,
     examples: int = EXAMPLES,
 ) -> Path:
@@ -134,10 +138,11 @@ def write_fit_report(
         labelled: the dataset it was trained on.
         unlabelled: further sound.
         recipe: all settings.
+        unused: labelled boxes in none of the parts.
         seed: of the run, and of the choice of examples.
         examples: spectrograms of hits, of misses and of false alarms.
     """
-    story = _Story(run, labelled, unlabelled, recipe, seed, examples)
+    story = _Story(run, labelled, unlabelled, recipe, unused, seed, examples)
     sections = [
         Section("Data", "data", _data(story)),
         Section("Accuracy", "accuracy", _accuracy(story)),
@@ -157,13 +162,15 @@ def _lead(story: _Story) -> Markup:
     sound_s = sum(float(d.recordings["duration_s"].sum()) for _, d in story.datasets)
     time = time_unit(story.datasets)
     where = "test recordings" if story.main_part == "test" else "validation recordings"
+    boxes = len(story.labelled.annotations.events)
+    used = f"of {counted(boxes, 'expert’s box')} used" if story.unused.boxes else "boxes by experts"
     facts = [
         (_number(part, "f1"), f"F1 on {where}{_interval(part, 'f1')}"),
         (_number(part, "precision"), f"of detections are right (precision){_interval(part, 'precision')}"),
         (_number(part, "recall"), f"of the expert’s boxes are found (recall){_interval(part, 'recall')}"),
         (
-            f"{len(story.labelled.annotations.events):,}",
-            f"boxes by experts, {sound_s / time.seconds:,.1f} {time.many} of sound in all",
+            f"{boxes - story.unused.boxes:,}",
+            f"{used}, {sound_s / time.seconds:,.1f} {time.many} of sound in all",
         ),
     ]
     words = "A detector of animal sounds as boxes in time and frequency, trained on your recordings."
@@ -200,6 +207,8 @@ def _data(story: _Story) -> Markup:
         body += paragraph(
             f"Recordings that are missing or could not be read: {failures:,}; scan/failures.csv lists them."
         )
+    if story.unused.boxes:
+        body += paragraph(f"{story.unused.words}.")
     rows = [
         [
             part_words(name),

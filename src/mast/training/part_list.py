@@ -7,11 +7,13 @@ column ``split`` of ``recordings.csv`` so that other seeds and other tools use t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import pandas as pd
 
 from mast.data.recordings import Dataset
 from mast.data.splits import parts_in_order
+from mast.grid import FrontEnd
 from mast.training.chosen_chunks import Chunks
 from mast.training.learnt_before import spans_of
 from mast.wording import counted
@@ -36,6 +38,45 @@ def list_parts(dataset: Dataset, parts: Mapping[str, Chunks]) -> pd.DataFrame:
             own = by_recording.get(name, pd.Series(dtype=float))
             rows += [(name, part, start, end, int(own.between(start, end).sum())) for start, end in spans]
     return pd.DataFrame(rows, columns=["file", "split", "start_s", "end_s", "boxes"])
+
+
+class Unused(NamedTuple):
+    """Boxes in no part: nothing is learnt from them or measured on them."""
+
+    boxes: int
+    words: str  # a sentence without its full stop; empty where there are none
+
+
+def unused_boxes(dataset: Dataset, table: pd.DataFrame, front_end: FrontEnd) -> Unused:
+    """The boxes in none of the stretches that :func:`list_parts` gives, and why.
+
+    Args:
+        dataset: as it was divided.
+        table: of :func:`list_parts`.
+        front_end: length of a chunk.
+    """
+    events = dataset.annotations.events
+    stretches = dict(list(table.groupby("file")))
+    nowhere = table.iloc[:0]
+
+    def touched(name: str, start_s: float, end_s: float) -> bool:
+        own = stretches.get(name, nowhere)
+        return bool(((own["start_s"] < end_s) & (own["end_s"] > start_s)).any())
+
+    used = map(touched, events["recording"], events["start_s"], events["end_s"])
+    missed = events.loc[[not one for one in used], "recording"]
+    names = list(dict.fromkeys(missed))
+    if not names:
+        return Unused(0, "")
+    n = len(missed)
+    cut = any(stretches.get(name, nowhere)["split"].nunique() > 1 for name in names)
+    verb, subject = ("is", "it lies") if n == 1 else ("are", "they lie")
+    return Unused(
+        n,
+        f"{n:,} of {counted(len(events), 'box')} {verb} not used, {'' if n == 1 else 'the first '}in {names[0]}: "
+        f"{subject} where less than {front_end.chunk_s:.4g} s was listened to without a gap, or before or after the "
+        f"whole chunks of a longer stretch{', or between two parts of one recording' if cut else ''}",
+    )
 
 
 def parts_in_words(table: pd.DataFrame) -> str:
