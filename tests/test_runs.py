@@ -181,6 +181,14 @@ def test_a_sentence_names_three_differences_and_counts_the_rest() -> None:
     assert differences_in_words(found).endswith("c was none, now 1 and 2 more")
 
 
+def test_fingerprints_are_not_shown() -> None:
+    old, new = "6c9b18aaeb3d", "fe9b373701eb"
+    found = {"data": (old, new), "labels": (f"15 boxes ({old})", f"16 boxes ({new})"), "more": (None, new)}
+    assert differences_in_words(found, {"data": "birds/"}) == (
+        "birds/ changed; labels changed (15 boxes, now 16 boxes); more changed"
+    )
+
+
 def test_a_damaged_memory_is_one_sentence(tmp_path: Path) -> None:
     assert remembered(tmp_path / "recipe.json") is None
     for content in ("{", "[]"):

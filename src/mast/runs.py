@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -34,6 +35,7 @@ ADAPTED = "adapted.json"  # in the folder of mast adapt, once it is complete
 ROUNDS = "rounds.csv"  # of self-training: one row for each stage; grows round by round
 EARLIER = "earlier"  # below a folder: what steps with other inputs had made
 UPSTREAM = "upstream."  # before the name of a step: an input that is another step's fingerprint
+_FINGERPRINT = re.compile(r"(^| )\(?[0-9a-f]{12,}\)?$")  # at the end of an input
 _TOLD = 3  # differing inputs, at most
 _SAVE_SECONDS = 10.0  # how often the time spent so far is written down
 
@@ -94,20 +96,36 @@ def differences(
     }
 
 
-def differences_in_words(found: Mapping[str, tuple[Any, Any]]) -> str:
+def differences_in_words(
+    found: Mapping[str, tuple[Any, Any]], called: Mapping[str, str] | None = None
+) -> str:
     """Differences as part of a sentence, the first three.
+
+    Args:
+        found: as :func:`differences` gives them.
+        called: inputs in words, where their names say little.
 
     >>> differences_in_words({"train.epochs": (5, 6)})
     'train.epochs was 5, now 6'
+    >>> differences_in_words({"labels": ("4 boxes (6f1ec48567ac)", "4 boxes (c05fcff3c145)")}, {"labels": "your boxes"})
+    'your boxes changed'
     """
-    told = [
-        f"{name.removeprefix(UPSTREAM)} was done again"
-        if name.startswith(UPSTREAM)
-        else f"{name} was {in_short(old)}, now {in_short(new)}"
-        for name, (old, new) in found.items()
-    ]
+    told = [_in_words((called or {}).get(name, name), old, new) for name, (old, new) in found.items()]
     more = f" and {len(told) - _TOLD} more" if len(told) > _TOLD else ""
     return "; ".join(told[:_TOLD]) + more
+
+
+def _in_words(name: str, old: Any, new: Any) -> str:
+    """One difference; of what has a fingerprint, without it."""
+    if name.startswith(UPSTREAM):
+        return f"{name.removeprefix(UPSTREAM)} was done again"
+    before, now = in_short(old), in_short(new)
+    plain = [_FINGERPRINT.sub("", text) for text in (before, now)]
+    if plain == [before, now]:
+        return f"{name} was {before}, now {now}"
+    return f"{name} changed" + (
+        f" ({plain[0]}, now {plain[1]})" if all(plain) and plain[0] != plain[1] else ""
+    )
 
 
 def in_short(value: Any) -> str:
@@ -216,6 +234,7 @@ class Ledger:
         main: whether this process writes; in a run of several processes one does.
         wait: until all processes are here.
         instead: refuse a step whose folder holds what other inputs made, and advise this; it starts over by default.
+        called: inputs in words, where their names say little.
     """
 
     def __init__(
@@ -226,8 +245,10 @@ class Ledger:
         main: bool = True,
         wait: Callable[[], None] = lambda: None,
         instead: str = "",
+        called: Mapping[str, str] | None = None,
     ) -> None:
         self.run, self.say, self.main, self.wait, self.instead = run, say, main, wait, instead
+        self._called = called
         self._clock = _Clock(lambda seconds: None)
 
     def do(self, stage: Stage, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -290,7 +311,9 @@ class Ledger:
                 refuse_others(stage.folder, before["inputs"], stage.inputs, instead=self.instead)
             return
         changed = (
-            differences_in_words(differences(before["inputs"], stage.inputs)) if before is not None else ""
+            differences_in_words(differences(before["inputs"], stage.inputs), self._called)
+            if before is not None
+            else ""
         )
         if stage.folder is None or not filled:
             if changed:

@@ -186,7 +186,9 @@ def test_other_boxes_train_again_but_the_encoder_is_kept(copied: Path, no_traini
         run_fit(boxes.parent, [copied.parent / "archive"], copied, told=told)
     assert told.count("pretrain: nothing has changed, skipped") == 2
     assert (copied / "report.html").read_text() == "report"  # the species stand there
-    assert any(text.startswith("train: labels was 32 boxes") for text in told)
+    changed = "train: your boxes or what was listened to changed (32 boxes, now 31 boxes); starting over"
+    assert any(text.startswith(changed) for text in told)
+    assert told.count(f"scan: {boxes.parent} changed; repeating") == 2  # no fingerprints
 
 
 def test_a_recording_that_was_moved_is_named_once_and_the_others_are_learnt_from(

@@ -13,7 +13,7 @@ from accelerate.utils import broadcast_object_list
 from mast.data.chunks import split_of
 from mast.data.splits import SplitConfig
 from mast.evaluation.evidence import Learnt, Tally
-from mast.fit.inputs import Sources, labels_of, sound_of
+from mast.fit.inputs import Sources, inputs_in_words, labels_of, sound_of
 from mast.habit import Habit
 from mast.models.architecture import DetectorConfig
 from mast.normalisation import Normalisation
@@ -36,7 +36,13 @@ class FitRun:
     ) -> None:
         self.sources, self.out, self.recipe, self.seed, self.machine = sources, out, recipe, seed, machine
         self.say, self.show = show.say, show
-        self.ledger = Ledger(out, show.say, main=machine.main, wait=machine.accelerator.wait_for_everyone)
+        self.ledger = Ledger(
+            out,
+            show.say,
+            main=machine.main,
+            wait=machine.accelerator.wait_for_everyone,
+            called=inputs_in_words(sources),
+        )
         self.prints: dict[str, str] = {}  # fingerprints of the stages so far
         self.normalisation: Normalisation | None = None  # of the sound, where the start has none
         self.habit = Habit()  # how the user's boxes are drawn, where there is a start to tell by

@@ -129,6 +129,12 @@ def facts_of(dataset: Dataset) -> str:
     return _table_digest((dataset.recordings, dataset.annotations.events, dataset.annotations.reviewed))
 
 
+def inputs_in_words(sources: Sources) -> dict[str, str]:
+    """What a user knows the inputs of a stage by, by their names in the ledger."""
+    datasets = {f"dataset {i}": str(dataset.root) for i, (_, dataset) in enumerate(sources.everything)}
+    return {"labels": "your boxes or what was listened to", **datasets}
+
+
 def start_of(start: Start) -> str:
     """The fingerprint of weights to start from."""
     if start.card is not None:
