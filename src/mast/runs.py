@@ -356,6 +356,22 @@ class Ledger:
             write_json(self._path(stage.name), content)
 
 
+def stopped_steps(run: Path) -> list[str]:
+    """The steps of a folder with a :class:`Ledger` that were started and are not done; damaged notes count for nothing.
+
+    A step that is at work now is among them.
+    """
+    found = []
+    for path in sorted((run / STAGES).glob("*.json")):
+        try:
+            note = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(note, dict) and note.get("done") is False:
+            found.append(path.stem)
+    return found
+
+
 class _Clock:
     """Seconds of work on a step, with those before a kill."""
 

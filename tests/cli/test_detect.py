@@ -288,6 +288,24 @@ def test_what_was_searched_from_a_higher_score_on_cannot_be_lowered(model: Path,
     assert run(*arguments, "--threshold", "0.7").exit_code == 0
 
 
+@pytest.mark.parametrize(("step", "warned"), [("train", True), ("report", False)])
+def test_the_model_of_a_fit_that_was_stopped_may_be_an_earlier_one(
+    step: str, warned: bool, tmp_path: Path
+) -> None:
+    fit, steps = tmp_path / "fit", tmp_path / "fit" / "stages"
+    save_detector(fit / "best")
+    steps.mkdir()
+    (steps / "scan.json").write_text('{"done": true}')
+    (steps / f"{step}.json").write_text('{"done": false}')
+    (steps / "cut.json").write_text("{")
+    sf.write(tmp_path / "a.wav", np.zeros(16_000), 16_000)
+    words = ["--device", "cpu", "--no-summary", tmp_path / "a.wav", "--model", fit, "--out", tmp_path / "out"]
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    doubt = f"mast: warning: {fit}: mast fit has not finished there, so its detector may be that of an earlier run"
+    assert (doubt in result.output) == warned
+
+
 def test_marks_of_another_model_are_not_done(model: Path, tmp_path: Path) -> None:
     other = save_detector(tmp_path / "other", seed=5)
     write_sound(tmp_path / "in" / "a.wav", 3)

@@ -185,6 +185,7 @@ def detect(
     from mast.detect_options import DetectOptions
     from mast.errors import AudioError, ConfigError
     from mast.inference.results import ResultsFolder
+    from mast.models.find import doubt_about
     from mast.uris import is_uri
 
     wanted = _formats(formats)
@@ -225,6 +226,8 @@ def detect(
             operating_point=facts.operating_point,
             size_of=listing.size_of(),
         )
+        if doubt := doubt_about(model):
+            say(f"mast: warning: {doubt}", quiet=quiet)
         if facts.sentence:
             say(facts.sentence, quiet=quiet)
         failures = _search(running, results, _not_done(results, mine, quiet), quiet)

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from mast.errors import ConfigError, MastError, first_line, not_a_folder
 from mast.models.card import CARD, WEIGHTS
-from mast.runs import RECIPE, STAGES, remembered
+from mast.runs import RECIPE, STAGES, remembered, stopped_steps
 
 DEFAULT = "default"
 # what a run's recipe calls its kind → the command
 _COMMANDS = {"detector": "train", "pretrain": "pretrain", "selftrain": "selftrain", "adapted": "adapt"}
 # one slash or two: a path loses the second
 _HUB = re.compile(r"hf:/{1,2}(?P<repository>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?")
+_AFTER_THE_MODEL = {"evaluate", "report"}  # steps of mast fit that change no model
 _EXPECTED = (
     f"expected {DEFAULT} (the model that ships with mast), a run of mast fit or mast train, a model folder "
     f"(with {WEIGHTS})"
@@ -55,6 +56,14 @@ def find_model(name: str | Path, *, or_file: bool = False) -> Path:
             f"{path}: {kind}; {_EXPECTED}, hf://owner/name{', a file such as pretrained.pth' if or_file else ''}"
         )
     return folder
+
+
+def doubt_about(name: str | Path) -> str:
+    """Why a model may not be the one that its user expects, as a sentence; empty where there is no doubt."""
+    run = Path(name)
+    if _ships(name) or not set(stopped_steps(run)) - _AFTER_THE_MODEL:
+        return ""
+    return f"{run}: mast fit has not finished there, so its detector may be that of an earlier run; run mast fit again"
 
 
 def names_model(name: str | Path) -> bool:
