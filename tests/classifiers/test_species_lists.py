@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mast.classifiers.species_lists import common_name, read_species, same_spelling, scientific_name
-from mast.errors import ConfigError
+from mast.errors import ConfigError, MastError
 
 LABELS = ("Parus major_Great Tit", "Engine_Engine", "Turdus merula_Eurasian Blackbird", "plain")
 
@@ -33,7 +33,10 @@ def test_a_list_may_name_species_either_way(tmp_path: Path) -> None:
 def test_a_list_of_strangers_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "species.txt"
     path.write_text("Parus majro\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"knows none of its 1 names.*did you mean Parus major_Great Tit"):
+    with pytest.raises(
+        ConfigError,
+        match=r"does not know the only name in it, 'Parus majro' \(did you mean Parus major_Great Tit",
+    ):
         read_species(path, LABELS)
 
 
@@ -70,11 +73,24 @@ def test_a_table_may_say_where_and_when(tmp_path: Path) -> None:
         ),
         ("name\nplain\n", "has no column species"),
         ("species\n", "names no species"),
-        ("", "cannot be read as a table"),
+        ("", "the file is empty"),
+        ("species,sites\nplain,S01\n", "unknown column sites; did you mean site[?]"),
+        ("species\tFirst dya\nplain\t05-01\n", "unknown column First dya; did you mean first_day[?]"),
     ],
 )
 def test_a_table_that_makes_no_sense_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
     path = tmp_path / "species.csv"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError, match=sentence):
+    with pytest.raises(MastError, match=sentence):
         read_species(path, LABELS)
+
+
+def test_columns_may_be_separated_by_semicolons(tmp_path: Path) -> None:
+    """As Excel saves them where commas are decimal."""
+    path = tmp_path / "species.csv"
+    path.write_text("Species;Site;species_de\nGreat Tit;S01;Kohlmeise\nplain;;\n", encoding="utf-8-sig")
+    possible = read_species(path, LABELS)
+    assert possible.rows("S02").tolist() == [3]
+    assert possible.rows("S01").tolist() == [0, 3]
+    assert possible.unused == ["species_de"]
+    assert possible.sites == ["S01"]

@@ -53,10 +53,10 @@ def found(tmp_path: Path) -> Path:
     return folder
 
 
-def run(found: Path, *arguments: object, out: str = "named.csv") -> Result:
+def run(found: Path, *arguments: object, out: str = "named.csv", quiet: bool = True) -> Result:
     model, labels = found.parent / "tones.onnx", found.parent / "labels.txt"
     given = ["--with", model, "--labels", labels, "--rate", RATE] if "--with" not in arguments else []
-    words = [found, "--out", found.parent / out, *given, *arguments, "--quiet"]
+    words = [found, "--out", found.parent / out, *given, *arguments, *(["--quiet"] if quiet else [])]
     return CliRunner().invoke(app, [*map(str, words)])
 
 
@@ -101,7 +101,10 @@ def test_possible_species_by_site_and_season(found: Path) -> None:
     table.assign(site="S01", datetime="2024-05-14T06:00:00").to_csv(found / "detections.csv", index=False)
     species = found.parent / "species.csv"
     species.write_text("species,site,first_day\nhigh tone,S01,\nlow tone,S02,\n", encoding="utf-8")
-    assert run(found, "--species", species, "--common").exit_code == 0
+    result = run(found, "--species", species, "--common", quiet=False)
+    assert result.exit_code == 0
+    assert f"{species}: site S02 is not among these detections' sites (S01)" in result.output
+    assert "not used" not in result.output
     assert set(pd.read_csv(found.parent / "named.csv")["likely_label"]) == {"High Tone"}
     species.write_text("species,site,first_day\nhigh tone,S02,\n", encoding="utf-8")
     result = run(found, "--species", species)

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
+from mast.annotations.tables import read_table
 from mast.arrays import IntArray
 from mast.classifiers.classifier import read_labels
 from mast.errors import ConfigError
 
-_DAYS = ("first_day", "last_day")
+_COLUMNS = ("species", "site", "first_day", "last_day")
+_TYPO = 0.8  # likeness of a column's name to one of these; our choice
 
 
 class PossibleSpecies(NamedTuple):
@@ -40,6 +41,12 @@ class Possible(NamedTuple):
 
     species: list[PossibleSpecies]
     strangers: list[str]  # names of the list that the classifier does not know
+    unused: list[str]  # columns of the list that say nothing here
+
+    @property
+    def sites(self) -> list[str]:
+        """The sites that the list names, in its order."""
+        return list(dict.fromkeys(one.site for one in self.species if one.site))
 
     def rows(self, site: str = "", day: str = "") -> IntArray:
         """Labels that are possible at a site on a day such as ``05-14``, in their order; all of the list by default."""
@@ -64,12 +71,14 @@ def read_species(path: str | Path, labels: Sequence[str]) -> Possible:
     ``last_day`` (month and day, such as ``05-01``).
 
     Raises:
-        ConfigError: the list cannot be read, or the classifier knows none of its names.
+        ConfigError: a column's name is a typo, or the classifier knows none of the names.
+        AnnotationError: the table cannot be read.
     """
     known = _rows_by_name(labels)
     species: list[PossibleSpecies] = []
     strangers = []
-    for name, *where in _lines(Path(path)):
+    lines, unused = _lines(Path(path))
+    for name, *where in lines:
         found = known.get(name.casefold()) or known.get(scientific_name(name).casefold())
         if found:
             species.append(PossibleSpecies(tuple(found), *where))
@@ -80,33 +89,40 @@ def read_species(path: str | Path, labels: Sequence[str]) -> Possible:
             raise ConfigError(f"{path}: names no species; expected one per line")
         near = difflib.get_close_matches(strangers[0].casefold(), known, n=1)
         meant = f" (did you mean {labels[known[near[0]][0]]}?)" if near else ""
-        raise ConfigError(
-            f"{path}: the classifier knows none of its {len(strangers):,} names, such as "
-            f"{strangers[0][:60]!r}{meant}; expected one species per line, as the classifier's labels spell it"
+        what = (
+            "does not know the only name in it,"
+            if len(strangers) == 1
+            else f"knows none of its {len(strangers):,} names, such as"
         )
-    return Possible(species, strangers)
+        raise ConfigError(
+            f"{path}: the classifier {what} {strangers[0][:60]!r}{meant}; expected one species per line, as the "
+            "classifier's labels spell it"
+        )
+    return Possible(species, strangers, unused)
 
 
-def _lines(path: Path) -> list[tuple[str, ...]]:
-    """A list as (name,), or from a table as (name, site, first day, last day)."""
+def _lines(path: Path) -> tuple[list[tuple[str, ...]], list[str]]:
+    """A list as (name,), or from a table as (name, site, first day, last day); and columns that are not used."""
     if path.suffix.lower() != ".csv":
-        return [(name,) for name in read_labels(path) if name]
-    try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False, skipinitialspace=True)
-    except (OSError, ValueError) as error:  # pandas's own errors are ValueErrors
-        raise ConfigError(f"{path}: cannot be read as a table ({error})") from None
-    if "species" not in table:
+        return [(name,) for name in read_labels(path) if name], []
+    table = read_table(path)
+    used = {name: table.find(name) for name in _COLUMNS}
+    unused = [column for column in table.header if column and column not in used.values()]
+    missing = [name for name, column in used.items() if column is None]
+    for column in unused:
+        if near := difflib.get_close_matches(column.casefold().replace(" ", "_"), missing, n=1, cutoff=_TYPO):
+            raise ConfigError(f"{path}: unknown column {column}; did you mean {near[0]}?")
+    if used["species"] is None:
         raise ConfigError(
             f"{path}: has no column species; expected species, and site, first_day, last_day where needed"
         )
-    columns = [table[name] if name in table else [""] * len(table) for name in ("species", "site", *_DAYS)]
-    found = []
-    for line, (name, site, *days) in enumerate(zip(*columns, strict=True), start=2):
-        if name.strip():
-            found.append(
-                (name.strip(), site.strip(), *(_day(day.strip(), f"{path}, line {line}") for day in days))
-            )
-    return found
+    columns = [[""] * len(table) if column is None else table.texts(column) for column in used.values()]
+    found = [
+        (name.strip(), site.strip(), *(_day(day.strip(), table.where(row)) for day in days))
+        for row, (name, site, *days) in enumerate(zip(*columns, strict=True))
+        if name.strip()
+    ]
+    return found, unused
 
 
 def _day(given: str, where: str) -> str:

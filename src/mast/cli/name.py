@@ -9,7 +9,7 @@ import typer
 
 from mast.cli.event_files import check_table, end_with, find_recordings_of, recording_by_recording
 from mast.cli.options import FoundAudio, GivenBoxes, Quiet, advancing, count, number, say, score
-from mast.wording import counted
+from mast.wording import counted, first_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,6 +95,8 @@ def name(
     events = read_annotations(detections).events
     if events.empty:
         raise AnnotationError(f"{detections}: holds no boxes; there is nothing to name")
+    if possible is not None:
+        _tell_other_sites(species, possible, events, quiet)
     heard, failures = _heard(events, find_recordings_of(detections, audio), classifier, possible, band, quiet)
     named = _with_names(events, heard, classifier, common)
     thresholds = _thresholds(named, reviewed, precision, threshold, classifier, common)
@@ -137,7 +139,25 @@ def _possible(classifier: Classifier, species: Path | None, quiet: bool) -> Poss
         some = ", ".join(possible.strangers[:3]) + (", …" if len(possible.strangers) > 3 else "")
         told = f"{classifier.name} does not know {len(possible.strangers):,} of its names ({some})"
         say(f"mast: warning: {species}: {told}", quiet=quiet)
+    if possible.unused:
+        many = len(possible.unused) > 1
+        columns = f"{'columns' if many else 'column'} {', '.join(possible.unused)} {'are' if many else 'is'}"
+        say(f"mast: warning: {species}: {columns} not used", quiet=quiet)
     return possible
+
+
+def _tell_other_sites(species: Path | None, possible: Possible, events: pd.DataFrame, quiet: bool) -> None:
+    """Point out sites of a list that no detection has, perhaps misspelt."""
+    known = sorted({str(site) for site in events["site"]} - {""})
+    others = [site for site in possible.sites if site not in known]
+    if not others:
+        return
+    which = first_names(known, 3) if known else "they have none"
+    say(
+        f"mast: warning: {species}: site{'s' if len(others) > 1 else ''} {first_names(others, 3)} "
+        f"{'are' if len(others) > 1 else 'is'} not among these detections' sites ({which})",
+        quiet=quiet,
+    )
 
 
 def _how(classifier: Classifier, possible: Possible | None, band: bool, events: pd.DataFrame) -> HowToHear:
