@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -110,7 +111,11 @@ def test_labels_without_meaning_stay_unknown() -> None:
     namer = Namer(vectors, labels, [f"r{i % 8}" for i in range(200)], [str(i) for i in range(200)])
     calibration = namer.calibrate(0.9)
     assert calibration.max_distance == -1
-    assert "everything is unknown" in calibration.sentence()
+    said = calibration.sentence()
+    assert "everything is unknown; give more examples, or --precision 0." in said
+    reached = float(re.search(r"--precision (0\.\d+), the highest that is reached", said)[1])  # type: ignore[index]
+    assert namer.calibrate(reached).max_distance > 0
+    assert namer.calibrate(reached + 0.01).max_distance == -1
     named = namer.name(events_of(50), rng.normal(size=(50, 6)), calibration)
     assert (named["label"] == UNKNOWN).all()
     assert (named["nearest_label"] != "").all()
@@ -125,6 +130,10 @@ def test_a_recording_does_not_vouch_for_itself() -> None:
     assert calibration.held_out is not None
     assert calibration.held_out.right == 0
     assert calibration.max_distance == -1
+    assert calibration.sentence() == (
+        "on held-out recordings no distance made 90% of the names right, so everything is unknown (3 of 3 labels come "
+        "from one recording only); give more examples from other recordings"
+    )
 
 
 def test_votes_shares_and_distances_by_hand() -> None:

@@ -11,6 +11,7 @@ What is stated about the result was measured with thresholds chosen without the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,9 +22,10 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from mast.annotations import read_annotations
-from mast.arrays import IntArray, Vectors
+from mast.arrays import FloatArray, IntArray, Vectors
 from mast.errors import ConfigError
 from mast.retrieval.nearest import Neighbours, nearest
+from mast.wording import counted
 
 UNKNOWN = "unknown"
 SOURCE = "examples"  # what names from here are said to come from
@@ -105,6 +107,7 @@ class UnknownRule:
         recordings: they come from.
         labels: different ones.
         single_recording_labels: labels heard in one recording only.
+        reachable: the largest share of names that any distance makes right; None where too few can be measured.
         held_out: what naming reaches on other recordings, with thresholds chosen without them.
     """
 
@@ -116,6 +119,7 @@ class UnknownRule:
     recordings: int
     labels: int
     single_recording_labels: int
+    reachable: float | None
     held_out: HeldOut | None
 
     def as_json(self) -> dict[str, object]:
@@ -136,7 +140,7 @@ class UnknownRule:
         if self.max_distance < 0:
             return (
                 f"on held-out recordings no distance made {self.target:.0%} of the names right, so everything is "
-                f"{UNKNOWN}; give more examples, or a smaller --precision"
+                f"{UNKNOWN}{self._why()}; {self._remedy()}"
             )
         said = (
             f"on examples from held-out recordings {found.named_share:.0%} of {found.events:,} events were named, "
@@ -145,6 +149,20 @@ class UnknownRule:
         if found.unknown_label_events:
             said += f", and {found.unknown_found_share:.0%} of events whose label had no example were called {UNKNOWN}"
         return said
+
+    def _why(self) -> str:
+        single = self.single_recording_labels
+        if not single:
+            return ""
+        verb = "comes" if single == 1 else "come"
+        return f" ({single:,} of {counted(self.labels, 'label')} {verb} from one recording only)"
+
+    def _remedy(self) -> str:
+        others = " from other recordings" if self.single_recording_labels else ""
+        reached = math.floor(100 * (self.reachable or 0) + 1e-9) / 100
+        return f"give more examples{others}" + (
+            f", or --precision {reached:g}, the highest that is reached" if reached else ""
+        )
 
 
 class Namer:
@@ -201,9 +219,11 @@ class Namer:
             )
         of_label = pd.DataFrame({"label": self._codes, "recording": recordings})
         single = int((of_label.groupby("label")["recording"].nunique() == 1).sum())
-        limit, held_out = max_distance, None
+        limit, held_out, reachable = max_distance, None, None
         if n_recordings >= 2:
-            limit, held_out = self._held_out(target, max_distance, recordings % min(_FOLDS, n_recordings))
+            limit, held_out, reachable = self._held_out(
+                target, max_distance, recordings % min(_FOLDS, n_recordings)
+            )
         assert limit is not None
         return UnknownRule(
             k=self.k,
@@ -214,11 +234,14 @@ class Namer:
             recordings=n_recordings,
             labels=len(self.labels),
             single_recording_labels=single,
+            reachable=reachable,
             held_out=held_out,
         )
 
-    def _held_out(self, target: float, max_distance: float | None, folds: IntArray) -> tuple[float, HeldOut]:
-        """The limit, chosen where none is given, and what it does to examples of other recordings."""
+    def _held_out(
+        self, target: float, max_distance: float | None, folds: IntArray
+    ) -> tuple[float, HeldOut, float | None]:
+        """The limit, chosen where none is given, what it does to examples of other recordings, and the best share."""
         same_recording = (self._recordings, self._recordings)
         votes = self._vote(nearest(self.vectors, self.vectors, self.k, apart=(same_recording,)))
         right = votes.label == self._codes
@@ -233,13 +256,15 @@ class Namer:
                 others = folds != fold
                 limits[~others] = choose_distance(votes.distance[others], right[others], target)
         named = votes.distance <= limits
-        return limit, HeldOut(
+        shares = _right_within(votes.distance, right)[1]
+        held_out = HeldOut(
             events=len(right),
             named=int(named.sum()),
             right=int((named & right).sum()),
             unknown_label_events=len(right) if len(self.labels) > 1 else 0,
             unknown_label_named=int((strangers.distance <= limits).sum()) if len(self.labels) > 1 else 0,
         )
+        return limit, held_out, float(shares.max()) if len(shares) else None
 
     def name(self, events: pd.DataFrame, vectors: ArrayLike, calibration: UnknownRule) -> pd.DataFrame:
         """Name events.
@@ -291,6 +316,13 @@ def choose_distance(distance: ArrayLike, right: ArrayLike, target: float) -> flo
     >>> choose_distance([0.1] * 10 + [0.2] * 10 + [0.3], [True] * 19 + [False] * 2, 0.95)
     0.2
     """
+    away, share = _right_within(distance, right)
+    fine = np.flatnonzero(share >= target - 1e-12)
+    return float(away[fine[-1]]) if len(fine) else -1.0
+
+
+def _right_within(distance: ArrayLike, right: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Distances within which enough names lie, in order, and the share of these that is right."""
     away = np.asarray(distance, dtype=np.float64)
     good = np.asarray(right, dtype=bool)[np.isfinite(away)]
     away = away[np.isfinite(away)]
@@ -298,9 +330,8 @@ def choose_distance(distance: ArrayLike, right: ArrayLike, target: float) -> flo
     away, good = away[order], good[order]
     share = np.cumsum(good) / np.arange(1, len(good) + 1)
     last_of_equals = np.append(away[1:] > away[:-1], True) if len(away) else np.zeros(0, dtype=bool)
-    enough = np.arange(1, len(away) + 1) >= ENOUGH
-    fine = np.flatnonzero(last_of_equals & enough & (share >= target - 1e-12))
-    return float(away[fine[-1]]) if len(fine) else -1.0
+    usable = last_of_equals & (np.arange(1, len(away) + 1) >= ENOUGH)
+    return away[usable], share[usable]
 
 
 def _percent(share: float) -> str:
