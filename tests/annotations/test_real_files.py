@@ -57,6 +57,32 @@ def test_raven_keeps_columns_people_added(tmp_path: Path) -> None:
     assert (event["score"], event["notes"], event["SNR (dB)"]) == (0.8, 'said "maybe"', 1.25)
 
 
+def test_raven_label_is_the_first_column_that_is_filled(tmp_path: Path) -> None:
+    """Tables of mast have a column Annotation, and people add their own beside it."""
+    header = "Begin Time (s)\tEnd Time (s)\tLow Freq (Hz)\tHigh Freq (Hz)\tSpecies\tAnnotation\n"
+    (tmp_path / "a.txt").write_text(header + "1\t2\t3\t4\trobin\t\n2\t3\t3\t4\twren\t \n")
+    events = read_annotations(tmp_path / "a.txt").events
+    assert events["label"].tolist() == ["robin", "wren"]
+    assert "Species" not in events, "it would win over nothing, and be ignored when edited"
+    (tmp_path / "a.txt").write_text(header + "1\t2\t3\t4\trobin\tsong\n2\t3\t3\t4\twren\t\n")
+    events = read_annotations(tmp_path / "a.txt").events
+    assert events[["label", "Species"]].values.tolist() == [["song", "robin"], ["wren", "wren"]]
+
+
+def test_raven_columns_not_taken_for_labels_are_said(tmp_path: Path) -> None:
+    header = "Begin Time (s)\tEnd Time (s)\tLow Freq (Hz)\tHigh Freq (Hz)\tsp. code\tBegin Date\tAnnotation\n"
+    (tmp_path / "a.txt").write_text(header + "1\t2\t3\t4\tERIRUB\t2024/05/12\t\n")
+    with pytest.warns(
+        UserWarning, match=r"no box has a label; the label is not taken from sp\. code, only .* Type$"
+    ):
+        read_annotations(tmp_path / "a.txt")
+    with warnings.catch_warnings(action="error"):
+        (tmp_path / "a.txt").write_text(header + "1\t2\t3\t4\t\t2024/05/12\t\n")
+        read_annotations(tmp_path / "a.txt")
+        (tmp_path / "a.txt").write_text(header + "1\t2\t3\t4\tERIRUB\t2024/05/12\trobin\n")
+        read_annotations(tmp_path / "a.txt")
+
+
 def test_raven_header_only_table_is_a_recording_heard_and_empty(tmp_path: Path) -> None:
     header = "Selection\tView\tChannel\tBegin Time (s)\tEnd Time (s)\tLow Freq (Hz)\tHigh Freq (Hz)\n"
     (tmp_path / "AM1_20230510_073000.Table.1.selections.txt").write_text(header)

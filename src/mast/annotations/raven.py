@@ -3,8 +3,9 @@
 Read: any column order; `Low Freq (Hz)` or `Low Frequency (Hz)`; the recording from `Begin Path`, `Begin
 File` or the table's name; `File Offset (s)` where present is the start within the recording (`Begin Time
 (s)` counts through the whole list of files Raven had open), otherwise `Begin Time (s)` is. A selection that
-appears once per view (spectrogram, waveform) is one event. Columns Raven or its user added are kept. A
-table says that its recording was listened to, a table with only a header that nothing is there.
+appears once per view (spectrogram, waveform) is one event. Its label is from the first label column that is
+filled in its row. Columns Raven or its user added are kept. A table says that its recording was listened to,
+a table with only a header that nothing is there.
 
 Written: one table per recording in a folder, `Begin Time (s)` within the recording; or, for a path that ends
 in `.txt`, a single table.
@@ -35,7 +36,7 @@ from mast.annotations.tables import (
     write_text,
 )
 from mast.errors import AnnotationError
-from mast.events import empty_events
+from mast.events import EVENT_COLUMNS, empty_events
 from mast.wording import counted, first_names
 
 # event column → Raven's names for it; the first is written
@@ -90,6 +91,8 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
         reviewed = whole(list(dict.fromkeys(heard)), known.durations())
     filled = [p for p in parts if len(p)]
     events = pd.concat(filled, ignore_index=True) if filled else empty_events()
+    if told := _unlabelled(events):
+        warnings.warn(f"{path}: {told}", stacklevel=3)
     return AnnotationSet(events, reviewed, known.recordings)
 
 
@@ -135,10 +138,39 @@ def _events(table: Table, own: str, names: RecordingNames, nyquists: dict[str, f
     if offset is not None:
         starts, ends = _within_file(table.numbers(offset, blank_is_nan=True), starts, ends, table)
     boxes = {"recording": recording, "start_s": starts, "end_s": ends, "low_hz": lows, "high_hz": highs}
-    used = [*columns.values(), *(c for c in (table.find(s) for s in _STRUCTURE) if c)]
+    labels, label_columns = _labels(table)
+    boxes |= {"label": labels}
+    used = [*columns.values(), *label_columns, *(c for c in (table.find(s) for s in _STRUCTURE) if c)]
     if (channel := table.find("Channel")) and set(table.texts(channel)) <= {"1"}:
         used.append(channel)
     return with_rest(boxes, table, lambda name: table.find(*COLUMNS.get(name, ())), used)
+
+
+def _labels(table: Table) -> tuple[list[str], list[str]]:
+    """In each row the first label column that is filled, and the columns that say no more than that."""
+    columns = [column for name in COLUMNS["label"] if (column := table.find(name))]
+    rows = list(zip(*(table.texts(column) for column in columns), strict=True)) or [("",)] * len(table)
+    labels = [next((text for text in row if text.strip()), row[0]) for row in rows]
+    said = {c: zip(table.texts(c), labels, strict=True) for c in columns}
+    return labels, [c for c, pairs in said.items() if all(t == label or not t.strip() for t, label in pairs)]
+
+
+def _unlabelled(events: pd.DataFrame) -> str:
+    """Which columns with words were not taken for labels, where no event has one; empty where none could be."""
+    if events["label"].str.strip().any():
+        return ""
+    words = [
+        str(c)
+        for c in events.columns
+        if c not in EVENT_COLUMNS
+        and events[c].map(lambda v: isinstance(v, str) and v.upper() != v.lower()).any()
+    ]
+    if not words:
+        return ""
+    return (
+        f"no box has a label; the label is not taken from {first_names(words, 3)}, only from a column called "
+        f"{', '.join(COLUMNS['label'][:-1])} or {COLUMNS['label'][-1]}"
+    )
 
 
 def _one_view(table: Table, columns: dict[str, str]) -> Table:
