@@ -50,6 +50,37 @@ def test_raven_file_offset_wins_over_time_in_the_list_of_files(tmp_path: Path) -
     assert [b[0] for b in boxes(tmp_path / "all.txt", recordings=known)] == ["s1/a.wav", "s1/b.wav"]
 
 
+def raven_times(path: Path, rows: list[tuple[float, float, str, float]]) -> list[list[float]]:
+    """What is read from Begin Time, End Time, Begin Path and File Offset."""
+    header = "Begin Time (s)\tEnd Time (s)\tBegin Path\tFile Offset (s)\tLow Freq (Hz)\tHigh Freq (Hz)\n"
+    path.write_text(header + "".join("\t".join(map(str, (*row, 1, 2))) + "\n" for row in rows))
+    return read_annotations(path).events[["start_s", "end_s"]].values.tolist()
+
+
+@pytest.mark.parametrize("start", [4.5, 5.5])
+def test_raven_begin_time_that_was_changed_is_used(start: float, tmp_path: Path) -> None:
+    """In R and Excel, people change it alone."""
+    with warnings.catch_warnings(action="error"):
+        rows = [(1.0, 2.0, "a.wav", 1.0), (start, 6.0, "a.wav", 5.0)]
+        assert raven_times(tmp_path / "a.txt", rows) == [[1.0, 2.0], [start, 6.0]]
+    assert raven_times(tmp_path / "a.txt", [(4.5, 6.0, "a.wav", 5.0)]) == [[4.5, 6.0]]
+
+
+def test_raven_tables_of_several_files_are_read_by_their_offset(tmp_path: Path) -> None:
+    first = [(1.0, 2.0, "a.wav", 1.0), (3.0, 4.0, "a.wav", 3.0)]
+    second = [(61.0, 62.0, "b.wav", 1.0), (65.0, 66.0, "b.wav", 5.0001)]
+    with warnings.catch_warnings(action="error"):
+        assert raven_times(tmp_path / "a.txt", second) == [[1.0, 2.0], [5.0001, 6.0001]]
+        assert raven_times(tmp_path / "a.txt", first + second)[2:] == [[1.0, 2.0], [5.0001, 6.0001]]
+    rows = [*first, second[0], (64.5, 66.0, "b.wav", 5.0), (67.0, 68.0, "b.wav", 7.0)]
+    with pytest.warns(UserWarning, match=r"line 5: Begin Time \(s\) and File Offset \(s\) disagree"):
+        assert raven_times(tmp_path / "a.txt", rows)[3] == [5.0, 6.5]
+    with pytest.warns(UserWarning, match=r"line 4: Begin Time \(s\) and File Offset \(s\) disagree"):
+        assert raven_times(
+            tmp_path / "a.txt", [*first, (61.0, 62.0, "a.wav", 1.0), (65.0, 66.0, "a.wav", 5.0)]
+        )
+
+
 def test_raven_keeps_columns_people_added(tmp_path: Path) -> None:
     header = "Selection\tBegin Time (s)\tEnd Time (s)\tLow Freq (Hz)\tHigh Freq (Hz)\tConfidence\tnotes\tSNR (dB)\n"
     (tmp_path / "a.txt").write_text(header + '1\t1\t2\t3\t4\t0.8\tsaid "maybe"\t1.25\n')

@@ -2,7 +2,8 @@
 
 Read: any column order; `Low Freq (Hz)` or `Low Frequency (Hz)`; the recording from `Begin Path`, `Begin
 File` or the table's name; `File Offset (s)` where present is the start within the recording (`Begin Time
-(s)` counts through the whole list of files Raven had open), otherwise `Begin Time (s)` is. A selection that
+(s)` counts through the whole list of files Raven had open), otherwise `Begin Time (s)` is; also where both
+agree but for some rows, in which `Begin Time (s)` was changed. A selection that
 appears once per view (spectrogram, waveform) is one event. Its label is from the first label column that is
 filled in its row. Columns Raven or its user added are kept. A table says that its recording was listened to,
 a table with only a header that nothing is there.
@@ -64,6 +65,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "model": ("Model",),
 }
 _BOX = ("start_s", "end_s", "low_hz", "high_hz")
+_ROUNDING_S = 0.001  # between Begin Time and File Offset, which Raven may write with other digits
 TABLE_NAME = re.compile(r"[._]selections?\.(txt|tsv)$", re.IGNORECASE)  # as Raven and BirdNET call them
 _STRUCTURE = ("Selection", "View", "Begin File", "Begin Path", "End File", "End Path", "File Offset (s)")
 
@@ -202,18 +204,27 @@ def _is_spectrogram(view: str) -> bool:
 
 
 def _recordings(table: Table, own: str, names: RecordingNames) -> list[str]:
+    said = _begin_files(table)
+    found = {(p, f): names.of_table(p, f, table.path) if p or f else own for p, f in dict.fromkeys(said)}
+    return [found[one] for one in said]
+
+
+def _begin_files(table: Table) -> list[tuple[str, str]]:
+    """Path, or else name, of the recording of each row; both blank where the table does not say it."""
     path, file = table.find("Begin Path"), table.find("Begin File")
     paths = table.texts(path) if path else [""] * len(table)
     files = table.texts(file) if file else [""] * len(table)
-    said = [(p, "" if p else f) for p, f in zip(paths, files, strict=True)]
-    found = {(p, f): names.of_table(p, f, table.path) if p or f else own for p, f in dict.fromkeys(said)}
-    return [found[one] for one in said]
+    return [(p, "" if p else f) for p, f in zip(paths, files, strict=True)]
 
 
 def _within_file(
     inside: NDArray[np.float64], starts: NDArray[np.float64], ends: NDArray[np.float64], table: Table
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Times within the recording: the offset, and the offset plus the selection's length."""
+    said, ahead = _begin_files(table), starts - inside
+    if len(set(said)) == 1 and _counts_from_zero(ahead[~np.isnan(ahead)]):
+        return starts, ends
+    _warn_of_changed_times(ahead, said, table)
     new_starts, new_ends = starts.copy(), ends.copy()
     for i in np.flatnonzero(~np.isnan(inside) & (inside != starts)).tolist():
         if inside[i] < 0:
@@ -223,6 +234,30 @@ def _within_file(
             decimal_sum(float(ends[i]), -float(starts[i]), float(inside[i])),
         )
     return new_starts, new_ends
+
+
+def _counts_from_zero(ahead: NDArray[np.float64]) -> bool:
+    """Whether Begin Time counts within a table's only recording; ``ahead`` is what it is more than File Offset.
+
+    Where files come before the recording, it is more by the same in every row. Several rows that are more by the same
+    while others are not may be of another file of that name.
+    """
+    apart = ahead[np.abs(ahead) > _ROUNDING_S]
+    another = len(apart) > 1 and apart.min() > 0 and np.ptp(apart) <= _ROUNDING_S
+    return len(ahead) > 0 and not another and (len(apart) < len(ahead) or bool((ahead < 0).all()))
+
+
+def _warn_of_changed_times(ahead: NDArray[np.float64], said: list[tuple[str, str]], table: Table) -> None:
+    """Say where Begin Time is more than File Offset by another time than in other rows of the same recording."""
+    files = pd.Series([path or file for path, file in said])
+    usual = files.map(pd.Series(ahead).groupby(files).quantile(interpolation="lower")).to_numpy(float)
+    changed = np.flatnonzero((np.abs(ahead - usual) > _ROUNDING_S) | (ahead < -_ROUNDING_S))
+    if changed.size:
+        warnings.warn(
+            f"{table.where(int(changed[0]))}: Begin Time (s) and File Offset (s) disagree, and File Offset (s) is "
+            "used; if you changed Begin Time (s), change File Offset (s), too",
+            stacklevel=5,
+        )
 
 
 def write(annotations: AnnotationSet, path: Path) -> None:
