@@ -64,6 +64,11 @@ CASES = [
         r"line 2, high_hz: found '1,500'.*as in 1234\.5",
     ),
     (
+        "csv",
+        CSV.replace(",", ";") + "a.wav;0,5;1;10;2.867,6;x\n",
+        r"line 2, high_hz: found '2\.867,6', expected a number \(write 2867,6\)",
+    ),
+    (
         "audacity",
         "1.0\t2.0\tbird\n",
         r"line 1: no upper frequency, and the sample rate of x is unknown; give.*--audio",

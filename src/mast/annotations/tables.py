@@ -129,7 +129,8 @@ class Table:
 
     def numbers(self, column: str, *, blank_is_nan: bool = False) -> NDArray[np.float64]:
         """A column as finite numbers (N,); blanks are an error unless ``blank_is_nan``."""
-        return parse_numbers(self.number_texts(column), self.where, column, blank_is_nan=blank_is_nan)
+        texts, found = self.number_texts(column), self.texts(column)
+        return parse_numbers(texts, self.where, column, blank_is_nan=blank_is_nan, found=found)
 
     def number_texts(self, column: str) -> list[str]:
         """A column of numbers as it stands in the file, with decimal points where the file has decimal commas."""
@@ -181,9 +182,14 @@ def _plain(name: str) -> str:
 
 
 def parse_numbers(
-    texts: Sequence[str], where: Where, column: str, *, blank_is_nan: bool = False
+    texts: Sequence[str],
+    where: Where,
+    column: str,
+    *,
+    blank_is_nan: bool = False,
+    found: Sequence[str] | None = None,
 ) -> NDArray[np.float64]:
-    """Text as finite float64 (N,); the error names ``where(row)`` and the column."""
+    """Text as finite float64 (N,); the error names ``where(row)`` and the column, and quotes ``found``, the file's."""
     try:
         values = np.array([float(t) if t else math.nan for t in texts], dtype=np.float64)
         if not (
@@ -195,7 +201,8 @@ def parse_numbers(
         pass
     values = np.empty(len(texts))
     for row, text in enumerate(texts):
-        values[row] = _number(text.strip(), f"{where(row)}, {column}", blank_is_nan)
+        as_written = text if found is None else found[row]
+        values[row] = _number(text.strip(), as_written.strip(), f"{where(row)}, {column}", blank_is_nan)
     return values
 
 
@@ -203,7 +210,7 @@ def _only_blank(texts: Sequence[str], values: NDArray[np.float64]) -> bool:
     return all(not texts[i] for i in np.flatnonzero(np.isnan(values)).tolist())
 
 
-def _number(text: str, where: str, blank_is_nan: bool) -> float:
+def _number(text: str, found: str, where: str, blank_is_nan: bool) -> float:
     if not text:
         if blank_is_nan:
             return math.nan
@@ -211,15 +218,19 @@ def _number(text: str, where: str, blank_is_nan: bool) -> float:
     try:
         value = float(text)
     except ValueError:
-        hint = (
-            " (a comma can mark decimals or thousands; write numbers as in 1234.5)"
-            if re.fullmatch(r"-?[\d.]*,\d+", text)
-            else ""
-        )
-        raise AnnotationError(f"{where}: found {text!r}, expected a number{hint}") from None
+        raise AnnotationError(f"{where}: found {found!r}, expected a number{_hint(found)}") from None
     if not math.isfinite(value):
-        raise AnnotationError(f"{where}: found {text!r}, expected a finite number")
+        raise AnnotationError(f"{where}: found {found!r}, expected a finite number")
     return value
+
+
+def _hint(found: str) -> str:
+    """How to write what is a number to some people."""
+    if re.fullmatch(r"-?\d{1,3}(\.\d{3})+,\d+", found):
+        return f" (write {found.replace('.', '')})"
+    if re.fullmatch(r"-?[\d.]*,\d+", found):
+        return " (a comma can mark decimals or thousands; write numbers as in 1234.5)"
+    return ""
 
 
 def typed_column(texts: list[str]) -> pd.Series[str] | pd.Series[float] | pd.Series[int]:
