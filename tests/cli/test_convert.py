@@ -206,7 +206,12 @@ def test_no_line_is_longer_than_a_few_hundred_characters(dataset: Path, tmp_path
 def test_boxes_after_the_end_are_said(dataset: Path, tmp_path: Path) -> None:
     (dataset / "boxes.csv").write_text(CSV + "a.wav,30,31,1000,2000,robin,0.5\n")
     _, stderr = run(dataset, tmp_path / "o.csv", "--to", "csv", "--audio", dataset)
-    assert "warning: 1 of 1 events start after their recording has ended" in stderr
+    assert "warning: the only event starts after its recording has ended; does it belong to" in stderr
+    for rows, told in ((1, "1 of 2 events starts after its"), (2, "2 of 3 events start after their")):
+        late = "a.wav,30,31,1000,2000,robin,0.5\n" * rows
+        (dataset / "boxes.csv").write_text(f"{CSV}a.wav,0,1,1000,2000,robin,0.5\n{late}")
+        _, stderr = run(dataset, tmp_path / f"{rows}.csv", "--to", "csv", "--audio", dataset)
+        assert f"warning: {told} recording has ended" in stderr
     (dataset / "boxes.csv").write_text(CSV + "a.wav,30,9000,1000,2000,robin,0.5\n")
     with pytest.raises(AnnotationError, match=r"event 1: ends at 9000 s, but a\.wav lasts 2 s"):
         convert(dataset, tmp_path / "o2.csv", "csv", audio=dataset)

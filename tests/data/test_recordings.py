@@ -157,7 +157,7 @@ def test_boxes_after_the_end_are_warned_of(folder: Path) -> None:
     with (folder / "boxes.csv").open("a") as boxes:
         boxes.write("A_20230510_070000.wav,7,8,1000,2000,a\n")
     with pytest.warns(
-        UserWarning, match=r"1 boxes start after their recording has ended.*row 2 .*7 s of A_2023"
+        UserWarning, match=r"1 box starts after its recording has ended.*row 2 .*7 s of A_2023"
     ):
         load_dataset(folder)
 

@@ -133,11 +133,7 @@ def convert(
             say(f"mast: warning: {sentence}", quiet=quiet)
         annotations = _without_strangers(annotations, known, source)
     if late := annotations.after_the_end():
-        say(
-            f"mast: warning: {late:,} of {len(annotations.events):,} events start after their recording has ended; "
-            "do they belong to another recording?",
-            quiet=quiet,
-        )
+        say(f"mast: warning: {_after_the_end(late, len(annotations.events))}", quiet=quiet)
     annotations = cut_to_nyquist(annotations, "events", source, quiet=quiet)
     if join is not None:
         annotations = replace(annotations, events=join_events(annotations.events, join))
@@ -158,6 +154,14 @@ def convert(
         f"{counted(len(annotations.annotated()), 'recording')}, {counted(len(annotations.events), 'event')}, "
         f"{counted(len(annotations.reviewed_empty()), 'recording')} heard and empty → {out} ({to})"
     )
+
+
+def _after_the_end(late: int, events: int) -> str:
+    """What is doubtful about events that start after their recording has ended."""
+    if late == 1:
+        which = "the only event" if events == 1 else f"1 of {events:,} events"
+        return f"{which} starts after its recording has ended; does it belong to another recording?"
+    return f"{late:,} of {events:,} events start after their recording has ended; do they belong to another recording?"
 
 
 def _holds_tasks(source: Path) -> bool:

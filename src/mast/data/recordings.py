@@ -444,11 +444,16 @@ def _warn_of_late_boxes(events: pd.DataFrame, table: pd.DataFrame, source: Path)
     length = events["recording"].map(dict(zip(table["file"], table["duration_s"], strict=True)))
     late = events.index[events["start_s"] >= length]
     if len(late):
-        row = int(late[0])
+        row, one = int(late[0]), len(late) == 1
+        told = (
+            "1 box starts after its recording has ended, so it is never used; it"
+            if one
+            else f"{len(late):,} boxes start after their recording has ended, so they are never used; the first"
+        )
         warnings.warn(
-            f"{source}: {len(late)} boxes start after their recording has ended, so they are never used; the "
-            f"first is row {row + 1} (header not counted), at {events['start_s'][row]:g} s of "
-            f"{events['recording'][row]}, which lasts {length[row]:g} s; do they belong to another recording?",
+            f"{source}: {told} is row {row + 1} (header not counted), at {events['start_s'][row]:g} s of "
+            f"{events['recording'][row]}, which lasts {length[row]:g} s; {'does it' if one else 'do they'} belong to "
+            "another recording?",
             stacklevel=3,
         )
 

@@ -23,7 +23,7 @@ from mast.training.start import Start
 
 # warnings of load_dataset
 _TOLD_ONCE = (
-    ".*( left out|not count as heard and empty|after their recording has ended|above half the sample rate"
+    ".*( left out|not count as heard and empty|after (its|their) recording has ended|above half the sample rate"
     "|below 0 Hz|probably in kHz)"
 )
 
