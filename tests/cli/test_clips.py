@@ -152,6 +152,11 @@ def test_bad_input_is_one_sentence_and_nothing_is_touched(found: Path, tmp_path:
             (found, "--out", tmp_path / "y", "--audio", tmp_path / "no"),
         ),
         (AudioError, "no event could be cut (8 tried)", (found, "--out", tmp_path / "z", "--audio", mine)),
+        (
+            AudioError,
+            "no such recording here; give its folder with --audio",
+            (found, "--out", tmp_path / "z", "--audio", mine),
+        ),
     ]
     for kind, says, arguments in kinds:
         result = run(*arguments)

@@ -88,7 +88,7 @@ def test_bad_input_is_one_sentence(found: Path, tmp_path: Path) -> None:
         (AnnotationError, "nothing to measure", (tmp_path / "none.csv", "--out", tmp_path / "m.csv")),
         (
             AudioError,
-            "no box could be measured",
+            "no box could be measured (3 tried); b.wav: no such recording here; give its folder with --audio",
             (found, "--out", tmp_path / "m.csv", "--audio", tmp_path / "empty"),
         ),
         (

@@ -181,6 +181,7 @@ def test_bad_input_is_one_sentence(found: Path) -> None:
             ("--audio", here / "nowhere"),
         ),
         (AudioError, "no box could be heard (4 tried)", ("--audio", here / "empty")),
+        (AudioError, "no such recording here; give its folder with --audio", ("--audio", here / "empty")),
         (
             ConfigError,
             "none of its 0 boxes matches one that is to be named",

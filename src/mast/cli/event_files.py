@@ -94,13 +94,14 @@ def recording_by_recording(
     ``advance`` is told how many events each recording had.
     """
     from mast.errors import AudioError, ConfigError
+    from mast.reports.contact_sheet import not_here
 
     made, failures = [], {}
     for name, own in events.groupby("recording", sort=False):
         path = locate(str(name))
         try:
             if path is None:
-                raise AudioError(f"{name}: no such recording here")
+                raise not_here(str(name))
             made.append(work(path, own))
         except (AudioError, ConfigError) as error:
             failures[str(name)] = str(error)

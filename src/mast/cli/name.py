@@ -199,10 +199,7 @@ def _heard(
     with advancing(quiet, "name", "boxes", len(events)) as advance:
         found, failures = recording_by_recording(events, locate, work, advance)
     if not found:
-        raise AudioError(
-            f"no box could be heard ({len(events):,} tried); {next(iter(failures.values()))}; say where the "
-            "recordings are with --audio"
-        )
+        raise AudioError(f"no box could be heard ({len(events):,} tried); {next(iter(failures.values()))}")
     return pd.concat(found), failures
 
 

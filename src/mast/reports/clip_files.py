@@ -21,7 +21,7 @@ from mast.classifiers.voice_lists import VOICES, FindVoices, write_voices
 from mast.errors import AudioError
 from mast.files import whole_file, write_whole
 from mast.grid import FrontEnd
-from mast.reports.contact_sheet import Locate, caption_of, make_tiles
+from mast.reports.contact_sheet import Locate, caption_of, make_tiles, not_here
 from mast.reports.html_page import Section, page, paragraph
 from mast.reports.spectrogram import image_png
 from mast.reports.templating import piece
@@ -126,7 +126,7 @@ def cut_clips(
         path = locate(recording)
         try:
             if path is None:
-                raise AudioError(f"{recording}: no such recording here")
+                raise not_here(recording)
             spoken = voices(path, *_span(clip.event, pad_s)) if voices is not None else []
             if spoken:
                 cut.left_out += 1

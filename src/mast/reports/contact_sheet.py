@@ -70,6 +70,11 @@ class Sheet(NamedTuple):
     tiles: Sequence[Tile]
 
 
+def not_here(recording: str) -> AudioError:
+    """What to say of a recording that nobody knows the place of."""
+    return AudioError(f"{recording}: no such recording here; give its folder with --audio")
+
+
 def find_in(folders: Iterable[str | Path]) -> Locate:
     """Where a recording of that name lies: below one of the folders, as named, in its ``audio/``, or wherever its name
     means one file only.
