@@ -12,6 +12,7 @@ import pytest
 from mast.annotations import read_annotations
 from mast.annotations.recording_names import RecordingNames, label_keys
 from mast.annotations.tables import read_text
+from mast.errors import AnnotationError
 
 BOX = ["recording", "start_s", "end_s", "low_hz", "high_hz", "label"]
 KNOWN = pd.DataFrame({"recording": ["a.wav"], "duration_s": [60.0], "sample_rate": [16_000.0]})
@@ -86,6 +87,21 @@ def test_raven_keeps_columns_people_added(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(header + '1\t1\t2\t3\t4\t0.8\tsaid "maybe"\t1.25\n')
     event = read_annotations(tmp_path / "a.txt").events.iloc[0]
     assert (event["score"], event["notes"], event["SNR (dB)"]) == (0.8, 'said "maybe"', 1.25)
+
+
+def test_results_of_birdnet_reach_over_the_whole_band(tmp_path: Path) -> None:
+    header = "Start (s),End (s),Scientific name,Common name,Confidence"
+    row = "3.0,6.0,Erithacus rubecula,European Robin,0.8"
+    for folder, last, value in (("new", ",File", ",/home/me/a.wav"), ("old", "", "")):
+        table = tmp_path / folder / "a.BirdNET.results.csv"
+        table.parent.mkdir()
+        table.write_text(f"{header}{last}\n{row}{value}\n")
+        for path in (table, table.parent):
+            event = read_annotations(path, recordings=KNOWN).events.iloc[0]
+            assert event[BOX].tolist() == ["a.wav", 3.0, 6.0, 0.0, 8_000.0, "European Robin"]
+            assert (event["score"], event["Scientific name"]) == (0.8, "Erithacus rubecula")
+    with pytest.raises(AnnotationError, match=r"line 2, High Freq \(Hz\): no upper frequency.*sample rate"):
+        read_annotations(table)
 
 
 def test_raven_label_is_the_first_column_that_is_filled(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def _guess_file(path: Path) -> str | None:
     if lines[0].lstrip().startswith("{"):
         return _guess_json(path)
     header = {name.strip().strip('"').casefold() for d in "\t,;" for name in lines[0].split(d)}
-    if "begin time (s)" in header:
+    if "begin time (s)" in header or {name.casefold() for name in raven.BIRDNET} <= header:
         return "raven"
     if "in file" in header:
         return "kaleidoscope"

@@ -6,7 +6,8 @@ File` or the table's name; `File Offset (s)` where present is the start within t
 agree but for some rows, in which `Begin Time (s)` was changed. A selection that
 appears once per view (spectrogram, waveform) is one event. Its label is from the first label column that is
 filled in its row. Columns Raven or its user added are kept. A table says that its recording was listened to,
-a table with only a header that nothing is there.
+a table with only a header that nothing is there. BirdNET's own table of results is read as well: it has no
+frequencies, so its boxes reach from 0 Hz to half the sample rate.
 
 Written: one table per recording in a folder, `Begin Time (s)` within the recording; or, for a path that ends
 in `.txt`, a single table.
@@ -65,6 +66,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "model": ("Model",),
 }
 _BOX = ("start_s", "end_s", "low_hz", "high_hz")
+BIRDNET = {"Start (s)": "Begin Time (s)", "End (s)": "End Time (s)"}  # columns of its results, Raven's names
 _ROUNDING_S = 0.001  # between Begin Time and File Offset, which Raven may write with other digits
 TABLE_NAME = re.compile(r"[._]selections?\.(txt|tsv)$", re.IGNORECASE)  # as Raven and BirdNET call them
 _STRUCTURE = ("Selection", "View", "Begin File", "Begin Path", "End File", "End Path", "File Offset (s)")
@@ -84,7 +86,7 @@ def read(path: Path, recordings: pd.DataFrame) -> AnnotationSet:
     nyquists = known.nyquists()
     parts, heard = [], []
     for file in files:
-        table = read_table(file)
+        table = _as_selections(read_table(file))
         own = own_names.of_key(key_of(file, folder))
         events = _events(table, own, names, nyquists)
         parts.append(events)
@@ -123,9 +125,19 @@ def _is_stranger(file: Path) -> bool:
     fields = first_fields(file)
     if not fields or TABLE_NAME.search(file.name):
         return False
-    columns = [*_STRUCTURE, *(name for column in _BOX for name in COLUMNS[column])]
+    columns = [*_STRUCTURE, *BIRDNET, *(name for column in _BOX for name in COLUMNS[column])]
     numbers = sum(re.fullmatch(r"-?\d+([.,]\d+)?", field) is not None for field in fields)
     return numbers < 2 and Table(file, fields, [], []).find(*columns) is None
+
+
+def _as_selections(table: Table) -> Table:
+    """BirdNET's table of results under Raven's names, with boxes over the whole band; other tables as they are."""
+    if table.find("Begin Time (s)") or not all(table.find(name) for name in BIRDNET):
+        return table
+    names = {table.find(theirs): ravens for theirs, ravens in {**BIRDNET, "File": "Begin Path"}.items()}
+    header = [names.get(column, column) for column in table.header]
+    rows = [[*row, "0", ""] for row in table.rows]
+    return Table(table.path, [*header, "Low Freq (Hz)", "High Freq (Hz)"], rows, table.lines)
 
 
 def _events(table: Table, own: str, names: RecordingNames, nyquists: dict[str, float]) -> pd.DataFrame:

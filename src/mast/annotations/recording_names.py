@@ -13,7 +13,8 @@ from mast.audio.text_names import text_names
 
 # what annotation tools append to the recording's name: Raven, BirdNET, plain selections
 _TABLE_ENDING = re.compile(
-    r"(\.Table\.\d+)?(\.BirdNET)?([._]selections?)?([._]table)?([._]labels?)?\.(txt|tsv|csv)$", re.IGNORECASE
+    r"(\.Table\.\d+)?(\.BirdNET(\.results)?)?([._]selections?)?([._]table)?([._]labels?)?\.(txt|tsv|csv)$",
+    re.IGNORECASE,
 )
 _AUDIO_ENDING = re.compile(
     r"\.(wav|wave|flac|mp3|ogg|oga|opus|aif|aiff|aifc|w64|rf64|m4a|wv|au)$", re.IGNORECASE
