@@ -129,11 +129,30 @@ def test_corrected_counts_by_name(found: Path, tmp_path: Path) -> None:
         db.execute("UPDATE events SET label = 'robin' WHERE score < 0.5")  # a call, but not a wren's
     assert run(found, "--out", out, "--names", names).stderr == ""
     assert pd.read_csv(out / "sites.csv")["corrected_calls"].tolist() == [40]
+    assert "of 60 events have the right name after correction (40–40)<" in (out / "summary.html").read_text()
     with sqlite3.connect(found / "review.sqlite") as db:
         db.execute("UPDATE events SET label = ''")  # decided before the names were there
     told = run(found, "--out", out, "--names", names).stderr
     assert "60 events to check were accepted without a name. Type the right names" in told
     assert f"mast review {found} --names {names}" in told
+
+
+def test_the_headline_tells_right_names_from_events_without_one(found: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    names = named(found, dict.fromkeys(range(25), "unknown"), tmp_path / "named.csv")
+    run(found, "--out", out, "--names", names, "--check", 60)
+    open_review(found).close()
+    with sqlite3.connect(found / "review.sqlite") as db:
+        db.execute("UPDATE events SET status = 'accepted', label = 'wren', version = 1")
+        db.execute("UPDATE events SET status = 'rejected' WHERE score < 0.345")
+        db.execute("UPDATE events SET label = 'robin' WHERE score > 0.865")
+    assert run(found, "--out", out, "--names", names).stderr == ""
+    right = "of 60 events are right after correction (52–52)"
+    split = ": 32 with the right name, 20 without a name"
+    assert right + split in (out / "summary.html").read_text()
+    (found / "to_check.csv").unlink()
+    run(found, "--out", out)
+    assert "of 60 events are right after correction (55–55)<" in (out / "summary.html").read_text()
 
 
 def test_sites_are_corrected_each_for_itself(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from mast.reports.html_page import (
     table,
 )
 from mast.reports.summary_counts import Counts, Sample, correct_total, count_events, count_table
+from mast.retrieval.naming import UNKNOWN
 from mast.wording import counted, first_names
 
 PAGE = "summary.html"
@@ -75,7 +76,7 @@ def summary_page(counts: Counts, title: str, around: Surroundings) -> str:
     total = None if around.sample is None else correct_total(around.sample)
     return page(
         title,
-        _lead(counts, total),
+        _lead(counts, around.sample, total),
         [
             Section("When", "when", _when(counts, around)),
             Section("Where", "where", _where(counts, around.sample)),
@@ -113,21 +114,33 @@ def write_results_summary(folder: Path, heard: Heard) -> None:
     write_whole(folder / PAGE, summary_page(counts, title, around).encode())
 
 
-def _lead(counts: Counts, total: Corrected | None) -> Markup:
+def _lead(counts: Counts, sample: Sample | None, total: Corrected | None) -> Markup:
     heard = counts.heard
     n, failed, damaged = len(heard.recordings), len(heard.failed), int(heard.recordings["damaged"].sum())
     recordings = "recording" if n == 1 else "recordings"
     lost = "".join(f", {k:,} {what}" for k, what in ((failed, "failed"), (damaged, "damaged")) if k)
-    meaning = "calls" if counts.labels == [""] else "calls with the right name"
     facts = [
         (_hours(heard.hours), f"searched in {n:,} {recordings}{lost}"),
         (f"{counts.calls:,}", "events found"),
     ]
     if heard.hours > 0:
         facts.append((_rate(counts.calls / heard.hours), "events per hour searched"))
-    if total is not None and np.isfinite(total.estimate[0]):
-        facts.append((f"{total.estimate[0]:,.0f}", f"{meaning} after correction, {_interval(total, 0)}"))
+    if sample is not None and total is not None and np.isfinite(total.estimate[0]):
+        facts.append((f"{total.estimate[0]:,.0f}", _right(counts, sample, total)))
     return paragraph(_span(counts), soft=True) + cards(facts)
+
+
+def _right(counts: Counts, sample: Sample, total: Corrected) -> str:
+    """What the number of events that are right means; an event without a name is right where it was accepted."""
+    of, interval, nameless = counted(counts.calls, "event"), f"({_interval(total, 0)})", ["", UNKNOWN]
+    if not set(counts.labels) & set(nameless):
+        return f"of {of} have the right name after correction {interval}"
+    said = f"of {of} are right after correction {interval}"
+    if set(counts.labels) <= set(nameless):
+        return said
+    rows = count_table(_any_site(counts), "site", sample)
+    without = round(rows.loc[rows["label"].isin(nameless), "corrected_calls"].sum())
+    return f"{said}: {round(total.estimate[0]) - without:,} with the right name, {without:,} without a name"
 
 
 def _span(counts: Counts) -> str:
@@ -235,20 +248,24 @@ def _any_label(counts: Counts) -> Counts:
     return replace(counts, labels=[""], tally=counts.tally.assign(label=""))
 
 
-def _without_labels(sample: Sample) -> Sample:
-    return replace(sample, rows=sample.rows.assign(label=""))
-
-
-def _what(counts: Counts, sample: Sample | None) -> Markup:
+def _any_site(counts: Counts) -> Counts:
+    """The same counts without their sites."""
     heard = replace(
         counts.heard,
         recordings=counts.heard.recordings.assign(site=""),
         failed=counts.heard.failed.assign(site=""),
     )
-    joined = replace(
+    return replace(
         counts, heard=heard, effort=counts.effort.assign(site=""), tally=counts.tally.assign(site="")
     )
-    rows = count_table(joined, "site", sample).sort_values("calls", ascending=False)
+
+
+def _without_labels(sample: Sample) -> Sample:
+    return replace(sample, rows=sample.rows.assign(label=""))
+
+
+def _what(counts: Counts, sample: Sample | None) -> Markup:
+    rows = count_table(_any_site(counts), "site", sample).sort_values("calls", ascending=False)
     header = ["label", "events", "per hour", *(["corrected (95 %)"] if sample is not None else [])]
     cells = [
         [
