@@ -285,6 +285,23 @@ def test_a_site_without_clock_times_is_no_picture_that_was_left_out(found: Path,
     page = (tmp_path / "out" / "summary.html").read_text()
     assert "have no clock time and are in no picture" in page
     assert "busiest" not in page
+    assert "60 events." in page
+
+
+def test_events_without_a_clock_time_are_counted_apart_below_their_picture(
+    found: Path, tmp_path: Path
+) -> None:
+    audio, out = tmp_path / "audio", tmp_path / "out"
+    sf.write(audio / "late.wav", [0.0] * RATE, RATE)
+    box = {"recording": "late.wav", "start_s": 0.1, "end_s": 0.2, "low_hz": 1e3, "high_hz": 2e3, "score": 0.5}
+    results = ResultsFolder(found, {"model": "m", "threshold": 0.3}, audio)
+    events = as_events(pd.DataFrame([box])).assign(source="detector")
+    source = Source(audio / "late.wav", "late.wav", audio)
+    results.add(Searched(source, events, duration_s=1.0, sample_rate=RATE, site="A"))
+    results.combine(["csv"])
+    assert run(found, "--out", out).exit_code == 0
+    page = (out / "summary.html").read_text()
+    assert "61 events, 1 of them without a clock time (not shown)." in page
 
 
 def test_the_page_needs_nothing_else_and_says_what_was_heard(found: Path, tmp_path: Path) -> None:

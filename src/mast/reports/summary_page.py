@@ -161,6 +161,7 @@ def _span(counts: Counts) -> str:
 
 def _when(counts: Counts, around: Surroundings) -> Markup:
     by = counts.tally.groupby(["site", "label"])["n"].sum()
+    clockless = counts.tally[counts.tally["slot"] == NO_CLOCK].groupby(["site", "label"])["n"].sum()
     wanted = sorted(
         ((site, label) for site in counts.heard.sites for label in counts.labels),
         key=lambda pair: (-int(by.get(pair, 0)), pair),
@@ -177,7 +178,7 @@ def _when(counts: Counts, around: Surroundings) -> Markup:
         name = shortened(site) or "no site"
         what = f", {shortened(label) or 'no label'}" if len(counts.labels) > 1 else ""
         notes = [
-            counted(int(by.get((site, label), 0)), "event"),
+            _shown(int(by.get((site, label), 0)), int(clockless.get((site, label), 0))),
             sun_note(found, sky) if sky is not None else "",
             caveat,
             "days without sound are left out" if found.has_gaps else "",
@@ -191,10 +192,16 @@ def _when(counts: Counts, around: Surroundings) -> Markup:
         body += paragraph(
             f"The {around.maps} busiest of {len(drawable)} sites and labels; counts.csv has all.", soft=True
         )
-    clockless = counts.effort.loc[counts.effort["slot"] == NO_CLOCK, "recorded_s"].sum() / 3_600
-    if clockless:
-        body += paragraph(f"{_hours(clockless)} have no clock time and are in no picture.", soft=True)
+    without_h = counts.effort.loc[counts.effort["slot"] == NO_CLOCK, "recorded_s"].sum() / 3_600
+    if without_h:
+        body += paragraph(f"{_hours(without_h)} have no clock time and are in no picture.", soft=True)
     return body
+
+
+def _shown(events: int, clockless: int) -> str:
+    """How many events a picture is of, and how many of them are not in it."""
+    without = f", {clockless:,} of them without a clock time (not shown)" if clockless else ""
+    return counted(events, "event") + without
 
 
 def _activity_of(counts: Counts, site: str, label: str) -> Activity | None:
