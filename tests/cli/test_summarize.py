@@ -22,6 +22,7 @@ from mast.inference.detector import Searched
 from mast.inference.pieces import Source
 from mast.inference.results import ResultsFolder
 from mast.review.open_review import open_review
+from mast.review.suggestions import take_suggestions
 
 app = typer.Typer()
 app.command()(summarize)
@@ -191,6 +192,21 @@ def test_sites_are_corrected_each_for_itself(tmp_path: Path) -> None:
     (found / "recordings" / "WET_20240501_050000.wav.parquet").unlink()
     results.combine(["csv"])
     assert f"mast summarize {found} --out {out} --check 30 --each-site" in run(found, "--out", out).stderr
+
+
+def test_names_that_were_forgotten_are_asked_for(found: Path, tmp_path: Path) -> None:
+    out, names = tmp_path / "out", named(found, {0: "robin", 1: "unknown"}, tmp_path / "named.csv")
+    run(found, "--out", out, "--names", names, "--check", 20)
+    told = run(found, "--out", out).stderr
+    assert "Run it with --names FILE, as when the sample was drawn: mast summarize" in told
+    assert f"--out {out} --names FILE" in told
+    review = open_review(found)
+    take_suggestions(review.store, names)
+    review.close()
+    assert f"--out {out} --names {names}\n" in run(found, "--out", out).stderr
+    (found / "to_check.csv").unlink()
+    run(found, "--out", out, "--check", 20)
+    assert "have changed since the sample was drawn" in run(found, "--out", out, "--names", names).stderr
 
 
 def test_names_that_are_not_of_all_detections(found: Path, tmp_path: Path) -> None:

@@ -224,14 +224,18 @@ def _advice(
     """What to do next for counts one can trust; ``again`` is the command that was run."""
     from mast.evaluation.corrected_counts import sample_size
     from mast.reports.summary_page import Advice
-    from mast.review.sample import sites_drawn
+    from mast.review.sample import drawn_with_names, names_reviewed_with, sites_drawn
 
     if not len(strata):
         return ()
     review = shlex.join(
         ["mast", "review", str(detections), *([] if names is None else ["--names", str(names)])]
     )
-    if checking.outdated:
+    if checking.outdated and names is None and drawn_with_names(detections):
+        what = "The sample was drawn with names. Run it with --names FILE, as when the sample was drawn"
+        known = names_reviewed_with(detections)
+        command = f"{again} --names {'FILE' if known is None else shlex.quote(str(known))}"
+    elif checking.outdated:
         what = "The events or their names have changed since the sample was drawn. Draw it again; decisions are kept"
         sites = sites_drawn(detections)
         each = f"{math.ceil(checking.drawn / sites)} --each-site" if sites else f"{checking.drawn}"

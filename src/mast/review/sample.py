@@ -19,14 +19,20 @@ import pandas as pd
 from mast.arrays import IntArray
 from mast.errors import ConfigError
 from mast.evaluation.corrected_counts import OF_SITE, Checked, SiteStrata, Strata
+from mast.reports.heard import read_events
 from mast.reports.summary_counts import Sample
 from mast.retrieval.naming import UNKNOWN
 from mast.review.intake import random_rank, review_id
 from mast.review.store import STORE
+from mast.review.suggestions import GIVEN_SQL, still_there
 from mast.review.to_check import read_to_check, write_to_check
 
 _KEY = b"mast summarize"  # of the random order
 _MADE_OF = ("recording", "start_s", "end_s", "low_hz", "high_hz", "found_label", "source")
+_DECIDED_SQL = (
+    "SELECT e.id, r.name, e.label, e.status FROM events AS e JOIN recordings AS r ON r.id = e.recording_id "
+    "WHERE e.status <> 'open' AND e.score IS NOT NULL AND e.ordinal IS NOT NULL"
+)
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,17 @@ class Checking:
 def sites_drawn(folder: Path) -> int:
     """How many sites have a sample of their own; 0 where one sample was drawn over all sites."""
     return len({name.partition(OF_SITE)[0] for name in read_to_check(folder)["stratum"] if OF_SITE in name})
+
+
+def drawn_with_names(folder: Path) -> bool:
+    """Whether the events that were drawn had labels that the detections do not have."""
+    own = {label for batch in read_events(folder) for label in batch["label"].unique()}
+    return not set(read_to_check(folder)["label"]) <= own
+
+
+def names_reviewed_with(folder: Path) -> Path | None:
+    """The table of names that the folder's review was given, if it is still there."""
+    return still_there(_read(folder / STORE, GIVEN_SQL))
 
 
 def draw_sample(
@@ -145,7 +162,7 @@ def _decided(folder: Path, batches: Iterable[pd.DataFrame], strata: Strata | Sit
     accepted under its label, or has none. One that was accepted without a label while the table names it says nothing
     about the name.
     """
-    rows = {str(row["id"]): row for row in _rows(folder / STORE)}
+    rows = {str(row["id"]): row for row in _read(folder / STORE, _DECIDED_SQL)}
     names = {row["name"] for row in rows.values()}
     found = [
         own[own["event"].isin(rows)]
@@ -166,14 +183,9 @@ def _decided(folder: Path, batches: Iterable[pd.DataFrame], strata: Strata | Sit
     )
 
 
-def _rows(path: Path) -> list[sqlite3.Row]:
+def _read(path: Path, sql: str) -> list[sqlite3.Row]:
     if not path.is_file():
         return []
-    sql = (
-        "SELECT e.id, r.name, e.label, e.status FROM events AS e "
-        "JOIN recordings AS r ON r.id = e.recording_id "
-        "WHERE e.status <> 'open' AND e.score IS NOT NULL AND e.ordinal IS NOT NULL"
-    )
     problem: sqlite3.Error | None = None
     for how in ("mode=ro", "immutable=1"):  # the second for a folder that must not be written
         try:

@@ -8,6 +8,8 @@ table that was given last, for its summary.
 from __future__ import annotations
 
 import math
+import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -17,13 +19,18 @@ from mast.retrieval.naming import LIKELY, UNKNOWN, read_names
 from mast.review.store import Store
 
 _GIVEN = "names"  # among the review's facts
+GIVEN_SQL = f"SELECT value FROM facts WHERE name = '{_GIVEN}'"
 
 
 def names_given(store: Store) -> Path | None:
     """The table of names that the review was given last, if it is still there."""
     with store.reading() as db:
-        row = db.execute("SELECT value FROM facts WHERE name = ?", (_GIVEN,)).fetchone()
-    path = None if row is None else Path(row["value"])
+        return still_there(db.execute(GIVEN_SQL).fetchall())
+
+
+def still_there(rows: Sequence[sqlite3.Row]) -> Path | None:
+    """The table in a row of :data:`GIVEN_SQL`."""
+    path = Path(rows[0]["value"]) if rows else None
     return path if path is not None and path.is_file() else None
 
 

@@ -14,16 +14,16 @@ _COLUMNS = ["event", "stratum", "recording", "start_s", "end_s", "low_hz", "high
 
 
 def read_to_check(folder: Path) -> pd.DataFrame:
-    """``event`` (its id in the review) and ``stratum`` of each; no rows where nothing was drawn.
+    """``event`` (its id in the review), ``stratum`` and ``label`` of each; no rows where nothing was drawn.
 
     Raises:
         AnnotationError: the table cannot be read.
     """
     path = folder / TO_CHECK
     if not path.is_file():
-        return pd.DataFrame({"event": [], "stratum": []}, dtype=object)
+        return pd.DataFrame({"event": [], "stratum": [], "label": []}, dtype=object)
     table = read_table(path)
-    columns = table.need({"event": ("event",), "stratum": ("stratum",)})
+    columns = table.need({name: (name,) for name in ("event", "stratum", "label")})
     return pd.DataFrame({name: table.texts(column) for name, column in columns.items()}, dtype=object)
 
 
