@@ -215,6 +215,7 @@ def test_progress_counts_what_was_decided(review: Review) -> None:
     assert found["added"] == 1
     assert found["by_reviewer"] == {"Ana": 24, "Ben": 1}
     assert found["spans_s"] == 3.0
+    assert found["to_check"] == {"drawn": 0, "checked": 0}
 
 
 def test_relabelled_and_changed_are_counted(tmp_path: Path) -> None:

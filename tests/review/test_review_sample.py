@@ -15,7 +15,7 @@ from mast.evaluation.corrected_counts import Strata, stratify
 from mast.reports.heard import read_events
 from mast.retrieval.naming import read_names
 from mast.review.decisions import change_event
-from mast.review.listing import ListFilter, session
+from mast.review.listing import ListFilter, progress, session
 from mast.review.open_review import Review, open_review
 from mast.review.queue import queue
 from mast.review.sample import draw_sample, read_checking
@@ -46,6 +46,17 @@ def decide(review: Review, ids: list[str], status: str = "accepted", label: str 
     for event in ids:
         given = {"status": status, "version": 0, **({} if label is None else {"label": label})}
         change_event(review.store, "ann", event, given)
+
+
+def test_progress_says_how_much_of_the_sample_is_checked(folder: Path) -> None:
+    drawn = draw(folder, 20)
+    review = open_review(folder)
+    decide(review, drawn[:8])
+    with review.store.reading() as db:
+        others = [e["id"] for e in queue(db, "random", ListFilter(), limit=200, after=None)["events"]]
+        decide(review, [event for event in others if event not in drawn][-5:])
+        assert progress(db, ListFilter())["to_check"] == {"drawn": 20, "checked": 8}
+    review.close()
 
 
 def test_a_larger_sample_contains_the_smaller_and_a_smaller_one_forgets_nothing(folder: Path) -> None:

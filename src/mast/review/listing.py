@@ -29,7 +29,7 @@ NOT_LOOKED_AT = {  # no person has decided about these one by one
     "group_rejected": "status = 'rejected' AND action > 0",
 }
 _MOST_LABELS = 500
-_OPEN_ALLOWED = 0.1  # our choice: of the random sample, at most this share may have been skipped
+_OPEN_ALLOWED = 0.1  # our choice: of the random order, at most this share may have been skipped
 _Z95 = 1.959963984540054
 
 
@@ -171,16 +171,26 @@ def progress(db: sqlite3.Connection, wanted: ListFilter) -> dict[str, Any]:
         **dict(zip(NOT_LOOKED_AT, not_looked_at, strict=True)),
         "by_reviewer": {row[0]: row[1] for row in by},
         "precision": precision(db, wanted),
+        "to_check": _checked(db),
         "spans_s": sums[2],
     }
 
 
-def precision(db: sqlite3.Connection, wanted: ListFilter) -> dict[str, Any] | None:
-    """How often detections are right, from the random sample alone; ``None`` while it has no member.
+def _checked(db: sqlite3.Connection) -> dict[str, int]:
+    """How many events `mast summarize --check` drew, and how many of them are decided."""
+    found = db.execute(
+        "SELECT count(*), coalesce(sum(status <> 'open'), 0) FROM events "
+        "WHERE id IN (SELECT value FROM json_each((SELECT value FROM facts WHERE name = 'to_check')))"
+    ).fetchone()
+    return {"drawn": found[0], "checked": found[1]}
 
-    The sample is the beginning of the random order, as far as it has been decided: what was decided because it looked
+
+def precision(db: sqlite3.Connection, wanted: ListFilter) -> dict[str, Any] | None:
+    """How often detections are right, from the random order alone; ``None`` while nothing there is decided.
+
+    What counts is the beginning of the random order, as far as it has been decided: what was decided because it looked
     doubtful, or came first in time, says nothing about the rest, and counts only where the random order reaches it.
-    Up to a tenth of the sample may have been skipped.
+    Up to a tenth of it may have been skipped.
     """
     condition, values = ListFilter(wanted.site, wanted.day, wanted.hour, wanted.min_score).of_events()
     rows = db.execute(

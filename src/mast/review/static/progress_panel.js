@@ -1,4 +1,4 @@
-/** How far the review is, who did what, and how precise the detector was on the random sample. */
+/** How far the review is, who did what, and how precise the detector was in random order. */
 
 import * as api from "./api.js";
 import { readFailed } from "./connection.js";
@@ -10,7 +10,7 @@ import { on, state, tell } from "./state.js";
 const WIDTH = 240;
 
 export class ProgressPanel {
-  /** @param {() => void} sample shows the random sample in the queue */
+  /** @param {() => void} sample shows the queue in random order */
   constructor(sample) {
     this.sample = sample;
     this.root = byId("panel-progress");
@@ -40,7 +40,7 @@ export class ProgressPanel {
       this.shares(progress),
       this.counts(progress),
       element("h3", {}, "Precision of the detector"),
-      ...this.precision(progress.precision),
+      ...this.precision(progress),
       element("h3", {}, "Reviewers"),
       this.reviewers(progress.by_reviewer),
     );
@@ -59,13 +59,16 @@ export class ProgressPanel {
     return bar;
   }
 
-  counts({ accepted, rejected, relabelled, added, changed, spans_s, learner_accepted, learner_rejected, group_accepted, group_rejected }) {
+  counts({ accepted, rejected, relabelled, added, changed, spans_s, learner_accepted, learner_rejected, group_accepted, group_rejected, to_check }) {
     const rows = [
       ["Accepted", accepted],
       ["Rejected", rejected],
       ["Given a different label", relabelled],
       ["Moved or resized", changed],
       ["Drawn by hand", added],
+      ...(to_check.drawn
+        ? [["Sample to check", `${to_check.checked.toLocaleString("en")} of ${to_check.drawn.toLocaleString("en")} checked`]]
+        : []),
       ["Sound marked as heard", spans_s ? stretch(spans_s) : "none"],
       ...(learner_accepted + learner_rejected
         ? [["Accepted by the learner", learner_accepted], ["Rejected by the learner", learner_rejected]]
@@ -84,12 +87,13 @@ export class ProgressPanel {
     );
   }
 
-  precision(found) {
-    const go = element("button", { type: "button", onclick: this.sample }, "Review the random sample");
+  precision({ precision: found, to_check: { drawn } }) {
+    const go = element("button", { type: "button", onclick: this.sample }, "Review in random order");
     if (!found || !found.n) {
       const text =
-        "Nobody has judged events of the random sample yet. " +
-        "A few dozen of them are enough to estimate how many of all detections are right.";
+        "Nobody has judged events in the order “Random order” yet. " +
+        "A few dozen of them are enough to estimate how many of all detections are right." +
+        (drawn ? " Those of the “Sample to check” do not count here: mast summarize corrects its counts with them." : "");
       return [element("p", { class: "soft" }, text), go];
     }
     const { n, right, estimate, low, high } = found;
