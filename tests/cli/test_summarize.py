@@ -334,6 +334,27 @@ def test_the_page_needs_nothing_else_and_says_what_was_heard(found: Path, tmp_pa
     assert not [word for word in ("http://", "https://", "<script", "<audio") if word in page]
 
 
+def test_clocks_that_differ_are_said(found: Path, tmp_path: Path) -> None:
+    audio, out = tmp_path / "audio", tmp_path / "out"
+    assert "Clocks differ" not in run(found, "--out", out).stderr
+    results = ResultsFolder(found, {"model": "m", "threshold": 0.3}, audio)
+    boxes = ["recording", "start_s", "end_s", "low_hz", "high_hz"]
+    nothing = as_events(pd.DataFrame(columns=boxes)).assign(source="detector")
+    for site, zone in (("North", "+00:00"), ("South", "+02:00")):
+        source = Source(audio / f"{site}.wav", f"{site}.wav", audio)
+        about = {
+            "duration_s": 1.0,
+            "sample_rate": RATE,
+            "site": site,
+            "datetime": f"2024-05-01T05:00:00{zone}",
+        }
+        results.add(Searched(source, nothing, **about))  # type: ignore[arg-type]
+    results.combine(["csv"])
+    told = "Clocks differ: North is in UTC; South is in UTC+2. Hours are those of each recorder"
+    assert told in run(found, "--out", out).stderr
+    assert told in (out / "summary.html").read_text()
+
+
 def test_a_hostile_label_is_only_shown(found: Path, tmp_path: Path) -> None:
     table = pd.read_parquet(found / "detections.parquet")
     table["label"] = ["<script>alert(1)</script>", "<i>"] * (len(table) // 2)

@@ -12,7 +12,7 @@ import pytest
 from mast.annotations.detections import DetectionRun
 from mast.errors import AnnotationError
 from mast.evaluation.corrected_counts import Checked
-from mast.reports.heard import Heard, heard_from
+from mast.reports.heard import Heard, clocks_differ, heard_from
 from mast.reports.summary_counts import Sample, correct_total, count_events, count_table
 
 RUN = DetectionRun(root="/nowhere", threshold=0.3)
@@ -151,6 +151,21 @@ def test_corrected_counts_borrow_the_precision_of_their_strata(heard: Heard) -> 
     site = count_table(counts, "site", sample).iloc[0]
     assert (site["corrected_low"], site["corrected_high"]) == (total.low[0], total.high[0])
     assert site["corrected_per_hour"] == 25.0
+
+
+def test_clocks_that_differ_are_named() -> None:
+    north = facts("n.wav", "North", "2024-05-01T05:30:00+00:00", 60)
+    south = facts("s.wav", "South", "2024-05-01T05:30:00+02:00", 60)
+    island = facts("i.wav", "", "2024-05-01T05:30:00-03:30", 60)
+    unknown = facts("u.wav", "East", "2024-05-01T05:30:00", 60)
+    assert clocks_differ(heard_from(RUN, [south, unknown], [])) == ""
+    assert clocks_differ(heard_from(RUN, [north, south, unknown], [])) == (
+        "Clocks differ: North is in UTC; South is in UTC+2. Hours are those of each recorder's clock."
+    )
+    found = clocks_differ(heard_from(RUN, [{**north, "site": "South"}, north, south, island], []))
+    assert found.startswith(
+        "Clocks differ: no site is in UTC-3:30; North, South are in UTC; South is in UTC+2."
+    )
 
 
 def test_recordings_older_than_the_epoch_of_computers_have_their_day() -> None:

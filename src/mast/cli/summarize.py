@@ -89,7 +89,7 @@ def summarize(
     """
     from mast.errors import AnnotationError, ConfigError
     from mast.files import write_whole
-    from mast.reports.heard import read_events, read_heard
+    from mast.reports.heard import clocks_differ, read_events, read_heard
     from mast.reports.summary_counts import count_events, count_table
     from mast.reports.summary_page import PAGE, Surroundings, summary_page
     from mast.reports.workbook import write_workbook
@@ -153,6 +153,8 @@ def summarize(
                 quiet=quiet,
             )
         write_whole(out / PAGE, summary_page(counts, detections.absolute().name, around).encode())
+    if differ := clocks_differ(heard):
+        say(differ, quiet=quiet)
     for step in advice:
         say(str(step), quiet=quiet)
     typer.echo(f"{counted(counts.calls, 'event')} in {heard.hours:,.2f} hours → {out / PAGE}.")

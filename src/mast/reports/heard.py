@@ -29,12 +29,14 @@ from mast.annotations.tables import Table, read_table
 from mast.arrays import FloatArray
 from mast.audio import describe, metadata, names_on_disk
 from mast.data.recordings import parse_clock
-from mast.errors import AudioError, ConfigError, MastError, not_a_folder
+from mast.errors import AudioError, ConfigError, MastError, not_a_folder, shortened
 from mast.events import BOX_COLUMNS
 from mast.retrieval.naming import UNKNOWN
+from mast.wording import first_names
 
 BOX = ["recording", *BOX_COLUMNS]
 _COLUMNS = [*BOX, "score", "label", "site", "source"]
+_SITES_NAMED = 3  # of those with the same clock
 _ASKED = 3  # recordings of a site whose headers are asked for the place
 _EPOCH = datetime(1970, 1, 1)
 NO_CLOCK = -(1 << 40)  # the hour of events whose time is unknown
@@ -212,6 +214,28 @@ def effort(heard: Heard) -> pd.DataFrame:
 def day_of(slot: int) -> str:
     """The day of an hour since 1970; empty for :data:`NO_CLOCK`."""
     return "" if slot == NO_CLOCK else (_EPOCH + timedelta(hours=slot)).date().isoformat()
+
+
+def clocks_differ(heard: Heard) -> str:
+    """A sentence where recorders are known to have kept different time; empty otherwise."""
+    stated = heard.recordings.dropna(subset=["offset_h"])
+    sites_of = stated.groupby("offset_h")["site"].unique()
+    if len(sites_of) < 2:
+        return ""
+    clocks = "; ".join(
+        f"{first_names([shortened(site) or 'no site' for site in sorted(sites)], _SITES_NAMED)} "
+        f"{'is' if len(sites) == 1 else 'are'} in {_utc(hours)}"
+        for hours, sites in sites_of.items()
+    )
+    return f"Clocks differ: {clocks}. Hours are those of each recorder's clock."
+
+
+def _utc(offset_h: float) -> str:
+    """UTC, UTC+2, UTC-5:30."""
+    hours, minutes = divmod(round(abs(offset_h) * 60), 60)
+    if not hours and not minutes:
+        return "UTC"
+    return f"UTC{'-' if offset_h < 0 else '+'}{hours}" + (f":{minutes:02}" if minutes else "")
 
 
 def find_places(heard: Heard) -> dict[str, Place]:

@@ -18,7 +18,7 @@ from mast.events import as_events
 from mast.files import write_whole
 from mast.grid import FrontEnd
 from mast.reports.contact_sheet import Locate, find_in, make_tiles, scale_note, sheet_front_end, tile_grid
-from mast.reports.heard import NO_CLOCK, Heard, Place, find_places, read_events
+from mast.reports.heard import NO_CLOCK, Heard, Place, clocks_differ, find_places, read_events
 from mast.reports.heat_map import Activity, Sky, activity, draw_activity, sun_note
 from mast.reports.html_page import (
     Section,
@@ -171,6 +171,8 @@ def _when(counts: Counts, around: Surroundings) -> Markup:
         "Events per recorded hour, by date and hour of the recorder's clock. Grey: nothing was recorded.",
         soft=True,
     )
+    if differ := clocks_differ(counts.heard):
+        body += paragraph(differ)
     maps: list[Markup] = []
     drawable = [(*pair, found) for pair in shown if (found := _activity_of(counts, *pair)) is not None]
     for site, label, found in drawable[: around.maps]:
