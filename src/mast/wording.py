@@ -24,6 +24,19 @@ def per_second(rate: float, noun: str) -> str:
     return f"{counted(round(rate), noun)}/s" if rate > 0.5 else f"under 1 {noun}/s"
 
 
+def length_of_sound(hours: float) -> str:
+    """In the unit that says most.
+
+    >>> length_of_sound(1_200), length_of_sound(1.5), length_of_sound(0.05), length_of_sound(0.0011)
+    ('1,200 h', '1.5 h', '3.0 min', '4.0 s')
+    """
+    if hours >= 100:
+        return f"{hours:,.0f} h"
+    if hours >= 1 or not hours:
+        return f"{hours:.1f} h"
+    return f"{hours * 60:.1f} min" if hours >= 1 / 60 else f"{hours * 3_600:.1f} s"
+
+
 def first_names(names: Sequence[str], most: int) -> str:
     """The first few names, and how many more there are.
 

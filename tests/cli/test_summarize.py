@@ -63,7 +63,7 @@ def test_tables_and_what_to_do_next(found: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     result = run(found, "--out", out)
     assert result.exit_code == 0, result.exception
-    assert f"60 events in 0.01 hours → {out}" in result.stdout
+    assert f"60 events in 40.0 s → {out}" in result.stdout
     assert "events to know the share of right calls to about ± 15" in result.stderr
     hours = pd.read_csv(out / "counts.csv")
     assert hours[["site", "hour", "calls", "failed_recordings"]].values.tolist() == [
@@ -325,6 +325,8 @@ def test_the_page_needs_nothing_else_and_says_what_was_heard(found: Path, tmp_pa
     assert result.exit_code == 0, result.exception
     page = (tmp_path / "out" / "summary.html").read_text()
     assert "searched in 2 recordings, 1 failed" in page
+    assert "events per minute searched" in page
+    assert re.search(r">90\.0<.*events per minute", page, re.DOTALL)
     assert (
         page.count("data:image/png;base64") == 1 + 4
     )  # the heat map; two best and two doubtful of one recording

@@ -331,6 +331,7 @@ def test_small_functions(ana: Reviewer) -> None:
         v.go({start_s: 7199.99, end_s: 7200.5, low_hz: 30000, high_hz: 31000}); const end = {...v.goal};
         return {
           elapsed: [f.elapsed(83.44), f.elapsed(3725.6, 0), f.elapsed(59.96), f.elapsed(0, 2)],
+          span: [f.span(2.3712, 2.3781), f.span(62, 62.5)],
           stretch: [f.stretch(0.5), f.stretch(12), f.stretch(600), f.stretch(43200)],
           clock: f.clockText(f.wallClock("2024-05-01T23:59:58", 3)), none: f.wallClock(""),
           ticks: a.ticks(0.95, 1.35, 0.1).map((x) => +x.toFixed(6)), step: a.timeStep(15, 800),
@@ -339,6 +340,7 @@ def test_small_functions(ana: Reviewer) -> None:
         }; }"""
     )
     assert found["elapsed"] == ["1:23.4", "1:02:06", "1:00.0", "0:00.00"]
+    assert found["span"] == ["0:02.371 – 0:02.378 (6.9 ms)", "1:02.00 – 1:02.50 (0.50 s)"]
     assert found["stretch"] == ["0.50 s", "12 s", "10 min", "12 h"]
     assert found["clock"] == "00:00:01"
     assert found["none"] is None

@@ -11,7 +11,7 @@ import typer
 
 from mast.cli.event_files import find_recordings_of
 from mast.cli.options import FoundAudio, Quiet, count, number, say, write_alone
-from mast.wording import counted
+from mast.wording import counted, length_of_sound
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -157,7 +157,7 @@ def summarize(
         say(differ, quiet=quiet)
     for step in advice:
         say(str(step), quiet=quiet)
-    typer.echo(f"{counted(counts.calls, 'event')} in {heard.hours:,.2f} hours → {out / PAGE}.")
+    typer.echo(f"{counted(counts.calls, 'event')} in {length_of_sound(heard.hours)} → {out / PAGE}.")
 
 
 def _report(what: str, done: int) -> None:

@@ -33,10 +33,11 @@ from mast.reports.html_page import (
 )
 from mast.reports.summary_counts import Counts, Sample, correct_total, count_events, count_table
 from mast.retrieval.naming import UNKNOWN
-from mast.wording import counted, first_names
+from mast.wording import counted, first_names, length_of_sound
 
 PAGE = "summary.html"
 _MOST_ROWS = 40  # of a table on the page
+_SHORT_H = 0.1  # of sound in all: below, rates are per minute
 MISSED = "Calls that the detector missed are in no count here, corrected or not."
 
 
@@ -120,11 +121,12 @@ def _lead(counts: Counts, sample: Sample | None, total: Corrected | None) -> Mar
     recordings = "recording" if n == 1 else "recordings"
     lost = "".join(f", {k:,} {what}" for k, what in ((failed, "failed"), (damaged, "damaged")) if k)
     facts = [
-        (_hours(heard.hours), f"searched in {n:,} {recordings}{lost}"),
+        (length_of_sound(heard.hours), f"searched in {n:,} {recordings}{lost}"),
         (f"{counts.calls:,}", "events found"),
     ]
     if heard.hours > 0:
-        facts.append((_rate(counts.calls / heard.hours), "events per hour searched"))
+        unit = _unit(heard)
+        facts.append((_rate(counts.calls / heard.hours, unit), f"events per {unit} searched"))
     if sample is not None and total is not None and np.isfinite(total.estimate[0]):
         facts.append((f"{total.estimate[0]:,.0f}", _right(counts, sample, total)))
     return paragraph(_span(counts), soft=True) + cards(facts)
@@ -196,7 +198,9 @@ def _when(counts: Counts, around: Surroundings) -> Markup:
         )
     without_h = counts.effort.loc[counts.effort["slot"] == NO_CLOCK, "recorded_s"].sum() / 3_600
     if without_h:
-        body += paragraph(f"{_hours(without_h)} have no clock time and are in no picture.", soft=True)
+        body += paragraph(
+            f"{length_of_sound(without_h)} have no clock time and are in no picture.", soft=True
+        )
     return body
 
 
@@ -229,7 +233,8 @@ def _sky(heard: Heard, site: str, around: Surroundings) -> tuple[Sky | None, str
 
 def _where(counts: Counts, sample: Sample | None) -> Markup:
     rows = count_table(_any_label(counts), "site", sample and _without_labels(sample))
-    header = ["site", "recordings", "hours", "failed", "days", "events", "per hour"]
+    unit = _unit(counts.heard)
+    header = ["site", "recordings", "sound", "failed", "days", "events", f"per {unit}"]
     n = counts.heard.recordings.groupby("site").size()
     timed = counts.effort[(counts.effort["slot"] != NO_CLOCK) & (counts.effort["recorded_s"] > 0)]
     days = (timed["slot"] // 24).groupby(timed["site"]).nunique()
@@ -239,11 +244,11 @@ def _where(counts: Counts, sample: Sample | None) -> Markup:
         [
             shortened(row["site"]) or "no site",
             f"{int(n.get(row['site'], 0)):,}",
-            f"{row['recorded_hours']:,.2f}",
+            length_of_sound(row["recorded_hours"]),
             f"{row['failed_recordings']:,}",
             f"{int(days.get(row['site'], 0)):,}",
             f"{row['calls']:,}",
-            _rate(row["calls_per_hour"]),
+            _rate(row["calls_per_hour"], unit),
             *([_corrected(row)] if sample is not None else []),
         ]
         for row in rows.head(_MOST_ROWS).to_dict("records")
@@ -275,12 +280,13 @@ def _without_labels(sample: Sample) -> Sample:
 
 def _what(counts: Counts, sample: Sample | None) -> Markup:
     rows = count_table(_any_site(counts), "site", sample).sort_values("calls", ascending=False)
-    header = ["label", "events", "per hour", *(["corrected (95 %)"] if sample is not None else [])]
+    unit = _unit(counts.heard)
+    header = ["label", "events", f"per {unit}", *(["corrected (95 %)"] if sample is not None else [])]
     cells = [
         [
             shortened(row["label"]) or "no label",
             f"{row['calls']:,}",
-            _rate(row["calls_per_hour"]),
+            _rate(row["calls_per_hour"], unit),
             *([_corrected(row)] if sample is not None else []),
         ]
         for row in rows.head(_MOST_ROWS).to_dict("records")
@@ -360,11 +366,13 @@ def _interval(total: Corrected, row: int) -> str:
     return f"{total.low[row]:,.0f}–{total.high[row]:,.0f}"
 
 
-def _hours(hours: float) -> str:
-    return f"{hours:,.0f} h" if hours >= 100 else f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.1f} min"
+def _unit(heard: Heard) -> str:
+    """Of time that rates are shown in: of a few minutes of sound a rate per hour looks like much more."""
+    return "hour" if heard.hours >= _SHORT_H else "minute"
 
 
-def _rate(rate: float) -> str:
+def _rate(per_hour: float, unit: str) -> str:
+    rate = per_hour / 60 if unit == "minute" else per_hour
     if np.isnan(rate):
         return "–"
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:.1f}" if rate >= 1 else f"{rate:.2g}"

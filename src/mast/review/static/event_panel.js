@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { byId, debounce, element } from "./dom.js";
 import { clockText, dayText, elapsed, fileName, kilohertz, labelText, percent } from "./format.js";
-import { score, shortText, statusText, stretch, wallClock } from "./format.js";
+import { score, shortText, span, statusText, wallClock } from "./format.js";
 import { labelField } from "./label_field.js";
 import { speak } from "./notices.js";
 import { nameOf } from "./outbox.js";
@@ -72,7 +72,7 @@ export class EventPanel {
     this.field = labelField(event.label, (label) => this.actions.relabel(label));
     const from = event.score === null ? event.source : `${event.source}, score ${score(event.score)}`;
     const rows = [
-      ["Time", `${elapsed(event.start_s, 2)} – ${elapsed(event.end_s, 2)} (${stretch(event.end_s - event.start_s)})`],
+      ["Time", span(event.start_s, event.end_s)],
       clock && ["Clock", `${dayText(clock)} ${clockText(clock)}`],
       ["Band", `${kilohertz(event.low_hz)} – ${kilohertz(event.high_hz)} kHz`],
       ["In", [event.site, fileName(event.recording)].filter(Boolean).join(" · ")],

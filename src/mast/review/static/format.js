@@ -11,8 +11,18 @@ export function elapsed(seconds, decimals = 1) {
   return h ? `${h}:${String(m).padStart(2, "0")}:${padded}` : `${m}:${padded}`;
 }
 
-/** Length of a stretch of sound: "0.84 s", "12 min", "1.5 h". */
+/** Boxes that are shorter, such as bats', are told in milliseconds. */
+const SHORT_S = 0.1;
+
+/** From when to when, and how long: "0:02.371 – 0:02.378 (6.9 ms)". */
+export function span(start_s, end_s) {
+  const decimals = end_s - start_s < SHORT_S ? 3 : 2;
+  return `${elapsed(start_s, decimals)} – ${elapsed(end_s, decimals)} (${stretch(end_s - start_s)})`;
+}
+
+/** Length of a stretch of sound: "6.9 ms", "0.84 s", "12 min", "1.5 h". */
 export function stretch(seconds) {
+  if (seconds > 0 && seconds < SHORT_S) return `${trim((1000 * seconds).toFixed(1))} ms`;
   if (seconds < 1) return `${seconds.toFixed(2)} s`;
   if (seconds < 90) return `${trim(seconds.toFixed(1))} s`;
   if (seconds < 5400) return `${trim((seconds / 60).toFixed(1))} min`;
