@@ -391,6 +391,26 @@ def test_a_place_in_recordings_csv_counts(found: Path, tmp_path: Path) -> None:
     assert "sunrise" not in (tmp_path / "out" / "summary.html").read_text()
 
 
+def test_a_failed_recording_belongs_to_the_site_that_recordings_csv_states(
+    found: Path, tmp_path: Path
+) -> None:
+    listing = tmp_path / "audio" / "recordings.csv"
+    (tmp_path / "audio" / "A_20240501_070000.wav").rename(tmp_path / "audio" / "SITE-A_20240501_070000.wav")
+    mark = next(found.rglob("*.failed.json"))
+    mark.write_text(mark.read_text().replace("A_2024", "SITE-A_2024"))
+    run(found, "--out", tmp_path / "out")
+    assert pd.read_csv(tmp_path / "out" / "sites.csv")["site"].tolist() == ["A", "SITE-A"]
+    page = (tmp_path / "out" / "summary.html").read_text()
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", page[page.index(">SITE-A</td>") - 40 :])
+    assert cells[:7] == ["SITE-A", "0", "0.0 h", "1", "0", "–", "–"]
+    listing.write_text("file,site\nSITE-A_20240501_070000.wav,A\n")
+    run(found, "--out", tmp_path / "out")
+    sites = pd.read_csv(tmp_path / "out" / "sites.csv")
+    assert sites[["site", "calls", "failed_recordings"]].values.tolist() == [["A", 60, 1]]
+    listing.write_text("file,datetime\nSITE-A_20240501_070000.wav,yesterday\n")
+    assert run(found, "--out", tmp_path / "out").exit_code == 0
+
+
 def test_without_the_sound_there_are_counts_but_no_pictures(found: Path, tmp_path: Path) -> None:
     (tmp_path / "audio").rename(tmp_path / "moved")
     result = run(found, "--out", tmp_path / "out")

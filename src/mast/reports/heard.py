@@ -27,8 +27,8 @@ from mast.annotations.detections import (
 )
 from mast.annotations.tables import Table, read_table
 from mast.arrays import FloatArray
-from mast.audio import describe, metadata, names_on_disk
-from mast.data.recordings import parse_clock
+from mast.audio import Metadata, describe, metadata, names_on_disk
+from mast.data.recordings import listed_places, parse_clock
 from mast.errors import AudioError, ConfigError, MastError, not_a_folder, shortened
 from mast.events import BOX_COLUMNS
 from mast.retrieval.naming import UNKNOWN
@@ -119,7 +119,9 @@ def heard_from(run: DetectionRun, done: Iterable[Mapping[str, Any]], failed: Ite
         for facts in done
     ]
     names = {row["recording"] for row in rows}
-    lost = [_failed_row(name, run.root) for name in sorted(set(failed) - names)]
+    unheard = sorted(set(failed) - names)
+    stated = _stated_about(Path(run.root)) if unheard else {}
+    lost = [_failed_row(name, run.root, stated) for name in unheard]
     columns = ["recording", "site", "start_us", "offset_h", "duration_s", "damaged"]
     return Heard(run, pd.DataFrame(rows, columns=columns), pd.DataFrame(lost, columns=columns))
 
@@ -146,8 +148,8 @@ def _row(
     }
 
 
-def _failed_row(name: str, root: str) -> dict[str, Any]:
-    """When and where, from the name or what the header still says; how long, where a header can be read."""
+def _failed_row(name: str, root: str, stated: Mapping[Path, Metadata]) -> dict[str, Any]:
+    """When and where, as stated, or from the name or what the header still says; how long, where it can be read."""
     path = next((p for spelt in names_on_disk(name) if (p := Path(root, spelt)).is_file()), Path(root, name))
     duration_s = None
     try:
@@ -155,7 +157,23 @@ def _failed_row(name: str, root: str) -> dict[str, Any]:
         duration_s = info.duration_s
     except AudioError:
         known = metadata(path, root)
+    known = known.overridden(stated.get(path, Metadata()))
     return _row(name, known.site, known.clock_at(0.0), duration_s)
+
+
+def _stated_about(root: Path) -> dict[Path, Metadata]:
+    """Sites and times of recordings that a ``recordings.csv`` states."""
+    folder = _with_listing(root)
+    try:
+        return {} if folder is None else listed_places(folder)
+    except MastError:  # somebody else's table
+        return {}
+
+
+def _with_listing(root: Path) -> Path | None:
+    """The folder that holds the ``recordings.csv`` of recordings."""
+    folders = (root, root.parent) if root.name == "audio" else (root,)
+    return next((folder for folder in folders if (folder / "recordings.csv").is_file()), None)
 
 
 def read_events(folder: Path, names: pd.DataFrame | None = None) -> Iterator[pd.DataFrame]:
@@ -225,7 +243,7 @@ def clocks_differ(heard: Heard) -> str:
     clocks = "; ".join(
         f"{first_names([shortened(site) or 'no site' for site in sorted(sites)], _SITES_NAMED)} "
         f"{'is' if len(sites) == 1 else 'are'} in {_utc(hours)}"
-        for hours, sites in sites_of.items()
+        for hours, sites in zip(sites_of.index.tolist(), sites_of, strict=True)
     )
     return f"Clocks differ: {clocks}. Hours are those of each recorder's clock."
 
@@ -261,13 +279,11 @@ def find_places(heard: Heard) -> dict[str, Place]:
 
 def _listed(root: Path, site_of: Mapping[str, str]) -> dict[str, Place]:
     """Places that a ``recordings.csv`` states in columns ``latitude`` and ``longitude``, by site."""
-    for folder in (root, root.parent) if root.name == "audio" else (root,):
-        if (folder / "recordings.csv").is_file():
-            try:
-                return _stated(read_table(folder / "recordings.csv"), site_of)
-            except MastError:  # somebody else's table
-                return {}
-    return {}
+    folder = _with_listing(root)
+    try:
+        return {} if folder is None else _stated(read_table(folder / "recordings.csv"), site_of)
+    except MastError:  # somebody else's table
+        return {}
 
 
 def _stated(table: Table, site_of: Mapping[str, str]) -> dict[str, Place]:

@@ -247,7 +247,7 @@ def _where(counts: Counts, sample: Sample | None) -> Markup:
             length_of_sound(row["recorded_hours"]),
             f"{row['failed_recordings']:,}",
             f"{int(days.get(row['site'], 0)):,}",
-            f"{row['calls']:,}",
+            f"{row['calls']:,}" if row["site"] in n else "–",  # no zero where nothing could be heard
             _rate(row["calls_per_hour"], unit),
             *([_corrected(row)] if sample is not None else []),
         ]
