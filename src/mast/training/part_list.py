@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from mast.data.recordings import Dataset
@@ -56,12 +57,13 @@ def unused_boxes(dataset: Dataset, table: pd.DataFrame, front_end: FrontEnd) -> 
         front_end: length of a chunk.
     """
     events = dataset.annotations.events
-    stretches = dict(list(table.groupby("file")))
-    nowhere = table.iloc[:0]
+    columns = ["start_s", "end_s"]
+    stretches = {name: own[columns].to_numpy(dtype=float) for name, own in table.groupby("file")}
+    nowhere = np.empty((0, 2))
 
     def touched(name: str, start_s: float, end_s: float) -> bool:
         own = stretches.get(name, nowhere)
-        return bool(((own["start_s"] < end_s) & (own["end_s"] > start_s)).any())
+        return bool(((own[:, 0] < end_s) & (own[:, 1] > start_s)).any())
 
     used = map(touched, events["recording"], events["start_s"], events["end_s"])
     missed = events.loc[[not one for one in used], "recording"]
@@ -69,7 +71,7 @@ def unused_boxes(dataset: Dataset, table: pd.DataFrame, front_end: FrontEnd) -> 
     if not names:
         return Unused(0, "")
     n = len(missed)
-    cut = any(stretches.get(name, nowhere)["split"].nunique() > 1 for name in names)
+    cut = bool((table[table["file"].isin(names)].groupby("file")["split"].nunique() > 1).any())
     verb, subject = ("is", "it lies") if n == 1 else ("are", "they lie")
     return Unused(
         n,
