@@ -199,6 +199,7 @@ def _run(
     from mast_studies.presets import load_preset
     from mast_studies.runner import Runner
     from mast_studies.studies import systems_by_name
+    from mast_studies.trainings import Trainings
 
     preset_name, band, settings = how
     overrides = dict(parse_override(text) for text in settings or [])
@@ -207,7 +208,9 @@ def _run(
     preset, known = load_preset(preset_name, overrides), systems_by_name(studies)
     preset.check_names({*known, *(system.detector for system in known.values())})
     show = Show(say=lambda text: say(text, quiet=quiet), bar=lambda what: steps(quiet, what))
-    runners = {n: Runner(source, work, preset, known, seed=n, show=show) for n, source in sources.items()}
+    runners = {
+        n: Runner(Trainings(source, work, preset, known, seed=n, show=show)) for n, source in sources.items()
+    }
     if about is not None and about.parts and about.summarise is None:
         _refuse_without_parts(about, list(runners.values()))
     for runner in runners.values():

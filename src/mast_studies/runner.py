@@ -9,7 +9,7 @@ A system whose tables are there is not touched again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -24,18 +24,17 @@ from mast.evaluation.part_tables import PartTables, has_part
 from mast.hearing import HearingModel
 from mast.models.card import WEIGHTS, load_card
 from mast.models.find import names_model
-from mast.runs import Show, refuse_others
+from mast.runs import refuse_others
 from mast.training.chunk_scores import look_at
 from mast.training.machine import prepare_machine
 from mast.training.recipe import BOOKKEEPING
 from mast.version import commit
 from mast_studies.embedding_tables import about_embedded, folder_of, save_embedded
-from mast_studies.found import NOT_TESTS, Trial, load_about, save_about
+from mast_studies.found import NOT_TESTS, load_about, save_about
 from mast_studies.label_budgets import check_budgets
-from mast_studies.presets import Preset
 from mast_studies.pseudo_quality import TABLE as QUALITY
 from mast_studies.systems import System
-from mast_studies.trainings import INSTEAD, StudyData, Trainings, alone
+from mast_studies.trainings import INSTEAD, Trainings, alone
 from mast_studies.whole import detect_whole
 
 CHUNKS, WHOLE = "chunks", "whole recordings"
@@ -45,28 +44,12 @@ class Runner:
     """One dataset and seed in a work folder.
 
     Args:
-        source: the dataset.
-        work: holds all datasets and seeds.
-        preset: the recipes.
-        known: all systems by name, for those that build on others.
-        seed: of everything random.
-        show: told what happens.
+        trainings: where the models come from.
     """
 
-    def __init__(
-        self,
-        source: StudyData,
-        work: Path,
-        preset: Preset,
-        known: Mapping[str, System],
-        *,
-        seed: int,
-        show: Show,
-    ) -> None:
-        self.source, self.preset, self.seed, self.show = source, preset, seed, show
-        self.trial = Trial.at(work, source.name, seed)
-        self.runs = self.trial.folder / "runs"
-        self.trainings = Trainings(source, self.runs, preset, known, seed=seed, show=show)
+    def __init__(self, trainings: Trainings) -> None:
+        self.trainings = trainings
+        self.source, self.trial, self.runs = trainings.source, trainings.trial, trainings.runs
 
     def run(self, systems: Sequence[System], *, embed: Collection[str] = ()) -> dict[str, str]:
         """Train and measure each; returns what went wrong with those that failed, by name.
@@ -149,7 +132,7 @@ class Runner:
             Models(pretrained, detector),
             machine,
             batch_size=machine.eval_batch(recipe.train.batch_size),
-            seed=self.seed,
+            seed=self.trainings.seed,
         )
         save_embedded(folder, tables, self._embedded_from(system) or {})
         boxes = tables.boxes["kind"].value_counts()
@@ -200,14 +183,15 @@ class Runner:
             "unlabelled": [str(path) for path in self.source.unlabelled],
             "split": self.source.split.model_dump(mode="json") if self.source.split else "column",
             "measured": self._measured_on,
-            "seed": self.seed,
+            "seed": self.trainings.seed,
             "seconds": self.trainings.seconds(system),
             "train_chunks": len(self.trainings.labelled(system)),
             "parameters": sum(p.numel() for p in model.model.parameters()),
             "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
             "commit": model.card.provenance.get("commit") or commit(),  # of the training, or of now
             "recipe": recipe.model_dump(mode="json"),
-            "shared": self.preset.recipe.model_dump(mode="json"),  # with all systems that are compared
+            # with all systems that are compared
+            "shared": self.trainings.preset.recipe.model_dump(mode="json"),
         }
         if system.self_training is not None:
             quality = self.runs / system.self_training.run / QUALITY
@@ -223,7 +207,7 @@ class Runner:
         return WHOLE if self.source.whole else CHUNKS
 
     def _on_whole_recordings(self, system: System, model: Path, part: str) -> PartTables:
-        chunks, front_end = self.trainings.chunks[part].table, self.preset.recipe.front_end
+        chunks, front_end = self.trainings.chunks[part].table, self.trainings.preset.recipe.front_end
         away = next((path for path in self.source.elsewhere if path.name == part), None)
         dataset = self.trainings.dataset if away is None else load_dataset(away)
         ends = (chunks["start_s"] + chunks["valid_s"]).rename("end_s")
@@ -243,4 +227,4 @@ class Runner:
         return f"{system.title} architecture, pretrained on {', '.join(path.name for path in names)}"
 
     def _say(self, text: str) -> None:
-        self.show.say(text)
+        self.trainings.show.say(text)

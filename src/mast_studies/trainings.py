@@ -1,6 +1,6 @@
 """Train systems on one dataset and seed, with all that they build on: pretraining, the detectors that teach.
 
-    RUNS/pretrain, generic, mast, mast.full2, fcos, …   training runs, each continued after a kill
+    WORK/<dataset>-<seed>/runs/pretrain, generic, mast, mast.full2, fcos, …   training runs, each continued after a kill
 
 Several processes may work on the same folder: a run that two of them need is trained by one while the other waits.
 """
@@ -44,7 +44,7 @@ from mast.training.recipe import (
     remember_recipe,
 )
 from mast.training.start import Start
-from mast_studies.found import NOT_TESTS
+from mast_studies.found import NOT_TESTS, Trial
 from mast_studies.label_budgets import sample_budget
 from mast_studies.presets import Preset
 from mast_studies.pseudo_quality import measure_rounds, truth_beside
@@ -87,7 +87,7 @@ class Trainings:
 
     Args:
         source: the dataset.
-        runs: the folder of all runs.
+        work: holds all datasets and seeds.
         preset: the recipes.
         known: all systems by name, for those that build on others.
         seed: of everything random.
@@ -97,16 +97,17 @@ class Trainings:
     def __init__(
         self,
         source: StudyData,
-        runs: Path,
+        work: Path,
         preset: Preset,
         known: Mapping[str, System],
         *,
         seed: int,
         show: Show,
     ) -> None:
-        self.source, self.runs, self.preset, self.known = source, runs, preset, known
-        self.seed, self.show = seed, show
-        self.ledger = Ledger(runs, show.say, instead=INSTEAD)
+        self.source, self.preset, self.known, self.seed, self.show = source, preset, known, seed, show
+        self.trial = Trial.at(work, source.name, seed)
+        self.runs = self.trial.folder / "runs"
+        self.ledger = Ledger(self.runs, show.say, instead=INSTEAD)
 
     def model(self, system: System) -> Path:
         """The model folder of a system, trained if need be, with all that it builds on."""
@@ -330,7 +331,7 @@ class Trainings:
         """Do a training run unless it is done; the time it takes is added up over kills."""
 
         def train() -> dict[str, Any]:
-            self.show.say(f"{self.runs.parent.name}: training {run.name}")
+            self.show.say(f"{self.trial.folder.name}: training {run.name}")
             with self.show.bar(run.name) as progress:
                 work(self.ledger.timed(progress))
             return {}

@@ -150,7 +150,9 @@ def test_a_system_is_what_its_round_ends_in(
     show = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
     known = {system.name: system for system in (FROM_SCRATCH, SCRATCH_ST)}
     preset = load_preset("premise", {"selftrain.average": average})
-    runner = module.Runner(trainings.StudyData("tones", tones), tmp_path, preset, known, seed=0, show=show)
+    runner = module.Runner(
+        trainings.Trainings(trainings.StudyData("tones", tones), tmp_path, preset, known, seed=0, show=show)
+    )
     run = tmp_path / "tones-0" / "runs" / "from_scratch.union2"
     assert runner.trainings.model(SCRATCH_ST) == run / "round-2" / stage / "best"
 
@@ -160,7 +162,9 @@ def test_a_round_that_is_over_is_taken_before_the_run_ends(tmp_path: Path, tones
     first = replace(SCRATCH_ST, name="first", self_training=replace(SCRATCH_ST.self_training, taken_after=1))
     known = {system.name: system for system in (FROM_SCRATCH, SCRATCH_ST, first)}
     source = trainings.StudyData("tones", tones)  # nothing unlabelled: whatever has to be trained is refused
-    runner = module.Runner(source, tmp_path, load_preset("premise", {}), known, seed=0, show=show)
+    runner = module.Runner(
+        trainings.Trainings(source, tmp_path, load_preset("premise", {}), known, seed=0, show=show)
+    )
     run = tmp_path / "tones-0" / "runs" / "from_scratch.union2"
     run.mkdir(parents=True)
 
@@ -293,7 +297,9 @@ def test_a_budget_keeps_the_boxes_of_its_chunks_alone(tmp_path: Path, tones: Pat
     (tmp_path / "toy.toml").write_text(PRESET)
     show = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
     source = trainings.StudyData("tones", tones)
-    runner = module.Runner(source, tmp_path, load_preset(tmp_path / "toy.toml"), {}, seed=0, show=show)
+    runner = module.Runner(
+        trainings.Trainings(source, tmp_path, load_preset(tmp_path / "toy.toml"), {}, seed=0, show=show)
+    )
     learn = runner.trainings.chunks["train"]
     some = runner.trainings.labelled(System("some", "some", budget=Budget("sequential", 7)))
     assert len(some) == len(some.examples) == 7
@@ -360,7 +366,7 @@ def test_the_embedded_model_is_fitted_as_users_do_it(
     show = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
     source = trainings.StudyData("tones", tones)
     preset = load_preset("real_sets", {"front_end": FrontEnd.for_band(2_000).model_dump()})
-    runner = module.Runner(source, tmp_path, preset, {}, seed=3, show=show)
+    runner = module.Runner(trainings.Trainings(source, tmp_path, preset, {}, seed=3, show=show))
     assert runner.trainings.model(FITTED) == tmp_path / "tones-3" / "runs" / "fitted" / "best"
     assert asked["data"] == tones
     assert asked["unlabelled"] == ()  # the baselines have none, either
@@ -372,9 +378,11 @@ def test_whole_recordings_are_searched_as_users_do_it(work: Path, tones: Path) -
     show = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
     source = trainings.StudyData("tones", tones, (tones,))
     preset = load_preset(work / "toy.toml")
-    chunked = module.Runner(source, work / "work", preset, {}, seed=0, show=show)
+    chunked = module.Runner(trainings.Trainings(source, work / "work", preset, {}, seed=0, show=show))
     model, system = chunked.trainings.model(SCRATCH), replace(SCRATCH, name="whole")
-    whole = module.Runner(replace(source, whole=True), work / "whole", preset, {}, seed=0, show=show)
+    whole = module.Runner(
+        trainings.Trainings(replace(source, whole=True), work / "whole", preset, {}, seed=0, show=show)
+    )
     whole._measure(system, model, ["test"])
     found = PartTables.load(whole.trial.system("whole"), "test")
     by_chunk = PartTables.load(chunked.trial.system(SCRATCH.name), "test")
@@ -391,4 +399,6 @@ def test_whole_recordings_are_searched_as_users_do_it(work: Path, tones: Path) -
     ]
     assert len(found.counted) == sum(map(len, events))
     with pytest.raises(MastError, match="was measured on chunks; choose another --work"):
-        module.Runner(replace(source, whole=True), work / "work", preset, {}, seed=0, show=show).find(SCRATCH)
+        module.Runner(
+            trainings.Trainings(replace(source, whole=True), work / "work", preset, {}, seed=0, show=show)
+        ).find(SCRATCH)

@@ -27,9 +27,15 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     asked: list[str] = []
 
     def find(runner: module.Runner, system: System) -> Path:
-        asked.append(f"{system.name} {runner.seed}")
+        asked.append(f"{system.name} {runner.trainings.seed}")
         _ = runner.trainings.recipe_of(system)
-        made_up(runner.trial.folder.parent, system.name, runner.source.name, runner.seed, *runner._wanted)
+        made_up(
+            runner.trial.folder.parent,
+            system.name,
+            runner.source.name,
+            runner.trainings.seed,
+            *runner._wanted,
+        )
         return runner.trial.system(system.name)
 
     monkeypatch.setattr(module.Runner, "find", find)
@@ -165,7 +171,7 @@ def failing(trained: list[str], monkeypatch: pytest.MonkeyPatch) -> set[str]:
     find = module.Runner.find
 
     def fail(runner: module.Runner, system: System) -> Path:
-        if f"{system.name} {runner.seed}" in names:
+        if f"{system.name} {runner.trainings.seed}" in names:
             raise MastError(f"{system.name}: has nothing to learn from")
         return find(runner, system)
 
