@@ -310,7 +310,7 @@ def _by_onnx(detector: Any, sounds: Any, clock: Callable[[str, float], float]) -
     import numpy as np
 
     from mast.inference.onnx_network import choose_boxes
-    from mast.models.onnx_detector import BOXES, GIVEN, LEAST, SCORES
+    from mast.models.onnx_detector import BOXES, GIVEN, MIN_SCORE, SCORES
 
     network, card, results = detector.network, detector.card, []
     least = detector.scores.raw_threshold
@@ -320,7 +320,7 @@ def _by_onnx(detector: Any, sounds: Any, clock: Callable[[str, float], float]) -
         at = clock("features", at)
         normalised = card.normalisation.apply(raw)
         at = clock("normalise", at)
-        given = {GIVEN: normalised[None, None], LEAST: np.array(least, dtype=np.float32)}
+        given = {GIVEN: normalised[None, None], MIN_SCORE: np.array(least, dtype=np.float32)}
         boxes, scores = network._session.run([BOXES, SCORES], given)
         at = clock("network: all", at)
         found = choose_boxes(

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import soundfile as sf
 
-BIRDNET_RATE, BIRDNET_WINDOW_S, BIRDNET_LEAST = 48_000, 3, 0.1
+BIRDNET_RATE, BIRDNET_WINDOW_S, BIRDNET_MIN_SCORE = 48_000, 3, 0.1
 Row = tuple[Any, ...]
 
 
@@ -44,7 +44,7 @@ def birdnet(model: str, paths: list[str]) -> Iterator[Row]:
             interpreter.invoke()
             scores = 1 / (1 + np.exp(-interpreter.get_tensor(asked)[0]))
             at = start / BIRDNET_RATE
-            for label in np.flatnonzero(scores > BIRDNET_LEAST):
+            for label in np.flatnonzero(scores > BIRDNET_MIN_SCORE):
                 yield path, at, at + BIRDNET_WINDOW_S, int(label), float(scores[label])
 
 

@@ -39,7 +39,7 @@ class ConfigError(MastError):
     """A recipe or an option that makes no sense."""
 
 
-MOST_SHOWN = 400  # characters of a message: our choice, four lines of a terminal
+MAX_SHOWN = 400  # characters of a message: our choice, four lines of a terminal
 _FROM_WORKER = "Original Traceback (most recent call last)"
 _LAST_SHOWN = 120  # of them from the end, where a message says what to do
 
@@ -73,14 +73,14 @@ def shortened(text: object) -> str:
     """
     whole = str(text).strip()
     # torch hands on the traceback of a data loader's worker as the message
-    if _FROM_WORKER in whole[:MOST_SHOWN]:
+    if _FROM_WORKER in whole[:MAX_SHOWN]:
         whole = whole.rpartition("\n")[2].partition(": ")[2]
-    if len(whole) > 4 * MOST_SHOWN:  # the middle goes anyway: nothing below has to look at it
-        whole = f"{whole[: 2 * MOST_SHOWN]} … {whole[-2 * MOST_SHOWN :]}"
+    if len(whole) > 4 * MAX_SHOWN:  # the middle goes anyway: nothing below has to look at it
+        whole = f"{whole[: 2 * MAX_SHOWN]} … {whole[-2 * MAX_SHOWN :]}"
     line = "".join(map(_printable, re.sub(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*", " ", whole)))
-    if len(line) <= MOST_SHOWN:
+    if len(line) <= MAX_SHOWN:
         return line
-    return f"{line[: MOST_SHOWN - _LAST_SHOWN - 3].rstrip()} … {line[-_LAST_SHOWN:].lstrip()}"
+    return f"{line[: MAX_SHOWN - _LAST_SHOWN - 3].rstrip()} … {line[-_LAST_SHOWN:].lstrip()}"
 
 
 def _printable(character: str) -> str:

@@ -38,8 +38,10 @@ EVENT_COLUMNS: dict[str, str] = {
 BOX_COLUMNS = ["start_s", "low_hz", "end_s", "high_hz"]  # the order of box rows everywhere
 _DEFAULTS: dict[str, float] = {"score": 1.0}
 
-LONGEST_S = 366 * 86_400.0  # our choice: no recording lasts a year; dates in seconds since 1970 are beyond it
-HIGHEST_HZ = 1e7  # our choice: ten times what any recorder of animal sounds samples
+MAX_DURATION_S = (
+    366 * 86_400.0
+)  # our choice: no recording lasts a year; dates in seconds since 1970 are beyond it
+MAX_HZ = 1e7  # our choice: ten times what any recorder of animal sounds samples
 
 
 def as_events(table: pd.DataFrame) -> pd.DataFrame:
@@ -140,7 +142,7 @@ def check_events(
         (start < 0, "starts before the recording ({start} s)"),
         (start > end, "starts at {start} s after it ends at {end} s; were the times swapped?"),
         (
-            end > LONGEST_S,
+            end > MAX_DURATION_S,
             "ends at {end} s, which is over a year; expected seconds from the start of the recording",
         ),
         (
@@ -148,7 +150,7 @@ def check_events(
             "lies below 0 Hz, from {low} to {high} Hz; expected frequencies above 0",
         ),
         (low > high, "low frequency {low} Hz above the high frequency {high} Hz; were they swapped?"),
-        (high > HIGHEST_HZ, "reaches up to {high} Hz, which no recorder reaches; expected frequencies in Hz"),
+        (high > MAX_HZ, "reaches up to {high} Hz, which no recorder reaches; expected frequencies in Hz"),
         (
             ~(unknown | allowed),
             "score {score}, expected a probability from 0 to 1; divide percentages by 100, or rename the column "

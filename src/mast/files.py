@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 
 from mast.errors import ConfigError, MastError, errno_of
 
-_MOST_NAME_BYTES = 160  # of a name that is used as it is; file systems take 255, and we add some 40
+_MAX_NAME_BYTES = 160  # of a name that is used as it is; file systems take 255, and we add some 40
 _PART = re.compile(r"^\..*\.(?P<process>\d+)-(?P<machine>[0-9a-f]{8})-[0-9a-f]{8}\.part$", re.DOTALL)
 _LOCK = ".lock"
 _PROBE_BYTES = 1 << 20  # more than a disk that has just refused something takes
@@ -286,6 +286,6 @@ def _beside(path: Path) -> Path:
 def _prefix(path: Path) -> str:
     """What hidden files of a file begin with: short enough for any file system, whatever the name."""
     raw = os.fsencode(path.name)
-    if len(raw) <= _MOST_NAME_BYTES:
+    if len(raw) <= _MAX_NAME_BYTES:
         return f".{path.name}."
     return f".{path.name[:20]}~{hashlib.sha256(raw).hexdigest()[:16]}."

@@ -22,11 +22,11 @@ from mast.errors import ConfigError
 
 MIN_EVENT_FRAMES = 10  # App. "Bounding box coordinate conversion": under 100 ms after clipping is dropped
 # of a chunk, our choice: more than a computer can look at at once, so that a mistake does not fill its memory
-MOST_FRAMES, MOST_BINS = 16_384, 1_024
-MOST_RATE = 10_000_000  # Hz, of any recorder
+MAX_FRAMES, MAX_BINS = 16_384, 1_024
+MAX_RATE = 10_000_000  # Hz, of any recorder
 _CELL_DIGITS = 6  # behind the point, of fractional cells: what seconds and hertz there and back leave intact
 _EDGE = 1e-6  # a boundary this close below a frame edge (in frames) lies on it: 0.29 / 0.01 = 28.999…
-_LEAST_BINS = 1.0  # that the band's edge must leave of a box: less than a cell says nothing about the call
+_MIN_BINS = 1.0  # that the band's edge must leave of a box: less than a cell says nothing about the call
 
 # where the band ends for animals that mast is asked about most; hardly a bat calls above 128 kHz
 BANDS_HZ = {"fish": 2_000.0, "frogs": 8_000.0, "birds": 8_000.0, "bats": 128_000.0}
@@ -46,14 +46,14 @@ class FrontEnd(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     sample_rate: int = Field(
-        default=16_000, gt=0, le=MOST_RATE, description="Hz; recordings are resampled to this"
+        default=16_000, gt=0, le=MAX_RATE, description="Hz; recordings are resampled to this"
     )
     low_hz: float = Field(default=20.0, ge=0, description="lower edge of the mel bank")
     high_hz: float = Field(default=8_000.0, gt=0, description="upper edge of the bank; at most half the rate")
-    n_bins: int = Field(default=128, gt=0, le=MOST_BINS, description="mel bins")
+    n_bins: int = Field(default=128, gt=0, le=MAX_BINS, description="mel bins")
     hop_samples: int = Field(default=160, gt=0, le=16_384, description="frame shift (10 ms)")
     window_samples: int = Field(default=400, gt=1, le=65_536, description="frame length (25 ms)")
-    chunk_frames: int = Field(default=1_024, gt=0, le=MOST_FRAMES, description="frames per chunk (10.24 s)")
+    chunk_frames: int = Field(default=1_024, gt=0, le=MAX_FRAMES, description="frames per chunk (10.24 s)")
     mel_corner_hz: float = Field(default=700.0, gt=0, description="where the mel scale turns logarithmic")
 
     @model_validator(mode="after")
@@ -156,22 +156,22 @@ def upper_edge_hz(band: str | float) -> float:
         high_hz = float(BANDS_HZ.get(str(band), band))
     except (TypeError, ValueError):
         high_hz = math.nan
-    if not 0 < high_hz <= MOST_RATE / 2:
+    if not 0 < high_hz <= MAX_RATE / 2:
         names = ", ".join(f"{name} ({edge:g} Hz)" for name, edge in BANDS_HZ.items())
         raise ConfigError(
-            f"'{str(band)[:40]}' is not a band; expected {names}, or a number of hertz up to {MOST_RATE / 2:,.0f}"
+            f"'{str(band)[:40]}' is not a band; expected {names}, or a number of hertz up to {MAX_RATE / 2:,.0f}"
         )
     return high_hz
 
 
 def _rate(front_end: FrontEnd, high_hz: float) -> int:
     """The sample rate at which a front end's band ends at ``high_hz``."""
-    if not 0 < high_hz <= MOST_RATE / 2:
+    if not 0 < high_hz <= MAX_RATE / 2:
         raise ConfigError(
-            f"front end: a band that ends at {high_hz:g} Hz; expected above 0 and at most {MOST_RATE / 2:,.0f} Hz"
+            f"front end: a band that ends at {high_hz:g} Hz; expected above 0 and at most {MAX_RATE / 2:,.0f} Hz"
         )
     rate = round(front_end.sample_rate * high_hz / front_end.high_hz)
-    if not 1 <= rate <= MOST_RATE:
+    if not 1 <= rate <= MAX_RATE:
         raise ConfigError(f"front end: a band that ends at {high_hz:g} Hz cannot be searched; choose another")
     return rate
 
@@ -200,7 +200,7 @@ def in_band(boxes: ArrayLike, front_end: FrontEnd) -> BoolArray:
     touching = (low <= front_end.high_hz) & (high >= front_end.low_hz)
     uncut = (low >= front_end.low_hz) & (high <= front_end.high_hz)
     bottom, top = front_end.hz_to_bins(np.clip([low, high], front_end.low_hz, front_end.high_hz))
-    return np.asarray(touching & (uncut | (top - bottom >= _LEAST_BINS - _EDGE)))
+    return np.asarray(touching & (uncut | (top - bottom >= _MIN_BINS - _EDGE)))
 
 
 def events_to_grid(

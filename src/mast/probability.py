@@ -19,7 +19,7 @@ from mast.wording import counted
 
 Method = Literal["none", "temperature", "platt", "isotonic"]  # from the simplest to the most flexible
 
-LEAST_KEPT = 10  # our choice: one lucky prediction at the top is not a precision of 100 %
+MIN_KEPT = 10  # our choice: one lucky prediction at the top is not a precision of 100 %
 CLIP = 1e-6  # scores this close to 0 and 1 count as this close, so that logits and log-losses are finite
 
 
@@ -161,13 +161,13 @@ class StoredCalibration(BaseModel):
         where = f"{source}: precision {precision:g} was not reached on {self.recordings}"
         if not self.curve:
             raise MastError(
-                f"{where}: fewer than {LEAST_KEPT} predictions were kept, or none was right; give a threshold instead"
+                f"{where}: fewer than {MIN_KEPT} predictions were kept, or none was right; give a threshold instead"
             )
         best = self.curve[-1]
         possible = math.floor(best.precision * 1000) / 1000  # rounded up, it could not be asked for
         raise MastError(
             f"{where}; the best was {possible:g} at threshold {self.seen(best):.3g} (recall {best.recall:.2g}; "
-            f"{LEAST_KEPT} predictions at least), so ask for that or less, or give a threshold instead"
+            f"{MIN_KEPT} predictions at least), so ask for that or less, or give a threshold instead"
         )
 
     def seen(self, point: OperatingPoint) -> float:

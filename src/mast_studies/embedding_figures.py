@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from mast.reports.spectrogram import literal
-from mast.retrieval.clusters import LEAST_EVENTS
+from mast.retrieval.clusters import MIN_EVENTS
 from mast_studies.embedding_tables import SETTINGS, WAYS, TableCell, place_name
 from mast_studies.figures import empty_figure, interval_marks, tidy
 
@@ -226,7 +226,7 @@ def _dots(axis: Axes, points: pd.DataFrame, colour: str, mark: str, size: float)
 
 def _plane(axis: Axes, title: str, count: int) -> None:
     """A plane has no units: only what is near what counts."""
-    name = "UMAP" if count >= LEAST_EVENTS else "direction"
+    name = "UMAP" if count >= MIN_EVENTS else "direction"
     axis.set_xlabel(f"{name} 1", fontsize=9)
     axis.set_ylabel(f"{name} 2", fontsize=9)
     axis.set_xticks([])

@@ -9,7 +9,7 @@ from mast.data.deal import shuffle_key
 from mast.data.recordings import Dataset
 from mast.errors import ConfigError
 
-LEAST_PIECE_S = 0.1  # of a chunk: a remainder shorter than this is not a chunk of its own
+MIN_PIECE = 0.1  # of a chunk: a remainder shorter than this is not a chunk of its own
 
 
 def pieces(dataset: Dataset, chunk_s: float) -> pd.DataFrame:
@@ -22,7 +22,7 @@ def pieces(dataset: Dataset, chunk_s: float) -> pd.DataFrame:
     for name, duration, site in zip(table["file"], table["duration_s"], table["site"], strict=True):
         for start in np.arange(0.0, float(duration), chunk_s):
             valid = min(chunk_s, float(duration) - start)
-            if valid >= LEAST_PIECE_S * chunk_s or start == 0:
+            if valid >= MIN_PIECE * chunk_s or start == 0:
                 rows.append((str(name), float(start), valid, str(site)))
     found = pd.DataFrame(rows, columns=["recording", "start_s", "valid_s", "site"])
     no_hour = pd.Series(pd.NA, index=found.index, dtype="Int64")

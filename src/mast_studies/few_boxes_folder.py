@@ -11,7 +11,7 @@ from mast.data.recordings import Dataset
 from mast.errors import ConfigError
 from mast_studies.few_boxes_chunks import boxes_of_pieces, nested, pieces
 
-LEAST_RECORDINGS = 3  # with boxes, which `mast fit` needs to divide short recordings into parts
+MIN_RECORDINGS = 3  # with boxes, which `mast fit` needs to divide short recordings into parts
 
 
 def drawn_for_fit(learn: Dataset, chunk_s: float, boxes: int, *, seed: int) -> pd.DataFrame:
@@ -38,10 +38,10 @@ def drawn_for_fit(learn: Dataset, chunk_s: float, boxes: int, *, seed: int) -> p
     for n in range(1, len(order) + 1):
         rows = table.iloc[order[:n]].assign(boxes=counts[order[:n]])
         boxed = rows.loc[rows["boxes"] > 0, "recording"].nunique()
-        if rows["boxes"].sum() >= boxes and boxed >= LEAST_RECORDINGS:
+        if rows["boxes"].sum() >= boxes and boxed >= MIN_RECORDINGS:
             return rows.reset_index(drop=True)
     raise ConfigError(
-        f"{learn.root}: {boxes} boxes in {LEAST_RECORDINGS} recordings asked for, but there are "
+        f"{learn.root}: {boxes} boxes in {MIN_RECORDINGS} recordings asked for, but there are "
         f"{int(counts.sum())} in {len(learn.boxed_recordings)}; ask for fewer, or add recordings"
     )
 

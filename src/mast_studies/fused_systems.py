@@ -25,7 +25,7 @@ from mast.evaluation.part_tables import PartTables, has_part
 from mast.evaluation.threshold import steady_threshold_of
 from mast.events import BOX_COLUMNS, as_events, boxes_of
 from mast.grid import events_to_cells, grid_to_events
-from mast.inference.fusion import LEAST_PROBABILITY, fuse_boxes
+from mast.inference.fusion import MIN_PROBABILITY, fuse_boxes
 from mast.probability import Calibration
 from mast_studies.other_sites import training_of
 from mast_studies.record import write_result
@@ -60,7 +60,7 @@ def with_probabilities(parts: Mapping[str, PartTables]) -> Parts:
     changed = {}
     for name, part in parts.items():
         chance = scale.apply(part.found["score"].to_numpy(dtype=np.float64))
-        found = part.found.assign(score=chance)[chance >= LEAST_PROBABILITY]
+        found = part.found.assign(score=chance)[chance >= MIN_PROBABILITY]
         changed[name] = replace(part, found=found.reset_index(drop=True), calibration=Calibration())
     return changed
 

@@ -41,7 +41,7 @@ from mast_studies.zero_shot_sets import half_of
 
 THRESHOLD = 0.5
 RESAMPLES = 2_000
-MOST_CLIPS = 10  # of each species
+MAX_CLIPS = 10  # of each species
 WARBLERS = {
     "AMRE": "Setophaga ruticilla", "BAWW": "Mniotilta varia", "BBWA": "Setophaga castanea",
     "BLBW": "Setophaga fusca", "BLPW": "Setophaga striata", "BTBW": "Setophaga caerulescens",
@@ -205,7 +205,7 @@ def warbler_clips(pool: Path, seed: int) -> tuple[pd.DataFrame, dict[str, Path]]
     clips = clips[clips["source"] == "clo43sd"]
     names = clips["file"].str.split("/").str[-1].str[:4].map(WARBLERS)
     clips = clips.assign(name=names).dropna(subset="name")
-    some = clips.sample(frac=1.0, random_state=seed).groupby("name").head(MOST_CLIPS)
+    some = clips.sample(frac=1.0, random_state=seed).groupby("name").head(MAX_CLIPS)
     table = {"recording": some["file"], "start_s": 0.0, "end_s": some["duration_s"], "low_hz": 0.0}
     boxes = as_events(pd.DataFrame({**table, "high_hz": 8_000.0, "label": some["name"]}))
     paths = {str(file): pool / str(file) for file in some["file"]}

@@ -20,7 +20,7 @@ from mast.errors import MastError
 from mast.evaluation.metrics import ratio
 from mast.events import BOX_COLUMNS
 from mast.grid import FrontEnd, grid_to_events
-from mast.retrieval.clusters import LEAST_EVENTS, centred, principal
+from mast.retrieval.clusters import MIN_EVENTS, centred, principal
 from mast.retrieval.nearest import nearest
 from mast_studies.embedding_tables import NEIGHBOURS, Way
 from mast_studies.found import NOT_TESTS
@@ -53,7 +53,7 @@ class EmbeddedPart:
 def plane(vectors: Vectors, *, seed: int) -> Vectors:
     """(N, D) embeddings → (N, 2) by UMAP; of fewer than 30, along the two directions in which they differ most."""
     around = centred(vectors, vectors.mean(axis=0) if len(vectors) else np.zeros(vectors.shape[1]))
-    if len(around) < LEAST_EVENTS:
+    if len(around) < MIN_EVENTS:
         return principal(around, 2)
     try:
         from umap import UMAP

@@ -29,7 +29,7 @@ from mast.evaluation.scene import build_scene
 from mast.models.card import load_card
 from mast.models.checkpoint import update_card
 from mast.models.find import find_model
-from mast.probability import LEAST_KEPT, StoredCalibration
+from mast.probability import MIN_KEPT, StoredCalibration
 from mast_studies.record import write_result
 from mast_studies.script import run_script
 from mast_studies.study_tables import markdown
@@ -64,13 +64,13 @@ def judge(own: LabelledSet, model: Path, device: str | None) -> Outcome:
 def threshold_from(sets: list[Outcome], precision: float) -> float | None:
     """The lowest score at which sets that count alike have this precision on average; None where there is none.
 
-    A threshold counts only where every set keeps :data:`mast.probability.LEAST_KEPT` boxes.
+    A threshold counts only where every set keeps :data:`mast.probability.MIN_KEPT` boxes.
     """
     candidates = np.unique(np.concatenate([one.scores for one in sets]))[::-1]
     lowest = None
     for threshold in candidates:
         kept = [one.kept(float(threshold)) for one in sets]
-        if min(kept) >= LEAST_KEPT:
+        if min(kept) >= MIN_KEPT:
             shares = [one.hit[:n].mean() for one, n in zip(sets, kept, strict=True)]
             if np.mean(shares) >= precision:
                 lowest = float(threshold)
@@ -103,7 +103,7 @@ def with_found(stored: StoredCalibration, judged: Mapping[str, Outcome]) -> Stor
         found = {
             RECORDED.get(name, name): round(float(judged[name].hit[:n].mean()), 4)
             for name, n in kept.items()
-            if n >= LEAST_KEPT
+            if n >= MIN_KEPT
         }
         curve.append(point.model_copy(update={"found": found}))
     return stored.model_copy(update={"curve": tuple(curve)})

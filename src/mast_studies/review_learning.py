@@ -48,7 +48,7 @@ SHARE = 0.75  # of the recordings that a reviewer works on
 AGAIN = 10  # decisions between two rankings
 PRECISION, RECALL = 0.95, 0.9
 AFTER = (80, 120, 160)  # decisions after which results are looked at
-LEAST_REST = 30  # boxes, so that a share of them means something
+MIN_REST = 30  # boxes, so that a share of them means something
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def review(boxes: Boxes, way: str, rng: np.random.Generator) -> tuple[int, dict[
 def press(boxes: Boxes, decided: IntArray, given: Vectors) -> dict[str, float] | None:
     """What the button does after some decisions: shares promised, right and decided; none where too little is left."""
     rest = np.setdiff1d(np.arange(len(boxes.right)), decided)
-    if len(rest) < LEAST_REST:
+    if len(rest) < MIN_REST:
         return None
     known = boxes.right[decided]
     sureness = fit_sureness(held_out(given[decided], known, np.arange(len(decided))), known)

@@ -37,7 +37,7 @@ GROUPS = {
     "rain, wind": ("rain", "wind", "Rain", "Wind"),
 }
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5)
-MOST_BIRDS = 0.02
+MAX_BIRD_SHARE = 0.02
 PAD_S = 0.5  # as mast clips
 RESAMPLES = 2_000
 
@@ -79,7 +79,7 @@ def measure_pool(pool: Path, finder: VoiceFinder, seed: int) -> dict[str, Any]:
         }
 
     chosen_on = {threshold: shares(first, threshold) for threshold in THRESHOLDS}
-    good = [threshold for threshold, of in chosen_on.items() if of[BIRDS]["share"] <= MOST_BIRDS]
+    good = [threshold for threshold, of in chosen_on.items() if of[BIRDS]["share"] <= MAX_BIRD_SHARE]
     return {
         "chosen_on_the_first_half": min(good, default=None),
         "second_half": {f"{threshold:g}": shares(set(heard) - first, threshold) for threshold in THRESHOLDS},

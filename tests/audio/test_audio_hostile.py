@@ -178,7 +178,7 @@ def test_guano_places_that_are_not_on_earth(tmp_path: Path, place: str) -> None:
 def test_a_file_full_of_empty_chunks_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.wav"
     path.write_bytes(b"RIFF\0\0\0\0WAVE" + b"AAAA\0\0\0\0" * 1_000)
-    monkeypatch.setattr(import_module("mast.audio.riff"), "_MOST_CHUNKS", 10)
+    monkeypatch.setattr(import_module("mast.audio.riff"), "_MAX_CHUNKS", 10)
     with pytest.raises(AudioError, match="not readable as sound"):
         probe(path)
 

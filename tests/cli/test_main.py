@@ -16,7 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 from mast.cli import main as cli
-from mast.errors import MOST_SHOWN, ConfigError, MastError, machine_fault
+from mast.errors import MAX_SHOWN, ConfigError, MastError, machine_fault
 from mast.files import holds_files
 
 
@@ -78,7 +78,7 @@ def test_no_message_is_longer_than_a_few_lines(
 ) -> None:
     ends(monkeypatch, kind("found " + "9\n" * 100_000 + "; expected a number"))
     shown = capsys.readouterr().err
-    assert len(shown) < MOST_SHOWN + 60
+    assert len(shown) < MAX_SHOWN + 60
     assert shown.count("\n") == 1
     assert "expected a number" in shown
 

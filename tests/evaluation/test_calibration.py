@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from scipy.special import expit, logit
 
 from mast.errors import ConfigError
-from mast.evaluation.calibration import ISOTONIC_LEAST, calibrate, calibrated, fit_best, fit_calibration
+from mast.evaluation.calibration import MIN_FOR_ISOTONIC, calibrate, calibrated, fit_best, fit_calibration
 from mast.evaluation.metrics import metrics_of
 from mast.evaluation.outcome import Outcome, match_scene
 from mast.probability import Calibration
@@ -318,7 +318,7 @@ def test_folds_hold_recordings_whole_and_follow_the_seed():
 
 
 def test_isotonic_needs_enough_of_both():
-    enough = np.arange(400) < ISOTONIC_LEAST
+    enough = np.arange(400) < MIN_FOR_ISOTONIC
     scores = np.random.default_rng(13).random(400)
     assert "isotonic" in fit_best(outcome_of(scores, enough), seed=0).log_loss
     enough[0] = False

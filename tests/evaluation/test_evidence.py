@@ -8,9 +8,9 @@ import pytest
 
 from mast.evaluation.evidence import (
     FEW_BOXES,
-    FEWEST_BOXES,
-    LEAST_GAIN,
     MANY,
+    MIN_BOXES,
+    MIN_GAIN,
     PLENTY,
     SEVERAL_HELD,
     Finding,
@@ -83,9 +83,9 @@ def test_with_plenty_of_boxes_in_several_recordings_the_higher_f1_decides(
         ([4, 3, 3], Learnt(MANY - 1, 3), BETTER),
         ([4, 3, 3], Learnt(19, 3), LUCK),
         ([4, 3, 3], Learnt(1_000, 2), LUCK),
-        ([3, 3, 3], Learnt(FEWEST_BOXES, 2, averaged=True), BETTER),  # the mean with the start
-        ([2, 2, 2], Learnt(FEWEST_BOXES, 2, averaged=True), NOT_BETTER),
-        ([3, 3, 3], Learnt(FEWEST_BOXES - 1, 2, averaged=True), NOT_BETTER),
+        ([3, 3, 3], Learnt(MIN_BOXES, 2, averaged=True), BETTER),  # the mean with the start
+        ([2, 2, 2], Learnt(MIN_BOXES, 2, averaged=True), NOT_BETTER),
+        ([3, 3, 3], Learnt(MIN_BOXES - 1, 2, averaged=True), NOT_BETTER),
     ],
 )
 def test_a_training_on_many_boxes_is_trusted_where_validation_is_small(
@@ -160,7 +160,7 @@ def test_boxes_are_counted_by_recording_from_the_threshold_up() -> None:
     assert counts.plain() == [[1, 1, 2], [1, 1, 1], [0, 1, 0], [0, 0, 0]]
     assert counts.f1 == pytest.approx(part.evaluate().metrics["f1"])
     assert Tally.of(counts.plain()).plain() == counts.plain()
-    assert LEAST_GAIN == 2
+    assert MIN_GAIN == 2
 
 
 def test_of_trainings_that_change_nothing_on_average_few_pass() -> None:

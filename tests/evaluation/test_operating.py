@@ -13,7 +13,7 @@ from mast.errors import ConfigError, MastError
 from mast.evaluation.bootstrap import draw_weights
 from mast.evaluation.operating import TARGETS, operating_curve, store_calibration
 from mast.evaluation.outcome import Outcome
-from mast.probability import LEAST_KEPT, Calibration, OperatingPoint, StoredCalibration
+from mast.probability import MIN_KEPT, Calibration, OperatingPoint, StoredCalibration
 
 
 def random_outcome(seed: int, n: int = 400, *, ties: bool = False, slope: float = 1.0) -> Outcome:
@@ -65,7 +65,7 @@ def test_stored_answers_are_those_of_the_data(seed: int) -> None:
     precision = outcome.hit.cumsum() / np.arange(1, len(outcome.hit) + 1)  # all scores differ
     for target in TARGETS:
         point = stored.threshold_for(target)
-        reached = np.flatnonzero(precision[LEAST_KEPT - 1 :] >= target) + LEAST_KEPT  # predictions kept
+        reached = np.flatnonzero(precision[MIN_KEPT - 1 :] >= target) + MIN_KEPT  # predictions kept
         if not len(reached):
             assert point is None
             continue

@@ -12,7 +12,7 @@ import soundfile as sf
 from mast.annotations.redraw import redraw_events
 from mast.evaluation.part_tables import PartTables
 from mast.events import as_events
-from mast.fit.habit_choice import FEWEST_BOXES, candidates, choose_habit
+from mast.fit.habit_choice import MIN_BOXES, candidates, choose_habit
 from mast.grid import FrontEnd
 from mast.habit import Habit
 
@@ -60,7 +60,7 @@ def test_the_strongest_harmonic_is_learnt(found: tuple[Path, pd.DataFrame]) -> N
 def test_four_boxes_are_too_few(found: tuple[Path, pd.DataFrame]) -> None:
     truth = as_drawn(found, Habit(box="strongest"))
     few = truth[truth["recording"] == "0.wav"]
-    assert len(few) < FEWEST_BOXES
+    assert len(few) < MIN_BOXES
     choice = choose_habit(part(found[1], few), Habit(), found[0].joinpath)
     assert choice.habit == Habit()
     assert "4 boxes are too few to learn how you draw them" in choice.sentence

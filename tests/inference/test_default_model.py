@@ -13,12 +13,12 @@ from mast.data.simulate.dataset import Simulation, simulate_dataset
 from mast.evaluation import evaluate
 from mast.models.find import find_model
 
-MOST_BYTES = 16_000_000
+MAX_BYTES = 16_000_000
 
 
 def test_it_is_small_and_says_what_it_is() -> None:
     folder = find_model("default")
-    assert sum(path.stat().st_size for path in folder.iterdir()) < MOST_BYTES
+    assert sum(path.stat().st_size for path in folder.iterdir()) < MAX_BYTES
     card = json.loads((folder / "model.json").read_text(encoding="utf-8"))
     assert card["licence"] == "Apache-2.0"
     assert card["calibration"]

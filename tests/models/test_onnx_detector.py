@@ -15,7 +15,7 @@ from mast.models.mast_detector import MastDetector
 from mast.models.onnx_detector import (
     BOXES,
     GIVEN,
-    LEAST,
+    MIN_SCORE,
     SCORES,
     can_write,
     measure_ranges,
@@ -54,7 +54,7 @@ def by_torch(model: MastDetector, spectrogram: np.ndarray) -> tuple[np.ndarray, 
 
 
 def by_onnx(graph: bytes, spectrogram: np.ndarray, *, least: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    given = {GIVEN: spectrogram[None, None], LEAST: np.array(least, dtype=np.float32)}
+    given = {GIVEN: spectrogram[None, None], MIN_SCORE: np.array(least, dtype=np.float32)}
     boxes, scores = open_session(graph, threads=1).run([BOXES, SCORES], given)
     return boxes, scores
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mast.models.onnx_detector import open_session
-from mast.models.onnx_nodes import MOST_STEPS, Nodes, Rounding, rounded_weights
+from mast.models.onnx_nodes import MAX_STEPS, Nodes, Rounding, rounded_weights
 
 RNG = np.random.default_rng(0)
 
@@ -35,14 +35,14 @@ def test_weights_are_rounded_with_a_step_for_each_output(axis: int) -> None:
     ).reshape((-1, 1) if axis == 0 else (1, -1)).astype(np.float32)
     whole, step = rounded_weights(weight, axis)
     steps = step.reshape((-1, 1) if axis == 0 else (1, -1))
-    np.testing.assert_allclose(step, np.abs(weight).max(axis=1 - axis) / MOST_STEPS, rtol=1e-6)
-    assert np.abs(whole).max() == MOST_STEPS
+    np.testing.assert_allclose(step, np.abs(weight).max(axis=1 - axis) / MAX_STEPS, rtol=1e-6)
+    assert np.abs(whole).max() == MAX_STEPS
     assert (np.abs(whole * steps - weight) <= steps / 2 + 1e-7).all()
 
 
 def test_two_products_fit_into_sixteen_bits() -> None:
     """Older CPUs add two of them there; a larger sum would be cut off silently."""
-    assert 2 * 255 * MOST_STEPS < 2**15
+    assert 2 * 255 * MAX_STEPS < 2**15
 
 
 @pytest.mark.parametrize("bias", [True, False])

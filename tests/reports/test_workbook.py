@@ -69,7 +69,7 @@ def test_the_same_tables_make_the_same_file(tmp_path: Path) -> None:
 def test_a_table_too_long_for_a_sheet_is_left_out_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workbook, "MOST_ROWS", 3)
+    monkeypatch.setattr(workbook, "MAX_ROWS", 3)
     left = write_workbook(
         tmp_path / "a.xlsx", {"long": pd.DataFrame({"a": [1, 2, 3]}), "short": pd.DataFrame({"a": [1]})}
     )

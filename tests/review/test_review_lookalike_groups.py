@@ -95,7 +95,7 @@ def test_names_and_counts_are_as_decisions_stand(tmp_path: Path) -> None:
 def test_events_outside_the_sample_join_their_neighbours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lookalike_groups, "_MOST_FITTED", 60)
+    monkeypatch.setattr(lookalike_groups, "_MAX_FITTED", 60)
     review = open_review(results_of_kinds(tmp_path))
     review.groups.find()
     state = review.groups.state()

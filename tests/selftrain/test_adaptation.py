@@ -38,8 +38,10 @@ THRESHOLD = 0.45
 def few_epochs() -> Iterator[None]:
     """An hour allows two epochs of 24 chunks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(adapting, "LEAST_EPOCHS", 2)
-        patch.setattr(adapting, "measure_rates", lambda *_: Rates(train=adapting.MOST_S / 48, detect=0.0))
+        patch.setattr(adapting, "MIN_EPOCHS", 2)
+        patch.setattr(
+            adapting, "measure_rates", lambda *_: Rates(train=adapting.MAX_TRAINING_S / 48, detect=0.0)
+        )
         yield
 
 

@@ -22,7 +22,7 @@ def run(root: Path, study: str, tones: Path):  # type: ignore[no-untyped-def]
 
 
 def test_from_sound_to_embeddings_once(tmp_path: Path, tones: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbours, "LEAST_EVENTS", 10**6)  # UMAP takes seconds to compile
+    monkeypatch.setattr(neighbours, "MIN_EVENTS", 10**6)  # UMAP takes seconds to compile
     told = run(tmp_path, "umap-chunks", tones)
     assert told.exit_code == 0, told.output + str(told.exception)
     table = pd.read_csv(tmp_path / "out" / "umap-chunks.csv")

@@ -54,7 +54,7 @@ def keep(work: Path, seen: dict[str, EmbeddedPart], *, dataset: str = "made_up",
 def quick_planes() -> Iterator[None]:
     """Planes without UMAP, which takes seconds to compile."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(neighbours, "LEAST_EVENTS", 10**6)
+        patch.setattr(neighbours, "MIN_EVENTS", 10**6)
         yield
 
 
@@ -189,7 +189,7 @@ def test_a_plane_of_many_points_is_umaps(monkeypatch: pytest.MonkeyPatch) -> Non
             assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(len(vectors)), abs=1e-5)
             return vectors[:, :2]
 
-    monkeypatch.setattr(neighbours, "LEAST_EVENTS", 30)
+    monkeypatch.setattr(neighbours, "MIN_EVENTS", 30)
     monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=Umap))
     vectors = np.random.default_rng(0).normal(5.0, 1.0, size=(40, 6)).astype(np.float32)
     place = plane(vectors, seed=3)

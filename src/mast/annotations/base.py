@@ -13,8 +13,8 @@ from mast.arrays import FloatArray
 from mast.errors import AnnotationError
 from mast.events import (
     EVENT_COLUMNS,
-    HIGHEST_HZ,
-    LONGEST_S,
+    MAX_DURATION_S,
+    MAX_HZ,
     as_events,
     check_events,
     empty_events,
@@ -251,8 +251,8 @@ def check_set(annotations: AnnotationSet, source: Path) -> None:
 def _check_recordings(recordings: pd.DataFrame, source: Path) -> None:
     """Refuse a duration or a sample rate that no recording has; what the caller knows has replaced it before."""
     for column, least, most, expected in (
-        ("duration_s", 0.0, LONGEST_S, "seconds, less than a year"),
-        ("sample_rate", 1.0, 2 * HIGHEST_HZ, "samples a second"),
+        ("duration_s", 0.0, MAX_DURATION_S, "seconds, less than a year"),
+        ("sample_rate", 1.0, 2 * MAX_HZ, "samples a second"),
     ):
         wrong = recordings[recordings[column].notna() & ~recordings[column].between(least, most)]
         if len(wrong):

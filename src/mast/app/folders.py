@@ -12,7 +12,7 @@ from mast.annotations.detections import RUN
 from mast.audio import AUDIO_SUFFIXES
 from mast.errors import ConfigError, not_a_folder
 
-_MOST = 2_000  # folders listed: our choice, more than anybody reads
+_MAX_FOLDERS = 2_000  # folders listed: our choice, more than anybody reads
 # where systems put cards and disks
 _DRIVES = ("/media/{user}", "/run/media/{user}", "/media", "/mnt", "/Volumes")
 
@@ -81,7 +81,7 @@ def list_folder(path: Path) -> Listed:
             f"{path}: cannot be listed ({error.strerror or error}); change its permissions, or choose another folder"
         ) from None
     parent = "" if path.parent == path else str(path.parent)
-    shown = sorted(folders, key=str.casefold)[:_MOST]
+    shown = sorted(folders, key=str.casefold)[:_MAX_FOLDERS]
     return Listed(str(path), parent, shown, recordings, (path / RUN).is_file())
 
 

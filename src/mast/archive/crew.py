@@ -15,7 +15,7 @@ from mast.archive.worker import DetectorFacts, DetectorSpec
 from mast.errors import ConfigError, MastError
 from mast.inference import Searched
 
-_MOST_FAILED_STARTS = 3  # in a row
+_MAX_FAILED_STARTS = 3  # in a row
 
 
 class Ready(NamedTuple):
@@ -193,7 +193,7 @@ class CrewEngine:
             if message.error is not None:
                 raise message.error
             self._failed_starts += 1
-            if self._failed_starts >= _MOST_FAILED_STARTS:
+            if self._failed_starts >= _MAX_FAILED_STARTS:
                 raise MastError(
                     f"{self._failed_starts} workers in a row died while starting ({message.reason}); use fewer "
                     "--workers to save memory, or --engine local with one worker to see the cause"

@@ -14,7 +14,7 @@ from mast.archive.locations import Recording
 from mast.events import empty_events
 from mast.inference import Searched
 
-MOST_DEATHS = 2  # of workers by one recording
+MAX_DEATHS = 2  # of workers by one recording
 _LARGEST_HAND = 16  # our choice: decoding runs ahead inside a hand, and little is dealt again after a death
 
 
@@ -69,12 +69,12 @@ class Dealer:
         for recording in left:
             if len(left) == 1:  # else nobody knows which of them it was
                 self._deaths[recording.name] += 1
-            if self._deaths[recording.name] < MOST_DEATHS:
+            if self._deaths[recording.name] < MAX_DEATHS:
                 self._suspects.append(recording)
                 continue
             self.left -= 1
             problem = (
-                f"{recording.source.path}: {MOST_DEATHS} workers died while searching it ({reason}); convert it "
+                f"{recording.source.path}: {MAX_DEATHS} workers died while searching it ({reason}); convert it "
                 "to another format or remove it"
             )
             given_up.append(Searched(recording.source, empty_events(), error=problem))

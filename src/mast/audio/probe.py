@@ -27,7 +27,7 @@ _COMPRESSED = ("FLAC", "MP3", "OGG")  # formats whose length is what their heade
 _OGG_PAGE_BYTES = 65_307  # the longest an ogg page can be
 _LOOK_BACK_FRAMES = 8_192  # more than a usual block of FLAC
 # our choice: below, no animal's voice could be heard; above, no converter for sound works
-LOWEST_RATE, HIGHEST_RATE = 20, 10_000_000
+MIN_RATE, MAX_RATE = 20, 10_000_000
 
 
 @dataclass(frozen=True)
@@ -112,10 +112,10 @@ def check_readable(path: Path) -> RiffChunks | None:
 
 
 def _checked_rate(path: Path, rate: int) -> int:
-    if not LOWEST_RATE <= rate <= HIGHEST_RATE:
+    if not MIN_RATE <= rate <= MAX_RATE:
         raise AudioError(
-            f"{path}: its header gives a sample rate of {rate:,} Hz, which no sound recorder uses ({LOWEST_RATE} to "
-            f"{HIGHEST_RATE:,} Hz), so its length is not known either; save it again with the correct rate"
+            f"{path}: its header gives a sample rate of {rate:,} Hz, which no sound recorder uses ({MIN_RATE} to "
+            f"{MAX_RATE:,} Hz), so its length is not known either; save it again with the correct rate"
         )
     return rate
 

@@ -15,7 +15,7 @@ from typing import BinaryIO
 _RIFF_KINDS = (b"RIFF", b"RF64", b"BW64")
 _NOTES = (b"LIST", b"guan", b"wamd", b"ds64")
 _MAX_NOTE_BYTES = 1 << 20  # our choice: recorders write at most a few kB; a broken size must not eat memory
-_MOST_CHUNKS = 10_000  # our choice: a file full of empty chunks is not a recording, and takes hours to walk
+_MAX_CHUNKS = 10_000  # our choice: a file full of empty chunks is not a recording, and takes hours to walk
 _SIZE_UNKNOWN = 0xFFFFFFFF  # written by streaming encoders, and by RF64 where ds64 holds the true size
 
 
@@ -71,7 +71,7 @@ def _walk(file: BinaryIO, end: int) -> RiffChunks:
     available: int | None = None
     unclosed = False
     position = 12
-    for _ in range(_MOST_CHUNKS):
+    for _ in range(_MAX_CHUNKS):
         if position + 8 > end:
             break
         file.seek(position)

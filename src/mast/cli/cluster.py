@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mast.retrieval.clusters import ClusterModel, Known
     from mast.retrieval.event_store import EventStore
 
-_MOST_KNOWN = 20_000  # annotated events that novelty is measured against
+_MAX_KNOWN = 20_000  # annotated events that novelty is measured against
 
 
 def cluster(
@@ -126,7 +126,7 @@ def _known(store: EventStore, labelled: list[str], other: EventStore | None, mid
 
     parts, labels = [], []
     for place, ids in ((store, labelled), *(((other, _ids(other)[1]),) if other is not None else ())):
-        chosen = ids[:_MOST_KNOWN]
+        chosen = ids[:_MAX_KNOWN]
         if chosen:
             parts.append(place.vectors(chosen))
             labels += place.get(chosen)["label"].tolist()

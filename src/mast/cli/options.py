@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mast.cli.bars import ReportedBar
     from mast.runs import Progress
 
-HIGHEST_HZ = 5e6  # recorders for bats go up to a quarter of a million
+MAX_HZ = 5e6  # recorders for bats go up to a quarter of a million
 EXIT_SOME_FAILED = 4  # of a command that finished, though some recordings could not be read
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only results and errors.")]
@@ -34,7 +34,7 @@ def score(*names: str, help: str) -> Any:
 
 def hertz(*names: str, help: str) -> Any:
     """A frequency."""
-    return number(*names, low=0.0, high=HIGHEST_HZ, help=help)
+    return number(*names, low=0.0, high=MAX_HZ, help=help)
 
 
 def upper_edge(*, help: str) -> Any:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mast.data.folder_survey import RecordingRow
 
 _USERS_COLUMNS = ("site", "datetime", "recorder", "latitude", "longitude")  # what a person wrote here stays
-_LEAST_HOURS = 0.1  # less sound is told in minutes
+_MIN_HOURS = 0.1  # less sound is told in minutes
 _NAMED = 10  # failures, warnings and sites named one by one in the summary; the tables hold them all
 
 
@@ -135,7 +135,7 @@ def _summary(found: list[RecordingRow], failures: list[RecordingRow]) -> Iterabl
     yield f"recordings    {len(found):,}"
     yield (
         f"hours         {all.hours:,.2f}"
-        if all.hours >= _LEAST_HOURS
+        if all.hours >= _MIN_HOURS
         else f"minutes       {60 * all.hours:.2f}"
     )
     yield f"formats       {_counts(all.formats)}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping
 
-MOST_DEALS = 256  # our choice: five recordings can be dealt in 20 ways, and these find the best of them
+MAX_DEALS = 256  # our choice: five recordings can be dealt in 20 ways, and these find the best of them
 _WORK = 20_000  # recordings looked at in all; our choice: with many recordings any deal is nearly even
 
 
@@ -46,7 +46,7 @@ def deal_recordings(
         _with_boxes_everywhere(
             _deal_once(length_s, fractions, seed, boxed, set(reviewed), deal=k), fractions, counts
         )
-        for k in range(max(1, min(MOST_DEALS, _WORK // max(1, len(length_s)))))
+        for k in range(max(1, min(MAX_DEALS, _WORK // max(1, len(length_s)))))
     )
     return min(deals, key=lambda deal: _badness(deal, fractions, counts, length_s))  # the first of equals
 

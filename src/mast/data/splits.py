@@ -36,7 +36,7 @@ TEMPORAL_OOD = "temporal_ood"
 SITE_OOD = "site_ood"
 # our choice: boxes below which no test part is made. Its 15 % would be a dozen boxes in a recording or two, which say
 # nothing about a detector, and help validation to choose one
-FEWEST_TO_TEST = 100
+MIN_BOXES_TO_TEST = 100
 NO_TEST = (0.7, 0.3, 0.0)  # train, val, test
 _SPELLINGS = {"training": "train", "valid": "val", "validation": "val", "dev": "val", "testing": "test"}
 _EDGE_S = 1e-6  # rounding of seconds
@@ -96,7 +96,7 @@ def usual_split(recordings: pd.DataFrame, boxes: pd.Series[str]) -> SplitConfig:
     """
     column = held_out(recordings)
     dealt = boxes.isin(recordings.loc[column.isin(["", "train"]), "file"])
-    few = dealt.sum() < FEWEST_TO_TEST and not column.isin(["val", "test"]).any()
+    few = dealt.sum() < MIN_BOXES_TO_TEST and not column.isin(["val", "test"]).any()
     return SplitConfig(fractions=NO_TEST) if few else SplitConfig()
 
 

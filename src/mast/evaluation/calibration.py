@@ -25,7 +25,7 @@ from mast.evaluation.outcome import Outcome
 from mast.probability import CLIP, Calibration, Method, checked_scores, expit, logits
 
 FOLDS = 5  # our choice, the usual one
-ISOTONIC_LEAST = 50  # hits, and as many misses: with fewer its steps follow the noise; our choice
+MIN_FOR_ISOTONIC = 50  # hits, and as many misses: with fewer its steps follow the noise; our choice
 
 _SLOPES = (0.01, 100.0)  # above 0: a calibration never reverses the ranking, nor makes all scores equal
 _PRIOR_SD = 2.0  # of slope and intercept; our choice: n hits of n at score 0.5 give about (n + 1) / (n + 2)
@@ -86,7 +86,7 @@ def fit_best(outcome: Outcome, seed: int) -> BestCalibration:
 
     Recordings are held out whole, since predictions of one recording go together; where only one recording
     has predictions, its chunks are held out instead. Isotonic regression is tried from
-    :data:`ISOTONIC_LEAST` hits and as many misses.
+    :data:`MIN_FOR_ISOTONIC` hits and as many misses.
 
     Args:
         outcome: validation data, matched.
@@ -96,7 +96,7 @@ def fit_best(outcome: Outcome, seed: int) -> BestCalibration:
     n_folds = int(fold.max(initial=-1)) + 1
     n_hits = int(outcome.hit.sum())
     methods: list[Method] = ["none", "temperature", "platt"]
-    if min(n_hits, len(outcome.hit) - n_hits) >= ISOTONIC_LEAST:
+    if min(n_hits, len(outcome.hit) - n_hits) >= MIN_FOR_ISOTONIC:
         methods.append("isotonic")
     if n_folds < 2:
         return BestCalibration(calibrate(outcome, "none"), {}, 0)

@@ -28,12 +28,12 @@ from mast.evaluation.metrics import ratio
 
 BANDS = 5  # of score, our choice: more gain little (Cochran, Sampling Techniques, section 5A.8)
 MIN_BAND_EVENTS = 10  # our choice: smaller bands are merged
-MIN_LABEL_EVENTS, MOST_LABELS = 50, 8  # our choice: other labels share their strata
+MIN_LABEL_EVENTS, MAX_LABELS = 50, 8  # our choice: other labels share their strata
 MIN_CHECKED = 3  # of a stratum that is not smaller, our choice: fewer say next to nothing
 # of right and wrong in a stratum, as if 1 in 10 were wrong: scores can be too sure of themselves
 MIN_SPREAD = 0.3
 OF_SITE = " · "  # between site and stratum
-_DRAWS, _FEWEST_DRAWS, _MOST_SUMS = 2_000, 400, 6_000_000  # fewer of each sum where there are very many
+_DRAWS, _MIN_DRAWS, _MAX_SUMS = 2_000, 400, 6_000_000  # fewer of each sum where there are very many
 _BLOCK = 1_000  # sums drawn at once: some 30 MB
 _SEED = 0  # of the draws
 _Z95 = 1.959963984540054
@@ -139,7 +139,7 @@ def stratify(labels: NDArray[np.object_], scores: FloatArray) -> Strata:
     """
     found, counts = np.unique(labels.astype(str), return_counts=True)
     frequent = [str(found[k]) for k in np.argsort(-counts, kind="stable") if counts[k] >= MIN_LABEL_EVENTS]
-    own = frequent[:MOST_LABELS]
+    own = frequent[:MAX_LABELS]
     groups = [*((label or "no label", scores[labels == label]) for label in own)]
     groups.append(("other labels" if own else "all", scores[~np.isin(labels, own)]))
     names: list[str] = []
@@ -280,7 +280,7 @@ def _doubt(kinds: IntArray, n: FloatArray, k: FloatArray) -> FloatArray:
 def _drawn(kinds: IntArray, n: FloatArray, k: FloatArray, share: float) -> FloatArray:
     """(K, 2) 2.5 and 97.5 % of how many are right, from a prior around a share that weighs as much as one event."""
     generator = np.random.default_rng(_SEED)
-    draws = int(np.clip(_MOST_SUMS // max(1, len(kinds)), _FEWEST_DRAWS, _DRAWS))
+    draws = int(np.clip(_MAX_SUMS // max(1, len(kinds)), _MIN_DRAWS, _DRAWS))
     p = generator.beta(k + share, n - k + 1 - share, size=(draws, len(n)))  # (draws, H)
     found = np.zeros((len(kinds), 2))
     for begin in range(0, len(kinds), _BLOCK):

@@ -15,9 +15,9 @@ import numpy as np
 from mast.arrays import FloatArray, IntArray
 from mast.evaluation.bootstrap import Interval
 from mast.evaluation.outcome import Outcome
-from mast.probability import LEAST_KEPT, expit
+from mast.probability import MIN_KEPT, expit
 
-FEWEST_PLACES = 3  # from two places no spread between places can be told
+MIN_PLACES = 3  # from two places no spread between places can be told
 
 
 class PlaceCount(NamedTuple):
@@ -45,10 +45,10 @@ def counts_by_place(outcome: Outcome, kept: int, place: IntArray) -> list[PlaceC
 def precision_elsewhere(places: Sequence[PlaceCount]) -> Interval | None:
     """The 95 % prediction interval of the precision at another place.
 
-    Only places that keep :data:`mast.probability.LEAST_KEPT` predictions count; None where fewer than three do.
+    Only places that keep :data:`mast.probability.MIN_KEPT` predictions count; None where fewer than three do.
     """
-    enough = [one for one in places if one.kept.sum() >= LEAST_KEPT]
-    if len(enough) < FEWEST_PLACES:
+    enough = [one for one in places if one.kept.sum() >= MIN_KEPT]
+    if len(enough) < MIN_PLACES:
         return None
     from scipy.stats import t  # a third of a second to import, and needed after training alone
 

@@ -28,7 +28,7 @@ from mast.evaluation.part_tables import PartTables
 from mast.wording import counted
 
 # our choice: a gain of this many right boxes, or one lucky box decides
-LEAST_GAIN = 2.0
+MIN_GAIN = 2.0
 # our choice: the gain over its spread, √Σgain², as in a one-sided test at 5 %; n recordings with equal gains have √n
 SURE = 1.64
 # our choice: boxes, and recordings with boxes, from which the higher F1 decides. Its error is then about 0.05, paired
@@ -40,7 +40,7 @@ ENOUGH, SEVERAL = 20, 3
 # our choice: boxes to learn from with which it is trusted, where validation has too few to say
 MANY = 40
 # our choice: from fewer boxes nothing is chosen or learnt
-FEWEST_BOXES = 5
+MIN_BOXES = 5
 # our choice: boxes on validation below which they choose no threshold, no epoch, and between no two detectors
 FEW_BOXES = 20
 
@@ -65,7 +65,7 @@ class Learnt(NamedTuple):
     @property
     def trusted(self) -> bool:
         """The same for what is kept: of few boxes, only the mean with the weights before."""
-        return self.many or (self.averaged and self.boxes >= FEWEST_BOXES)
+        return self.many or (self.averaged and self.boxes >= MIN_BOXES)
 
     @property
     def size(self) -> str:
@@ -169,7 +169,7 @@ def compare_tallies(ours: Tally, theirs: Tally) -> Finding:
         return Finding.NOT_BETTER
     gain = gains(ours, theirs)
     total, spread = float(gain.sum()), math.sqrt(float((gain**2).sum()))
-    if total < LEAST_GAIN:
+    if total < MIN_GAIN:
         return Finding.LUCK
     plenty = ours.boxes >= PLENTY and ours.recordings >= SEVERAL_HELD
     return Finding.BETTER if plenty or total >= SURE * spread else Finding.LUCK

@@ -12,7 +12,7 @@ from mast.evaluation.calibration import fit_best, resampled_precision
 from mast.evaluation.elsewhere import counts_by_place, precision_elsewhere
 from mast.evaluation.outcome import Outcome
 from mast.evaluation.report import RESAMPLES
-from mast.probability import LEAST_KEPT, OperatingPoint, StoredCalibration
+from mast.probability import MIN_KEPT, OperatingPoint, StoredCalibration
 
 # Precisions that are answered as exactly as with the data itself: every fifth percent, from one half every percent.
 # Our choice; points for others are as near as these.
@@ -71,7 +71,7 @@ def operating_curve(
     scores, hits = outcome.scores, outcome.hit.cumsum()
     precision = hits / np.arange(1, len(scores) + 1)
     possible = hits >= 1
-    possible[: LEAST_KEPT - 1] = False
+    possible[: MIN_KEPT - 1] = False
     possible[:-1] &= scores[1:] < scores[:-1]  # equal scores are kept or dropped together
     best: list[int] = []  # numbers of predictions less one, falling; precision rises
     for last in np.flatnonzero(possible)[::-1].tolist():

@@ -16,7 +16,7 @@ import numpy as np
 
 from mast.annotations.redraw import redraw_events
 from mast.arrays import FloatArray
-from mast.evaluation.evidence import FEWEST_BOXES, Finding, Tally, compare_tallies
+from mast.evaluation.evidence import MIN_BOXES, Finding, Tally, compare_tallies
 from mast.evaluation.part_tables import PartTables
 from mast.fit.held_back import units_of
 from mast.grid import FrontEnd
@@ -46,9 +46,9 @@ class HabitChoice:
     @property
     def sentence(self) -> str:
         """What became of it, for people."""
-        if self.tally.boxes < FEWEST_BOXES:
+        if self.tally.boxes < MIN_BOXES:
             return (
-                f"habit: {self.tally.boxes} boxes are too few to learn how you draw them (at least {FEWEST_BOXES}); "
+                f"habit: {self.tally.boxes} boxes are too few to learn how you draw them (at least {MIN_BOXES}); "
                 f"they are drawn as before: {self.start}"
             )
         numbers = f"F1 {self.tally.f1 or 0:.2f} on held-out boxes, {self.start_tally.f1 or 0:.2f} as is"
@@ -87,7 +87,7 @@ def choose_habit(part: PartTables, start: Habit, path_of: Callable[[str], Path])
     table = np.stack([own.counts() for own in units])  # (habits, units, 3)
     everywhere, held = table.sum(axis=1), _held_back(table)
     tally, start_tally = (Tally(counts, units[0].stretches) for counts in (held, table[0]))
-    gained = len(part.truth) >= FEWEST_BOXES and compare_tallies(tally, start_tally) is Finding.BETTER
+    gained = len(part.truth) >= MIN_BOXES and compare_tallies(tally, start_tally) is Finding.BETTER
     best = habits[int(_f1(everywhere).argmax())]
     return HabitChoice(best if gained else start, start, start_tally, tally)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mast.data.chunks import split_of
-from mast.data.splits import FEWEST_TO_TEST, NO_TEST, parts_in_order
+from mast.data.splits import MIN_BOXES_TO_TEST, NO_TEST, parts_in_order
 from mast.evaluation.evidence import tally_of
 from mast.evaluation.part_tables import PartTables
 from mast.files import replace_folder, write_json
@@ -42,7 +42,7 @@ def scan(run: FitRun) -> None:
     if run.unused.boxes:
         run.say(f"scan: {run.unused.words}")
     if split_of(labelled).fractions == NO_TEST:
-        run.say(f"scan: no test part: fewer than {FEWEST_TO_TEST} boxes are too few for one")
+        run.say(f"scan: no test part: fewer than {MIN_BOXES_TO_TEST} boxes are too few for one")
     inputs = {f"dataset {i}": facts_of(d) for i, (_, d) in enumerate(run.sources.everything)}
 
     def work() -> dict[str, Any]:

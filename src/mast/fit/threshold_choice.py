@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mast.evaluation.evidence import FEWEST_BOXES, Finding, Tally, compare_tallies
+from mast.evaluation.evidence import MIN_BOXES, Finding, Tally, compare_tallies
 from mast.evaluation.part_tables import PartTables
 from mast.evaluation.threshold import steady_score
 from mast.fit.held_back import Units, units_of
@@ -41,7 +41,7 @@ class ThresholdChoice:
             shown: the score that users see at the threshold.
             shown_before: the same at the start's own.
         """
-        if self.tally.boxes < FEWEST_BOXES or self.tally.f1 is None:
+        if self.tally.boxes < MIN_BOXES or self.tally.f1 is None:
             return ""
         numbers = (
             f"F1 {self.tally.f1:.2f} on held-out boxes, {self.start_tally.f1 or 0:.2f} at {shown_before:.2f}"
@@ -66,7 +66,7 @@ def choose_threshold(part: PartTables, start: float) -> ThresholdChoice:
     units = units_of(part)
     held = np.array([_best_without(units, unit, start) for unit in range(units.n)])
     tally, before = (Tally(units.counts(value), units.stretches) for value in (held, start))
-    gained = len(part.truth) >= FEWEST_BOXES and compare_tallies(tally, before) is Finding.BETTER
+    gained = len(part.truth) >= MIN_BOXES and compare_tallies(tally, before) is Finding.BETTER
     best = steady_score(units.scores, units.hit, len(units.of_truth)) if gained else start
     return ThresholdChoice(best, start, before, tally)
 

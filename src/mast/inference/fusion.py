@@ -17,7 +17,7 @@ from mast.events import match_boxes
 from mast.models.card import ModelCard
 
 SAME_BOX = 0.5  # IoU from which boxes of two detectors are one; 0.3 to 0.6 labelled about equally well
-LEAST_PROBABILITY = 0.01  # boxes below this are not looked at; our choice
+MIN_PROBABILITY = 0.01  # boxes below this are not looked at; our choice
 
 
 def least_score(card: ModelCard) -> float | None:
@@ -25,7 +25,7 @@ def least_score(card: ModelCard) -> float | None:
 
     Not below what its calibration was measured from: what a lower score means is not known.
     """
-    least = card.probabilities.least_score(LEAST_PROBABILITY)
+    least = card.probabilities.least_score(MIN_PROBABILITY)
     if least is None or card.calibration is None:
         return least
     return max(least, card.calibration.least_score)

@@ -12,7 +12,7 @@ import soundfile as sf
 from numpy.typing import ArrayLike
 
 from mast.arrays import Samples
-from mast.audio.probe import HIGHEST_RATE, LOWEST_RATE
+from mast.audio.probe import MAX_RATE, MIN_RATE
 from mast.audio.stream import not_finite
 from mast.errors import AudioError, ConfigError
 from mast.inference.pieces import Source
@@ -38,9 +38,9 @@ def as_recording(samples: ArrayLike, sample_rate: float | None) -> Iterator[Sour
         raise ConfigError(
             "an array does not say its sample rate; give it, for example detect(samples, sample_rate=48000)"
         )
-    if not LOWEST_RATE <= sample_rate <= HIGHEST_RATE or sample_rate != int(sample_rate):
+    if not MIN_RATE <= sample_rate <= MAX_RATE or sample_rate != int(sample_rate):
         raise ConfigError(
-            f"sample_rate is {sample_rate:g}; expected a whole number of hertz from {LOWEST_RATE} to {HIGHEST_RATE:,}"
+            f"sample_rate is {sample_rate:g}; expected a whole number of hertz from {MIN_RATE} to {MAX_RATE:,}"
         )
     wrong = np.flatnonzero(~np.isfinite(sound))
     if len(wrong):

@@ -13,7 +13,7 @@ from mast.models.card import ModelCard
 # batches at once on a CPU, our choice: with a core to each, none waits for another after every product, and what a
 # batch gives does not depend on the number of cores (benchmarks/bench_speed.py times both, "sharing"). More than these
 # would wait for each other in Python and hold more memory; further cores then share the work within a batch
-MOST_WORKERS = 8
+MAX_WORKERS = 8
 
 
 def _nothing() -> None:

@@ -18,13 +18,13 @@ from mast.arrays import Samples
 from mast.detect_options import DetectOptions
 from mast.features.array_logmel import ArrayLogMel
 from mast.hardware import cpu_threads
-from mast.inference.network import MOST_WORKERS, ThreadSetting
+from mast.inference.network import MAX_WORKERS, ThreadSetting
 from mast.inference.stitch import ScoredBoxes
 from mast.models.architecture import DetectorConfig
 from mast.models.card import ModelCard, load_card, read_arrays
 from mast.models.find import find_model
-from mast.models.nested import CANDIDATES, MOST_BOXES, drop_nested, drop_overlapping
-from mast.models.onnx_detector import BOXES, GIVEN, LEAST, SCORES, can_write, open_session, write_graph
+from mast.models.nested import CANDIDATES, MAX_BOXES, drop_nested, drop_overlapping
+from mast.models.onnx_detector import BOXES, GIVEN, MIN_SCORE, SCORES, can_write, open_session, write_graph
 
 _PIECE = 4  # windows read at once, our choice: enough for a worker to be busy, few enough to share at a recording's end
 
@@ -47,7 +47,7 @@ class OnnxNetwork:
     def __init__(self, folder: Path, card: ModelCard, graph: bytes, *, threads: int) -> None:
         assert isinstance(card.architecture, DetectorConfig)
         self.folder, self.card = folder, card
-        self.workers = min(threads, MOST_WORKERS)
+        self.workers = min(threads, MAX_WORKERS)
         self._nested = card.architecture.nested
         self._log_mel = ArrayLogMel(card.front_end)
         self._session = open_session(graph, threads=max(1, threads // self.workers))
@@ -96,7 +96,7 @@ class OnnxNetwork:
 
     def _found(self, window: Samples, least: float) -> ScoredBoxes:
         seen = self.card.normalisation.apply(self._log_mel.chunk(window))
-        given = {GIVEN: seen[None, None], LEAST: np.array(least, dtype=np.float32)}
+        given = {GIVEN: seen[None, None], MIN_SCORE: np.array(least, dtype=np.float32)}
         boxes, scores = self._session.run([BOXES, SCORES], given)
         return choose_boxes(boxes, scores, least=least, nms_iou=self.card.nms_iou, nested=self._nested)
 
@@ -120,5 +120,5 @@ def choose_boxes(
     kept = np.flatnonzero(drop_overlapping(found, nms_iou))
     if nested < 1:
         kept = kept[drop_nested(found[kept], nested)]
-    kept = kept[:MOST_BOXES]
+    kept = kept[:MAX_BOXES]
     return ScoredBoxes(found[kept], scores[best[kept]].astype(np.float64))

@@ -24,7 +24,7 @@ from mast.device import find_device, has_bfloat16, send
 from mast.errors import ConfigError
 from mast.hearing import HearingModel, Precision
 from mast.inference.graph import Graph
-from mast.inference.network import MOST_WORKERS, ThreadSetting
+from mast.inference.network import MAX_WORKERS, ThreadSetting
 from mast.inference.stitch import Embeddings, ScoredBoxes
 from mast.models.interface import BoxDetector
 from mast.models.mast_detector import DenseOutput, MastDetector
@@ -36,7 +36,7 @@ _BATCH = {"cuda": 64}
 _STREAMS = 2
 # recordings read at once for a GPU, our choice: one core reads ten minutes in the time that a GPU searches twenty
 # (results/gpu_speed.json, "read_and_cut" and "network"); two batches of each wait in memory
-_MOST_READERS = 4
+_MAX_READERS = 4
 # windows read at once for a GPU, our choice: 10 MB, which the C library keeps and gives again; with 42 MB reading takes
 # twice as long, for pages that the system clears each time
 _PIECE = 16
@@ -76,8 +76,8 @@ class TorchNetwork:
         # one size for all batches: compiled once, and a recording's events do not depend on those before it
         self.full_batches = not on_cpu
         self.piece_size = self.batch_size if on_cpu else min(self.batch_size, _PIECE)
-        self.readers = 1 if on_cpu else min(_MOST_READERS, os.cpu_count() or 1)
-        self.workers = min(torch.get_num_threads(), MOST_WORKERS) if on_cpu else _STREAMS
+        self.readers = 1 if on_cpu else min(_MAX_READERS, os.cpu_count() or 1)
+        self.workers = min(torch.get_num_threads(), MAX_WORKERS) if on_cpu else _STREAMS
         # a baseline's compilation takes longer than most searches; it is compiled where that is asked for
         worth_it = isinstance(self.model, MastDetector) and _can_compile(self.device)
         self.compiled = worth_it if options.compile is None else options.compile

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mast.errors import ConfigError
-from mast.grid import MOST_BINS, MOST_FRAMES
+from mast.grid import MAX_BINS, MAX_FRAMES
 
 Size = Literal["tiny", "light", "small", "base"]
 AdapterName = Literal["upsampling", "fine", "anisotropic", "conv", "none"]
@@ -65,9 +65,9 @@ class EncoderConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    chunk_frames: int = Field(default=1_024, gt=0, le=MOST_FRAMES, description="frames per chunk, T")
-    n_bins: int = Field(default=128, gt=0, le=MOST_BINS, description="mel bins, F")
-    patch: int = Field(default=16, gt=0, le=MOST_BINS, description="side of a patch, in frames and in bins")
+    chunk_frames: int = Field(default=1_024, gt=0, le=MAX_FRAMES, description="frames per chunk, T")
+    n_bins: int = Field(default=128, gt=0, le=MAX_BINS, description="mel bins, F")
+    patch: int = Field(default=16, gt=0, le=MAX_BINS, description="side of a patch, in frames and in bins")
     width: int = Field(default=768, gt=0, le=65_536, description="token width, D")
     depth: int = Field(default=12, gt=0, le=1_000, description="transformer blocks")
     heads: int = Field(default=12, gt=0, le=1_000, description="attention heads per block")

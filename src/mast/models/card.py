@@ -28,7 +28,7 @@ from mast.probability import Calibration, StoredCalibration
 WEIGHTS = "model.safetensors"
 CARD = "model.json"
 LEARNT_FROM = "learnt_from"  # in a card's provenance: the sound that a detector was trained on
-_MOST_TEXT = 16_000_000  # bytes of a card; a real one has some ten thousand
+_MAX_BYTES = 16_000_000  # bytes of a card; a real one has some ten thousand
 
 
 class ModelCard(BaseModel):
@@ -150,10 +150,10 @@ def read_arrays(folder: Path, expected: str) -> dict[str, NDArray[np.float32]] |
 
 def _read_text(path: Path) -> bytes:
     try:
-        if path.stat().st_size > _MOST_TEXT:
+        if path.stat().st_size > _MAX_BYTES:
             raise MastError(
                 f"{path}: is {path.stat().st_size / 1e6:,.0f} MB; expected a model's description of at most "
-                f"{_MOST_TEXT / 1e6:.0f} MB"
+                f"{_MAX_BYTES / 1e6:.0f} MB"
             )
         return path.read_bytes()
     except OSError as error:

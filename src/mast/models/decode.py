@@ -10,7 +10,7 @@ from torch import Tensor
 from mast.models.architecture import LOG_SIZE
 from mast.models.boxes import clip_boxes
 from mast.models.kernels import nms
-from mast.models.nested import CANDIDATES, MOST_BOXES, drop_nested
+from mast.models.nested import CANDIDATES, MAX_BOXES, drop_nested
 from mast.models.points import Points
 
 
@@ -53,7 +53,7 @@ def select_boxes(
     score_threshold: float = 0.05,
     nms_iou: float = 0.5,
     nested: float = 1.0,
-    max_boxes: int = MOST_BOXES,
+    max_boxes: int = MAX_BOXES,
 ) -> list[Detections]:
     """Threshold, clip, class-agnostic NMS, no box inside another where asked for, and at most ``max_boxes``, per image.
 

@@ -7,7 +7,7 @@ import numpy as np
 from mast.arrays import BoolArray, FloatArray
 
 CANDIDATES = 1_000  # boxes of a chunk, before NMS (our choice, as FCOS)
-MOST_BOXES = 300  # after it
+MAX_BOXES = 300  # after it
 
 
 def drop_overlapping(boxes: FloatArray, iou: float) -> BoolArray:

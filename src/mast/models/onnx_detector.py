@@ -29,7 +29,7 @@ from mast.models.architecture import (
 from mast.models.onnx_nodes import Nodes, Rounding, Weights
 
 Ranges = dict[str, tuple[float, float]]
-GIVEN, LEAST, BOXES, SCORES = "spectrogram", "least", "boxes", "scores"  # names in the graph
+GIVEN, MIN_SCORE, BOXES, SCORES = "spectrogram", "least", "boxes", "scores"  # names in the graph
 _GROUP_EPSILON = 1e-5  # torch's own
 # share of values beyond a measured range on either side, our choice: a single odd cell is cut off
 _TAIL = 1e-5
@@ -70,7 +70,7 @@ def write_graph(
     graph = _DetectorGraph(config, weights, None if exact else ranges, exact=exact)
     graph.write()
     points = graph.n_points
-    return graph.model({GIVEN: graph.given, LEAST: []}, {BOXES: [points, 4], SCORES: [points]})
+    return graph.model({GIVEN: graph.given, MIN_SCORE: []}, {BOXES: [points, 4], SCORES: [points]})
 
 
 def measure_ranges(
@@ -297,7 +297,7 @@ class _DetectorGraph(Nodes):
         def nothing() -> str:
             return self.add("ConstantOfShape", self.sizes(1, 5, rows * columns))
 
-        return self.either(self.add("GreaterOrEqual", best, LEAST), boxes, nothing)
+        return self.either(self.add("GreaterOrEqual", best, MIN_SCORE), boxes, nothing)
 
     def _tower(self, x: _Map, tower: str, last: str, number: int) -> str:
         rows, columns = self.grids[number]

@@ -32,7 +32,7 @@ _RUNTIME = "com.microsoft"
 _OPSET, _IR_VERSION = 20, 10  # of ONNX; read by ONNX Runtime from 1.18 on
 # Steps of a weight on either side of zero, our choice: 63 of the 127 there are. CPUs without instructions for sums of
 # four products add two into sixteen bits first, which 255 · 127 · 2 would overflow
-MOST_STEPS = 63
+MAX_STEPS = 63
 
 
 class Rounding(NamedTuple):
@@ -52,7 +52,7 @@ class Rounding(NamedTuple):
 def rounded_weights(weight: Weights, axis: int) -> tuple[NDArray[np.int8], Weights]:
     """Weights as whole numbers, and the step of each output: those along ``axis``."""
     others = tuple(k for k in range(weight.ndim) if k != axis)
-    step = np.maximum(np.abs(weight).max(axis=others, keepdims=True), 1e-12) / MOST_STEPS
+    step = np.maximum(np.abs(weight).max(axis=others, keepdims=True), 1e-12) / MAX_STEPS
     steps = weight / step
     return np.rint(steps, out=steps).astype(np.int8), step.astype(np.float32).ravel()
 

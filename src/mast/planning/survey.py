@@ -27,7 +27,7 @@ from mast.models.find import find_model
 from mast.models.mast_detector import MastDetector
 from mast.planning.cover import Survey
 
-LEAST_SCORE = 0.05  # raw; boxes scored lower add doubt about nothing
+MIN_SCORE = 0.05  # raw; boxes scored lower add doubt about nothing
 _BATCH = {"cuda": 32}  # chunks at once, our choice; elsewhere 4
 
 
@@ -151,7 +151,7 @@ class Surveyor:
             return pool_chunks(self._hearing.tokens(seen)), []
         model = self._hearing.mast_detector
         output = model(seen)
-        found = model.select(output, score_threshold=LEAST_SCORE, nms_iou=self._hearing.nms_iou)
+        found = model.select(output, score_threshold=MIN_SCORE, nms_iou=self._hearing.nms_iou)
         return pool_chunks(output.tokens), found
 
     def _doubt(self, chunk: _Chunk, found: Detections) -> float:

@@ -20,13 +20,13 @@ from mast.arrays import FloatArray
 from mast.errors import AnnotationError, ConfigError
 from mast.wording import counted
 
-LEAST_BUDGETS = 4
+MIN_BUDGETS = 4
 FAR = 4.0  # beyond this many times the largest budget a fit is a guess
 DRAWS = 1_000
 UNITS = ("clips", "chunks", "boxes", "minutes")  # what a curve may count labels in
 _EXPONENTS = np.geomspace(0.05, 3.0, 60)
 # standard deviation of F1 over training runs with one recipe and seed (docs/results_first_edition.md)
-_LEAST_NOISE = 0.01
+_MIN_NOISE = 0.01
 _BUDGETED = re.compile(r".*_(random|time-balanced|sequential|diverse)_(\d+)$")
 
 
@@ -104,16 +104,16 @@ def estimate(curve: Curve, now: float, more: float, *, seed: int = 0, draws: int
         ConfigError: too few budgets, or amounts that make no sense.
     """
     budgets = np.unique(curve.amount)
-    if len(budgets) < LEAST_BUDGETS:
+    if len(budgets) < MIN_BUDGETS:
         raise ConfigError(
             f"the curve has {counted(len(budgets), 'budget')} ({_listed(budgets)} {curve.unit}); fitting "
-            f"three parameters needs at least {LEAST_BUDGETS}, so measure more"
+            f"three parameters needs at least {MIN_BUDGETS}, so measure more"
         )
     if now < 0 or not more > 0:
         raise ConfigError(f"{more:g} {curve.unit} more than {now:g}: expected amounts above 0")
     law = fit_law(curve.amount, curve.f1)
     left = float(np.sqrt(((law.at(curve.amount) - curve.f1) ** 2).sum() / max(1, len(curve.f1) - 3)))
-    noise = np.maximum(np.where(np.isfinite(curve.noise), curve.noise, 0.0), max(left, _LEAST_NOISE))
+    noise = np.maximum(np.where(np.isfinite(curve.noise), curve.noise, 0.0), max(left, _MIN_NOISE))
     rng = np.random.default_rng([seed, 41])
     gains = np.empty(draws)
     for k in range(draws):

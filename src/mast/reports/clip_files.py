@@ -34,7 +34,7 @@ Per = Literal["label", "site", "day", "hour", "recording"]
 ClipFormat = Literal["wav", "flac"]
 
 TABLE, FAILURES, PAGE = "clips.csv", "failures.csv", "index.html"
-_MOST_SHOWN = 2_000  # clips on the page; a browser shows no more in comfort
+_MAX_SHOWN = 2_000  # clips on the page; a browser shows no more in comfort
 _LONGEST_NAME = 80  # letters taken from a recording's name or a label
 
 
@@ -211,11 +211,11 @@ def _write_table(cut: Cut, out: Path) -> None:
 def clips_page(cut: Cut, title: str) -> str:
     """All clips with their pictures; the browser loads those in view from the files beside the page."""
     shown: dict[str, list[CutClip]] = {}
-    for clip in cut.clips[:_MOST_SHOWN]:
+    for clip in cut.clips[:_MAX_SHOWN]:
         shown.setdefault(clip.group, []).append(clip)
     lead = paragraph(f"{counted(len(cut.clips), 'clip')}; the table of them is {TABLE}.")
-    if len(cut.clips) > _MOST_SHOWN:
-        lead += paragraph(f"This page shows the first {_MOST_SHOWN:,}.", soft=True)
+    if len(cut.clips) > _MAX_SHOWN:
+        lead += paragraph(f"This page shows the first {_MAX_SHOWN:,}.", soft=True)
     if cut.left_out:
         told = f"{cut.left_out:,} left out because somebody speaks there; {VOICES} says where."
         lead += paragraph(told, soft=True)

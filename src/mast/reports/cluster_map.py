@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MOST_POINTS = 30_000  # more cannot be told apart
-_MOST_NAMED = 15  # entries in a legend
+_MAX_POINTS = 30_000  # more cannot be told apart
+_MAX_NAMED = 15  # entries in a legend
 _NONE_COLOUR = "#d4d9de"
 
 
@@ -25,8 +25,8 @@ def draw_map(events: pd.DataFrame, *, seed: int = 0) -> Figure:
         events: with ``x``, ``y``, ``cluster`` (−1 for none), ``label`` and ``novelty`` (NaN where not known).
         seed: of the sample that is drawn where there are very many.
     """
-    if len(events) > _MOST_POINTS:
-        events = events.sample(_MOST_POINTS, random_state=seed).sort_index()
+    if len(events) > _MAX_POINTS:
+        events = events.sample(_MAX_POINTS, random_state=seed).sort_index()
     figure = new_figure(16.5, 5.8, dpi=110)
     left, middle, right = figure.subplots(1, 3)
     size = float(np.clip(6_000 / max(1, len(events)), 2.0, 22.0))
@@ -47,7 +47,7 @@ def _named(
     from matplotlib import colormaps
 
     counts = names[names != ""].value_counts()
-    shown = list(counts.index[:_MOST_NAMED])
+    shown = list(counts.index[:_MAX_NAMED])
     colours = colormaps["tab20"].colors  # type: ignore[attr-defined]
     bare, rest = (names == "").to_numpy(), (~names.isin(["", *shown])).to_numpy()
     _points(axes, events[bare], _NONE_COLOUR, f"{none} ({int(bare.sum()):,})", size)

@@ -25,7 +25,7 @@ _UNHEARD = (228, 231, 234)
 _SCALE = ("#ffffd9", "#c7e9b4", "#41b6c4", "#225ea8", "#081d58")  # of none to most; ColorBrewer's YlGnBu
 _SUN = ("#d9480f", "#5f3dc4")  # sunrise, sunset
 _EPOCH = date(1970, 1, 1)
-_ALWAYS_WHOLE, _MOST_EMPTY = 60, 4  # days; of longer spans, how many there may be for each with sound
+_ALWAYS_WHOLE, _MAX_EMPTY = 60, 4  # days; of longer spans, how many there may be for each with sound
 _HEIGHT, _LEFT, _TOP, _BOTTOM, _RIGHT = 216, 44, 8, 40, 96  # pixels of the map, and around it
 _DAY, _NARROW, _WIDE = 14, 168, 880  # pixels of a day; of the map at least and at most
 _LABEL = 84  # pixels between dates
@@ -60,7 +60,7 @@ def activity(effort: pd.DataFrame, tally: pd.DataFrame) -> Activity | None:
         return None
     heard = np.unique(spent["slot"].to_numpy(dtype=np.int64) // 24)
     every = np.arange(heard[0], heard[-1] + 1)
-    days = heard if len(every) > max(_ALWAYS_WHOLE, _MOST_EMPTY * len(heard)) else every
+    days = heard if len(every) > max(_ALWAYS_WHOLE, _MAX_EMPTY * len(heard)) else every
     hours, calls = np.zeros((len(days), 24)), np.zeros((len(days), 24))
     for table, values, target in ((spent, spent["recorded_s"] / 3_600, hours), (tally, tally["n"], calls)):
         slot = table["slot"].to_numpy(dtype=np.int64)

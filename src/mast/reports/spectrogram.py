@@ -40,8 +40,8 @@ PREDICTION_COLOUR = "#1558d6"
 _MAX_COLUMNS = 1_700  # as many as the picture has pixels
 _BACKGROUND_PERCENTILE = 20.0  # of each bin: what is there four fifths of the time is background
 _CONTRAST_PERCENTILES = (30.0, 99.8)
-_LEAST_CONTRAST = 4.0  # natural logarithm of power (17 dB): noise alone should not look like sound
-_MOST_SCORES = 60  # beyond this the numbers cover the sound
+_MIN_CONTRAST = 4.0  # natural logarithm of power (17 dB): noise alone should not look like sound
+_MAX_SCORES = 60  # beyond this the numbers cover the sound
 _BLOCK_S = 60.0  # of sound held in memory, at the paper's rate
 
 
@@ -227,7 +227,7 @@ def plot_boxes(
         shown = boxes_in_view(predictions, spectrogram)
         name = f"prediction ({len(shown)})"
         legend.append(draw_boxes(axes, shown, spectrogram, name, PREDICTION_COLOUR, (0, (4, 2))))
-        if len(shown) <= _MOST_SCORES:
+        if len(shown) <= _MAX_SCORES:
             _write_scores(axes, shown, spectrogram)
     axes.set_title(literal(title), loc="left", fontsize=11)
     if legend:
@@ -299,7 +299,7 @@ def grey_levels(spectrogram: Spectrogram) -> tuple[FloatArray, float, float]:
     # the background is taken off bin by bin, or its tilt over the band would hide what is faint
     values = spectrogram.values - np.percentile(spectrogram.values, _BACKGROUND_PERCENTILE, axis=0)
     low, high = np.percentile(values, _CONTRAST_PERCENTILES).tolist()
-    return values, low, max(high, low + _LEAST_CONTRAST)
+    return values, low, max(high, low + _MIN_CONTRAST)
 
 
 def draw_sound(axes: Axes, spectrogram: Spectrogram, *, at_most: int = 13) -> None:

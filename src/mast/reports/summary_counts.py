@@ -21,7 +21,7 @@ from mast.reports.heard import BOX, NO_CLOCK, Heard, day_of, effort, slots
 CountLevel = Literal["hour", "day", "site"]
 _KEYS = ["site", "slot", "label", "stratum"]
 _SHOWN_OF_ONE = 2  # best or doubtful events of one recording
-_MOST_TALLIES = 64  # batches whose counts are kept apart
+_MAX_TALLIES = 64  # batches whose counts are kept apart
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def count_events(
     best, doubtful = pd.DataFrame(), pd.DataFrame()
     for batch in batches:
         tallies.append(tally_of(batch, heard, strata))
-        if len(tallies) >= _MOST_TALLIES:
+        if len(tallies) >= _MAX_TALLIES:
             tallies = [_summed(tallies)]
         scores = batch["score"].to_numpy(dtype=np.float64)
         best = _first(best, batch.assign(order=-scores), shown)

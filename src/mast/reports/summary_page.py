@@ -36,7 +36,7 @@ from mast.retrieval.naming import UNKNOWN
 from mast.wording import counted, first_names, length_of_sound
 
 PAGE = "summary.html"
-_MOST_ROWS = 40  # of a table on the page
+_MAX_ROWS = 40  # of a table on the page
 _SHORT_H = 0.1  # of sound in all: below, rates are per minute
 MISSED = "Calls that the detector missed are in no count here, corrected or not."
 
@@ -251,10 +251,10 @@ def _where(counts: Counts, sample: Sample | None) -> Markup:
             _rate(row["calls_per_hour"], unit),
             *([_corrected(row)] if sample is not None else []),
         ]
-        for row in rows.head(_MOST_ROWS).to_dict("records")
+        for row in rows.head(_MAX_ROWS).to_dict("records")
     ]
-    more = paragraph(f"The first {_MOST_ROWS} of {len(rows)} sites; sites.csv has all.", soft=True)
-    return table(header, cells) + (more if len(rows) > _MOST_ROWS else Markup())
+    more = paragraph(f"The first {_MAX_ROWS} of {len(rows)} sites; sites.csv has all.", soft=True)
+    return table(header, cells) + (more if len(rows) > _MAX_ROWS else Markup())
 
 
 def _any_label(counts: Counts) -> Counts:
@@ -289,10 +289,10 @@ def _what(counts: Counts, sample: Sample | None) -> Markup:
             _rate(row["calls_per_hour"], unit),
             *([_corrected(row)] if sample is not None else []),
         ]
-        for row in rows.head(_MOST_ROWS).to_dict("records")
+        for row in rows.head(_MAX_ROWS).to_dict("records")
     ]
-    more = paragraph(f"The first {_MOST_ROWS} of {len(rows)} labels; sites.csv has all.", soft=True)
-    return table(header, cells) + (more if len(rows) > _MOST_ROWS else Markup())
+    more = paragraph(f"The first {_MAX_ROWS} of {len(rows)} labels; sites.csv has all.", soft=True)
+    return table(header, cells) + (more if len(rows) > _MAX_ROWS else Markup())
 
 
 def _how_sure(counts: Counts, total: Corrected | None, around: Surroundings) -> Markup:

@@ -23,7 +23,7 @@ from mast.retrieval.nearest import nearest, unit
 
 NOISE = -1  # the group of events that belong to none
 MIN_CLUSTER = 10  # events; our choice: fewer are not a group that a person would name
-LEAST_EVENTS = 30  # below, t-SNE has no neighbourhoods to keep; plain distances do
+MIN_EVENTS = 30  # below, t-SNE has no neighbourhoods to keep; plain distances do
 # scikit-learn's default. Adjusted mutual information of groups and labels, and with UMAP to 5 dimensions in its place:
 # 0.58 and 0.56 on the boxes of nbm_xc, 0.39 and 0.36 on tagus_fish, 0.58 and 0.63 on hard simulated species; one seed
 _PERPLEXITY = 30.0
@@ -100,7 +100,7 @@ def fit_clusters(sample: ArrayLike, *, min_cluster: int = MIN_CLUSTER, seed: int
         raise ConfigError(f"embeddings of shape {given.shape} given; expected a row for each event")
     middle = given.mean(axis=0) if len(given) else np.zeros(given.shape[1], dtype=np.float32)
     around = centred(given, middle)
-    if len(around) < LEAST_EVENTS:
+    if len(around) < MIN_EVENTS:
         grouped, place = around, principal(around, 2)
     else:
         grouped = place = _neighbour_plane(around, seed)

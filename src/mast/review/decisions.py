@@ -27,8 +27,8 @@ BOX = ("start_s", "end_s", "low_hz", "high_hz")
 _STATE = (*BOX, "label", "status", "reviewer")  # what a decision changes and undo restores
 _MAX_LABEL = 200
 _EDGE_S = 1.0  # a box may be drawn this far over the end; it is cut to the recording
-_MOST_NUMBER = 1e9  # seconds or hertz: thirty years
-_LEAST_S, _LEAST_HZ = 0.001, 0.1  # smaller is a slip of the mouse
+_MAX_NUMBER = 1e9  # seconds or hertz: thirty years
+_MIN_DURATION_S, _MIN_BANDWIDTH_HZ = 0.001, 0.1  # smaller is a slip of the mouse
 
 
 class ConflictError(MastError):
@@ -351,8 +351,8 @@ def _number(value: object, name: str) -> float:
         number = float(value)
     except OverflowError:
         number = math.inf
-    if not abs(number) <= _MOST_NUMBER:
-        raise InvalidError(f"{name}: expected a number of seconds or hertz, at most {_MOST_NUMBER:g}")
+    if not abs(number) <= _MAX_NUMBER:
+        raise InvalidError(f"{name}: expected a number of seconds or hertz, at most {_MAX_NUMBER:g}")
     return number
 
 
@@ -370,7 +370,7 @@ def _checked_box(given: Mapping[str, object], recording: sqlite3.Row) -> dict[st
             f"({last:g} s, {top:g} Hz)"
         )
     start, end, low, high = max(start, 0.0), min(end, last), max(low, 0.0), min(high, top)
-    if end - start < _LEAST_S or high - low < _LEAST_HZ:
+    if end - start < _MIN_DURATION_S or high - low < _MIN_BANDWIDTH_HZ:
         raise InvalidError("the box is empty; expected some time and some band")
     return {"start_s": start, "end_s": end, "low_hz": low, "high_hz": high}
 

@@ -41,11 +41,11 @@ from mast.review.store import Store, fact, put_fact
 LEARNED_ORDERS = ("unsure", "likely")
 
 # our choices
-LEAST_DECISIONS, LEAST_OF_EACH = 80, 5  # before the learner may decide
-_LEAST_NAMED = 5  # accepted boxes of a label before it is learnt
-_MOST_LABELS = 20  # the commonest
-_MOST_DECISIONS = 2_000  # a random part of more
-_MOST_SCALED = 20_000  # vectors that the scaling is taken from
+MIN_DECISIONS, MIN_OF_EACH = 80, 5  # before the learner may decide
+_MIN_NAMED = 5  # accepted boxes of a label before it is learnt
+_MAX_LABELS = 20  # the commonest
+_MAX_DECISIONS = 2_000  # a random part of more
+_MAX_SCALED = 20_000  # vectors that the scaling is taken from
 _PRECISIONS = (0.5, 0.999)
 
 _DECIDED = "e.status <> 'open' AND e.reviewer <> '' AND e.score IS NOT NULL"
@@ -91,7 +91,7 @@ class Learned:
             return self.calls
         if label not in self.labels:
             raise InvalidError(
-                f"label {label[:40]!r} is not learnt; accept at least {_LEAST_NAMED} boxes under this name first"
+                f"label {label[:40]!r} is not learnt; accept at least {_MIN_NAMED} boxes under this name first"
             )
         return self.of_label[:, self.labels.index(label)]
 
@@ -152,8 +152,8 @@ class Learning:
             "available": bool(self.lookalikes),
             "accepted": accepted,
             "rejected": rejected,
-            "least": LEAST_DECISIONS,
-            "least_of_each": LEAST_OF_EACH,
+            "least": MIN_DECISIONS,
+            "least_of_each": MIN_OF_EACH,
             "labels": labels,
             "applied": json.loads(applied) if applied else None,
         }
@@ -249,8 +249,8 @@ class Learning:
 
     def _trained(self, db: sqlite3.Connection, stamp: int) -> Learned:
         if self._scaling is None:
-            self._scaling = scaling_of(self.lookalikes.some(db, "1", [], _MOST_SCALED)[1])
-        ids, vectors = self.lookalikes.some(db, _DECIDED, [], _MOST_DECISIONS)
+            self._scaling = scaling_of(self.lookalikes.some(db, "1", [], _MAX_SCALED)[1])
+        ids, vectors = self.lookalikes.some(db, _DECIDED, [], _MAX_DECISIONS)
         facts = [
             db.execute(
                 "SELECT score, status, label, recording_id FROM events WHERE id = ?", (one,)
@@ -296,10 +296,10 @@ class Learning:
             )
         learned = self._learn(db)
         n, right = len(learned.right), int(learned.right.sum())
-        if n < LEAST_DECISIONS or min(right, n - right) < LEAST_OF_EACH:
+        if n < MIN_DECISIONS or min(right, n - right) < MIN_OF_EACH:
             raise TooFewError(
-                f"the learner decides from {LEAST_DECISIONS} decisions on, with at least {LEAST_OF_EACH} accepted and "
-                f"{LEAST_OF_EACH} rejected boxes; so far there are {right} accepted and {n - right} rejected"
+                f"the learner decides from {MIN_DECISIONS} decisions on, with at least {MIN_OF_EACH} accepted and "
+                f"{MIN_OF_EACH} rejected boxes; so far there are {right} accepted and {n - right} rejected"
             )
         found = db.execute(
             "SELECT seq, recording_id, label FROM events WHERE status = 'open' AND score IS NOT NULL "
@@ -363,8 +363,8 @@ def _teach_labels(right: BoolArray, names: NDArray[np.object_]) -> BoolArray:
 def _labels(names: Iterable[str]) -> list[str]:
     """Labels with enough examples, the commonest first."""
     counts = Counter(names)
-    enough = [name for name, n in counts.items() if n >= _LEAST_NAMED]
-    return sorted(enough, key=lambda name: (-counts[name], name))[:_MOST_LABELS]
+    enough = [name for name, n in counts.items() if n >= _MIN_NAMED]
+    return sorted(enough, key=lambda name: (-counts[name], name))[:_MAX_LABELS]
 
 
 def _groups(decided: IntArray, rest: IntArray) -> IntArray:

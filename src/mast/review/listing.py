@@ -28,7 +28,7 @@ NOT_LOOKED_AT = {  # no person has decided about these one by one
     "group_accepted": "status = 'accepted' AND action > 0",
     "group_rejected": "status = 'rejected' AND action > 0",
 }
-_MOST_LABELS = 500
+_MAX_LABELS = 500
 _OPEN_ALLOWED = 0.1  # our choice: of the random order, at most this share may have been skipped
 _Z95 = 1.959963984540054
 
@@ -91,7 +91,7 @@ def session(db: sqlite3.Connection) -> dict[str, Any]:
     )
     labels = db.execute(
         "SELECT label, count(*) AS n FROM events WHERE label <> '' GROUP BY label ORDER BY n DESC, label LIMIT ?",
-        (_MOST_LABELS,),
+        (_MAX_LABELS,),
     )
     sums = db.execute(
         "SELECT count(*), coalesce(sum(events), 0), max(sample_rate) FROM recordings"

@@ -23,8 +23,8 @@ from mast.review.lookalikes import Lookalikes, NoEmbeddingError
 from mast.review.records import read_event
 from mast.review.store import Store, fact, put_fact
 
-_MOST_FITTED = 4_000  # detections that groups are found in, the others join by their neighbours; our choice
-_MOST_NAMES = 3  # of a group, the commonest
+_MAX_FITTED = 4_000  # detections that groups are found in, the others join by their neighbours; our choice
+_MAX_NAMES = 3  # of a group, the commonest
 
 # members of groups with what was decided about each, also by the learner or about the whole group
 _MEMBERS = (
@@ -90,7 +90,7 @@ class Groups:
         """Find the groups of all detections, and keep them in the place of earlier ones."""
         with self.store.reading() as db:
             known = _detections(db)
-            sample = self.lookalikes.some(db, "e.score IS NOT NULL", [], _MOST_FITTED)[1]
+            sample = self.lookalikes.some(db, "e.score IS NOT NULL", [], _MAX_FITTED)[1]
         model = fit_clusters(sample)
         seqs, parts = [], []
         with self.store.reading() as db:
@@ -172,7 +172,7 @@ def _described(db: sqlite3.Connection) -> list[dict[str, Any]]:
             "group": group,
             "events": events,
             "decided": decided,
-            "names": names.get(group, [])[:_MOST_NAMES],
+            "names": names.get(group, [])[:_MAX_NAMES],
             "typical": _typical(db, group),
         }
         for group, events, decided in counts

@@ -26,7 +26,7 @@ from mast.review.records import EVENT_SQL, event_record, no_event
 
 _BLOCK_ROWS = 16_384
 # our choices: what a novelty ranking looks at, so that it takes well under a second on a million events
-_MOST_CANDIDATES, _MOST_EXAMPLES = 20_000, 512
+_MAX_CANDIDATES, _MAX_EXAMPLES = 20_000, 512
 
 
 class NoEmbeddingError(MastError):
@@ -103,10 +103,10 @@ class Lookalikes(ABC):
         return {"order": "novel", "total": total, "events": events}
 
     def _rank(self, db: sqlite3.Connection, condition: str, values: list[Any]) -> list[str]:
-        ids, candidates = self.some(db, condition, values, _MOST_CANDIDATES)
+        ids, candidates = self.some(db, condition, values, _MAX_CANDIDATES)
         if not ids:
             return []
-        examples, known = self.some(db, "e.status = 'accepted'", [], _MOST_EXAMPLES)
+        examples, known = self.some(db, "e.status = 'accepted'", [], _MAX_EXAMPLES)
         if not examples:
             known = unit(candidates.mean(axis=0, keepdims=True))
         nearest = np.concatenate(

@@ -18,9 +18,9 @@ from mast.review.decisions import InvalidError
 from mast.review.open_review import Review
 from mast.review.requests_read import NumberQuery
 from mast.review.sound import (
-    LEAST_SPEED,
     MAX_CLIP_S,
-    MOST_SPEED,
+    MAX_SPEED,
+    MIN_SPEED,
     Clip,
     Wav,
     open_wav,
@@ -95,7 +95,7 @@ def media_routes(review: Review) -> APIRouter:
         end_s: NumberQuery,
         low_hz: Edge = None,
         high_hz: Edge = None,
-        speed: Annotated[float, Query(ge=LEAST_SPEED, le=MOST_SPEED)] = 1.0,
+        speed: Annotated[float, Query(ge=MIN_SPEED, le=MAX_SPEED)] = 1.0,
         gain_db: Annotated[float, Query(ge=-60, le=60)] = 0.0,
     ) -> Response:
         if not 0 < end_s - start_s <= MAX_CLIP_S or (

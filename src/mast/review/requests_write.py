@@ -21,7 +21,7 @@ from mast.review.decisions import InvalidError
 from mast.review.open_review import Review
 from mast.review.requests_read import Wanted
 
-_MOST_NAME = 60
+_MAX_NAME = 60
 
 
 def writing_routes(review: Review) -> APIRouter:
@@ -141,9 +141,9 @@ def reviewer_of(request: Request) -> str:
         InvalidError: there is none, or it is not a name.
     """
     name = " ".join(unquote(request.headers.get("x-reviewer", ""), errors="replace").split())
-    if not 1 <= len(name) <= _MOST_NAME or not name.isprintable():
+    if not 1 <= len(name) <= _MAX_NAME or not name.isprintable():
         raise InvalidError(
-            f"who is reviewing? Give your name, 1 to {_MOST_NAME} characters, at the top of the page"
+            f"who is reviewing? Give your name, 1 to {_MAX_NAME} characters, at the top of the page"
         )
     return name
 

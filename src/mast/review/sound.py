@@ -22,11 +22,11 @@ from mast.errors import AudioError, MastError
 from mast.spans import TimeSpan
 
 MAX_CLIP_S = 60.0
-LEAST_SPEED, MOST_SPEED = 0.05, 4.0
+MIN_SPEED, MAX_SPEED = 0.05, 4.0
 
 _HEADER_BYTES = 44
-_TOP_RATE, _LEAST_RATE = 48_000, 8_000
-_MOST_DATA_BYTES = (1 << 32) - 1 - _HEADER_BYTES  # what a WAV header can say
+_MIN_RATE, _MAX_RATE = 8_000, 48_000
+_MAX_DATA_BYTES = (1 << 32) - 1 - _HEADER_BYTES  # what a WAV header can say
 _BLOCK_S = 5.0  # of sound made at a time
 _FADE_S = 0.004  # clips begin and end without a click
 _LEAD_S = 0.05  # sound before a clip that lets the filter settle
@@ -101,8 +101,8 @@ def open_wav(path: Path, silent: tuple[TimeSpan, ...] = ()) -> Wav:
 
 def playing_rate(info: AudioInfo) -> int:
     """At most 48 kHz, and less for a recording of more than 12 hours, whose WAV would be too large for its header."""
-    rate = min(info.sample_rate, _TOP_RATE)
-    while 2 * info.duration_s * rate > _MOST_DATA_BYTES and rate > _LEAST_RATE:
+    rate = min(info.sample_rate, _MAX_RATE)
+    while 2 * info.duration_s * rate > _MAX_DATA_BYTES and rate > _MIN_RATE:
         rate //= 2
     return rate
 
@@ -135,7 +135,7 @@ def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
 
 def wav_header(sample_rate: int, frames: int) -> bytes:
     """The 44 bytes before 16-bit mono sound."""
-    data = min(2 * frames, _MOST_DATA_BYTES)
+    data = min(2 * frames, _MAX_DATA_BYTES)
     return struct.pack(
         "<4sI4s4sIHHIIHH4sI",
         b"RIFF", data + 36, b"WAVE", b"fmt ", 16, 1, 1, sample_rate, 2 * sample_rate, 2, 16, b"data", data,
@@ -188,7 +188,7 @@ def render_clip(path: Path, clip: Clip, silent: tuple[TimeSpan, ...] = ()) -> by
     sound = _faded(sound, rate)
     # read at another rate than it was recorded at, it is slower and lower, or faster and higher
     heard = rate * clip.speed
-    out_rate = round(min(max(heard, _LEAST_RATE), _TOP_RATE))
+    out_rate = round(min(max(heard, _MIN_RATE), _MAX_RATE))
     if len(sound) and out_rate != heard:
         sound = soxr.resample(sound, heard, out_rate, quality="HQ").astype(np.float32, copy=False)
     sound = safe_gain(sound, clip.gain_db)

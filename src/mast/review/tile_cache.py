@@ -6,13 +6,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 
-_MOST_BYTES = 48 << 20  # our choice: several hundred tiles, a few screens of a zoomed view
+_MAX_BYTES = 48 << 20  # our choice: several hundred tiles, a few screens of a zoomed view
 
 
 class TileCache:
     """Pictures by what they show; the ones not asked for longest make room. Safe to use from many threads."""
 
-    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+    def __init__(self, most_bytes: int = _MAX_BYTES) -> None:
         self._most = most_bytes
         self._held = 0
         self._tiles: OrderedDict[Hashable, bytes] = OrderedDict()

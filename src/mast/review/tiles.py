@@ -21,7 +21,7 @@ from mast.review.colours import encode_png
 MAX_WIDTH, MAX_HEIGHT, MAX_SPAN_S = 2_048, 1_024, 3_600.0
 
 # our choices, by looking at birds at 48 kHz, bats at 384 kHz and fish at 4 kHz
-_LEAST_WINDOW, _MOST_WINDOW = 64, 2_048  # samples
+_MIN_WINDOW, _MAX_WINDOW = 64, 2_048  # samples
 _OVERLAP = 2  # windows that share a sample, in columns that hold many
 # samples transformed for one tile with overlap, twice that without; beyond, only the middle of each column is seen
 _BUDGET = 1 << 26
@@ -75,7 +75,7 @@ def layout(view: View, sample_rate: int) -> Layout:
     column_s = (view.end_s - view.start_s) / view.width
     row_hz = (view.high_hz - view.low_hz) / view.height
     ideal = sample_rate * math.sqrt(column_s / row_hz)
-    window = 2 ** round(math.log2(min(max(ideal, _LEAST_WINDOW), _MOST_WINDOW)))
+    window = 2 ** round(math.log2(min(max(ideal, _MIN_WINDOW), _MAX_WINDOW)))
     column = column_s * sample_rate
     wanted = math.ceil(column * _OVERLAP / window)
     whole = math.ceil(column / window)  # side by side: all is seen, though faint where two windows meet

@@ -39,7 +39,7 @@ from mast.selftrain.unlabelled import ChunkSources, chosen_chunks, sample_chunks
 from mast.training.chosen_chunks import Chunks, decode_once, in_order, unlabelled_chunks
 from mast.training.chunk_scores import BoxFinder
 from mast.training.detector_training import DetectorRun, fit_detector
-from mast.training.effort import LEAST_EPOCHS, MOST_S, looks_of, measure_rates
+from mast.training.effort import MAX_TRAINING_S, MIN_EPOCHS, looks_of, measure_rates
 from mast.training.machine import prepare_machine
 from mast.training.recipe import Recipe, TrainRecipe, load_recipe, remember_recipe
 from mast.training.start import Start, before_training
@@ -49,8 +49,8 @@ from mast.wording import counted
 RECIPE = resources.files("mast") / "presets" / "adapt.toml"
 PLAN = "plan.json"
 PSEUDO = "pseudo.parquet"
-MOST_HEARD = 5_000  # chunks that are searched for boxes to learn from: our choice, 7 hours of birds
-MOST_LEARNT = 2_000  # chunks to learn from; our choice
+MAX_CHUNKS_SEARCHED = 5_000  # chunks that are searched for boxes to learn from: our choice, 7 hours of birds
+MAX_CHUNKS_LEARNT = 2_000  # chunks to learn from; our choice
 _COUNTED = 400  # chunks in which boxes are counted before and after; our choice
 _MEASURED = 32  # chunks by which the ranges of eight bits are measured
 
@@ -107,7 +107,7 @@ def adapt(
     start, recipe = _start_and_recipe(init, band_hz)
     machine = prepare_machine(recipe, accelerator)
     every = unlabelled_chunks(recordings, recipe.front_end)
-    sources = sample_chunks(every, MOST_HEARD, seed, 1)
+    sources = sample_chunks(every, MAX_CHUNKS_SEARCHED, seed, 1)
     about = {
         "kind": "adapted",
         "unlabelled": [str(folder) for folder in recordings],
@@ -131,7 +131,7 @@ def adapt(
             f"{start.path}: found nothing in the {counted(n_heard, 'chunk')} that it heard, so there is nothing to "
             "learn from; check --band, or give more recordings"
         )
-    rows = chunks_to_learn(labels, MOST_LEARNT, seed)
+    rows = chunks_to_learn(labels, MAX_CHUNKS_LEARNT, seed)
     show.say(
         f"found {counted(calls, 'box')} in {counted(n_heard, 'chunk')} of {recipe.front_end.chunk_s:g} s"
     )
@@ -221,14 +221,14 @@ def _planned(job: _Adapting, sources: ChunkSources, rows: IntArray) -> tuple[_Ad
         if job.machine.main:
             remember(path, known)
     rate = float(known["train"])
-    most = max(job.plan.batch_size, int(MOST_S / (LEAST_EPOCHS * rate)))
+    most = max(job.plan.batch_size, int(MAX_TRAINING_S / (MIN_EPOCHS * rate)))
     if len(rows) > most:
         rows = np.sort(np.random.default_rng([job.seed, 19]).permutation(rows)[:most])
     plan = job.plan
     if len(rows) < plan.batch_size:
         plan = plan.model_copy(update={"batch_size": max(1, len(rows))})
     epoch_s = looks_of(plan.model_copy(update={"epochs": 1}), len(rows)) * rate
-    epochs = max(LEAST_EPOCHS, min(plan.epochs, int(MOST_S / epoch_s)))
+    epochs = max(MIN_EPOCHS, min(plan.epochs, int(MAX_TRAINING_S / epoch_s)))
     plan = plan.model_copy(
         update={"epochs": epochs, "warmup_epochs": epochs / 20, "validate_every_epochs": epochs}
     )

@@ -14,7 +14,7 @@ import numpy as np
 from mast.arrays import FloatArray
 from mast.probability import Calibration, StoredCalibration, expit, logits
 
-_LEAST_PAIRS = 10  # below which only the threshold is moved
+_MIN_PAIRS = 10  # below which only the threshold is moved
 _STEEPEST = 4.0  # our choice: a few boxes that lie close together would make any slope
 
 
@@ -44,7 +44,7 @@ def same_numbers(before: FloatArray, now: FloatArray, threshold: float) -> Shift
     pairs = min(2 * count, len(before), len(now))
     x, y = logits(now[:pairs]), logits(before[:pairs])
     slope = 1.0
-    if pairs >= _LEAST_PAIRS and x.std() > 0:
+    if pairs >= _MIN_PAIRS and x.std() > 0:
         slope = float(np.clip(np.polyfit(x, y, 1)[0], 1 / _STEEPEST, _STEEPEST))
     last = min(count, len(now))
     below = now[last] if last < len(now) else now[last - 1] / 2

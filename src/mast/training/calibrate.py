@@ -19,7 +19,7 @@ from mast.training.chosen_chunks import Chunks
 from mast.training.chunk_scores import detect_chunks
 from mast.training.machine import Machine
 
-LEAST_SCORE = 0.05  # as in validation: TrainRecipe.score_threshold
+MIN_SCORE = 0.05  # as in validation: TrainRecipe.score_threshold
 _MEASURED = 32  # chunks by which ranges are measured, our choice
 
 
@@ -29,7 +29,7 @@ def calibrate_checkpoint(
     machine: Machine,
     *,
     batch_size: int = 8,
-    least_score: float = LEAST_SCORE,
+    least_score: float = MIN_SCORE,
     data: str = "",
     seed: int = 0,
     kept: StoredCalibration | None = None,

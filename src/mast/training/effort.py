@@ -27,8 +27,8 @@ from mast.training.spectrograms import FrontEndPipeline
 
 LOOKS = 160  # chunks seen in all epochs, at least
 EPOCHS = 12  # where that is more; as in the preset tiny
-LEAST_EPOCHS = 3
-MOST_S = 3600.0  # of training, where fewer epochs would do
+MIN_EPOCHS = 3
+MAX_TRAINING_S = 3600.0  # where fewer epochs would do
 FEW_CHUNKS = 64  # below which batches are small
 _TRIAL_CHUNKS = 2  # on a CPU; a GPU gets a whole batch
 
@@ -65,7 +65,7 @@ def suited(
     looks = max(1, n_chunks // batch) * batch  # chunks seen in an epoch
     epochs = max(EPOCHS, math.ceil(LOOKS / looks))
     if rates is not None:
-        epochs = max(LEAST_EPOCHS, min(epochs, int(MOST_S / (looks * rates.train))))
+        epochs = max(MIN_EPOCHS, min(epochs, int(MAX_TRAINING_S / (looks * rates.train))))
     wanted = {
         "batch_size": batch,
         "epochs": epochs,

@@ -6,7 +6,7 @@ import { toast } from "../static/notices.js";
 import * as api from "./window_api.js";
 
 const KEPT = "mast-folders";
-const MOST_KEPT = 6;
+const MAX_KEPT = 6;
 
 export class Chooser {
   /** @param {(path: string) => void} chosen */
@@ -104,7 +104,7 @@ export function recent() {
 export function rememberFolder(path) {
   try {
     const all = [path, ...recent().filter((other) => other !== path)];
-    localStorage.setItem(KEPT, JSON.stringify(all.slice(0, MOST_KEPT)));
+    localStorage.setItem(KEPT, JSON.stringify(all.slice(0, MAX_KEPT)));
   } catch {
     /* private windows may refuse */
   }

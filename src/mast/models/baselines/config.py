@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from mast.grid import MOST_BINS, MOST_FRAMES
+from mast.grid import MAX_BINS, MAX_FRAMES
 from mast.settings import SettingsT, parse_settings
 
 BaselineName = Literal["faster_rcnn", "fcos", "detr", "yolo26"]
@@ -118,8 +118,8 @@ class BaselineConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: BaselineName
-    chunk_frames: int = Field(1_024, gt=0, le=MOST_FRAMES)
-    n_bins: int = Field(128, gt=0, le=MOST_BINS)
+    chunk_frames: int = Field(1_024, gt=0, le=MAX_FRAMES)
+    n_bins: int = Field(128, gt=0, le=MAX_BINS)
     options: dict[str, Any] = {}
 
     @model_validator(mode="after")

@@ -38,7 +38,7 @@ _HEADS = (  # where a head looks: centre in half box sides (time, frequency), an
 # the slowest wave of a position's features is this many times longer than the fastest, 2π tokens
 _LONGEST = 100.0
 _LOG_STRETCH = 2.0  # a layer makes a side at most e² = 7 times longer or shorter
-_LEAST_SIDE = 1e-3  # share of the chunk, of a box handed on
+_MIN_SIDE = 1e-3  # share of the chunk, of a box handed on
 
 
 class SlotPredictions(NamedTuple):
@@ -109,7 +109,7 @@ class Guide(nn.Module):
                 logits.append(network.class_labels_classifier(slots)[..., 0])
                 found.append(change_boxes(boxes, network.bbox_predictor(slots)))
             boxes = torch.cat(
-                [found[-1][..., :2].clamp(0, 1), found[-1][..., 2:].clamp(_LEAST_SIDE, 1)], dim=-1
+                [found[-1][..., :2].clamp(0, 1), found[-1][..., 2:].clamp(_MIN_SIDE, 1)], dim=-1
             ).detach()
         if not every_layer:
             logits, found = logits[-1:], found[-1:]

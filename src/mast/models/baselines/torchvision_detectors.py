@@ -50,10 +50,10 @@ from mast.models.losses import (
 from mast.models.points import WithPoints, make_points
 
 _LEVELS = 5
-_LEAST_CELLS = 0.25  # a truth thinner than this is widened: its logarithm is a target
+_MIN_CELLS = 0.25  # a truth thinner than this is widened: its logarithm is a target
 # FCOS
 _FCOS_STRIDE = 8  # pixels, of the finest level
-_MOST_LOG_DISTANCE = 6.0  # 400 strides: beyond any box
+_MAX_LOG_DISTANCE = 6.0  # 400 strides: beyond any box
 # Faster R-CNN: sizes are 4 strides and 4√2; over boxes of 10–250 frames × 3–50 bins (log-uniform) the best anchor
 # overlaps by 0.67 on average and by 0.43 at the 5th percentile; torchvision's three per level by 0.56 and 0.27
 _RCNN_STRIDE = 4  # pixels, of the finest level
@@ -122,7 +122,7 @@ class FcosDetector(WithPoints, _ResNetDetector):
             features = self.regression.conv(features)
             centreness.append(_rows(self.regression.bbox_ctrness(features)))
             scaled = _rows(self.regression.bbox_reg(features)) * self.log_scales[level].exp()
-            distances.append(scaled.clamp(max=_MOST_LOG_DISTANCE).exp())  # (B, R_l, 4) strides
+            distances.append(scaled.clamp(max=_MAX_LOG_DISTANCE).exp())  # (B, R_l, 4) strides
         reach = torch.cat(distances, dim=1) * self.point_strides.repeat(
             1, 2
         )  # (B, R, 4) before, below, after, above
@@ -411,5 +411,5 @@ def _at_least_a_bit(boxes: Tensor) -> Tensor:
     """(M, 4) → the same, none thinner than a quarter of a cell."""
     boxes = boxes.reshape(-1, 4).float()
     centres, half = (boxes[:, :2] + boxes[:, 2:]) / 2, (boxes[:, 2:] - boxes[:, :2]) / 2
-    half = half.clamp(min=_LEAST_CELLS / 2)
+    half = half.clamp(min=_MIN_CELLS / 2)
     return torch.cat([centres - half, centres + half], dim=1)

@@ -4,7 +4,7 @@ import { boxStyle } from "./colours.js";
 import { labelText, score } from "./format.js";
 
 const HANDLE = 8; // pixels
-const MOST_NAMES = 250; // more could not be read
+const MAX_NAMES = 250; // more could not be read
 const REACH = 7; // how far from a handle the pointer may be
 
 /** @typedef {{x: number, y: number, width: number, height: number}} Rectangle in page pixels */
@@ -87,7 +87,7 @@ export function drawBoxes(context, events, view, plot, marked) {
   near.sort((a, b) => rank(a) - rank(b));
   for (const event of near) drawBox(context, event, rectangleOf(event, view, plot), rank(event));
   const taken = [];
-  for (const event of near.reverse().slice(0, MOST_NAMES)) drawName(
+  for (const event of near.reverse().slice(0, MAX_NAMES)) drawName(
     context,
     event,
     rectangleOf(event, view, plot),

@@ -9,7 +9,7 @@ const FIRST_S = 3; // seconds heard of the first clip: short, so that it begins 
 const NEXT_S = 12;
 const AHEAD_S = 6; // fetch the next clip when less than this is left
 const FADE_S = 0.004; // the server fades clips in and out over this: pieces overlap by it, and the fades add up to one
-const LOWEST_RATE = 8000; // browsers refuse buffers of very low rates: play those slowed down instead
+const MIN_RATE = 8000; // browsers refuse buffers of very low rates: play those slowed down instead
 
 export class Player {
   /** @param {{moved: (s: number|null) => void, stopped: () => void, failed: (error: Error) => void}} hooks */
@@ -95,7 +95,7 @@ export class Player {
   async decode(bytes) {
     const wav = readWav(bytes);
     if (!wav) return { sound: await this.sound.decodeAudioData(bytes), rate: 1 };
-    const times = Math.max(1, Math.ceil(LOWEST_RATE / wav.sample_rate));
+    const times = Math.max(1, Math.ceil(MIN_RATE / wav.sample_rate));
     const sound = this.sound.createBuffer(1, Math.max(1, wav.samples.length), wav.sample_rate * times);
     sound.copyToChannel(wav.samples, 0);
     return { sound, rate: 1 / times };

@@ -75,7 +75,7 @@ export function isShown(event) {
 }
 
 const INAUDIBLE_HZ = 15_000; // where most ears end; our choice
-const MOST_AUDIBLE_RATE = 96_000; // recorders for bats take more
+const MAX_AUDIBLE_RATE = 96_000; // recorders for bats take more
 const SLOWED = 0.1;
 
 /** The speed to play at: the one chosen, but a tenth where what begins at `low_hz` would not be heard at all. */
@@ -85,7 +85,7 @@ export const speedHeard = (low_hz) => (state.speed === 1 && low_hz >= INAUDIBLE_
 export function lowestSought() {
   const event = selectedEvent();
   if (event) return event.low_hz;
-  return state.recording?.sample_rate > MOST_AUDIBLE_RATE ? INAUDIBLE_HZ : 0;
+  return state.recording?.sample_rate > MAX_AUDIBLE_RATE ? INAUDIBLE_HZ : 0;
 }
 
 const REMEMBERED = ["reviewer", "display", "speed", "volume_db", "advance"];

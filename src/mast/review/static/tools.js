@@ -6,8 +6,8 @@ import { clockText, dayText, elapsed, kilohertz, many, stretch, wallClock } from
 import * as outbox from "./outbox.js";
 import { lowestSought, on, remember, speedHeard, state, tell } from "./state.js";
 
-const LEAST_RANGE_DB = 20;
-const MOST_RANGE_DB = 90;
+const MIN_RANGE_DB = 20;
+const MAX_RANGE_DB = 90;
 
 /** @param {any} page */
 export function watchTools({ actions, spectrogram, player, panels }) {
@@ -75,8 +75,8 @@ export function watchTools({ actions, spectrogram, player, panels }) {
 
 /** Gain, contrast, colours, frequency range. */
 function watchPicture(spectrogram) {
-  const toRange = (contrast) => MOST_RANGE_DB - (contrast / 100) * (MOST_RANGE_DB - LEAST_RANGE_DB);
-  const toContrast = (range_db) => Math.round((100 * (MOST_RANGE_DB - range_db)) / (MOST_RANGE_DB - LEAST_RANGE_DB));
+  const toRange = (contrast) => MAX_RANGE_DB - (contrast / 100) * (MAX_RANGE_DB - MIN_RANGE_DB);
+  const toContrast = (range_db) => Math.round((100 * (MAX_RANGE_DB - range_db)) / (MAX_RANGE_DB - MIN_RANGE_DB));
   const sliders = () => {
     const { gain_db, range_db } = spectrogram.look;
     byId("gain").value = String(Math.round(gain_db));
