@@ -119,8 +119,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
 
-    n_most = max([*args.batches, 256 if torch.cuda.is_available() else 1])
-    sound = 0.1 * torch.randn(n_most, 163_840, generator=torch.Generator().manual_seed(args.seed))
+    n_max = max([*args.batches, 256 if torch.cuda.is_available() else 1])
+    sound = 0.1 * torch.randn(n_max, 163_840, generator=torch.Generator().manual_seed(args.seed))
     figures: dict[str, Any] = {}
     cases = [("cpu", threads, n_batch) for threads in args.threads for n_batch in args.batches]
     cases += [("cuda", 1, n_batch) for n_batch in (8, 256) if torch.cuda.is_available()]

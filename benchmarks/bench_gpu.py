@@ -60,12 +60,13 @@ class Steps:
     def __init__(
         self,
         out: str | None,
-        most_seconds: float,
+        max_seconds: float,
         seed: int,
         figures: dict[str, Any],
         only: tuple[str, ...] = (),
     ) -> None:
-        self._out, self._most, self._seed, self.figures, self._only = out, most_seconds, seed, figures, only
+        self._out, self._max_seconds, self._seed = out, max_seconds, seed
+        self.figures, self._only = figures, only
         self._began = time.perf_counter()
 
     def run(self, name: str, work: Callable[[], Any]) -> Any:
@@ -74,8 +75,8 @@ class Steps:
         gone, result = began - self._began, None
         if self._only and not name.startswith(self._only):
             return None
-        if gone > self._most:
-            kept: Any = {"skipped": f"{gone:.0f} s had passed, of {self._most:g} at most"}
+        if gone > self._max_seconds:
+            kept: Any = {"skipped": f"{gone:.0f} s had passed, of {self._max_seconds:g} at most"}
         else:
             try:
                 kept = result = work()
@@ -282,8 +283,8 @@ def stages(timer: Timer, detector: Detector, recording: Path, folder: Path) -> d
             return [(some.boxes.double().cpu(), some.scores.double().cpu()) for some in found]
 
         keep("boxes", choose, batch)
-    least = detector.scores.raw_threshold
-    found = searched._searched(sound, least)
+    threshold = detector.scores.raw_threshold
+    found = searched._searched(sound, threshold)
 
     whole = (front_end.chunk_s,) * len(found)
     piece = Piece(sound.numpy(), tuple(k * front_end.chunk_s for k in range(len(found))), whole)
@@ -297,7 +298,7 @@ def stages(timer: Timer, detector: Detector, recording: Path, folder: Path) -> d
     keep("stitch", stitch, batch)
     serial = ("stack", "transfer", "features", "network", "boxes", "stitch")
     figures["one_after_the_other"] = 1 / sum(1 / figures[name] for name in serial)
-    keep("search", lambda: searched._searched(sound, least), batch)
+    keep("search", lambda: searched._searched(sound, threshold), batch)
     keep("together", lambda: list(detector.outcomes([source] * several)), several * len(heard))
     end = End(source, probe(recording), metadata(recording))
     stitched = stitch()

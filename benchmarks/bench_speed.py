@@ -299,8 +299,8 @@ def _by_torch(detector: Any, sounds: Any, clock: Callable[[str, float], float]) 
         at = clock("network: encoder", at)
         output = network.model(normalised)
         at = clock("network: all", at)
-        least = detector.scores.raw_threshold
-        found = network.model.select(output, score_threshold=least, nms_iou=card.nms_iou)
+        threshold = detector.scores.raw_threshold
+        found = network.model.select(output, score_threshold=threshold, nms_iou=card.nms_iou)
         clock("boxes", at)
     return [(own.boxes.double().numpy(), own.scores.double().numpy()) for own in found]
 
@@ -313,18 +313,18 @@ def _by_onnx(detector: Any, sounds: Any, clock: Callable[[str, float], float]) -
     from mast.models.onnx_detector import BOXES, GIVEN, MIN_SCORE, SCORES
 
     network, card, results = detector.network, detector.card, []
-    least = detector.scores.raw_threshold
+    min_score = detector.scores.raw_threshold
     for sound in sounds:
         at = time.process_time()
         raw = network._log_mel.chunk(sound)
         at = clock("features", at)
         normalised = card.normalisation.apply(raw)
         at = clock("normalise", at)
-        given = {GIVEN: normalised[None, None], MIN_SCORE: np.array(least, dtype=np.float32)}
+        given = {GIVEN: normalised[None, None], MIN_SCORE: np.array(min_score, dtype=np.float32)}
         boxes, scores = network._session.run([BOXES, SCORES], given)
         at = clock("network: all", at)
         found = choose_boxes(
-            boxes, scores, least=least, nms_iou=card.nms_iou, nested=card.architecture.nested
+            boxes, scores, min_score=min_score, nms_iou=card.nms_iou, nested=card.architecture.nested
         )
         clock("boxes", at)
         results.append((found.boxes, found.scores))
@@ -439,11 +439,11 @@ def main() -> None:
     options = parser.parse_args()
     if options.step:  # in a process of its own: nothing here may load torch before the race
         step, model, folder, threshold, minutes = options.step
-        least = float(threshold) if threshold else None
+        given = float(threshold) if threshold else None
         if step == "agreement":
             figures = agreement(model, Path(folder))
         else:
-            figures = {"stages": stages, "sharing": sharing}[step](model, Path(folder), least, int(minutes))
+            figures = {"stages": stages, "sharing": sharing}[step](model, Path(folder), given, int(minutes))
         print(json.dumps(figures))
         return
 

@@ -254,7 +254,7 @@ def calibrate(folder: Path, held: HeldBack) -> None:
         held.chunks,
         held.machine,
         batch_size=held.batch_size,
-        least_score=held.plan.score_threshold,
+        min_score=held.plan.score_threshold,
         data=VALIDATION,
         seed=0,
     )

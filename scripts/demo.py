@@ -5,7 +5,7 @@ apart and only used to say, at the end, how well the detector does there: unchan
 first site's boxes, and after self-training on sound without boxes.
 
 It is small, so that two CPU cores without instructions for bfloat16 are done in a few minutes. The seconds of CPU time
-are counted and printed at the end: 240 at most.
+are counted and printed at the end: at most 240.
 """
 
 from __future__ import annotations

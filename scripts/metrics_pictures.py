@@ -377,7 +377,7 @@ def draw_sound(axes: Axes, path: Path, span: tuple[float, float]) -> None:
 
 def mel_axis(axes: Axes, front_end: FrontEnd) -> None:
     """Kilohertz where they lie on the mel bins."""
-    ticks = frequency_ticks(front_end, at_most=8)
+    ticks = frequency_ticks(front_end, max_ticks=8)
     axes.set_yticks(front_end.hz_to_bins(ticks), [f"{hz / 1_000:g}" for hz in ticks])
     axes.set_ylim(-1, front_end.n_bins)
 

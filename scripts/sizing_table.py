@@ -172,9 +172,9 @@ def size(some: float) -> str:
 
 def count(some: float) -> str:
     """A number of things in words one can take in."""
-    for least, word in ((1e9, "billion"), (1e6, "million")):
-        if some >= least:
-            return f"{some / least:.3g} {word}"
+    for unit, word in ((1e9, "billion"), (1e6, "million")):
+        if some >= unit:
+            return f"{some / unit:.3g} {word}"
     return f"{some:,.0f}"
 
 

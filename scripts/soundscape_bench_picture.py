@@ -88,7 +88,7 @@ def draw(dataset: Dataset, *, home: str, never_heard: list[str]) -> Figure:
         )
         clock = dataset.recordings.set_index("file")["datetime"][recording].replace("T", " ")[:16]
         axes.set_title(f"{site}, {kind}: {clock}, {len(shown)} boxes", loc="left", fontsize=11)
-        ticks = frequency_ticks(bins, at_most=7)
+        ticks = frequency_ticks(bins, max_ticks=7)
         axes.set_yticks(bins.hz_to_bins(ticks), [f"{hz / 1_000:g}" for hz in ticks])
         axes.set_xlim(0, CHUNK_S)
         axes.set_ylim(-1, bins.n_bins)

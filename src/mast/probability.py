@@ -74,7 +74,7 @@ class Calibration(BaseModel):
             return np.asarray(np.interp(given, self.knot_scores, self.knot_probabilities), dtype=np.float64)
         return expit(self.slope * logits(given) + self.intercept)
 
-    def least_score(self, probability: float) -> float | None:
+    def min_score(self, probability: float) -> float | None:
         """The lowest score that has at least this probability; None where no score has.
 
         Found by halving, down to the last bit, so that it agrees with :meth:`apply` whatever the method.
@@ -167,7 +167,7 @@ class StoredCalibration(BaseModel):
         possible = math.floor(best.precision * 1000) / 1000  # rounded up, it could not be asked for
         raise MastError(
             f"{where}; the best was {possible:g} at threshold {self.seen(best):.3g} (recall {best.recall:.2g}; "
-            f"{MIN_KEPT} predictions at least), so ask for that or less, or give a threshold instead"
+            f"at least {MIN_KEPT} predictions), so ask for that or less, or give a threshold instead"
         )
 
     def seen(self, point: OperatingPoint) -> float:

@@ -36,7 +36,7 @@ ROUNDS = "rounds.csv"  # of self-training: one row for each stage; grows round b
 EARLIER = "earlier"  # below a folder: what steps with other inputs had made
 UPSTREAM = "upstream."  # before the name of a step: an input that is another step's fingerprint
 _FINGERPRINT = re.compile(r"(^| )\(?[0-9a-f]{12,}\)?$")  # at the end of an input
-_TOLD = 3  # differing inputs, at most
+_TOLD = 3  # maximum number of differing inputs
 _SAVE_SECONDS = 10.0  # how often the time spent so far is written down
 
 

@@ -37,10 +37,10 @@ def length_of_sound(hours: float) -> str:
     return f"{hours * 60:.1f} min" if hours >= 1 / 60 else f"{hours * 3_600:.1f} s"
 
 
-def first_names(names: Sequence[str], most: int) -> str:
+def first_names(names: Sequence[str], n: int) -> str:
     """The first few names, and how many more there are.
 
     >>> first_names(["a", "b"], 2), first_names(["a", "b", "c"], 2)
     ('a, b', 'a, b and 1 more')
     """
-    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+    return ", ".join(names[:n]) + (f" and {len(names) - n:,} more" if len(names) > n else "")

@@ -13,7 +13,7 @@ from mast_studies.found import load_about
 from mast_studies.study_tables import Archive
 from mast_studies.systems import System
 
-_TOLD = 3  # differences, at most
+_TOLD = 3  # maximum number of differences
 _NONE = "none"
 
 

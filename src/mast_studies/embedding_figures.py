@@ -97,10 +97,10 @@ def draw_chunks(tables: Mapping[str, pd.DataFrame]) -> Figure:
             ends=(0, 24),
             label="hour of the day",
         )
-        most = max(1.0, float(np.percentile(points["events"], 98)))
+        limit = max(1.0, float(np.percentile(points["events"], 98)))
         label = "annotated events in the chunk"
-        if points["events"].max() > most:
-            label += f" ({most:.0f} and more alike)"
+        if points["events"].max() > limit:
+            label += f" ({limit:.0f} and more alike)"
         _by_number(
             part,
             events,
@@ -108,7 +108,7 @@ def draw_chunks(tables: Mapping[str, pd.DataFrame]) -> Figure:
             points,
             title="by number of annotated events",
             colours="viridis",
-            ends=(0, most),
+            ends=(0, limit),
             label=label,
         )
     return figure

@@ -192,7 +192,7 @@ def _dataset_title(rows: Sequence[Row], dataset: str) -> str:
 
 
 def _named_alike(rows: Sequence[Row]) -> list[Row]:
-    """A system has one name in a picture, where datasets call it differently: that of the dataset with most systems."""
+    """A system has one name in a picture: where datasets differ, that of the dataset with the most systems."""
     names: dict[str, str] = {}
     for dataset in _fullest(rows):
         for row in rows:
@@ -212,13 +212,13 @@ def _fewer_seeds(rows: Sequence[Row], systems: Sequence[str]) -> str:
 
 
 def _labels(rows: Sequence[Row]) -> list[str]:
-    """In the order of the table of the dataset that has most of them."""
+    """In the order of the table of the dataset that has the most of them."""
     fullest = _fullest(rows)
     return _unique(row.label for dataset in fullest for row in rows if row.dataset == dataset)
 
 
 def _fullest(rows: Sequence[Row]) -> list[str]:
-    """The datasets, that with most systems first."""
+    """The datasets, the one with the most systems first."""
     systems = {
         name: {row.system for row in rows if row.dataset == name} for name in _unique(r.dataset for r in rows)
     }

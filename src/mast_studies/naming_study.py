@@ -9,7 +9,7 @@ others are ways of `mast name`: how many windows begin within the length of one,
 together, and whether only a box's band is heard. The way is chosen on the first half of the recordings, by the share of
 an expert's boxes whose likeliest name is right, the mean over the sets; the second half is what is reported.
 
-``--clips`` is a pool with flight calls of warblers (``clo43sd``), ten of each species at most: a box is a clip. Nothing
+``--clips`` is a pool with flight calls of warblers (``clo43sd``), at most ten of each species: a box is a clip. Nothing
 was chosen on them. They are also named with a list of the 42 species as the possible ones.
 """
 

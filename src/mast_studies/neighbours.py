@@ -27,7 +27,7 @@ from mast_studies.found import NOT_TESTS
 from mast_studies.mel_statistics import standardised
 from mast_studies.ranks import Labelled, rank_queries
 
-POINTS = 4_000  # on a plane at most, our choice: more hide one another
+POINTS = 4_000  # maximum on a plane, our choice: more hide one another
 _UMAP_NEIGHBOURS = 15  # UMAP's own default
 _DRAW = 53  # first word of the seed of the points shown
 

@@ -125,7 +125,7 @@ def draw_views(
     for row, view in enumerate(views):
         for column, (place, sound) in enumerate(zip(places, sounds, strict=True)):
             axis = axes[row, column]
-            draw_sound(axis, sound, at_most=6)
+            draw_sound(axis, sound, max_ticks=6)
             axis.tick_params(labelsize=8)
             own = [t[t["recording"] == place.recording] for t in (view.truth, view.predictions)]
             true, found = (boxes_in_view(table, sound) for table in own)

@@ -88,7 +88,7 @@ def main() -> None:
     folders = [*options.data]
     if options.simulated:
         folders.append(unseen_world(options.work / "simulated"))
-    sets = [load_set(f, bands_hz=bands_hz, halves=halves, most=options.recordings) for f in folders]
+    sets = [load_set(f, bands_hz=bands_hz, halves=halves, max_recordings=options.recordings) for f in folders]
     figures: dict[str, Any] = {}
     if options.model:
         figures["model"] = _about_model(find_model(options.model))
@@ -194,7 +194,7 @@ def table_of(boxes: Mapping[str, FloatArray]) -> pd.DataFrame:
 
 
 def draw(own: LabelledSet, events: pd.DataFrame, folder: Path) -> list[Path]:
-    """Truth and detections on the spectrogram of a few recordings: that with most boxes, and some at random."""
+    """Truth and detections on the spectrogram of a few recordings: the one with the most boxes, and some at random."""
     counts = own.truth.groupby("recording").size().sort_values(ascending=False)
     names = [str(counts.index[0])]
     others = [str(name) for name in own.dataset.recordings["file"] if name not in names]
@@ -220,7 +220,7 @@ def draw(own: LabelledSet, events: pd.DataFrame, folder: Path) -> list[Path]:
 
 
 def _busiest(starts_s: FloatArray, span_s: float) -> float:
-    """Where a span of that length holds most starts; 0 where there is none."""
+    """Where a span of that length holds the most starts; 0 where there is none."""
     if not len(starts_s):
         return 0.0
     inside = [(int(((starts_s >= s) & (starts_s < s + span_s)).sum()), -s) for s in starts_s]

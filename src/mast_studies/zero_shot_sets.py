@@ -110,7 +110,7 @@ def load_set(
     *,
     bands_hz: Mapping[str, float] | None = None,
     halves: Mapping[str, str] | None = None,
-    most: int | None = None,
+    max_recordings: int | None = None,
 ) -> LabelledSet:
     """Read a dataset, or the part of it that may be measured on.
 
@@ -118,7 +118,7 @@ def load_set(
         folder: the dataset; its name decides what else applies.
         bands_hz: upper edge of the band by name; the paper's 8 kHz where there is none.
         halves: ``first``, ``second`` or ``both`` by name; needed for the sets in :data:`HALVED`.
-        most: keep this many recordings only, for a rehearsal.
+        max_recordings: keep at most this many recordings, for a rehearsal.
     """
     name = folder.resolve().name
     half = (halves or {}).get(name)
@@ -136,8 +136,8 @@ def load_set(
     if half is not None:
         dataset = dataset.select(recordings=half_of([str(n) for n in dataset.recordings["file"]], half))
         what += f", {half} half" if half != "both" else ", both halves"
-    if most is not None:
-        dataset = dataset.select(recordings=[str(n) for n in dataset.recordings["file"]][:most])
+    if max_recordings is not None:
+        dataset = dataset.select(recordings=[str(n) for n in dataset.recordings["file"]][:max_recordings])
         what += f", {len(dataset)} recordings to rehearse with"
     if dataset.annotations.events.empty:
         raise MastError(f"{folder}: no box in {what}, so nothing can be measured there")

@@ -166,19 +166,19 @@ def test_detect_from_a_store_finds_what_it_finds_on_a_disk(
 ) -> None:
     memory.put(str(survey), "/archive", recursive=True)
     arguments = ("memory://archive", "--model", model, "--out", tmp_path / "out")
-    most = 0
+    peak = 0
     fetch = Copies.fetch
 
     def counted(self: Copies, recording: Recording):  # type: ignore[no-untyped-def]
-        nonlocal most
+        nonlocal peak
         source = fetch(self, recording)
-        most = max(most, len(list(scratch.rglob("*.wav"))))
+        peak = max(peak, len(list(scratch.rglob("*.wav"))))
         return source
 
     monkeypatch.setattr(Copies, "fetch", counted)
     assert run(*arguments).exit_code == 4
     assert_same_results(tmp_path / "out", whole)
-    assert 1 <= most <= 6  # decoding runs a little ahead; copies do not pile up
+    assert 1 <= peak <= 6  # decoding runs a little ahead; copies do not pile up
     assert list(scratch.iterdir()) == []
     found = pd.read_parquet(tmp_path / "out" / "detections.parquet")
     assert set(found["site"]) == {"OAK", "ELM"}

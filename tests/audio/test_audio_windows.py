@@ -131,7 +131,7 @@ def test_grid_does_not_depend_on_blocks(
         np.testing.assert_allclose(window.samples, samples, rtol=0, atol=1e-7)  # far below a 24-bit step
 
 
-def test_hop_must_be_a_sample_at_least(tmp_path: Path) -> None:
+def test_hop_must_be_at_least_one_sample(tmp_path: Path) -> None:
     sf.write(tmp_path / "sound.wav", np.zeros(1_000), 1_000)
     for hop_s in (0.0, -1.0, 1e-9):
         with pytest.raises(AudioError, match="less than one sample"):

@@ -222,7 +222,9 @@ def test_a_curve_that_detect_cut_off_is_said(dataset, predictions, searched):
 
 
 def test_two_searches_with_different_thresholds_are_said(dataset, predictions, searched):
-    half, more, low, lower = (searched(f"from {least}", least) for least in (0.5, 0.62, 0.01, 0.02))
+    half, more, low, lower = (
+        searched(f"from {threshold}", threshold) for threshold in (0.5, 0.62, 0.01, 0.02)
+    )
     arguments = ("--truth", dataset, "--predictions", half, "--compare")
     result = run(*arguments, more, "--json")
     assert result.stderr == (

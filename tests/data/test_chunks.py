@@ -265,7 +265,7 @@ def test_noise_bank_from_empty_chunks(sounds: Path) -> None:
     assert len(bank) == len(empty)
     expected = LogMel(FRONT_END).chunk_features(examples[empty[0]].waveform[None])
     torch.testing.assert_close(bank.spectrograms[0].float(), expected[0], atol=0.02, rtol=0)
-    assert len(NoiseBank.from_chunks([examples, examples], most=3)) == 3
+    assert len(NoiseBank.from_chunks([examples, examples], max_backgrounds=3)) == 3
     drawn = bank.draw(5, generator=torch.Generator().manual_seed(0))
     assert drawn.shape == (5, 1, FRONT_END.chunk_frames, FRONT_END.n_bins)
     assert drawn.dtype == torch.float32

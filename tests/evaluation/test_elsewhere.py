@@ -67,7 +67,7 @@ def test_places_reach_the_curve_and_the_sentence() -> None:
     outcome = outcome_of(scores, hits, recording)
     names = outcome.scene.recordings
     places = {name: f"place {k % 3}" for k, name in enumerate(names)}
-    stored = store_calibration(outcome, least_score=0.05, places=places)
+    stored = store_calibration(outcome, min_score=0.05, places=places)
     point = stored.curve[0]
     assert point.elsewhere is not None
     assert point.low is not None

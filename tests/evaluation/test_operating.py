@@ -60,7 +60,7 @@ def test_curve_against_a_naive_scan(seed: int, ties: bool) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_stored_answers_are_those_of_the_data(seed: int) -> None:
     outcome = random_outcome(seed, 3_000)
-    stored = store_calibration(outcome, least_score=0.05, seed=3)
+    stored = store_calibration(outcome, min_score=0.05, seed=3)
     assert 20 < len(stored.curve) <= len(TARGETS) + 1
     precision = outcome.hit.cumsum() / np.arange(1, len(outcome.hit) + 1)  # all scores differ
     for target in TARGETS:
@@ -84,7 +84,7 @@ def test_stored_answers_are_those_of_the_data(seed: int) -> None:
 
 def test_it_survives_json_and_improves_the_log_loss() -> None:
     outcome = random_outcome(5, 2_000, slope=0.4)
-    stored = store_calibration(outcome, least_score=0.05)
+    stored = store_calibration(outcome, min_score=0.05)
     assert StoredCalibration.model_validate_json(stored.model_dump_json()) == stored
     assert stored.calibration.n_predictions == 2_000
     assert (stored.n_recordings, stored.n_truth) == (9, len(outcome.scene.truth))
@@ -94,9 +94,7 @@ def test_it_survives_json_and_improves_the_log_loss() -> None:
 
 
 def test_little_data() -> None:
-    nothing = store_calibration(
-        outcome_of(np.zeros(0), np.zeros(0), np.zeros(0, dtype=int)), least_score=0.05
-    )
+    nothing = store_calibration(outcome_of(np.zeros(0), np.zeros(0), np.zeros(0, dtype=int)), min_score=0.05)
     assert nothing.calibration.method == "none"
     assert (nothing.curve, nothing.log_loss_before) == ((), None)
     with pytest.raises(MastError, match=r"precision 0\.5 was not reached .*fewer than 10 predictions"):
@@ -104,14 +102,14 @@ def test_little_data() -> None:
     wrong = outcome_of(np.linspace(0.9, 0.1, 30), np.zeros(30), np.arange(30) % 3)
     assert operating_curve(wrong) == ()
     alone = store_calibration(
-        outcome_of(np.linspace(0.9, 0.1, 20), np.ones(20), np.zeros(20, dtype=int)), least_score=0.05
+        outcome_of(np.linspace(0.9, 0.1, 20), np.ones(20), np.zeros(20, dtype=int)), min_score=0.05
     )
     (point,) = alone.curve
     assert (point.threshold, point.low, point.high) == (0.1, None, None)
     assert "no interval from 1 recording," in alone.describe(point)
     assert StoredCalibration.model_validate_json(alone.model_dump_json()) == alone
     agreed = store_calibration(
-        outcome_of(np.linspace(0.9, 0.1, 20), np.ones(20), np.arange(20) % 2), least_score=0.05
+        outcome_of(np.linspace(0.9, 0.1, 20), np.ones(20), np.arange(20) % 2), min_score=0.05
     )
     assert "precision 1.00 (no interval: too few recordings differ, recall" in agreed.describe(
         agreed.curve[0]
@@ -175,7 +173,7 @@ def test_sentences() -> None:
 )
 @pytest.mark.parametrize("probability", [0.0, 0.05, 0.1, 0.3, 0.7, 0.8, 0.93, 1.0])
 def test_the_minimum_score_of_a_probability(calibration: Calibration, probability: float) -> None:
-    found = calibration.least_score(probability)
+    found = calibration.min_score(probability)
     if found is None:
         assert calibration.apply(1.0) < probability
         return

@@ -29,17 +29,17 @@ def naive_part(
     above = {(t, f): max(0.0, power[t, f] - floor[f]) for t in frames for f in bins}
     spectrum = {f: max(above[t, f] for t in frames) for f in bins}
     low = high = max(bins, key=lambda f: spectrum[f])
-    least = spectrum[low] / 10 ** (band_db / 10)
-    while low - 1 in spectrum and spectrum[low - 1] >= least:
+    threshold = spectrum[low] / 10 ** (band_db / 10)
+    while low - 1 in spectrum and spectrum[low - 1] >= threshold:
         low -= 1
-    while high + 1 in spectrum and spectrum[high + 1] >= least:
+    while high + 1 in spectrum and spectrum[high + 1] >= threshold:
         high += 1
     envelope = {t: max(above[t, f] for f in range(low, high + 1)) for t in frames}
     begin = end = max(frames, key=lambda t: envelope[t])
-    least = envelope[begin] / 10 ** (time_db / 10)
-    while begin - 1 in envelope and envelope[begin - 1] >= least:
+    threshold = envelope[begin] / 10 ** (time_db / 10)
+    while begin - 1 in envelope and envelope[begin - 1] >= threshold:
         begin -= 1
-    while end + 1 in envelope and envelope[end + 1] >= least:
+    while end + 1 in envelope and envelope[end + 1] >= threshold:
         end += 1
     return [
         max(box[0], (first_frame + begin - 0.5) * frame_s),

@@ -119,7 +119,7 @@ def test_batches_and_neighbours_change_nothing(
 class Ear:
     """Stands for the network: hears every sound above silence, exactly, in one band."""
 
-    def __call__(self, sounds: Sequence[Samples], least: float) -> list[ScoredBoxes]:
+    def __call__(self, sounds: Sequence[Samples], min_score: float) -> list[ScoredBoxes]:
         found = []
         for row in np.concatenate(sounds):
             loud = np.abs(row).reshape(-1, FRONT_END.hop_samples).max(axis=1) > 0.2
@@ -164,7 +164,7 @@ def test_nothing_is_found_in_the_padding(
     detector = mast.load(model, device="cpu")
     boxes = np.array([[10.0, 2, 20, 9], [60, 2, 200, 9], [80.5, 2, 120, 9]])  # valid up to cell 80
     found = [ScoredBoxes(boxes, np.full(3, 0.5))]
-    monkeypatch.setattr(detector.network, "boxes", lambda sounds, least: found)
+    monkeypatch.setattr(detector.network, "boxes", lambda sounds, min_score: found)
     events = detector.detect(tmp_path / "short.wav")
     assert events[["start_s", "end_s"]].to_numpy().tolist() == [[0.1, 0.2], [0.6, 0.8]]
 
@@ -226,8 +226,8 @@ def test_a_thorough_search_is_three_searches_whose_boxes_are_fused(
     boxes, scores = boxes[alone], scores[alone]
     found = thorough.detect(path)
     # tables are rounded, so what scores about as much as the threshold may fall on either side of it
-    least = thorough.scores.threshold + 1e-3
-    counted, reached = scores >= least, found["score"] >= least
+    above = thorough.scores.threshold + 1e-3
+    counted, reached = scores >= above, found["score"] >= above
     expected = boxes[counted][np.lexsort(boxes[counted].T[[3, 2, 1, 0]])]
     assert len(expected) > 5
     assert found["score"].min() >= thorough.scores.threshold
@@ -385,7 +385,7 @@ def test_embeddings_stay_with_their_events_over_many_windows(
     sf.write(tmp_path / "long.wav", seconds**2 / 1_000, RATE, subtype="FLOAT")
     detector = mast.load(model, device="cpu", embed=True, hop=0.5)
 
-    def ear(sounds: Sequence[Samples], least: float) -> list[ScoredBoxes]:
+    def ear(sounds: Sequence[Samples], min_score: float) -> list[ScoredBoxes]:
         found = []
         for window in np.concatenate(sounds):
             rise = float(window[RATE] - window[0])

@@ -8,7 +8,7 @@ from toy_calibration import stored_calibration
 
 from mast.arrays import FloatArray
 from mast.events import pairwise_iou
-from mast.inference.fusion import SAME_BOX, fuse_boxes, least_score
+from mast.inference.fusion import SAME_BOX, fuse_boxes, fusion_threshold
 from mast.models.architecture import DetectorConfig
 from mast.models.card import ModelCard
 from mast.normalisation import Normalisation
@@ -89,5 +89,5 @@ def test_no_score_counts_that_no_calibration_was_measured_for(measured_from: flo
         normalisation=Normalisation(mean=0.0, std=1.0),
         calibration=known,
     )
-    assert least_score(card) == pytest.approx(expected)
-    assert least_score(card.model_copy(update={"calibration": None})) == 0.01
+    assert fusion_threshold(card) == pytest.approx(expected)
+    assert fusion_threshold(card.model_copy(update={"calibration": None})) == 0.01

@@ -132,10 +132,10 @@ def test_the_model_in_torch_is_there_for_those_who_ask(model: Path) -> None:
     assert embeds.hearing is embeds.network.hearing
 
 
-@pytest.mark.parametrize("least", [0.0, 0.4])
+@pytest.mark.parametrize("min_score", [0.0, 0.4])
 @pytest.mark.parametrize("nested", [1.0, 0.7])
 @pytest.mark.parametrize("count", [0, 1, 60, 3_000])
-def test_boxes_are_chosen_as_in_torch(count: int, nested: float, least: float) -> None:
+def test_boxes_are_chosen_as_in_torch(count: int, nested: float, min_score: float) -> None:
     rng = np.random.default_rng(count)
     corner = rng.uniform(0, 90, (count, 2))
     boxes = np.concatenate([corner, corner + rng.uniform(-2, 30, (count, 2))], axis=1).astype(np.float32)
@@ -145,11 +145,11 @@ def test_boxes_are_chosen_as_in_torch(count: int, nested: float, least: float) -
         torch.from_numpy(boxes[None]),
         torch.from_numpy(scores[None]),
         chunk=(100, 100),
-        score_threshold=least,
+        score_threshold=min_score,
         nms_iou=0.5,
         nested=nested,
     )
-    found: ScoredBoxes = choose_boxes(boxes, scores, least=least, nms_iou=0.5, nested=nested)
+    found: ScoredBoxes = choose_boxes(boxes, scores, min_score=min_score, nms_iou=0.5, nested=nested)
     np.testing.assert_array_equal(found.scores, expected.scores.double().numpy())
     np.testing.assert_array_equal(found.boxes, expected.boxes.double().numpy())
 

@@ -28,7 +28,7 @@ def test_prefetch_keeps_order_and_passes_errors_on() -> None:
 
 
 def test_concurrent_work_comes_in_order_and_is_bounded() -> None:
-    under_way, most, lock = 0, 0, threading.Lock()
+    under_way, peak, lock = 0, 0, threading.Lock()
     begun: list[int] = []
 
     def drawn() -> Iterator[int]:
@@ -37,10 +37,10 @@ def test_concurrent_work_comes_in_order_and_is_bounded() -> None:
             yield i
 
     def work(i: int) -> int:
-        nonlocal under_way, most
+        nonlocal under_way, peak
         with lock:
             under_way += 1
-            most = max(most, under_way)
+            peak = max(peak, under_way)
         time.sleep(0.003 * (i % 3))  # later ones are often done first
         with lock:
             under_way -= 1
@@ -55,7 +55,7 @@ def test_concurrent_work_comes_in_order_and_is_bounded() -> None:
     time.sleep(0.2)  # the caller is slow: nobody runs far ahead
     assert len(begun) <= 2 * 3 + 2
     assert list(pairs) == [(i, i * i) for i in range(1, 40)]
-    assert 1 < most <= 3
+    assert 1 < peak <= 3
     assert list(concurrently(work, iter([]), workers=2)) == []
 
 

@@ -60,10 +60,10 @@ def test_scores_are_probabilities_and_the_events_the_same(model: Path, calibrate
 def test_a_given_threshold_is_of_the_scores_that_users_see(
     model: Path, calibrated: Path, sound: Path
 ) -> None:
-    least = float(CALIBRATION.apply(0.5))
-    shown = events(calibrated, sound, threshold=least)
+    threshold = float(CALIBRATION.apply(0.5))
+    shown = events(calibrated, sound, threshold=threshold)
     assert len(shown)
-    assert (shown["score"] >= least - 1e-6).all()
+    assert (shown["score"] >= threshold - 1e-6).all()
     raw = events(model, sound, threshold=0.5)
     pd.testing.assert_frame_equal(raw.drop(columns="score"), shown.drop(columns="score"))
 
@@ -88,7 +88,7 @@ def test_mistakes_with_precision(model: Path, calibrated: Path, tmp_path: Path) 
 
     assert "was never calibrated" in message(model, precision_target=0.8)
     best = (
-        f"the best was 0.9 at threshold {CALIBRATION.apply(0.55):.3g} (recall 0.4; 10 predictions at least)"
+        f"the best was 0.9 at threshold {CALIBRATION.apply(0.55):.3g} (recall 0.4; at least 10 predictions)"
     )
     assert best in message(calibrated, precision_target=0.95)
     assert "give only one of the two" in message(calibrated, precision_target=0.8, threshold=0.3)

@@ -60,8 +60,8 @@ def test_workers_share_the_cores(model: Path, tmp_path: Path, monkeypatch: pytes
         network.workers = 2
         search, seen = network.boxes, []
 
-        def watched(sounds: Sequence[Samples], least: float) -> list[ScoredBoxes]:
-            found = search(sounds, least)
+        def watched(sounds: Sequence[Samples], min_score: float) -> list[ScoredBoxes]:
+            found = search(sounds, min_score)
             seen.append((threading.current_thread().name, torch.get_num_threads()))
             return found
 
@@ -102,7 +102,9 @@ def test_full_batches_are_of_one_size_and_do_not_mix_recordings(
     sizes: list[int] = []
     search = full.network._searched
     monkeypatch.setattr(
-        full.network, "_searched", lambda sound, least: (sizes.append(len(sound)), search(sound, least))[1]
+        full.network,
+        "_searched",
+        lambda sound, min_score: (sizes.append(len(sound)), search(sound, min_score))[1],
     )
     paths = [write_sound(tmp_path / f"{i}.wav", 1.3 * i, seed=i) for i in (6, 1, 3, 11, 2)]
     (tmp_path / "none.wav").write_text("no sound")

@@ -40,7 +40,7 @@ class Ear:
     def thread_setting(self):
         return ThreadSetting()
 
-    def boxes(self, sounds, least):
+    def boxes(self, sounds, min_score):
         return [self.heard(window) for window in np.concatenate(sounds)]
 
     def heard(self, window):

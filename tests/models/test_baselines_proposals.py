@@ -12,7 +12,7 @@ SHAPE = (64, 256)  # height and width in pixels
 COUNTS = [700, 300, 40, 1]
 
 
-def network(*, most: int, training: bool = True) -> ProposalNetwork:
+def network(*, max_proposals: int, training: bool = True) -> ProposalNetwork:
     made = ProposalNetwork(
         nn.Identity(),
         RPNHead(4, 1),
@@ -21,7 +21,7 @@ def network(*, most: int, training: bool = True) -> ProposalNetwork:
         batch_size_per_image=8,
         positive_fraction=0.5,
         pre_nms_top_n={"training": 400, "testing": 200},
-        post_nms_top_n={"training": most, "testing": most},
+        post_nms_top_n={"training": max_proposals, "testing": max_proposals},
         nms_thresh=0.7,
     )
     made.min_size = 1.0
@@ -37,21 +37,21 @@ def crowd(pictures: int, count: int, seed: int = 0) -> Tensor:
     return (torch.cat([centres - sizes / 2, centres + sizes / 2], dim=2) * 4).round() / 4
 
 
-def one_by_one(boxes: Tensor, candidates: Tensor, least: float) -> list[bool]:
+def one_by_one(boxes: Tensor, candidates: Tensor, max_overlap: float) -> list[bool]:
     stay: list[int] = []
     for k in range(len(boxes)):
-        if candidates[k] and all(iou(boxes[k : k + 1], boxes[s : s + 1]).item() <= least for s in stay):
+        if candidates[k] and all(iou(boxes[k : k + 1], boxes[s : s + 1]).item() <= max_overlap for s in stay):
             stay.append(k)
     return [k in stay for k in range(len(boxes))]
 
 
-@pytest.mark.parametrize("least", [0.1, 0.5, 0.7])
-def test_boxes_stay_as_when_taken_one_by_one(least: float) -> None:
+@pytest.mark.parametrize("max_overlap", [0.1, 0.5, 0.7])
+def test_boxes_stay_as_when_taken_one_by_one(max_overlap: float) -> None:
     boxes = crowd(3, 150)
     candidates = torch.rand(3, 150, generator=torch.Generator().manual_seed(1)) < 0.8
-    found = kept(boxes, candidates, least)
+    found = kept(boxes, candidates, max_overlap)
     for picture in range(3):
-        assert found[picture].tolist() == one_by_one(boxes[picture], candidates[picture], least)
+        assert found[picture].tolist() == one_by_one(boxes[picture], candidates[picture], max_overlap)
     assert found.sum() < candidates.sum(), "nothing was suppressed, so nothing was tested"
 
 
@@ -68,9 +68,9 @@ def test_no_boxes_and_no_candidates() -> None:
 
 
 @pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("most", [60, 5_000], ids=["more than wanted", "fewer than wanted"])
-def test_a_batch_gets_torchvisions_proposals(most: int, training: bool) -> None:
-    rpn, boxes = network(most=most, training=training), crowd(4, sum(COUNTS))
+@pytest.mark.parametrize("max_proposals", [60, 5_000], ids=["more than wanted", "fewer than wanted"])
+def test_a_batch_gets_torchvisions_proposals(max_proposals: int, training: bool) -> None:
+    rpn, boxes = network(max_proposals=max_proposals, training=training), crowd(4, sum(COUNTS))
     objectness = torch.randn(4, sum(COUNTS), generator=torch.Generator().manual_seed(2)) * 3
     expected = rpn.filter_proposals(boxes, objectness, [SHAPE] * 4, COUNTS)  # on a CPU: torchvision's own way
     found = rpn.filter_batch(boxes, objectness, SHAPE, COUNTS)

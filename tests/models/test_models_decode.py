@@ -21,13 +21,13 @@ def random_candidates(b: int, n: int, seed: int = 0) -> tuple[torch.Tensor, torc
 
 
 def naive_select(
-    boxes: np.ndarray, scores: np.ndarray, threshold: float, overlap: float, most: int
+    boxes: np.ndarray, scores: np.ndarray, threshold: float, overlap: float, max_boxes: int
 ) -> list[int]:
     clipped = np.clip(boxes, 0, [*CHUNK, *CHUNK])
     kept: list[int] = []
     for r in np.argsort(-scores):
         empty = (clipped[r, 2:] <= clipped[r, :2]).any()
-        if scores[r] < threshold or empty or len(kept) == most:
+        if scores[r] < threshold or empty or len(kept) == max_boxes:
             continue
         if all(pairwise_iou(clipped[r], clipped[k])[0, 0] <= overlap for k in kept):
             kept.append(int(r))
@@ -54,10 +54,12 @@ def test_every_box_can_be_expressed_from_a_point_outside_it() -> None:
 
 def test_select_against_naive() -> None:
     boxes, scores = random_candidates(3, 150)
-    for nms_iou, most in ((0.5, 300), (0.2, 300), (0.5, 7)):
-        found = select_boxes(boxes, scores, chunk=CHUNK, score_threshold=0.3, nms_iou=nms_iou, max_boxes=most)
+    for nms_iou, max_boxes in ((0.5, 300), (0.2, 300), (0.5, 7)):
+        found = select_boxes(
+            boxes, scores, chunk=CHUNK, score_threshold=0.3, nms_iou=nms_iou, max_boxes=max_boxes
+        )
         for image, detections in enumerate(found):
-            kept = naive_select(boxes[image].numpy(), scores[image].numpy(), 0.3, nms_iou, most)
+            kept = naive_select(boxes[image].numpy(), scores[image].numpy(), 0.3, nms_iou, max_boxes)
             assert torch.equal(detections.scores, scores[image, kept])
             expected = boxes[image, kept].clamp(min=0).minimum(torch.tensor([*CHUNK, *CHUNK]))
             assert torch.equal(detections.boxes, expected)

@@ -53,8 +53,10 @@ def by_torch(model: MastDetector, spectrogram: np.ndarray) -> tuple[np.ndarray, 
     return clip_boxes(output.boxes, model.chunk)[0].numpy(), model.scores(output)[0].numpy()
 
 
-def by_onnx(graph: bytes, spectrogram: np.ndarray, *, least: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    given = {GIVEN: spectrogram[None, None], MIN_SCORE: np.array(least, dtype=np.float32)}
+def by_onnx(
+    graph: bytes, spectrogram: np.ndarray, *, min_score: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+    given = {GIVEN: spectrogram[None, None], MIN_SCORE: np.array(min_score, dtype=np.float32)}
     boxes, scores = open_session(graph, threads=1).run([BOXES, SCORES], given)
     return boxes, scores
 
@@ -92,10 +94,10 @@ def test_boxes_that_count_are_the_same_whatever_else_is_left_out(centreness: boo
     boxes, scores = by_onnx(graph, spectrogram)
     levels = np.split(np.arange(len(scores)), np.cumsum([32 * 16, 16 * 8]))
     left_out = set()
-    for least in (0.0, *np.sort(scores)[[len(scores) // 2, -20, -1]].tolist(), 1.0):
-        found_boxes, found_scores = by_onnx(graph, spectrogram, least=least)
-        counts = scores >= least
-        np.testing.assert_array_equal(found_scores >= least, counts)
+    for min_score in (0.0, *np.sort(scores)[[len(scores) // 2, -20, -1]].tolist(), 1.0):
+        found_boxes, found_scores = by_onnx(graph, spectrogram, min_score=min_score)
+        counts = scores >= min_score
+        np.testing.assert_array_equal(found_scores >= min_score, counts)
         np.testing.assert_array_equal(found_scores[counts], scores[counts])
         np.testing.assert_array_equal(found_boxes[counts], boxes[counts])
         left_out.add(sum(not np.array_equal(found_boxes[own], boxes[own]) for own in levels))

@@ -79,8 +79,8 @@ def test_the_picture_is_xml_with_a_pixel_for_each_hour_and_dashes_of_the_sun() -
     (cells,) = drawn.iter("image")
     with Image.open(io.BytesIO(base64.b64decode(cells.attrib["href"].partition(",")[2]))) as image:
         assert image.size == (2, 24)
-        none, most, unheard = image.getpixel((0, 23)), image.getpixel((0, 0)), image.getpixel((1, 0))
-    assert (none, most, unheard) == ((255, 255, 217), (8, 29, 88), (228, 231, 234))
+        none, peak, unheard = image.getpixel((0, 23)), image.getpixel((0, 0)), image.getpixel((1, 0))
+    assert (none, peak, unheard) == ((255, 255, 217), (8, 29, 88), (228, 231, 234))
     assert [path.attrib["d"].count("M") for path in drawn.iter("path")] == [2, 2]
     words = [text.text for text in drawn.iter("text")]
     assert {"0", "24", "1 May 2024", "2 May", "10", "events per hour"} <= set(words)

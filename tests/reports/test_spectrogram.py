@@ -176,7 +176,7 @@ def test_the_frequency_axis_reads_right(burst):
 @pytest.mark.parametrize("high_hz", [1_000, 2_000, 8_000, 22_050, 96_000, 250_000])
 def test_ticks_are_in_the_band_and_apart(high_hz):
     front_end = FrontEnd.for_band(high_hz)
-    ticks = frequency_ticks(front_end, at_most=13)
+    ticks = frequency_ticks(front_end, max_ticks=13)
     assert 5 <= len(ticks) <= 13
     assert front_end.low_hz <= ticks.min() <= ticks.max() <= front_end.high_hz
     assert np.diff(front_end.hz_to_bins(ticks)).min() >= front_end.n_bins / 13

@@ -208,7 +208,7 @@ def test_a_truncated_recording_shows_what_exists(tmp_path: Path) -> None:
 
 
 def test_the_cache_forgets_what_was_not_asked_for_longest() -> None:
-    cache = TileCache(most_bytes=30)
+    cache = TileCache(max_bytes=30)
     for key in "abc":
         cache.put(key, bytes(10))
     assert cache.get("a") is not None

@@ -23,15 +23,15 @@ from mast.training.recipe import SelfTrainRecipe, load_recipe
 
 
 def lowest_threshold(
-    scores: FloatArray, chances: FloatArray, *, least: float, most: float, precision: float
+    scores: FloatArray, chances: FloatArray, *, min_threshold: float, max_threshold: float, precision: float
 ) -> float:
     """Try every threshold from below, for one recording."""
-    for threshold in [least, *sorted(s for s in scores if s > least)]:
-        if threshold > most:
+    for threshold in [min_threshold, *sorted(s for s in scores if s > min_threshold)]:
+        if threshold > max_threshold:
             break
         if chances[scores >= threshold].mean() >= precision:
             return threshold
-    return most
+    return max_threshold
 
 
 def test_thresholds_against_every_threshold_tried() -> None:
@@ -43,8 +43,8 @@ def test_thresholds_against_every_threshold_tried() -> None:
         )
         recordings = rng.integers(0, 8, 40)
         limits = {
-            "least": 0.1,
-            "most": float(rng.uniform(0.1, 0.8)),
+            "min_threshold": 0.1,
+            "max_threshold": float(rng.uniform(0.1, 0.8)),
             "precision": float(rng.uniform(0.2, 0.9)),
         }
         found = recording_thresholds(scores, chances, recordings, **limits)
@@ -54,12 +54,14 @@ def test_thresholds_against_every_threshold_tried() -> None:
             assert len(set(found[own])) == 1
             kept, meant = scores[own] >= found[own][0], scores[own] >= expected
             assert kept.tolist() == meant.tolist()
-            assert 0.1 <= found[own][0] <= limits["most"]
+            assert 0.1 <= found[own][0] <= limits["max_threshold"]
 
 
 def test_doubtful_recordings_lose_their_doubtful_boxes() -> None:
     scores = np.array([0.9, 0.2, 0.2, 0.7])
-    found = recording_thresholds(scores, scores, [0, 0, 1, 1], least=0.1, most=0.5, precision=0.5)
+    found = recording_thresholds(
+        scores, scores, [0, 0, 1, 1], min_threshold=0.1, max_threshold=0.5, precision=0.5
+    )
     assert found.tolist() == [
         0.1,
         0.1,
@@ -67,8 +69,10 @@ def test_doubtful_recordings_lose_their_doubtful_boxes() -> None:
         0.5,
     ]  # 0.55 is enough; 0.45 is not, and 0.7 lies beyond the limit
     # what the detector would report by itself stays, however doubtful
-    assert recording_thresholds([0.6], [0.1], [0], least=0.1, most=0.5, precision=0.9).tolist() == [0.5]
-    assert recording_thresholds([], [], [], least=0.1, most=0.5, precision=0.9).shape == (0,)
+    assert recording_thresholds(
+        [0.6], [0.1], [0], min_threshold=0.1, max_threshold=0.5, precision=0.9
+    ).tolist() == [0.5]
+    assert recording_thresholds([], [], [], min_threshold=0.1, max_threshold=0.5, precision=0.9).shape == (0,)
 
 
 def boxes_at(starts: list[float], **columns: Any) -> pd.DataFrame:
@@ -146,9 +150,10 @@ def test_operator_with_adaptive_thresholds_against_box_by_box(monkeypatch: pytes
     fixed: Any = (detector, SimpleNamespace(table=table, __len__=lambda: n_chunks))
     events = pseudo.pseudo_label(*fixed, recipe, threshold=0.1, source="pseudo-1")
     trust = Trust(Calibration(), precision=0.55)  # a score is its own probability
-    found = pseudo.keep_trusted(events, trust, recipe, most=0.6)
+    found = pseudo.keep_trusted(events, trust, recipe, max_threshold=0.6)
     wary = recipe.model_copy(update={"doubtful": 0.1})
-    both = pseudo.keep_trusted(events, trust, wary, most=0.6)  # what is not trusted is doubtful instead
+    # what is not trusted is doubtful instead
+    both = pseudo.keep_trusted(events, trust, wary, max_threshold=0.6)
     assert len(both) == len(events) > len(found)
     assert both[both["sure"]][["chunk", "score"]].values.tolist() == found[["chunk", "score"]].values.tolist()
 
@@ -160,7 +165,7 @@ def test_operator_with_adaptive_thresholds_against_box_by_box(monkeypatch: pytes
             scores = np.concatenate(
                 [detector.scores[k][rows] for k, rows in zip(chunks, candidates, strict=True)]
             )
-            q = lowest_threshold(scores, scores, least=0.1, most=0.6, precision=0.55)
+            q = lowest_threshold(scores, scores, min_threshold=0.1, max_threshold=0.6, precision=0.55)
             thresholds.add(q)
             for k in chunks:
                 expected = naive_operator(detector.boxes[k], detector.scores[k], q, recipe)
@@ -170,7 +175,7 @@ def test_operator_with_adaptive_thresholds_against_box_by_box(monkeypatch: pytes
                 assert np.allclose(own["threshold"], q)
     assert len(thresholds) > 2  # or the test would not see an adaptive threshold
     assert len(found) < len(events)
-    assert pseudo.keep_trusted(events.iloc[:0], trust, recipe, most=0.6).empty
+    assert pseudo.keep_trusted(events.iloc[:0], trust, recipe, max_threshold=0.6).empty
 
 
 def test_off_by_default_and_without_room_a_mistake() -> None:

@@ -16,7 +16,7 @@ from mast.selftrain.pseudo import (
     boxes_in_a_row,
     is_valid,
     labels_by_chunk,
-    most_in_a_row,
+    max_row_length,
     pseudo_label,
     save_events,
     smallest_box,
@@ -57,7 +57,7 @@ def test_the_experts_boxes_decide_what_the_recipe_leaves_open(tones: Path) -> No
     frames, bins = smallest_box(learn.boxes)
     open_ = _with_validity(Recipe(), learn).selftrain
     assert (open_.min_frames, open_.min_bins) == (frames, bins)
-    assert open_.most_in_a_row == most_in_a_row(learn.boxes)
+    assert open_.most_in_a_row == max_row_length(learn.boxes)
     given = Recipe(selftrain=SelfTrainRecipe(min_frames=7, min_bins=0, most_in_a_row=9))
     assert _with_validity(given, learn).selftrain == given.selftrain
 
@@ -152,9 +152,9 @@ def test_boxes_in_a_row() -> None:
 
 def test_the_expert_says_how_many_boxes_may_stand_in_a_row() -> None:
     alone = [in_a_row(1, every=0)] * 188
-    assert most_in_a_row(alone) == most_in_a_row([torch.zeros(0, 4)]) == most_in_a_row([]) == 3
-    assert most_in_a_row([*alone, in_a_row(6, every=30), in_a_row(6, every=30)]) == 6
-    assert most_in_a_row([*alone, *alone, *alone, in_a_row(6, every=30)]) == 3  # 1 box in 100
+    assert max_row_length(alone) == max_row_length([torch.zeros(0, 4)]) == max_row_length([]) == 3
+    assert max_row_length([*alone, in_a_row(6, every=30), in_a_row(6, every=30)]) == 6
+    assert max_row_length([*alone, *alone, *alone, in_a_row(6, every=30)]) == 3  # 1 box in 100
 
 
 @pytest.mark.parametrize(("doubtful", "sure"), [(0.25, [True] * 3 + [False] * 4), (None, [True] * 7)])

@@ -107,14 +107,14 @@ def test_fused_boxes_are_as_far_apart_as_a_detectors_own(model: HearingModel) ->
     boxes = np.array([[0.0, 0, 10, 10], [0, 0, 10, 9], [20, 0, 30, 10], [21, 1, 24, 4]])
     scores = np.array([0.5, 0.7, 0.2, 0.4])
 
-    def kept(nested: float = 1.0, least: float = 0.1, nms_iou: float | None = None) -> list[float]:
+    def kept(nested: float = 1.0, min_score: float = 0.1, nms_iou: float | None = None) -> list[float]:
         architecture = model.card.architecture.model_copy(update={"nested": nested})
         card = model.card.model_copy(update={"architecture": architecture})
-        return best_boxes(boxes, scores, card, least=least, nms_iou=nms_iou).scores.tolist()
+        return best_boxes(boxes, scores, card, min_score=min_score, nms_iou=nms_iou).scores.tolist()
 
     assert kept() == [0.7, 0.4, 0.2]
     assert kept(nested=0.8) == [0.7, 0.4]
-    assert kept(least=0.3) == [0.7, 0.4]
+    assert kept(min_score=0.3) == [0.7, 0.4]
     assert kept(nms_iou=0.95) == [0.7, 0.5, 0.4, 0.2]
 
 

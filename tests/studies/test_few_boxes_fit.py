@@ -19,7 +19,7 @@ from mast_studies.few_boxes_folder import drawn_for_fit, spans_heard
 from mast_studies.folds import write_parts
 
 
-def test_boxes_are_drawn_in_three_recordings_at_least(tones: Path) -> None:
+def test_boxes_are_drawn_in_at_least_three_recordings(tones: Path) -> None:
     dataset = load_dataset(tones)
     few = drawn_for_fit(dataset, 2.0, 1, seed=0)
     assert few.loc[few["boxes"] > 0, "recording"].nunique() == 3

@@ -75,7 +75,7 @@ def test_only_the_part_that_nothing_learnt_from_is_measured(tones: Path, tmp_pat
     listing = pd.read_csv(folder / "recordings.csv")
     listing["split"] = ["train"] * 5 + ["temporal_ood"] * 3
     listing.to_csv(folder / "recordings.csv", index=False)
-    found = load_set(folder, bands_hz={"birdeep_am1": 4_000.0}, most=2)
+    found = load_set(folder, bands_hz={"birdeep_am1": 4_000.0}, max_recordings=2)
     assert list(found.dataset.recordings["file"]) == list(listing["file"][5:7])
     assert found.front_end == FrontEnd.for_band(4_000)
 

@@ -127,7 +127,7 @@ def test_the_saved_detector_is_asked_as_in_validation(model: Path, tones: Path, 
     assert shown.nms_iou == 0.4
     measured = detect_chunks(shown, parts["val"], score_threshold=0.5, nms_iou=0.4)
     assert len(measured.found)
-    found = calibrate_checkpoint(model, parts["val"], machine, seed=3, least_score=0.5)
+    found = calibrate_checkpoint(model, parts["val"], machine, seed=3, min_score=0.5)
     assert found.calibration.n_predictions == len(measured.found)
     assert found.n_truth == len(measured.truth)
     assert found.n_recordings == parts["val"].table["recording"].nunique()

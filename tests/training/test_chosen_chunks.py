@@ -165,7 +165,7 @@ def test_what_is_held_out_is_of_other_recordings(tones: Path) -> None:
     assert len(learn) + len(held) == total
     assert held.table["recording"].nunique() == 2
     assert not set(learn.table["recording"]) & set(held.table["recording"])
-    fewer, same = hold_out(sources, FRONT_END, share=0.25, seed=3, most=5)
+    fewer, same = hold_out(sources, FRONT_END, share=0.25, seed=3, max_chunks=5)
     assert len(fewer) == 5
     assert not set(fewer.table["recording"]) & set(held.table["recording"])
     pd.testing.assert_frame_equal(same.table, held.table)

@@ -50,7 +50,7 @@ def test_the_share_of_the_start_is_kept_unless_somebody_chose_another() -> None:
     assert suited(recipe, 10, held_boxes=9, start_share=0.5, fixed=fixed).train.start_share == 0.2
 
 
-def test_a_slow_machine_trains_for_an_hour_at_most() -> None:
+def test_a_slow_machine_trains_for_at_most_an_hour() -> None:
     fast, slow = Rates(train=0.01, detect=0.003), Rates(train=1.0, detect=0.3)
     recipe = load_recipe("tiny")
     assert suited(recipe, 800, held_boxes=99, rates=fast).train.epochs == 12

@@ -250,11 +250,11 @@ def check_set(annotations: AnnotationSet, source: Path) -> None:
 
 def _check_recordings(recordings: pd.DataFrame, source: Path) -> None:
     """Refuse a duration or a sample rate that no recording has; what the caller knows has replaced it before."""
-    for column, least, most, expected in (
+    for column, low, high, expected in (
         ("duration_s", 0.0, MAX_DURATION_S, "seconds, less than a year"),
         ("sample_rate", 1.0, 2 * MAX_HZ, "samples a second"),
     ):
-        wrong = recordings[recordings[column].notna() & ~recordings[column].between(least, most)]
+        wrong = recordings[recordings[column].notna() & ~recordings[column].between(low, high)]
         if len(wrong):
             name, value = wrong["recording"].iloc[0], wrong[column].iloc[0]
             raise AnnotationError(f"{source}, {column} of {name}: found {value:.10g}, expected {expected}")

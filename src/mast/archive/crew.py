@@ -106,7 +106,7 @@ class CrewEngine:
 
     Args:
         crew: ended when this engine is closed.
-        workers: how many to have at most.
+        workers: maximum number.
 
     Attributes:
         facts: of the detector, as the first worker has loaded it.

@@ -49,7 +49,7 @@ def stream(
         path: the recording.
         sample_rate: Hz to resample to (soxr, high quality); ``None`` keeps the recording's own.
         channel: ``"mix"`` for the mean of all channels, or the number of one, from 0.
-        block_s: seconds decoded at a time, at most.
+        block_s: maximum number of seconds decoded at a time.
 
     Yields:
         (n,) float32, never empty.

@@ -27,7 +27,7 @@ from mast.audio.stream import stream
 from mast.errors import AudioError
 from mast.grid import FrontEnd
 
-_BLOCK_S = 10.0  # decoded at a time, at least
+_BLOCK_S = 10.0  # minimum decoded at a time
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ FindVoices = Callable[[Path, float, float], list[TimeSpan]]  # stretches of spee
 # searched at once: the detector makes each piece as loud as it can be, and a crow must not hide a whisper
 _PIECE_S = 30.0
 _MORE_S = 1.0  # added before and after, our choice: the detector often catches only a part of what is said
-_SAVE_S = 10.0  # what a kill loses at most
+_SAVE_S = 10.0  # a kill loses at most this much
 
 
 def write_voices(path: Path, found: Mapping[str, Iterable[TimeSpan]]) -> None:

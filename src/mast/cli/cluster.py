@@ -208,12 +208,12 @@ def _write_sheets(
     return write_sheets(out, "Groups of events", lead, made, names)[0]
 
 
-def _drawn(own: pd.DataFrame, most: int, seed: int) -> pd.DataFrame:
+def _drawn(own: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
     """Some events of a group at random, those nearest its middle on the plane first."""
     from mast.retrieval.clusters import Grouping, from_middle
 
     grouping = Grouping(own["cluster"].to_numpy(), own[["x", "y"]].to_numpy())
-    some = own.assign(away=from_middle(grouping)).sample(min(most, len(own)), random_state=seed)
+    some = own.assign(away=from_middle(grouping)).sample(min(n, len(own)), random_state=seed)
     return some.sort_values(["away", "id"]).drop(columns="away").reset_index(drop=True)
 
 

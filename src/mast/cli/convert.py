@@ -50,7 +50,7 @@ def convert(
     home: Annotated[
         str | None,
         typer.Option(
-            "--home", help="rainforest: the labelled SITE/DATE; the one with most boxes by default."
+            "--home", help="rainforest: the labelled SITE/DATE; the one with the most boxes by default."
         ),
     ] = None,
     ood_dates: Annotated[

@@ -262,9 +262,9 @@ def _cut_curves(runs: Mapping[Path, DetectionRun | None]) -> Iterator[str]:
             "cannot be compared; search both with --threshold 0.01, into new folders"
         )
         return
-    for path, least in kept.items():
+    for path, lowest in kept.items():
         yield (
-            f"{path}: AP counts events from score {least:.2f} up, because mast detect kept no others; for the whole "
+            f"{path}: AP counts events from score {lowest:.2f} up, because mast detect kept no others; for the whole "
             "curve search with --threshold 0.01, into a new folder"
         )
 

@@ -48,7 +48,11 @@ class AugmentConfig(BaseModel):
     probability: float = Field(
         default=0.9, ge=0, le=1, description="examples changed at all; Table 'Detector fine-tuning'"
     )
-    most: int = Field(default=3, ge=1, description="operations per changed example: 1 to this many, evenly")
+    most: int = Field(
+        default=3,
+        ge=1,
+        description="maximum number of operations per changed example; 1 to this many are equally likely",
+    )
     operations: tuple[Operation, ...] = Field(
         default=BY_DEFAULT,
         description="those to choose from; beyond the paper's there is repeats, which makes songs and rows of one call",
@@ -194,8 +198,8 @@ def _available(config: AugmentConfig, noise: NoiseBank | None, batch: int) -> li
 def _choose(batch: int, n_operations: int, config: AugmentConfig, generator: torch.Generator) -> Tensor:
     """(B, K) which operations each example gets: none, or 1 to ``config.most`` different ones."""
     changed = torch.rand(batch, generator=generator) < config.probability
-    most = max(1, min(config.most, n_operations))
-    count = torch.randint(1, most + 1, (batch,), generator=generator) * changed
+    max_operations = max(1, min(config.most, n_operations))
+    count = torch.randint(1, max_operations + 1, (batch,), generator=generator) * changed
     rank = torch.rand(batch, n_operations, generator=generator).argsort(dim=1).argsort(dim=1)
     return rank < count[:, None]
 

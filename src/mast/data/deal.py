@@ -2,8 +2,8 @@
 
 A deal by length alone can leave validation with a single box, and then thresholds and calibration are tuned
 on nothing. So many deals are made, each a function of the names and the seed, and the best is kept: first
-the one that leaves fewest parts without boxes (train matters most, then val, then test), then the one whose
-shares of boxes and of seconds come closest to what was asked for; of equals, the one where val lacks least.
+the one that leaves the fewest parts without boxes (train matters most, then val, then test), then the one whose
+shares of boxes and of seconds come closest to what was asked for; of equals, the one where val lacks the least.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _badness(
 def _with_boxes_everywhere(
     part_of: dict[str, str], fractions: Mapping[str, float], counts: Mapping[str, int]
 ) -> dict[str, str]:
-    """A deal after parts without boxes took a recording from the part with most recordings that have some."""
+    """A deal after parts without boxes took a recording from the part with the most recordings that have some."""
     part_of = dict(part_of)
     total = sum(counts.get(name, 0) for name in part_of)
     for part, share in fractions.items():
@@ -109,7 +109,7 @@ def _deal_once(
     *,
     deal: int,
 ) -> dict[str, str]:
-    """One deal by length: each recording goes to the part that lacks most seconds.
+    """One deal by length: each recording goes to the part that lacks the most seconds.
 
     Recordings with boxes are dealt first, then those heard to be empty, then unlabelled ones, so that all
     parts have their share of each. Of a kind, those too long for the smallest part go first (in the end

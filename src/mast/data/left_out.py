@@ -112,7 +112,7 @@ class DatasetNames:
                     "name one of them with its folder"
                 )
             self._why.setdefault(name, _LeftOut.UNLISTED if self.is_listed else _LeftOut.MISSING)
-        _refuse_most(source, self._root, len(named), {name: self._why[name] for name in gone})
+        _refuse_if_mostly_unusable(source, self._root, len(named), {name: self._why[name] for name in gone})
         for why in _LeftOut:
             which = [name for name in gone if self._why[name] is why and name not in self._told]
             n_boxes = int(own["recording"].isin(which).sum()) if boxes else 0
@@ -143,10 +143,10 @@ class DatasetNames:
 
 def check_listing(listing: Path, listed: Sequence[str], missing: Sequence[str]) -> None:
     """Refuse a ``recordings.csv`` of which most recordings are not in its folder."""
-    _refuse_most(listing, listing.parent, len(listed), dict.fromkeys(missing, _LeftOut.MISSING))
+    _refuse_if_mostly_unusable(listing, listing.parent, len(listed), dict.fromkeys(missing, _LeftOut.MISSING))
 
 
-def _refuse_most(source: Path, root: Path, n_named: int, gone: Mapping[str, _LeftOut]) -> None:
+def _refuse_if_mostly_unusable(source: Path, root: Path, n_named: int, gone: Mapping[str, _LeftOut]) -> None:
     """Refuse a table if more than half of the recordings that it names cannot be used (our choice)."""
     if 2 * len(gone) <= n_named:
         return

@@ -50,16 +50,18 @@ class NoiseBank:
         return self.spectrograms[send(index, self.spectrograms.device)].float()
 
     @classmethod
-    def from_chunks(cls, parts: Sequence[ChunkDataset], *, most: int = 1_000, seed: int = 0) -> NoiseBank:
+    def from_chunks(
+        cls, parts: Sequence[ChunkDataset], *, max_backgrounds: int = 1_000, seed: int = 0
+    ) -> NoiseBank:
         """Backgrounds from chunks that hold no box.
 
         Args:
             parts: chunks of one front end; those with boxes are left out.
-            most: at most this many, drawn at random.
+            max_backgrounds: maximum number; drawn at random where there are more.
             seed: of that draw.
         """
         empty = [(k, i) for k, part in enumerate(parts) for i in range(len(part)) if len(part.boxes[i]) == 0]
-        order = torch.randperm(len(empty), generator=torch.Generator().manual_seed(seed))[:most]
+        order = torch.randperm(len(empty), generator=torch.Generator().manual_seed(seed))[:max_backgrounds]
         chosen = [empty[n] for n in order.sort().values]  # in order of the recordings: kinder to the disk
         return cls(_features((parts[k][i].waveform for k, i in chosen), parts[0].front_end))
 

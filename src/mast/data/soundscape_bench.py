@@ -98,10 +98,12 @@ class SoundscapeBench(BaseModel):
     train: int = Field(48, ge=1, description="recordings")
     val: int = Field(12, ge=1, description="recordings")
     unlabelled: int = Field(6_000, ge=1, description="recordings")
-    test: int = Field(40, ge=1, description="least recordings of each test part")
-    test_step: int = Field(10, ge=1, description="recordings by which a test part grows")
-    most_test: int = Field(200, ge=1, description="recordings at which growing is given up")
-    test_boxes: int = Field(2_000, ge=0, description="least boxes of each test part")
+    test: int = Field(40, ge=1, description="minimum number of recordings in each test part")
+    test_step: int = Field(
+        10, ge=1, description="recordings added at a time while a test part has too few boxes"
+    )
+    most_test: int = Field(200, ge=1, description="maximum number of recordings in each test part")
+    test_boxes: int = Field(2_000, ge=0, description="minimum number of boxes in each test part")
     duration_s: float = Field(60.0, gt=0, le=60.0, description="of a recording")
     density: float = Field(1.5, gt=0, description="factor on the number of animals")
     home: int | None = Field(
@@ -270,12 +272,12 @@ def _record_part(
     bench: SoundscapeBench, part: str, folder: Path, simulate: _Simulate, on_recording: Callable[[], None]
 ) -> Iterator[_Recorded]:
     """Record a part; a test part until it has its boxes."""
-    at_least = {"train": bench.train, "val": bench.val, "unlabelled": bench.unlabelled}.get(part, bench.test)
+    n_first = {"train": bench.train, "val": bench.val, "unlabelled": bench.unlabelled}.get(part, bench.test)
     wanted = bench.test_boxes if part in TEST_PARTS else 0
     boxes = done = 0
-    while done < at_least or boxes < wanted:
-        count = done + bench.test_step if done else at_least
-        if count > max(at_least, bench.most_test):
+    while done < n_first or boxes < wanted:
+        count = done + bench.test_step if done else n_first
+        if count > max(n_first, bench.most_test):
             raise ConfigError(
                 f"{NAME}: {part} has only {boxes} boxes after {done} recordings, expected {wanted}; "
                 "raise density or most_test"

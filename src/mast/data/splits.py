@@ -40,7 +40,7 @@ MIN_BOXES_TO_TEST = 100
 NO_TEST = (0.7, 0.3, 0.0)  # train, val, test
 _SPELLINGS = {"training": "train", "valid": "val", "validation": "val", "dev": "val", "testing": "test"}
 _EDGE_S = 1e-6  # rounding of seconds
-_FAIR = 1 / 3  # of its share of boxes, which validation should have at least; our choice
+_FAIR = 1 / 3  # validation should have at least this much of its share of boxes; our choice
 
 
 class SplitConfig(BaseModel):

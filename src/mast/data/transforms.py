@@ -253,8 +253,8 @@ def _clip_to(boxes: BoxTable, moved: Tensor, frame: Tensor, limits: Limits) -> B
     low = torch.maximum(moved[..., :2], frame[..., :2])
     high = torch.minimum(moved[..., 2:], frame[..., 2:])
     left, before = high - low, moved[..., 2:] - moved[..., :2]
-    least = torch.tensor([limits.min_frames, limits.min_bins], dtype=left.dtype)
-    fine = (left > 0) & ((left >= least) | (left >= before - 1e-4))  # rounding of a moved edge is not a cut
+    minimum = torch.tensor([limits.min_frames, limits.min_bins], dtype=left.dtype)
+    fine = (left > 0) & ((left >= minimum) | (left >= before - 1e-4))  # rounding of a moved edge is not a cut
     return boxes._replace(cells=torch.cat([low, high], dim=-1), kept=boxes.kept & fine.all(dim=-1))
 
 

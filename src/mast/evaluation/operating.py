@@ -22,7 +22,7 @@ TARGETS = tuple(percent / 100 for percent in [*range(5, 50, 5), *range(50, 101)]
 def store_calibration(
     outcome: Outcome,
     *,
-    least_score: float,
+    min_score: float,
     data: str = "",
     places: Mapping[str, str] | None = None,
     seed: int = 0,
@@ -31,7 +31,7 @@ def store_calibration(
 
     Args:
         outcome: validation data, matched, with the detector's own scores.
-        least_score: the threshold at which the predictions were made.
+        min_score: the threshold at which the predictions were made.
         data: what the validation recordings are, for those who ask.
         places: where each recording was made; without it nothing is said about other places.
         seed: of the folds and of the bootstrap draws.
@@ -42,7 +42,7 @@ def store_calibration(
         n_recordings=len(outcome.scene.recordings),
         n_truth=len(outcome.scene.truth),
         data=data,
-        least_score=least_score,
+        least_score=min_score,
         iou_threshold=outcome.scene.scoring.iou_threshold,
         log_loss_before=best.log_loss.get("none"),
         log_loss_after=best.log_loss.get(best.calibration.method),

@@ -76,22 +76,24 @@ def match_scene(scene: Scene) -> Outcome:
         overlap[matches.prediction] = matches.overlap
         return truth, overlap
 
-    def pairs_of(truth: FloatArray, predicted: FloatArray, least: float, measure: OverlapMeasure) -> Pairs:
+    def pairs_of(
+        truth: FloatArray, predicted: FloatArray, min_overlap: float, measure: OverlapMeasure
+    ) -> Pairs:
         return overlapping_pairs(
             truth,
             predicted,
-            threshold=least,
+            threshold=min_overlap,
             overlap=measure,
             truth_group=truth_recording,
             prediction_group=recording,
         )
 
-    least = scene.scoring.iou_threshold
-    by_iou = pairs_of(truths, predictions, min(least, float(AP_IOUS[0])), pairwise_iou)
-    truth, iou = matched(_at_least(by_iou, least))
-    hit_time, _ = matched(pairs_of(_time_only(truths), _time_only(predictions), least, pairwise_iou))
-    hit_iom, _ = matched(pairs_of(truths, predictions, least, pairwise_iom))
-    hit_at = np.stack([matched(_at_least(by_iou, float(t)))[0] >= 0 for t in AP_IOUS])
+    min_overlap = scene.scoring.iou_threshold
+    by_iou = pairs_of(truths, predictions, min(min_overlap, float(AP_IOUS[0])), pairwise_iou)
+    truth, iou = matched(_with_overlap(by_iou, min_overlap))
+    hit_time, _ = matched(pairs_of(_time_only(truths), _time_only(predictions), min_overlap, pairwise_iou))
+    hit_iom, _ = matched(pairs_of(truths, predictions, min_overlap, pairwise_iom))
+    hit_at = np.stack([matched(_with_overlap(by_iou, float(t)))[0] >= 0 for t in AP_IOUS])
 
     chunk = scene.predictions.chunk[order]
     chunk[truth >= 0] = scene.truth.chunk[truth[truth >= 0]]
@@ -108,7 +110,7 @@ def match_scene(scene: Scene) -> Outcome:
     )
 
 
-def _at_least(pairs: Pairs, threshold: float) -> Pairs:
+def _with_overlap(pairs: Pairs, threshold: float) -> Pairs:
     keep = pairs.overlap >= threshold
     return Pairs(pairs.prediction[keep], pairs.truth[keep], pairs.overlap[keep])
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 
-def nms(boxes: np.ndarray, scores: np.ndarray, least: float, *, of_smaller: bool = False) -> np.ndarray:
+def nms(boxes: np.ndarray, scores: np.ndarray, max_overlap: float, *, of_smaller: bool = False) -> np.ndarray:
     """Rows of the boxes to keep, best first: of two that overlap more, the one scored lower goes.
 
     The overlap is that of the two together (IoU), or of the smaller one.
@@ -34,7 +34,7 @@ def nms(boxes: np.ndarray, scores: np.ndarray, least: float, *, of_smaller: bool
         size = np.minimum(boxes[best, 2:], boxes[rest, 2:]) - np.maximum(boxes[best, :2], boxes[rest, :2])
         shared = size.clip(0).prod(axis=1)
         whole = np.minimum(area[best], area[rest]) if of_smaller else area[best] + area[rest] - shared
-        order = rest[shared <= least * whole]
+        order = rest[shared <= max_overlap * whole]
     return np.array(kept, dtype=int)
 
 

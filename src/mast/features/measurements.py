@@ -129,13 +129,13 @@ def measure_box(
     return np.array([peak, center, low, high, begin, end, end - begin, high - low, snr_db])
 
 
-def cells_between(low: float, high: float, offset: int, most: int) -> tuple[int, int]:
+def cells_between(low: float, high: float, offset: int, n_cells: int) -> tuple[int, int]:
     """Cells whose middle lies between two edges, as a slice that begins at ``offset``; else the nearest one."""
     first, stop = int(np.ceil(low)) - offset, int(np.floor(high)) + 1 - offset
-    if first >= stop or first >= most or stop <= 0:
-        first = min(max(round((low + high) / 2) - offset, 0), most - 1)
+    if first >= stop or first >= n_cells or stop <= 0:
+        first = min(max(round((low + high) / 2) - offset, 0), n_cells - 1)
         return first, first + 1
-    return max(first, 0), min(stop, most)
+    return max(first, 0), min(stop, n_cells)
 
 
 def _share(energy: FloatArray, share: float) -> float:

@@ -72,9 +72,7 @@ def _choices(run: FitRun, card: ModelCard) -> tuple[HabitChoice, ThresholdChoice
     # of overlapping chunks, every box would count twice
     parts = (run.parts["train"].without_overlap(labelled, run.recipe.front_end), run.parts["val"])
     low = min(own, run.recipe.train.score_threshold)
-    measured = together(
-        [_as_given(run, run.detectors[START], own_part, least_score=low) for own_part in parts]
-    )
+    measured = together([_as_given(run, run.detectors[START], own_part, min_score=low) for own_part in parts])
     drawing = choose_habit(replace(measured, threshold=own), card.habit or Habit(), labelled.path)
     events = redraw_events(measured.found, drawing.habit, measured.front_end, labelled.path, threshold=own)
     return drawing, choose_threshold(replace(measured, found=events), own)
@@ -128,8 +126,8 @@ def _drawn(run: FitRun, model: Path) -> _Drawn:
     """Whether the habit helps a trained detector on validation."""
     held, card = run.parts["val"], load_card(model)
     own = card.thresholds["score"]
-    least_score = run.recipe.train.score_threshold
-    given = replace(_as_given(run, model, held, least_score=least_score), threshold=own)
+    min_score = run.recipe.train.score_threshold
+    given = replace(_as_given(run, model, held, min_score=min_score), threshold=own)
     events = redraw_events(given.found, run.habit, given.front_end, held.path_of, threshold=own)
     drawn = replace(given, found=events)
     chosen = _threshold(run, drawn, own)
@@ -152,9 +150,9 @@ def _carry(run: FitRun, folder: Path, threshold: float) -> None:
     run.calibrate(folder)
 
 
-def _as_given(run: FitRun, folder: Path, chunks: Chunks, *, least_score: float) -> PartTables:
+def _as_given(run: FitRun, folder: Path, chunks: Chunks, *, min_score: float) -> PartTables:
     """Boxes as the model gives them, whatever its habit."""
     machine = run.machine
     model = machine.load(folder)
     model.card = model.card.model_copy(update={"habit": None})
-    return look_at(model, chunks, run.recipe.train, machine, score_threshold=least_score)
+    return look_at(model, chunks, run.recipe.train, machine, score_threshold=min_score)

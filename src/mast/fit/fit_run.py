@@ -82,7 +82,7 @@ class FitRun:
         plan = self.recipe.pretrain
         everything = unlabelled_chunks(self.sources.folders, self.recipe.front_end)
         return hold_out(
-            everything, self.recipe.front_end, share=plan.held_out, seed=self.seed, most=plan.max_chunks
+            everything, self.recipe.front_end, share=plan.held_out, seed=self.seed, max_chunks=plan.max_chunks
         )
 
     @cached_property
@@ -151,7 +151,7 @@ class FitRun:
             self.parts["val"],
             self.machine,
             batch_size=self.machine.eval_batch(self.recipe.train.batch_size),
-            least_score=self.recipe.train.score_threshold,
+            min_score=self.recipe.train.score_threshold,
             seed=self.seed,
             kept=self.sources.start.calibration(self.parts["val"]),
         )

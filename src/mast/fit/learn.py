@@ -235,7 +235,7 @@ def self_train(run: FitRun) -> None:
     def work() -> dict[str, Any]:
         n_rounds = run.recipe.selftrain.rounds
         run.say(
-            f"self-train: {n_rounds} round{'s' if n_rounds > 1 else ''} at most"
+            f"self-train: at most {n_rounds} round{'s' if n_rounds > 1 else ''}"
             f"{', from the starting model, which training did not beat' if teacher != TRAINED else ''}"
         )
         try:

@@ -29,7 +29,7 @@ from mast.errors import AudioError, ConfigError, MastError
 from mast.events import empty_events
 from mast.grid import events_to_cells, grid_to_events
 from mast.hardware import might_have_bfloat16, might_have_gpu
-from mast.inference.fusion import least_score
+from mast.inference.fusion import fusion_threshold
 from mast.inference.in_memory import as_recording
 from mast.inference.listening import SPEEDS, Events, Listening, agreement
 from mast.inference.network import Network
@@ -326,11 +326,11 @@ class Detector:
                 progress((piece.end_s - listening.end_s) / len(heard))
             listening.add(piece, found)
 
-    def _least_score(self) -> float:
+    def _min_score(self) -> float:
         """The detector's own score from which boxes are looked at: a low one where speeds have to agree."""
         raised = self.scores.raw_threshold
-        least = least_score(self.card) if self.options.thorough else None
-        return raised if least is None else min(least, raised)
+        fused = fusion_threshold(self.card) if self.options.thorough else None
+        return raised if fused is None else min(fused, raised)
 
     def _listenings(self) -> list[Listening]:
         """What is heard of a recording at each speed: nothing yet."""
@@ -338,11 +338,11 @@ class Detector:
 
     def _searched(self, sources: Iterable[Source]) -> Iterator[list[tuple[Piece | End, list[ScoredBoxes]]]]:
         """Batch by batch, every piece in order with the boxes in each of its windows; some batches at once."""
-        network, least = self.network, self._least_score()
+        network, min_score = self.network, self._min_score()
 
         def search(batch: tuple[Piece | End, ...]) -> list[tuple[Piece | End, list[ScoredBoxes]]]:
             sounds = [piece.sound for piece in batch if isinstance(piece, Piece)]
-            found = iter(network.boxes(sounds, least) if sounds else [])
+            found = iter(network.boxes(sounds, min_score) if sounds else [])
             return [
                 (piece, [] if isinstance(piece, End) else list(islice(found, len(piece.sound))))
                 for piece in batch

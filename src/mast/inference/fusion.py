@@ -20,15 +20,15 @@ SAME_BOX = 0.5  # IoU from which boxes of two detectors are one; 0.3 to 0.6 labe
 MIN_PROBABILITY = 0.01  # boxes below this are not looked at; our choice
 
 
-def least_score(card: ModelCard) -> float | None:
+def fusion_threshold(card: ModelCard) -> float | None:
     """The lowest of a detector's own scores that is looked at; None where no box is likely enough.
 
     Not below what its calibration was measured from: what a lower score means is not known.
     """
-    least = card.probabilities.least_score(MIN_PROBABILITY)
-    if least is None or card.calibration is None:
-        return least
-    return max(least, card.calibration.least_score)
+    threshold = card.probabilities.min_score(MIN_PROBABILITY)
+    if threshold is None or card.calibration is None:
+        return threshold
+    return max(threshold, card.calibration.least_score)
 
 
 def fuse_boxes(found: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray, FloatArray]:

@@ -51,12 +51,12 @@ class Network(Protocol):
     readers: int
     workers: int
 
-    def boxes(self, sounds: Sequence[Samples], least: float) -> list[ScoredBoxes]:
+    def boxes(self, sounds: Sequence[Samples], min_score: float) -> list[ScoredBoxes]:
         """What is found in a batch; called by several threads at once.
 
         Args:
             sounds: its pieces, (B_i, samples) each; one piece unless batches are full, and never none.
-            least: minimum score, the model's own.
+            min_score: of the model's own scores.
 
         Returns:
             For each of the Σ B_i windows its boxes in cells of the window, and embeddings where they were asked for.

@@ -33,12 +33,12 @@ class EmbeddingOnnxNetwork(OnnxNetwork):
         return threads_to_share(self.workers)
 
     @torch.inference_mode()
-    def boxes(self, sounds: Sequence[Samples], least: float) -> list[ScoredBoxes]:
+    def boxes(self, sounds: Sequence[Samples], min_score: float) -> list[ScoredBoxes]:
         """See :class:`Network`."""
         windows = [window for sound in sounds for window in sound]
         return [
             self._embedded(window, found)
-            for window, found in zip(windows, super().boxes(sounds, least), strict=True)
+            for window, found in zip(windows, super().boxes(sounds, min_score), strict=True)
         ]
 
     def _embedded(self, window: Samples, found: ScoredBoxes) -> ScoredBoxes:

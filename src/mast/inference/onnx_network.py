@@ -90,30 +90,37 @@ class OnnxNetwork:
         """Nothing: each worker computes in its own thread."""
         return ThreadSetting()
 
-    def boxes(self, sounds: Sequence[Samples], least: float) -> list[ScoredBoxes]:
+    def boxes(self, sounds: Sequence[Samples], min_score: float) -> list[ScoredBoxes]:
         """See :class:`Network`."""
-        return [self._found(window, least) for sound in sounds for window in sound]
+        return [self._found(window, min_score) for sound in sounds for window in sound]
 
-    def _found(self, window: Samples, least: float) -> ScoredBoxes:
+    def _found(self, window: Samples, min_score: float) -> ScoredBoxes:
         seen = self.card.normalisation.apply(self._log_mel.chunk(window))
-        given = {GIVEN: seen[None, None], MIN_SCORE: np.array(least, dtype=np.float32)}
+        given = {GIVEN: seen[None, None], MIN_SCORE: np.array(min_score, dtype=np.float32)}
         boxes, scores = self._session.run([BOXES, SCORES], given)
-        return choose_boxes(boxes, scores, least=least, nms_iou=self.card.nms_iou, nested=self._nested)
+        return choose_boxes(
+            boxes, scores, min_score=min_score, nms_iou=self.card.nms_iou, nested=self._nested
+        )
 
 
 def choose_boxes(
-    boxes: NDArray[np.float32], scores: NDArray[np.float32], *, least: float, nms_iou: float, nested: float
+    boxes: NDArray[np.float32],
+    scores: NDArray[np.float32],
+    *,
+    min_score: float,
+    nms_iou: float,
+    nested: float,
 ) -> ScoredBoxes:
     """The boxes that count, best first, as :func:`mast.models.decode.select_boxes` chooses them.
 
     Args:
         boxes: (R, 4) in cells, inside the chunk.
         scores: (R,).
-        least: boxes scored lower are dropped.
+        min_score: boxes scored lower are dropped.
         nms_iou: of two boxes that overlap more, the lower-scored is dropped.
         nested: of two that are left and share more than this of the smaller one, too; 1 for never.
     """
-    enough = np.flatnonzero(scores >= least)
+    enough = np.flatnonzero(scores >= min_score)
     best = enough[np.argsort(-scores[enough], kind="stable")][:CANDIDATES]
     best = best[(boxes[best, 2:] > boxes[best, :2]).all(axis=1)]
     found = boxes[best].astype(np.float64)

@@ -89,7 +89,7 @@ def settle_scores(
         _check(own)
         return Scores(calibration, float(calibration.apply(own)), own)
     _check(threshold)
-    raw = calibration.least_score(threshold)
+    raw = calibration.min_score(threshold)
     if raw is None:
         raise ConfigError(
             f"threshold {threshold:g}: the calibrated scores of {folder} end at {calibration.apply(1.0):.3g}, so "

@@ -111,10 +111,10 @@ class TorchNetwork:
             )
         return threads_to_share(self.workers) if self.device.type == "cpu" else ThreadSetting()
 
-    def boxes(self, sounds: Sequence[Samples], least: float) -> list[ScoredBoxes]:
+    def boxes(self, sounds: Sequence[Samples], min_score: float) -> list[ScoredBoxes]:
         """See :class:`Network`."""
         n = sum(map(len, sounds))
-        return self._searched(self._batch([torch.from_numpy(sound) for sound in sounds]), least)[:n]
+        return self._searched(self._batch([torch.from_numpy(sound) for sound in sounds]), min_score)[:n]
 
     def _batch(self, sounds: list[Tensor]) -> Tensor:
         """The (B, samples) of some pieces as one, filled up with silence where batches are of one size."""
@@ -127,33 +127,33 @@ class TorchNetwork:
         batch[n:] = 0.0
         return batch
 
-    def _searched(self, sound: Tensor, least: float) -> list[ScoredBoxes]:
+    def _searched(self, sound: Tensor, min_score: float) -> list[ScoredBoxes]:
         """(B, samples) → B times boxes in cells of the window."""
         if self.compiled and isinstance(self.model, MastDetector):
             with self._first:
                 graph = self._graphs.pop() if self._graphs else Graph(self._dense, sound, self.device)
             try:
-                return self._found(sound, least, graph)
+                return self._found(sound, min_score, graph)
             finally:
                 self._graphs.append(graph)
         with nullcontext() if self._begun else self._first:
-            found = self._found(sound, least, self._dense)
+            found = self._found(sound, min_score, self._dense)
             self._begun = True
         return found
 
     @torch.inference_mode()
-    def _found(self, sound: Tensor, least: float, dense: Callable[[Tensor], Seen]) -> list[ScoredBoxes]:
+    def _found(self, sound: Tensor, min_score: float, dense: Callable[[Tensor], Seen]) -> list[ScoredBoxes]:
         model, features, sound = self.model, None, send(sound, self.device)
         nms_iou = self.card.nms_iou
         with self.hearing.autocast():
             if isinstance(model, MastDetector):
                 spectrograms, output = dense(sound)
-                found = model.select(output, score_threshold=least, nms_iou=nms_iou)
+                found = model.select(output, score_threshold=min_score, nms_iou=nms_iou)
                 if self._embed:
                     features = model.vectors(output.tokens, spectrograms, [some.boxes for some in found])
             else:
                 spectrograms = self.hearing.spectrograms(sound)
-                found = model.detect(spectrograms, score_threshold=least, nms_iou=nms_iou)
+                found = model.detect(spectrograms, score_threshold=min_score, nms_iou=nms_iou)
         boxes = torch.cat([some.boxes for some in found]).double().cpu().numpy()  # one copy from the device
         scores = torch.cat([some.scores for some in found]).double().cpu().numpy()
         ends = np.cumsum([len(some.scores) for some in found])[:-1]

@@ -121,14 +121,14 @@ def balanced_order(clips: pd.DataFrame, heard: pd.DataFrame | None = None, *, se
     return _sorted_rows(order)
 
 
-def thin_out(clips: pd.DataFrame, most: int, *, seed: int = 0) -> pd.DataFrame:
-    """At most ``most`` candidates, spread evenly over sites and hours, for a model to look at.
+def thin_out(clips: pd.DataFrame, n: int, *, seed: int = 0) -> pd.DataFrame:
+    """At most ``n`` candidates, spread evenly over sites and hours, for a model to look at.
 
     A thousand hours need not be listened to by the model to find forty clips.
     """
-    if len(clips) <= most:
+    if len(clips) <= n:
         return clips
-    chosen = np.sort(balanced_order(clips, seed=seed)[:most])
+    chosen = np.sort(balanced_order(clips, seed=seed)[:n])
     return clips.iloc[chosen]
 
 

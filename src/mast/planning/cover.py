@@ -16,7 +16,7 @@ import numpy as np
 from mast.arrays import FloatArray, IntArray, Vectors
 from mast.retrieval.nearest import unit
 
-GROUND = 4_096  # chunks that have to be covered, at most; our choice: 64 MB for 4,096 candidates
+GROUND = 4_096  # maximum number of chunks that have to be covered; our choice: 64 MB for 4,096 candidates
 _BLOCK = 512  # clips compared at once
 
 

@@ -2,7 +2,7 @@
 
 F1 over the amount of labels n follows, where detectors learn, a power law that levels off: F1(n) = a − b · n^(−c). It
 is fitted to the budgets that were measured, and drawn again many times from what is uncertain about them. Four budgets
-are the least that can contradict three parameters; with fewer no estimate is given.
+are the fewest that can contradict three parameters; with fewer no estimate is given.
 """
 
 from __future__ import annotations

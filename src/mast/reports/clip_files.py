@@ -58,13 +58,13 @@ class Cut:
 
 
 def choose_events(
-    events: pd.DataFrame, most: int, *, choice: Choice = "best", per: Per | None = None, seed: int = 0
+    events: pd.DataFrame, n: int, *, choice: Choice = "best", per: Per | None = None, seed: int = 0
 ) -> pd.DataFrame:
     """The events to cut, the best or a random draw, with a column ``group`` in front.
 
     Args:
         events: in the event schema.
-        most: how many; of each group where there are groups.
+        n: how many; of each group where there are groups.
         choice: ``"best"`` by score, ``"random"`` each with the same chance.
         per: what makes a group; everything is one by default.
         seed: of the draw.
@@ -76,7 +76,7 @@ def choose_events(
     if choice == "best":
         order = order.sort_values("score", ascending=False, kind="stable")
     grouped = order.assign(group=_groups(order, per))
-    chosen = grouped.groupby("group", sort=False).head(most)
+    chosen = grouped.groupby("group", sort=False).head(n)
     chosen = chosen.sort_values("group", kind="stable")
     return chosen[["group", *events.columns]].reset_index(drop=True)
 

@@ -105,7 +105,7 @@ def find_in(folders: Iterable[str | Path]) -> Locate:
 
 
 def sheet_front_end(events: pd.DataFrame) -> FrontEnd:
-    """The paper's band, doubled until the events fit, four times for bats (128 kHz) and five at most."""
+    """The paper's band, doubled until the events fit, four times for bats (128 kHz) and at most five."""
     top_hz, own_hz = float(events["high_hz"].max()) if len(events) else 0.0, FrontEnd().high_hz
     times = min(math.ceil(math.log2(max(top_hz / own_hz / 1.05, 1.0))), 5)
     return FrontEnd.for_band(own_hz * 2**times)

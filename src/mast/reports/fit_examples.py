@@ -40,7 +40,7 @@ def choose_examples(part: PartTables, *, each: int, seed: int) -> list[ShownBox]
 
     Args:
         part: what a detector found.
-        each: how many of each kind at most.
+        each: maximum number of each kind.
         seed: of the draw.
     """
     outcome = part.match()
@@ -120,8 +120,8 @@ def draw_example(
     return figure
 
 
-def _draw(pool: pd.DataFrame, most: int, rng: np.random.Generator) -> pd.DataFrame:
+def _draw(pool: pd.DataFrame, n: int, rng: np.random.Generator) -> pd.DataFrame:
     """Some rows at random, no second one of a recording before every recording had its turn."""
     shuffled = pool.iloc[rng.permutation(len(pool))]
     turn = shuffled.groupby("recording").cumcount()
-    return shuffled.iloc[np.argsort(turn.to_numpy(), kind="stable")[:most]]
+    return shuffled.iloc[np.argsort(turn.to_numpy(), kind="stable")[:n]]

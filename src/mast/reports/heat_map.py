@@ -75,7 +75,7 @@ def activity(effort: pd.DataFrame, tally: pd.DataFrame) -> Activity | None:
 def draw_activity(found: Activity, sky: Sky | None = None) -> Markup:
     """A heat map as SVG: dates from left to right, hours of the day upwards; grey where nothing was recorded."""
     wide = int(np.clip(_DAY * len(found.days), _NARROW, _WIDE))
-    most = float(np.nanmax(found.rate)) if np.isfinite(found.rate).any() else 0.0
+    peak = float(np.nanmax(found.rate)) if np.isfinite(found.rate).any() else 0.0
     return render(
         "heat_map.svg",
         width=_LEFT + wide + _RIGHT,
@@ -84,22 +84,22 @@ def draw_activity(found: Activity, sky: Sky | None = None) -> Markup:
         top=_TOP,
         wide=wide,
         high=_HEIGHT,
-        cells=_cells(found.rate, most),
+        cells=_cells(found.rate, peak),
         hours=[(_y(hour), hour) for hour in range(0, 25, 6)],
         dates=list(_dates(found.days, wide)),
         sun=list(_sun_lines(found, sky, wide)) if sky is not None else [],
         colours=_SCALE,
-        rates=[(share, _plain(most * share)) for share in ((0.0, 0.5, 1.0) if most else (0.0,))],
+        rates=[(share, _plain(peak * share)) for share in ((0.0, 0.5, 1.0) if peak else (0.0,))],
     )
 
 
-def _cells(rate: FloatArray, most: float) -> bytes:
+def _cells(rate: FloatArray, peak: float) -> bytes:
     """A pixel for each hour of each day, as PNG."""
     from PIL import Image
 
     stops = np.array([[int(c[k : k + 2], 16) for k in (1, 3, 5)] for c in _SCALE], dtype=np.float64)
     known = np.isfinite(rate)
-    at = np.where(known, rate, 0.0) / (most or 1.0)
+    at = np.where(known, rate, 0.0) / (peak or 1.0)
     colours = np.stack([np.interp(at, np.linspace(0, 1, len(stops)), stops[:, k]) for k in range(3)], axis=-1)
     colours[~known] = _UNHEARD
     return image_png(Image.fromarray(colours[::-1].round().astype(np.uint8)))

@@ -59,7 +59,7 @@ def draw_reconstructions(model_folder: Path, data: Path, out: Path, *, seed: int
     filled = torch.where(hidden, guess, shown)
 
     figure = new_figure(14, 2.3 * len(table) + 0.6)
-    ticks = frequency_ticks(card.front_end, at_most=7)
+    ticks = frequency_ticks(card.front_end, max_ticks=7)
     axes = figure.subplots(len(table), 3, squeeze=False, sharex=True, sharey=True)
     for i, (recording, start) in enumerate(zip(table["recording"], table["start_s"], strict=True)):
         low, high = (float(np.percentile(shown[i], p)) for p in (2, 99.7))

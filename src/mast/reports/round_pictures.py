@@ -188,7 +188,7 @@ def _histogram_picture(run: SelfTrainingRun) -> Picture:
     _histogram(
         panels[1], centre, np.linspace(-1, front_end.n_bins, _HISTOGRAM_BINS + 1), "centre (kHz, mel scale)"
     )
-    ticks = frequency_ticks(front_end, at_most=9)
+    ticks = frequency_ticks(front_end, max_ticks=9)
     panels[1].set_xticks(front_end.hz_to_bins(ticks), [f"{hz / 1_000:g}" for hz in ticks])
 
     band = {n: _span(e, "low_hz", "high_hz") / 1_000 for n, e in sets.items()}

@@ -275,9 +275,9 @@ def draw_spectrogram(
     return path
 
 
-def frequency_ticks(front_end: FrontEnd, *, at_most: int) -> FloatArray:
+def frequency_ticks(front_end: FrontEnd, *, max_ticks: int) -> FloatArray:
     """Round frequencies in hertz that are spread over the mel axis without crowding."""
-    apart = (front_end.n_bins + 1) / at_most
+    apart = (front_end.n_bins + 1) / max_ticks
     decades = 10.0 ** np.arange(math.floor(math.log10(max(front_end.low_hz, 1.0))), 7)
     ticks: list[float] = []
     # the roundest first; the others only where they find room
@@ -302,7 +302,7 @@ def grey_levels(spectrogram: Spectrogram) -> tuple[FloatArray, float, float]:
     return values, low, max(high, low + _MIN_CONTRAST)
 
 
-def draw_sound(axes: Axes, spectrogram: Spectrogram, *, at_most: int = 13) -> None:
+def draw_sound(axes: Axes, spectrogram: Spectrogram, *, max_ticks: int = 13) -> None:
     """Grey sound with a frequency axis of at most this many ticks."""
     front_end = spectrogram.front_end
     values, low, high = grey_levels(spectrogram)
@@ -318,7 +318,7 @@ def draw_sound(axes: Axes, spectrogram: Spectrogram, *, at_most: int = 13) -> No
     )
     axes.set_xlim(spectrogram.start_s, spectrogram.end_s)
     axes.set_ylim(-1.0, front_end.n_bins)  # the edges of the band lie a bin beyond the outer centres
-    ticks = frequency_ticks(front_end, at_most=at_most)
+    ticks = frequency_ticks(front_end, max_ticks=max_ticks)
     axes.set_yticks(front_end.hz_to_bins(ticks), [f"{hz / 1_000:g}" for hz in ticks])
     axes.ticklabel_format(axis="x", useOffset=False, style="plain")
 

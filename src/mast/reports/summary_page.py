@@ -61,7 +61,7 @@ class Surroundings:
         locate: where recordings lie; ``None`` where they are not here.
         sample: what was checked.
         advice: what to do next, and what to type for it.
-        maps: heat maps at most.
+        maps: maximum number of heat maps.
     """
 
     places: Mapping[str, Place] = field(default_factory=dict)

@@ -43,7 +43,7 @@ from mast.retrieval.parts import FACTS, OLD_TABLE, OpenPart, Part, StoreFolder
 from mast.version import __version__
 
 _PART_ROWS = 32_768  # events in a part: some 25 MB, which is what a search has in memory at a time
-_COMMIT_S = 60.0  # so that a kill costs a minute of work at most
+_COMMIT_S = 60.0  # so that a kill costs at most a minute of work
 _EVENT = ["id", *EVENT_COLUMNS]
 
 
@@ -198,7 +198,7 @@ class EventStore:
     def add(self, batches: Iterable[EventBatch], *, whole_recordings: bool = False) -> Added:
         """Add events; what is there already is not duplicated, what has changed is replaced.
 
-        In constant memory: some ten thousand events are held, a minute at most, then written.
+        In constant memory: some ten thousand events are held, for at most a minute, then written.
 
         Args:
             batches: events with their vectors; normalised here.
@@ -337,7 +337,7 @@ class EventStore:
         """All events (with ``id``) and their vectors, some at a time.
 
         Args:
-            rows: at most, in a batch.
+            rows: maximum number in a batch.
             where: only these.
             projection: also give the projections.
 
@@ -449,7 +449,7 @@ class EventStore:
         return np.array([new, changed, removed, len(given) - new - changed])
 
     def _append(self, table: pa.Table) -> None:
-        """Write new events into the part that has most room, or a new one; in object storage always into a new one.
+        """Write new events into the part that has the most room, or a new one; in object storage always into a new one.
 
         There is no lock there, and two that write the same part would lose what the other has written.
         """

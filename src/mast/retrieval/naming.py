@@ -29,7 +29,7 @@ from mast.wording import counted
 
 UNKNOWN = "unknown"
 SOURCE = "examples"  # what names from here are said to come from
-_FOLDS = 20  # groups of recordings, at most, that the threshold is chosen without
+_FOLDS = 20  # maximum number of groups of recordings that the threshold is chosen without
 LIKELY = (
     "likely_label",
     "nearest_label",

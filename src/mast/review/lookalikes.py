@@ -68,7 +68,7 @@ class Lookalikes(ABC):
 
     @abstractmethod
     def some(
-        self, db: sqlite3.Connection, condition: str, values: list[Any], most: int
+        self, db: sqlite3.Connection, condition: str, values: list[Any], limit: int
     ) -> tuple[list[str], Vectors]:
         """Ids of at most this many events that meet a condition, a random part of them, and (n, D) unit vectors."""
 
@@ -164,14 +164,14 @@ class FileLookalikes(Lookalikes):
         return found
 
     def some(
-        self, db: sqlite3.Connection, condition: str, values: list[Any], most: int
+        self, db: sqlite3.Connection, condition: str, values: list[Any], limit: int
     ) -> tuple[list[str], Vectors]:
         """By their place in the file."""
         self._known()
         rows = db.execute(
             "SELECT e.id, r.first_row + e.ordinal FROM events AS e JOIN recordings AS r ON r.id = e.recording_id "
             f"WHERE e.ordinal IS NOT NULL AND r.first_row IS NOT NULL AND {condition} ORDER BY e.rank LIMIT ?",
-            [*values, most],
+            [*values, limit],
         ).fetchall()
         return [str(row[0]) for row in rows], self._vectors([row[1] for row in rows])
 

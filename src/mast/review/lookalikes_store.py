@@ -71,12 +71,12 @@ class StoreLookalikes(Lookalikes):
             wanted *= _MORE
 
     def some(
-        self, db: sqlite3.Connection, condition: str, values: list[Any], most: int
+        self, db: sqlite3.Connection, condition: str, values: list[Any], limit: int
     ) -> tuple[list[str], NDArray[np.float32]]:
         """Those that the store holds."""
         rows = db.execute(
             f"{EVENT_SQL} WHERE e.ordinal IS NOT NULL AND {condition} ORDER BY e.rank LIMIT ?",
-            [*values, most],
+            [*values, limit],
         ).fetchall()
         event_of = {name: str(row["id"]) for row in reversed(rows) for name in _names(row)}
         known, vectors = self.store.known_vectors(list(event_of))

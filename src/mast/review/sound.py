@@ -231,10 +231,10 @@ def band_passed(
         return np.zeros_like(sound)
     if low is not None and high is not None:
         # a band of no width passes nothing and rings: widen it to a hundredth of its middle
-        least = 0.01 * (low + high) / 2
-        if high - low < least:
+        min_width = 0.01 * (low + high) / 2
+        if high - low < min_width:
             middle = (low + high) / 2
-            low, high = max(middle - least / 2, 1e-6), min(middle + least / 2, 0.9999 * nyquist)
+            low, high = max(middle - min_width / 2, 1e-6), min(middle + min_width / 2, 0.9999 * nyquist)
         sections = butter(_ORDER, (low, high), "bandpass", fs=rate, output="sos")
     elif low is not None:
         sections = butter(_ORDER, low, "highpass", fs=rate, output="sos")

@@ -12,8 +12,8 @@ _MAX_BYTES = 48 << 20  # our choice: several hundred tiles, a few screens of a z
 class TileCache:
     """Pictures by what they show; the ones not asked for longest make room. Safe to use from many threads."""
 
-    def __init__(self, most_bytes: int = _MAX_BYTES) -> None:
-        self._most = most_bytes
+    def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
         self._held = 0
         self._tiles: OrderedDict[Hashable, bytes] = OrderedDict()
         self._lock = threading.Lock()
@@ -32,6 +32,6 @@ class TileCache:
             old = self._tiles.pop(key, None)
             self._held += len(tile) - (len(old) if old is not None else 0)
             self._tiles[key] = tile
-            while self._held > self._most:
+            while self._held > self._max_bytes:
                 _, dropped = self._tiles.popitem(last=False)
                 self._held -= len(dropped)

@@ -79,8 +79,8 @@ def layout(view: View, sample_rate: int) -> Layout:
     column = column_s * sample_rate
     wanted = math.ceil(column * _OVERLAP / window)
     whole = math.ceil(column / window)  # side by side: all is seen, though faint where two windows meet
-    most = _BUDGET // (window * view.width)
-    return Layout(window, max(1, min(wanted, max(most, min(whole, 2 * most)))), column)
+    affordable = _BUDGET // (window * view.width)
+    return Layout(window, max(1, min(wanted, max(affordable, min(whole, 2 * affordable)))), column)
 
 
 def render_tile(path: Path, view: View) -> bytes:

@@ -173,7 +173,7 @@ def _say_what_is_short(every: ChunkSources, front_end: FrontEnd, show: Show) -> 
         )
 
 
-def chunks_to_learn(labels: PseudoLabels, most: int, seed: int) -> IntArray:
+def chunks_to_learn(labels: PseudoLabels, max_chunks: int, seed: int) -> IntArray:
     """Rows of the chunks to learn from: a sample of those with boxes, and at most as many without, in order.
 
     Most of an archive is quiet. Those chunks say little, and calls would drown among them.
@@ -181,8 +181,8 @@ def chunks_to_learn(labels: PseudoLabels, most: int, seed: int) -> IntArray:
     rng = np.random.default_rng([seed, 17])
     found = np.array([bool(own.any()) for own in labels.sure])
     calls, quiet = (rng.permutation(np.flatnonzero(part)) for part in (found, ~found))
-    n_quiet = min(len(quiet), len(calls), max(most // 2, most - len(calls)))
-    return np.sort(np.concatenate([calls[: most - n_quiet], quiet[:n_quiet]]))
+    n_quiet = min(len(quiet), len(calls), max(max_chunks // 2, max_chunks - len(calls)))
+    return np.sort(np.concatenate([calls[: max_chunks - n_quiet], quiet[:n_quiet]]))
 
 
 def _labelled(job: _Adapting, sources: ChunkSources) -> pd.DataFrame:
@@ -221,9 +221,9 @@ def _planned(job: _Adapting, sources: ChunkSources, rows: IntArray) -> tuple[_Ad
         if job.machine.main:
             remember(path, known)
     rate = float(known["train"])
-    most = max(job.plan.batch_size, int(MAX_TRAINING_S / (MIN_EPOCHS * rate)))
-    if len(rows) > most:
-        rows = np.sort(np.random.default_rng([job.seed, 19]).permutation(rows)[:most])
+    max_chunks = max(job.plan.batch_size, int(MAX_TRAINING_S / (MIN_EPOCHS * rate)))
+    if len(rows) > max_chunks:
+        rows = np.sort(np.random.default_rng([job.seed, 19]).permutation(rows)[:max_chunks])
     plan = job.plan
     if len(rows) < plan.batch_size:
         plan = plan.model_copy(update={"batch_size": max(1, len(rows))})
@@ -298,8 +298,8 @@ def scores_in(model: BoxFinder, chunks: Chunks, job: _Adapting) -> FloatArray:
     return np.asarray(torch.cat(scores).double().numpy())
 
 
-def _spread(sources: ChunkSources, most: int) -> ChunkSources:
-    """Some of the chunks, evenly spread over all; ``most`` at most."""
+def _spread(sources: ChunkSources, n: int) -> ChunkSources:
+    """At most ``n`` of the chunks, evenly spread over all."""
     total = sum(len(table) for _, table in sources)
-    rows = np.unique(np.linspace(0, total - 1, most).astype(int))
+    rows = np.unique(np.linspace(0, total - 1, n).astype(int))
     return chosen_chunks(sources, rows)

@@ -69,7 +69,7 @@ def average_rounds(
         save_checkpoint(out / "best", hearing.model, card.model_copy(update=own))
         batch_size = machine.eval_batch(plan.batch_size)
         calibrate_checkpoint(
-            out / "best", held, machine, batch_size=batch_size, least_score=plan.score_threshold, seed=seed
+            out / "best", held, machine, batch_size=batch_size, min_score=plan.score_threshold, seed=seed
         )
         write_json(path, metrics)
     machine.accelerator.wait_for_everyone()  # the next round reads what is written here

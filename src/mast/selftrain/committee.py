@@ -15,7 +15,7 @@ from mast.arrays import FloatArray
 from mast.errors import MastError
 from mast.grid import FrontEnd
 from mast.hearing import HearingModel
-from mast.inference.fusion import fuse_boxes, least_score
+from mast.inference.fusion import fuse_boxes, fusion_threshold
 from mast.models.card import ModelCard
 from mast.models.decode import Detections
 from mast.selftrain.thorough import ThoroughModel, best_boxes
@@ -57,7 +57,7 @@ class Committee:
         found = [self._found_by(member, sound, nms_iou) for member in self.members]
         fused = [fuse_boxes(own) for own in zip(*found, strict=True)]
         return [
-            best_boxes(boxes, scores, self.card, least=score_threshold, nms_iou=nms_iou)
+            best_boxes(boxes, scores, self.card, min_score=score_threshold, nms_iou=nms_iou)
             for boxes, scores in fused
         ]
 
@@ -65,10 +65,10 @@ class Committee:
         self, member: HearingModel | ThoroughModel, sound: Tensor, nms_iou: float | None
     ) -> list[tuple[FloatArray, FloatArray]]:
         """A member's boxes and probabilities in each chunk."""
-        calibration, least = member.card.probabilities, least_score(member.card)
-        if least is None:
+        calibration, threshold = member.card.probabilities, fusion_threshold(member.card)
+        if threshold is None:
             return [(np.empty((0, 4)), np.empty(0))] * len(sound)
         return [
             (boxes.double().cpu().numpy(), calibration.apply(scores.double().cpu().numpy()))
-            for boxes, scores in member.detect(sound, score_threshold=least, nms_iou=nms_iou)
+            for boxes, scores in member.detect(sound, score_threshold=threshold, nms_iou=nms_iou)
         ]

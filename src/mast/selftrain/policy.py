@@ -52,30 +52,31 @@ def recording_thresholds(
     probabilities: ArrayLike,
     recordings: ArrayLike,
     *,
-    least: float,
-    most: float,
+    min_threshold: float,
+    max_threshold: float,
     precision: float,
 ) -> FloatArray:
     """q(S) of each box's recording: the lowest threshold at which the expected precision is reached.
 
     Args:
-        scores: (N,) of boxes, all at least ``least``.
+        scores: (N,) of boxes, all at least ``min_threshold``.
         probabilities: (N,) chance of each to be right; must not fall as the score rises.
         recordings: (N,) whole numbers, the recording of each box.
-        least: q.
-        most: the highest threshold there may be; at least ``least``.
+        min_threshold: q.
+        max_threshold: the highest threshold there may be; at least ``min_threshold``.
         precision: to be expected of what a recording keeps.
 
     Returns:
-        (N,) within ``least`` and ``most``; boxes of one recording share one value.
+        (N,) within ``min_threshold`` and ``max_threshold``; boxes of one recording share one value.
 
-    >>> recording_thresholds([0.9, 0.2, 0.2], [0.9, 0.3, 0.3], [0, 0, 1], least=0.1, most=0.5, precision=0.6).tolist()
+    >>> limits = {"min_threshold": 0.1, "max_threshold": 0.5}
+    >>> recording_thresholds([0.9, 0.2, 0.2], [0.9, 0.3, 0.3], [0, 0, 1], **limits, precision=0.6).tolist()
     [0.1, 0.1, 0.5]
     """
     s, p = np.asarray(scores, dtype=np.float64), np.asarray(probabilities, dtype=np.float64)
     group = np.asarray(recordings, dtype=np.int64)
     order = np.lexsort((-s, group))
-    thresholds = np.full(len(s), most)
+    thresholds = np.full(len(s), max_threshold)
     for rows in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
         own = s[rows]  # descending
         expected = np.cumsum(p[rows]) / np.arange(1, len(rows) + 1)
@@ -84,5 +85,5 @@ def recording_thresholds(
         enough = np.flatnonzero(together & (expected >= precision))
         if len(enough):
             everything = enough[-1] == len(own) - 1
-            thresholds[rows] = least if everything else min(float(own[enough[-1]]), most)
+            thresholds[rows] = min_threshold if everything else min(float(own[enough[-1]]), max_threshold)
     return thresholds

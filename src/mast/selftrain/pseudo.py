@@ -51,7 +51,7 @@ def is_valid(
 
 
 def smallest_box(boxes: Sequence[Tensor]) -> tuple[float, float]:
-    """Frames and bins that 99 in 100 of the expert's boxes have at least; a cell each where there is no box.
+    """Minimum frames and bins of 99 in 100 of the expert's boxes; a cell each where there is no box.
 
     A fixed minimum length would call every shorter call background, and teach the student so: with 100 ms it found
     12 in 100 of the calls shorter than that, where its teacher had found 33.
@@ -69,7 +69,7 @@ def boxes_in_a_row(boxes: FloatArray) -> IntArray:
     return np.asarray(np.bincount(row)[row], dtype=np.int64)
 
 
-def most_in_a_row(boxes: Sequence[Tensor]) -> int:
+def max_row_length(boxes: Sequence[Tensor]) -> int:
     """The length of row that 98 in 100 of the expert's boxes do not exceed, at least 3.
 
     Rows are short where the expert draws one box around a song.
@@ -141,7 +141,9 @@ def sure_pseudo_labels(path: Path) -> pd.DataFrame:
     return events[events["sure"]].reset_index(drop=True) if "sure" in events else events
 
 
-def keep_trusted(events: pd.DataFrame, trust: Trust, recipe: SelfTrainRecipe, *, most: float) -> pd.DataFrame:
+def keep_trusted(
+    events: pd.DataFrame, trust: Trust, recipe: SelfTrainRecipe, *, max_threshold: float
+) -> pd.DataFrame:
     """Raise the threshold of an event table of :func:`pseudo_label` recording by recording; see ``policy.py``.
 
     NMS is unmoved by boxes that score less, so what is left is Π_q with the higher threshold.
@@ -150,19 +152,19 @@ def keep_trusted(events: pd.DataFrame, trust: Trust, recipe: SelfTrainRecipe, *,
         events: boxes at or above q.
         trust: what validation says about such boxes.
         recipe: whether boxes below the threshold are kept as doubtful ones.
-        most: the model's own threshold, above which nothing is dropped.
+        max_threshold: the model's own threshold, above which nothing is dropped.
     """
     sure = events[events["sure"]]
     if sure.empty:
         return events
-    least = float(sure["threshold"].iloc[0])
+    min_threshold = float(sure["threshold"].iloc[0])
     scores = sure["score"].to_numpy(dtype=np.float64)
     thresholds = recording_thresholds(
         scores,
         trust.calibration.apply(scores),
         sure.groupby(["root", "recording"]).ngroup(),
-        least=least,
-        most=max(least, most),
+        min_threshold=min_threshold,
+        max_threshold=max(min_threshold, max_threshold),
         precision=trust.precision,
     )
     raised = events.copy()

@@ -44,7 +44,7 @@ from mast.selftrain.pseudo import (
     HEARD,
     keep_trusted,
     labels_by_chunk,
-    most_in_a_row,
+    max_row_length,
     pseudo_label,
     save_events,
     smallest_box,
@@ -279,7 +279,7 @@ def _with_validity(recipe: Recipe, learn: Chunks) -> Recipe:
     """The recipe with what a pseudo-box may be in numbers, the expert's boxes deciding what it leaves open."""
     plan = recipe.selftrain
     frames, bins = smallest_box(learn.boxes)
-    in_a_row = most_in_a_row(learn.boxes) if plan.most_in_a_row is None else plan.most_in_a_row
+    in_a_row = max_row_length(learn.boxes) if plan.most_in_a_row is None else plan.most_in_a_row
     chosen = {
         "min_frames": frames if plan.min_frames is None else plan.min_frames,
         "min_bins": bins if plan.min_bins is None else plan.min_bins,
@@ -366,7 +366,7 @@ def _round(
     )
     q = own if plan.threshold == "validation" else plan.threshold
     sources, unlabelled = setting.pool.of_round(number)
-    events = _pseudo_labels(setting, number, latest, q, unlabelled, most=own)
+    events = _pseudo_labels(setting, number, latest, q, unlabelled, max_threshold=own)
     sure = events[events["sure"]]
     found = {
         "pseudo_boxes": len(sure),
@@ -435,11 +435,11 @@ def _average(
 
 
 def _pseudo_labels(
-    setting: _Setting, number: int, latest: Path, q: float, unlabelled: Chunks, *, most: float
+    setting: _Setting, number: int, latest: Path, q: float, unlabelled: Chunks, *, max_threshold: float
 ) -> pd.DataFrame:
     """Π_q of the unlabelled chunks, kept on disk so that a resumed round trains on the same ones.
 
-    ``most`` is the threshold of those that label, above which an adaptive q(S) does not rise.
+    ``max_threshold`` is the threshold of those that label, above which an adaptive q(S) does not rise.
     """
     folder = setting.out / f"round-{number}"
     path, heard = folder / "pseudo.parquet", folder / HEARD
@@ -463,7 +463,7 @@ def _pseudo_labels(
             look_at(loaded, setting.held, stage, machine, score_threshold=q, nms_iou=stage.nms_iou)
         )
         if trust is not None:
-            events = keep_trusted(events, trust, plan, most=most)
+            events = keep_trusted(events, trust, plan, max_threshold=max_threshold)
     if machine.main:
         save_events(events, path)
         save_events(unlabelled.table[["root", "recording", "site", "start_s", "valid_s"]], heard)

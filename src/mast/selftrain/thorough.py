@@ -16,7 +16,7 @@ from torch import Tensor
 from mast.arrays import FloatArray
 from mast.grid import FrontEnd, events_to_cells, grid_to_events
 from mast.hearing import HearingModel
-from mast.inference.fusion import least_score
+from mast.inference.fusion import fusion_threshold
 from mast.inference.listening import SPEEDS, Events, agreement
 from mast.inference.stitch import apart
 from mast.models.card import ModelCard
@@ -72,13 +72,15 @@ class ThoroughModel:
         for own in zip(*heard, strict=True):
             boxes, scores, _ = agreement(own, self._front_ends)
             cells = np.clip(events_to_cells(boxes, self.front_end), 0.0, limits)
-            detections.append(best_boxes(cells, scores, self.card, least=score_threshold, nms_iou=nms_iou))
+            detections.append(
+                best_boxes(cells, scores, self.card, min_score=score_threshold, nms_iou=nms_iou)
+            )
         return detections
 
     def _heard_at(self, front_end: FrontEnd, sound: Tensor, nms_iou: float | None) -> list[Events]:
         """What is found in each chunk at one speed, in seconds from its beginning."""
-        calibration, least = self.model.card.probabilities, least_score(self.model.card)
-        if least is None:
+        calibration, threshold = self.model.card.probabilities, fusion_threshold(self.model.card)
+        if threshold is None:
             return [Events(np.empty((0, 4)), np.empty(0))] * len(sound)
         samples = round(sound.shape[1] * front_end.sample_rate / self.front_end.sample_rate)
         played = play(sound.to(self.model.device), samples)
@@ -86,7 +88,7 @@ class ThoroughModel:
         for window in windows_of(samples, front_end):
             cut = played[:, window.start : window.start + front_end.chunk_samples]
             filled = torch.nn.functional.pad(cut, (0, front_end.chunk_samples - cut.shape[1]))
-            found = self.model.detect(filled, score_threshold=least, nms_iou=nms_iou)
+            found = self.model.detect(filled, score_threshold=threshold, nms_iou=nms_iou)
             for own, (boxes, scores) in zip(parts, found, strict=True):
                 cells = boxes.double().cpu().numpy()
                 cells[:, 0::2] += window.start / front_end.hop_samples
@@ -121,7 +123,7 @@ def _joined(parts: list[Events]) -> Events:
 
 
 def best_boxes(
-    boxes: FloatArray, scores: FloatArray, card: ModelCard, *, least: float, nms_iou: float | None
+    boxes: FloatArray, scores: FloatArray, card: ModelCard, *, min_score: float, nms_iou: float | None
 ) -> Detections:
     """The fused boxes that score enough, best first, as far apart as the boxes of one detector are.
 
@@ -129,10 +131,10 @@ def best_boxes(
         boxes: (N, 4) in cells.
         scores: (N,).
         card: of the detector.
-        least: minimum score.
+        min_score: boxes scored lower are left out.
         nms_iou: of two boxes that overlap more than this, one stays; the detector's own by default.
     """
-    kept = np.flatnonzero(scores >= least)
+    kept = np.flatnonzero(scores >= min_score)
     kept = kept[apart(boxes[kept], scores[kept], card.nms_iou if nms_iou is None else nms_iou, card.nested)]
     kept = kept[np.argsort(-scores[kept], kind="stable")]
     return Detections(torch.from_numpy(boxes[kept]), torch.from_numpy(scores[kept]))

@@ -70,14 +70,14 @@ def leave_out_measured(sources: ChunkSources, measured: Iterable[Chunks], say: S
     return left
 
 
-def sample_chunks(sources: ChunkSources, most: int | None, seed: int, number: int) -> ChunkSources:
+def sample_chunks(sources: ChunkSources, max_chunks: int | None, seed: int, number: int) -> ChunkSources:
     """A round's random sample of all chunks, in order: first those that no round before it took."""
     total = sum(len(table) for _, table in sources)
-    if most is None or total <= most:
+    if max_chunks is None or total <= max_chunks:
         return sources
     chosen = []
     for dataset, table in sources:
-        n = max(1, round(most / total * len(table)))
+        n = max(1, round(max_chunks / total * len(table)))
         shuffled = np.random.default_rng([seed, 13]).permutation(len(table))
         rows = shuffled[np.arange((number - 1) * n, number * n) % len(table)]
         chosen.append((dataset, table.iloc[np.sort(rows)].reset_index(drop=True)))

@@ -29,7 +29,7 @@ def calibrate_checkpoint(
     machine: Machine,
     *,
     batch_size: int = 8,
-    least_score: float = MIN_SCORE,
+    min_score: float = MIN_SCORE,
     data: str = "",
     seed: int = 0,
     kept: StoredCalibration | None = None,
@@ -45,7 +45,7 @@ def calibrate_checkpoint(
         held: labelled chunks that do not overlap and that the detector was not trained on.
         machine: device, precision and decoding processes.
         batch_size: chunks at a time.
-        least_score: predictions scored lower are not looked at.
+        min_score: predictions scored lower are not looked at.
         data: what the chunks are and who boxed them, told with every precision; the names of their datasets by default.
         seed: of the folds among which methods are compared, and of the intervals.
         kept: to be written instead of a fit: that of the detector which training started from.
@@ -56,11 +56,11 @@ def calibrate_checkpoint(
         update_card(model.folder, model.card.model_copy(update={"calibration": kept, "ranges": ranges}))
         return kept
     measured = detect_chunks(
-        model, held, batch_size=batch_size, workers=machine.workers, score_threshold=least_score
+        model, held, batch_size=batch_size, workers=machine.workers, score_threshold=min_score
     )
     named = data or ", ".join(sorted({Path(str(root)).name for root in held.table["root"]}))
     places = dict(zip(held.table["recording"], held.table["site"].astype(str), strict=True))
-    found = store_calibration(measured.match(), least_score=least_score, data=named, places=places, seed=seed)
+    found = store_calibration(measured.match(), min_score=min_score, data=named, places=places, seed=seed)
     update_card(model.folder, model.card.model_copy(update={"calibration": found, "ranges": ranges}))
     return found
 

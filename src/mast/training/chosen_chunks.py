@@ -32,7 +32,7 @@ from mast.training.machine import Machine
 from mast.training.recipe import Recipe
 from mast.wording import first_names
 
-DECODED_SHARE = 0.2  # of a GPU's memory, at most, for decoded sound; our choice: the model needs the rest
+DECODED_SHARE = 0.2  # of a GPU's memory at most for decoded sound; our choice: the model needs the rest
 STATISTICS_CHUNKS = 4_000  # our choice: μ and σ of 11 hours; more sound moves neither in the third digit
 
 
@@ -131,11 +131,11 @@ def hold_out(
     *,
     share: float,
     seed: int,
-    most: int | None = None,
+    max_chunks: int | None = None,
 ) -> tuple[Chunks, Chunks]:
     """Chunks to learn from and chunks to measure reconstruction on, of different recordings where possible.
 
-    ``most`` keeps a random sample of the chunks to learn from.
+    ``max_chunks`` keeps a random sample of the chunks to learn from.
     """
     rng = np.random.default_rng([seed, 11])
     keys = pd.concat([t["root"] + "\n" + t["recording"] for _, t in sources], ignore_index=True)
@@ -147,8 +147,8 @@ def hold_out(
     else:  # a single recording: its end
         held = np.arange(len(keys)) >= max(1, round((1 - share) * len(keys)))
     learn = np.flatnonzero(~held)
-    if most is not None and len(learn) > most:
-        learn = np.sort(rng.permutation(learn)[:most])
+    if max_chunks is not None and len(learn) > max_chunks:
+        learn = np.sort(rng.permutation(learn)[:max_chunks])
     if not len(learn) or not held.any():
         raise MastError(
             "pretraining: too little sound; expected at least two chunks, one of them to hold out"
@@ -241,7 +241,7 @@ def _why_nothing_is_left(
     return (
         f"only {free.sum()} of the labelled recordings may be trained on"
         f"{' (the others: ' + ', '.join(others) + ')' if others else ''}, too little sound to divide into parts; label "
-        f"three recordings or more, each of {front_end.chunk_s:.4g} s at least"
+        f"three recordings or more, each at least {front_end.chunk_s:.4g} s long"
     )
 
 

@@ -268,7 +268,7 @@ class _DetectorInTraining:
                 self.held,
                 run.machine,
                 batch_size=run.machine.eval_batch(run.plan.batch_size),
-                least_score=run.plan.score_threshold,
+                min_score=run.plan.score_threshold,
                 seed=run.seed,
                 kept=None if run.threshold is None else run.start.calibration(self.held),
             )
@@ -340,4 +340,4 @@ def _noise_bank(chunks: Chunks, run: DetectorRun) -> NoiseBank | None:
         begin += len(part)
     if not any(len(boxes) == 0 for part in parts for boxes in part.boxes):
         return None
-    return NoiseBank.from_chunks(parts, most=_BACKGROUNDS, seed=run.seed)
+    return NoiseBank.from_chunks(parts, max_backgrounds=_BACKGROUNDS, seed=run.seed)

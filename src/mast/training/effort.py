@@ -25,7 +25,7 @@ from mast.training.machine import Machine
 from mast.training.recipe import Recipe, TrainRecipe
 from mast.training.spectrograms import FrontEndPipeline
 
-LOOKS = 160  # chunks seen in all epochs, at least
+LOOKS = 160  # minimum number of chunks seen in all epochs
 EPOCHS = 12  # where that is more; as in the preset tiny
 MIN_EPOCHS = 3
 MAX_TRAINING_S = 3600.0  # where fewer epochs would do
@@ -148,8 +148,8 @@ def _pipeline(recipe: Recipe, machine: Machine) -> FrontEndPipeline:
 def _reader(chunks: Chunks, plan: Optimisation, machine: Machine) -> Callable[[], Batch]:
     """Reads the first few chunks as a batch, from their files."""
     on_gpu = machine.device.type == "cuda"
-    most = plan.batch_size if on_gpu else min(_TRIAL_CHUNKS, plan.batch_size)
-    return lambda: collate([chunks.examples[row] for row in range(min(len(chunks), most))])
+    size = plan.batch_size if on_gpu else min(_TRIAL_CHUNKS, plan.batch_size)
+    return lambda: collate([chunks.examples[row] for row in range(min(len(chunks), size))])
 
 
 def _seconds(work: Callable[[], None], machine: Machine) -> float:

@@ -147,7 +147,7 @@ def pretrain(
     about = about_pretraining(data, start, seed=seed)
     plan, front_end = recipe.pretrain, recipe.front_end
     sources = unlabelled_chunks(data, front_end)
-    learn, held = hold_out(sources, front_end, share=plan.held_out, seed=seed, most=plan.max_chunks)
+    learn, held = hold_out(sources, front_end, share=plan.held_out, seed=seed, max_chunks=plan.max_chunks)
     if machine.main:
         remember_recipe(recipe, out, about=about)
     run = TrainingRun(recipe, machine, out, about, start, seed)

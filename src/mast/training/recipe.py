@@ -96,7 +96,9 @@ class TrainRecipe(Optimisation):
         {}, description="fields of DetectorConfig that differ from the size's own; options of a baseline"
     )
     nms_iou: float = Field(0.5, gt=0, le=1)
-    score_threshold: float = Field(0.05, ge=0, lt=1, description="lowest score kept when validating")
+    score_threshold: float = Field(
+        0.05, ge=0, lt=1, description="minimum score of boxes kept when validating"
+    )
 
     @field_validator("unfreezing", mode="before")
     @classmethod
@@ -163,10 +165,14 @@ class SelfTrainRecipe(BaseModel):
     )
     nms_iou: float = Field(0.5, gt=0, le=1, description="η")
     min_frames: float | None = Field(
-        None, ge=0, description="validity: shortest pseudo-box; as 99 in 100 of the expert's boxes by default"
+        None,
+        ge=0,
+        description="validity: minimum length of a pseudo-box; by default, that of 99 in 100 of the expert's boxes",
     )
     min_bins: float | None = Field(
-        None, ge=0, description="validity: lowest pseudo-box; as 99 in 100 of the expert's boxes by default"
+        None,
+        ge=0,
+        description="validity: minimum height of a pseudo-box; by default, that of 99 in 100 of the expert's boxes",
     )
     most_in_a_row: int | None = Field(
         None,

@@ -35,7 +35,7 @@ def read_rainforest(folder: Path, *, home: tuple[str, str] | None = None) -> Lai
 
     Args:
         folder: holds site folders with date folders (2018-07-10, 2018_07_10 or 20180710) in them.
-        home: site and date (YYYY-MM-DD) of the labelled day; by default the site and date with most boxes.
+        home: site and date (YYYY-MM-DD) of the labelled day; by default the site and date with the most boxes.
     """
     paths = {path.relative_to(folder).as_posix(): path for path in find_recordings(folder)}
     table = probed(folder, paths.values())

@@ -28,7 +28,7 @@ from mast.audio import AUDIO_SUFFIXES, find_recordings, read
 from mast.data.simulate.species import CURVE_POINTS, draw_hours, draw_motif
 from mast.errors import ConfigError, not_a_folder
 
-_BACKGROUNDS_OF_SITE = 8  # recordings at most
+_BACKGROUNDS_OF_SITE = 8  # maximum number of recordings
 Share = Literal["learning", "validation", "test"]
 
 MAX_CLIP_S = 8.0  # a longer call is used in pieces of this length

@@ -353,9 +353,9 @@ def _draw_syllable(rng: np.random.Generator, ranges: Family, span: float, base_s
     )
 
 
-def _transposed(rng: np.random.Generator, shape: Syllable, spread: float, most: float) -> Syllable:
+def _transposed(rng: np.random.Generator, shape: Syllable, spread: float, max_octaves: float) -> Syllable:
     """The same shape at another pitch; some notes of a song buzz."""
-    octaves = float(np.clip(rng.normal(0.0, spread), -1.2, max(0.0, most)))
+    octaves = float(np.clip(rng.normal(0.0, spread), -1.2, max(0.0, max_octaves)))
     buzz = float(rng.random() < 0.15)
     return replace(
         shape,

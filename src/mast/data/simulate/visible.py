@@ -194,14 +194,14 @@ def visible_boxes(
     """
     peak = float(power.max(initial=0.0))
     floor = peak * np.float32(10 ** (-style.below_peak_db / 10))
-    least = np.maximum(level * np.float32(10 ** (style.lowest_db / 10)), floor)
-    seen = (power >= least) & (power >= everything * np.float32(10 ** (-style.masked_db / 10)))
+    threshold = np.maximum(level * np.float32(10 ** (style.lowest_db / 10)), floor)
+    seen = (power >= threshold) & (power >= everything * np.float32(10 ** (-style.masked_db / 10)))
     plain = np.float32(10 ** (style.above_background_db / 10))
     seen[power.max(axis=1) < peak * 10 ** (-style.tail_db / 10)] = False
     frames, bins = np.nonzero(seen)
     if not frames.size:
         return []
-    clarity = np.log(power[frames, bins] / least[frames, bins])  # how plainly each cell is seen
+    clarity = np.log(power[frames, bins] / threshold[frames, bins])  # how plainly each cell is seen
     gap = max(1, round(style.gap_of(song=song) * spectrogram.sample_rate / spectrogram.hop))
     parts = np.flatnonzero(np.diff(frames) > gap) + 1
     events: list[Event] = []

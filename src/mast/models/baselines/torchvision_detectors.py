@@ -191,10 +191,10 @@ class _SeededSampler(BalancedPositiveNegativeSampler):  # type: ignore[misc]
         chosen: tuple[list[Tensor], list[Tensor]] = ([], [])
         for of_picture in labels:
             positive, negative = torch.where(of_picture >= 1)[0], torch.where(of_picture == 0)[0]
-            most = min(len(positive), int(self.batch_size_per_image * self.positive_fraction))
+            n_positive = min(len(positive), int(self.batch_size_per_image * self.positive_fraction))
             for masks, candidates, count in (
-                (chosen[0], positive, most),
-                (chosen[1], negative, self.batch_size_per_image - most),
+                (chosen[0], positive, n_positive),
+                (chosen[1], negative, self.batch_size_per_image - n_positive),
             ):
                 draw = torch.rand(len(candidates), device=candidates.device, generator=self.generator)
                 mask = torch.zeros_like(of_picture, dtype=torch.uint8)
@@ -326,7 +326,7 @@ class FasterRcnnDetector(_ResNetDetector):
         both = torch.cat([boxes.reshape(-1, 4), doubtful.reshape(-1, 4)])
         labels = torch.ones(len(both), dtype=torch.int64, device=both.device)
         labels[len(boxes) :] = -1
-        return {"boxes": self._to_pixels(_at_least_a_bit(both)), "labels": labels}
+        return {"boxes": self._to_pixels(_widen_thin_boxes(both)), "labels": labels}
 
     def _to_pixels(self, boxes: Tensor) -> Tensor:
         """(…, 4) cells → pixels."""
@@ -407,7 +407,7 @@ def _box_terms(
     }
 
 
-def _at_least_a_bit(boxes: Tensor) -> Tensor:
+def _widen_thin_boxes(boxes: Tensor) -> Tensor:
     """(M, 4) → the same, none thinner than a quarter of a cell."""
     boxes = boxes.reshape(-1, 4).float()
     centres, half = (boxes[:, :2] + boxes[:, 2:]) / 2, (boxes[:, 2:] - boxes[:, :2]) / 2

@@ -50,10 +50,10 @@ export class ActivityPanel {
   }
 
   bars(hours, totals) {
-    const most = Math.max(1, ...totals);
+    const peak = Math.max(1, ...totals);
     const step = (WIDTH - 2 * LEFT) / hours.length;
     const bars = hours.map((hour, i) => {
-      const height = (totals[i] / most) * BARS;
+      const height = (totals[i] / peak) * BARS;
       const bar = svg(
         "rect",
         {
@@ -69,14 +69,14 @@ export class ActivityPanel {
       const name = svg("title", {}, `${hour}:00 – ${hour + 1}:00, ${many(totals[i], "event")}`);
       return svg("g", { class: "hit", onclick: () => this.chosen({ hour: String(hour) }) }, name, ground, bar);
     });
-    const top = svg("text", { class: "axis", x: LEFT, y: 10 }, `${most.toLocaleString("en")} at most`);
+    const top = svg("text", { class: "axis", x: LEFT, y: 10 }, `${peak.toLocaleString("en")} at most`);
     return svg(
       "svg",
       {
         class: "chart",
         viewBox: `0 0 ${WIDTH} ${BARS + 34}`,
         role: "img",
-        "aria-label": `Events by hour of the day, at most ${most}`,
+        "aria-label": `Events by hour of the day, at most ${peak}`,
       },
       top,
       ...bars,
@@ -85,7 +85,7 @@ export class ActivityPanel {
   }
 
   cells(hours, sites, counts) {
-    const most = Math.max(1, ...counts.flat());
+    const peak = Math.max(1, ...counts.flat());
     const step = (WIDTH - 2 * LEFT) / hours.length;
     const rows = sites.map((site, r) => {
       const cells = hours.map((hour, h) => {
@@ -100,7 +100,7 @@ export class ActivityPanel {
             width: step - 1,
             height: 15,
             rx: 2,
-            "fill-opacity": n ? 0.15 + 0.85 * Math.sqrt(n / most) : 1,
+            "fill-opacity": n ? 0.15 + 0.85 * Math.sqrt(n / peak) : 1,
           },
         );
         return svg("g", { class: "hit", onclick: () => this.chosen({ site, hour: String(hour) }) }, name, cell);

@@ -8,14 +8,14 @@ const LABEL_HEIGHT = 34;
 
 /** The step of labels, such that they do not touch. */
 export function timeStep(span_s, width) {
-  const least = (LABEL_WIDTH * span_s) / width;
-  return TIME_STEPS_S.find((step) => step >= least) || 7200;
+  const minimum = (LABEL_WIDTH * span_s) / width;
+  return TIME_STEPS_S.find((step) => step >= minimum) || 7200;
 }
 
 export function frequencyStep(band_hz, height) {
-  const least = (LABEL_HEIGHT * band_hz) / height;
-  const power = 10 ** Math.floor(Math.log10(least));
-  return [1, 2, 5, 10].map((n) => n * power).find((step) => step >= least) || 10 * power;
+  const minimum = (LABEL_HEIGHT * band_hz) / height;
+  const power = 10 ** Math.floor(Math.log10(minimum));
+  return [1, 2, 5, 10].map((n) => n * power).find((step) => step >= minimum) || 10 * power;
 }
 
 /** Multiples of a step within a range, free of rounding's drift. */

@@ -67,11 +67,11 @@ const holds = (r, x, y) => x >= r.x - 2 && x <= r.x + r.width + 2 && y >= r.y - 
 /** The smallest box under the pointer, so that a box within a box can be had. */
 export function boxAt(events, view, plot, x, y) {
   let best = null;
-  let least = Infinity;
+  let smallest = Infinity;
   for (const event of events) {
     const r = rectangleOf(event, view, plot);
     const area = r.width * r.height * (event.status === "rejected" ? 4 : 1);
-    if (area < least && holds(r, x, y)) [best, least] = [event, area];
+    if (area < smallest && holds(r, x, y)) [best, smallest] = [event, area];
   }
   return best;
 }

@@ -43,8 +43,8 @@ export function watchFilters({ actions, queue, recordings }) {
 
   const reflect = () => {
     for (const name of fields) form.elements[name].value = state.filters[name];
-    const least = Number(state.filters.min_score);
-    byId("min-score-text").textContent = least ? score(least) : "any";
+    const minimum = Number(state.filters.min_score);
+    byId("min-score-text").textContent = minimum ? score(minimum) : "any";
   };
 
   const read = () => {

@@ -125,14 +125,14 @@ export class Overview {
   }
 
   drawCounts(context) {
-    const most = Math.max(1, ...this.counts.map((bin) => bin.open + bin.accepted + bin.rejected));
+    const peak = Math.max(1, ...this.counts.map((bin) => bin.open + bin.accepted + bin.rejected));
     const room = HEIGHT - SOUND - 4;
     const step = this.width / this.counts.length;
     this.counts.forEach((bin, i) => {
       let bottom = HEIGHT;
       for (const status of ["accepted", "open", "rejected"]) {
         if (!bin[status]) continue;
-        const height = Math.max(2, (bin[status] / most) * room);
+        const height = Math.max(2, (bin[status] / peak) * room);
         context.fillStyle = STATUS[status].line;
         context.fillRect(MARGIN.left + i * step, bottom - height, Math.max(1, step - 1), height);
         bottom -= height;

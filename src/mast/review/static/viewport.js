@@ -117,9 +117,9 @@ export class Viewport {
 
 const scaled = (low, high, factor, at) => [at - (at - low) / factor, at + (high - at) / factor];
 
-/** Shift, then squeeze a range into 0…limit, between the least and the greatest size. */
-function within(low, high, least, greatest, limit) {
-  const size = Math.min(Math.max(high - low, least), greatest, limit);
+/** Shift, then squeeze a range into 0…limit, between the smallest and the largest size. */
+function within(low, high, smallest, largest, limit) {
+  const size = Math.min(Math.max(high - low, smallest), largest, limit);
   const start = Math.min(Math.max((low + high) / 2 - size / 2, 0), limit - size);
   return [start, start + size];
 }
