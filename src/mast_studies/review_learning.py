@@ -37,7 +37,14 @@ from mast.events import boxes_of, match_boxes
 from mast.grid import FrontEnd
 from mast.inference import Detector, Source
 from mast.retrieval.nearest import unit
-from mast.review.box_classifier import features, fit_sureness, fit_weights, held_out, scaling_of, verdicts
+from mast.review.box_classifier import (
+    build_features,
+    fit_logit_calibration,
+    fit_scaling,
+    fit_weights,
+    held_out_logits,
+    verdicts,
+)
 from mast_studies.record import write_result
 from mast_studies.script import run_script
 from mast_studies.zero_shot_sets import LabelledSet, load_set, pairs
@@ -91,8 +98,8 @@ def find(own: LabelledSet) -> Boxes:
     nothing = np.zeros((len(found), 1), np.float32)
     return Boxes(
         found,
-        features(stacked, found, scaling_of(stacked)),
-        features(nothing, found, scaling_of(nothing)),
+        build_features(stacked, found, fit_scaling(stacked)),
+        build_features(nothing, found, fit_scaling(nothing)),
         np.concatenate(right),
         np.concatenate(recordings),
     )
@@ -144,8 +151,10 @@ def press(boxes: Boxes, decided: IntArray, given: Vectors) -> dict[str, float] |
     if len(rest) < MIN_REST:
         return None
     known = boxes.right[decided]
-    sureness = fit_sureness(held_out(given[decided], known, np.arange(len(decided))), known)
-    p = sureness.probability(given[rest] @ fit_weights(given[decided], known))
+    calibration = fit_logit_calibration(
+        held_out_logits(given[decided], known, np.arange(len(decided))), known
+    )
+    p = calibration.probability(given[rest] @ fit_weights(given[decided], known))
     accepted, rejected, promised = verdicts(p, PRECISION)
     said = accepted | rejected
     return {

@@ -26,7 +26,7 @@ from mast.progress import PROGRESS, CommandReport, read_progress
 from mast.review.decisions import change_event
 from mast.review.open_review import open_review
 from mast.review.store import STORE
-from mast.review.suggestions import take_suggestions
+from mast.review.suggestions import add_suggestions
 from mast.runs import ADAPTED
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "review"))
@@ -279,7 +279,7 @@ def test_the_summary_has_the_names_that_the_review_was_given(tmp_path: Path) -> 
     table = pd.read_parquet(folder / "detections.parquet").assign(label="wren", likely_label="wren")
     table.assign(label_score=0.9, label_source="BirdNET").to_csv(names, index=False)
     review = open_review(folder)
-    take_suggestions(review.store, names)
+    add_suggestions(review.store, names)
     review.close()
     command, sites = summarised()
     assert command.endswith(f"--names {names}")

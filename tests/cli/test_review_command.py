@@ -122,7 +122,7 @@ def test_mistakes_are_one_sentence(
 def test_opening_the_page_needs_no_torch(dataset: Path) -> None:
     code = (
         "import sys; from mast.review.open_review import open_review; from mast.review.server import create_app\n"
-        "create_app(open_review(sys.argv[1]), token='x', here_only=True)\n"
+        "create_app(open_review(sys.argv[1]), token='x', local_only=True)\n"
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code, str(dataset)]).returncode == 0

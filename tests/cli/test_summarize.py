@@ -22,7 +22,7 @@ from mast.inference.detector import Searched
 from mast.inference.pieces import Source
 from mast.inference.results import ResultsFolder
 from mast.review.open_review import open_review
-from mast.review.suggestions import take_suggestions
+from mast.review.suggestions import add_suggestions
 
 app = typer.Typer()
 app.command()(summarize)
@@ -201,7 +201,7 @@ def test_names_that_were_forgotten_are_asked_for(found: Path, tmp_path: Path) ->
     assert "Run it with --names FILE, as when the sample was drawn: mast summarize" in told
     assert f"--out {out} --names FILE" in told
     review = open_review(found)
-    take_suggestions(review.store, names)
+    add_suggestions(review.store, names)
     review.close()
     assert f"--out {out} --names {names}\n" in run(found, "--out", out).stderr
     (found / "to_check.csv").unlink()

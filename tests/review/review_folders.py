@@ -25,7 +25,7 @@ WIDTH = 8  # of the embeddings
 
 def review_client(review: Review, **more: Any) -> TestClient:
     """A page of this machine that has its token."""
-    app = create_app(review, token=TOKEN, here_only=True)
+    app = create_app(review, token=TOKEN, local_only=True)
     headers = {"Authorization": f"Bearer {TOKEN}"}
     return TestClient(app, base_url="http://127.0.0.1:8765", headers=headers, **more)
 

@@ -336,7 +336,7 @@ def test_a_bug_tells_the_browser_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     def broken(db: object) -> dict[str, Any]:
         raise RuntimeError("secret /home/somebody")
 
-    monkeypatch.setattr(listing, "activity", broken)
+    monkeypatch.setattr(listing, "count_by_hour", broken)
     client = review_client(open_review(small_results(tmp_path)), raise_server_exceptions=False)
     answer = client.get("/api/activity")
     assert answer.status_code == 500

@@ -14,7 +14,7 @@ from review_folders import add_detections, detections, small_results, write_data
 from mast.errors import AudioError, ConfigError, MastError
 from mast.review import listing
 from mast.review.decisions import change_event
-from mast.review.intake import _calendar
+from mast.review.intake import _days_and_hours
 from mast.review.listing import ListFilter
 from mast.review.open_review import Review, open_review
 from mast.review.queue import queue
@@ -40,7 +40,7 @@ def test_every_detection_is_an_open_event(tmp_path: Path) -> None:
     assert {row["status"] for row in events} == {"open"}
     assert (review.intake.recordings, review.intake.new_events) == (3, 30)
     with review.store.reading() as db:
-        found = listing.recordings(db, ListFilter(), sort="name", offset=0, limit=10)
+        found = listing.list_recordings(db, ListFilter(), sort="name", offset=0, limit=10)
     assert [item["events"] for item in found["items"]] == [10, 10, 10]
     assert all(item["duration_s"] == 6.0 and item["sample_rate"] == 16_000 for item in found["items"])
 
@@ -132,7 +132,7 @@ def test_a_dataset_starts_as_its_experts_left_it(tmp_path: Path) -> None:
     with review.store.reading() as db:
         items = {
             i["name"]: i
-            for i in listing.recordings(db, ListFilter(), sort="name", offset=0, limit=9)["items"]
+            for i in listing.list_recordings(db, ListFilter(), sort="name", offset=0, limit=9)["items"]
         }
         spans = db.execute(
             "SELECT r.name, s.start_s, s.end_s FROM spans s JOIN recordings r ON r.id = recording_id"
@@ -153,14 +153,14 @@ def test_a_recording_that_was_moved_keeps_its_boxes_and_spans(tmp_path: Path) ->
         review = open_review(folder)
         assert len(all_events(review)) == (2 if opened_before else 1)
         with review.store.reading() as db:
-            items = listing.recordings(db, ListFilter(), sort="name", offset=0, limit=9)["items"]
+            items = listing.list_recordings(db, ListFilter(), sort="name", offset=0, limit=9)["items"]
         assert [item["error"] for item in items] == ["a.wav: no such recording", "", ""]
         review.close()
         (tmp_path / "a.wav").rename(folder / "audio" / "a.wav")
         review = open_review(folder)
         assert [row["name"] for row in all_events(review)] == ["a.wav", "b.wav"]
         with review.store.reading() as db:
-            items = listing.recordings(db, ListFilter(), sort="name", offset=0, limit=9)["items"]
+            items = listing.list_recordings(db, ListFilter(), sort="name", offset=0, limit=9)["items"]
             heard = db.execute(
                 "SELECT r.name FROM spans s JOIN recordings r ON r.id = recording_id"
             ).fetchall()
@@ -185,7 +185,7 @@ def test_broken_recordings_are_listed_with_reasons(tmp_path: Path) -> None:
     (folder / "audio" / "noise.wav").write_bytes(b"no sound at all" * 99)
     review = open_review(folder)
     with review.store.reading() as db:
-        items = listing.recordings(db, ListFilter(), sort="name", offset=0, limit=9)["items"]
+        items = listing.list_recordings(db, ListFilter(), sort="name", offset=0, limit=9)["items"]
     errors = {item["name"]: item["error"] for item in items if item["error"]}
     assert sorted(errors) == ["empty.wav", "noise.wav"]
     assert "0 bytes" in errors["empty.wav"]
@@ -203,7 +203,7 @@ def test_failures_of_detect_are_listed(tmp_path: Path) -> None:
     with review.store.reading() as db:
         items = {
             i["name"]: i
-            for i in listing.recordings(db, ListFilter(), sort="name", offset=0, limit=9)["items"]
+            for i in listing.list_recordings(db, ListFilter(), sort="name", offset=0, limit=9)["items"]
         }
     assert items["bad.wav"]["error"] == "the file is empty"
     assert items["A_1.wav"]["error"] == ""
@@ -225,7 +225,7 @@ def test_moved_recordings_are_found_by_their_names(tmp_path: Path) -> None:
     with review.store.reading() as db:
         items = {
             i["name"]: i
-            for i in listing.recordings(db, ListFilter(), sort="name", offset=0, limit=9)["items"]
+            for i in listing.list_recordings(db, ListFilter(), sort="name", offset=0, limit=9)["items"]
         }
     assert "--audio" in items["A_1.wav"]["error"]
     assert items["B_3.wav"]["error"] == ""
@@ -299,11 +299,11 @@ def test_an_empty_results_folder_opens(tmp_path: Path) -> None:
     assert all_events(review) == []
     with review.store.reading() as db:
         assert queue(db, "random", ListFilter(), limit=5, after=None)["events"] == []
-        assert listing.progress(db, ListFilter())["precision"] is None
+        assert listing.review_progress(db, ListFilter())["precision"] is None
 
 
 def test_a_recording_touches_the_days_and_hours_it_lasts() -> None:
-    assert _calendar("2024-05-01T23:30:00", 3600) == ("2024-05-01", "2024-05-02", 1 << 23 | 1)
-    assert _calendar("2024-05-01T07:00:00", 3600) == ("2024-05-01", "2024-05-01", 1 << 7)
-    assert _calendar("2024-05-01T07:00:00", 90_000)[2] == (1 << 24) - 1
-    assert _calendar("", 60) == ("", "", 0)
+    assert _days_and_hours("2024-05-01T23:30:00", 3600) == ("2024-05-01", "2024-05-02", 1 << 23 | 1)
+    assert _days_and_hours("2024-05-01T07:00:00", 3600) == ("2024-05-01", "2024-05-01", 1 << 7)
+    assert _days_and_hours("2024-05-01T07:00:00", 90_000)[2] == (1 << 24) - 1
+    assert _days_and_hours("", 60) == ("", "", 0)

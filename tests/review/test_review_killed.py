@@ -28,7 +28,7 @@ from mast.review.serve import serve
 from mast.review.server import create_app
 review = open_review(sys.argv[1])
 say = lambda address: print(address, flush=True)
-create = lambda token: create_app(review, token=token, here_only=True)
+create = lambda token: create_app(review, token=token, local_only=True)
 serve(create, port=0, browser=False, say=say)
 """
 

@@ -19,13 +19,13 @@ from mast.inference.pieces import Source
 from mast.inference.results import ResultsFolder
 from mast.reports.heard import read_events
 from mast.review import learning
-from mast.review.decided import collect, decided_boxes, export_folder
 from mast.review.decisions import InvalidError, change_event, redo, undo
-from mast.review.learning import TooFewError
-from mast.review.listing import ListFilter, activity, precision, progress
+from mast.review.export_review import collect_annotations, decided_boxes, export_folder
+from mast.review.learning import TooFewDecisionsError
+from mast.review.listing import ListFilter, count_by_hour, estimate_precision, review_progress
 from mast.review.lookalikes import NoEmbeddingError
 from mast.review.open_review import Review, open_review
-from mast.review.sample import read_checking
+from mast.review.sample import read_check_progress
 
 OPEN = ListFilter(status="open")
 EVENTS = 100  # in each of three recordings
@@ -87,7 +87,7 @@ def decide(review: Review, count: int, *, named: bool = False) -> list[str]:
 
 def page(review: Review, order: str, **more: Any) -> list[dict[str, Any]]:
     with review.store.reading() as db:
-        found: list[dict[str, Any]] = review.learning.queue(
+        found: list[dict[str, Any]] = review.learner.queue(
             db, order, more.pop("wanted", OPEN), **{"limit": 50, "after": None, **more}
         )["events"]
     return found
@@ -122,7 +122,7 @@ def test_a_label_is_sought(review: Review) -> None:
     for label in ("a", "b"):
         first = page(review, "likely", label=label, limit=30)
         assert np.mean([known[event["id"]] == (True, label) for event in first]) > 0.95
-    assert sorted(review.learning.state()["labels"]) == ["a", "b"]
+    assert sorted(review.learner.state()["labels"]) == ["a", "b"]
     with pytest.raises(InvalidError, match="'c' is not learnt; accept at least 5"):
         page(review, "likely", label="c")
 
@@ -155,9 +155,9 @@ def test_filters_apply(review: Review) -> None:
 def test_one_button_decides_about_the_rest_and_keeps_its_promise(review: Review) -> None:
     decided = decide(review, 80, named=True)
     known = truth(review)
-    plan = review.learning.plan(0.95)
+    plan = review.learner.plan(0.95)
     assert (plan.precision, plan.decisions) == (0.95, 80)
-    applied = review.learning.apply("Ana", 0.95)
+    applied = review.learner.apply("Ana", 0.95)
     assert {name: applied[name] for name in ("accepted", "rejected", "named", "right", "left")} == {
         name: getattr(plan, name) for name in ("accepted", "rejected", "named", "right", "left")
     }
@@ -171,34 +171,34 @@ def test_one_button_decides_about_the_rest_and_keeps_its_promise(review: Review)
     names = {event: label for event, (_, label) in verdicts.items() if label}
     assert len(names) == plan.named > 30
     assert np.mean([known[event] == (True, label) for event, label in names.items()]) >= 0.95
-    assert review.learning.state()["applied"]["by"] == "Ana"
+    assert review.learner.state()["applied"]["by"] == "Ana"
 
 
 def test_the_whole_application_is_taken_back(review: Review) -> None:
     decide(review, 80)
     with review.store.reading() as db:
         before = [tuple(row) for row in db.execute("SELECT * FROM events ORDER BY seq")]
-    applied = review.learning.apply("Ana", 0.9)
-    assert review.learning.take_back("Ana") == applied["accepted"] + applied["rejected"]
+    applied = review.learner.apply("Ana", 0.9)
+    assert review.learner.take_back("Ana") == applied["accepted"] + applied["rejected"]
     with review.store.reading() as db:
         assert [tuple(row) for row in db.execute("SELECT * FROM events ORDER BY seq")] == before
         kinds = [row[0] for row in db.execute("SELECT kind FROM log ORDER BY id DESC LIMIT 2")]
     assert kinds == ["take_back", "apply"]
     assert learned(review) == {}
-    assert review.learning.state()["applied"] is None
-    assert review.learning.take_back("Ana") == 0  # nothing is left to take back
+    assert review.learner.state()["applied"] is None
+    assert review.learner.take_back("Ana") == 0  # nothing is left to take back
 
 
 def test_a_persons_decision_stands_before_and_after(review: Review) -> None:
     """Someone decides against the learner; neither applying again nor taking back touches that."""
     decide(review, 80)
-    review.learning.apply("Ana", 0.9)
+    review.learner.apply("Ana", 0.9)
     event_id, (status, _) = next(iter(learned(review).items()))
     other = "rejected" if status == "accepted" else "accepted"
     change_event(review.store, "Bo", event_id, {"version": 0, "status": other})
-    review.learning.apply("Ana", 0.9)
+    review.learner.apply("Ana", 0.9)
     assert event_id not in learned(review)
-    review.learning.take_back("Ana")
+    review.learner.take_back("Ana")
     with review.store.reading() as db:
         now = db.execute("SELECT status, reviewer FROM events WHERE id = ?", (event_id,)).fetchone()
     assert tuple(now) == (other, "Bo")
@@ -206,7 +206,7 @@ def test_a_persons_decision_stands_before_and_after(review: Review) -> None:
 
 def test_undo_takes_back_an_application_and_then_the_decision_before_it(review: Review) -> None:
     last = decide(review, 80)[-1]
-    applied = review.learning.apply("Änne", 0.9)
+    applied = review.learner.apply("Änne", 0.9)
     assert [event["id"] for event in undo(review.store, "Ana").events] == [
         last
     ]  # Änne's is not Ana's to undo
@@ -218,11 +218,11 @@ def test_undo_takes_back_an_application_and_then_the_decision_before_it(review: 
     assert done.what == f"Undone: {applied['accepted'] + applied['rejected']} decisions by the learner"
     assert (done.events, done.recording_id) == ([], None)
     assert learned(review) == {}
-    assert review.learning.state()["applied"] is None
+    assert review.learner.state()["applied"] is None
     assert not undo(review.store, "Änne").done
     assert not redo(review.store, "Änne").done
 
-    review.learning.apply("Ana", 0.9)
+    review.learner.apply("Ana", 0.9)
     assert undo(review.store, "Ana").many
     done = undo(review.store, "Ana")
     assert not done.many
@@ -231,20 +231,20 @@ def test_undo_takes_back_an_application_and_then_the_decision_before_it(review: 
 
 def test_undo_passes_over_an_application_that_no_longer_stands(review: Review) -> None:
     last = decide(review, 80)[-1]
-    review.learning.apply("Ana", 0.9)
-    review.learning.take_back("Bo")
+    review.learner.apply("Ana", 0.9)
+    review.learner.take_back("Bo")
     assert [event["id"] for event in undo(review.store, "Ana").events] == [last]
     redo(review.store, "Ana")
-    review.learning.apply("Ana", 0.9)
-    review.learning.apply("Bo", 0.95)  # in its place
+    review.learner.apply("Ana", 0.9)
+    review.learner.apply("Bo", 0.95)  # in its place
     assert [event["id"] for event in undo(review.store, "Ana").events] == [last]
-    assert review.learning.state()["applied"]["by"] == "Bo"
+    assert review.learner.state()["applied"]["by"] == "Bo"
     assert learned(review)
 
 
 def test_undo_after_a_further_decision_takes_that_back_first(review: Review) -> None:
     decide(review, 80)
-    review.learning.apply("Ana", 0.9)
+    review.learner.apply("Ana", 0.9)
     event_id = next(iter(learned(review)))
     change_event(review.store, "Ana", event_id, {"version": 0, "status": "accepted"})
     assert [event["id"] for event in undo(review.store, "Ana").events] == [event_id]
@@ -256,8 +256,8 @@ def test_undo_after_a_further_decision_takes_that_back_first(review: Review) -> 
 def test_the_learner_does_not_learn_from_itself(review: Review) -> None:
     decide(review, 80)
     before = page(review, "likely", wanted=ListFilter(), limit=300)
-    review.learning.apply("Ana", 0.9)
-    assert review.learning.plan(0.9).decisions == 80
+    review.learner.apply("Ana", 0.9)
+    assert review.learner.plan(0.9).decisions == 80
     assert [e["id"] for e in page(review, "likely", wanted=ListFilter(), limit=300)] == [
         e["id"] for e in before
     ]
@@ -265,7 +265,7 @@ def test_the_learner_does_not_learn_from_itself(review: Review) -> None:
 
 def test_what_the_learner_decided_leaves_the_queue_and_can_be_checked(review: Review) -> None:
     decide(review, 80)
-    applied = review.learning.apply("Ana", 0.9)
+    applied = review.learner.apply("Ana", 0.9)
     left = page(review, "unsure", limit=300)
     assert len(left) == applied["left"]
     accepted = page(review, "likely", wanted=ListFilter(status="learner_accepted"), limit=300)
@@ -277,12 +277,13 @@ def test_what_the_learner_decided_leaves_the_queue_and_can_be_checked(review: Re
 def test_counts_keep_people_and_learner_apart(review: Review) -> None:
     decide(review, 80)
     with review.store.reading() as db:
-        before, sure, active = progress(db, ListFilter()), precision(db, ListFilter()), activity(db)
-    applied = review.learning.apply("Ana", 0.9)
+        before, sure = review_progress(db, ListFilter()), estimate_precision(db, ListFilter())
+        active = count_by_hour(db)
+    applied = review.learner.apply("Ana", 0.9)
     with review.store.reading() as db:
-        after = progress(db, ListFilter())
-        assert precision(db, ListFilter()) == sure
-        fewer = np.array(active["counts"]).sum() - np.array(activity(db)["counts"]).sum()
+        after = review_progress(db, ListFilter())
+        assert estimate_precision(db, ListFilter()) == sure
+        fewer = np.array(active["counts"]).sum() - np.array(count_by_hour(db)["counts"]).sum()
     assert (after["learner_accepted"], after["learner_rejected"]) == (
         applied["accepted"],
         applied["rejected"],
@@ -299,10 +300,10 @@ def test_corrected_counts_do_not_take_it_for_a_review(review: Review) -> None:
     folder = review.workspace.folder
     table = pd.read_parquet(folder / "detections.parquet")
     strata = stratify(table["label"].to_numpy(dtype=object), table["score"].to_numpy())
-    before = read_checking(folder, read_events(folder), strata)
-    applied = review.learning.apply("Ana", 0.6)
+    before = read_check_progress(folder, read_events(folder), strata)
+    applied = review.learner.apply("Ana", 0.6)
     assert applied["left"] == 0  # the learner has decided about all the rest
-    after = read_checking(folder, read_events(folder), strata)
+    after = read_check_progress(folder, read_events(folder), strata)
     assert (after.drawn, after.open, after.sample is None) == (
         before.drawn,
         before.open,
@@ -318,11 +319,11 @@ def test_exports_say_who_accepted(review: Review, tmp_path: Path) -> None:
     decided = decide(review, 80)
     people = sum(truth(review)[event][0] for event in decided)
     with review.store.reading() as db:
-        before = collect(db)
-    applied = review.learning.apply("Ana", 0.9)
+        before = collect_annotations(db)
+    applied = review.learner.apply("Ana", 0.9)
     with review.store.reading() as db:
-        after = collect(db, complete=True)
-        without = collect(db, complete=True, learner=False)
+        after = collect_annotations(db, complete=True)
+        without = collect_annotations(db, complete=True, learner=False)
     counts = after.events["source"].value_counts().to_dict()
     assert counts == {"expert": people, "learner": applied["accepted"]}
     pd.testing.assert_frame_equal(
@@ -336,11 +337,11 @@ def test_exports_say_who_accepted(review: Review, tmp_path: Path) -> None:
 def test_from_few_decisions_it_does_not_decide(review: Review) -> None:
     decide(review, 79)
     with pytest.raises(
-        TooFewError, match=r"decides from 80 decisions on.*so far there are \d+ accepted and \d+ rej"
+        TooFewDecisionsError, match=r"decides from 80 decisions on.*so far there are \d+ accepted and \d+ rej"
     ):
-        review.learning.plan(0.9)
-    with pytest.raises(TooFewError):
-        review.learning.apply("Ana", 0.9)
+        review.learner.plan(0.9)
+    with pytest.raises(TooFewDecisionsError):
+        review.learner.apply("Ana", 0.9)
     assert learned(review) == {}
 
 
@@ -348,21 +349,21 @@ def test_from_few_decisions_it_does_not_decide(review: Review) -> None:
 def test_precision_must_make_sense(review: Review, wrong: float) -> None:
     decide(review, 60)
     with pytest.raises(InvalidError, match=r"expected a share from 0\.5 to 0\.999"):
-        review.learning.plan(wrong)
+        review.learner.plan(wrong)
 
 
 def test_without_vectors_a_sentence(tmp_path: Path) -> None:
     review = open_review(small_results(tmp_path, embed=False))
-    assert review.learning.state()["available"] is False
+    assert review.learner.state()["available"] is False
     with pytest.raises(NoEmbeddingError, match="--embed"):
         page(review, "likely")
 
 
 def test_folds_are_as_the_rest_is() -> None:
     decided = np.array([1, 1, 2])
-    assert learning._groups(decided, np.array([3, 4, 5])).tolist() == [1, 1, 2]  # other recordings
-    assert learning._groups(decided, np.array([1, 2, 3])).tolist() == [0, 1, 2]
-    assert learning._groups(decided, np.zeros(0, np.int64)).tolist() == [0, 1, 2]
+    assert learning._held_out_groups(decided, np.array([3, 4, 5])).tolist() == [1, 1, 2]  # other recordings
+    assert learning._held_out_groups(decided, np.array([1, 2, 3])).tolist() == [0, 1, 2]
+    assert learning._held_out_groups(decided, np.zeros(0, np.int64)).tolist() == [0, 1, 2]
 
 
 def test_a_review_that_was_begun_before_there_was_a_learner(review: Review) -> None:
@@ -372,7 +373,7 @@ def test_a_review_that_was_begun_before_there_was_a_learner(review: Review) -> N
     review.close()
     again = open_review(folder)
     decide(again, 80)
-    assert again.learning.apply("Ana", 0.9)["accepted"] > 0
+    assert again.learner.apply("Ana", 0.9)["accepted"] > 0
 
 
 def test_requests(review: Review) -> None:

@@ -11,7 +11,7 @@ from review_folders import add_detections, detections, small_results, write_tone
 
 from mast.review import listing
 from mast.review.decisions import add_event, change_event, delete_event, mark_reviewed
-from mast.review.listing import ListFilter, wilson
+from mast.review.listing import ListFilter, wilson_interval
 from mast.review.open_review import Review, open_review
 from mast.review.queue import queue
 from mast.review.records import EVENT_SQL, NotFoundError, event_record
@@ -146,9 +146,9 @@ def test_the_random_order_is_fixed_by_the_seed_and_looks_random(tmp_path: Path) 
 def test_recordings_by_filter(review: Review, wanted: ListFilter, sort: str) -> None:
     with review.store.reading() as db:
         rows = db.execute("SELECT * FROM recordings").fetchall()
-        page = listing.recordings(db, wanted, sort=sort, offset=0, limit=100)
+        page = listing.list_recordings(db, wanted, sort=sort, offset=0, limit=100)
         parts = [
-            listing.recordings(db, wanted, sort=sort, offset=k, limit=1)["items"]
+            listing.list_recordings(db, wanted, sort=sort, offset=k, limit=1)["items"]
             for k in range(page["total"])
         ]
     fitting = {
@@ -179,7 +179,7 @@ def test_status_of_recordings(tmp_path: Path) -> None:
         change_event(review.store, "A", event_id, {"version": 0, "status": "rejected"})
     for status, names in (("done", [1]), ("started", [2]), ("open", [3])):
         with review.store.reading() as db:
-            page = listing.recordings(db, ListFilter(status=status), sort="name", offset=0, limit=9)
+            page = listing.list_recordings(db, ListFilter(status=status), sort="name", offset=0, limit=9)
         assert [item["id"] for item in page["items"]] == names
         assert all(item["status"] == status for item in page["items"])
 
@@ -206,7 +206,7 @@ def test_events_of_a_span(review: Review) -> None:
 def test_progress_counts_what_was_decided(review: Review) -> None:
     events = everything(review)
     with review.store.reading() as db:
-        found = listing.progress(db, ListFilter())
+        found = listing.review_progress(db, ListFilter())
     alive = [e for e in events if e["status"] != "deleted"]
     assert found["events"] == len(alive)
     assert found["reviewed"] == sum(e["status"] != "open" for e in alive)
@@ -225,7 +225,7 @@ def test_relabelled_and_changed_are_counted(tmp_path: Path) -> None:
     change_event(review.store, "A", b, {"version": 0, "start_s": 0.0, "end_s": 1.0})
     change_event(review.store, "A", c, {"version": 0, "label": "wren", "status": "rejected"})
     with review.store.reading() as db:
-        found = listing.progress(db, ListFilter())
+        found = listing.review_progress(db, ListFilter())
     assert (found["relabelled"], found["changed"], found["accepted"], found["rejected"]) == (1, 1, 2, 1)
 
 
@@ -233,11 +233,11 @@ def test_precision_is_of_the_random_sample_only(tmp_path: Path) -> None:
     review = open_review(small_results(tmp_path, recordings=3, events=40))
     with review.store.reading() as db:
         order = [e["id"] for e in queue(db, "random", ListFilter(), limit=200, after=None)["events"]]
-        assert listing.precision(db, ListFilter()) is None
+        assert listing.estimate_precision(db, ListFilter()) is None
     for event_id in order[60:90]:  # decided out of order: says nothing about the rest
         change_event(review.store, "A", event_id, {"version": 0, "status": "accepted"})
     with review.store.reading() as db:
-        assert listing.precision(db, ListFilter()) is None
+        assert listing.estimate_precision(db, ListFilter()) is None
     for k, event_id in enumerate(order[:20]):
         if k == 12:
             delete_event(review.store, "A", event_id, 0)  # as wrong as a rejected one
@@ -245,10 +245,10 @@ def test_precision_is_of_the_random_sample_only(tmp_path: Path) -> None:
             status = "accepted" if k % 4 else "rejected"
             change_event(review.store, "A", event_id, {"version": 0, "status": status})
     with review.store.reading() as db:
-        found = listing.precision(db, ListFilter())
+        found = listing.estimate_precision(db, ListFilter())
     assert found is not None
     assert (found["n"], found["right"], found["skipped"]) == (19, 14, 1)
-    assert (found["low"], found["high"]) == wilson(14, 19)
+    assert (found["low"], found["high"]) == wilson_interval(14, 19)
     assert found["low"] < found["estimate"] < found["high"]
 
 
@@ -260,17 +260,17 @@ def test_precision_within_a_filter(tmp_path: Path) -> None:
     for event in order[:8]:
         change_event(review.store, "A", event["id"], {"version": 0, "status": "accepted"})
     with review.store.reading() as db:
-        found = listing.precision(db, wanted)
+        found = listing.estimate_precision(db, wanted)
         assert found is not None
         assert (found["n"], found["right"]) == (8, 8)
-        everywhere = listing.precision(db, ListFilter())
+        everywhere = listing.estimate_precision(db, ListFilter())
         assert everywhere is None or everywhere["n"] < 8
 
 
 def test_wilson_against_the_score_test() -> None:
     """Every share in the interval is one that the score test does not reject, and none outside is."""
     for right, n in ((0, 5), (3, 7), (9, 10), (10, 10), (480, 500)):
-        low, high = wilson(right, n)
+        low, high = wilson_interval(right, n)
         shares = np.linspace(1e-6, 1 - 1e-6, 20_001)
         z = np.abs(right / n - shares) / np.sqrt(shares * (1 - shares) / n)
         kept = shares[z <= 1.959964]
@@ -280,7 +280,7 @@ def test_wilson_against_the_score_test() -> None:
 
 def test_activity_against_counting(review: Review) -> None:
     with review.store.reading() as db:
-        found = listing.activity(db)
+        found = listing.count_by_hour(db)
     expected = {site: [0] * 24 for site in found["sites"]}
     for event in everything(review):
         if event["status"] in ("open", "accepted"):
@@ -292,7 +292,7 @@ def test_activity_against_counting(review: Review) -> None:
 
 def test_the_session_names_what_can_be_chosen(review: Review) -> None:
     with review.store.reading() as db:
-        found = listing.session(db)
+        found = listing.session_facts(db)
     assert found["sites"] == ["A", "B", "C"]
     assert found["labels"] == ["wren"]
     assert found["reviewers"] == ["Ana", "Ben"]

@@ -17,9 +17,9 @@ from review_folders import (
 )
 
 from mast.review import lookalike_groups
-from mast.review.decided import collect
 from mast.review.decisions import InvalidError, change_event, delete_event, redo, undo
-from mast.review.listing import ListFilter, progress
+from mast.review.export_review import collect_annotations
+from mast.review.listing import ListFilter, review_progress
 from mast.review.open_review import Review, open_review
 from mast.review.queue import queue
 
@@ -140,10 +140,10 @@ def test_a_group_is_named_at_once_and_what_a_person_decided_stands(tmp_path: Pat
     assert events_of(review, 1, status="open") == []
     assert len(events_of(review, 1, status="group_accepted")) == 23
     with review.store.reading() as db:
-        found = progress(db, ListFilter())
-        boxes, heard = collect(db).events, collect(db).reviewed
+        found = review_progress(db, ListFilter())
+        boxes, heard = collect_annotations(db).events, collect_annotations(db).reviewed
         assert (found["reviewed"], found["group_accepted"], found["learner_accepted"]) == (1, 23, 0)
-        assert len(collect(db, learner=False).events) == 0
+        assert len(collect_annotations(db, learner=False).events) == 0
     assert set(boxes["label"]) == {"Robin"}
     assert set(boxes["source"]) == {"group"}
     assert len(boxes) == 23
@@ -172,7 +172,7 @@ def test_an_undo_takes_back_the_last_group_alone(tmp_path: Path) -> None:
 
 def test_the_learner_and_groups_leave_each_others_decisions(tmp_path: Path) -> None:
     review, _ = decided_by_group(tmp_path)
-    assert review.learning.take_back("Ana") == 0
+    assert review.learner.take_back("Ana") == 0
     assert len(events_of(review, 1, status="group_accepted")) == 23
     with review.store.writing() as db:
         db.execute("INSERT INTO learned SELECT event_id, 'rejected', '', 0 FROM grouped WHERE cluster = 0")
@@ -192,7 +192,7 @@ def test_a_review_from_before_groups_could_be_decided_about_opens(tmp_path: Path
     review.close()
     review = open_review(folder)
     with review.store.reading() as db:
-        assert progress(db, ListFilter())["learner_accepted"] == 5
+        assert review_progress(db, ListFilter())["learner_accepted"] == 5
     review.groups.find()
     assert 24 - 5 <= review.groups.decide("Ana", ListFilter(group=1), "rejected", "") <= 24
 

@@ -101,9 +101,9 @@ def test_every_detection_with_its_own_vector_and_score(
     review, ids, vectors = opened
     change_event(review.store, "A", ids[0], {"version": 0, "start_s": 0.01, "end_s": 0.02})
     with review.store.reading() as db:
-        blocks = list(review.lookalikes.every(db))
+        blocks = list(review.lookalikes.iter_vectors(db))
         rows = {row[0]: (row[1], row[2]) for row in db.execute("SELECT seq, id, score FROM events")}
-        ranked = review.learning.queue(db, "likely", ListFilter(status="open"), limit=100, after=None)
+        ranked = review.learner.queue(db, "likely", ListFilter(status="open"), limit=100, after=None)
     assert len(blocks) == 6
     found = {
         rows[seq][0]: (vector, score == rows[seq][1])

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from mast.progress import read_progress
 from mast.review.decisions import change_event
 from mast.review.open_review import Review, open_review
-from mast.review.suggestions import take_suggestions
+from mast.review.suggestions import add_suggestions
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_names_that_the_review_was_given_are_in_its_summary(review: Review, tmp_
     folder = review.workspace.folder
     table = pd.read_parquet(folder / "detections.parquet").assign(label="wren", likely_label="wren")
     table.assign(label_score=0.9, label_source="BirdNET").to_csv(tmp_path / "named.csv", index=False)
-    take_suggestions(review.store, tmp_path / "named.csv")
+    add_suggestions(review.store, tmp_path / "named.csv")
     with client(review) as page:
         page.post("/api/summary")
         assert until_made(page)["state"] == "done"

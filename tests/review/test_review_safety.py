@@ -101,11 +101,11 @@ def every_request(review: Review) -> list[tuple[str, str]]:
     return [("GET", "/"), *files, *((method, re.sub(r"{\w+}", "1", path)) for method, path in places)]
 
 
-@pytest.mark.parametrize("here_only", [True, False])
-def test_without_the_token_nothing(review: Review, here_only: bool) -> None:
+@pytest.mark.parametrize("local_only", [True, False])
+def test_without_the_token_nothing(review: Review, local_only: bool) -> None:
     """Another user of this machine reaches the port, and so may other computers."""
-    app = create_app(review, token=TOKEN, here_only=here_only)
-    host = "127.0.0.1:8765" if here_only else "field-station:80"
+    app = create_app(review, token=TOKEN, local_only=local_only)
+    host = "127.0.0.1:8765" if local_only else "field-station:80"
     client = TestClient(app, base_url=f"http://{host}")
     requests = every_request(review)
     assert {"/api/recordings/1/tile", "/api/recordings/1/audio"} < {path for _, path in requests}
@@ -127,7 +127,7 @@ def test_without_the_token_nothing(review: Review, here_only: bool) -> None:
 
 
 def test_a_person_is_told_in_plain_text(review: Review) -> None:
-    client = TestClient(create_app(review, token=TOKEN, here_only=True), base_url="http://127.0.0.1:8765")
+    client = TestClient(create_app(review, token=TOKEN, local_only=True), base_url="http://127.0.0.1:8765")
     answer = client.get("/", headers={"Accept": "text/html,application/xhtml+xml"})
     assert (answer.status_code, answer.text) == (403, f"mast: {PRIVATE}.")
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
@@ -135,11 +135,11 @@ def test_a_person_is_told_in_plain_text(review: Review) -> None:
 
 def test_nothing_is_guarded_by_an_empty_token(review: Review) -> None:
     with pytest.raises(AssertionError, match="every user"):
-        create_app(review, token="", here_only=True)
+        create_app(review, token="", local_only=True)
 
 
 def test_the_token_opens_by_header_or_cookie(review: Review) -> None:
-    app = create_app(review, token=TOKEN, here_only=False)
+    app = create_app(review, token=TOKEN, local_only=False)
     plain = TestClient(app, base_url="http://field-station")
     assert plain.get("/api/session", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
     first = plain.get(f"/?token={TOKEN}&recording=3")

@@ -15,11 +15,11 @@ from mast.evaluation.corrected_counts import Strata, stratify
 from mast.reports.heard import read_events
 from mast.retrieval.naming import read_names
 from mast.review.decisions import change_event
-from mast.review.listing import ListFilter, progress, session
+from mast.review.listing import ListFilter, review_progress, session_facts
 from mast.review.open_review import Review, open_review
 from mast.review.queue import queue
-from mast.review.sample import draw_sample, read_checking
-from mast.review.suggestions import take_suggestions
+from mast.review.sample import draw_sample, read_check_progress
+from mast.review.suggestions import add_suggestions
 from mast.review.to_check import read_to_check
 
 
@@ -55,7 +55,7 @@ def test_progress_says_how_much_of_the_sample_is_checked(folder: Path) -> None:
     with review.store.reading() as db:
         others = [e["id"] for e in queue(db, "random", ListFilter(), limit=200, after=None)["events"]]
         decide(review, [event for event in others if event not in drawn][-5:])
-        assert progress(db, ListFilter())["to_check"] == {"drawn": 20, "checked": 8}
+        assert review_progress(db, ListFilter())["to_check"] == {"drawn": 20, "checked": 8}
     review.close()
 
 
@@ -73,7 +73,7 @@ def test_the_review_offers_exactly_what_was_drawn(folder: Path) -> None:
     drawn = draw(folder, 20)
     review = open_review(folder)
     with review.store.reading() as db:
-        assert session(db)["to_check"] == 20
+        assert session_facts(db)["to_check"] == 20
         page = queue(db, "check", ListFilter(status="open"), limit=50, after=None)
         rest = queue(db, "check", ListFilter(status="open"), limit=50, after=page["events"][4]["id"])
     assert page["total"] == 20
@@ -85,18 +85,20 @@ def test_the_review_offers_exactly_what_was_drawn(folder: Path) -> None:
 def test_only_strata_whose_drawn_events_are_all_decided_count(folder: Path) -> None:
     drawn = draw(folder, 20)
     strata = strata_of(folder)
-    assert read_checking(folder, read_events(folder), strata).sample is None  # nobody has opened a review
+    assert (
+        read_check_progress(folder, read_events(folder), strata).sample is None
+    )  # nobody has opened a review
     review = open_review(folder)
     names = read_to_check(folder).set_index("event")["stratum"]
     decide(review, drawn[:-1])
-    checking = read_checking(folder, read_events(folder), strata)
+    checking = read_check_progress(folder, read_events(folder), strata)
     assert (checking.drawn, checking.open) == (20, 1)
     assert checking.sample is not None
     unfinished = strata.names.index(names[drawn[-1]])
     assert checking.sample.strata.checked[unfinished] == 0
     assert (np.delete(checking.sample.strata.checked, unfinished) > 0).all()
     decide(review, drawn[-1:], "rejected")
-    sample = read_checking(folder, read_events(folder), strata).sample
+    sample = read_check_progress(folder, read_events(folder), strata).sample
     assert sample is not None
     assert sample.strata.checked.sum() == 20
     assert sample.strata.right.sum() == 19
@@ -109,9 +111,9 @@ def test_events_that_were_not_drawn_say_nothing_unless_their_stratum_is_known_wh
         rows = db.execute("SELECT id, score FROM events ORDER BY score").fetchall()
     lowest = [row["id"] for row in rows[: strata.sizes[0]]]
     decide(review, lowest[:-1], "rejected")
-    assert read_checking(folder, read_events(folder), strata).sample is None
+    assert read_check_progress(folder, read_events(folder), strata).sample is None
     decide(review, lowest[-1:])
-    sample = read_checking(folder, read_events(folder), strata).sample
+    sample = read_check_progress(folder, read_events(folder), strata).sample
     assert sample is not None
     assert sample.strata.checked.tolist() == [strata.sizes[0], 0, 0, 0, 0]
     assert sample.strata.right.tolist() == [1, 0, 0, 0, 0]
@@ -123,7 +125,7 @@ def test_a_moved_box_counts_where_it_was_found_and_an_unnamed_one_may_get_a_name
     review = open_review(folder)
     decide(review, drawn[1:])
     change_event(review.store, "ann", drawn[0], {"version": 0, "start_s": 0.0, "end_s": 5.0, "label": "wren"})
-    sample = read_checking(folder, read_events(folder), strata).sample
+    sample = read_check_progress(folder, read_events(folder), strata).sample
     assert sample is not None
     assert sample.strata.right.sum() == 20
     moved = sample.rows.set_index("event").loc[drawn[0]]
@@ -141,7 +143,7 @@ def test_a_wrong_name_is_not_right(tmp_path: Path) -> None:
     drawn, review = draw(folder, 8), open_review(folder)
     decide(review, drawn[:6])
     decide(review, drawn[6:], label="robin")
-    sample = read_checking(folder, read_events(folder), strata_of(folder)).sample
+    sample = read_check_progress(folder, read_events(folder), strata_of(folder)).sample
     assert sample is not None
     assert (sample.strata.checked.sum(), sample.strata.right.sum()) == (8, 6)
     review.close()
@@ -157,9 +159,9 @@ def names_of(folder: Path, label: str) -> Path:
 
 def test_names_on_the_page_take_no_event_out_of_the_sample(folder: Path) -> None:
     drawn, review = draw(folder, 20), open_review(folder)
-    take_suggestions(review.store, names_of(folder, "wren"))
+    add_suggestions(review.store, names_of(folder, "wren"))
     decide(review, drawn)
-    checking = read_checking(folder, read_events(folder), strata_of(folder))
+    checking = read_check_progress(folder, read_events(folder), strata_of(folder))
     assert checking.sample is not None
     assert (checking.open, checking.sample.strata.checked.sum(), checking.sample.strata.right.sum()) == (
         0,
@@ -187,7 +189,7 @@ def test_under_names_an_event_is_right_where_its_name_was_accepted(folder: Path)
     decide(review, wrens[4:], "rejected", label="wren")
     decide(review, unknown[:3], label="robin")  # a call that had no name, and has one now
     decide(review, unknown[3:])
-    checking = read_checking(folder, read_events(folder, names), strata)
+    checking = read_check_progress(folder, read_events(folder, names), strata)
     assert checking.sample is not None
     assert (checking.open, checking.unnamed) == (0, 0)
     rows = checking.sample.rows
@@ -204,7 +206,7 @@ def test_what_was_accepted_before_it_had_a_name_says_nothing_about_the_name(fold
     drawn, review = [str(event) for event in read_to_check(folder)["event"]], open_review(folder)
     decide(review, drawn[:15])
     decide(review, drawn[15:], "rejected")
-    checking = read_checking(folder, read_events(folder, names), strata)
+    checking = read_check_progress(folder, read_events(folder, names), strata)
     assert (checking.open, checking.unnamed) == (15, 15)
     review.close()
 
@@ -215,17 +217,17 @@ def test_a_sample_of_other_events_does_not_count(folder: Path, tmp_path: Path) -
     review.close()
     write_tones(tmp_path / "audio" / "C_3.wav")
     add_detections(folder, tmp_path / "audio", {"C_3.wav": detections("C_3.wav", 50, seed=9)}, embed=False)
-    checking = read_checking(folder, read_events(folder), strata_of(folder))
+    checking = read_check_progress(folder, read_events(folder), strata_of(folder))
     assert checking.outdated
     assert checking.sample is None
     draw(folder, 20)
-    assert not read_checking(folder, read_events(folder), strata_of(folder)).outdated
+    assert not read_check_progress(folder, read_events(folder), strata_of(folder)).outdated
 
 
 def test_a_file_that_is_no_review_is_one_sentence(folder: Path) -> None:
     (folder / "review.sqlite").write_text("my notes")
     with pytest.raises(ConfigError, match="is not a review of mast review"):
-        read_checking(folder, read_events(folder), strata_of(folder))
+        read_check_progress(folder, read_events(folder), strata_of(folder))
 
 
 def test_equal_boxes_have_the_ids_of_the_review(tmp_path: Path) -> None:

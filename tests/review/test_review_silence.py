@@ -17,7 +17,7 @@ from review_folders import add_detections, detections, review_client, write_data
 from mast.classifiers.voice_lists import VOICES, write_voices
 from mast.errors import ConfigError
 from mast.review.open_review import open_review
-from mast.review.sound import silenced
+from mast.review.sound import silence_spans
 
 RATE = 48_000
 SPEECH = (2.0, 3.5)
@@ -145,7 +145,7 @@ def test_sound_is_cut_sample_by_sample_as_a_naive_twin_does() -> None:
         sound = rng.normal(size=n).astype(np.float32)
         edges = np.sort(rng.uniform(first - 300, first + n + 300, 4)).clip(0) / rate
         spans = ((edges[0], edges[1]), (edges[2], edges[3]))
-        got = silenced(sound, rate, first, spans)
+        got = silence_spans(sound, rate, first, spans)
         for k in range(n):
             inside = any(a <= (first + k) / rate < b for a, b in spans)
             near = any(a - 0.005 - 1 / rate <= (first + k) / rate < b + 0.005 + 1 / rate for a, b in spans)
@@ -158,4 +158,4 @@ def test_sound_is_cut_sample_by_sample_as_a_naive_twin_does() -> None:
 
 def test_nothing_listed_changes_nothing() -> None:
     sound = np.ones(100, np.float32)
-    assert silenced(sound, 1_000, 0, ()) is sound
+    assert silence_spans(sound, 1_000, 0, ()) is sound

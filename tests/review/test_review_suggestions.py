@@ -14,7 +14,7 @@ from mast.review.decisions import change_event
 from mast.review.open_review import Review, open_review
 from mast.review.records import read_event
 from mast.review.store import STORE, Store
-from mast.review.suggestions import take_suggestions
+from mast.review.suggestions import add_suggestions
 
 
 @pytest.fixture
@@ -41,10 +41,10 @@ def events(review: Review) -> list[dict[str, object]]:
 def test_names_of_two_tables_are_shown_with_their_scores(folder: Path) -> None:
     review = open_review(folder)
     by_classifier = named(folder, ["wren", "unknown", "unknown"], "BirdNET 2.4")
-    assert take_suggestions(review.store, by_classifier) == 3
-    assert take_suggestions(review.store, by_classifier) == 3  # again: nothing is doubled
+    assert add_suggestions(review.store, by_classifier) == 3
+    assert add_suggestions(review.store, by_classifier) == 3  # again: nothing is doubled
     by_examples = named(folder, ["unknown", "tit", "unknown"], "examples", "nearest_label")
-    assert take_suggestions(review.store, by_examples) == 3
+    assert add_suggestions(review.store, by_examples) == 3
     first, second, third = events(review)
     assert [one["label"] for one in (first, second, third)] == ["wren", "tit", ""]
     assert first["original_label"] == "wren"
@@ -66,7 +66,7 @@ def test_names_of_two_tables_are_shown_with_their_scores(folder: Path) -> None:
 def test_what_people_decided_stays(folder: Path) -> None:
     review = open_review(folder)
     change_event(review.store, "Ana", str(events(review)[0]["id"]), {"label": "owl", "version": 0})
-    take_suggestions(review.store, named(folder, ["wren", "unknown", "unknown"], "BirdNET 2.4"))
+    add_suggestions(review.store, named(folder, ["wren", "unknown", "unknown"], "BirdNET 2.4"))
     first = events(review)[0]
     assert (first["label"], first["status"], first["original_label"]) == ("owl", "accepted", "")
     assert len(first["suggestions"]) == 1  # type: ignore[arg-type]
@@ -87,10 +87,10 @@ def test_a_review_from_before_there_were_names_opens(folder: Path) -> None:
 def test_tables_without_names_or_of_other_detections_are_refused(folder: Path) -> None:
     review = open_review(folder)
     with pytest.raises(ConfigError, match="holds no names; expected a table of mast name or mast classify"):
-        take_suggestions(review.store, folder / "detections.csv")
+        add_suggestions(review.store, folder / "detections.csv")
     path = named(folder, ["wren"] * 3, "BirdNET 2.4")
     table = pd.read_csv(path)
     table.assign(recording="other.wav").to_csv(path, index=False)
     with pytest.raises(ConfigError, match="none of its 3 events is in this review"):
-        take_suggestions(review.store, path)
+        add_suggestions(review.store, path)
     review.close()

@@ -15,14 +15,14 @@ from mast.errors import AudioError
 from mast.review import tiles
 from mast.review.colours import colour_table, encode_png
 from mast.review.tile_cache import TileCache
-from mast.review.tiles import View, layout, levels_db, render_tile, to_levels
+from mast.review.tiles import View, choose_layout, levels_db, render_tile, to_levels
 
 
 def naive(path: Path, view: View) -> NDArray[np.float64]:
     """One column, one window, one row at a time, from the whole recording."""
     sound, rate = sf.read(path, dtype="float64", always_2d=True)
     sound = sound.mean(axis=1)
-    plan = layout(view, rate)
+    plan = choose_layout(view, rate)
     n = plan.window
     taper = np.array([0.5 - 0.5 * np.cos(2 * np.pi * k / n) for k in range(n)])
     picture = np.full((view.height, view.width), -200.0)
@@ -133,7 +133,7 @@ def test_only_the_samples_needed_are_read(sound: Path, monkeypatch: pytest.Monke
 
 def test_a_budget_bounds_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "_BUDGET", 1 << 16)
-    plan = layout(View(0, 3600, 0, 8000, 16, 16), 384_000)
+    plan = choose_layout(View(0, 3600, 0, 8000, 16, 16), 384_000)
     assert plan.window * plan.per_column * 16 <= 2 << 16
 
 

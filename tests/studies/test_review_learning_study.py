@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mast.probability import expit, logits
-from mast.review.box_classifier import features, scaling_of
+from mast.review.box_classifier import build_features, fit_scaling
 from mast_studies import review_learning
 from mast_studies.review_learning import WAYS, Boxes, enough, measure, press, review
 
@@ -21,8 +21,8 @@ def made_up(n: int = 240, strength: float = 12.0, seed: int = 0) -> Boxes:
     nothing = np.zeros((n, 1), np.float32)
     return Boxes(
         scores,
-        features(vectors, scores, scaling_of(vectors)),
-        features(nothing, scores, scaling_of(nothing)),
+        build_features(vectors, scores, fit_scaling(vectors)),
+        build_features(nothing, scores, fit_scaling(nothing)),
         right,
         np.arange(n) % 8,
     )

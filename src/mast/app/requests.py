@@ -22,10 +22,10 @@ from mast.errors import ConfigError
 from mast.grid import BANDS_HZ
 from mast.jobs import Jobs
 from mast.progress import STARTING
-from mast.review.decided import export_folder
 from mast.review.decisions import InvalidError
+from mast.review.export_review import export_folder
 from mast.review.requests_summary import SUMMARY, summary_command
-from mast.review.requests_write import body_of
+from mast.review.requests_write import read_body
 from mast.review.store import STORE, Store
 
 _WHOLE = "whole"  # what is sought, where it is not a name in BANDS_HZ
@@ -76,28 +76,28 @@ def routes(first: Path | None, contents: Contents, jobs: Jobs, reviews: Reviews)
 
     @router.post("/find")
     async def find(request: Request) -> dict[str, Any]:
-        given = await body_of(request)
-        chosen = work_on(folder_of(text_in(given, "path")))
-        sought, model = text_in(given, "sought"), text_in(given, "model", "")
+        body = await read_body(request)
+        chosen = work_on(folder_of(text_in(body, "path")))
+        sought, model = text_in(body, "sought"), text_in(body, "model", "")
         command, out = await run_in_threadpool(_find, chosen, sought, model, contents)
         await run_in_threadpool(jobs.start, command, out)
         return {"folder": str(out)}
 
     @router.post("/stop")
     async def stop(request: Request) -> dict[str, Any]:
-        folder = folder_of(text_in(await body_of(request), "folder"))
+        folder = folder_of(text_in(await read_body(request), "folder"))
         await run_in_threadpool(jobs.stop, folder)
         return {"folder": str(folder)}
 
     @router.post("/resume")
     async def resume(request: Request) -> dict[str, Any]:
-        folder = folder_of(text_in(await body_of(request), "folder"))
+        folder = folder_of(text_in(await read_body(request), "folder"))
         await run_in_threadpool(jobs.resume, folder)
         return {"folder": str(folder)}
 
     @router.post("/summarize")
     async def summarize(request: Request) -> dict[str, Any]:
-        folder = folder_of(text_in(await body_of(request), "folder"))
+        folder = folder_of(text_in(await read_body(request), "folder"))
         out = folder / SUMMARY
         command = await run_in_threadpool(_summarize, folder)
         await run_in_threadpool(jobs.start, command, out)
@@ -105,8 +105,8 @@ def routes(first: Path | None, contents: Contents, jobs: Jobs, reviews: Reviews)
 
     @router.post("/learn")
     async def learn(request: Request) -> dict[str, Any]:
-        given = await body_of(request)
-        folder, complete = folder_of(text_in(given, "folder")), given.get("complete", False)
+        body = await read_body(request)
+        folder, complete = folder_of(text_in(body, "folder")), body.get("complete", False)
         if not isinstance(complete, bool):
             raise InvalidError("expected complete to be true or false")
         command, out = await run_in_threadpool(_learn, folder, complete, reviews)
@@ -115,7 +115,7 @@ def routes(first: Path | None, contents: Contents, jobs: Jobs, reviews: Reviews)
 
     @router.post("/adapt")
     async def adapt(request: Request) -> dict[str, Any]:
-        folder = folder_of(text_in(await body_of(request), "folder"))
+        folder = folder_of(text_in(await read_body(request), "folder"))
         command, out = await run_in_threadpool(_adapt, folder)
         await run_in_threadpool(jobs.start, command, out)
         return {"folder": str(out)}

@@ -47,4 +47,4 @@ def create_window(first: Path | None = None, *, token: str) -> ASGIApp:
 
     app.mount("/window", PageFiles(directory=STATIC), name="window")
     app.mount("/review/{key}", reviews, name="review")
-    return Guard(app, token=token, here_only=True)
+    return Guard(app, token=token, local_only=True)

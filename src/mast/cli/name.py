@@ -251,7 +251,7 @@ def _thresholds(
 def _reviewed(path: Path) -> pd.DataFrame:
     """Boxes with the names that people gave; those that they rejected have none."""
     from mast.annotations import read_annotations
-    from mast.review.decided import decided_boxes
+    from mast.review.export_review import decided_boxes
     from mast.review.store import STORE
 
     if (path / STORE).is_file():

@@ -77,15 +77,15 @@ def review(
     from mast.review.safety import is_loopback
     from mast.review.serve import serve
     from mast.review.server import create_app
-    from mast.review.suggestions import take_suggestions
+    from mast.review.suggestions import add_suggestions
 
     with steps(quiet, "open") as show:
         opened = open_review(folder, audio=audio, annotations=annotations, seed=seed, progress=show)
     for table in names or []:
-        say(f"{take_suggestions(opened.store, table):,} events have names from {table}", quiet=quiet)
+        say(f"{add_suggestions(opened.store, table):,} events have names from {table}", quiet=quiet)
     if no_voices:
         _search_voices(opened, quiet)
-    if spoken := opened.silence.lists():
+    if spoken := opened.silence.all_spans():
         stretches = counted(sum(map(len, spoken.values())), "stretch")
         many = counted(len(spoken), "recording")
         say(f"Speech is silenced on the page: {stretches} in {many} ({folder / VOICES})", quiet=quiet)
@@ -98,7 +98,7 @@ def review(
 
     serve(
         # with a token of their own, people may reach the page by another name, through a proxy
-        lambda secret: create_app(opened, token=secret, here_only=token is None and is_loopback(host)),
+        lambda secret: create_app(opened, token=secret, local_only=token is None and is_loopback(host)),
         host=host,
         port=port,
         token=token,

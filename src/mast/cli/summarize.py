@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mast.evaluation.corrected_counts import SiteStrata, Strata
     from mast.reports.heard import Heard, Place
     from mast.reports.summary_page import Advice
-    from mast.review.sample import Checking
+    from mast.review.sample import CheckProgress
 
 _TABLES = {"counts": "hour", "days": "day", "sites": "site"}  # table → its finest column
 _OWN = {*(f"{name}.csv" for name in _TABLES), "summary.xlsx", "summary.html"}
@@ -94,7 +94,7 @@ def summarize(
     from mast.reports.summary_page import PAGE, Surroundings, summary_page
     from mast.reports.workbook import write_workbook
     from mast.retrieval.naming import read_names
-    from mast.review.sample import draw_sample, read_checking, sites_drawn
+    from mast.review.sample import count_sampled_sites, draw_sample, read_check_progress
     from mast.table_files import write_table
 
     if (latitude is None) != (longitude is None):
@@ -109,7 +109,7 @@ def summarize(
     _report("reading the detections", 0)
     heard = read_heard(detections)
     named = None if names is None else read_names(names)
-    by_site = each_site or (check is None and sites_drawn(detections) > 0)
+    by_site = each_site or (check is None and count_sampled_sites(detections) > 0)
     strata, without = _strata(detections, named, by_site)
     if names is not None and without:
         _report_unnamed(without, int(strata.sizes.sum()), names, detections, quiet)
@@ -119,7 +119,7 @@ def summarize(
         )
     if check is not None:
         draw_sample(detections, read_events(detections, named), strata, check)
-    checking = read_checking(detections, read_events(detections, named), strata)
+    checking = read_check_progress(detections, read_events(detections, named), strata)
     _report("counting calls", 1)
     counts = count_events(read_events(detections, named), heard, strata=strata)
     tables: dict[str, pd.DataFrame] = {
@@ -221,25 +221,25 @@ def _report_unnamed(without: int, total: int, names: Path, detections: Path, qui
 
 
 def _advice(
-    strata: Strata | SiteStrata, checking: Checking, detections: Path, again: str, names: Path | None
+    strata: Strata | SiteStrata, checking: CheckProgress, detections: Path, again: str, names: Path | None
 ) -> tuple[Advice, ...]:
     """What to do next for counts one can trust; ``again`` is the command that was run."""
     from mast.evaluation.corrected_counts import sample_size
     from mast.reports.summary_page import Advice
-    from mast.review.sample import drawn_with_names, names_reviewed_with, sites_drawn
+    from mast.review.sample import count_sampled_sites, reviewed_names_path, was_drawn_with_names
 
     if not len(strata):
         return ()
     review = shlex.join(
         ["mast", "review", str(detections), *([] if names is None else ["--names", str(names)])]
     )
-    if checking.outdated and names is None and drawn_with_names(detections):
+    if checking.outdated and names is None and was_drawn_with_names(detections):
         what = "The sample was drawn with names. Run it with --names FILE, as when the sample was drawn"
-        known = names_reviewed_with(detections)
+        known = reviewed_names_path(detections)
         command = f"{again} --names {'FILE' if known is None else shlex.quote(str(known))}"
     elif checking.outdated:
         what = "The events or their names have changed since the sample was drawn. Draw it again; decisions are kept"
-        sites = sites_drawn(detections)
+        sites = count_sampled_sites(detections)
         each = f"{math.ceil(checking.drawn / sites)} --each-site" if sites else f"{checking.drawn}"
         command = f"{again} --check {each}"
     elif checking.unnamed and checking.unnamed == checking.open:

@@ -30,7 +30,7 @@ class Scaling(NamedTuple):
     length: float  # root of the mean squared length, once centred
 
 
-def scaling_of(vectors: Vectors) -> Scaling:
+def fit_scaling(vectors: Vectors) -> Scaling:
     """The scaling that some (n, D) vectors ask for."""
     known = vectors[np.isfinite(vectors).all(axis=1)]
     if not len(known):
@@ -40,34 +40,34 @@ def scaling_of(vectors: Vectors) -> Scaling:
     return Scaling(centre, length if length > 0 else 1.0)
 
 
-def features(vectors: Vectors, scores: FloatArray, scaling: Scaling) -> Vectors:
+def build_features(vectors: Vectors, scores: FloatArray, scaling: Scaling) -> Vectors:
     """(n, D + 2): the vectors, the logits of the scores, and ones; a vector that is not known says nothing."""
     n, width = vectors.shape
-    made = np.empty((n, width + 2), np.float32)
-    made[:, :width] = np.nan_to_num((vectors - scaling.centre) / scaling.length)
-    made[:, width] = logits(scores)
-    made[:, width + 1] = 1.0
-    return made
+    features = np.empty((n, width + 2), np.float32)
+    features[:, :width] = np.nan_to_num((vectors - scaling.centre) / scaling.length)
+    features[:, width] = logits(scores)
+    features[:, width + 1] = 1.0
+    return features
 
 
-def prior(width: int) -> FloatArray:
+def prior_weights(width: int) -> FloatArray:
     """The weights before any decision, for this many features: the logit of the score, unchanged."""
     weights = np.zeros(width)
     weights[-2] = 1.0
     return weights
 
 
-def fit_weights(given: Vectors, right: BoolArray) -> FloatArray:
+def fit_weights(features: Vectors, right: BoolArray) -> FloatArray:
     """The most probable weights.
 
     Args:
-        given: (n, F) features of boxes that people decided about.
+        features: (n, F), of boxes that people decided about.
         right: (n,) what they said.
     """
     from scipy.optimize import minimize  # takes half a second to import
 
-    x, y = given.astype(np.float64), right.astype(np.float64)
-    centre = prior(x.shape[1])
+    x, y = features.astype(np.float64), right.astype(np.float64)
+    centre = prior_weights(x.shape[1])
 
     def loss(weights: FloatArray) -> tuple[float, FloatArray]:
         z = x @ weights
@@ -79,11 +79,11 @@ def fit_weights(given: Vectors, right: BoolArray) -> FloatArray:
     return np.asarray(found.x, dtype=np.float64)
 
 
-def held_out(given: Vectors, right: BoolArray, groups: IntArray) -> FloatArray:
+def held_out_logits(features: Vectors, right: BoolArray, groups: IntArray) -> FloatArray:
     """(n,) logits of the decisions, each from weights that were fitted without its group.
 
     Args:
-        given: (n, F) features.
+        features: (n, F).
         right: (n,) what people said.
         groups: (n,) boxes of a group are held out together.
     """
@@ -91,22 +91,22 @@ def held_out(given: Vectors, right: BoolArray, groups: IntArray) -> FloatArray:
     found = np.empty(len(right))
     for one in np.unique(fold):
         own = fold == one
-        found[own] = given[own] @ fit_weights(given[~own], right[~own])
+        found[own] = features[own] @ fit_weights(features[~own], right[~own])
     return found
 
 
-class Sureness(NamedTuple):
+class LogitCalibration(NamedTuple):
     """From logits to probabilities that hold for boxes nobody has seen."""
 
-    at: FloatArray  # (K,) logits, rising
+    logits: FloatArray  # (K,), rising
     probabilities: FloatArray  # (K,)
 
     def probability(self, z: FloatArray) -> FloatArray:
         """Of logits."""
-        return np.asarray(np.interp(z, self.at, self.probabilities), dtype=np.float64)
+        return np.asarray(np.interp(z, self.logits, self.probabilities), dtype=np.float64)
 
 
-def fit_sureness(z: FloatArray, right: BoolArray) -> Sureness:
+def fit_logit_calibration(z: FloatArray, right: BoolArray) -> LogitCalibration:
     """Learn what held-out logits mean: ``sigmoid(slope · z + intercept)``, the mean over all slopes and intercepts.
 
     Each pair counts as much as the decisions and a normal prior about (1, 0) make it probable. So few decisions never
@@ -124,7 +124,7 @@ def fit_sureness(z: FloatArray, right: BoolArray) -> Sureness:
     mean = sum(
         (expit(a * at[:, None] + intercepts) * own).sum(axis=1) for a, own in zip(slopes, share, strict=True)
     )
-    return Sureness(at, np.asarray(mean, dtype=np.float64))
+    return LogitCalibration(at, np.asarray(mean, dtype=np.float64))
 
 
 class Verdicts(NamedTuple):
@@ -137,17 +137,17 @@ class Verdicts(NamedTuple):
 
 def verdicts(probability: FloatArray, precision: float) -> Verdicts:
     """Accept what is likelier right than wrong and reject what is not, each only as far as ``precision`` allows."""
-    accepted = sure_enough(probability, precision) & (probability > 0.5)
-    rejected = sure_enough(1 - probability, precision) & (probability < 0.5)
+    accepted = select_confident(probability, precision) & (probability > 0.5)
+    rejected = select_confident(1 - probability, precision) & (probability < 0.5)
     return Verdicts(
         accepted, rejected, float(probability[accepted].sum() + (1 - probability[rejected]).sum())
     )
 
 
-def sure_enough(probability: FloatArray, precision: float) -> BoolArray:
+def select_confident(probability: FloatArray, precision: float) -> BoolArray:
     """The most probable boxes, as many as possible while their mean probability is at least ``precision``.
 
-    >>> sure_enough(np.array([0.2, 0.99, 0.9, 0.6]), 0.9).tolist()
+    >>> select_confident(np.array([0.2, 0.99, 0.9, 0.6]), 0.9).tolist()
     [False, True, True, False]
     """
     order = np.argsort(-probability, kind="stable")

@@ -17,9 +17,9 @@ from typing import Any
 
 from mast.data.recordings import parse_clock
 from mast.errors import MastError
-from mast.review.intake import day_and_hour, put_spans, random_rank
+from mast.review.intake import day_and_hour, random_rank, replace_spans
 from mast.review.records import STATUSES, read_event, read_recording, read_spans
-from mast.review.store import Store, fact
+from mast.review.store import Store, get_fact
 from mast.spans import joined, without
 from mast.wording import counted
 
@@ -44,7 +44,7 @@ class InvalidError(MastError):
 
 
 @dataclass(frozen=True)
-class Undone:
+class UndoResult:
     """What undo or redo did.
 
     Attributes:
@@ -62,21 +62,21 @@ class Undone:
     many: bool = False
 
 
-def add_event(store: Store, reviewer: str, recording_id: int, given: Mapping[str, Any]) -> dict[str, Any]:
+def add_event(store: Store, reviewer: str, recording_id: int, fields: Mapping[str, Any]) -> dict[str, Any]:
     """A new box that a reviewer drew.
 
     Args:
         store: where it is kept.
         reviewer: who drew it.
         recording_id: where.
-        given: ``start_s, end_s, low_hz, high_hz`` and, where it has one, ``label``.
+        fields: ``start_s, end_s, low_hz, high_hz`` and, where it has one, ``label``.
     """
     with store.writing() as db:
         recording = read_recording(db, recording_id)
-        box = _checked_box({name: given.get(name) for name in BOX}, recording)
-        label = checked_label(given.get("label", ""))
+        box = _validated_box({name: fields.get(name) for name in BOX}, recording)
+        label = validated_label(fields.get("label", ""))
         event_id = uuid.uuid4().hex[:20]
-        seed = fact(db, "seed") or ""
+        seed = get_fact(db, "seed") or ""
         day, hour = day_and_hour(parse_clock(recording["datetime"]), box["start_s"])
         db.execute(
             "INSERT INTO events (id, recording_id, start_s, end_s, low_hz, high_hz, label, status, reviewer, version, "
@@ -98,47 +98,47 @@ def add_event(store: Store, reviewer: str, recording_id: int, given: Mapping[str
         return read_event(db, event_id)
 
 
-def change_event(store: Store, reviewer: str, event_id: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def change_event(store: Store, reviewer: str, event_id: str, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Accept, reject, relabel, move or resize an event; correcting an open one accepts it.
 
     Args:
         store: where it is kept.
         reviewer: who decides.
         event_id: what about.
-        given: ``version`` that the reviewer saw, and what is to change.
+        changes: ``version`` that the reviewer saw, and what is to change.
 
     Raises:
         ConflictError: it is of another version by now.
         InvalidError: values that make no sense.
     """
-    unknown = sorted(set(given) - {*BOX, "label", "status", "version"})
+    unknown = sorted(set(changes) - {*BOX, "label", "status", "version"})
     if unknown:
         raise InvalidError(
             f"an event has no {unknown[0][:40]!r} to change; expected {', '.join(BOX)}, label or status"
         )
     with store.writing() as db:
         event = read_event(db, event_id)
-        _check_version(event, given.get("version"))
+        _check_version(event, changes.get("version"))
         before = {name: event[name] for name in _STATE}
         after = dict(before)
-        if any(name in given for name in BOX):
+        if any(name in changes for name in BOX):
             recording = read_recording(db, event["recording_id"])
-            after.update(_checked_box({name: given.get(name, event[name]) for name in BOX}, recording))
-        if "label" in given:
-            after["label"] = checked_label(given["label"])
-        if "status" in given:
-            if given["status"] not in STATUSES:
+            after.update(_validated_box({name: changes.get(name, event[name]) for name in BOX}, recording))
+        if "label" in changes:
+            after["label"] = validated_label(changes["label"])
+        if "status" in changes:
+            if changes["status"] not in STATUSES:
                 raise InvalidError(
-                    f"status {str(given['status'])[:40]!r}: expected one of {', '.join(STATUSES)}"
+                    f"status {str(changes['status'])[:40]!r}: expected one of {', '.join(STATUSES)}"
                 )
-            after["status"] = given["status"]
+            after["status"] = changes["status"]
         elif after != before and before["status"] == "open":
             after["status"] = "accepted"
         if after == before:
             return event
         after["reviewer"] = "" if after["status"] == "open" else reviewer
         kind = "delete" if after["status"] == "deleted" else "change"
-        _put_state(db, event, after)
+        _write_state(db, event, after)
         append_log(db, reviewer, kind, event["recording_id"], event_id=event_id, before=before, after=after)
         return read_event(db, event_id)
 
@@ -156,7 +156,7 @@ def mark_reviewed(
         raise InvalidError("reviewed: expected true or false")
     with store.writing() as db:
         recording = read_recording(db, recording_id)
-        start, end = max(_number(start_s, "start_s"), 0.0), _number(end_s, "end_s")
+        start, end = max(_parse_number(start_s, "start_s"), 0.0), _parse_number(end_s, "end_s")
         if recording["duration_s"] is not None:
             end = min(end, float(recording["duration_s"]))
         if not start < end:
@@ -166,44 +166,44 @@ def mark_reviewed(
         before = read_spans(db, recording_id)
         after = joined([*before, (start, end)]) if reviewed else without(before, [(start, end)])
         if after != before:
-            put_spans(db, recording_id, after)
+            replace_spans(db, recording_id, after)
             append_log(db, reviewer, "spans", recording_id, before=before, after=after)
         return after
 
 
-def undo(store: Store, reviewer: str) -> Undone:
+def undo(store: Store, reviewer: str) -> UndoResult:
     """Take back the reviewer's last decision that stands; one about a group, or having let the learner decide, is one.
 
     Raises:
         ConflictError: somebody else has changed the same since; that decision stays, and the next undo goes before it.
     """
-    return _step(store, reviewer, "undo")
+    return _undo_or_redo(store, reviewer, "undo")
 
 
-def redo(store: Store, reviewer: str) -> Undone:
+def redo(store: Store, reviewer: str) -> UndoResult:
     """Make the decision again that the reviewer took back last; a new decision ends what can be redone.
 
     What the learner had decided, or what was decided about a group, is not redone: it can be asked again.
     """
-    return _step(store, reviewer, "redo")
+    return _undo_or_redo(store, reviewer, "redo")
 
 
-_LAST_STANDING = """
+_LAST_UNDOABLE_SQL = """
 SELECT * FROM log WHERE reviewer = ? AND (
     kind IN ('add', 'change', 'delete', 'spans') AND id NOT IN (SELECT target FROM undone)
     OR kind = 'apply' AND after = (SELECT value FROM facts WHERE name = 'applied')
     OR kind = 'group' AND id IN (SELECT action FROM learned)
 ) ORDER BY id DESC LIMIT 1
 """
-_LAST_UNDONE = """
+_LAST_REDOABLE_SQL = """
 SELECT l.* FROM undone AS u JOIN log AS l ON l.id = u.target WHERE l.reviewer = ? AND u.redoable
 ORDER BY u.by_row DESC LIMIT 1
 """
 
 
-def take_back_learned(db: sqlite3.Connection, reviewer: str) -> int:
+def undo_learned(db: sqlite3.Connection, reviewer: str) -> int:
     """Undo all that the learner has decided; how many decisions that were."""
-    before = fact(db, "applied")
+    before = get_fact(db, "applied")
     taken = db.execute("DELETE FROM learned WHERE action = 0").rowcount
     db.execute("DELETE FROM facts WHERE name = 'applied'")
     if before:
@@ -211,19 +211,21 @@ def take_back_learned(db: sqlite3.Connection, reviewer: str) -> int:
     return taken
 
 
-def _step(store: Store, reviewer: str, kind: str) -> Undone:
+def _undo_or_redo(store: Store, reviewer: str, kind: str) -> UndoResult:
     conflict: ConflictError | None = None
     with store.writing() as db:
-        action = db.execute(_LAST_STANDING if kind == "undo" else _LAST_UNDONE, (reviewer,)).fetchone()
+        action = db.execute(
+            _LAST_UNDOABLE_SQL if kind == "undo" else _LAST_REDOABLE_SQL, (reviewer,)
+        ).fetchone()
         if action is None:
-            return Undone(False, f"nothing to {kind}", [])
+            return UndoResult(False, f"nothing to {kind}", [])
         if action["kind"] == "apply":
-            taken = take_back_learned(db, reviewer)
-            return Undone(True, f"Undone: {counted(taken, 'decision')} by the learner", [], many=True)
+            taken = undo_learned(db, reviewer)
+            return UndoResult(True, f"Undone: {counted(taken, 'decision')} by the learner", [], many=True)
         if action["kind"] == "group":
             taken = db.execute("DELETE FROM learned WHERE action = ?", (action["id"],)).rowcount
             append_log(db, reviewer, "take_back", 0, before=json.loads(action["after"]))
-            return Undone(True, f"Undone: {counted(taken, 'box')} of a group open again", [], many=True)
+            return UndoResult(True, f"Undone: {counted(taken, 'box')} of a group open again", [], many=True)
         wanted, expected = json.loads(action["before"]), json.loads(action["after"])
         if kind == "redo":
             wanted, expected = expected, wanted
@@ -247,7 +249,9 @@ def _step(store: Store, reviewer: str, kind: str) -> Undone:
             name = read_recording(db, action["recording_id"])["name"]
     if conflict is not None:
         raise conflict
-    return Undone(True, _sentence(kind, action, wanted, expected, name), events, action["recording_id"])
+    return UndoResult(
+        True, _describe_step(kind, action, wanted, expected, name), events, action["recording_id"]
+    )
 
 
 def _restore(
@@ -260,7 +264,7 @@ def _restore(
             raise ConflictError(
                 f"cannot {kind}: the reviewed spans of this recording have been changed by somebody since"
             )
-        put_spans(db, action["recording_id"], [tuple(span) for span in wanted])
+        replace_spans(db, action["recording_id"], [tuple(span) for span in wanted])
         return []
     event = read_event(db, action["event_id"])
     if {name: event[name] for name in _STATE} != expected:
@@ -269,11 +273,11 @@ def _restore(
             f"cannot {kind}: the box at {event['start_s']:.2f} s of {event['recording']} has been changed{by} since",
             event,
         )
-    _put_state(db, event, wanted)
+    _write_state(db, event, wanted)
     return [read_event(db, action["event_id"])]
 
 
-def _sentence(kind: str, action: sqlite3.Row, wanted: Any, expected: Any, recording: str) -> str:
+def _describe_step(kind: str, action: sqlite3.Row, wanted: Any, expected: Any, recording: str) -> str:
     verb = "Undone" if kind == "undo" else "Redone"
     if action["kind"] == "spans":
         return f"{verb}: reviewed spans of {recording}"
@@ -285,7 +289,7 @@ def _sentence(kind: str, action: sqlite3.Row, wanted: Any, expected: Any, record
     return f"{verb}: box at {at}"
 
 
-def _put_state(db: sqlite3.Connection, event: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+def _write_state(db: sqlite3.Connection, event: Mapping[str, Any], state: Mapping[str, Any]) -> None:
     """Write an event's state; the box it came with is kept beside the first time it is moved."""
     box = [event[name] for name in BOX]
     recording = read_recording(db, event["recording_id"])
@@ -344,7 +348,7 @@ def _check_version(event: dict[str, Any], version: object) -> None:
         )
 
 
-def _number(value: object, name: str) -> float:
+def _parse_number(value: object, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidError(f"{name}: expected a number, found {str(value)[:40]!r}")
     try:
@@ -356,9 +360,9 @@ def _number(value: object, name: str) -> float:
     return number
 
 
-def _checked_box(given: Mapping[str, object], recording: sqlite3.Row) -> dict[str, float]:
+def _validated_box(given: Mapping[str, object], recording: sqlite3.Row) -> dict[str, float]:
     """A box inside its recording, cut to it where it reaches over the edge."""
-    start, end, low, high = (_number(given[name], name) for name in BOX)
+    start, end, low, high = (_parse_number(given[name], name) for name in BOX)
     duration, rate = recording["duration_s"], recording["sample_rate"]
     last = float(duration) if duration is not None else math.inf
     top = rate / 2 if rate is not None else math.inf
@@ -375,7 +379,7 @@ def _checked_box(given: Mapping[str, object], recording: sqlite3.Row) -> dict[st
     return {"start_s": start, "end_s": end, "low_hz": low, "high_hz": high}
 
 
-def checked_label(label: object) -> str:
+def validated_label(label: object) -> str:
     """A label without superfluous spaces.
 
     Raises:

@@ -28,13 +28,14 @@ from mast.audio import describe
 from mast.data.recordings import load_dataset, parse_clock
 from mast.errors import AudioError, ConfigError, MastError, shortened
 from mast.events import as_events
-from mast.review.store import Store, fact, put_fact
+from mast.review.store import Store, get_fact, set_fact
 from mast.review.to_check import read_to_check
 from mast.review.workspace import Workspace
 from mast.runs import Progress
 from mast.spans import joined, total_s
 
-_PEOPLE = frozenset({"", "expert", "human", "simulator"})  # sources whose boxes are annotations already
+# sources whose boxes are annotations already
+_HUMAN_SOURCES = frozenset({"", "expert", "human", "simulator"})
 _BATCH_RECORDINGS = 200  # a transaction, so that a stop loses little
 _MASK = (1 << 63) - 1
 
@@ -63,7 +64,9 @@ class _Recording:
     first_row: int | None = None
 
 
-def take_in(store: Store, workspace: Workspace, *, seed: int = 0, progress: Progress | None = None) -> Intake:
+def update_store(
+    store: Store, workspace: Workspace, *, seed: int = 0, progress: Progress | None = None
+) -> Intake:
     """Bring the store up to date with its folder.
 
     Args:
@@ -77,25 +80,27 @@ def take_in(store: Store, workspace: Workspace, *, seed: int = 0, progress: Prog
     """
     with store.writing() as db:
         db.execute("INSERT OR IGNORE INTO facts VALUES ('seed', ?)", (str(seed),))
-        put_fact(db, "threshold", str(workspace.threshold))
-        seed = int(fact(db, "seed") or seed)
-        kind = fact(db, "kind")
+        set_fact(db, "threshold", str(workspace.threshold))
+        seed = int(get_fact(db, "seed") or seed)
+        kind = get_fact(db, "kind")
         if kind is not None and kind != workspace.kind:
             raise ConfigError(
                 f"{store.path}: is the review of {kind}, but the folder now holds {workspace.kind}; "
                 "move the file away to start again"
             )
-        put_fact(db, "kind", workspace.kind)
-        put_fact(db, "to_check", json.dumps(read_to_check(workspace.folder)["event"].tolist()))
-    intake = _Filler(store, workspace, seed, progress or (lambda done, total, what: None))
-    result = intake.detections() if workspace.kind == "detections" else intake.dataset()
+        set_fact(db, "kind", workspace.kind)
+        set_fact(db, "to_check", json.dumps(read_to_check(workspace.folder)["event"].tolist()))
+    updater = _StoreUpdater(store, workspace, seed, progress or (lambda done, total, what: None))
+    result = (
+        updater.update_from_detections() if workspace.kind == "detections" else updater.update_from_dataset()
+    )
     store.build_indices()
     with store.writing() as db:
         db.execute("PRAGMA optimize")
     return result
 
 
-class _Filler:
+class _StoreUpdater:
     """One pass over a folder."""
 
     def __init__(self, store: Store, workspace: Workspace, seed: int, progress: Progress) -> None:
@@ -107,35 +112,35 @@ class _Filler:
         self.new_recordings = 0
         self.new_events = 0
 
-    def detections(self) -> Intake:
+    def update_from_detections(self) -> Intake:
         """A results folder: the recordings' marks say which there are, the one table what was found."""
         folder = self.workspace.folder
-        found, filtered = dict(marks(folder, DONE)), _filter(folder)
-        failed = _failures(folder / FAILURES)
-        runs = list(_runs(folder))
+        found, filtered = dict(marks(folder, DONE)), _threshold_stamp(folder)
+        failed = _read_failures(folder / FAILURES)
+        runs = list(_recording_runs(folder))
         counts = {name: (first, n) for name, first, n in runs}
         names = sorted({*found, *failed, *counts})
         changed: set[str] = set()
         batch: list[_Recording] = []
         for done, name in enumerate(names, start=1):
-            stamp = (_stamp(found.get(name)) or "table") + filtered
+            stamp = (_mark_stamp(found.get(name)) or "table") + filtered
             first_row = counts.get(name, (None, 0))[0]
-            error = self._error(name) or failed.get(name, "")
+            error = self._path_error(name) or failed.get(name, "")
             if name in self.known and self.known[name][1] == stamp:
                 batch.append(_Recording(name, stamp=stamp, first_row=first_row, error=error))
             else:
                 changed.add(name)
-                batch.append(self._described(name, found.get(name), stamp, first_row, error))
+                batch.append(self._describe_recording(name, found.get(name), stamp, first_row, error))
             if len(batch) >= _BATCH_RECORDINGS or done == len(names):
-                self._put_recordings(batch, changed)
+                self._write_recordings(batch, changed)
                 batch = []
                 # a new recording is half done when it is described, and done when its events are here
                 self.progress(done - len(changed) + len(changed) // 2, len(names), "recordings")
-        self._put_detections(changed, len(names))
+        self._write_detections(changed, len(names))
         self.progress(len(names), len(names), "recordings")
         return Intake(len(names), self.new_recordings, self.new_events)
 
-    def _described(
+    def _describe_recording(
         self, name: str, mark: Path | None, stamp: str, first_row: int | None, error: str
     ) -> _Recording:
         facts = mark_facts(mark) if mark is not None else None
@@ -152,38 +157,38 @@ class _Filler:
                 row.site = known.site or ""
                 row.datetime = known.datetime.isoformat() if known.datetime else ""
             except MastError as problem:
-                row.error = self._plain(shortened(problem))
+                row.error = self._without_root(shortened(problem))
         return row
 
-    def _error(self, name: str) -> str:
+    def _path_error(self, name: str) -> str:
         try:
             self.workspace.path(name)
         except AudioError as error:
             return str(error)
         return ""
 
-    def _plain(self, sentence: str) -> str:
+    def _without_root(self, sentence: str) -> str:
         """A sentence without the machine's own paths, which the browser need not see."""
         return sentence.replace(f"{self.workspace.roots[0]}/", "")
 
-    def _put_detections(self, changed: set[str], total: int) -> None:
+    def _write_detections(self, changed: set[str], total: int) -> None:
         """The events of recordings that are new or were searched again, a row group in memory at a time."""
         done = 0
         part: list[pd.DataFrame] = []
         name: str | None = None
-        with_batch: list[tuple[str, pd.DataFrame]] = []
+        pending: list[tuple[str, pd.DataFrame]] = []
 
         def flush() -> None:
             nonlocal done
-            self._put_events(with_batch)
-            done += len(with_batch)
+            self._write_events(pending)
+            done += len(pending)
             self.progress(total - len(changed) + (len(changed) + done) // 2, total, "recordings")
-            with_batch.clear()
+            pending.clear()
 
         def finish() -> None:
             if name is not None and name in changed:
-                with_batch.append((name, part[0] if len(part) == 1 else pd.concat(part)))
-                if len(with_batch) >= _BATCH_RECORDINGS or sum(len(t) for _, t in with_batch) > 50_000:
+                pending.append((name, part[0] if len(part) == 1 else pd.concat(part)))
+                if len(pending) >= _BATCH_RECORDINGS or sum(len(t) for _, t in pending) > 50_000:
                     flush()
 
         for batch in found_batches(self.workspace.folder):
@@ -198,18 +203,18 @@ class _Filler:
                     part.append(events.iloc[first : first + n])
         finish()
         flush()
-        with_events = {own for own, _, _ in _runs(self.workspace.folder)}
+        with_events = {own for own, _, _ in _recording_runs(self.workspace.folder)}
         with self.store.writing() as db:  # searched again, and now nothing is found
             for name in changed - with_events:
                 recording_id, stamp = self.known[name]
                 self._remove_untouched(db, recording_id, set())
                 db.execute("UPDATE recordings SET stamp = ? WHERE id = ?", (stamp, recording_id))
 
-    def dataset(self) -> Intake:
+    def update_from_dataset(self) -> Intake:
         """A dataset: recordings, boxes and what was listened to, read as ``mast train`` reads them."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # unreadable recordings are listed on the page
-            dataset = load_dataset(self.workspace.audio, annotations=self._boxes())
+            dataset = load_dataset(self.workspace.audio, annotations=self._boxes_path())
         further = [
             c
             for c in dataset.recordings.columns
@@ -225,7 +230,7 @@ class _Filler:
                     datetime=str(record["datetime"]),
                     duration_s=float(record["duration_s"]),
                     sample_rate=int(record["sample_rate"]),
-                    error=self._error(str(record["file"])),
+                    error=self._path_error(str(record["file"])),
                     further=json.dumps(kept, ensure_ascii=False),
                     stamp="dataset",
                 )
@@ -233,7 +238,7 @@ class _Filler:
         for record in dataset.failures.to_dict("records"):
             rows.append(
                 _Recording(
-                    str(record["file"]), error=self._plain(shortened(record["error"])), stamp="dataset"
+                    str(record["file"]), error=self._without_root(shortened(record["error"])), stamp="dataset"
                 )
             )
         groups: dict[str, pd.DataFrame] = {
@@ -245,8 +250,8 @@ class _Filler:
         failed = set(dataset.failures["file"])
         for at in range(0, len(rows), _BATCH_RECORDINGS):
             batch = rows[at : at + _BATCH_RECORDINGS]
-            self._put_recordings(batch, {row.name for row in batch})
-            self._put_events(
+            self._write_recordings(batch, {row.name for row in batch})
+            self._write_events(
                 [
                     (row.name, groups.get(row.name, dataset.annotations.events[:0]))
                     for row in batch
@@ -259,17 +264,17 @@ class _Filler:
             for name, own in spans.groupby("recording"):
                 if name in new:  # later on, the page is where spans are marked
                     found = [(float(a), float(b)) for a, b in zip(own["start_s"], own["end_s"], strict=True)]
-                    put_spans(db, self.known[str(name)][0], [s for s in found if math.isfinite(s[1])])
+                    replace_spans(db, self.known[str(name)][0], [s for s in found if math.isfinite(s[1])])
         return Intake(len(rows), self.new_recordings, self.new_events)
 
-    def _boxes(self) -> Path | None:
+    def _boxes_path(self) -> Path | None:
         """Where a dataset's boxes are: given, or beside the recordings, or, when these moved, in the folder."""
         if self.workspace.annotations is not None:
             return self.workspace.annotations
         own = self.workspace.folder / "boxes.csv"
         return own if self.workspace.audio != self.workspace.folder and own.is_file() else None
 
-    def _put_recordings(self, rows: list[_Recording], described: set[str]) -> None:
+    def _write_recordings(self, rows: list[_Recording], described: set[str]) -> None:
         with self.store.writing() as db:
             for row in rows:
                 if row.name in self.known and row.name not in described:
@@ -278,7 +283,7 @@ class _Filler:
                         (row.first_row, row.error, self.known[row.name][0]),
                     )
                     continue
-                first_day, last_day, hours = _calendar(row.datetime, row.duration_s)
+                first_day, last_day, hours = _days_and_hours(row.datetime, row.duration_s)
                 values = (row.site, row.datetime, first_day, last_day, hours, row.duration_s, row.sample_rate,
                           row.error, row.further, row.first_row)  # fmt: skip
                 if row.name in self.known:
@@ -298,14 +303,14 @@ class _Filler:
                     self.new_recordings += 1
                 self.known[row.name] = (self.known[row.name][0], row.stamp)
 
-    def _put_events(self, tables: list[tuple[str, pd.DataFrame]]) -> None:
+    def _write_events(self, tables: list[tuple[str, pd.DataFrame]]) -> None:
         with self.store.writing() as db:
             for name, table in tables:
                 recording_id, stamp = self.known[name]
                 began = parse_clock(
                     db.execute("SELECT datetime FROM recordings WHERE id = ?", (recording_id,)).fetchone()[0]
                 )
-                rows = list(self._rows(name, recording_id, table, began))
+                rows = list(self._event_rows(name, recording_id, table, began))
                 known = {
                     r[0] for r in db.execute("SELECT id FROM events WHERE recording_id = ?", (recording_id,))
                 }
@@ -338,7 +343,7 @@ class _Filler:
         lost = [(row[0],) for row in stay.fetchall() if row[0] not in keep]
         db.executemany("UPDATE events SET ordinal = NULL WHERE id = ?", lost)
 
-    def _rows(
+    def _event_rows(
         self, name: str, recording_id: int, table: pd.DataFrame, began: datetime | None
     ) -> Iterator[tuple[Any, ...]]:
         seen: dict[bytes, int] = {}
@@ -347,7 +352,7 @@ class _Filler:
         for ordinal, (start, end, low, high, score, label, source, model) in enumerate(
             zip(*(table[c].tolist() for c in columns), strict=True)
         ):
-            drawn = source in _PEOPLE and (score == 1.0 or score != score)
+            drawn = source in _HUMAN_SOURCES and (score == 1.0 or score != score)
             digest = review_id((name, start, end, low, high, label, source), seen)
             shown = None if drawn or score != score else score
             yield (
@@ -357,11 +362,11 @@ class _Filler:
             )  # fmt: skip
 
 
-def day_and_hour(began: datetime | None, start_s: float) -> tuple[str, int | None]:
+def day_and_hour(recording_start: datetime | None, start_s: float) -> tuple[str, int | None]:
     """The day, and the hour of the day, so many seconds after a recording began; nothing without a clock."""
-    if began is None:
+    if recording_start is None:
         return "", None
-    when = began + timedelta(seconds=start_s)
+    when = recording_start + timedelta(seconds=start_s)
     return when.date().isoformat(), when.hour
 
 
@@ -387,7 +392,7 @@ def random_rank(event_id: str, key: bytes) -> int:
     return int.from_bytes(blake2b(event_id.encode(), digest_size=8, key=key).digest(), "big") & _MASK
 
 
-def put_spans(db: sqlite3.Connection, recording_id: int, spans: Iterable[tuple[float, float]]) -> None:
+def replace_spans(db: sqlite3.Connection, recording_id: int, spans: Iterable[tuple[float, float]]) -> None:
     """Replace a recording's reviewed spans."""
     new = joined(spans)
     db.execute("DELETE FROM spans WHERE recording_id = ?", (recording_id,))
@@ -395,7 +400,7 @@ def put_spans(db: sqlite3.Connection, recording_id: int, spans: Iterable[tuple[f
     db.execute("UPDATE recordings SET spans_s = ? WHERE id = ?", (total_s(new), recording_id))
 
 
-def _calendar(clock: str, duration_s: float | None) -> tuple[str, str, int]:
+def _days_and_hours(clock: str, duration_s: float | None) -> tuple[str, str, int]:
     """First and last day of a recording, and the hours of the day that it touches as bits."""
     try:
         began = parse_clock(clock)
@@ -414,7 +419,7 @@ def _calendar(clock: str, duration_s: float | None) -> tuple[str, str, int]:
     return began.date().isoformat(), last.date().isoformat(), hours
 
 
-def _filter(folder: Path) -> str:
+def _threshold_stamp(folder: Path) -> str:
     """Which of the events in the marks are in the tables; empty for all."""
     run = read_run(folder)
     if run is None or run.threshold == run.made_with.get("threshold"):
@@ -422,7 +427,7 @@ def _filter(folder: Path) -> str:
     return f" from {run.threshold}"
 
 
-def _stamp(mark: Path | None) -> str:
+def _mark_stamp(mark: Path | None) -> str:
     """Changes when a recording is searched again."""
     if mark is None:
         return ""
@@ -433,7 +438,7 @@ def _stamp(mark: Path | None) -> str:
     return f"{status.st_mtime_ns}-{status.st_size}"
 
 
-def _failures(path: Path) -> dict[str, str]:
+def _read_failures(path: Path) -> dict[str, str]:
     """Recordings that could not be searched, with reasons."""
     if not path.is_file():
         return {}
@@ -443,7 +448,7 @@ def _failures(path: Path) -> dict[str, str]:
     return {name: reason for name, outcome, reason in rows if outcome == "failed"}
 
 
-def _runs(folder: Path) -> Iterator[tuple[str, int, int]]:
+def _recording_runs(folder: Path) -> Iterator[tuple[str, int, int]]:
     """Recordings in the order of the table of detections, each with its first row and number of rows."""
     at, name, first = 0, None, 0
     for batch in found_batches(folder, ["recording"]):

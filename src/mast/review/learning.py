@@ -24,19 +24,19 @@ from mast.errors import MastError
 from mast.probability import expit
 from mast.review.box_classifier import (
     Scaling,
-    features,
-    fit_sureness,
+    build_features,
+    fit_logit_calibration,
+    fit_scaling,
     fit_weights,
-    held_out,
-    scaling_of,
-    sure_enough,
+    held_out_logits,
+    select_confident,
     verdicts,
 )
-from mast.review.decisions import InvalidError, append_log, take_back_learned
+from mast.review.decisions import InvalidError, append_log, undo_learned
 from mast.review.listing import ListFilter
 from mast.review.lookalikes import Lookalikes
-from mast.review.records import EVENT_SQL, event_record, no_event
-from mast.review.store import Store, fact, put_fact
+from mast.review.records import EVENT_SQL, event_not_found, event_record
+from mast.review.store import Store, get_fact, set_fact
 
 LEARNED_ORDERS = ("unsure", "likely")
 
@@ -51,35 +51,35 @@ _PRECISIONS = (0.5, 0.999)
 _DECIDED = "e.status <> 'open' AND e.reviewer <> '' AND e.score IS NOT NULL"
 
 
-class TooFewError(MastError):
+class TooFewDecisionsError(MastError):
     """There are too few decisions to learn from."""
 
 
 @dataclass(frozen=True)
-class Learned:
+class TrainedLearner:
     """What the learner has learnt, and its verdict on every detection.
 
     Attributes:
         stamp: of the last decision that it knows.
-        given: (n, F) features of what people decided about.
+        features: (n, F), of what people decided about.
         right: (n,) what they said.
         names: (n,) labels of what they accepted; empty where it has none or was rejected.
         recordings: (n,) numbers of their recordings.
         labels: that are learnt.
         seqs: (N,) numbers of all detections, ascending.
-        calls: (N,) logits that they are right.
-        of_label: (N, L) logits that they are right and of each label.
+        call_logits: (N,) logits that they are right.
+        label_logits: (N, L) logits that they are right and of each label.
     """
 
     stamp: int
-    given: Vectors
+    features: Vectors
     right: BoolArray
     names: NDArray[np.object_]
     recordings: IntArray
     labels: list[str]
     seqs: IntArray
-    calls: Vectors
-    of_label: Vectors
+    call_logits: Vectors
+    label_logits: Vectors
 
     def logits(self, label: str) -> Vectors:
         """(N,) that detections are right and of a label; of any, where it is empty.
@@ -88,12 +88,12 @@ class Learned:
             InvalidError: a label that is not learnt.
         """
         if not label:
-            return self.calls
+            return self.call_logits
         if label not in self.labels:
             raise InvalidError(
                 f"label {label[:40]!r} is not learnt; accept at least {_MIN_NAMED} boxes under this name first"
             )
-        return self.of_label[:, self.labels.index(label)]
+        return self.label_logits[:, self.labels.index(label)]
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Plan:
     left: int
 
 
-class Learning:
+class Learner:
     """The learner of one review.
 
     Args:
@@ -131,7 +131,7 @@ class Learning:
         self.store, self.lookalikes = store, lookalikes
         self._lock = threading.Lock()
         self._scaling: Scaling | None = None
-        self._learned: Learned | None = None
+        self._learned: TrainedLearner | None = None
         self._rankings: dict[tuple[object, ...], IntArray] = {}
 
     def state(self) -> dict[str, Any]:
@@ -141,8 +141,8 @@ class Learning:
                 "SELECT coalesce(sum(e.status = 'accepted'), 0), coalesce(sum(e.status <> 'accepted'), 0) "
                 f"FROM events AS e WHERE e.version > 0 AND {_DECIDED}"
             ).fetchone()
-            applied = fact(db, "applied")
-            labels = _labels(
+            applied = get_fact(db, "applied")
+            labels = _learnable_labels(
                 row[0]
                 for row in db.execute(
                     f"SELECT e.label FROM events AS e WHERE {_DECIDED} AND e.status = 'accepted' AND e.label <> ''"
@@ -183,9 +183,9 @@ class Learning:
         ranking = self._rankings.get(key)
         learned = self._learned
         if learned is None or ranking is None or seq is None or seq not in ranking:
-            learned = self._learn(db)
+            learned = self._train_if_stale(db)
             logits = learned.logits(label)
-            ranking = _rank(db, learned, -np.abs(logits) if order == "unsure" else logits, wanted)
+            ranking = _ranked_seqs(db, learned, -np.abs(logits) if order == "unsure" else logits, wanted)
             self._rankings = {key: ranking}
         begin = int(np.flatnonzero(ranking == seq)[0]) + 1 if seq is not None and seq in ranking else 0
         chances = expit(learned.logits(label).astype(np.float64))
@@ -201,7 +201,7 @@ class Learning:
         """What :meth:`apply` would do now.
 
         Raises:
-            TooFewError: too few decisions.
+            TooFewDecisionsError: too few decisions.
             InvalidError: a precision that makes no sense.
         """
         with self.store.reading() as db:
@@ -215,21 +215,21 @@ class Learning:
             precision: share of its decisions that should be right.
 
         Raises:
-            TooFewError: too few decisions.
+            TooFewDecisionsError: too few decisions.
             InvalidError: a precision that makes no sense.
         """
         with self.store.reading() as db:
             plan, rows = self._decide(db, precision)
         applied = {**asdict(plan), "by": reviewer, "time": datetime.now(UTC).isoformat(timespec="seconds")}
         with self.store.writing() as db:
-            before = fact(db, "applied")
+            before = get_fact(db, "applied")
             db.execute("DELETE FROM learned WHERE action = 0")
             db.executemany(
                 "INSERT OR IGNORE INTO learned SELECT id, ?, ?, 0 FROM events WHERE seq = ? AND status = 'open'",
                 rows,
             )
             # as the log has it: an application stands while this is its own
-            put_fact(db, "applied", json.dumps(applied, ensure_ascii=False))
+            set_fact(db, "applied", json.dumps(applied, ensure_ascii=False))
             before_it = json.loads(before) if before else None
             append_log(db, reviewer, "apply", 0, before=before_it, after=applied)
         return applied
@@ -237,54 +237,57 @@ class Learning:
     def take_back(self, reviewer: str) -> int:
         """Undo all that the learner has decided; how many decisions that were."""
         with self.store.writing() as db:
-            return take_back_learned(db, reviewer)
+            return undo_learned(db, reviewer)
 
-    def _learn(self, db: sqlite3.Connection) -> Learned:
+    def _train_if_stale(self, db: sqlite3.Connection) -> TrainedLearner:
         """What the learner says now; as before where nobody has decided since."""
         with self._lock:
             stamp = int(db.execute("SELECT coalesce(max(id), 0) FROM log").fetchone()[0])
             if self._learned is None or self._learned.stamp != stamp:
-                self._learned = self._trained(db, stamp)
+                self._learned = self._train(db, stamp)
             return self._learned
 
-    def _trained(self, db: sqlite3.Connection, stamp: int) -> Learned:
+    def _train(self, db: sqlite3.Connection, stamp: int) -> TrainedLearner:
         if self._scaling is None:
-            self._scaling = scaling_of(self.lookalikes.some(db, "1", [], _MAX_SCALED)[1])
-        ids, vectors = self.lookalikes.some(db, _DECIDED, [], _MAX_DECISIONS)
+            self._scaling = fit_scaling(self.lookalikes.sample_vectors(db, "1", [], _MAX_SCALED)[1])
+        ids, vectors = self.lookalikes.sample_vectors(db, _DECIDED, [], _MAX_DECISIONS)
         facts = [
             db.execute(
                 "SELECT score, status, label, recording_id FROM events WHERE id = ?", (one,)
             ).fetchone()
             for one in ids
         ]
-        given = features(vectors, np.array([row["score"] for row in facts], dtype=np.float64), self._scaling)
+        features = build_features(
+            vectors, np.array([row["score"] for row in facts], dtype=np.float64), self._scaling
+        )
         right = np.array([row["status"] == "accepted" for row in facts], dtype=bool)
         names = np.array([row["label"] if row["status"] == "accepted" else "" for row in facts], dtype=object)
-        labels = _labels(name for name in names if name)
-        some = _teach_labels(right, names)
+        labels = _learnable_labels(name for name in names if name)
+        teaches = _teaches_labels(right, names)
         weights = [
-            fit_weights(given, right),
-            *(fit_weights(given[some], names[some] == one) for one in labels),
+            fit_weights(features, right),
+            *(fit_weights(features[teaches], names[teaches] == one) for one in labels),
         ]
-        seqs, said = [], []
-        for block in self.lookalikes.every(db):
+        seqs, outputs = [], []
+        for block in self.lookalikes.iter_vectors(db):
             seqs.append(block.seqs)
-            said.append(
-                features(block.vectors, block.scores, self._scaling) @ np.float32(np.stack(weights, axis=1))
+            outputs.append(
+                build_features(block.vectors, block.scores, self._scaling)
+                @ np.float32(np.stack(weights, axis=1))
             )
         every = np.concatenate(seqs) if seqs else np.zeros(0, np.int64)
-        values = np.concatenate(said) if said else np.zeros((0, len(weights)), np.float32)
+        values = np.concatenate(outputs) if outputs else np.zeros((0, len(weights)), np.float32)
         order = np.argsort(every, kind="stable")
-        return Learned(
+        return TrainedLearner(
             stamp=stamp,
-            given=given,
+            features=features,
             right=right,
             names=names,
             recordings=np.array([row["recording_id"] for row in facts], dtype=np.int64),
             labels=labels,
             seqs=every[order],
-            calls=values[order, 0],
-            of_label=values[order, 1:],
+            call_logits=values[order, 0],
+            label_logits=values[order, 1:],
         )
 
     def _decide(self, db: sqlite3.Connection, precision: float) -> tuple[Plan, list[tuple[str, str, int]]]:
@@ -294,10 +297,10 @@ class Learning:
             raise InvalidError(
                 f"precision {precision:g}: expected a share from {low:g} to {high:g}, such as 0.95"
             )
-        learned = self._learn(db)
+        learned = self._train_if_stale(db)
         n, right = len(learned.right), int(learned.right.sum())
         if n < MIN_DECISIONS or min(right, n - right) < MIN_OF_EACH:
-            raise TooFewError(
+            raise TooFewDecisionsError(
                 f"the learner decides from {MIN_DECISIONS} decisions on, with at least {MIN_OF_EACH} accepted and "
                 f"{MIN_OF_EACH} rejected boxes; so far there are {right} accepted and {n - right} rejected"
             )
@@ -305,16 +308,18 @@ class Learning:
             "SELECT seq, recording_id, label FROM events WHERE status = 'open' AND score IS NOT NULL "
             "AND id NOT IN (SELECT event_id FROM learned WHERE action > 0) ORDER BY seq"
         ).fetchall()
-        seqs, places = _places(learned, np.array([row[0] for row in found], dtype=np.int64))
+        seqs, places = _find_rows(learned, np.array([row[0] for row in found], dtype=np.int64))
         row_of = {row[0]: row for row in found}
         rest = [row_of[seq] for seq in seqs.tolist()]
-        groups = _groups(learned.recordings, np.array([row[1] for row in rest], dtype=np.int64))
-        sureness = fit_sureness(held_out(learned.given, learned.right, groups), learned.right)
-        probability = sureness.probability(learned.calls[places].astype(np.float64))
+        groups = _held_out_groups(learned.recordings, np.array([row[1] for row in rest], dtype=np.int64))
+        calibration = fit_logit_calibration(
+            held_out_logits(learned.features, learned.right, groups), learned.right
+        )
+        probability = calibration.probability(learned.call_logits[places].astype(np.float64))
         accepted, rejected, expected = verdicts(probability, precision)
         unnamed = accepted & np.array([row[2] == "" for row in rest], dtype=bool)
         names = np.full(len(rest), "", dtype=object)
-        names[unnamed] = _named(learned, places[unnamed], groups, precision)
+        names[unnamed] = _confident_labels(learned, places[unnamed], groups, precision)
         plan = Plan(
             precision=precision,
             decisions=n,
@@ -330,44 +335,50 @@ class Learning:
         return plan, list(rows)
 
 
-def _rank(db: sqlite3.Connection, learned: Learned, by: Vectors, wanted: ListFilter) -> IntArray:
+def _ranked_seqs(
+    db: sqlite3.Connection, learned: TrainedLearner, by: Vectors, wanted: ListFilter
+) -> IntArray:
     """Numbers of the events that are wanted and have a vector, the highest first."""
-    condition, values = wanted.of_events()
+    condition, values = wanted.event_condition()
     found = db.execute(f"SELECT e.seq FROM events AS e WHERE {condition} AND e.score IS NOT NULL", values)
-    seqs, places = _places(learned, np.array([row[0] for row in found], dtype=np.int64))
+    seqs, places = _find_rows(learned, np.array([row[0] for row in found], dtype=np.int64))
     return seqs[np.argsort(-by[places], kind="stable")]
 
 
-def _named(learned: Learned, places: IntArray, groups: IntArray, precision: float) -> NDArray[np.object_]:
+def _confident_labels(
+    learned: TrainedLearner, places: IntArray, groups: IntArray, precision: float
+) -> NDArray[np.object_]:
     """The likeliest label of some detections, where it is sure enough; empty elsewhere."""
     names = np.full(len(places), "", dtype=object)
     if not len(places) or not learned.labels:
         return names
     columns: list[FloatArray] = []
-    some = _teach_labels(learned.right, learned.names)
+    teaches = _teaches_labels(learned.right, learned.names)
     for k, label in enumerate(learned.labels):
-        own = learned.names[some] == label
-        sureness = fit_sureness(held_out(learned.given[some], own, groups[some]), own)
-        columns.append(sureness.probability(learned.of_label[places, k].astype(np.float64)))
+        own = learned.names[teaches] == label
+        calibration = fit_logit_calibration(
+            held_out_logits(learned.features[teaches], own, groups[teaches]), own
+        )
+        columns.append(calibration.probability(learned.label_logits[places, k].astype(np.float64)))
     probability = np.stack(columns, axis=1)  # (n, L)
-    sure = sure_enough(probability.max(axis=1), precision)
+    sure = select_confident(probability.max(axis=1), precision)
     names[sure] = np.array(learned.labels, dtype=object)[probability[sure].argmax(axis=1)]
     return names
 
 
-def _teach_labels(right: BoolArray, names: NDArray[np.object_]) -> BoolArray:
+def _teaches_labels(right: BoolArray, names: NDArray[np.object_]) -> BoolArray:
     """Which decisions teach labels: all but accepted boxes without a name, which may be anything."""
     return np.asarray(~right | (names != ""), dtype=bool)
 
 
-def _labels(names: Iterable[str]) -> list[str]:
+def _learnable_labels(names: Iterable[str]) -> list[str]:
     """Labels with enough examples, the commonest first."""
     counts = Counter(names)
     enough = [name for name, n in counts.items() if n >= _MIN_NAMED]
     return sorted(enough, key=lambda name: (-counts[name], name))[:_MAX_LABELS]
 
 
-def _groups(decided: IntArray, rest: IntArray) -> IntArray:
+def _held_out_groups(decided: IntArray, rest: IntArray) -> IntArray:
     """What is held out together: whole recordings where most of the rest lies in others, and else single boxes.
 
     So the decisions are judged as the rest will be: by decisions about other recordings, or about the same ones.
@@ -376,7 +387,7 @@ def _groups(decided: IntArray, rest: IntArray) -> IntArray:
     return decided if elsewhere else np.arange(len(decided))
 
 
-def _places(learned: Learned, seqs: IntArray) -> tuple[IntArray, IntArray]:
+def _find_rows(learned: TrainedLearner, seqs: IntArray) -> tuple[IntArray, IntArray]:
     """Those of some events that have a vector, and where they are in ``learned``."""
     at = np.searchsorted(learned.seqs, seqs)
     known = np.zeros(len(seqs), dtype=bool)
@@ -388,5 +399,5 @@ def _places(learned: Learned, seqs: IntArray) -> tuple[IntArray, IntArray]:
 def _seq_of(db: sqlite3.Connection, event_id: str) -> int:
     row = db.execute("SELECT seq FROM events WHERE id = ?", (event_id,)).fetchone()
     if row is None:
-        raise no_event(event_id, "to continue after")
+        raise event_not_found(event_id, "to continue after")
     return int(row[0])

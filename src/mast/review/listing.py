@@ -22,14 +22,14 @@ _ORDERS = {
     "events": "events DESC, id",
     "score": "best_score IS NULL, best_score DESC, id",
 }
-NOT_LOOKED_AT = {  # no person has decided about these one by one
+BULK_DECISIONS = {  # no person has decided about these one by one
     "learner_accepted": "status = 'accepted' AND action = 0",
     "learner_rejected": "status = 'rejected' AND action = 0",
     "group_accepted": "status = 'accepted' AND action > 0",
     "group_rejected": "status = 'rejected' AND action > 0",
 }
 _MAX_LABELS = 500
-_OPEN_ALLOWED = 0.1  # our choice: of the random order, at most this share may have been skipped
+_MAX_SKIPPED_SHARE = 0.1  # our choice: of the random order, at most this share may have been skipped
 _Z95 = 1.959963984540054
 
 
@@ -45,7 +45,7 @@ class ListFilter:
     search: str | None = None
     group: int | None = None  # of events alone
 
-    def of_recordings(self) -> tuple[str, list[Any]]:
+    def recording_condition(self) -> tuple[str, list[Any]]:
         """An SQL condition on the columns of ``recordings``, and its values."""
         return _condition(
             ("site = ?", self.site),
@@ -56,14 +56,14 @@ class ListFilter:
             ("instr(lower(name), lower(?)) > 0", self.search or None),
         )
 
-    def of_events(self) -> tuple[str, list[Any]]:
+    def event_condition(self) -> tuple[str, list[Any]]:
         """An SQL condition on the columns of ``events``, called ``e``, and its values."""
         within = "e.recording_id IN (SELECT id FROM recordings WHERE {})"
         status, decided = self.status or None, "1"
         if status == "open":  # spelt out, so that the indices of open events serve
             decided = "e.status = 'open' AND NOT EXISTS (SELECT 1 FROM learned WHERE event_id = e.id)"
-        elif status in NOT_LOOKED_AT:
-            kind = NOT_LOOKED_AT[status]
+        elif status in BULK_DECISIONS:
+            kind = BULK_DECISIONS[status]
             decided = f"e.status = 'open' AND e.id IN (SELECT event_id FROM learned WHERE {kind})"
         condition, values = _condition(
             (within.format("site = ?"), self.site),
@@ -83,7 +83,7 @@ def _condition(*terms: tuple[str, Any]) -> tuple[str, list[Any]]:
     return " AND ".join(["1", *(term for term, _ in given)]), [value for _, value in given]
 
 
-def session(db: sqlite3.Connection) -> dict[str, Any]:
+def session_facts(db: sqlite3.Connection) -> dict[str, Any]:
     """What the page needs to begin: sites, days, labels, reviewers, sizes."""
     days = db.execute(
         "SELECT DISTINCT first_day FROM recordings WHERE first_day <> '' UNION "
@@ -110,11 +110,11 @@ def session(db: sqlite3.Connection) -> dict[str, Any]:
     }
 
 
-def recordings(
+def list_recordings(
     db: sqlite3.Connection, wanted: ListFilter, *, sort: str, offset: int, limit: int
 ) -> dict[str, Any]:
     """A page of the list of recordings."""
-    condition, values = wanted.of_recordings()
+    condition, values = wanted.recording_condition()
     total = db.execute(f"SELECT count(*) FROM recordings WHERE {condition}", values).fetchone()[0]
     rows = db.execute(
         f"{RECORDING_SQL} WHERE {condition} ORDER BY {_ORDERS[sort]} LIMIT ? OFFSET ?",
@@ -138,7 +138,7 @@ def events_between(
     return {"events": [event_record(row) for row in rows[:limit]], "more": len(rows) > limit}
 
 
-def progress(db: sqlite3.Connection, wanted: ListFilter) -> dict[str, Any]:
+def review_progress(db: sqlite3.Connection, wanted: ListFilter) -> dict[str, Any]:
     """How much has been decided, by whom, and how often the detector was right."""
     sums = db.execute(
         "SELECT coalesce(sum(events), 0), coalesce(sum(open), 0), coalesce(sum(spans_s), 0) FROM recordings"
@@ -155,7 +155,7 @@ def progress(db: sqlite3.Connection, wanted: ListFilter) -> dict[str, Any]:
         "SELECT reviewer, count(*) FROM events WHERE version > 0 AND reviewer <> '' GROUP BY reviewer"
     )
     # not as a join, for which SQLite may go through all open events
-    kinds = ", ".join(f"coalesce(sum({kind}), 0)" for kind in NOT_LOOKED_AT.values())
+    kinds = ", ".join(f"coalesce(sum({kind}), 0)" for kind in BULK_DECISIONS.values())
     not_looked_at = db.execute(
         f"SELECT {kinds} FROM learned WHERE (SELECT e.status FROM events AS e WHERE e.id = event_id) = 'open'"
     ).fetchone()
@@ -168,15 +168,15 @@ def progress(db: sqlite3.Connection, wanted: ListFilter) -> dict[str, Any]:
         "relabelled": touched[0],
         "changed": touched[1],
         "added": touched[2],
-        **dict(zip(NOT_LOOKED_AT, not_looked_at, strict=True)),
+        **dict(zip(BULK_DECISIONS, not_looked_at, strict=True)),
         "by_reviewer": {row[0]: row[1] for row in by},
-        "precision": precision(db, wanted),
-        "to_check": _checked(db),
+        "precision": estimate_precision(db, wanted),
+        "to_check": _count_checked(db),
         "spans_s": sums[2],
     }
 
 
-def _checked(db: sqlite3.Connection) -> dict[str, int]:
+def _count_checked(db: sqlite3.Connection) -> dict[str, int]:
     """How many events `mast summarize --check` drew, and how many of them are decided."""
     found = db.execute(
         "SELECT count(*), coalesce(sum(status <> 'open'), 0) FROM events "
@@ -185,14 +185,14 @@ def _checked(db: sqlite3.Connection) -> dict[str, int]:
     return {"drawn": found[0], "checked": found[1]}
 
 
-def precision(db: sqlite3.Connection, wanted: ListFilter) -> dict[str, Any] | None:
+def estimate_precision(db: sqlite3.Connection, wanted: ListFilter) -> dict[str, Any] | None:
     """How often detections are right, from the random order alone; ``None`` while nothing there is decided.
 
     What counts is the beginning of the random order, as far as it has been decided: what was decided because it looked
     doubtful, or came first in time, says nothing about the rest, and counts only where the random order reaches it.
     Up to a tenth of it may have been skipped.
     """
-    condition, values = ListFilter(wanted.site, wanted.day, wanted.hour, wanted.min_score).of_events()
+    condition, values = ListFilter(wanted.site, wanted.day, wanted.hour, wanted.min_score).event_condition()
     rows = db.execute(
         f"SELECT e.status FROM events AS e INDEXED BY events_by_rank WHERE e.score IS NOT NULL AND {condition} "
         "ORDER BY e.rank",
@@ -203,21 +203,21 @@ def precision(db: sqlite3.Connection, wanted: ListFilter) -> dict[str, Any] | No
     for seen, (status,) in enumerate(rows, start=1):
         decided += status != "open"
         right += status == "accepted"
-        if seen - decided > max(10.0, _OPEN_ALLOWED * (seen + 1_000)):
+        if seen - decided > max(10.0, _MAX_SKIPPED_SHARE * (seen + 1_000)):
             break
-        if status != "open" and seen - decided <= _OPEN_ALLOWED * seen:
+        if status != "open" and seen - decided <= _MAX_SKIPPED_SHARE * seen:
             best = (decided, right, seen - decided)
     if best is None:
         return None
     n, right, skipped = best
-    low, high = wilson(right, n)
+    low, high = wilson_interval(right, n)
     return {"n": n, "right": right, "estimate": right / n, "low": low, "high": high, "skipped": skipped}
 
 
-def wilson(right: int, n: int) -> tuple[float, float]:
+def wilson_interval(right: int, n: int) -> tuple[float, float]:
     """Wilson's 95 % interval of a share.
 
-    >>> tuple(round(x, 3) for x in wilson(9, 10))
+    >>> tuple(round(x, 3) for x in wilson_interval(9, 10))
     (0.596, 0.982)
     """
     z2 = _Z95**2
@@ -226,7 +226,7 @@ def wilson(right: int, n: int) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def activity(db: sqlite3.Connection) -> dict[str, Any]:
+def count_by_hour(db: sqlite3.Connection) -> dict[str, Any]:
     """Events that nobody rejected, the learner included, by site and hour of the day."""
     sites = [row[0] for row in db.execute("SELECT DISTINCT site FROM recordings ORDER BY site")]
     site_of = dict(db.execute("SELECT id, site FROM recordings").fetchall())

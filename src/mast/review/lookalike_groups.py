@@ -17,26 +17,26 @@ import numpy as np
 
 from mast.errors import MastError, machine_fault
 from mast.retrieval.clusters import NOISE, Grouping, fit_clusters, from_middle
-from mast.review.decisions import InvalidError, append_log, checked_label
+from mast.review.decisions import InvalidError, append_log, validated_label
 from mast.review.listing import ListFilter
 from mast.review.lookalikes import Lookalikes, NoEmbeddingError
 from mast.review.records import read_event
-from mast.review.store import Store, fact, put_fact
+from mast.review.store import Store, get_fact, set_fact
 
 _MAX_FITTED = 4_000  # detections that groups are found in, the others join by their neighbours; our choice
 _MAX_NAMES = 3  # of a group, the commonest
 
 # members of groups with what was decided about each, also by the learner or about the whole group
-_MEMBERS = (
+_MEMBERS_SQL = (
     "grouped AS g JOIN events AS e ON e.id = g.event_id "
     "LEFT JOIN learned AS l ON l.event_id = e.id AND e.status = 'open'"
 )
-_STANDS, _NAME = "coalesce(l.status, e.status)", "coalesce(nullif(l.label, ''), e.label)"
+_STATUS_SQL, _LABEL_SQL = "coalesce(l.status, e.status)", "coalesce(nullif(l.label, ''), e.label)"
 
 _log = logging.getLogger("mast.review")
 
 
-class Groups:
+class LookalikeGroups:
     """The groups of one review.
 
     Args:
@@ -64,7 +64,7 @@ class Groups:
         with self._lock:
             if not self._is_busy():
                 self._failure = ""
-                self._thread = threading.Thread(target=self._try, daemon=True)
+                self._thread = threading.Thread(target=self._find_in_thread, daemon=True)
                 self._thread.start()
 
     def state(self) -> dict[str, Any]:
@@ -73,9 +73,9 @@ class Groups:
         ``outdated`` says that there are other detections than when they were found.
         """
         with self.store.reading() as db:
-            found = fact(db, "grouped")
-            outdated = found is not None and json.loads(found) != _detections(db)
-            groups = _described(db)
+            found = get_fact(db, "grouped")
+            outdated = found is not None and json.loads(found) != _count_detections(db)
+            groups = _describe_groups(db)
         return {
             "available": bool(self.lookalikes),
             "busy": self._is_busy(),
@@ -89,12 +89,12 @@ class Groups:
     def find(self) -> None:
         """Find the groups of all detections, and keep them in the place of earlier ones."""
         with self.store.reading() as db:
-            known = _detections(db)
-            sample = self.lookalikes.some(db, "e.score IS NOT NULL", [], _MAX_FITTED)[1]
+            known = _count_detections(db)
+            sample = self.lookalikes.sample_vectors(db, "e.score IS NOT NULL", [], _MAX_FITTED)[1]
         model = fit_clusters(sample)
         seqs, parts = [], []
         with self.store.reading() as db:
-            for block in self.lookalikes.every(db):
+            for block in self.lookalikes.iter_vectors(db):
                 seqs.append(block.seqs)
                 parts.append(model.assign(block.vectors))
         rows: list[tuple[int, float, int]] = []
@@ -105,7 +105,7 @@ class Groups:
         with self.store.writing() as db:
             db.execute("DELETE FROM grouped")
             db.executemany("INSERT INTO grouped SELECT id, ?, ? FROM events WHERE seq = ?", rows)
-            put_fact(db, "grouped", json.dumps(known))
+            set_fact(db, "grouped", json.dumps(known))
 
     def decide(self, reviewer: str, wanted: ListFilter, status: object, label: object) -> int:
         """Accept under a name, or reject, the open boxes of a group at once; how many those were.
@@ -118,12 +118,12 @@ class Groups:
             status: ``accepted`` or ``rejected``.
             label: the name, where they are accepted.
         """
-        name = checked_label(label)
+        name = validated_label(label)
         if wanted.group is None or wanted.group == NOISE:
             raise InvalidError("choose a group first: boxes in no group have nothing in common")
         if status not in ("accepted", "rejected") or (status == "accepted") != (name != ""):
             raise InvalidError("expected status accepted with a label, or rejected without one")
-        condition, values = replace(wanted, status="open").of_events()
+        condition, values = replace(wanted, status="open").event_condition()
         with self.store.writing() as db:
             after = {"group": wanted.group, "status": status, "label": name}
             action = append_log(db, reviewer, "group", 0, after=after)
@@ -138,7 +138,7 @@ class Groups:
     def _is_busy(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
-    def _try(self) -> None:
+    def _find_in_thread(self) -> None:
         """Find them; what goes wrong becomes a sentence for the page."""
         try:
             self.find()
@@ -151,20 +151,20 @@ class Groups:
                 _log.error("finding groups failed", exc_info=error)
 
 
-def _detections(db: sqlite3.Connection) -> int:
+def _count_detections(db: sqlite3.Connection) -> int:
     return int(db.execute("SELECT count(*) FROM events WHERE score IS NOT NULL").fetchone()[0])
 
 
-def _described(db: sqlite3.Connection) -> list[dict[str, Any]]:
+def _describe_groups(db: sqlite3.Connection) -> list[dict[str, Any]]:
     """Every group with its counts, its commonest labels and its most typical box, without deleted boxes."""
     names: dict[int, list[dict[str, Any]]] = {}
     for group, label, n in db.execute(
-        f"SELECT g.cluster, {_NAME} AS name, count(*) AS n FROM {_MEMBERS} WHERE name <> '' "
-        f"AND {_STANDS} IN ('open', 'accepted') GROUP BY g.cluster, name ORDER BY n DESC, name"
+        f"SELECT g.cluster, {_LABEL_SQL} AS name, count(*) AS n FROM {_MEMBERS_SQL} WHERE name <> '' "
+        f"AND {_STATUS_SQL} IN ('open', 'accepted') GROUP BY g.cluster, name ORDER BY n DESC, name"
     ):
         names.setdefault(group, []).append({"label": label, "events": n})
     counts = db.execute(
-        f"SELECT g.cluster, count(*), sum({_STANDS} <> 'open') FROM {_MEMBERS} "
+        f"SELECT g.cluster, count(*), sum({_STATUS_SQL} <> 'open') FROM {_MEMBERS_SQL} "
         "WHERE e.status <> 'deleted' GROUP BY g.cluster ORDER BY g.cluster"
     ).fetchall()
     return [
@@ -173,13 +173,13 @@ def _described(db: sqlite3.Connection) -> list[dict[str, Any]]:
             "events": events,
             "decided": decided,
             "names": names.get(group, [])[:_MAX_NAMES],
-            "typical": _typical(db, group),
+            "typical": _typical_event(db, group),
         }
         for group, events, decided in counts
     ]
 
 
-def _typical(db: sqlite3.Connection, group: int) -> dict[str, Any]:
+def _typical_event(db: sqlite3.Connection, group: int) -> dict[str, Any]:
     """The box nearest the middle of a group."""
     nearest = db.execute(
         "SELECT g.event_id FROM grouped AS g JOIN events AS e ON e.id = g.event_id "

@@ -22,7 +22,7 @@ from mast.arrays import FloatArray, IntArray, Vectors
 from mast.errors import MastError
 from mast.retrieval.nearest import unit
 from mast.review.listing import ListFilter
-from mast.review.records import EVENT_SQL, event_record, no_event
+from mast.review.records import EVENT_SQL, event_not_found, event_record
 
 _BLOCK_ROWS = 16_384
 # our choices: what a novelty ranking looks at, so that it takes well under a second on a million events
@@ -67,13 +67,13 @@ class Lookalikes(ABC):
         """
 
     @abstractmethod
-    def some(
+    def sample_vectors(
         self, db: sqlite3.Connection, condition: str, values: list[Any], limit: int
     ) -> tuple[list[str], Vectors]:
         """Ids of at most this many events that meet a condition, a random part of them, and (n, D) unit vectors."""
 
     @abstractmethod
-    def every(self, db: sqlite3.Connection) -> Iterator[ScoredVectors]:
+    def iter_vectors(self, db: sqlite3.Connection) -> Iterator[ScoredVectors]:
         """All detections that have a vector, a block at a time."""
 
     def novel(
@@ -83,12 +83,12 @@ class Lookalikes(ABC):
 
         Of a large archive a random part is ranked. The first page ranks again; later pages continue with that ranking.
         """
-        condition, values = wanted.of_events()
+        condition, values = wanted.event_condition()
         key = (wanted,)
         with self._lock:
             ranking = self._novel.get(key)
         if ranking is None or not after or after not in ranking:
-            ranking = self._rank(db, condition, values)
+            ranking = self._rank_novel(db, condition, values)
             with self._lock:
                 self._novel = {key: ranking}
         total = db.execute(
@@ -102,11 +102,11 @@ class Lookalikes(ABC):
                 events.append(event_record(row))
         return {"order": "novel", "total": total, "events": events}
 
-    def _rank(self, db: sqlite3.Connection, condition: str, values: list[Any]) -> list[str]:
-        ids, candidates = self.some(db, condition, values, _MAX_CANDIDATES)
+    def _rank_novel(self, db: sqlite3.Connection, condition: str, values: list[Any]) -> list[str]:
+        ids, candidates = self.sample_vectors(db, condition, values, _MAX_CANDIDATES)
         if not ids:
             return []
-        examples, known = self.some(db, "e.status = 'accepted'", [], _MAX_EXAMPLES)
+        examples, known = self.sample_vectors(db, "e.status = 'accepted'", [], _MAX_EXAMPLES)
         if not examples:
             known = unit(candidates.mean(axis=0, keepdims=True))
         nearest = np.concatenate(
@@ -140,7 +140,7 @@ class FileLookalikes(Lookalikes):
     def similar(self, db: sqlite3.Connection, event_id: str, k: int) -> list[dict[str, Any]]:
         """By comparing with every row of the file."""
         row = self._row_of(db, event_id)
-        rows = self._known()
+        rows = self._require_rows()
         query = unit(rows[row].astype(np.float32)[None])[0]
         best_distance, best_row = np.empty(0, np.float32), np.empty(0, np.int64)
         for at in range(0, len(rows), _BLOCK_ROWS):
@@ -155,7 +155,7 @@ class FileLookalikes(Lookalikes):
             best_row = np.concatenate([best_row, near + at])
             order = np.argsort(best_distance, kind="stable")[: 2 * k + 16]
             best_distance, best_row = best_distance[order], best_row[order]
-        places = _Places(db)
+        places = _EventsByRow(db)
         found: list[dict[str, Any]] = []
         for distance, at in zip(best_distance.tolist(), best_row.tolist(), strict=True):
             event = places.event(int(at))
@@ -163,11 +163,11 @@ class FileLookalikes(Lookalikes):
                 found.append({**event, "distance": round(max(distance, 0.0), 6)})
         return found
 
-    def some(
+    def sample_vectors(
         self, db: sqlite3.Connection, condition: str, values: list[Any], limit: int
     ) -> tuple[list[str], Vectors]:
         """By their place in the file."""
-        self._known()
+        self._require_rows()
         rows = db.execute(
             "SELECT e.id, r.first_row + e.ordinal FROM events AS e JOIN recordings AS r ON r.id = e.recording_id "
             f"WHERE e.ordinal IS NOT NULL AND r.first_row IS NOT NULL AND {condition} ORDER BY e.rank LIMIT ?",
@@ -175,9 +175,9 @@ class FileLookalikes(Lookalikes):
         ).fetchall()
         return [str(row[0]) for row in rows], self._vectors([row[1] for row in rows])
 
-    def every(self, db: sqlite3.Connection) -> Iterator[ScoredVectors]:
+    def iter_vectors(self, db: sqlite3.Connection) -> Iterator[ScoredVectors]:
         """In the order of the file."""
-        self._known()
+        self._require_rows()
         found = db.execute(
             "SELECT e.seq, e.score, r.first_row + e.ordinal AS place FROM events AS e "
             "JOIN recordings AS r ON r.id = e.recording_id "
@@ -189,7 +189,7 @@ class FileLookalikes(Lookalikes):
 
     def _vectors(self, numbers: list[int]) -> Vectors:
         """(n, D) normalised embeddings; read in the order of the file."""
-        rows = self._known()
+        rows = self._require_rows()
         wanted = np.asarray(numbers, np.int64)
         wanted = np.clip(wanted, 0, len(rows) - 1)
         order = np.argsort(wanted, kind="stable")
@@ -198,21 +198,21 @@ class FileLookalikes(Lookalikes):
         return unit(vectors)
 
     def _row_of(self, db: sqlite3.Connection, event_id: str) -> int:
-        rows = self._known()
+        rows = self._require_rows()
         found = db.execute(
             "SELECT r.first_row + e.ordinal FROM events AS e JOIN recordings AS r ON r.id = e.recording_id "
             "WHERE e.id = ?",
             (event_id,),
         ).fetchone()
         if found is None:
-            raise no_event(event_id)
+            raise event_not_found(event_id)
         if found[0] is None or not 0 <= found[0] < len(rows):
             raise NoEmbeddingError(
                 "this box has no embedding (it was drawn by hand), so it cannot be compared"
             )
         return int(found[0])
 
-    def _known(self) -> NDArray[np.float16]:
+    def _require_rows(self) -> NDArray[np.float16]:
         if self._rows is None:
             raise NoEmbeddingError(
                 "there are no embeddings here; run mast detect with --embed to find look-alikes, or mast embed "
@@ -221,7 +221,7 @@ class FileLookalikes(Lookalikes):
         return self._rows
 
 
-class _Places:
+class _EventsByRow:
     """From a row of the embeddings to its event."""
 
     def __init__(self, db: sqlite3.Connection) -> None:

@@ -22,10 +22,10 @@ from mast.retrieval.event_ids import event_id
 from mast.retrieval.event_store import EventStore
 from mast.retrieval.parts import FACTS
 from mast.review.lookalikes import FileLookalikes, Lookalikes, NoEmbeddingError, ScoredVectors
-from mast.review.records import EVENT_SQL, event_record, no_event
+from mast.review.records import EVENT_SQL, event_not_found, event_record
 
 _BLOCK_EVENTS = 8_192
-_MORE = 4  # × as many neighbours are asked for, where too few of them are in this review
+_RETRY_FACTOR = 4  # × as many neighbours are asked for, where too few of them are in this review
 
 
 class StoreLookalikes(Lookalikes):
@@ -48,14 +48,14 @@ class StoreLookalikes(Lookalikes):
         """By asking the store; what it holds of other folders is passed over."""
         row = db.execute(f"{EVENT_SQL} WHERE e.id = ?", (event_id,)).fetchone()
         if row is None:
-            raise no_event(event_id)
-        known, vectors = self.store.known_vectors(_names(row))
+            raise event_not_found(event_id)
+        known, vectors = self.store.known_vectors(_store_ids(row))
         if not known:
             raise NoEmbeddingError(
                 "this box is not in the event store of this folder (it was drawn here, or the store is older); "
                 "mast embed adds what is missing"
             )
-        places = _StoredPlaces(db)
+        places = _EventsById(db)
         wanted = 2 * k + 16  # a few more than asked for: some may be deleted
         while True:
             near = self.store.search(vectors[0], wanted)
@@ -68,9 +68,9 @@ class StoreLookalikes(Lookalikes):
                     found.append({**event, "distance": round(float(distance), 6)})
             if len(found) >= k or len(near) < wanted:
                 return found
-            wanted *= _MORE
+            wanted *= _RETRY_FACTOR
 
-    def some(
+    def sample_vectors(
         self, db: sqlite3.Connection, condition: str, values: list[Any], limit: int
     ) -> tuple[list[str], NDArray[np.float32]]:
         """Those that the store holds."""
@@ -78,11 +78,11 @@ class StoreLookalikes(Lookalikes):
             f"{EVENT_SQL} WHERE e.ordinal IS NOT NULL AND {condition} ORDER BY e.rank LIMIT ?",
             [*values, limit],
         ).fetchall()
-        event_of = {name: str(row["id"]) for row in reversed(rows) for name in _names(row)}
+        event_of = {name: str(row["id"]) for row in reversed(rows) for name in _store_ids(row)}
         known, vectors = self.store.known_vectors(list(event_of))
         return [event_of[name] for name in known], vectors
 
-    def every(self, db: sqlite3.Connection) -> Iterator[ScoredVectors]:
+    def iter_vectors(self, db: sqlite3.Connection) -> Iterator[ScoredVectors]:
         """In the order of the review."""
         last = -1
         while rows := db.execute(
@@ -90,13 +90,13 @@ class StoreLookalikes(Lookalikes):
             (last, _BLOCK_EVENTS),
         ).fetchall():
             last = rows[-1]["seq"]
-            row_of = {name: row for row in reversed(rows) for name in _names(row)}
+            row_of = {name: row for row in reversed(rows) for name in _store_ids(row)}
             known, vectors = self.store.known_vectors(list(row_of))
             seqs = np.array([row_of[name]["seq"] for name in known], np.int64)
             yield ScoredVectors(seqs, np.array([row_of[name]["score"] for name in known]), vectors)
 
 
-class _StoredPlaces:
+class _EventsById:
     """From an event of the store to the one of the review; a recording's are looked up once."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
@@ -110,7 +110,7 @@ class _StoredPlaces:
                 "AND e.ordinal IS NOT NULL AND e.status <> 'deleted'",
                 (recording,),
             ).fetchall()
-            self.found[recording] = {own: row for row in reversed(rows) for own in _names(row)}
+            self.found[recording] = {own: row for row in reversed(rows) for own in _store_ids(row)}
         row = self.found[recording].get(name)
         return None if row is None else event_record(row)
 
@@ -132,7 +132,7 @@ def find_store(folder: Path) -> EventStore | None:
     return None
 
 
-def _names(row: sqlite3.Row) -> list[str]:
+def _store_ids(row: sqlite3.Row) -> list[str]:
     """What a store calls an event: boxes by people come with a source or without."""
     moved = row["original_box"]
     box = json.loads(moved) if moved else [row[name] for name in ("start_s", "end_s", "low_hz", "high_hz")]

@@ -6,9 +6,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from mast.errors import AudioError
-from mast.review.intake import Intake, take_in
-from mast.review.learning import Learning
-from mast.review.lookalike_groups import Groups
+from mast.review.intake import Intake, update_store
+from mast.review.learning import Learner
+from mast.review.lookalike_groups import LookalikeGroups
 from mast.review.lookalikes_store import open_lookalikes
 from mast.review.records import read_recording
 from mast.review.silence import Silence
@@ -31,13 +31,13 @@ class Review:
     def __init__(self, workspace: Workspace, *, seed: int = 0, progress: Progress | None = None) -> None:
         self.workspace = workspace
         self.store = Store(workspace.folder / STORE)
-        self.intake: Intake = take_in(self.store, workspace, seed=seed, progress=progress)
+        self.intake: Intake = update_store(self.store, workspace, seed=seed, progress=progress)
         self.lookalikes = open_lookalikes(workspace.folder)
-        self.learning = Learning(self.store, self.lookalikes)
-        self.groups = Groups(self.store, self.lookalikes)
+        self.learner = Learner(self.store, self.lookalikes)
+        self.groups = LookalikeGroups(self.store, self.lookalikes)
         self.tiles = TileCache()
         self.silence = Silence(workspace.folder, self.store)
-        self.silence.lists()  # a list that cannot be understood is refused here, before anybody listens
+        self.silence.all_spans()  # a list that cannot be understood is refused here, before anybody listens
 
     def path_of(self, recording_id: int) -> Path:
         """Where a recording lies, for reading.
@@ -59,7 +59,7 @@ class Review:
         """
         with self.store.reading() as db:
             row = read_recording(db, recording_id)
-        return self.silence.of(row["name"])
+        return self.silence.spans(row["name"])
 
     def readable_recordings(self) -> dict[str, Path]:
         """Recordings that can be opened: name → where it lies."""
@@ -74,7 +74,7 @@ class Review:
                 found[name] = self.workspace.path(name)
         return found
 
-    def plain(self, error: AudioError) -> AudioError:
+    def hide_root(self, error: AudioError) -> AudioError:
         """The same mistake without this machine's own paths, which a browser elsewhere need not see."""
         return AudioError(str(error).replace(f"{self.workspace.roots[0]}/", ""))
 

@@ -13,7 +13,7 @@ import sqlite3
 from typing import Any
 
 from mast.review.listing import ListFilter
-from mast.review.records import EVENT_SQL, event_record, no_event
+from mast.review.records import EVENT_SQL, event_not_found, event_record
 
 # order → (expressions to sort by, all ascending; the last one is unique)
 _KEYS: dict[str, tuple[str, ...]] = {
@@ -39,7 +39,7 @@ def queue(
         after: id of the last event of the page before.
     """
     keys = _KEYS[order]
-    condition, values = wanted.of_events()
+    condition, values = wanted.event_condition()
     scored = " AND e.score IS NOT NULL" if order in ("uncertain", "score", "random") else ""
     if order == "check":
         scored = (
@@ -57,7 +57,7 @@ def queue(
             (after,),
         ).fetchone()
         if row is None:
-            raise no_event(after, "to continue after")
+            raise event_not_found(after, "to continue after")
         beyond = f" AND ({', '.join(keys)}) > ({', '.join('?' * len(keys))})"
         values = [*values, *row]
     rows = db.execute(

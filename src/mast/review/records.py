@@ -32,7 +32,7 @@ class NotFoundError(MastError):
     """There is no such recording or event."""
 
 
-def no_event(event_id: str, purpose: str = "in this review") -> NotFoundError:
+def event_not_found(event_id: str, purpose: str = "in this review") -> NotFoundError:
     """To be raised for an event that is not there."""
     return NotFoundError(f"there is no event {event_id[:40]!r} {purpose}; reload the page")
 
@@ -80,7 +80,7 @@ def read_event(db: sqlite3.Connection, event_id: str) -> dict[str, Any]:
     """
     row = db.execute(f"{EVENT_SQL} WHERE e.id = ?", (event_id,)).fetchone()
     if row is None:
-        raise no_event(event_id)
+        raise event_not_found(event_id)
     return event_record(row)
 
 

@@ -31,17 +31,17 @@ from mast.review.tiles import MAX_HEIGHT, MAX_SPAN_S, MAX_WIDTH, View, render_ti
 from mast.spans import TimeSpan
 
 _RENDERER = 1  # changes when the same view is to look different
-_AT_ONCE = max(2, min(4, os.cpu_count() or 2))  # tiles and clips in the making: each holds some 30 MB
-_CLOSED = 499  # nobody waits for the answer any more
+_CONCURRENT = max(2, min(4, os.cpu_count() or 2))  # tiles and clips in the making: each holds some 30 MB
+_CLIENT_CLOSED = 499  # nobody waits for the answer any more
 Edge = Annotated[float | None, Query(allow_inf_nan=False, ge=0, le=1e7)]  # of a band, in hertz
 
 
 def media_routes(review: Review) -> APIRouter:
     """The routes, on one review."""
     router = APIRouter()
-    limiter = anyio.CapacityLimiter(_AT_ONCE)
+    limiter = anyio.CapacityLimiter(_CONCURRENT)
 
-    async def make(request: Request, function: Any, *arguments: Any) -> Any:
+    async def run_in_turn(request: Request, function: Any, *arguments: Any) -> Any:
         """Do the work in turn, and not at all when the browser has scrolled on meanwhile."""
         async with limiter:
             if await request.is_disconnected():
@@ -49,7 +49,7 @@ def media_routes(review: Review) -> APIRouter:
             try:
                 return await run_in_threadpool(function, *arguments)
             except AudioError as error:
-                raise review.plain(error) from error
+                raise review.hide_root(error) from error
 
     @router.get("/recordings/{rid}/tile")
     async def tile(
@@ -72,18 +72,18 @@ def media_routes(review: Review) -> APIRouter:
             )
         view = View(start_s, end_s, low_hz, high_hz, width, height, floor_db, range_db, colours)
         path = await run_in_threadpool(review.path_of, rid)
-        key = (rid, _stamp(path), view)
+        key = (rid, _file_stamp(path), view)
         headers = {
-            "ETag": _tag(_RENDERER, key),
+            "ETag": _etag(_RENDERER, key),
             "Cache-Control": "private, max-age=3600",
         }
         if headers["ETag"] in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
         picture = review.tiles.get(key)
         if picture is None:
-            picture = await make(request, render_tile, path, view)
+            picture = await run_in_turn(request, render_tile, path, view)
             if picture is None:
-                return Response(status_code=_CLOSED)
+                return Response(status_code=_CLIENT_CLOSED)
             review.tiles.put(key, picture)
         return Response(picture, media_type="image/png", headers=headers)
 
@@ -108,27 +108,27 @@ def media_routes(review: Review) -> APIRouter:
         path = await run_in_threadpool(review.path_of, rid)
         silent = await run_in_threadpool(review.silent_spans, rid)
         wanted = Clip(start_s, end_s, low_hz, high_hz, speed, gain_db)
-        headers = _asked_again(rid, path, silent, wanted)
+        headers = _revalidated_headers(rid, path, silent, wanted)
         if headers["ETag"] in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
-        sound = await make(request, render_clip, path, wanted, silent)
+        sound = await run_in_turn(request, render_clip, path, wanted, silent)
         if sound is None:
-            return Response(status_code=_CLOSED)
+            return Response(status_code=_CLIENT_CLOSED)
         return Response(sound, media_type="audio/wav", headers=headers)
 
     @router.api_route("/recordings/{rid}/audio", methods=["GET", "HEAD"])
     async def audio(request: Request, rid: int) -> Response:
         path = await run_in_threadpool(review.path_of, rid)
         silent = await run_in_threadpool(review.silent_spans, rid)
-        wav: Wav | None = await make(request, open_wav, path, silent)
+        wav: Wav | None = await run_in_turn(request, open_wav, path, silent)
         if wav is None:
-            return Response(status_code=_CLOSED)
+            return Response(status_code=_CLIENT_CLOSED)
         wanted = parse_range(request.headers.get("range"), wav.size)
         first, stop = wanted or (0, wav.size)
         headers = {
             "Accept-Ranges": "bytes",
             "Content-Length": str(stop - first),
-            **_asked_again(rid, path, silent),
+            **_revalidated_headers(rid, path, silent),
         }
         if wanted is not None:
             headers["Content-Range"] = f"bytes {first}-{stop - 1}/{wav.size}"
@@ -140,17 +140,17 @@ def media_routes(review: Review) -> APIRouter:
     return router
 
 
-def _asked_again(rid: int, path: Path, silent: tuple[TimeSpan, ...], *more: Clip) -> dict[str, str]:
+def _revalidated_headers(rid: int, path: Path, silent: tuple[TimeSpan, ...], *more: Clip) -> dict[str, str]:
     """Headers of sound: the browser keeps it but asks each time, because speech may have been found in it since."""
-    return {"Cache-Control": "private, no-cache", "ETag": _tag(rid, _stamp(path), silent, *more)}
+    return {"Cache-Control": "private, no-cache", "ETag": _etag(rid, _file_stamp(path), silent, *more)}
 
 
-def _tag(*parts: Any) -> str:
+def _etag(*parts: Any) -> str:
     """An ETag of what an answer is made from."""
     return f'"{blake2b(repr(parts).encode(), digest_size=12).hexdigest()}"'
 
 
-def _stamp(path: Path) -> tuple[int, int]:
+def _file_stamp(path: Path) -> tuple[int, int]:
     """Changes when the file does."""
     try:
         status = path.stat()

@@ -23,7 +23,7 @@ Hour = Annotated[Literal[""] | int | None, Query()]
 ScoreQuery = Annotated[Literal[""] | Annotated[float, Field(allow_inf_nan=False)] | None, Query()]
 
 
-def place_and_score(
+def common_filter(
     site: Text = None, day: Text = None, hour: Hour = None, min_score: ScoreQuery = None
 ) -> ListFilter:
     """The filter that every list has; empty fields of the page ask for nothing."""
@@ -35,7 +35,7 @@ def place_and_score(
     )
 
 
-Wanted = Annotated[ListFilter, Depends(place_and_score)]
+FilterQuery = Annotated[ListFilter, Depends(common_filter)]
 
 
 def reading_routes(review: Review, *, home: str = "") -> APIRouter:
@@ -46,7 +46,7 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
     @router.get("/session")
     def session() -> dict[str, Any]:
         with store.reading() as db:
-            found = listing.session(db)
+            found = listing.session_facts(db)
         return {
             "title": review.workspace.title,
             "home": home,
@@ -59,18 +59,18 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
         }
 
     @router.get("/progress")
-    def progress(wanted: Wanted) -> dict[str, Any]:
+    def progress(wanted: FilterQuery) -> dict[str, Any]:
         with store.reading() as db:
-            return listing.progress(db, wanted)
+            return listing.review_progress(db, wanted)
 
     @router.get("/activity")
     def activity() -> dict[str, Any]:
         with store.reading() as db:
-            return listing.activity(db)
+            return listing.count_by_hour(db)
 
     @router.get("/recordings")
     def recordings(
-        wanted: Wanted,
+        wanted: FilterQuery,
         status: Literal["", "open", "started", "done"] = "",
         search: Text = None,
         sort: Literal["name", "time", "events", "score"] = "name",
@@ -79,7 +79,7 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
     ) -> dict[str, Any]:
         wanted = replace(wanted, status=status, search=search)
         with store.reading() as db:
-            return listing.recordings(db, wanted, sort=sort, offset=offset, limit=limit)
+            return listing.list_recordings(db, wanted, sort=sort, offset=offset, limit=limit)
 
     @router.get("/recordings/{rid}")
     def recording(rid: int) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
 
     @router.get("/queue")
     def next_events(
-        wanted: Wanted,
+        wanted: FilterQuery,
         order: Literal[
             "uncertain", "novel", "random", "check", "score", "time", "typical", "unsure", "likely"
         ] = "uncertain",
@@ -135,7 +135,7 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
         wanted = replace(wanted, status=status, search=search, group=number)
         with store.reading() as db:
             if order in LEARNED_ORDERS:
-                return review.learning.queue(db, order, wanted, label=label, limit=limit, after=after)
+                return review.learner.queue(db, order, wanted, label=label, limit=limit, after=after)
             if order == "novel":
                 return review.lookalikes.novel(db, wanted, limit=limit, after=after)
             return queue(db, order, wanted, limit=limit, after=after)
@@ -146,10 +146,10 @@ def reading_routes(review: Review, *, home: str = "") -> APIRouter:
 
     @router.get("/learner")
     def learner() -> dict[str, Any]:
-        return review.learning.state()
+        return review.learner.state()
 
     @router.get("/learner/plan")
     def plan(precision: NumberQuery = 0.95) -> dict[str, Any]:
-        return asdict(review.learning.plan(precision))
+        return asdict(review.learner.plan(precision))
 
     return router

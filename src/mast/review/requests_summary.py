@@ -16,7 +16,7 @@ from mast.progress import CommandProgress, read_progress
 from mast.review.open_review import Review
 from mast.review.safety import REPORT_POLICY
 from mast.review.store import Store
-from mast.review.suggestions import names_given
+from mast.review.suggestions import given_names_path
 
 SUMMARY, SUMMARY_PAGE = "summary", "summary.html"  # the folder below the results, and the page in it
 
@@ -30,14 +30,14 @@ def summary_routes(review: Review, jobs: Jobs) -> APIRouter:
     def state() -> dict[str, Any]:
         # first: a command that ends meanwhile has said by then what became of it
         running = jobs.is_running(out)
-        progress, made = read_progress(out), _made(out / SUMMARY_PAGE)
+        progress, made = read_progress(out), _written_at(out / SUMMARY_PAGE)
         shown = progress or CommandProgress([], "", 0, "")
         return {
             "available": review.workspace.kind == "detections",
             "state": _state(progress, running=running, made=bool(made)),
             **{name: getattr(shown, name) for name in ("sentence", "what", "done", "total")},
             "made": made,
-            "decisions_since": _decisions_since(review, _read(progress) or made) if made else 0,
+            "decisions_since": _decisions_since(review, _decisions_read_at(progress) or made) if made else 0,
         }
 
     @router.post("/summary")
@@ -62,7 +62,7 @@ def summary_routes(review: Review, jobs: Jobs) -> APIRouter:
 def summary_command(results: Path, store: Store | None) -> list[str]:
     """The words behind ``mast`` that summarise a results folder, by the names that its review was given, if any."""
     command = ["summarize", str(results), "--out", str(results / SUMMARY)]
-    names = None if store is None else names_given(store)
+    names = None if store is None else given_names_path(store)
     return command if names is None else [*command, "--names", str(names)]
 
 
@@ -86,7 +86,7 @@ def _state(progress: CommandProgress | None, *, running: bool, made: bool) -> st
     return "done" if made else "none"
 
 
-def _made(page: Path) -> str:
+def _written_at(page: Path) -> str:
     """When a page was written, in UTC; empty where there is none."""
     try:
         return datetime.fromtimestamp(os.stat(page).st_mtime, UTC).isoformat(timespec="milliseconds")
@@ -94,7 +94,7 @@ def _made(page: Path) -> str:
         return ""
 
 
-def _read(progress: CommandProgress | None) -> str:
+def _decisions_read_at(progress: CommandProgress | None) -> str:
     """From when on decisions may be missing in the summary: the beginning of the command that made it, if known."""
     return progress.began if progress is not None and progress.state == "done" else ""
 

@@ -16,10 +16,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from mast.review import decisions
-from mast.review.decided import export_folder, export_zip
 from mast.review.decisions import InvalidError
+from mast.review.export_review import export_folder, export_zip
 from mast.review.open_review import Review
-from mast.review.requests_read import Wanted
+from mast.review.requests_read import FilterQuery
 
 _MAX_NAME = 60
 
@@ -31,37 +31,37 @@ def writing_routes(review: Review) -> APIRouter:
 
     @router.post("/recordings/{rid}/events")
     async def add(rid: int, request: Request) -> dict[str, Any]:
-        name, given = reviewer_of(request), await body_of(request)
-        return await run_in_threadpool(decisions.add_event, store, name, rid, given)
+        name, body = read_reviewer(request), await read_body(request)
+        return await run_in_threadpool(decisions.add_event, store, name, rid, body)
 
     @router.patch("/events/{eid}")
     async def change(eid: str, request: Request) -> dict[str, Any]:
-        name, given = reviewer_of(request), await body_of(request)
-        return await run_in_threadpool(decisions.change_event, store, name, eid, given)
+        name, body = read_reviewer(request), await read_body(request)
+        return await run_in_threadpool(decisions.change_event, store, name, eid, body)
 
     @router.delete("/events/{eid}")
     async def delete(eid: str, request: Request, version: int) -> dict[str, Any]:
-        return await run_in_threadpool(decisions.delete_event, store, reviewer_of(request), eid, version)
+        return await run_in_threadpool(decisions.delete_event, store, read_reviewer(request), eid, version)
 
     @router.post("/undo")
     async def undo(request: Request) -> dict[str, Any]:
-        return asdict(await run_in_threadpool(decisions.undo, store, reviewer_of(request)))
+        return asdict(await run_in_threadpool(decisions.undo, store, read_reviewer(request)))
 
     @router.post("/redo")
     async def redo(request: Request) -> dict[str, Any]:
-        return asdict(await run_in_threadpool(decisions.redo, store, reviewer_of(request)))
+        return asdict(await run_in_threadpool(decisions.redo, store, read_reviewer(request)))
 
     @router.post("/learner/apply")
     async def apply(request: Request) -> dict[str, Any]:
-        name, given = reviewer_of(request), await body_of(request)
-        precision = given.get("precision")
+        name, body = read_reviewer(request), await read_body(request)
+        precision = body.get("precision")
         if isinstance(precision, bool) or not isinstance(precision, int | float):
             raise InvalidError("precision: expected a share of decisions that should be right, such as 0.95")
-        return await run_in_threadpool(review.learning.apply, name, float(precision))
+        return await run_in_threadpool(review.learner.apply, name, float(precision))
 
     @router.post("/learner/undo")
     async def take_back(request: Request) -> dict[str, Any]:
-        return {"taken_back": await run_in_threadpool(review.learning.take_back, reviewer_of(request))}
+        return {"taken_back": await run_in_threadpool(review.learner.take_back, read_reviewer(request))}
 
     @router.post("/groups")
     def find_groups() -> dict[str, Any]:
@@ -69,34 +69,34 @@ def writing_routes(review: Review) -> APIRouter:
         return review.groups.state()
 
     @router.post("/groups/{group}")
-    async def decide_group(group: int, request: Request, wanted: Wanted) -> dict[str, Any]:
-        name, given = reviewer_of(request), await body_of(request)
+    async def decide_group(group: int, request: Request, wanted: FilterQuery) -> dict[str, Any]:
+        name, body = read_reviewer(request), await read_body(request)
         chosen = replace(wanted, group=group)
         decided = await run_in_threadpool(
-            review.groups.decide, name, chosen, given.get("status"), given.get("label", "")
+            review.groups.decide, name, chosen, body.get("status"), body.get("label", "")
         )
         return {"decided": decided}
 
     @router.post("/recordings/{rid}/reviewed")
     async def reviewed(rid: int, request: Request) -> dict[str, Any]:
-        name, given = reviewer_of(request), await body_of(request)
+        name, body = read_reviewer(request), await read_body(request)
         spans = await run_in_threadpool(
             decisions.mark_reviewed,
             store,
             name,
             rid,
-            given.get("start_s"),
-            given.get("end_s"),
-            given.get("reviewed"),
+            body.get("start_s"),
+            body.get("end_s"),
+            body.get("reviewed"),
         )
         return {"reviewed_spans": spans}
 
     @router.post("/export")
     async def export(request: Request) -> dict[str, Any]:
-        reviewer_of(request)
-        given = await body_of(request)
-        format, folder = given.get("format", "csv"), given.get("folder", "")
-        complete, learner = given.get("complete", False), given.get("learner", True)
+        read_reviewer(request)
+        body = await read_body(request)
+        format, folder = body.get("format", "csv"), body.get("folder", "")
+        complete, learner = body.get("complete", False), body.get("learner", True)
         if not isinstance(format, str) or not isinstance(folder, str):
             raise InvalidError("expected format and folder as text")
         if not isinstance(complete, bool) or not isinstance(learner, bool):
@@ -134,7 +134,7 @@ def writing_routes(review: Review) -> APIRouter:
     return router
 
 
-def reviewer_of(request: Request) -> str:
+def read_reviewer(request: Request) -> str:
     """The reviewer's name, from the header ``X-Reviewer``.
 
     Raises:
@@ -148,7 +148,7 @@ def reviewer_of(request: Request) -> str:
     return name
 
 
-async def body_of(request: Request) -> dict[str, Any]:
+async def read_body(request: Request) -> dict[str, Any]:
     """The JSON object that was sent.
 
     Raises:
@@ -158,7 +158,7 @@ async def body_of(request: Request) -> dict[str, Any]:
         raise InvalidError("expected a JSON object (Content-Type: application/json)")
     raw = await request.body()
     try:
-        given = json.loads(raw, parse_constant=_no_constant)
+        given = json.loads(raw, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
         raise InvalidError("expected a JSON object, found something that is not JSON") from None
     if not isinstance(given, dict):
@@ -166,5 +166,5 @@ async def body_of(request: Request) -> dict[str, Any]:
     return given
 
 
-def _no_constant(text: str) -> float:
+def _reject_constant(text: str) -> float:
     raise ValueError(text)  # NaN and Infinity are not JSON

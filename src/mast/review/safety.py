@@ -28,7 +28,7 @@ MAX_BODY_BYTES = 64 * 1024  # the largest decision is a few hundred
 _TOO_LARGE = f"more than {MAX_BODY_BYTES // 1024} kB were sent; expected one decision"
 _PRIVATE = "this page is private; open the link that mast printed in the terminal when it was started"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_READING = frozenset({"GET", "HEAD", "OPTIONS"})
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _POLICY = (
     "default-src 'self'; img-src 'self' blob: data:; media-src 'self' blob:; style-src 'self'; script-src 'self'; "
     "connect-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -62,12 +62,12 @@ class Guard:
     Args:
         app: the application.
         token: what every request must show.
-        here_only: requests must also name this machine as their host.
+        local_only: requests must also name this machine as their host.
     """
 
-    def __init__(self, app: ASGIApp, *, token: str, here_only: bool) -> None:
+    def __init__(self, app: ASGIApp, *, token: str, local_only: bool) -> None:
         assert token, "without a token, every user of the machine could ask"
-        self.app, self.token, self.here_only = app, token, here_only
+        self.app, self.token, self.local_only = app, token, local_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
@@ -79,15 +79,15 @@ class Guard:
         if (refused := self._refusal(scope, headers)) is not None:
             await _refuse(send, *refused, as_text="text/html" in headers.get("accept", ""))
             return
-        if scope["method"] == "GET" and (place := self._without_token(scope)) is not None:
+        if scope["method"] == "GET" and (place := self._url_without_token(scope)) is not None:
             cookie = (
                 f"{_cookie_name(headers)}={self.token}; HttpOnly; SameSite=Strict; Path=/; Max-Age=2592000"
             )
-            await _lead_on(send, place, cookie)
+            await _forward_with_cookie(send, place, cookie)
             return
         received = 0
 
-        async def counted() -> Message:
+        async def limited_receive() -> Message:
             nonlocal received
             message = await receive()
             if message["type"] == "http.request":
@@ -96,7 +96,7 @@ class Guard:
                     raise HTTPException(413, _TOO_LARGE)
             return message
 
-        async def guarded(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 own = message.get("headers", [])
                 stated = {name.lower() for name, _ in own}
@@ -104,16 +104,16 @@ class Guard:
                 message = {**message, "headers": [*own, *more]}
             await send(message)
 
-        await self.app(scope, counted, guarded)
+        await self.app(scope, limited_receive, send_with_headers)
 
     def _refusal(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
         """A status and a sentence where a request may not pass."""
         host = headers.get("host", "")
-        if self.here_only and _host_name(host) not in _LOOPBACK:
+        if self.local_only and _host_name(host) not in _LOOPBACK:
             return 403, "this page is only for this machine; open it as http://127.0.0.1 with its port"
-        if not self._is_known(scope, headers):
+        if not self._has_token(scope, headers):
             return 403, _PRIVATE
-        if scope["method"] not in _READING:
+        if scope["method"] not in _SAFE_METHODS:
             origin = headers.get("origin")
             if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
                 return 403, "changes are taken only from the page itself"
@@ -124,7 +124,7 @@ class Guard:
             return 413, _TOO_LARGE
         return None
 
-    def _is_known(self, scope: Scope, headers: dict[str, str]) -> bool:
+    def _has_token(self, scope: Scope, headers: dict[str, str]) -> bool:
         scheme, _, shown = headers.get("authorization", "").partition(" ")
         given = [shown.strip()] if scheme.lower() == "bearer" else []
         try:
@@ -136,7 +136,7 @@ class Guard:
             given += [value for name, value in _query(scope) if name == "token"]
         return any(hmac.compare_digest(some.encode(), self.token.encode()) for some in given)
 
-    def _without_token(self, scope: Scope) -> str | None:
+    def _url_without_token(self, scope: Scope) -> str | None:
         """The first page's address without its token, which should not stay in the browser's history."""
         query = _query(scope)
         if scope["path"] != "/" or not any(name == "token" for name, _ in query):
@@ -164,12 +164,12 @@ def _cookie_name(headers: dict[str, str]) -> str:
 async def _refuse(send: Send, status: int, sentence: str, *, as_text: bool) -> None:
     """One sentence: as text where a person asked for a page, as JSON where a page asked."""
     if as_text:
-        await _answer(send, status, b"text/plain; charset=utf-8", f"mast: {sentence}.".encode())
+        await _respond(send, status, b"text/plain; charset=utf-8", f"mast: {sentence}.".encode())
     else:
-        await _answer(send, status, b"application/json", json.dumps({"error": sentence}).encode())
+        await _respond(send, status, b"application/json", json.dumps({"error": sentence}).encode())
 
 
-async def _lead_on(send: Send, place: str, cookie: str) -> None:
+async def _forward_with_cookie(send: Send, place: str, cookie: str) -> None:
     """Hand out the cookie, and lead on to a page.
 
     Not by a redirect: where the browser came from another page, such as the file that ``serve`` opens, it would follow
@@ -179,10 +179,10 @@ async def _lead_on(send: Send, place: str, cookie: str) -> None:
     onward = f'<meta http-equiv="refresh" content="0; url={escape(place)}">'
     page = f"<!doctype html><title>mast</title>{no_icon}{onward}"
     headers = [(b"set-cookie", cookie.encode()), (b"cache-control", b"no-store")]
-    await _answer(send, 200, b"text/html; charset=utf-8", page.encode(), headers)
+    await _respond(send, 200, b"text/html; charset=utf-8", page.encode(), headers)
 
 
-async def _answer(
+async def _respond(
     send: Send, status: int, kind: bytes, body: bytes, more: list[tuple[bytes, bytes]] | None = None
 ) -> None:
     headers = [

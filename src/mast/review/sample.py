@@ -24,11 +24,11 @@ from mast.reports.summary_counts import Sample
 from mast.retrieval.naming import UNKNOWN
 from mast.review.intake import random_rank, review_id
 from mast.review.store import STORE
-from mast.review.suggestions import GIVEN_SQL, still_there
+from mast.review.suggestions import NAMES_PATH_SQL, existing_path
 from mast.review.to_check import read_to_check, write_to_check
 
 _KEY = b"mast summarize"  # of the random order
-_MADE_OF = ("recording", "start_s", "end_s", "low_hz", "high_hz", "found_label", "source")
+_ID_COLUMNS = ("recording", "start_s", "end_s", "low_hz", "high_hz", "found_label", "source")
 _DECIDED_SQL = (
     "SELECT e.id, r.name, e.label, e.status FROM events AS e JOIN recordings AS r ON r.id = e.recording_id "
     "WHERE e.status <> 'open' AND e.score IS NOT NULL AND e.ordinal IS NOT NULL"
@@ -36,7 +36,7 @@ _DECIDED_SQL = (
 
 
 @dataclass(frozen=True)
-class Checking:
+class CheckProgress:
     """How far the checking has come.
 
     Attributes:
@@ -54,20 +54,20 @@ class Checking:
     unnamed: int = 0
 
 
-def sites_drawn(folder: Path) -> int:
+def count_sampled_sites(folder: Path) -> int:
     """How many sites have a sample of their own; 0 where one sample was drawn over all sites."""
     return len({name.partition(OF_SITE)[0] for name in read_to_check(folder)["stratum"] if OF_SITE in name})
 
 
-def drawn_with_names(folder: Path) -> bool:
+def was_drawn_with_names(folder: Path) -> bool:
     """Whether the events that were drawn had labels that the detections do not have."""
     own = {label for batch in read_events(folder) for label in batch["label"].unique()}
     return not set(read_to_check(folder)["label"]) <= own
 
 
-def names_reviewed_with(folder: Path) -> Path | None:
+def reviewed_names_path(folder: Path) -> Path | None:
     """The table of names that the folder's review was given, if it is still there."""
-    return still_there(_read(folder / STORE, GIVEN_SQL))
+    return existing_path(_query_review(folder / STORE, NAMES_PATH_SQL))
 
 
 def draw_sample(
@@ -90,8 +90,8 @@ def draw_sample(
         counts = before["stratum"].value_counts()
         wanted = np.maximum(wanted, [int(counts[name]) for name in strata.names])
     kept = pd.DataFrame()
-    for batch in _identified(batches):
-        codes = _codes(batch, strata)
+    for batch in _with_ids(batches):
+        codes = _stratum_codes(batch, strata)
         ranks = [random_rank(own, _KEY) for own in batch["event"]]
         ordered = pd.concat([kept, batch.assign(code=codes, rank=ranks)]).sort_values("rank")
         kept = ordered[ordered.groupby("code").cumcount() < wanted[ordered["code"].to_numpy()]]
@@ -100,26 +100,28 @@ def draw_sample(
     return wanted
 
 
-def _codes(events: pd.DataFrame, strata: Strata | SiteStrata) -> IntArray:
+def _stratum_codes(events: pd.DataFrame, strata: Strata | SiteStrata) -> IntArray:
     """The stratum of each event."""
     columns = [events[name].to_numpy(dtype=object) for name in ("label", "site")]
     return strata.of(columns[0], events["score"].to_numpy(dtype=np.float64), columns[1])
 
 
-def _identified(batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+def _with_ids(batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
     """Events with their ids in the review, in the column ``event``."""
     seen: dict[bytes, int] = {}
     last = ""
     for batch in batches:
         ids = []
-        for event in zip(*(batch[name].tolist() for name in _MADE_OF), strict=True):
+        for event in zip(*(batch[name].tolist() for name in _ID_COLUMNS), strict=True):
             if event[0] != last:  # the table is sorted by recording
                 last, seen = event[0], {}
             ids.append(review_id(event, seen))
         yield batch.assign(event=ids)
 
 
-def read_checking(folder: Path, batches: Iterable[pd.DataFrame], strata: Strata | SiteStrata) -> Checking:
+def read_check_progress(
+    folder: Path, batches: Iterable[pd.DataFrame], strata: Strata | SiteStrata
+) -> CheckProgress:
     """What of the sample was decided.
 
     Args:
@@ -131,7 +133,7 @@ def read_checking(folder: Path, batches: Iterable[pd.DataFrame], strata: Strata 
         ConfigError: the review cannot be read.
     """
     drawn = read_to_check(folder)
-    everything = _decided(folder, batches, strata)
+    everything = _decided_events(folder, batches, strata)
     decided = everything[~everything["unnamed"]]
     code_of = {name: code for code, name in enumerate(strata.names)}
     known = set(decided["event"])
@@ -151,10 +153,12 @@ def read_checking(folder: Path, batches: Iterable[pd.DataFrame], strata: Strata 
     sample = Sample(rows, counted, isinstance(strata, SiteStrata)) if chosen else None
     still_open = drawn["event"][~drawn["event"].isin(known)]
     unnamed = int(still_open.isin(everything["event"]).sum())
-    return Checking(sample, len(drawn), len(still_open), outdated, unnamed)
+    return CheckProgress(sample, len(drawn), len(still_open), outdated, unnamed)
 
 
-def _decided(folder: Path, batches: Iterable[pd.DataFrame], strata: Strata | SiteStrata) -> pd.DataFrame:
+def _decided_events(
+    folder: Path, batches: Iterable[pd.DataFrame], strata: Strata | SiteStrata
+) -> pd.DataFrame:
     """Detections that somebody decided about.
 
     Columns ``event``, ``recording``, ``start_s``, ``score``, ``label``, ``stratum``, ``right``, ``unnamed``. Time,
@@ -162,11 +166,11 @@ def _decided(folder: Path, batches: Iterable[pd.DataFrame], strata: Strata | Sit
     accepted under its label, or has none. One that was accepted without a label while the table names it says nothing
     about the name.
     """
-    rows = {str(row["id"]): row for row in _read(folder / STORE, _DECIDED_SQL)}
+    rows = {str(row["id"]): row for row in _query_review(folder / STORE, _DECIDED_SQL)}
     names = {row["name"] for row in rows.values()}
     found = [
         own[own["event"].isin(rows)]
-        for own in _identified(batch[batch["recording"].isin(names)] for batch in batches if names)
+        for own in _with_ids(batch[batch["recording"].isin(names)] for batch in batches if names)
     ]
     columns = ["event", "recording", "start_s", "score", "label", "found_label", "site"]
     table = pd.concat(found)[columns].reset_index(drop=True) if found else pd.DataFrame(columns=columns)
@@ -177,13 +181,13 @@ def _decided(folder: Path, batches: Iterable[pd.DataFrame], strata: Strata | Sit
     any_label = np.isin(label, ["", UNKNOWN])
     named_since = ~any_label & (label != table["found_label"].to_numpy(dtype=object))
     return table.assign(
-        stratum=_codes(table, strata),
+        stratum=_stratum_codes(table, strata),
         right=accepted & (any_label | (given == label)),
         unnamed=accepted & named_since & (given == ""),
     )
 
 
-def _read(path: Path, sql: str) -> list[sqlite3.Row]:
+def _query_review(path: Path, sql: str) -> list[sqlite3.Row]:
     if not path.is_file():
         return []
     problem: sqlite3.Error | None = None

@@ -48,7 +48,7 @@ def serve(
 
     secret = token or secrets.token_urlsafe(24)
     listening = _listen(host, port)
-    shown = _shown_host(host)
+    shown = _browser_host(host)
     address = f"http://{shown}:{listening.getsockname()[1]}/?token={quote(secret, safe='')}"
     config = uvicorn.Config(
         create(secret), log_level="warning", access_log=False, timeout_graceful_shutdown=2,
@@ -97,7 +97,7 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _shown_host(host: str) -> str:
+def _browser_host(host: str) -> str:
     """An address that a browser can open: this machine's name where the server listens at all of its addresses."""
     if host in ("0.0.0.0", "::"):
         return socket.gethostname()

@@ -20,7 +20,7 @@ from mast.audio import DamagedAudioWarning
 from mast.errors import RUN_AGAIN, AudioError, MastError, machine_fault, shortened
 from mast.jobs import Jobs
 from mast.review.decisions import ConflictError
-from mast.review.learning import TooFewError
+from mast.review.learning import TooFewDecisionsError
 from mast.review.lookalikes import NoEmbeddingError
 from mast.review.open_review import Review
 from mast.review.records import NotFoundError
@@ -38,15 +38,15 @@ STATIC = Path(__file__).parent / "static"
 _log = logging.getLogger("mast.review")
 
 
-def create_app(review: Review, *, token: str, here_only: bool) -> ASGIApp:
+def create_app(review: Review, *, token: str, local_only: bool) -> ASGIApp:
     """The review as a web application.
 
     Args:
         review: what is open.
         token: what every request must show.
-        here_only: requests must also name this machine as their host.
+        local_only: requests must also name this machine as their host.
     """
-    return Guard(review_app(review, Jobs()), token=token, here_only=here_only)
+    return Guard(review_app(review, Jobs()), token=token, local_only=local_only)
 
 
 def review_app(review: Review, jobs: Jobs, *, home: str = "") -> FastAPI:
@@ -82,8 +82,8 @@ def web_app(title: str, lifespan: Callable[[FastAPI], AbstractAsyncContextManage
     # no interactive documentation: it would load scripts from elsewhere
     app = FastAPI(title=title, openapi_url=None, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.mount("/static", PageFiles(directory=STATIC), name="static")
-    app.add_exception_handler(MastError, _on_mistake)
-    app.add_exception_handler(OSError, _on_machine)
+    app.add_exception_handler(MastError, _on_mast_error)
+    app.add_exception_handler(OSError, _on_os_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(Exception, _on_bug)
@@ -100,47 +100,47 @@ class PageFiles(StaticFiles):
         return response
 
 
-def _sentence(status: int, sentence: str, **more: Any) -> JSONResponse:
+def _error_response(status: int, sentence: str, **more: Any) -> JSONResponse:
     return JSONResponse({"error": shortened(sentence), **more}, status_code=status)
 
 
-def _on_mistake(request: Request, error: Exception) -> JSONResponse:
+def _on_mast_error(request: Request, error: Exception) -> JSONResponse:
     """A mistake that we know: its own sentence."""
     if isinstance(error, ConflictError):
-        return _sentence(409, str(error), **({"event": error.event} if error.event else {}))
-    if isinstance(error, NoEmbeddingError | TooFewError):
-        return _sentence(409, str(error))
+        return _error_response(409, str(error), **({"event": error.event} if error.event else {}))
+    if isinstance(error, NoEmbeddingError | TooFewDecisionsError):
+        return _error_response(409, str(error))
     if isinstance(error, NotFoundError):
-        return _sentence(404, str(error))
+        return _error_response(404, str(error))
     if isinstance(error, RangeError):
-        answer = _sentence(416, str(error))
+        answer = _error_response(416, str(error))
         answer.headers["Content-Range"] = f"bytes */{error.size}"
         return answer
     if isinstance(error, AudioError):
-        return _sentence(422, str(error))
-    return _sentence(400, str(error))
+        return _error_response(422, str(error))
+    return _error_response(400, str(error))
 
 
-def _on_machine(request: Request, error: Exception) -> JSONResponse:
+def _on_os_error(request: Request, error: Exception) -> JSONResponse:
     """The disk is full, or the like: nothing was saved, and the page keeps the decision until it can be."""
     fault = machine_fault(error)
-    return _on_bug(request, error) if fault is None else _sentence(507, fault.removesuffix(RUN_AGAIN))
+    return _on_bug(request, error) if fault is None else _error_response(507, fault.removesuffix(RUN_AGAIN))
 
 
 def _on_invalid(request: Request, error: Exception) -> JSONResponse:
     """A parameter that is missing or makes no sense."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    return _sentence(400, f"{first['loc'][-1]}: {first['msg']}")
+    return _error_response(400, f"{first['loc'][-1]}: {first['msg']}")
 
 
 def _on_http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     plain = {404: "there is no such page", 405: "this cannot be done here"}
-    return _sentence(error.status_code, plain.get(error.status_code, str(error.detail)))
+    return _error_response(error.status_code, plain.get(error.status_code, str(error.detail)))
 
 
 def _on_bug(request: Request, error: Exception) -> JSONResponse:
     """A bug of ours: where is for the terminal, not for the browser."""
     _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return _sentence(500, "something went wrong in mast; the terminal where it runs says what")
+    return _error_response(500, "something went wrong in mast; the terminal where it runs says what")

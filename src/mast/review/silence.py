@@ -30,16 +30,16 @@ class Silence:
         self._stamp: tuple[int, int] | None = None
         self._voices: dict[str, tuple[TimeSpan, ...]] = {}
 
-    def of(self, name: str) -> tuple[TimeSpan, ...]:
+    def spans(self, name: str) -> tuple[TimeSpan, ...]:
         """Stretches of speech in a recording, in order.
 
         Raises:
             ConfigError: the list cannot be understood, or names a recording that is not there.
         """
-        return self.lists().get(name, ())
+        return self.all_spans().get(name, ())
 
-    def lists(self) -> dict[str, tuple[TimeSpan, ...]]:
-        """The stretches of every recording with speech; raises as :meth:`of` does."""
+    def all_spans(self) -> dict[str, tuple[TimeSpan, ...]]:
+        """The stretches of every recording with speech; raises as :meth:`spans` does."""
         with self._lock:
             try:
                 status = self._path.stat()

@@ -85,7 +85,7 @@ class Wav:
             found = np.zeros(0, np.float32)
         sound = np.zeros(stop - first, np.float32)  # a damaged recording ends early
         sound[: len(found)] = found[: len(sound)]
-        return to_int16(silenced(sound, rate, first, self.silent))
+        return to_int16(silence_spans(sound, rate, first, self.silent))
 
 
 def open_wav(path: Path, silent: tuple[TimeSpan, ...] = ()) -> Wav:
@@ -182,20 +182,20 @@ def render_clip(path: Path, clip: Clip, silent: tuple[TimeSpan, ...] = ()) -> by
     lead_s = min(_LEAD_S, start)
     sound = read(path, start_s=start - lead_s, end_s=end)
     # before the filter, which would ring with what it hears
-    sound = silenced(sound, rate, round((start - lead_s) * rate), silent)
-    sound = band_passed(sound, rate, clip.low_hz, clip.high_hz)
+    sound = silence_spans(sound, rate, round((start - lead_s) * rate), silent)
+    sound = filter_band(sound, rate, clip.low_hz, clip.high_hz)
     sound = sound[round(start * rate) - round((start - lead_s) * rate) :]
-    sound = _faded(sound, rate)
+    sound = _fade_ends(sound, rate)
     # read at another rate than it was recorded at, it is slower and lower, or faster and higher
-    heard = rate * clip.speed
-    out_rate = round(min(max(heard, _MIN_RATE), _MAX_RATE))
-    if len(sound) and out_rate != heard:
-        sound = soxr.resample(sound, heard, out_rate, quality="HQ").astype(np.float32, copy=False)
-    sound = safe_gain(sound, clip.gain_db)
+    played_rate = rate * clip.speed
+    out_rate = round(min(max(played_rate, _MIN_RATE), _MAX_RATE))
+    if len(sound) and out_rate != played_rate:
+        sound = soxr.resample(sound, played_rate, out_rate, quality="HQ").astype(np.float32, copy=False)
+    sound = apply_gain(sound, clip.gain_db)
     return wav_header(out_rate, len(sound)) + to_int16(sound)
 
 
-def silenced(
+def silence_spans(
     sound: NDArray[np.float32], rate: int, first: int, spans: tuple[TimeSpan, ...]
 ) -> NDArray[np.float32]:
     """The same without sound in some stretches, faded around them.
@@ -216,7 +216,7 @@ def silenced(
     return quiet
 
 
-def band_passed(
+def filter_band(
     sound: NDArray[np.float32], rate: int, low_hz: float | None, high_hz: float | None
 ) -> NDArray[np.float32]:
     """Only the band between two frequencies; an edge at 0 Hz or half the sample rate cuts nothing."""
@@ -248,7 +248,7 @@ def band_passed(
     return result
 
 
-def safe_gain(sound: NDArray[np.float32], gain_db: float) -> NDArray[np.float32]:
+def apply_gain(sound: NDArray[np.float32], gain_db: float) -> NDArray[np.float32]:
     """Louder by this gain, or by as much as fits below full scale."""
     peak = float(np.abs(sound).max(initial=0.0))
     factor = 10.0 ** (gain_db / 20)
@@ -257,7 +257,7 @@ def safe_gain(sound: NDArray[np.float32], gain_db: float) -> NDArray[np.float32]
     return sound * np.float32(factor)
 
 
-def _faded(sound: NDArray[np.float32], rate: int) -> NDArray[np.float32]:
+def _fade_ends(sound: NDArray[np.float32], rate: int) -> NDArray[np.float32]:
     n = min(round(_FADE_S * rate), len(sound) // 2)
     if n == 0:
         return sound

@@ -99,7 +99,7 @@ END;
 
 # added later: reviews that were started before have none. What the learner decides, or a person about a whole group, is
 # apart from the events, so that nothing takes it for a box that somebody looked at; it counts where an event is open
-_ADDED_LATER = {
+_MIGRATIONS = {
     "suggestions": """
 CREATE TABLE IF NOT EXISTS suggestions (
     event_id TEXT NOT NULL, source TEXT NOT NULL, label TEXT NOT NULL, score REAL, PRIMARY KEY (event_id, source)
@@ -151,7 +151,7 @@ class Store:
         self.path = path
         self._idle: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
         self._lock = threading.Lock()
-        self._all: list[sqlite3.Connection] = []
+        self._connections: list[sqlite3.Connection] = []
         try:
             with naming(path):
                 self._writer = self._connect()
@@ -167,10 +167,10 @@ class Store:
                     f"{path}: made by another version of mast (layout {found}, this one reads {_VERSION}); "
                     "open it with that one, or move the file away to start again"
                 )
-            for name, script in _ADDED_LATER.items():
-                if not _has(self._writer, name):
+            for name, script in _MIGRATIONS.items():
+                if not _exists(self._writer, name):
                     with self.writing() as db:
-                        for statement in [] if _has(db, name) else _statements(script):
+                        for statement in [] if _exists(db, name) else _statements(script):
                             db.execute(statement)
         except sqlite3.DatabaseError as error:
             raise ConfigError(
@@ -224,9 +224,9 @@ class Store:
     def close(self) -> None:
         """Let go of the file."""
         with self._lock:
-            for db in self._all:
+            for db in self._connections:
                 db.close()
-            self._all.clear()
+            self._connections.clear()
 
     def _connect(self) -> sqlite3.Connection:
         db = sqlite3.connect(
@@ -236,22 +236,22 @@ class Store:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         db.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
-        self._all.append(db)
+        self._connections.append(db)
         return db
 
 
-def fact(db: sqlite3.Connection, name: str) -> str | None:
+def get_fact(db: sqlite3.Connection, name: str) -> str | None:
     """What the store says under a name; ``None`` where it says nothing."""
     row = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
     return None if row is None else str(row[0])
 
 
-def put_fact(db: sqlite3.Connection, name: str, value: str) -> None:
+def set_fact(db: sqlite3.Connection, name: str, value: str) -> None:
     """Say something under a name, in the place of what it said before."""
     db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
 
-def _has(db: sqlite3.Connection, name: str) -> bool:
+def _exists(db: sqlite3.Connection, name: str) -> bool:
     """Whether there is a table or an index of this name; another process may just have made it."""
     return db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone() is not None
 

@@ -18,23 +18,23 @@ from mast.errors import ConfigError
 from mast.retrieval.naming import LIKELY, UNKNOWN, read_names
 from mast.review.store import Store
 
-_GIVEN = "names"  # among the review's facts
-GIVEN_SQL = f"SELECT value FROM facts WHERE name = '{_GIVEN}'"
+_NAMES_FACT = "names"  # among the review's facts
+NAMES_PATH_SQL = f"SELECT value FROM facts WHERE name = '{_NAMES_FACT}'"
 
 
-def names_given(store: Store) -> Path | None:
+def given_names_path(store: Store) -> Path | None:
     """The table of names that the review was given last, if it is still there."""
     with store.reading() as db:
-        return still_there(db.execute(GIVEN_SQL).fetchall())
+        return existing_path(db.execute(NAMES_PATH_SQL).fetchall())
 
 
-def still_there(rows: Sequence[sqlite3.Row]) -> Path | None:
-    """The table in a row of :data:`GIVEN_SQL`."""
+def existing_path(rows: Sequence[sqlite3.Row]) -> Path | None:
+    """The table in a row of :data:`NAMES_PATH_SQL`."""
     path = Path(rows[0]["value"]) if rows else None
     return path if path is not None and path.is_file() else None
 
 
-def take_suggestions(store: Store, path: Path) -> int:
+def add_suggestions(store: Store, path: Path) -> int:
     """Keep the names of a table; how many of its events are in the review.
 
     Raises:
@@ -78,7 +78,7 @@ def take_suggestions(store: Store, path: Path) -> int:
                     (label, label, event["id"]),
                 )
         if found:
-            db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (_GIVEN, str(path.absolute())))
+            db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (_NAMES_FACT, str(path.absolute())))
     if not found:
         raise ConfigError(
             f"--names {path}: none of its {len(table):,} events is in this review; expected names of these detections"

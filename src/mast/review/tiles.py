@@ -70,7 +70,7 @@ class Layout:
     column: float
 
 
-def layout(view: View, sample_rate: int) -> Layout:
+def choose_layout(view: View, sample_rate: int) -> Layout:
     """Choose the windows of a view."""
     column_s = (view.end_s - view.start_s) / view.width
     row_hz = (view.high_hz - view.low_hz) / view.height
@@ -103,8 +103,8 @@ def levels_db(path: Path, view: View) -> NDArray[np.float32]:
     """(height, width) dB of a view, highest frequency first."""
     info = probe(path)
     rate = info.sample_rate
-    plan = layout(view, rate)
-    centres = _centres(view, plan, rate)  # (W, m) in samples of the recording, not whole
+    plan = choose_layout(view, rate)
+    centres = _window_centres(view, plan, rate)  # (W, m) in samples of the recording, not whole
     starts = np.rint(centres - plan.window / 2).astype(np.int64)
     power = np.zeros((view.width, plan.window // 2 + 1), np.float32)
     # only columns that touch sound
@@ -128,10 +128,10 @@ def levels_db(path: Path, view: View) -> NDArray[np.float32]:
             power[columns] = loudest.reshape(len(columns), plan.per_column, -1).max(axis=1)
     power *= scale
     decibels = np.float32(10.0) * np.log10(np.maximum(power, np.float32(1e-20)))
-    return _rows(decibels, view, plan.window, rate)
+    return _bins_to_rows(decibels, view, plan.window, rate)
 
 
-def _centres(view: View, plan: Layout, rate: int) -> NDArray[np.float64]:
+def _window_centres(view: View, plan: Layout, rate: int) -> NDArray[np.float64]:
     """(W, m) middles of the windows of each column: evenly over it, or, where they are too few to cover it, together.
 
     Together they are read at once; scattered over an hour at 384 kHz, each would cost a seek.
@@ -153,7 +153,7 @@ def _spectra(info: AudioInfo, starts: NDArray[np.int64], taper: NDArray[np.float
         gaps = np.flatnonzero(np.diff(starts[begin:]) > 2 * window)
         end = begin + (int(gaps[0]) + 1 if len(gaps) else len(starts) - begin)
         first, stop = int(starts[begin]), int(starts[end - 1]) + window
-        sound = _samples(info, first, stop)
+        sound = _read_padded(info, first, stop)
         views = np.lib.stride_tricks.sliding_window_view(sound, window)
         np.multiply(views[starts[begin:end] - first], taper, out=frames[begin:end])
         begin = end
@@ -161,7 +161,7 @@ def _spectra(info: AudioInfo, starts: NDArray[np.int64], taper: NDArray[np.float
     return np.square(spectra.real) + np.square(spectra.imag)  # type: ignore[no-any-return]
 
 
-def _samples(info: AudioInfo, first: int, stop: int) -> NDArray[np.float32]:
+def _read_padded(info: AudioInfo, first: int, stop: int) -> NDArray[np.float32]:
     """Samples ``first`` up to ``stop`` of a recording, zeros before its start and after its end."""
     sound = np.zeros(stop - first, np.float32)
     begin, end = max(first, 0), min(stop, info.frames)
@@ -171,7 +171,7 @@ def _samples(info: AudioInfo, first: int, stop: int) -> NDArray[np.float32]:
     return sound
 
 
-def _rows(columns: NDArray[np.float32], view: View, window: int, rate: int) -> NDArray[np.float32]:
+def _bins_to_rows(columns: NDArray[np.float32], view: View, window: int, rate: int) -> NDArray[np.float32]:
     """(W, bins) dB → (height, W), highest frequency first: the loudest bin of a row, or between two bins."""
     bins = columns.shape[1]
     edges = np.linspace(view.low_hz, view.high_hz, view.height + 1) * window / rate  # in bins

@@ -72,19 +72,19 @@ class Workspace:
     def _search(self, name: str) -> Path:
         for candidate in names_on_disk(name):
             for root in self.roots:
-                path = self._inside(root, candidate)
+                path = self._find_inside(root, candidate)
                 if path is not None:
                     return path
         if self.moved:
             for meant in names_on_disk(self._moved_names.of_path(name)):
-                path = self._inside(self.roots[0], meant)
+                path = self._find_inside(self.roots[0], meant)
                 if path is not None:
                     return path
         raise AudioError(
             f"{name}: not in {self.audio}; where the recordings have moved, start again with --audio FOLDER"
         )
 
-    def _inside(self, root: Path, name: str) -> Path | None:
+    def _find_inside(self, root: Path, name: str) -> Path | None:
         """The recording of that name below a folder; ``None`` where there is none.
 
         Raises:
@@ -139,13 +139,13 @@ def open_workspace(
             raise ConfigError(
                 f"--annotations: {folder} holds detections, which are what is reviewed; leave it out"
             )
-        return _detections(folder, given)
+        return _open_detections(folder, given)
     return Workspace(
         folder, "dataset", given or folder, annotations=None if annotations is None else Path(annotations)
     )
 
 
-def _detections(folder: Path, given: Path | None) -> Workspace:
+def _open_detections(folder: Path, given: Path | None) -> Workspace:
     run = read_run(folder)
     assert run is not None  # asked before
     root, threshold = Path(run.root), DEFAULT_THRESHOLD if run.threshold is None else run.threshold

@@ -43,7 +43,7 @@ _NAME = re.compile(r"[\w][\w .()+-]{0,59}")
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportSummary:
     """What was written.
 
     Attributes:
@@ -61,7 +61,9 @@ class Exported:
     note: str
 
 
-def collect(db: sqlite3.Connection, *, complete: bool = False, learner: bool = True) -> AnnotationSet:
+def collect_annotations(
+    db: sqlite3.Connection, *, complete: bool = False, learner: bool = True
+) -> AnnotationSet:
     """The review as annotations, by the rules at the top of this file.
 
     Args:
@@ -79,12 +81,12 @@ def collect(db: sqlite3.Connection, *, complete: bool = False, learner: bool = T
         for row in known:
             if row["open"] == 0 and row["events"] > 0 and row["duration_s"] is not None:
                 spans[row["id"]].append((0.0, float(row["duration_s"])))
-    doubtful: dict[int, list[TimeSpan]] = {}
+    open_spans: dict[int, list[TimeSpan]] = {}
     for recording, start, end in db.execute(
         "SELECT recording_id, start_s, end_s FROM events WHERE status = 'open' AND recording_id IN "
         "(SELECT recording_id FROM spans)"
     ):
-        doubtful.setdefault(recording, []).append((start, end))
+        open_spans.setdefault(recording, []).append((start, end))
     accepted = db.execute(
         "SELECT recording_id, start_s, end_s, low_hz, high_hz, label, reviewer, source, seq FROM events "
         "WHERE status = 'accepted' UNION ALL "
@@ -94,12 +96,12 @@ def collect(db: sqlite3.Connection, *, complete: bool = False, learner: bool = T
         (learner,),
     )
     rows: list[dict[str, Any]] = []
-    heard_boxes: dict[int, list[TimeSpan]] = {}
+    accepted_spans: dict[int, list[TimeSpan]] = {}
     for recording, start, end, low, high, label, reviewer, source, _ in accepted:
         if recording not in names:
             continue
         if source not in (LEARNER, GROUP):
-            heard_boxes.setdefault(recording, []).append((start, end))
+            accepted_spans.setdefault(recording, []).append((start, end))
         rows.append(
             {
                 "recording": names[recording],
@@ -117,7 +119,7 @@ def collect(db: sqlite3.Connection, *, complete: bool = False, learner: bool = T
         for recording, own in spans.items()
         # boxes first, then the holes: where an open box covers an accepted one, nobody knows the rest
         for start, end in joined(
-            [*without(own, doubtful.get(recording, [])), *heard_boxes.get(recording, [])]
+            [*without(own, open_spans.get(recording, [])), *accepted_spans.get(recording, [])]
         )
     ]
     columns = ["recording", "start_s", "end_s", "low_hz", "high_hz", "label", "source", "reviewer"]
@@ -127,7 +129,7 @@ def collect(db: sqlite3.Connection, *, complete: bool = False, learner: bool = T
     return AnnotationSet(
         events,
         pd.DataFrame(reviewed, columns=["recording", "start_s", "end_s"]),
-        pd.DataFrame([_described(row) for row in known], columns=_recording_columns(known)),
+        pd.DataFrame([_recording_row(row) for row in known], columns=_recording_columns(known)),
     )
 
 
@@ -158,7 +160,7 @@ def export_folder(
     *,
     complete: bool = False,
     learner: bool = True,
-) -> Exported:
+) -> ExportSummary:
     """Write annotations to ``review_export/NAME`` in the folder under review.
 
     An earlier export of that name is replaced. If it is in another format, or somebody changed it, it is kept beside.
@@ -178,16 +180,16 @@ def export_folder(
     kept: list[Earlier] = []
     with replacing(whole_folder, place, kept, form=format) as part:
         annotations = _write(store, part, format, complete=complete, learner=learner)
-        note = _note(annotations)
+        note = _export_note(annotations)
         if format == "csv" and not _link_audio(part, workspace, annotations):
             note = f"{note} Copy these tables beside the recordings to train on them.".strip()
     notes = [note, *(f"The earlier export is kept in {earlier.kept}." for earlier in kept)]
-    return _summary(place, annotations, " ".join(notes).strip())
+    return _summarise(place, annotations, " ".join(notes).strip())
 
 
 def export_zip(
     store: Store, file: Path, format: str, *, complete: bool = False, learner: bool = True
-) -> Exported:
+) -> ExportSummary:
     """Write annotations as one zip file; unpacked beside the recordings, CSV makes them a dataset."""
     _check_format(format)
     with tempfile.TemporaryDirectory() as folder:
@@ -196,12 +198,12 @@ def export_zip(
             for path in sorted(Path(folder).rglob("*")):
                 if path.is_file():
                     archive.write(path, path.relative_to(folder).as_posix())
-    return _summary(file, annotations, _note(annotations))
+    return _summarise(file, annotations, _export_note(annotations))
 
 
 def _write(store: Store, folder: Path, format: str, *, complete: bool, learner: bool) -> AnnotationSet:
     with store.reading() as db:
-        annotations = collect(db, complete=complete, learner=learner)
+        annotations = collect_annotations(db, complete=complete, learner=learner)
     chosen = FORMATS[format]
     write_annotations(
         annotations, folder if chosen.folder else folder / f"annotations{chosen.suffix}", format
@@ -219,7 +221,7 @@ def _recording_columns(known: list[sqlite3.Row]) -> list[str]:
     return ["recording", "duration_s", "sample_rate", "site", "datetime", *further]
 
 
-def _described(row: sqlite3.Row) -> dict[str, Any]:
+def _recording_row(row: sqlite3.Row) -> dict[str, Any]:
     return {
         "recording": row["name"],
         "duration_s": row["duration_s"],
@@ -243,14 +245,14 @@ def _link_audio(folder: Path, workspace: Workspace, annotations: AnnotationSet) 
     return False
 
 
-def _note(annotations: AnnotationSet) -> str:
+def _export_note(annotations: AnnotationSet) -> str:
     if not len(annotations.reviewed):
         return "Nothing has been accepted or marked as reviewed yet."
     boxes: dict[str, list[TimeSpan]] = {}
-    for name, start, end in _times(annotations.events):
+    for name, start, end in _spans_in(annotations.events):
         boxes.setdefault(name, []).append((start, end))
     own = {(name, *span) for name, spans in boxes.items() for span in joined(spans)}
-    if set(_times(annotations.reviewed)) <= own:
+    if set(_spans_in(annotations.reviewed)) <= own:
         return (
             "No sound is marked as reviewed beyond the boxes themselves, and mast train learns only from marked sound: "
             "mark what you have listened to, or export with all decided recordings counted as listened to."
@@ -258,10 +260,10 @@ def _note(annotations: AnnotationSet) -> str:
     return ""
 
 
-def _times(table: pd.DataFrame) -> list[tuple[str, float, float]]:
+def _spans_in(table: pd.DataFrame) -> list[tuple[str, float, float]]:
     return list(zip(table["recording"], table["start_s"], table["end_s"], strict=True))
 
 
-def _summary(path: Path, annotations: AnnotationSet, note: str) -> Exported:
-    reviewed_s = total_s((start, end) for _, start, end in _times(annotations.reviewed))
-    return Exported(path, len(annotations.events), len(annotations.annotated()), reviewed_s, note)
+def _summarise(path: Path, annotations: AnnotationSet, note: str) -> ExportSummary:
+    reviewed_s = total_s((start, end) for _, start, end in _spans_in(annotations.reviewed))
+    return ExportSummary(path, len(annotations.events), len(annotations.annotated()), reviewed_s, note)

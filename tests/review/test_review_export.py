@@ -13,8 +13,8 @@ from mast.annotations import FORMATS, AnnotationSet, read_annotations
 from mast.data import load_dataset
 from mast.data.chunks import chunk_table
 from mast.grid import FrontEnd
-from mast.review.decided import collect, export_folder, export_zip
 from mast.review.decisions import add_event, change_event, delete_event, mark_reviewed
+from mast.review.export_review import collect_annotations, export_folder, export_zip
 from mast.review.open_review import Review, open_review
 from mast.spans import joined
 
@@ -29,7 +29,7 @@ def events_of(review: Review, recording_id: int = 1) -> list[dict[str, object]]:
 
 def collected(review: Review, *, complete: bool = False) -> AnnotationSet:
     with review.store.reading() as db:
-        return collect(db, complete=complete)
+        return collect_annotations(db, complete=complete)
 
 
 def decide_all(review: Review, recording_id: int, status: str = "rejected") -> None:
