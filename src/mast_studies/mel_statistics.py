@@ -47,7 +47,7 @@ def box_statistics(embedder: BoxEmbedder, path: str | Path, boxes: ArrayLike) ->
     """
     given = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
     out = np.full((len(given), 2 * embedder.front_end.n_bins + 3), np.nan, dtype=np.float32)
-    for batch in embedder.look(path, given):
+    for batch in embedder.iter_windows(path, given):
         for picture, cells, rows in zip(batch.spectrograms, batch.cells, batch.rows, strict=True):
             out[rows] = mel_statistics(picture[0].cpu().numpy(), cells)
     return out

@@ -27,7 +27,7 @@ import pandas as pd
 import mast
 from mast.audio import probe, read
 from mast.classifiers.birdnet import load_birdnet
-from mast.classifiers.box_names import SONG_GAP_S, HowToHear, name_boxes
+from mast.classifiers.box_names import SONG_GAP_S, NamingOptions, name_boxes
 from mast.classifiers.classifier import Classifier, Logits
 from mast.classifiers.species_lists import scientific_name
 from mast.classifiers.window_grid import HOPS, WindowGrid, read_windows
@@ -75,7 +75,7 @@ def remembering(classifier: Classifier) -> Classifier:
     return replace(classifier, run=run)
 
 
-def birdnet_alone(classifier: Classifier, how: HowToHear) -> Name:
+def birdnet_alone(classifier: Classifier, how: NamingOptions) -> Name:
     """The best name in the frames, side by side, that a box touches."""
 
     def name(path: Path, events: pd.DataFrame) -> pd.DataFrame:
@@ -85,7 +85,7 @@ def birdnet_alone(classifier: Classifier, how: HowToHear) -> Name:
         grid = WindowGrid(frame_s * np.ceil(duration_s / frame_s), frame_s, hops=1)
         rows = []
         for start_s, end_s in zip(events["start_s"], np.minimum(events["end_s"], duration_s), strict=True):
-            touched = range(int(start_s / frame_s), min(int(end_s / frame_s), grid.last) + 1)
+            touched = range(int(start_s / frame_s), min(int(end_s / frame_s), grid.last_window) + 1)
             sounds = read_windows(path, grid, touched, classifier.sample_rate, classifier.window_samples)
             rows.append(classifier.logits(np.stack([s for _, s in sounds]))[:, how.rows].max(axis=0))
         return _best(rows, events, how)
@@ -93,7 +93,7 @@ def birdnet_alone(classifier: Classifier, how: HowToHear) -> Name:
     return name
 
 
-def around_the_box(classifier: Classifier, how: HowToHear) -> Name:
+def around_the_box(classifier: Classifier, how: NamingOptions) -> Name:
     """The name in one window, with the box in its middle."""
 
     def name(path: Path, events: pd.DataFrame) -> pd.DataFrame:
@@ -114,7 +114,7 @@ def around_the_box(classifier: Classifier, how: HowToHear) -> Name:
     return name
 
 
-def _best(rows: list[Logits], events: pd.DataFrame, how: HowToHear) -> pd.DataFrame:
+def _best(rows: list[Logits], events: pd.DataFrame, how: NamingOptions) -> pd.DataFrame:
     logits = np.stack(rows)
     score = 1 / (1 + np.exp(-logits.max(axis=1).astype(np.float64)))
     return pd.DataFrame(
@@ -122,7 +122,7 @@ def _best(rows: list[Logits], events: pd.DataFrame, how: HowToHear) -> pd.DataFr
     )
 
 
-def ways(classifier: Classifier, how: HowToHear) -> dict[str, Name]:
+def ways(classifier: Classifier, how: NamingOptions) -> dict[str, Name]:
     """Everything that is compared."""
 
     def ours(**changes: Any) -> Name:
@@ -215,7 +215,7 @@ def warbler_clips(pool: Path, seed: int) -> tuple[pd.DataFrame, dict[str, Path]]
 def measure_sets(folders: list[Path], classifier: Classifier, seed: int) -> dict[str, Any]:
     """What the first halves choose, and the second halves by every way."""
     known = {scientific_name(label) for label in classifier.labels}
-    compared = ways(classifier, HowToHear(np.arange(len(classifier.labels))))
+    compared = ways(classifier, NamingOptions(np.arange(len(classifier.labels))))
     chosen_on: dict[str, dict[str, pd.DataFrame]] = {}
     reported: dict[str, dict[str, dict[str, pd.DataFrame]]] = {}
     for folder in folders:
@@ -270,7 +270,8 @@ def main() -> None:
         possible = {"no list": np.arange(len(classifier.labels)), "a list of 42 species": np.array(some)}
         figures["flight calls"] = {
             name: shares(
-                names_of(boxes, paths, ways(classifier, HowToHear(rows))[chosen], classifier), options.seed
+                names_of(boxes, paths, ways(classifier, NamingOptions(rows))[chosen], classifier),
+                options.seed,
             )
             for name, rows in possible.items()
         }

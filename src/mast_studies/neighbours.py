@@ -20,7 +20,7 @@ from mast.errors import MastError
 from mast.evaluation.metrics import ratio
 from mast.events import BOX_COLUMNS
 from mast.grid import FrontEnd, grid_to_events
-from mast.retrieval.clusters import MIN_EVENTS, centred, principal
+from mast.retrieval.clusters import MIN_EVENTS, centre_vectors, principal_components
 from mast.retrieval.nearest import nearest
 from mast_studies.embedding_tables import NEIGHBOURS, Way
 from mast_studies.found import NOT_TESTS
@@ -52,9 +52,9 @@ class EmbeddedPart:
 
 def plane(vectors: Vectors, *, seed: int) -> Vectors:
     """(N, D) embeddings → (N, 2) by UMAP; of fewer than 30, along the two directions in which they differ most."""
-    around = centred(vectors, vectors.mean(axis=0) if len(vectors) else np.zeros(vectors.shape[1]))
+    around = centre_vectors(vectors, vectors.mean(axis=0) if len(vectors) else np.zeros(vectors.shape[1]))
     if len(around) < MIN_EVENTS:
-        return principal(around, 2)
+        return principal_components(around, 2)
     try:
         from umap import UMAP
     except ImportError:
@@ -82,7 +82,7 @@ def chunk_neighbours(seen: Mapping[str, EmbeddedPart], *, seed: int) -> pd.DataF
     recording, everyone = table["recording"].to_numpy(dtype=object), np.arange(len(table))
     apart = {
         way: _differences(
-            table, everyone, nearest(own, own, NEIGHBOURS, apart=((recording, recording),)).index
+            table, everyone, nearest(own, own, NEIGHBOURS, exclude=((recording, recording),)).index
         )
         for way, own in vectors.items()
     }
@@ -154,7 +154,7 @@ def box_neighbours(seen: Mapping[str, EmbeddedPart], front_end: FrontEnd, *, see
             ask.vectors,
             own[named],
             NEIGHBOURS,
-            apart=((ask.recordings, table["recording"].to_numpy(dtype=object)[named]),),
+            exclude=((ask.recordings, table["recording"].to_numpy(dtype=object)[named]),),
         ).index
         names = table["label"].to_numpy(dtype=object)
         same = np.asarray(

@@ -23,7 +23,7 @@ from mast.arrays import FloatArray, IntArray
 from mast.errors import ConfigError
 from mast.evaluation.bootstrap import draw_weights, interval
 from mast.evaluation.metrics import ratio
-from mast.retrieval.nearest import unit
+from mast.retrieval.nearest import to_unit_length
 
 _BLOCK_VALUES = 1 << 22  # similarities held at once (16 MB)
 _MEASURES = ("top1", "top5", "mean_rank", "mean_label_rank")
@@ -113,7 +113,7 @@ def rank_queries(
                 f"{len(some.vectors)} vectors, {len(some.labels)} labels and {len(some.recordings)} recordings do not "
                 "belong together"
             )
-    wanted, known = unit(queries.vectors), unit(answers.vectors)
+    wanted, known = to_unit_length(queries.vectors), to_unit_length(answers.vectors)
     if len(wanted) and len(known) and wanted.shape[1] != known.shape[1]:
         raise ConfigError(
             f"queries of width {wanted.shape[1]} do not compare with boxes of width {known.shape[1]}"

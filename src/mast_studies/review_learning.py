@@ -36,7 +36,7 @@ from mast.errors import MastError
 from mast.events import boxes_of, match_boxes
 from mast.grid import FrontEnd
 from mast.inference import Detector, Source
-from mast.retrieval.nearest import unit
+from mast.retrieval.nearest import to_unit_length
 from mast.review.box_classifier import (
     build_features,
     fit_logit_calibration,
@@ -91,7 +91,7 @@ def find(own: LabelledSet) -> Boxes:
         hit = np.zeros(len(outcome.events), dtype=bool)
         hit[match_boxes(boxes_of(truth), boxes_of(outcome.events), outcome.events["score"]).prediction] = True
         scores.append(outcome.events["score"].to_numpy(dtype=np.float64))
-        vectors.append(unit(outcome.embeddings))
+        vectors.append(to_unit_length(outcome.embeddings))
         right.append(hit)
         recordings.append(np.full(len(hit), k))
     stacked, found = np.concatenate(vectors), np.concatenate(scores)

@@ -18,7 +18,7 @@ import pandas as pd
 
 from mast.arrays import FloatArray
 from mast.audio import read
-from mast.classifiers.voices import RATE, THRESHOLD, VoiceFinder, speech
+from mast.classifiers.voices import RATE, THRESHOLD, VoiceFinder, speech_spans
 from mast.data.recordings import load_dataset
 from mast.evaluation.bootstrap import draw_weights, interval, rounded
 from mast_studies.record import write_result
@@ -73,7 +73,8 @@ def measure_pool(pool: Path, finder: VoiceFinder, seed: int) -> dict[str, Any]:
     def shares(files: set[str], threshold: float) -> dict[str, Any]:
         return {
             group: share(
-                [bool(speech(heard[f][1], threshold)) for f in sorted(files) if heard[f][0] == group], seed
+                [bool(speech_spans(heard[f][1], threshold)) for f in sorted(files) if heard[f][0] == group],
+                seed,
             )
             for group in GROUPS
         }

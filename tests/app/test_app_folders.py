@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from app_folders import write_sound
 
-from mast.app.folders import folder_of, list_folder, places
+from mast.app.folders import list_folder, parse_folder, starting_places
 from mast.errors import ConfigError
 
 
@@ -17,7 +17,7 @@ def test_a_path_is_taken_as_people_give_it(tmp_path: Path, monkeypatch: pytest.M
     folder.mkdir()
     monkeypatch.setenv("HOME", str(tmp_path))
     for text in (str(folder), f"  {folder}/ ", f'"{folder}"', folder.as_uri(), "~/wood & meadow"):
-        assert folder_of(text) == folder
+        assert parse_folder(text) == folder
 
 
 @pytest.mark.parametrize(
@@ -26,13 +26,13 @@ def test_a_path_is_taken_as_people_give_it(tmp_path: Path, monkeypatch: pytest.M
 )
 def test_what_is_no_folder_is_said_in_a_sentence(text: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        folder_of(text)
+        parse_folder(text)
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "a.wav").write_bytes(b"")
     with pytest.raises(ConfigError, match="is a file"):
-        folder_of(str(tmp_path / "a.wav"))
+        parse_folder(str(tmp_path / "a.wav"))
 
 
 def test_a_folder_lists_its_folders_and_counts_its_recordings(tmp_path: Path) -> None:
@@ -56,4 +56,4 @@ def test_a_folder_that_may_not_be_listed(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_one_can_begin_at_home() -> None:
-    assert places()[0] == ("Home", str(Path.home()))
+    assert starting_places()[0] == ("Home", str(Path.home()))

@@ -11,7 +11,7 @@ import pytest
 from app_folders import TOKEN, client, use_slow_program, write_sound
 from fastapi.testclient import TestClient
 
-from mast.app.pages import key_of
+from mast.app.pages import folder_key
 from mast.app.window import create_window
 from mast.review.serve import _private_page
 
@@ -29,11 +29,11 @@ def _requests(sound: Path) -> list[tuple[str, str]]:
     return [
         ("GET", "/"),
         ("GET", "/window/app.js"),
-        ("GET", f"/review/{key_of(sound)}/api/session"),
-        ("GET", f"/review/{key_of(sound)}/api/learner"),
-        ("GET", f"/review/{key_of(sound)}/api/learner/plan"),
-        ("POST", f"/review/{key_of(sound)}/api/learner/apply"),
-        ("POST", f"/review/{key_of(sound)}/api/learner/undo"),
+        ("GET", f"/review/{folder_key(sound)}/api/session"),
+        ("GET", f"/review/{folder_key(sound)}/api/learner"),
+        ("GET", f"/review/{folder_key(sound)}/api/learner/plan"),
+        ("POST", f"/review/{folder_key(sound)}/api/learner/apply"),
+        ("POST", f"/review/{folder_key(sound)}/api/learner/undo"),
         *(("GET", f"/api/{url}") for url in reads),
         *(("POST", f"/api/{url}") for url in writes),
     ]

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mast.classifiers import box_names
-from mast.classifiers.box_names import HowToHear, name_boxes, same_song
+from mast.classifiers.box_names import NamingOptions, name_boxes, same_song
 from mast.classifiers.classifier import Classifier
 
 RATE = 8_000
@@ -56,7 +56,7 @@ def test_each_box_gets_the_name_of_its_own_sound(tmp_path: Path) -> None:
         (58.2, 58.8, 2_900, 3_100), (2.2, 2.8, 900, 1_100), (70, 71, 0, 1), (30.2, 30.8, 1_900, 2_100)
     )
     table.index = pd.Index([7, 3, 5, 1])
-    found = name_boxes(path, table, tone_classifier([]), HowToHear(np.arange(3)))
+    found = name_boxes(path, table, tone_classifier([]), NamingOptions(np.arange(3)))
     assert names(found) == ["high", "low", "", "middle"]
     assert found.index.tolist() == [7, 3, 5, 1]
     assert np.isnan(found.loc[5, "label_score"])
@@ -66,7 +66,7 @@ def test_each_box_gets_the_name_of_its_own_sound(tmp_path: Path) -> None:
 def test_names_that_are_not_possible_are_not_given(tmp_path: Path) -> None:
     path = write(tmp_path / "a.wav", 5, (2, 3, 1_000, 0.3), (2, 3, 3_000, 0.01))
     found = name_boxes(
-        path, boxes((2.2, 2.8, 1_900, 2_100)), tone_classifier([]), HowToHear(np.array([1, 2]))
+        path, boxes((2.2, 2.8, 1_900, 2_100)), tone_classifier([]), NamingOptions(np.array([1, 2]))
     )
     assert names(found) == ["high"]
 
@@ -74,7 +74,7 @@ def test_names_that_are_not_possible_are_not_given(tmp_path: Path) -> None:
 def test_in_its_band_a_box_hears_itself_only(tmp_path: Path) -> None:
     path = write(tmp_path / "a.wav", 5, (2, 3, 1_000, 0.3), (2, 3, 3_000, 0.1))
     faint = boxes((2.2, 2.8, 2_800, 3_200))
-    how = HowToHear(np.arange(3))
+    how = NamingOptions(np.arange(3))
     assert names(name_boxes(path, faint, tone_classifier([]), how)) == ["low"]
     assert names(name_boxes(path, faint, tone_classifier([]), replace(how, band=True))) == ["high"]
 
@@ -83,7 +83,7 @@ def test_boxes_of_a_song_decide_together_and_keep_their_own_scores(tmp_path: Pat
     loud = [(1.0 + 2 * k, 1.5 + 2 * k, 2_000.0, 0.5) for k in range(3)]
     path = write(tmp_path / "a.wav", 20, *loud, (7.0, 7.5, 2_000, 0.1), (7.0, 7.5, 3_000, 0.12))
     song = boxes(*((start, end, 1_800.0, 2_200.0) for start, end, *_ in [*loud, (7.0, 7.5, 0, 0)]))
-    how = HowToHear(np.arange(3))
+    how = NamingOptions(np.arange(3))
     alone = name_boxes(path, song, tone_classifier([]), replace(how, song_gap_s=-1.0))
     assert names(alone) == ["middle"] * 3 + ["high"]
     together = name_boxes(path, song, tone_classifier([]), how)
@@ -96,12 +96,12 @@ def test_windows_are_shared_and_heard_once(tmp_path: Path, monkeypatch: pytest.M
     path = write(tmp_path / "a.wav", 40, (5, 6, 1_000, 0.3), (20, 21, 2_000, 0.07))
     close = boxes(*((t, t + 0.1, 900.0, 1_100.0) for t in np.arange(0.0, 38.0, 0.05)))
     heard: list[int] = []
-    whole = name_boxes(path, close, tone_classifier(heard), HowToHear(np.arange(3)))
+    whole = name_boxes(path, close, tone_classifier(heard), NamingOptions(np.arange(3)))
     assert sum(heard) <= 39 * 2 + 1  # every window of the recording at most once
     monkeypatch.setattr(box_names, "_BLOCK", 7)
     again: list[int] = []
     pieces = name_boxes(
-        path, close.sample(frac=1, random_state=1), tone_classifier(again), HowToHear(np.arange(3))
+        path, close.sample(frac=1, random_state=1), tone_classifier(again), NamingOptions(np.arange(3))
     )
     pd.testing.assert_frame_equal(pieces.sort_index(), whole, check_exact=False, atol=1e-5)
     assert sum(again) == sum(heard)
@@ -112,14 +112,14 @@ def test_memory_is_that_of_a_neighbourhood(tmp_path: Path, monkeypatch: pytest.M
     spread = boxes(*((t, t + 0.1, 900.0, 1_100.0) for t in np.arange(0.0, 199.0, 1.0)))
     monkeypatch.setattr(box_names, "_BLOCK", 4)
     kept: list[int] = []
-    forget = box_names._Ear.forget_but
+    forget = box_names._RecordingClassifier.drop_except
 
-    def counted(self: box_names._Ear, *given: Any) -> None:
+    def counted(self: box_names._RecordingClassifier, *given: Any) -> None:
         forget(self, *given)
         kept.append(max(len(self.boxes), len(self.windows)))
 
-    monkeypatch.setattr(box_names._Ear, "forget_but", counted)
-    name_boxes(path, spread, tone_classifier([]), HowToHear(np.arange(3)))
+    monkeypatch.setattr(box_names._RecordingClassifier, "drop_except", counted)
+    name_boxes(path, spread, tone_classifier([]), NamingOptions(np.arange(3)))
     assert len(kept) == 50
     assert max(kept) < 110  # of 399 windows
 

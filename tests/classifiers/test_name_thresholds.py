@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from mast.classifiers.thresholds import NEVER, NameThresholds, choose_thresholds, reviewed_names
+from mast.classifiers.thresholds import NEVER, NameThresholds, choose_thresholds, match_reviewed_names
 from mast.events import as_events
 
 
@@ -19,12 +19,12 @@ def test_the_smallest_score_at_which_enough_are_right() -> None:
     assert found.reviewed == 49
     right = [name == true for name, true in zip(names[:20], truth, strict=False)]
     assert np.mean([ok for ok, score in zip(right, scores, strict=False) if score >= 0.25]) == 0.75
-    believed = found.believed(["tit", "tit", "wren", "owl", "owl"], [0.25, 0.24, 1.0, 0.5, 0.49])
+    believed = found.accepts(["tit", "tit", "wren", "owl", "owl"], [0.25, 0.24, 1.0, 0.5, 0.49])
     assert believed.tolist() == [True, False, False, True, False]
 
 
 def test_boxes_that_could_not_be_heard_stay_unknown() -> None:
-    assert NameThresholds(0.0).believed(["", "tit"], [np.nan, 0.0]).tolist() == [False, True]
+    assert NameThresholds(0.0).accepts(["", "tit"], [np.nan, 0.0]).tolist() == [False, True]
 
 
 def test_reviewed_boxes_are_found_again_in_their_own_recording() -> None:
@@ -34,5 +34,5 @@ def test_reviewed_boxes_are_found_again_in_their_own_recording() -> None:
     people = as_events(
         pd.DataFrame([("b", 0.1, 1, 0, 110, "wren"), ("c", 5, 6, 0, 100, "tit")], columns=columns)
     )
-    rows, labels = reviewed_names(found, people)
+    rows, labels = match_reviewed_names(found, people)
     assert (rows.tolist(), labels) == ([1], ["wren"])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mast.classifiers.species_lists import common_name, read_species, same_spelling, scientific_name
+from mast.classifiers.species_lists import common_name, match_spelling, read_species, scientific_name
 from mast.errors import ConfigError, MastError
 
 LABELS = ("Parus major_Great Tit", "Engine_Engine", "Turdus merula_Eurasian Blackbird", "plain")
@@ -15,7 +15,7 @@ LABELS = ("Parus major_Great Tit", "Engine_Engine", "Turdus merula_Eurasian Blac
 def test_names_of_a_label() -> None:
     assert [scientific_name(label) for label in LABELS] == ["Parus major", "Engine", "Turdus merula", "plain"]
     assert [common_name(label) for label in LABELS] == ["Great Tit", "Engine", "Eurasian Blackbird", "plain"]
-    assert same_spelling(["PARUS MAJOR", "plain", "Wren"], LABELS, common=True) == [
+    assert match_spelling(["PARUS MAJOR", "plain", "Wren"], LABELS, common=True) == [
         "Great Tit",
         "plain",
         "Wren",
@@ -27,10 +27,10 @@ def test_a_list_may_name_species_either_way(tmp_path: Path) -> None:
     path.write_text("great tit\n\nTurdus merula_Amsel\nplain\nPica pica\n", encoding="utf-8")
     possible = read_species(path, LABELS)
     assert possible.rows().tolist() == possible.rows("S01", "05-14").tolist() == [0, 2, 3]
-    assert possible.strangers == ["Pica pica"]
+    assert possible.unknown_names == ["Pica pica"]
 
 
-def test_a_list_of_strangers_is_refused(tmp_path: Path) -> None:
+def test_a_list_of_unknown_names_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "species.txt"
     path.write_text("Parus majro\n", encoding="utf-8")
     with pytest.raises(

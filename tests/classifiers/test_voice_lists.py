@@ -9,7 +9,7 @@ import pytest
 import soundfile as sf
 
 from mast.classifiers import voice_lists
-from mast.classifiers.voice_lists import HEARD, VOICES, read_voices, search_recordings, write_voices
+from mast.classifiers.voice_lists import HEARD, VOICES, read_voices, update_voice_lists, write_voices
 from mast.errors import ConfigError
 
 Span = tuple[float, float]
@@ -76,7 +76,7 @@ def test_what_is_not_a_list_is_refused(tmp_path: Path, text: str, told: str) -> 
 def test_whole_recordings_are_searched_piece_by_piece(tmp_path: Path) -> None:
     recordings = _recordings(tmp_path, a=70, b=5)
     finder = Pretended({"a.wav": [(2, 3), (29, 31), (69, 70)]})
-    assert search_recordings(recordings, finder, tmp_path) == []
+    assert update_voice_lists(recordings, finder, tmp_path) == []
     assert finder.asked == [("a.wav", 0, 30), ("a.wav", 30, 60), ("a.wav", 60, 70), ("b.wav", 0, 5)]
     # each once, with a second around it
     assert read_voices(tmp_path / VOICES) == {"a.wav": [(1, 4), (28, 32), (68, 70)]}
@@ -95,9 +95,9 @@ def test_a_stopped_search_resumes_and_loses_nothing(tmp_path: Path, monkeypatch:
             return super().__call__(path, start_s, end_s)
 
     with pytest.raises(KeyboardInterrupt):
-        search_recordings(recordings, Stopped(finder.spoken), tmp_path)
+        update_voice_lists(recordings, Stopped(finder.spoken), tmp_path)
     assert read_voices(tmp_path / VOICES) == {"a.wav": [(0, 3)]}
-    search_recordings(recordings, finder, tmp_path)
+    update_voice_lists(recordings, finder, tmp_path)
     assert [name for name, *_ in finder.asked] == ["c.wav"]
     assert read_voices(tmp_path / VOICES) == {"a.wav": [(0, 3)], "c.wav": [(2, 5)]}
 
@@ -105,13 +105,13 @@ def test_a_stopped_search_resumes_and_loses_nothing(tmp_path: Path, monkeypatch:
 def test_stretches_that_somebody_listed_are_kept(tmp_path: Path) -> None:
     write_voices(tmp_path / VOICES, {"a.wav": [(1, 2)]})  # not in the list of those searched
     finder = Pretended({"a.wav": [(5, 6)]})
-    search_recordings(_recordings(tmp_path, a=9), finder, tmp_path)
+    update_voice_lists(_recordings(tmp_path, a=9), finder, tmp_path)
     assert read_voices(tmp_path / VOICES) == {"a.wav": [(1, 2), (4, 7)]}
 
 
 def test_a_recording_that_cannot_be_read_is_told_and_tried_again(tmp_path: Path) -> None:
     recordings = {**_recordings(tmp_path, a=5), "bad.wav": tmp_path / "bad.wav"}
     (tmp_path / "bad.wav").write_bytes(b"no sound")
-    (why,) = search_recordings(recordings, Pretended({}), tmp_path)
+    (why,) = update_voice_lists(recordings, Pretended({}), tmp_path)
     assert "bad.wav" in why
     assert (tmp_path / HEARD).read_text() == "recording\na.wav\n"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mast.classifiers import voices
-from mast.classifiers.voices import FRAME, RATE, VoiceFinder, speech
+from mast.classifiers.voices import FRAME, RATE, VoiceFinder, speech_spans
 from mast.errors import ConfigError
 
 
@@ -37,9 +37,9 @@ def test_stretches_by_hand() -> None:
     frames[[10, 11, 12, 13, 14, 15, 16, 17]] = 0.3  # 0.256 s
     frames[[25, 26]] = 0.9  # 0.224 s later: the same
     frames[[60, 61, 62]] = 1.0  # too short
-    assert speech(frames) == [(0.32, 0.864)]
-    assert speech(frames, 0.31) == []
-    assert speech(np.zeros(0)) == []
+    assert speech_spans(frames) == [(0.32, 0.864)]
+    assert speech_spans(frames, 0.31) == []
+    assert speech_spans(np.zeros(0)) == []
 
 
 @given(st.lists(st.booleans(), max_size=120))
@@ -58,7 +58,7 @@ def test_stretches_of_a_naive_twin(spoken: list[bool]) -> None:
             k = last + 1
         else:
             k += 1
-    assert speech(np.array(spoken, dtype=np.float64)) == found
+    assert speech_spans(np.array(spoken, dtype=np.float64)) == found
 
 
 def test_times_are_those_of_the_recording_and_faint_sound_is_made_louder(
@@ -95,4 +95,4 @@ def test_tones_and_noise_are_not_speech() -> None:
     for sound in (noise, tone, np.zeros_like(noise)):
         found = finder.probabilities(sound)
         assert len(found) == 125
-        assert speech(found) == []
+        assert speech_spans(found) == []

@@ -10,19 +10,19 @@ import soundfile as sf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mast.classifiers.window_grid import WindowGrid, band_only, read_windows
+from mast.classifiers.window_grid import WindowGrid, isolate_band, read_windows
 
 
 def test_by_hand() -> None:
     grid = WindowGrid(duration_s=10.0, window_s=3.0, hops=3)  # windows begin every second, the last at 7 s
-    assert grid.last == 7
-    assert grid.of(4.2, 4.6) == [2, 3, 4]  # all that hold it whole
-    assert grid.of(0.1, 0.2) == [0]
-    assert grid.of(9.8, 9.9) == [7]
-    assert grid.of(4.1, 6.9) == [3, 4, 5]  # none holds it whole: those whose middle it covers
-    assert grid.of(1.0, 9.0) == [0, 1, 2, 3, 4, 5, 6, 7]
-    assert grid.of(10.0, 11.0) == []
-    assert WindowGrid(1.0, 3.0).of(0.5, 0.6) == [0]  # a recording shorter than a window
+    assert grid.last_window == 7
+    assert grid.windows_for(4.2, 4.6) == [2, 3, 4]  # all that hold it whole
+    assert grid.windows_for(0.1, 0.2) == [0]
+    assert grid.windows_for(9.8, 9.9) == [7]
+    assert grid.windows_for(4.1, 6.9) == [3, 4, 5]  # none holds it whole: those whose middle it covers
+    assert grid.windows_for(1.0, 9.0) == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert grid.windows_for(10.0, 11.0) == []
+    assert WindowGrid(1.0, 3.0).windows_for(0.5, 0.6) == [0]  # a recording shorter than a window
     assert WindowGrid(3.5, 3.0, hops=3).start_s(1) == 0.5  # the last ends where the recording does
 
 
@@ -31,16 +31,16 @@ def test_every_box_is_heard(duration_s: float, window_s: float, where: float, le
     grid = WindowGrid(duration_s, window_s)
     start_s = where * duration_s
     end_s = min(start_s + length_s, duration_s)
-    found = grid.of(start_s, end_s)
+    found = grid.windows_for(start_s, end_s)
     assert found
-    assert set(found) <= set(range(grid.last + 1))
+    assert set(found) <= set(range(grid.last_window + 1))
     naive = []
-    for window in range(grid.last + 1):
+    for window in range(grid.last_window + 1):
         begin, end = grid.start_s(window), grid.start_s(window) + window_s
         if (begin <= start_s and end_s <= end) or start_s <= (begin + begin + window_s) / 2 <= end_s:
             naive.append(window)
     assert not naive or found == pytest.approx(naive)
-    assert grid.start_s(grid.last) == pytest.approx(max(0.0, duration_s - window_s))
+    assert grid.start_s(grid.last_window) == pytest.approx(max(0.0, duration_s - window_s))
 
 
 def test_windows_hold_the_sound_of_their_place(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_windows_hold_the_sound_of_their_place(tmp_path: Path) -> None:
     sound = np.arange(95_500, dtype=np.float32) / 100_000
     sf.write(tmp_path / "a.wav", sound, rate, subtype="FLOAT")
     grid = WindowGrid(95.5, 3.0)
-    wanted = [0, 1, 40, 60, 61, grid.last]
+    wanted = [0, 1, 40, 60, 61, grid.last_window]
     found = dict(read_windows(tmp_path / "a.wav", grid, wanted[::-1], rate, 3 * rate))
     assert list(found) == wanted
     for window in wanted:
@@ -67,6 +67,6 @@ def test_a_short_recording_is_filled_up_with_silence(tmp_path: Path) -> None:
 def test_only_the_band_is_left() -> None:
     rate, time = 16_000, np.arange(48_000) / 16_000
     inside, outside = (np.sin(2 * np.pi * hz * time).astype(np.float32) for hz in (3_000, 5_000))
-    left = band_only(inside + outside, rate, 2_500, 3_500)
+    left = isolate_band(inside + outside, rate, 2_500, 3_500)
     assert left.dtype == np.float32
     assert left == pytest.approx(inside, abs=1e-3)

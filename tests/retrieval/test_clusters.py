@@ -8,7 +8,14 @@ import pytest
 
 from mast.errors import ConfigError
 from mast.retrieval import clusters
-from mast.retrieval.clusters import NOISE, ClusterModel, Known, centred, fit_clusters, summarise
+from mast.retrieval.clusters import (
+    NOISE,
+    AnnotatedEvents,
+    ClusterModel,
+    centre_vectors,
+    fit_clusters,
+    summarise_clusters,
+)
 
 
 def groups(
@@ -58,7 +65,7 @@ def test_a_sample_gets_its_own_groups_back_and_new_events_join_their_neighbours(
 def naive_assign(model: ClusterModel, vectors: np.ndarray) -> list[int]:
     """One event at a time, with a dictionary of votes."""
     found = []
-    for row in centred(vectors, model.middle).astype(np.float64):
+    for row in centre_vectors(vectors, model.middle).astype(np.float64):
         distance = np.maximum(1 - model.sample.astype(np.float64) @ row, 0)
         votes: dict[int, float] = {}
         for near in np.argsort(distance)[:5]:
@@ -78,7 +85,7 @@ def test_votes_agree_with_counting_them_one_by_one(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 12])
 def test_few_events_need_no_t_sne(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clusters, "_neighbour_plane", None)
+    monkeypatch.setattr(clusters, "_tsne_plane", None)
     vectors = np.random.default_rng(0).normal(size=(n, 4)).astype(np.float32)
     model = fit_clusters(vectors)
     assert model.grouping.cluster.shape == (n,)
@@ -115,8 +122,8 @@ def test_novelty_is_the_distance_to_what_is_annotated(monkeypatch: pytest.Monkey
     monkeypatch.setattr(clusters, "_BLOCK", 5)
     rng = np.random.default_rng(3)
     known, vectors, middle = rng.normal(size=(13, 6)), rng.normal(size=(17, 6)), rng.normal(size=6)
-    found = Known(known, [f"l{k}" for k in range(13)], middle).novelty(vectors)
-    around = [centred(part, middle).astype(np.float64) for part in (vectors, known)]
+    found = AnnotatedEvents(known, [f"l{k}" for k in range(13)], middle).novelty(vectors)
+    around = [centre_vectors(part, middle).astype(np.float64) for part in (vectors, known)]
     distances, beyond = naive_novelty(*around)
     assert found.distance == pytest.approx(distances, abs=1e-6)
     assert found.beyond == pytest.approx(beyond)
@@ -125,18 +132,18 @@ def test_novelty_is_the_distance_to_what_is_annotated(monkeypatch: pytest.Monkey
 
 def test_an_annotated_event_is_not_new_and_a_stranger_is() -> None:
     vectors, truth = groups([30, 30, 30])
-    known = Known(vectors[truth < 2], ["a"] * 60, vectors.mean(axis=0))
+    known = AnnotatedEvents(vectors[truth < 2], ["a"] * 60, vectors.mean(axis=0))
     found = known.novelty(vectors)
     assert (found.distance[truth < 2] == 0).all()
     assert (found.beyond[truth == 2] == 1).all()
 
 
 def test_nothing_annotated_is_not_known_rather_than_new() -> None:
-    found = Known(np.zeros((0, 4)), [], np.zeros(4)).novelty(np.ones((3, 4)))
+    found = AnnotatedEvents(np.zeros((0, 4)), [], np.zeros(4)).novelty(np.ones((3, 4)))
     assert np.isnan(found.distance).all()
     assert np.isnan(found.beyond).all()
     assert found.label == ["", "", ""]
-    single = Known(np.ones((1, 4)), ["a"], np.zeros(4)).novelty(np.ones((2, 4)))
+    single = AnnotatedEvents(np.ones((1, 4)), ["a"], np.zeros(4)).novelty(np.ones((2, 4)))
     assert single.distance.tolist() == [0.0, 0.0]
     assert np.isnan(single.beyond).all()
 
@@ -148,7 +155,7 @@ def table(rows: list[tuple[int, str, float]]) -> pd.DataFrame:
 
 def test_the_summary_ranks_groups_by_novelty() -> None:
     rows = [(0, "wren", 0.0), (0, "wren", 0.0), (0, "", 0.1), (1, "", 0.7), (1, "", 0.9), (-1, "", 2.0)]
-    found = summarise(table(rows))
+    found = summarise_clusters(table(rows))
     assert found["cluster"].tolist() == [1, 0, -1]
     assert found["novelty"].tolist() == pytest.approx([0.8, 0.0, 2.0])
     assert found["label"].tolist() == ["", "wren", ""]
@@ -159,5 +166,5 @@ def test_the_summary_ranks_groups_by_novelty() -> None:
 
 def test_without_annotations_the_largest_group_comes_first() -> None:
     rows = [(1, "", np.nan)] * 3 + [(0, "", np.nan)] * 5 + [(-1, "", np.nan)] * 9
-    assert summarise(table(rows))["cluster"].tolist() == [0, 1, -1]
-    assert summarise(table([])).empty
+    assert summarise_clusters(table(rows))["cluster"].tolist() == [0, 1, -1]
+    assert summarise_clusters(table([])).empty

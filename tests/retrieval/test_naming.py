@@ -37,7 +37,7 @@ def test_nearest_is_that_of_a_sort(monkeypatch: pytest.MonkeyPatch) -> None:
     queries, examples = rng.normal(size=(23, 5)), rng.normal(size=(31, 5))
     names = rng.choice(list("abcd"), 23), rng.choice(list("abcd"), 31)
     ids = np.arange(23), np.arange(31) * 2
-    found = nearest(queries, examples, 4, apart=(names, ids))
+    found = nearest(queries, examples, 4, exclude=(names, ids))
     assert found.index.tolist() == slow_nearest(queries, examples, 4, [list(names), list(ids)])
     assert (np.diff(found.distance, axis=1) >= 0).all()
     few = nearest(queries, examples[:2], 4)
@@ -45,7 +45,7 @@ def test_nearest_is_that_of_a_sort(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.isinf(few.distance[:, 2:]).all()
     assert nearest(queries, examples[:0], 4).index.tolist() == [[-1] * 4] * 23
     assert nearest(queries[:0], examples, 4).index.shape == (0, 4)
-    alone = nearest(queries[:1], examples[:1], 1, apart=((["x"], ["x"]),))
+    alone = nearest(queries[:1], examples[:1], 1, exclude=((["x"], ["x"]),))
     assert alone.index.tolist() == [[-1]]
 
 

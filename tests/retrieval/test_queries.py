@@ -16,7 +16,7 @@ from mast.inference import Detector
 from mast.retrieval.embedding import BoxEmbedder
 from mast.retrieval.event_store import EventStore
 from mast.retrieval.filters import Filter
-from mast.retrieval.queries import look_alikes, query_box, query_clip, query_event
+from mast.retrieval.queries import find_lookalikes, query_box, query_clip, query_event
 from mast.retrieval.to_embed import labelled_batches
 
 
@@ -45,7 +45,7 @@ def test_an_event_finds_its_kind_and_not_itself(store: EventStore, projection: b
     events = store.find(k=100)
     right = 0
     for name, label in zip(events["id"][:12], events["label"][:12], strict=True):
-        found = look_alikes(store, query_event(store, name), 5, projection=projection)
+        found = find_lookalikes(store, query_event(store, name), 5, projection=projection)
         assert name not in set(found["id"])
         assert found["rank"].tolist() == [1, 2, 3, 4, 5]
         assert (np.diff(found["distance"]) >= 0).all()
@@ -59,10 +59,10 @@ def test_a_box_finds_the_event_it_is(store: EventStore, detector: Detector, spec
     query = query_box(
         BoxEmbedder(detector), path, (event["start_s"], event["low_hz"], event["end_s"], event["high_hz"])
     )
-    found = look_alikes(store, query, 3)
+    found = find_lookalikes(store, query, 3)
     assert found["id"].iloc[0] == event["id"]
     assert found["distance"].iloc[0] < 1e-3
-    elsewhere = look_alikes(store, query, 3, Filter(not_recordings=(event["recording"],)))
+    elsewhere = find_lookalikes(store, query, 3, Filter(not_recordings=(event["recording"],)))
     assert event["recording"] not in set(elsewhere["recording"])
     assert len(elsewhere) == 3
 
@@ -75,15 +75,15 @@ def test_a_clip_is_its_best_detection_or_all_of_it(
     sf.write(path, rng.normal(0, 0.05, 22_050), 22_050)
     query = query_clip(detector, path)
     found = detector.detect(path)
-    assert f"the best of {len(found)} detections" in query.said
+    assert f"the best of {len(found)} detections" in query.description
     best = found.loc[found["score"].idxmax()]
     box = (best["start_s"], best["low_hz"], best["end_s"], best["high_hz"])
     np.testing.assert_allclose(query.vector, query_box(BoxEmbedder(detector), path, box).vector, atol=1e-2)
-    assert len(look_alikes(store, query, 4)) == 4
+    assert len(find_lookalikes(store, query, 4)) == 4
 
     strict = Detector(save_embedder(tmp_path / "model", threshold=0.999999), DetectOptions(device="cpu"))
     whole = query_clip(strict, path)
-    assert "nothing was detected" in whole.said
+    assert "nothing was detected" in whole.description
     np.testing.assert_allclose(
         whole.vector, query_box(BoxEmbedder(strict), path, (0, 20, 1.0, 8_000)).vector, atol=1e-2
     )
@@ -101,4 +101,4 @@ def test_boxes_that_hold_nothing(detector: Detector, species: Path) -> None:
     query = query_box(embedder, path, (1.0, 500.0, 2.0, 900.0))._replace(projection=None)
     empty = EventStore.create(path.parent / "empty", 32, "m")
     with pytest.raises(MastError, match="no contrastive projection"):
-        look_alikes(empty, query, projection=True)
+        find_lookalikes(empty, query, projection=True)

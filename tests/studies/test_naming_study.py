@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import soundfile as sf
 
-from mast.classifiers.box_names import HowToHear
+from mast.classifiers.box_names import NamingOptions
 from mast.classifiers.classifier import Classifier
 from mast_studies.naming_study import (
     WARBLERS,
@@ -25,7 +25,7 @@ from mast_studies.naming_study import (
 )
 
 RATE = 1_000
-HOW = HowToHear(np.arange(2))
+HOW = NamingOptions(np.arange(2))
 
 
 def loudness(heard: list[int]) -> Classifier:

@@ -40,7 +40,7 @@ class Contents:
         self._readings: OrderedDict[Path, _Reading] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, folder: Path, *, again: bool = False) -> dict[str, Any]:
+    def describe(self, folder: Path, *, again: bool = False) -> dict[str, Any]:
         """What is in a folder, or how far reading it has come; begins to read what is not known."""
         with self._lock:
             reading = self._readings.get(folder)
@@ -71,13 +71,13 @@ class Contents:
             found = survey(folder, progress=show)
             if not found.rows:
                 raise found.nothing_readable(folder)
-            reading.found = _described(found.rows, found.failures)
+            reading.found = _summarise(found.rows, found.failures)
         except Exception as error:
             known = str(error) if isinstance(error, MastError) else machine_fault(error)
             reading.sentence = shortened(known or f"{type(error).__name__}: {error}")
 
 
-def _described(rows: list[RecordingRow], failures: list[RecordingRow]) -> dict[str, Any]:
+def _summarise(rows: list[RecordingRow], failures: list[RecordingRow]) -> dict[str, Any]:
     every = facts(rows)
     whole = [row for row in rows if not row["warning"]] or rows
     return {

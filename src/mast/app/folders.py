@@ -18,7 +18,7 @@ _DRIVES = ("/media/{user}", "/run/media/{user}", "/media", "/mnt", "/Volumes")
 
 
 @dataclass(frozen=True)
-class Listed:
+class FolderListing:
     """What a folder holds, as one chooses.
 
     Attributes:
@@ -36,7 +36,7 @@ class Listed:
     is_results: bool
 
 
-def folder_of(text: str) -> Path:
+def parse_folder(text: str) -> Path:
     """The folder that was typed, pasted or dropped: a path, one that begins with ``~``, or a ``file:`` address.
 
     Raises:
@@ -60,7 +60,7 @@ def folder_of(text: str) -> Path:
     return path
 
 
-def list_folder(path: Path) -> Listed:
+def list_folder(path: Path) -> FolderListing:
     """The folders below one, and how many recordings lie in it.
 
     Raises:
@@ -82,10 +82,10 @@ def list_folder(path: Path) -> Listed:
         ) from None
     parent = "" if path.parent == path else str(path.parent)
     shown = sorted(folders, key=str.casefold)[:_MAX_FOLDERS]
-    return Listed(str(path), parent, shown, recordings, (path / RUN).is_file())
+    return FolderListing(str(path), parent, shown, recordings, (path / RUN).is_file())
 
 
-def places() -> list[tuple[str, str]]:
+def starting_places() -> list[tuple[str, str]]:
     """Where to begin: names and paths of the home folder, and of cards and disks."""
     home = Path.home()
     found = [("Home", str(home))]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _PAGES = {"found": SUMMARY_PAGE, "summary": f"{SUMMARY}/{SUMMARY_PAGE}", "report": REPORT_PAGE}
 
 
-class _Open(NamedTuple):
+class _OpenReview(NamedTuple):
     stamp: int
     review: Review
     app: FastAPI
@@ -44,12 +44,12 @@ class Reviews:
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
-        self._open: dict[Path, _Open] = {}
+        self._open: dict[Path, _OpenReview] = {}
         self._lock = threading.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand a request on to the review that its address names."""
-        folder = folder_of_key(scope["path_params"]["key"])
+        folder = folder_from_key(scope["path_params"]["key"])
         found = await run_in_threadpool(self._get, folder)
         await found.app(scope, receive, send)
 
@@ -61,7 +61,7 @@ class Reviews:
         """
         return self._get(folder).review
 
-    def _get(self, folder: Path) -> _Open:
+    def _get(self, folder: Path) -> _OpenReview:
         with self._lock:
             stamp = _stamp(folder)
             known = self._open.get(folder)
@@ -71,7 +71,9 @@ class Reviews:
             review = open_review(folder)
             if known is not None:
                 known.review.close()
-            self._open[folder] = _Open(stamp, review, review_app(review, self._jobs, home=_home(folder)))
+            self._open[folder] = _OpenReview(
+                stamp, review, review_app(review, self._jobs, home=_home_url(folder))
+            )
             return self._open[folder]
 
     def close(self) -> None:
@@ -82,7 +84,7 @@ class Reviews:
             self._open.clear()
 
 
-def _home(folder: Path) -> str:
+def _home_url(folder: Path) -> str:
     """The first page, with the recordings that a results folder belongs to; with itself where it lies elsewhere."""
     run = read_run(folder)
     recordings = Path(run.root) if run is not None else folder
@@ -90,12 +92,12 @@ def _home(folder: Path) -> str:
     return f"../../#folder={quote(str(chosen), safe='')}"
 
 
-def key_of(folder: Path) -> str:
+def folder_key(folder: Path) -> str:
     """A folder as part of an address."""
     return base64.urlsafe_b64encode(os.fsencode(folder)).decode().rstrip("=")
 
 
-def folder_of_key(key: str) -> Path:
+def folder_from_key(key: str) -> Path:
     """The folder that an address names.
 
     Raises:

@@ -38,7 +38,7 @@ class Work(NamedTuple):
     results: list[Path]
 
 
-def work_on(folder: Path) -> Work:
+def find_work(folder: Path) -> Work:
     """Find what was made from a folder of recordings; or, of a results folder, the recordings.
 
     Raises:
@@ -54,10 +54,10 @@ def work_on(folder: Path) -> Work:
             raise ConfigError(
                 f"{folder}: its recordings were in {run.root}, which is not there now; connect the disk"
             )
-        related = [path for path in _folders(folder.parent) if path.name.startswith(f"{folder.name}-")]
+        related = [path for path in _list_folders(folder.parent) if path.name.startswith(f"{folder.name}-")]
         return Work(Path(run.root), folder.parent, [folder, *(path for path in related if _kind(path))])
     root = results_root(folder)
-    return Work(folder, root, [path for path in _folders(root) if _kind(path)])
+    return Work(folder, root, [path for path in _list_folders(root) if _kind(path)])
 
 
 def results_root(recordings: Path) -> Path:
@@ -78,12 +78,12 @@ def adapted_folder(results: Path) -> Path:
     return results.with_name(f"{results.name}{_ADAPTED}")
 
 
-def models(work: Work) -> list[Path]:
+def list_models(work: Work) -> list[Path]:
     """Runs of `mast fit` and `mast adapt` that have a model."""
     return [path for path in work.results if (path / _MODEL).is_dir()]
 
 
-def describe(folder: Path) -> dict[str, Any]:
+def describe_results(folder: Path) -> dict[str, Any]:
     """A results folder for the page: what it is, how far it has come, what can be done with it."""
     progress, kind = read_progress(folder), _kind(folder)
     state = progress.state if progress is not None else "done" if _is_complete(folder, kind) else "stopped"
@@ -93,15 +93,15 @@ def describe(folder: Path) -> dict[str, Any]:
         "kind": kind,
         "state": state,
         "can_resume": state in ("stopped", "failed") and progress is not None,
-        **_told(progress),
-        **(_found(folder) if kind == "find" else {}),
+        **_progress_fields(progress),
+        **(_detection_counts(folder) if kind == "find" else {}),
         "has_summary": (folder / SUMMARY / SUMMARY_PAGE).is_file(),
         "has_report": (folder / REPORT_PAGE).is_file(),
         "has_model": (folder / _MODEL).is_dir(),
     }
 
 
-def _told(progress: CommandProgress | None) -> dict[str, Any]:
+def _progress_fields(progress: CommandProgress | None) -> dict[str, Any]:
     shown = progress or CommandProgress([], "", 0, "")
     names = ("sentence", "what", "done", "total", "unit", "left_s", "notes")
     typed = "" if progress is None else shlex.join(["mast", *progress.command])
@@ -126,17 +126,17 @@ def _is_complete(folder: Path, kind: Kind | None) -> bool:
     return any((folder / name).is_file() for name in ends)
 
 
-def _found(folder: Path) -> dict[str, Any]:
+def _detection_counts(folder: Path) -> dict[str, Any]:
     """What was found so far; empty before the tables are there."""
     try:
         status = (folder / DETECTIONS).stat()
-        return dict(_counted(folder, status.st_mtime_ns))
+        return dict(_count_detections(folder, status.st_mtime_ns))
     except OSError:
         return {"events": None, "searched": 0, "failed": 0}
 
 
 @lru_cache(maxsize=64)
-def _counted(folder: Path, stamp: int) -> dict[str, int]:
+def _count_detections(folder: Path, stamp: int) -> dict[str, int]:
     """Counts of a results folder, once for each time that its tables were written."""
     return {
         "events": pq.read_metadata(folder / DETECTIONS).num_rows,
@@ -145,7 +145,7 @@ def _counted(folder: Path, stamp: int) -> dict[str, int]:
     }
 
 
-def _folders(root: Path) -> list[Path]:
+def _list_folders(root: Path) -> list[Path]:
     try:
         return sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
     except OSError:

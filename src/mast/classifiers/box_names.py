@@ -19,7 +19,7 @@ from mast.annotations.songs import SIMILAR_BAND
 from mast.arrays import FloatArray, IntArray, Samples
 from mast.audio import probe
 from mast.classifiers.classifier import Classifier, Logits
-from mast.classifiers.window_grid import HOPS, WindowGrid, band_only, read_windows
+from mast.classifiers.window_grid import HOPS, WindowGrid, isolate_band, read_windows
 from mast.events import boxes_of, pairwise_band_iou
 
 SONG_GAP_S = 20.0  # between boxes that decide together
@@ -27,7 +27,7 @@ _BLOCK = 256  # boxes named at once
 
 
 @dataclass(frozen=True)
-class HowToHear:
+class NamingOptions:
     """What the classifier hears, and who decides.
 
     Attributes:
@@ -44,7 +44,7 @@ class HowToHear:
 
 
 def name_boxes(
-    path: str | Path, events: pd.DataFrame, classifier: Classifier, how: HowToHear
+    path: str | Path, events: pd.DataFrame, classifier: Classifier, options: NamingOptions
 ) -> pd.DataFrame:
     """The likeliest name of each box of a recording and its score, row by row.
 
@@ -52,7 +52,7 @@ def name_boxes(
         path: the recording.
         events: its events, in any order.
         classifier: hears them.
-        how: which names are possible, and what is heard.
+        options: which names are possible, and what is heard.
 
     Returns:
         ``likely``, the row of a label among the classifier's, and ``label_score``, a probability; −1 and NaN where the
@@ -67,20 +67,21 @@ def name_boxes(
     likely, score = np.full(len(boxes), -1, dtype=np.int64), np.full(len(boxes), np.nan)
     inside = np.flatnonzero(boxes[:, 0] < info.duration_s)
     order = inside[np.argsort(boxes[inside, 0], kind="stable")]
-    ear = _Ear(Path(path), WindowGrid(info.duration_s, classifier.window_s, how.hops), classifier, how)
-    reach_s = max(how.song_gap_s, 0.0) + 1e-6  # a little more: rounding must not decide who is near
+    grid = WindowGrid(info.duration_s, classifier.window_s, options.hops)
+    recording_classifier = _RecordingClassifier(Path(path), grid, classifier, options)
+    reach_s = max(options.song_gap_s, 0.0) + 1e-6  # a little more: rounding must not decide who is near
     for at in range(0, len(order), _BLOCK):
         block = order[at : at + _BLOCK]
         first_s, last_s = float(boxes[block, 0].min()), float(boxes[block, 2].max())
         near = order[(boxes[order, 2] >= first_s - reach_s) & (boxes[order, 0] <= last_s + reach_s)]
-        ear.forget_but(near, first_s - reach_s - classifier.window_s)
-        logits = ear.hear(boxes, near)
+        recording_classifier.drop_except(near, first_s - reach_s - classifier.window_s)
+        logits = recording_classifier.box_logits(boxes, near)
         place = {row: k for k, row in enumerate(near.tolist())}
         own = np.array([place[row] for row in block.tolist()])
-        together = same_song(boxes[block], boxes[near], how.song_gap_s)
+        together = same_song(boxes[block], boxes[near], options.song_gap_s)
         together[np.arange(len(block)), own] = True
         decided = (together @ logits / together.sum(axis=1, keepdims=True)).argmax(axis=1)
-        likely[block] = how.rows[decided]
+        likely[block] = options.rows[decided]
         score[block] = 1 / (1 + np.exp(-logits[own, decided].astype(np.float64)))
     return pd.DataFrame({"likely": likely, "label_score": score.round(6)}, index=events.index)
 
@@ -97,29 +98,31 @@ def same_song(boxes: FloatArray, others: FloatArray, gap_s: float) -> FloatArray
 
 
 @dataclass
-class _Ear:
+class _RecordingClassifier:
     """What a classifier makes of a recording; each window is heard once."""
 
     path: Path
     grid: WindowGrid
     classifier: Classifier
-    how: HowToHear
+    options: NamingOptions
     boxes: dict[int, Logits] = field(default_factory=dict)
     windows: dict[tuple[int, ...], Logits] = field(default_factory=dict)
 
-    def hear(self, boxes: FloatArray, rows: Sequence[int] | IntArray) -> Logits:
+    def box_logits(self, boxes: FloatArray, rows: Sequence[int] | IntArray) -> Logits:
         """(N, labels) of some boxes."""
         keys: dict[int, list[tuple[int, ...]]] = {}
         for row in (int(row) for row in rows if int(row) not in self.boxes):
             start_s, low_hz, end_s, high_hz = boxes[row]
-            band = (round(low_hz), round(high_hz)) if self.how.band else ()
-            keys[row] = [(window, *band) for window in self.grid.of(start_s, end_s)]
-        self._listen(sorted({key for own in keys.values() for key in own if key not in self.windows}))
+            band = (round(low_hz), round(high_hz)) if self.options.band else ()
+            keys[row] = [(window, *band) for window in self.grid.windows_for(start_s, end_s)]
+        self._classify_windows(
+            sorted({key for own in keys.values() for key in own if key not in self.windows})
+        )
         for row, own in keys.items():
             self.boxes[row] = np.mean([self.windows[key] for key in own], axis=0, dtype=np.float32)
         return np.stack([self.boxes[int(row)] for row in rows])
 
-    def _listen(self, keys: list[tuple[int, ...]]) -> None:
+    def _classify_windows(self, keys: list[tuple[int, ...]]) -> None:
         waiting: dict[int, list[tuple[int, ...]]] = {}
         for key in keys:
             waiting.setdefault(key[0], []).append(key)
@@ -127,20 +130,20 @@ class _Ear:
         batch: list[tuple[tuple[int, ...], Samples]] = []
 
         def run() -> None:
-            found = self.classifier.logits(np.stack([sound for _, sound in batch]))[:, self.how.rows]
+            found = self.classifier.logits(np.stack([sound for _, sound in batch]))[:, self.options.rows]
             self.windows.update(zip((key for key, _ in batch), found, strict=True))
             batch.clear()
 
         for window, sound in read_windows(self.path, self.grid, list(waiting), rate, samples):
             for key in waiting[window]:
-                heard = sound if len(key) == 1 else band_only(sound, rate, key[1], key[2])
+                heard = sound if len(key) == 1 else isolate_band(sound, rate, key[1], key[2])
                 batch.append((key, heard))
                 if len(batch) >= self.classifier.batch:
                     run()
         if batch:
             run()
 
-    def forget_but(self, rows: IntArray, before_s: float) -> None:
+    def drop_except(self, rows: IntArray, before_s: float) -> None:
         """Drop what no later box needs."""
         keep = set(rows.tolist())
         self.boxes = {row: value for row, value in self.boxes.items() if row in keep}

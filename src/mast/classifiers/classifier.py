@@ -89,7 +89,7 @@ def load_classifier(
     path = Path(path)
     names = read_labels(labels)
     model = open_model(path)
-    samples, rate = _window(path, model.shape, sample_rate, window_s)
+    samples, rate = _window_size(path, model.shape, sample_rate, window_s)
     flat = len(model.shape) == 1  # one window, without an axis for more
     batch = 1 if flat else model.shape[0] or _BATCH
 
@@ -98,7 +98,7 @@ def load_classifier(
         full = np.concatenate([windows, np.zeros((missing, samples), np.float32)]) if missing else windows
         return model.run(full[0] if flat else full[:, None] if len(model.shape) == 3 else full)
 
-    chosen, probabilities = _output(path, Path(labels), outputs, samples, len(names))
+    chosen, probabilities = _find_output(path, Path(labels), outputs, samples, len(names))
 
     def run(windows: Samples) -> Logits:
         found = outputs(windows)[chosen].reshape(-1, len(names))[: len(windows)].astype(np.float32)
@@ -198,7 +198,7 @@ def _open_tflite(path: Path) -> _Model:
     return _Model([int(size) for size in inputs[0]["shape"]], run)
 
 
-def _window(
+def _window_size(
     path: Path, shape: list[int | None], sample_rate: int | None, window_s: float | None
 ) -> tuple[int, int]:
     """Samples the model hears at once, and their rate."""
@@ -222,7 +222,7 @@ def _window(
     return max(1, round(window_s * rate)), rate
 
 
-def _output(path: Path, labels: Path, outputs: Run, samples: int, n_labels: int) -> tuple[int, bool]:
+def _find_output(path: Path, labels: Path, outputs: Run, samples: int, n_labels: int) -> tuple[int, bool]:
     """Which output holds a number per label, and whether these are probabilities; two windows are heard to see it."""
     noise = np.random.default_rng(0).normal(0, 0.05, (2, samples)).astype(np.float32)
     noise[1] = 0

@@ -16,7 +16,7 @@ from mast.classifiers.classifier import read_labels
 from mast.errors import ConfigError
 
 _COLUMNS = ("species", "site", "first_day", "last_day")
-_TYPO = 0.8  # likeness of a column's name to one of these; our choice
+_TYPO_CUTOFF = 0.8  # likeness of a column's name to one of these; our choice
 
 
 class PossibleSpecies(NamedTuple):
@@ -27,7 +27,7 @@ class PossibleSpecies(NamedTuple):
     first_day: str = ""  # "05-01", all year by default
     last_day: str = ""
 
-    def at(self, site: str, day: str) -> bool:
+    def is_possible(self, site: str, day: str) -> bool:
         """Whether it is possible at a site on a day such as ``05-14``; what is not known, "", forbids nothing."""
         here = not self.site or not site or self.site == site
         first, last = self.first_day or "01-01", self.last_day or "12-31"
@@ -36,11 +36,11 @@ class PossibleSpecies(NamedTuple):
         return here and (not day or in_season)
 
 
-class Possible(NamedTuple):
+class PossibleLabels(NamedTuple):
     """The labels that a list of species allows."""
 
     species: list[PossibleSpecies]
-    strangers: list[str]  # names of the list that the classifier does not know
+    unknown_names: list[str]  # names of the list that the classifier does not know
     unused: list[str]  # columns of the list that say nothing here
 
     @property
@@ -50,7 +50,7 @@ class Possible(NamedTuple):
 
     def rows(self, site: str = "", day: str = "") -> IntArray:
         """Labels that are possible at a site on a day such as ``05-14``, in their order; all of the list by default."""
-        rows = {row for one in self.species if one.at(site, day) for row in one.rows}
+        rows = {row for one in self.species if one.is_possible(site, day) for row in one.rows}
         return np.array(sorted(rows), dtype=np.int64)
 
 
@@ -64,7 +64,7 @@ def common_name(label: str) -> str:
     return label.partition("_")[2] or label
 
 
-def read_species(path: str | Path, labels: Sequence[str]) -> Possible:
+def read_species(path: str | Path, labels: Sequence[str]) -> PossibleLabels:
     """The labels that a list allows. Names are scientific, common, or both as BirdNET's lists have them.
 
     One name per line, or a .csv file with the column ``species`` and, where they matter, ``site``, ``first_day`` and
@@ -76,32 +76,32 @@ def read_species(path: str | Path, labels: Sequence[str]) -> Possible:
     """
     known = _rows_by_name(labels)
     species: list[PossibleSpecies] = []
-    strangers = []
-    lines, unused = _lines(Path(path))
+    unknown_names = []
+    lines, unused = _read_lines(Path(path))
     for name, *where in lines:
         found = known.get(name.casefold()) or known.get(scientific_name(name).casefold())
         if found:
             species.append(PossibleSpecies(tuple(found), *where))
         else:
-            strangers.append(name)
+            unknown_names.append(name)
     if not species:
-        if not strangers:
+        if not unknown_names:
             raise ConfigError(f"{path}: names no species; expected one per line")
-        near = difflib.get_close_matches(strangers[0].casefold(), known, n=1)
+        near = difflib.get_close_matches(unknown_names[0].casefold(), known, n=1)
         meant = f" (did you mean {labels[known[near[0]][0]]}?)" if near else ""
         what = (
             "does not know the only name in it,"
-            if len(strangers) == 1
-            else f"knows none of its {len(strangers):,} names, such as"
+            if len(unknown_names) == 1
+            else f"knows none of its {len(unknown_names):,} names, such as"
         )
         raise ConfigError(
-            f"{path}: the classifier {what} {strangers[0][:60]!r}{meant}; expected one species per line, as the "
+            f"{path}: the classifier {what} {unknown_names[0][:60]!r}{meant}; expected one species per line, as the "
             "classifier's labels spell it"
         )
-    return Possible(species, strangers, unused)
+    return PossibleLabels(species, unknown_names, unused)
 
 
-def _lines(path: Path) -> tuple[list[tuple[str, ...]], list[str]]:
+def _read_lines(path: Path) -> tuple[list[tuple[str, ...]], list[str]]:
     """A list as (name,), or from a table as (name, site, first day, last day); and columns that are not used."""
     if path.suffix.lower() != ".csv":
         return [(name,) for name in read_labels(path) if name], []
@@ -110,7 +110,9 @@ def _lines(path: Path) -> tuple[list[tuple[str, ...]], list[str]]:
     unused = [column for column in table.header if column and column not in used.values()]
     missing = [name for name, column in used.items() if column is None]
     for column in unused:
-        if near := difflib.get_close_matches(column.casefold().replace(" ", "_"), missing, n=1, cutoff=_TYPO):
+        if near := difflib.get_close_matches(
+            column.casefold().replace(" ", "_"), missing, n=1, cutoff=_TYPO_CUTOFF
+        ):
             raise ConfigError(f"{path}: unknown column {column}; did you mean {near[0]}?")
     if used["species"] is None:
         raise ConfigError(
@@ -118,14 +120,14 @@ def _lines(path: Path) -> tuple[list[tuple[str, ...]], list[str]]:
         )
     columns = [[""] * len(table) if column is None else table.texts(column) for column in used.values()]
     found = [
-        (name.strip(), site.strip(), *(_day(day.strip(), table.where(row)) for day in days))
+        (name.strip(), site.strip(), *(_parse_day(day.strip(), table.where(row)) for day in days))
         for row, (name, site, *days) in enumerate(zip(*columns, strict=True))
         if name.strip()
     ]
     return found, unused
 
 
-def _day(given: str, where: str) -> str:
+def _parse_day(given: str, where: str) -> str:
     """Month and day as ``05-01``; a year before them is left out."""
     try:
         return date.fromisoformat(f"2000-{given[-5:]}").strftime("%m-%d") if given else ""
@@ -133,10 +135,10 @@ def _day(given: str, where: str) -> str:
         raise ConfigError(f"{where}: {given!r} is not a day; expected month and day, such as 05-01") from None
 
 
-def same_spelling(names: Sequence[str], labels: Sequence[str], *, common: bool) -> list[str]:
+def match_spelling(names: Sequence[str], labels: Sequence[str], *, common: bool) -> list[str]:
     """Names as the classifier's labels spell them, all scientific or all common; names it does not know stay.
 
-    >>> same_spelling(["great tit", "Wren"], ["Parus major_Great Tit"], common=False)
+    >>> match_spelling(["great tit", "Wren"], ["Parus major_Great Tit"], common=False)
     ['Parus major', 'Wren']
     """
     known, spell = _rows_by_name(labels), common_name if common else scientific_name

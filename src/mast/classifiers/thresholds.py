@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from mast.events import boxes_of, match_pairs, overlapping_pairs
-from mast.retrieval.naming import ENOUGH, choose_distance
+from mast.retrieval.naming import MIN_NAMED, choose_distance
 
 NEVER = 2.0  # no score reaches it
 
@@ -36,7 +36,7 @@ class NameThresholds:
     reviewed: int = 0
     precision: float | None = None
 
-    def believed(self, labels: Sequence[str], scores: ArrayLike) -> NDArray[np.bool_]:
+    def accepts(self, labels: Sequence[str], scores: ArrayLike) -> NDArray[np.bool_]:
         """Which names stand."""
         needed = np.array([self.by_label.get(label, self.default) for label in labels], dtype=np.float64)
         return np.asarray(scores, dtype=np.float64) >= needed
@@ -58,13 +58,13 @@ def choose_thresholds(
     table["right"] = [name == true for name, true in zip(names, truth, strict=True)]
     found = {}
     for name, own in table.groupby("name"):
-        if len(own) >= ENOUGH:
+        if len(own) >= MIN_NAMED:
             distance = choose_distance(1 - own["score"], own["right"], precision)
             found[str(name)] = NEVER if distance < 0 else round(1 - distance, 6)
     return NameThresholds(default, found, len(table), precision)
 
 
-def reviewed_names(events: pd.DataFrame, reviewed: pd.DataFrame) -> tuple[NDArray[np.int64], list[str]]:
+def match_reviewed_names(events: pd.DataFrame, reviewed: pd.DataFrame) -> tuple[NDArray[np.int64], list[str]]:
     """Rows of events that people have named, and these names; boxes are the same where they overlap by half.
 
     Args:

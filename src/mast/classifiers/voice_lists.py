@@ -23,7 +23,7 @@ FindVoices = Callable[[Path, float, float], list[TimeSpan]]  # stretches of spee
 
 # searched at once: the detector makes each piece as loud as it can be, and a crow must not hide a whisper
 _PIECE_S = 30.0
-_MORE_S = 1.0  # added before and after, our choice: the detector often catches only a part of what is said
+_PAD_S = 1.0  # added before and after, our choice: the detector often catches only a part of what is said
 _SAVE_S = 10.0  # a kill loses at most this much
 
 
@@ -55,7 +55,7 @@ def read_voices(path: Path) -> dict[str, list[TimeSpan]]:
     return {name: joined(spans) for name, spans in found.items()}
 
 
-def search_recordings(
+def update_voice_lists(
     recordings: Mapping[str, Path],
     finder: FindVoices,
     folder: Path,
@@ -102,7 +102,7 @@ def _search(path: Path, finder: FindVoices) -> list[TimeSpan]:
     found = [
         span for start_s in starts for span in finder(path, start_s, min(start_s + _PIECE_S, duration_s))
     ]
-    return [(max(0.0, start_s - _MORE_S), min(end_s + _MORE_S, duration_s)) for start_s, end_s in found]
+    return [(max(0.0, start_s - _PAD_S), min(end_s + _PAD_S, duration_s)) for start_s, end_s in found]
 
 
 def _save(folder: Path, voices: Mapping[str, Iterable[TimeSpan]], heard: Iterable[str]) -> None:

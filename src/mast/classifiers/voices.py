@@ -59,7 +59,7 @@ class VoiceFinder:
         last_s = min(probe(path).duration_s, end_s + _AROUND_S)
         if not first_s < last_s:
             return []
-        found = speech(self.probabilities(read(path, start_s=first_s, end_s=last_s, sample_rate=RATE)))
+        found = speech_spans(self.probabilities(read(path, start_s=first_s, end_s=last_s, sample_rate=RATE)))
         spans = [(first_s + begin, first_s + end) for begin, end in found]
         return [(begin, end) for begin, end in spans if begin < end_s and end > start_s]
 
@@ -77,7 +77,7 @@ class VoiceFinder:
         return found
 
 
-def speech(probabilities: FloatArray, threshold: float = THRESHOLD) -> list[TimeSpan]:
+def speech_spans(probabilities: FloatArray, threshold: float = THRESHOLD) -> list[TimeSpan]:
     """Stretches of speech, in seconds from the first frame.
 
     >>> speech(np.array([0.0] * 10 + [0.9] * 10 + [0.0] * 10))

@@ -17,7 +17,7 @@ from mast.arrays import Samples
 from mast.audio import read
 
 HOPS = 2  # windows that begin within the length of one
-_AT_ONCE_S = 30.0  # of sound in memory
+_READ_S = 30.0  # of sound in memory
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class WindowGrid:
     hops: int = HOPS
 
     @property
-    def last(self) -> int:
+    def last_window(self) -> int:
         """The window that ends with the recording; a recording shorter than a window has this one only."""
         return math.ceil(max(0.0, self.duration_s - self.window_s) / (self.window_s / self.hops) - 1e-9)
 
@@ -43,13 +43,13 @@ class WindowGrid:
         """Where a window begins."""
         return max(0.0, min(window * self.window_s / self.hops, self.duration_s - self.window_s))
 
-    def of(self, start_s: float, end_s: float) -> list[int]:
+    def windows_for(self, start_s: float, end_s: float) -> list[int]:
         """The windows that a box is heard in; none where the recording ends before it begins."""
         if start_s >= self.duration_s:
             return []
         hop_s = self.window_s / self.hops
-        first = min(max(math.floor((start_s - self.window_s) / hop_s), 0), self.last)
-        final = min(max(math.ceil(end_s / hop_s), 0), self.last)
+        first = min(max(math.floor((start_s - self.window_s) / hop_s), 0), self.last_window)
+        final = min(max(math.ceil(end_s / hop_s), 0), self.last_window)
         begins = {window: self.start_s(window) for window in range(first, final + 1)}
         middles = {window: begin + self.window_s / 2 for window, begin in begins.items()}
         found = [
@@ -73,9 +73,7 @@ def read_windows(
     waiting = sorted(windows)
     while waiting:
         begin = grid.start_s(waiting[0])
-        run = [
-            w for w in waiting if grid.start_s(w) + grid.window_s - begin <= max(_AT_ONCE_S, grid.window_s)
-        ]
+        run = [w for w in waiting if grid.start_s(w) + grid.window_s - begin <= max(_READ_S, grid.window_s)]
         run = run or waiting[:1]
         waiting = waiting[len(run) :]
         first = round(begin * sample_rate)
@@ -86,7 +84,7 @@ def read_windows(
             yield window, np.pad(piece, (0, samples - len(piece)))
 
 
-def band_only(sound: Samples, sample_rate: int, low_hz: float, high_hz: float) -> Samples:
+def isolate_band(sound: Samples, sample_rate: int, low_hz: float, high_hz: float) -> Samples:
     """A window in which only a band is left, a quarter of its width and 200 Hz to either side, with soft edges."""
     margin = 0.25 * (high_hz - low_hz) + 200.0
     hertz = np.fft.rfftfreq(len(sound), 1 / sample_rate)

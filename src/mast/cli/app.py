@@ -28,11 +28,11 @@ def app(
     Example:
       mast app recordings/
     """
-    from mast.app.folders import folder_of
+    from mast.app.folders import parse_folder
     from mast.app.window import create_window
     from mast.review.serve import serve
 
-    first = None if folder is None else folder_of(str(folder.absolute()))
+    first = None if folder is None else parse_folder(str(folder.absolute()))
 
     def tell(address: str) -> None:
         typer.echo(f"Page: {address}")

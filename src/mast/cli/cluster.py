@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from mast.grid import FrontEnd
     from mast.reports.contact_sheet import Locate, Sheet
-    from mast.retrieval.clusters import ClusterModel, Known
+    from mast.retrieval.clusters import AnnotatedEvents, ClusterModel
     from mast.retrieval.event_store import EventStore
 
 _MAX_KNOWN = 20_000  # annotated events that novelty is measured against
@@ -69,7 +69,7 @@ def cluster(
     """
     from mast.errors import ConfigError, MastError
     from mast.files import holds_files
-    from mast.retrieval.clusters import fit_clusters, summarise
+    from mast.retrieval.clusters import fit_clusters, summarise_clusters
     from mast.retrieval.event_store import EventStore
 
     if holds_files(out):
@@ -85,7 +85,7 @@ def cluster(
     model = fit_clusters(opened.vectors(ids[:fit_at_most]), min_cluster=min_cluster, seed=seed)
     known = _known(opened, labelled, other, model.middle)
     table = _assign(opened, model, known, quiet)
-    summary = summarise(table)
+    summary = summarise_clusters(table)
     _write_tables(table, summary, out, seed)
     page = None
     if audio and sheets:
@@ -118,11 +118,13 @@ def _ids(store: EventStore) -> tuple[list[str], list[str]]:
     return sorted(every), sorted(labelled)
 
 
-def _known(store: EventStore, labelled: list[str], other: EventStore | None, middle: object) -> Known:
+def _known(
+    store: EventStore, labelled: list[str], other: EventStore | None, middle: object
+) -> AnnotatedEvents:
     """Everything annotated, here and there."""
     import numpy as np
 
-    from mast.retrieval.clusters import Known
+    from mast.retrieval.clusters import AnnotatedEvents
 
     parts, labels = [], []
     for place, ids in ((store, labelled), *(((other, _ids(other)[1]),) if other is not None else ())):
@@ -131,10 +133,10 @@ def _known(store: EventStore, labelled: list[str], other: EventStore | None, mid
             parts.append(place.vectors(chosen))
             labels += place.get(chosen)["label"].tolist()
     vectors = np.concatenate(parts) if parts else np.zeros((0, store.width), dtype=np.float32)
-    return Known(vectors, labels, np.asarray(middle))
+    return AnnotatedEvents(vectors, labels, np.asarray(middle))
 
 
-def _assign(store: EventStore, model: ClusterModel, known: Known, quiet: bool) -> pd.DataFrame:
+def _assign(store: EventStore, model: ClusterModel, known: AnnotatedEvents, quiet: bool) -> pd.DataFrame:
     """Every event with its group, place and novelty, by recording and time."""
     import pandas as pd
 
@@ -210,10 +212,10 @@ def _write_sheets(
 
 def _drawn(own: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
     """Some events of a group at random, those nearest its middle on the plane first."""
-    from mast.retrieval.clusters import Grouping, from_middle
+    from mast.retrieval.clusters import Grouping, distance_from_middle
 
     grouping = Grouping(own["cluster"].to_numpy(), own[["x", "y"]].to_numpy())
-    some = own.assign(away=from_middle(grouping)).sample(min(n, len(own)), random_state=seed)
+    some = own.assign(away=distance_from_middle(grouping)).sample(min(n, len(own)), random_state=seed)
     return some.sort_values(["away", "id"]).drop(columns="away").reset_index(drop=True)
 
 

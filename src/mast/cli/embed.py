@@ -91,7 +91,7 @@ def embed(
         raise MastError(
             f"{data}: {not_a_folder(data)}; expected what mast detect wrote, or a dataset of recordings and boxes"
         )
-    detections = DetectionsFolder.at(data)
+    detections = DetectionsFolder.open(data)
     failures: list[tuple[str, str]] = []
 
     def failed(name: str, reason: str) -> None:

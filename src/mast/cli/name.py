@@ -14,9 +14,9 @@ from mast.wording import counted, first_names
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mast.classifiers.box_names import HowToHear
+    from mast.classifiers.box_names import NamingOptions
     from mast.classifiers.classifier import Classifier
-    from mast.classifiers.species_lists import Possible
+    from mast.classifiers.species_lists import PossibleLabels
     from mast.classifiers.thresholds import NameThresholds
     from mast.reports.contact_sheet import Locate
 
@@ -128,16 +128,16 @@ def _classifier(
     return load_classifier(with_, labels, sample_rate=rate, window_s=window, softmax=softmax)
 
 
-def _possible(classifier: Classifier, species: Path | None, quiet: bool) -> Possible | None:
+def _possible(classifier: Classifier, species: Path | None, quiet: bool) -> PossibleLabels | None:
     """Which names are possible, where there is a list."""
     from mast.classifiers.species_lists import read_species
 
     if species is None:
         return None
     possible = read_species(species, classifier.labels)
-    if possible.strangers:
-        some = ", ".join(possible.strangers[:3]) + (", …" if len(possible.strangers) > 3 else "")
-        told = f"{classifier.name} does not know {len(possible.strangers):,} of its names ({some})"
+    if possible.unknown_names:
+        some = ", ".join(possible.unknown_names[:3]) + (", …" if len(possible.unknown_names) > 3 else "")
+        told = f"{classifier.name} does not know {len(possible.unknown_names):,} of its names ({some})"
         say(f"mast: warning: {species}: {told}", quiet=quiet)
     if possible.unused:
         many = len(possible.unused) > 1
@@ -146,7 +146,9 @@ def _possible(classifier: Classifier, species: Path | None, quiet: bool) -> Poss
     return possible
 
 
-def _tell_other_sites(species: Path | None, possible: Possible, events: pd.DataFrame, quiet: bool) -> None:
+def _tell_other_sites(
+    species: Path | None, possible: PossibleLabels, events: pd.DataFrame, quiet: bool
+) -> None:
     """Point out sites of a list that no detection has, perhaps misspelt."""
     known = sorted({str(site) for site in events["site"]} - {""})
     others = [site for site in possible.sites if site not in known]
@@ -160,15 +162,17 @@ def _tell_other_sites(species: Path | None, possible: Possible, events: pd.DataF
     )
 
 
-def _how(classifier: Classifier, possible: Possible | None, band: bool, events: pd.DataFrame) -> HowToHear:
+def _how(
+    classifier: Classifier, possible: PossibleLabels | None, band: bool, events: pd.DataFrame
+) -> NamingOptions:
     """What is heard in a recording, and which names are possible at its site and on its day."""
     import numpy as np
 
-    from mast.classifiers.box_names import HowToHear
+    from mast.classifiers.box_names import NamingOptions
     from mast.errors import ConfigError
 
     if possible is None:
-        return HowToHear(np.arange(len(classifier.labels)), band)
+        return NamingOptions(np.arange(len(classifier.labels)), band)
     recording, site, begin = (str(events[name].iloc[0]) for name in ("recording", "site", "datetime"))
     day = begin[5:10]
     rows = possible.rows(site, day)
@@ -176,14 +180,14 @@ def _how(classifier: Classifier, possible: Possible | None, band: bool, events: 
         raise ConfigError(
             f"{recording}: the list of species has none for site {site!r} on {day or 'any day'}"
         )
-    return HowToHear(rows, band)
+    return NamingOptions(rows, band)
 
 
 def _heard(
     events: pd.DataFrame,
     locate: Locate,
     classifier: Classifier,
-    possible: Possible | None,
+    possible: PossibleLabels | None,
     band: bool,
     quiet: bool,
 ) -> tuple[pd.DataFrame, dict[str, str]]:
@@ -228,15 +232,15 @@ def _thresholds(
     common: bool,
 ) -> NameThresholds:
     """From reviewed boxes, or the same for all."""
-    from mast.classifiers.species_lists import same_spelling
-    from mast.classifiers.thresholds import NameThresholds, choose_thresholds, reviewed_names
+    from mast.classifiers.species_lists import match_spelling
+    from mast.classifiers.thresholds import NameThresholds, choose_thresholds, match_reviewed_names
     from mast.errors import ConfigError
 
     if reviewed is None:
         return NameThresholds(threshold)
     people = _reviewed(reviewed)
-    people = people.assign(label=same_spelling(people["label"].tolist(), classifier.labels, common=common))
-    rows, truth = reviewed_names(named, people)
+    people = people.assign(label=match_spelling(people["label"].tolist(), classifier.labels, common=common))
+    rows, truth = match_reviewed_names(named, people)
     if not len(rows):
         raise ConfigError(
             f"--reviewed {reviewed}: none of its {len(people):,} boxes matches one that is to be named; expected "
@@ -277,7 +281,7 @@ def _write(
     from mast.retrieval.naming import UNKNOWN
     from mast.table_files import write_table
 
-    believed = thresholds.believed(named["likely_label"].tolist(), named["label_score"])
+    believed = thresholds.accepts(named["likely_label"].tolist(), named["label_score"])
     table = named.assign(label=np.where(believed, named["likely_label"], UNKNOWN))
     write_table(out, table)
     content = {"with": with_, "species": None if species is None else str(species), "band": band}
@@ -287,7 +291,7 @@ def _write(
 
 
 def _count(named: pd.DataFrame, thresholds: NameThresholds) -> str:
-    believed = thresholds.believed(named["likely_label"].tolist(), named["label_score"])
+    believed = thresholds.accepts(named["likely_label"].tolist(), named["label_score"])
     labels = named.loc[believed, "likely_label"].nunique()
     said = (
         f"{int(believed.sum()):,} of {counted(len(named), 'box')} named ({counted(labels, 'different name')}), "

@@ -108,13 +108,13 @@ def review(
 
 
 def _search_voices(opened: Review, quiet: bool) -> None:
-    from mast.classifiers.voice_lists import search_recordings
+    from mast.classifiers.voice_lists import update_voice_lists
     from mast.classifiers.voices import VoiceFinder
 
     finder = VoiceFinder()
     recordings = opened.readable_recordings()
     with advancing(quiet, "voices", "recordings", len(recordings)) as advance:
-        failures = search_recordings(recordings, finder, opened.workspace.folder, progress=advance)
+        failures = update_voice_lists(recordings, finder, opened.workspace.folder, progress=advance)
     if failures:
         many = counted(len(failures), "recording")
         say(f"{many} could not be searched for speech; the first: {failures[0]}", quiet=quiet)

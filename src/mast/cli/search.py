@@ -76,7 +76,7 @@ def search(
     """
     from mast.retrieval.event_store import EventStore
     from mast.retrieval.filters import Filter
-    from mast.retrieval.queries import look_alikes
+    from mast.retrieval.queries import find_lookalikes
 
     opened = EventStore.open(store)
     where = Filter(
@@ -97,8 +97,8 @@ def search(
     query = _query(opened, event, file, clip, box, model, device)
     if other_recordings:
         where = _elsewhere(where, opened, query, file or clip)
-    found = look_alikes(opened, query, k, where, projection=projection)
-    say(f"{len(found):,} of {counted(len(opened), 'event')} {query.said}", quiet=quiet)
+    found = find_lookalikes(opened, query, k, where, projection=projection)
+    say(f"{len(found):,} of {counted(len(opened), 'event')} {query.description}", quiet=quiet)
     found.assign(distance=found["distance"].round(6)).to_csv(sys.stdout, index=False, lineterminator="\n")
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mast.arrays import FloatArray, IntArray, Vectors
-from mast.retrieval.nearest import unit
+from mast.retrieval.nearest import to_unit_length
 
 GROUND = 4_096  # maximum number of chunks that have to be covered; our choice: 64 MB for 4,096 candidates
 _BLOCK = 512  # clips compared at once
@@ -117,4 +117,4 @@ def _centred(vectors: Vectors, heard: Vectors) -> tuple[Vectors, Vectors]:
     both.append(np.asarray(heard, dtype=np.float32).reshape(-1, both[0].shape[1]))
     middle = np.concatenate(both).mean(axis=0, dtype=np.float64).astype(np.float32)
     around = [part - middle for part in both]
-    return unit(around[0]), unit(around[1])
+    return to_unit_length(around[0]), to_unit_length(around[1])

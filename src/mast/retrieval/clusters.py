@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mast.arrays import FloatArray, IntArray, Vectors
 from mast.errors import ConfigError
-from mast.retrieval.nearest import nearest, unit
+from mast.retrieval.nearest import nearest, to_unit_length
 
 NOISE = -1  # the group of events that belong to none
 MIN_CLUSTER = 10  # events; our choice: fewer are not a group that a person would name
@@ -60,7 +60,7 @@ class ClusterModel:
 
         An event of the sample gets its own back.
         """
-        given = centred(vectors, self.middle)
+        given = centre_vectors(vectors, self.middle)
         cluster = np.full(len(given), NOISE, dtype=np.int64)
         place = np.zeros((len(given), 2), dtype=np.float32)
         voters = min(_VOTERS, len(self.sample))
@@ -99,23 +99,23 @@ def fit_clusters(sample: ArrayLike, *, min_cluster: int = MIN_CLUSTER, seed: int
     if given.ndim != 2:
         raise ConfigError(f"embeddings of shape {given.shape} given; expected a row for each event")
     middle = given.mean(axis=0) if len(given) else np.zeros(given.shape[1], dtype=np.float32)
-    around = centred(given, middle)
+    around = centre_vectors(given, middle)
     if len(around) < MIN_EVENTS:
-        grouped, place = around, principal(around, 2)
+        grouped, place = around, principal_components(around, 2)
     else:
-        grouped = place = _neighbour_plane(around, seed)
-    cluster = _by_size(_hdbscan(grouped, min_cluster))
+        grouped = place = _tsne_plane(around, seed)
+    cluster = _renumber_by_size(_hdbscan(grouped, min_cluster))
     return ClusterModel(
         middle, around, Grouping(cluster, place.astype(np.float32)), int(cluster.max(initial=NOISE)) + 1
     )
 
 
-def centred(vectors: ArrayLike, middle: ArrayLike) -> Vectors:
+def centre_vectors(vectors: ArrayLike, middle: ArrayLike) -> Vectors:
     """(N, D) unit vectors around a mean; one that is the mean itself stays zero."""
-    return unit(np.asarray(vectors, dtype=np.float32) - np.asarray(middle, dtype=np.float32))
+    return to_unit_length(np.asarray(vectors, dtype=np.float32) - np.asarray(middle, dtype=np.float32))
 
 
-def from_middle(grouping: Grouping) -> FloatArray:
+def distance_from_middle(grouping: Grouping) -> FloatArray:
     """(N,) distance of each event from the middle of its group on the plane: the most typical have the smallest."""
     away = np.zeros(len(grouping.cluster))
     for one in np.unique(grouping.cluster):
@@ -133,7 +133,7 @@ class Novelty(NamedTuple):
     label: list[str]  # of the nearest annotated event
 
 
-class Known:
+class AnnotatedEvents:
     """Everything annotated, to compare events with.
 
     Args:
@@ -146,8 +146,8 @@ class Known:
         self.labels = [str(label) for label in labels]
         self.middle = np.asarray(middle, dtype=np.float32)
         given = np.asarray(vectors, dtype=np.float32).reshape(len(self.labels), len(self.middle))
-        self.vectors = centred(given, self.middle)
-        self._among_themselves = np.sort(self._nearest_other()) if len(self.labels) > 1 else np.zeros(0)
+        self.vectors = centre_vectors(given, self.middle)
+        self._nearest_distances = np.sort(self._nearest_other()) if len(self.labels) > 1 else np.zeros(0)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -155,7 +155,7 @@ class Known:
     def novelty(self, vectors: ArrayLike) -> Novelty:
         """(N, D) embeddings → how new each is. An annotated event is at distance 0 from itself."""
         given = (
-            centred(vectors, self.middle)
+            centre_vectors(vectors, self.middle)
             if len(self)
             else np.zeros((len(np.asarray(vectors)), 0), np.float32)
         )
@@ -164,9 +164,9 @@ class Known:
         near = nearest(given, self.vectors, 1)
         distance = near.distance[:, 0].astype(np.float64)
         distance[distance < 1e-6] = 0.0  # rounding
-        n = len(self._among_themselves)
+        n = len(self._nearest_distances)
         beyond = (
-            np.searchsorted(self._among_themselves, distance, side="left") / n
+            np.searchsorted(self._nearest_distances, distance, side="left") / n
             if n
             else np.full(len(given), np.nan)
         )
@@ -175,10 +175,10 @@ class Known:
     def _nearest_other(self) -> FloatArray:
         """(K,) distance of each annotated event to the nearest other one."""
         own = np.arange(len(self.vectors))
-        return nearest(self.vectors, self.vectors, 1, apart=((own, own),)).distance[:, 0].astype(np.float64)
+        return nearest(self.vectors, self.vectors, 1, exclude=((own, own),)).distance[:, 0].astype(np.float64)
 
 
-def summarise(events: pd.DataFrame) -> pd.DataFrame:
+def summarise_clusters(events: pd.DataFrame) -> pd.DataFrame:
     """One row per group, the most novel first; where nothing is annotated, the largest first.
 
     Args:
@@ -218,11 +218,11 @@ def summarise(events: pd.DataFrame) -> pd.DataFrame:
     return table.iloc[order].reset_index(drop=True)
 
 
-def _neighbour_plane(vectors: Vectors, seed: int) -> Vectors:
+def _tsne_plane(vectors: Vectors, seed: int) -> Vectors:
     """(N, 2) by t-SNE: neighbours stay neighbours."""
     from sklearn.manifold import TSNE
 
-    given = principal(vectors, _COMPONENTS)
+    given = principal_components(vectors, _COMPONENTS)
     start = given[:, :2] * (1e-4 / max(float(given[:, 0].std()), 1e-12))  # as small as scikit-learn's own
     perplexity = min(_PERPLEXITY, (len(vectors) - 1) / 3)
     model = TSNE(perplexity=perplexity, init=start, random_state=seed)
@@ -240,7 +240,7 @@ def _hdbscan(points: Vectors, min_cluster: int) -> IntArray:
     return np.asarray(found, dtype=np.int64)
 
 
-def _by_size(cluster: IntArray) -> IntArray:
+def _renumber_by_size(cluster: IntArray) -> IntArray:
     """Numbers from 0, the largest group first, so that they do not depend on the order of the events."""
     names, first, counts = np.unique(cluster[cluster >= 0], return_index=True, return_counts=True)
     order = names[np.lexsort((first, -counts))]
@@ -250,7 +250,7 @@ def _by_size(cluster: IntArray) -> IntArray:
     return renamed
 
 
-def principal(vectors: Vectors, width: int) -> Vectors:
+def principal_components(vectors: Vectors, width: int) -> Vectors:
     """(N, width) along the directions in which vectors differ most; zeros where there are fewer."""
     place = np.zeros((len(vectors), width), dtype=np.float32)
     if len(vectors) > 1:

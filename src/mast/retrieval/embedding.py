@@ -38,7 +38,7 @@ class BoxVectors(NamedTuple):
     seen: BoolArray  # (M,) inside the recording and the front end's band
 
 
-class SeenWindows(NamedTuple):
+class WindowBatch(NamedTuple):
     """Some windows as the model takes them, with the boxes to embed in each."""
 
     spectrograms: Tensor  # (B, 1, T, F) on the model's device
@@ -100,7 +100,7 @@ class BoxEmbedder:
         vectors = np.full((len(given), self.width), np.nan, dtype=np.float32)
         projections = np.full((len(given), self.projection_width), np.nan, dtype=np.float32)
         seen = np.zeros(len(given), dtype=bool)
-        for batch in self.look(path, given):
+        for batch in self.iter_windows(path, given):
             pooled, projected = self._embed(batch)
             rows = np.concatenate(batch.rows)
             vectors[rows], seen[rows] = pooled, True
@@ -108,7 +108,7 @@ class BoxEmbedder:
                 projections[rows] = projected
         return BoxVectors(vectors, projections if self.projection_width else None, seen)
 
-    def look(self, path: str | Path, boxes: ArrayLike) -> Iterator[SeenWindows]:
+    def iter_windows(self, path: str | Path, boxes: ArrayLike) -> Iterator[WindowBatch]:
         """The windows that boxes of a recording are embedded from, a batch at a time; unseen boxes are in none.
 
         Raises:
@@ -138,22 +138,22 @@ class BoxEmbedder:
                 sounds.append(centre_and_pad(sound, front_end.chunk_samples))
                 cells.append(_cells(given[mine], start, front_end))
                 rows.append(mine)
-            yield SeenWindows(self._seen(np.stack(sounds)), cells, rows)
+            yield WindowBatch(self._spectrograms(np.stack(sounds)), cells, rows)
 
     @torch.inference_mode()
-    def _seen(self, sounds: Vectors) -> Tensor:
+    def _spectrograms(self, sounds: Vectors) -> Tensor:
         """(B, samples) → (B, 1, T, F), normalised."""
         return self._hearing.spectrograms(torch.from_numpy(sounds))
 
     @torch.inference_mode()
-    def _embed(self, batch: SeenWindows) -> tuple[Vectors, Vectors | None]:
+    def _embed(self, batch: WindowBatch) -> tuple[Vectors, Vectors | None]:
         """(M, D) and (M, P) of all boxes of some windows."""
-        boxes = [torch.from_numpy(some).float() for some in batch.cells]
+        boxes = [torch.from_numpy(cells).float() for cells in batch.cells]
         tokens = self._hearing.tokens(batch.spectrograms)
         projected = self._hearing.project(tokens, batch.spectrograms, boxes)
         return (
-            _joined(self._hearing.embed(tokens, batch.spectrograms, boxes)),
-            None if projected is None else _joined(projected),
+            _concatenate(self._hearing.embed(tokens, batch.spectrograms, boxes)),
+            None if projected is None else _concatenate(projected),
         )
 
 
@@ -202,6 +202,6 @@ def _cells(boxes: FloatArray, start_s: float, front_end: FrontEnd) -> FloatArray
     return np.stack([time[:, 0], band[:, 0], time[:, 1], band[:, 1]], axis=1)
 
 
-def _joined(values: list[Tensor]) -> Vectors:
+def _concatenate(values: list[Tensor]) -> Vectors:
     """B times (M_i, C) → the rows of all boxes, one window after the other."""
     return np.asarray(torch.cat(values).cpu().numpy(), dtype=np.float32)

@@ -32,19 +32,19 @@ from mast.retrieval.event_ids import event_ids
 from mast.retrieval.event_table import (
     EventBatch,
     as_vectors,
-    differing,
     distances,
-    kept_schema,
-    kept_table,
+    find_changed,
+    storage_schema,
+    storage_table,
     unit_vectors,
 )
-from mast.retrieval.filters import Filter, one_of
+from mast.retrieval.filters import Filter, is_one_of
 from mast.retrieval.parts import FACTS, OLD_TABLE, OpenPart, Part, StoreFolder
 from mast.version import __version__
 
 _PART_ROWS = 32_768  # events in a part: some 25 MB, which is what a search has in memory at a time
 _COMMIT_S = 60.0  # so that a kill costs at most a minute of work
-_EVENT = ["id", *EVENT_COLUMNS]
+_EVENT_FIELDS = ["id", *EVENT_COLUMNS]
 
 
 class Added(NamedTuple):
@@ -82,7 +82,7 @@ class EventStore:
         self.model_folder = str(facts["model_folder"])
         edge = facts.get("band_hz")  # stores of earlier versions do not say
         self.band_hz = None if edge is None else float(edge)
-        self._schema = kept_schema(self.width, self.projection_width)
+        self._schema = storage_schema(self.width, self.projection_width)
 
     @classmethod
     def create(
@@ -219,10 +219,10 @@ class EventStore:
         """
         total = np.zeros(4, dtype=np.int64)
         held: list[pa.Table] = []
-        with self._folder.alone():
+        with self._folder.lock():
             since = time.monotonic()
             for given in batches:
-                held.append(kept_table(given, self._schema, self.uri))
+                held.append(storage_table(given, self._schema, self.uri))
                 if sum(map(len, held)) >= _PART_ROWS or time.monotonic() - since > _COMMIT_S:
                     total += self._commit(pa.concat_tables(held), whole_recordings)
                     held, since = [], time.monotonic()
@@ -234,8 +234,13 @@ class EventStore:
         """Whether these are exactly the events that the store has of their recordings."""
         given = as_events(events)[list(EVENT_COLUMNS)]
         given = given.assign(id=event_ids(given)).set_index("id").sort_index()
-        known = [table for _, table in self._of_recordings(given["recording"], _EVENT)]
-        found = pa.concat_tables([self._none(_EVENT), *known]).to_pandas().set_index("id").sort_index()
+        known = [table for _, table in self._rows_of_recordings(given["recording"], _EVENT_FIELDS)]
+        found = (
+            pa.concat_tables([self._empty_table(_EVENT_FIELDS), *known])
+            .to_pandas()
+            .set_index("id")
+            .sort_index()
+        )
         if not given.index.equals(found.index.astype(given.index.dtype)):
             return False
         return bool(((given == found) | (given.isna() & found.isna())).all(axis=None))
@@ -271,13 +276,13 @@ class EventStore:
         column, width = self._vector_column(projection)
         given = np.asarray(vector, dtype=np.float32).reshape(1, -1)
         wanted = unit_vectors(given, width, "the vector to search for")[0]
-        best = self._none(_EVENT).append_column("distance", pa.array([], pa.float32()))
-        for part, table in self._meeting(where, [column]):
+        best = self._empty_table(_EVENT_FIELDS).append_column("distance", pa.array([], pa.float32()))
+        for part, table in self._matching(where, [column]):
             if table[column].null_count:
                 table = table.filter(table[column].is_valid())
             distance = distances(table[column], wanted)
             near = np.argpartition(distance, k)[:k] if len(distance) > k else np.arange(len(distance))
-            events = part.read(_EVENT, table["row"].to_numpy()[near])
+            events = part.read(_EVENT_FIELDS, table["row"].to_numpy()[near])
             events = events.append_column("distance", pa.array(distance[near]))
             best = pa.concat_tables([best, events]).sort_by([(c, "ascending") for c in ("distance", "id")])
             best = best.slice(0, k)
@@ -295,9 +300,9 @@ class EventStore:
         0  S01_20240512_055800.flac   0.5775  trill-06
         1  S01_20240512_055800.flac   3.8475  trill-06
         """
-        found = [self._none(_EVENT)]
-        for _, table in self._meeting(where, _EVENT):
-            found.append(table.select(_EVENT))
+        found = [self._empty_table(_EVENT_FIELDS)]
+        for _, table in self._matching(where, _EVENT_FIELDS):
+            found.append(table.select(_EVENT_FIELDS))
             if sum(map(len, found)) >= k:
                 break
         first: pd.DataFrame = pa.concat_tables(found).slice(0, k).to_pandas()
@@ -309,7 +314,7 @@ class EventStore:
         Raises:
             MastError: there is no such event.
         """
-        found: pd.DataFrame = self._rows(ids, _EVENT).to_pandas()
+        found: pd.DataFrame = self._rows(ids, _EVENT_FIELDS).to_pandas()
         return found
 
     def vectors(self, ids: Sequence[str], *, projection: bool = False) -> Vectors:
@@ -348,12 +353,12 @@ class EventStore:
         2 (2, 323)
         """
         projection = projection and self.projection_width > 0
-        columns = [*_EVENT, "vector", *(["projection"] if projection else [])]
-        for _, table in self._meeting(where, columns):
+        columns = [*_EVENT_FIELDS, "vector", *(["projection"] if projection else [])]
+        for _, table in self._matching(where, columns):
             for first in range(0, len(table), rows):
                 some = table.slice(first, rows)
                 yield EventBatch(
-                    some.select(_EVENT).to_pandas(),
+                    some.select(_EVENT_FIELDS).to_pandas(),
                     as_vectors(some["vector"]),
                     as_vectors(some["projection"]) if projection else None,
                 )
@@ -361,13 +366,13 @@ class EventStore:
     def recordings(self) -> list[str]:
         """Names of all recordings that have events here, sorted."""
         names: set[str] = set()
-        for _, table in self._meeting(None, ["recording"]):
+        for _, table in self._matching(None, ["recording"]):
             names.update(table["recording"].unique().to_pylist())
         return sorted(names)
 
     def count(self, where: Filter | None = None) -> int:
         """How many events meet the conditions."""
-        return sum(len(table) for _, table in self._meeting(where, ["id"]))
+        return sum(len(table) for _, table in self._matching(where, ["id"]))
 
     def _parts(self) -> list[Part]:
         return self._folder.parts(self._schema)
@@ -379,11 +384,11 @@ class EventStore:
             )
         return ("projection", self.projection_width) if projection else ("vector", self.width)
 
-    def _none(self, columns: list[str]) -> pa.Table:
+    def _empty_table(self, columns: list[str]) -> pa.Table:
         """No rows."""
         return self._schema.empty_table().select(columns)
 
-    def _meeting(self, where: Filter | None, columns: list[str]) -> Iterator[tuple[OpenPart, pa.Table]]:
+    def _matching(self, where: Filter | None, columns: list[str]) -> Iterator[tuple[OpenPart, pa.Table]]:
         """Part by part, these columns and the ``row`` of the events that meet the conditions."""
         where = where or Filter()
         names = sorted(where.recordings)
@@ -397,17 +402,19 @@ class EventStore:
                 number = np.arange(len(table)) if rows is None else rows
                 yield opened, table.append_column("row", pa.array(number))
 
-    def _of_recordings(self, recordings: Iterable[str], columns: list[str]) -> list[tuple[str, pa.Table]]:
+    def _rows_of_recordings(
+        self, recordings: Iterable[str], columns: list[str]
+    ) -> list[tuple[str, pa.Table]]:
         """Name of each part that has events of these recordings, and those."""
         names = tuple(set(recordings))
-        found = self._meeting(Filter(recordings=names), columns) if names else ()
+        found = self._matching(Filter(recordings=names), columns) if names else ()
         return [(part.name, table.select(columns)) for part, table in found if len(table)]
 
     def _rows(self, ids: Sequence[str], columns: list[str], *, only_known: bool = False) -> pa.Table:
         """Some columns of some events, in order; of those that are here, or all of them or an error."""
-        found = [self._none(columns)]
-        for part, own in self._meeting(None, ["id"]):
-            rows = own["row"].filter(one_of(own["id"], ids)).to_numpy()
+        found = [self._empty_table(columns)]
+        for part, own in self._matching(None, ["id"]):
+            rows = own["row"].filter(is_one_of(own["id"], ids)).to_numpy()
             if len(rows):
                 found.append(part.read(columns, rows))
         table = pa.concat_tables(found)
@@ -430,12 +437,12 @@ class EventStore:
         is_new = np.ones(len(given), dtype=bool)
         changed = removed = 0
         rewrites: list[tuple[str, pa.Table, pa.Array]] = []
-        for name, known in self._of_recordings(given["recording"].to_pylist(), self._schema.names):
+        for name, known in self._rows_of_recordings(given["recording"].to_pylist(), self._schema.names):
             at = pc.index_in(known["id"], value_set=given["id"].combine_chunks())
             again = at.is_valid().to_numpy()
             now = given.take(at.drop_null())
             is_new[at.drop_null().to_numpy()] = False
-            differs = differing(now, known.filter(pa.array(again)))
+            differs = find_changed(now, known.filter(pa.array(again)))
             goes = ~again if whole_recordings else np.zeros(len(again), dtype=bool)
             changed, removed = changed + int(differs.sum()), removed + int(goes.sum())
             goes[again] = differs

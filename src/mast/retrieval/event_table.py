@@ -18,10 +18,10 @@ from mast.arrays import Vectors
 from mast.errors import ConfigError
 from mast.events import EVENT_COLUMNS, as_events
 from mast.retrieval.event_ids import event_ids
-from mast.retrieval.nearest import unit
+from mast.retrieval.nearest import to_unit_length
 
-_ONE = 32_767  # what 1.0 is kept as
-_SAME = 1e-4  # distance up to which two vectors of one event are the same but for rounding
+_SCALE = 32_767  # what 1.0 is kept as
+_SAME_DISTANCE = 1e-4  # distance up to which two vectors of one event are the same but for rounding
 _BLOCK_ROWS = 256  # vectors turned into floats at once: they stay in the processor's cache
 
 
@@ -33,7 +33,7 @@ class EventBatch(NamedTuple):
     projections: Vectors | None = None  # (N, P)
 
 
-def kept_schema(width: int, projection_width: int) -> pa.Schema:
+def storage_schema(width: int, projection_width: int) -> pa.Schema:
     """``id``, the event columns, ``vector``, and ``projection`` where there are some."""
     fields = [("id", pa.string())]
     fields += [(name, pa.string() if kind == "str" else pa.float64()) for name, kind in EVENT_COLUMNS.items()]
@@ -43,7 +43,7 @@ def kept_schema(width: int, projection_width: int) -> pa.Schema:
     return pa.schema(fields)
 
 
-def kept_table(batch: EventBatch, schema: pa.Schema, where: str) -> pa.Table:
+def storage_table(batch: EventBatch, schema: pa.Schema, where: str) -> pa.Table:
     """A batch as it is kept: in the event schema with an ``id``, vectors of length one.
 
     Raises:
@@ -57,30 +57,30 @@ def kept_table(batch: EventBatch, schema: pa.Schema, where: str) -> pa.Table:
         pa.array(events[name], pa.string()) if kind == "str" else pa.array(events[name].to_numpy())
         for name, kind in EVENT_COLUMNS.items()
     ]
-    columns.append(_kept(unit_vectors(batch.vectors, schema.field("vector").type.list_size, where)))
+    columns.append(_storage_column(unit_vectors(batch.vectors, schema.field("vector").type.list_size, where)))
     if "projection" in schema.names:
         width = schema.field("projection").type.list_size
         columns.append(
-            _kept(np.full((len(events), width), np.nan, dtype=np.float32))
+            _storage_column(np.full((len(events), width), np.nan, dtype=np.float32))
             if batch.projections is None
-            else _kept(unit_vectors(batch.projections, width, f"{where}, projections"))
+            else _storage_column(unit_vectors(batch.projections, width, f"{where}, projections"))
         )
     return pa.table(columns, schema=schema)
 
 
 def as_vectors(column: pa.ChunkedArray) -> Vectors:
     """(N, D) vectors of a column; NaN where one is missing."""
-    vectors = _numbers(column).astype(np.float32)
-    vectors /= _ONE
+    vectors = _stored_integers(column).astype(np.float32)
+    vectors /= _SCALE
     vectors[column.is_null().to_numpy()] = np.nan
     return vectors
 
 
 def distances(column: pa.ChunkedArray, wanted: Vectors) -> NDArray[np.float32]:
     """(N,) 1 − cosine of the vectors in a column, none of them missing, and a (D,) vector of length one."""
-    numbers = _numbers(column)
+    numbers = _stored_integers(column)
     cosine = np.empty(len(numbers), dtype=np.float32)
-    floats, scaled = np.empty((_BLOCK_ROWS, len(wanted)), dtype=np.float32), wanted / _ONE
+    floats, scaled = np.empty((_BLOCK_ROWS, len(wanted)), dtype=np.float32), wanted / _SCALE
     for first in range(0, len(numbers), _BLOCK_ROWS):
         block = numbers[first : first + _BLOCK_ROWS]
         floats[: len(block)] = block
@@ -88,14 +88,14 @@ def distances(column: pa.ChunkedArray, wanted: Vectors) -> NDArray[np.float32]:
     return np.maximum(np.subtract(1.0, cosine, out=cosine), 0.0, out=cosine)
 
 
-def differing(now: pa.Table, before: pa.Table) -> NDArray[np.bool_]:
+def find_changed(now: pa.Table, before: pa.Table) -> NDArray[np.bool_]:
     """Row by row, whether anything but rounding has changed in some events."""
     a, b = (some.select(list(EVENT_COLUMNS)).to_pandas() for some in (now, before))
     differs: NDArray[np.bool_] = ~((a == b) | (a.isna() & b.isna())).all(axis=1).to_numpy(dtype=bool)
     for column in {"vector", "projection"} & set(now.column_names):
         for first in range(0, len(now), _BLOCK_ROWS):
             new, old = (as_vectors(some[column].slice(first, _BLOCK_ROWS)) for some in (now, before))
-            moved = 1.0 - (new * old).sum(axis=1) > _SAME
+            moved = 1.0 - (new * old).sum(axis=1) > _SAME_DISTANCE
             gained = ~np.isnan(new[:, 0]) & np.isnan(old[:, 0])
             differs[first : first + _BLOCK_ROWS] |= moved | gained
     return differs
@@ -119,19 +119,19 @@ def unit_vectors(vectors: ArrayLike, width: int, where: str) -> Vectors:
             f"{where}: vector {bad[0]} (of {len(given)}) is zero or holds no finite numbers; expected a direction, so "
             "embed that event again"
         )
-    return unit(given)
+    return to_unit_length(given)
 
 
-def _kept(vectors: Vectors) -> pa.Array:
+def _storage_column(vectors: Vectors) -> pa.Array:
     """(N, D) vectors as a column; NaN is a missing one."""
     missing = np.isnan(vectors[:, 0])
-    numbers = np.rint(np.where(missing[:, None], 0.0, vectors) * _ONE).astype(np.int16)
+    numbers = np.rint(np.where(missing[:, None], 0.0, vectors) * _SCALE).astype(np.int16)
     return pa.FixedSizeListArray.from_arrays(
         pa.array(numbers.ravel()), vectors.shape[1], mask=pa.array(missing) if missing.any() else None
     )
 
 
-def _numbers(column: pa.ChunkedArray) -> NDArray[np.int16]:
+def _stored_integers(column: pa.ChunkedArray) -> NDArray[np.int16]:
     """(N, D) as they are kept, without a copy where the column is one piece; zeros where a vector is missing."""
     array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     values = pc.fill_null(array.values, 0) if array.values.null_count else array.values

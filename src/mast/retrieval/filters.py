@@ -52,7 +52,7 @@ class Filter:
     def __post_init__(self) -> None:
         for field in ("start", "end"):
             if getattr(self, field):
-                _clock(getattr(self, field), field)
+                _parse_time(getattr(self, field), field)
         first, last = self.hours or (0, 24)
         if not (0 <= first <= 23 and 0 <= last <= 24):
             raise ConfigError(
@@ -81,17 +81,21 @@ class Filter:
         array([ True, False, False])
         """
         conditions = [
-            *([one_of(events["site"], self.sites)] if self.sites else []),
-            *([pc.greater_equal(events["datetime"], _clock(self.start, "start"))] if self.start else []),
+            *([is_one_of(events["site"], self.sites)] if self.sites else []),
+            *([pc.greater_equal(events["datetime"], _parse_time(self.start, "start"))] if self.start else []),
             *([pc.not_equal(events["datetime"], "")] if self.end else []),  # unknown, and sorts first
-            *([pc.less(events["datetime"], _clock(self.end, "end"))] if self.end else []),
+            *([pc.less(events["datetime"], _parse_time(self.end, "end"))] if self.end else []),
             *([_in_hours(events["datetime"], *self.hours)] if self.hours is not None else []),
             *([pc.greater_equal(_centre(events), self.low_hz)] if self.low_hz is not None else []),
             *([pc.less_equal(_centre(events), self.high_hz)] if self.high_hz is not None else []),
             *([pc.greater_equal(events["score"], self.min_score)] if self.min_score is not None else []),
-            *([one_of(events["label"], self.labels)] if self.labels else []),
-            *([one_of(events["recording"], self.recordings)] if self.recordings else []),
-            *([pc.invert(one_of(events["recording"], self.not_recordings))] if self.not_recordings else []),
+            *([is_one_of(events["label"], self.labels)] if self.labels else []),
+            *([is_one_of(events["recording"], self.recordings)] if self.recordings else []),
+            *(
+                [pc.invert(is_one_of(events["recording"], self.not_recordings))]
+                if self.not_recordings
+                else []
+            ),
         ]
         met = np.ones(events.num_rows, dtype=bool)
         for condition in conditions:
@@ -99,7 +103,7 @@ class Filter:
         return met
 
 
-def one_of(column: pa.ChunkedArray, texts: Iterable[str]) -> pa.ChunkedArray:
+def is_one_of(column: pa.ChunkedArray, texts: Iterable[str]) -> pa.ChunkedArray:
     """Row by row, whether a column of texts holds one of these."""
     return pc.is_in(column, value_set=pa.array(texts, type=pa.string()))
 
@@ -108,7 +112,7 @@ def _centre(events: pa.Table) -> pa.ChunkedArray:
     return pc.divide(pc.add(events["low_hz"], events["high_hz"]), 2.0)
 
 
-def _clock(given: str, field: str) -> str:
+def _parse_time(given: str, field: str) -> str:
     """A time as texts in the column ``datetime`` begin: they sort by wall clock, whatever zone follows."""
     try:
         return datetime.fromisoformat(given).replace(tzinfo=None).isoformat()

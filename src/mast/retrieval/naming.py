@@ -30,11 +30,11 @@ from mast.wording import counted
 UNKNOWN = "unknown"
 SOURCE = "examples"  # what names from here are said to come from
 _FOLDS = 20  # maximum number of groups of recordings that the threshold is chosen without
-LIKELY = (
+LIKELY_COLUMNS = (
     "likely_label",
     "nearest_label",
 )  # the name before it was doubted, in tables of mast name and mast classify
-ENOUGH = 10  # held-out examples that must be named before a share of right ones means anything; our choice
+MIN_NAMED = 10  # held-out examples that must be named before a share of right ones means anything; our choice
 
 
 def read_names(path: Path) -> pd.DataFrame:
@@ -44,7 +44,7 @@ def read_names(path: Path) -> pd.DataFrame:
         ConfigError: it holds no names.
     """
     table = read_annotations(path).events
-    if not {"label_score", "label_source"} <= set(table) or not any(name in table for name in LIKELY):
+    if not {"label_score", "label_source"} <= set(table) or not any(name in table for name in LIKELY_COLUMNS):
         raise ConfigError(f"--names {path}: holds no names; expected a table of mast name or mast classify")
     return table
 
@@ -140,7 +140,7 @@ class UnknownRule:
         if self.max_distance < 0:
             return (
                 f"on held-out recordings no distance made {self.target:.0%} of the names right, so everything is "
-                f"{UNKNOWN}{self._why()}; {self._remedy()}"
+                f"{UNKNOWN}{self._single_recording_note()}; {self._remedy()}"
             )
         said = (
             f"on examples from held-out recordings {found.named_share:.0%} of {found.events:,} events were named, "
@@ -150,7 +150,7 @@ class UnknownRule:
             said += f", and {found.unknown_found_share:.0%} of events whose label had no example were called {UNKNOWN}"
         return said
 
-    def _why(self) -> str:
+    def _single_recording_note(self) -> str:
         single = self.single_recording_labels
         if not single:
             return ""
@@ -243,11 +243,11 @@ class Namer:
     ) -> tuple[float, HeldOut, float | None]:
         """The limit, chosen where none is given, what it does to examples of other recordings, and the best share."""
         same_recording = (self._recordings, self._recordings)
-        votes = self._vote(nearest(self.vectors, self.vectors, self.k, apart=(same_recording,)))
+        votes = self._vote(nearest(self.vectors, self.vectors, self.k, exclude=(same_recording,)))
         right = votes.label == self._codes
         same_label = (self._codes, self._codes)
-        strangers = self._vote(
-            nearest(self.vectors, self.vectors, self.k, apart=(same_recording, same_label))
+        without_own_label = self._vote(
+            nearest(self.vectors, self.vectors, self.k, exclude=(same_recording, same_label))
         )
         limit = choose_distance(votes.distance, right, target) if max_distance is None else max_distance
         limits = np.full(len(right), limit)
@@ -256,13 +256,15 @@ class Namer:
                 others = folds != fold
                 limits[~others] = choose_distance(votes.distance[others], right[others], target)
         named = votes.distance <= limits
-        shares = _right_within(votes.distance, right)[1]
+        shares = _right_share_by_distance(votes.distance, right)[1]
         held_out = HeldOut(
             events=len(right),
             named=int(named.sum()),
             right=int((named & right).sum()),
             unknown_label_events=len(right) if len(self.labels) > 1 else 0,
-            unknown_label_named=int((strangers.distance <= limits).sum()) if len(self.labels) > 1 else 0,
+            unknown_label_named=int((without_own_label.distance <= limits).sum())
+            if len(self.labels) > 1
+            else 0,
         )
         return limit, held_out, float(shares.max()) if len(shares) else None
 
@@ -280,7 +282,7 @@ class Namer:
             example), ``given_label`` (what ``label`` was), and as `mast name` has them ``label_score`` (1 − distance)
             and ``label_source``.
         """
-        votes = self._vote(nearest(vectors, self.vectors, self.k, apart=((events["id"], self._ids),)))
+        votes = self._vote(nearest(vectors, self.vectors, self.k, exclude=((events["id"], self._ids),)))
         guess = np.array([*self.labels, ""], dtype=object)[votes.label]
         return events.assign(
             given_label=events["label"],
@@ -316,12 +318,12 @@ def choose_distance(distance: ArrayLike, right: ArrayLike, target: float) -> flo
     >>> choose_distance([0.1] * 10 + [0.2] * 10 + [0.3], [True] * 19 + [False] * 2, 0.95)
     0.2
     """
-    away, share = _right_within(distance, right)
+    away, share = _right_share_by_distance(distance, right)
     fine = np.flatnonzero(share >= target - 1e-12)
     return float(away[fine[-1]]) if len(fine) else -1.0
 
 
-def _right_within(distance: ArrayLike, right: ArrayLike) -> tuple[FloatArray, FloatArray]:
+def _right_share_by_distance(distance: ArrayLike, right: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Distances within which enough names lie, in order, and the share of these that is right."""
     away = np.asarray(distance, dtype=np.float64)
     good = np.asarray(right, dtype=bool)[np.isfinite(away)]
@@ -330,7 +332,7 @@ def _right_within(distance: ArrayLike, right: ArrayLike) -> tuple[FloatArray, Fl
     away, good = away[order], good[order]
     share = np.cumsum(good) / np.arange(1, len(good) + 1)
     last_of_equals = np.append(away[1:] > away[:-1], True) if len(away) else np.zeros(0, dtype=bool)
-    usable = last_of_equals & (np.arange(1, len(away) + 1) >= ENOUGH)
+    usable = last_of_equals & (np.arange(1, len(away) + 1) >= MIN_NAMED)
     return away[usable], share[usable]
 
 

@@ -20,7 +20,7 @@ class Neighbours(NamedTuple):
     distance: NDArray[np.float32]  # (N, k) 1 − cosine
 
 
-def unit(vectors: ArrayLike) -> Vectors:
+def to_unit_length(vectors: ArrayLike) -> Vectors:
     """Rows of length one, float32; a row of zeros stays."""
     given = np.asarray(vectors, dtype=np.float32)
     length = np.linalg.norm(given.astype(np.float64), axis=-1, keepdims=True)
@@ -28,7 +28,7 @@ def unit(vectors: ArrayLike) -> Vectors:
 
 
 def nearest(
-    queries: ArrayLike, examples: ArrayLike, k: int, *, apart: tuple[tuple[ArrayLike, ArrayLike], ...] = ()
+    queries: ArrayLike, examples: ArrayLike, k: int, *, exclude: tuple[tuple[ArrayLike, ArrayLike], ...] = ()
 ) -> Neighbours:
     """The k nearest examples of each query, exactly, a block at a time.
 
@@ -36,13 +36,13 @@ def nearest(
         queries: (N, D) of any length.
         examples: (M, D) likewise.
         k: how many.
-        apart: pairs of (N,) and (M,) names; a query and an example of the same name in any pair are not compared
+        exclude: pairs of (N,) and (M,) names; a query and an example of the same name in any pair are not compared
             (the same recording, the same event).
     """
-    wanted, known = unit(queries), unit(examples)
+    wanted, known = to_unit_length(queries), to_unit_length(examples)
     index = np.full((len(wanted), k), -1, dtype=np.int64)
     distance = np.full((len(wanted), k), np.inf, dtype=np.float32)
-    codes = [_codes(a, b) for a, b in apart]
+    codes = [_shared_codes(a, b) for a, b in exclude]
     rows = max(1, _BLOCK_VALUES // max(len(known), 1))
     take = min(k, len(known))
     if not take:
@@ -61,7 +61,7 @@ def nearest(
     return Neighbours(index, distance)
 
 
-def _codes(a: ArrayLike, b: ArrayLike) -> tuple[IntArray, IntArray]:
+def _shared_codes(a: ArrayLike, b: ArrayLike) -> tuple[IntArray, IntArray]:
     """Names of two tables as whole numbers that compare."""
     names = np.concatenate([np.asarray(a, dtype=object), np.asarray(b, dtype=object)])
     codes = pd.factorize(names)[0].astype(np.int64)

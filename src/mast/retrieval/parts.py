@@ -64,7 +64,7 @@ class OpenPart:
         self._place = f"{folder}/{name}"
         self._file = file
         self._mapped = mapped
-        with _naming_damage(self._place):
+        with _reporting_damage(self._place):
             self.schema = pa.ipc.open_file(file).schema
 
     def facts(self) -> Part:
@@ -72,11 +72,11 @@ class OpenPart:
         try:
             return Part(self.name, **json.loads((self.schema.metadata or {})[_KEY]))
         except (ValueError, KeyError, TypeError):
-            raise _damaged(self._place, "it does not say what it holds") from None
+            raise _damage_error(self._place, "it does not say what it holds") from None
 
     def read(self, columns: Sequence[str], rows: IntArray | None = None) -> pa.Table:
         """Some columns, of all rows or of some; checked, as a damaged file could otherwise end the process."""
-        with _naming_damage(self._place):
+        with _reporting_damage(self._place):
             # to choose is to copy, which a file that is mapped into memory does not need
             fields = None if self._mapped else [self.schema.get_field_index(column) for column in columns]
             reader = pa.ipc.open_file(self._file, options=pa.ipc.IpcReadOptions(included_fields=fields))
@@ -101,7 +101,7 @@ class StoreFolder:
             self._system, self._path = arrow_fs.LocalFileSystem(use_mmap=self._mapped), str(self.local)
         self._known: dict[tuple[str, int, int | None], Part] = {}
 
-    def alone(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """No other process of this kind writes here meanwhile; object storage has no locks.
 
         Raises:
@@ -142,7 +142,7 @@ class StoreFolder:
         if self.local is not None:
             write_whole(self.local / FACTS, content)
         else:
-            self._put(FACTS, content)
+            self._upload(FACTS, content)
 
     def parts(self, schema: pa.Schema) -> list[Part]:
         """All parts that are there now, in the order they were started.
@@ -152,7 +152,7 @@ class StoreFolder:
         """
         files = sorted((f for f in self._files() if _PART.match(f.base_name)), key=lambda f: f.base_name)
         keys = [(file.base_name, file.size, file.mtime_ns) for file in files]
-        self._known = {key: self._known.get(key) or self._part(key[0], schema) for key in keys}
+        self._known = {key: self._known.get(key) or self._read_part(key[0], schema) for key in keys}
         return list(self._known.values())
 
     @contextmanager
@@ -173,7 +173,7 @@ class StoreFolder:
         else:
             held = pa.BufferOutputStream()
             _write_table(held, table)
-            self._put(name, held.getvalue())
+            self._upload(name, held.getvalue())
 
     def new_name(self) -> str:
         """Of a part behind all others; two processes do not take the same."""
@@ -184,13 +184,13 @@ class StoreFolder:
         selector = arrow_fs.FileSelector(self._path, allow_not_found=True)
         return list(self._system.get_file_info(selector))
 
-    def _part(self, name: str, schema: pa.Schema) -> Part:
+    def _read_part(self, name: str, schema: pa.Schema) -> Part:
         with self.open_part(name) as opened:
             if not opened.schema.equals(schema):
-                raise _damaged(f"{self.uri}/{name}", "its columns are those of another store")
+                raise _damage_error(f"{self.uri}/{name}", "its columns are those of another store")
             return opened.facts()
 
-    def _put(self, name: str, content: Any) -> None:
+    def _upload(self, name: str, content: Any) -> None:
         """Into object storage; beside first, as some kinds show what is half written."""
         beside = f"{self._path}/.{name}.{secrets.token_hex(4)}.part"
         with self._system.open_output_stream(beside) as file:
@@ -204,15 +204,15 @@ def _write_table(sink: Any, table: pa.Table) -> None:
 
 
 @contextmanager
-def _naming_damage(place: str) -> Iterator[None]:
+def _reporting_damage(place: str) -> Iterator[None]:
     """Turn what pyarrow cannot read in the block into a ``MastError``; what the machine refuses stays."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and errno_of(error) is not None:
             raise
-        raise _damaged(place, first_line(error)) from error
+        raise _damage_error(place, first_line(error)) from error
 
 
-def _damaged(place: str, reason: str) -> MastError:
+def _damage_error(place: str, reason: str) -> MastError:
     return MastError(f"{place}: is damaged ({reason}); remove this file and run the same mast embed again")

@@ -24,7 +24,7 @@ class Query(NamedTuple):
 
     vector: Vectors  # (D,)
     projection: Vectors | None  # (P,)
-    said: str  # one sentence: which sound this is
+    description: str  # one sentence: which sound this is
     event_id: str = ""  # where it is an event of the store
     recording: str = ""
 
@@ -71,8 +71,8 @@ def query_box(embedder: BoxEmbedder, path: Path, box: ArrayLike) -> Query:
             f"the model's band ({band.low_hz:g}–{band.high_hz:g} Hz)"
         )
     projection = None if made.projections is None else made.projections[0]
-    said = f"like {path.name}, {start:.2f}–{end:.2f} s, {low:.0f}–{high:.0f} Hz"
-    return Query(made.vectors[0], projection, said)
+    description = f"like {path.name}, {start:.2f}–{end:.2f} s, {low:.0f}–{high:.0f} Hz"
+    return Query(made.vectors[0], projection, description)
 
 
 def query_clip(detector: Detector, path: Path) -> Query:
@@ -82,13 +82,13 @@ def query_clip(detector: Detector, path: Path) -> Query:
     if len(found):
         best = boxes_of(found)[int(found["score"].to_numpy().argmax())]
         query = query_box(embedder, path, best)
-        return query._replace(said=f"{query.said}, the best of {len(found)} detections in it")
+        return query._replace(description=f"{query.description}, the best of {len(found)} detections in it")
     band = embedder.front_end
     query = query_box(embedder, path, (0.0, band.low_hz, probe(path).duration_s, band.high_hz))
-    return query._replace(said=f"like all of {path.name} (nothing was detected in it)")
+    return query._replace(description=f"like all of {path.name} (nothing was detected in it)")
 
 
-def look_alikes(
+def find_lookalikes(
     store: EventStore,
     query: Query,
     k: int = 10,
@@ -104,8 +104,8 @@ def look_alikes(
     vector = query.projection if projection else query.vector
     if vector is None:
         raise MastError(
-            f"{store.uri}: there is no contrastive projection of the sound {query.said}; search by the encoder's "
-            "vectors"
+            f"{store.uri}: there is no contrastive projection of the sound {query.description}; search by the "
+            "encoder's vectors"
         )
     found = store.search(vector, k + bool(query.event_id), where, projection=projection)
     found = found[found["id"] != query.event_id].head(k).reset_index(drop=True)

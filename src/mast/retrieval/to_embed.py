@@ -32,7 +32,7 @@ class DetectionsFolder:
     run: DetectionRun
 
     @classmethod
-    def at(cls, folder: Path) -> DetectionsFolder | None:
+    def open(cls, folder: Path) -> DetectionsFolder | None:
         """The results there; ``None`` where the folder is something else.
 
         Raises:
@@ -107,11 +107,11 @@ class DetectionsFolder:
         return vectors
 
 
-Failed = Callable[[str, str], None]  # a recording's name, and why it could not be embedded
+OnFailure = Callable[[str, str], None]  # a recording's name, and why it could not be embedded
 
 
 def embed_recording(
-    embedder: BoxEmbedder, path: Path, events: pd.DataFrame, failed: Failed
+    embedder: BoxEmbedder, path: Path, events: pd.DataFrame, on_failure: OnFailure
 ) -> EventBatch | None:
     """The events of one recording with vectors made from its sound; ``None`` where none could be made.
 
@@ -121,11 +121,11 @@ def embed_recording(
     try:
         made = embedder.embed_boxes(path, boxes_of(events))
     except (AudioError, OSError) as error:
-        failed(name, str(error).removeprefix(f"{path}: "))
+        on_failure(name, str(error).removeprefix(f"{path}: "))
         return None
     if not made.seen.all():
         band = embedder.front_end
-        failed(
+        on_failure(
             name,
             f"{int((~made.seen).sum())} of {len(events)} boxes lie outside the recording or the model's band "
             f"({band.low_hz:g}–{band.high_hz:g} Hz) and are left out",
@@ -143,9 +143,9 @@ def dataset_recordings(dataset: Dataset) -> Iterator[tuple[Path, pd.DataFrame]]:
         yield dataset.path(name), by_name[name].reset_index(drop=True)
 
 
-def labelled_batches(embedder: BoxEmbedder, dataset: Dataset, failed: Failed) -> Iterator[EventBatch]:
+def labelled_batches(embedder: BoxEmbedder, dataset: Dataset, on_failure: OnFailure) -> Iterator[EventBatch]:
     """All boxes of a dataset with their embeddings, a recording at a time."""
     for path, events in dataset_recordings(dataset):
-        made = embed_recording(embedder, path, events, failed)
+        made = embed_recording(embedder, path, events, on_failure)
         if made is not None:
             yield made

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mast.errors import MastError, machine_fault
-from mast.retrieval.clusters import NOISE, Grouping, fit_clusters, from_middle
+from mast.retrieval.clusters import NOISE, Grouping, distance_from_middle, fit_clusters
 from mast.review.decisions import InvalidError, append_log, validated_label
 from mast.review.listing import ListFilter
 from mast.review.lookalikes import Lookalikes, NoEmbeddingError
@@ -100,7 +100,7 @@ class LookalikeGroups:
         rows: list[tuple[int, float, int]] = []
         if parts:
             seq, cluster = np.concatenate(seqs), np.concatenate([part.cluster for part in parts])
-            away = from_middle(Grouping(cluster, np.concatenate([part.place for part in parts])))
+            away = distance_from_middle(Grouping(cluster, np.concatenate([part.place for part in parts])))
             rows = list(zip(cluster.tolist(), away.tolist(), seq.tolist(), strict=True))
         with self.store.writing() as db:
             db.execute("DELETE FROM grouped")

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from mast.arrays import FloatArray, IntArray, Vectors
 from mast.errors import MastError
-from mast.retrieval.nearest import unit
+from mast.retrieval.nearest import to_unit_length
 from mast.review.listing import ListFilter
 from mast.review.records import EVENT_SQL, event_not_found, event_record
 
@@ -108,7 +108,7 @@ class Lookalikes(ABC):
             return []
         examples, known = self.sample_vectors(db, "e.status = 'accepted'", [], _MAX_EXAMPLES)
         if not examples:
-            known = unit(candidates.mean(axis=0, keepdims=True))
+            known = to_unit_length(candidates.mean(axis=0, keepdims=True))
         nearest = np.concatenate(
             [
                 1.0 - (candidates[at : at + 4096] @ known.T).max(axis=1)
@@ -141,10 +141,10 @@ class FileLookalikes(Lookalikes):
         """By comparing with every row of the file."""
         row = self._row_of(db, event_id)
         rows = self._require_rows()
-        query = unit(rows[row].astype(np.float32)[None])[0]
+        query = to_unit_length(rows[row].astype(np.float32)[None])[0]
         best_distance, best_row = np.empty(0, np.float32), np.empty(0, np.int64)
         for at in range(0, len(rows), _BLOCK_ROWS):
-            block = unit(rows[at : at + _BLOCK_ROWS].astype(np.float32))
+            block = to_unit_length(rows[at : at + _BLOCK_ROWS].astype(np.float32))
             distance = 1.0 - block @ query
             if at <= row < at + len(block):
                 distance[row - at] = np.inf
@@ -195,7 +195,7 @@ class FileLookalikes(Lookalikes):
         order = np.argsort(wanted, kind="stable")
         vectors = np.empty((len(wanted), rows.shape[1]), np.float32)
         vectors[order] = rows[wanted[order]]
-        return unit(vectors)
+        return to_unit_length(vectors)
 
     def _row_of(self, db: sqlite3.Connection, event_id: str) -> int:
         rows = self._require_rows()

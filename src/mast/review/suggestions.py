@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from mast.errors import ConfigError
-from mast.retrieval.naming import LIKELY, UNKNOWN, read_names
+from mast.retrieval.naming import LIKELY_COLUMNS, UNKNOWN, read_names
 from mast.review.store import Store
 
 _NAMES_FACT = "names"  # among the review's facts
@@ -41,7 +41,7 @@ def add_suggestions(store: Store, path: Path) -> int:
         ConfigError: the table has no names, or none of its events is in this review.
     """
     table = read_names(path)
-    likely = next(name for name in LIKELY if name in table)
+    likely = next(name for name in LIKELY_COLUMNS if name in table)
     found = 0
     with store.writing() as db:
         ids = {row["name"]: row["id"] for row in db.execute("SELECT id, name FROM recordings")}
