@@ -87,11 +87,11 @@ def main() -> None:
     found = OUT / "detections"
     mast("detect", str(archive), "--model", str(run), "--out", str(found), "--formats", "csv,raven")
 
-    from mast.reports.fit_verdict import f1_table, learnt_in, tallies_in, verdict
+    from mast.reports.fit_verdict import f1_table, read_learnt, read_tallies, verdict
 
     metrics = json.loads((run / "metrics.json").read_text())
     print("\nThe first site was labelled, the other (other sites) by nobody:")
-    print("\n".join([*f1_table(metrics), verdict(tallies_in(metrics), learnt_in(metrics))]))
+    print("\n".join([*f1_table(metrics), verdict(read_tallies(metrics), read_learnt(metrics))]))
     print(
         f"\nDone in {(time.monotonic() - started) / 60:.1f} minutes ({cpu_seconds():.0f} seconds of CPU time). "
         f"Open {run / 'report.html'} in a browser.\n"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mast.reports.spectrogram import literal
+from mast.reports.spectrogram import escape_mathtext
 from mast.retrieval.clusters import MIN_EVENTS
 from mast_studies.embedding_tables import SETTINGS, WAYS, TableCell, place_name
 from mast_studies.figures import empty_figure, interval_marks, tidy
@@ -150,7 +150,9 @@ def _by_name(
                 _dots(axis, own[own["kind"] == kind], colour, mark, size)
         else:
             _dots(axis, own, colour, "o", size)
-        handles.append(_mark(colour, "s" if marks else "o", literal(f"{_short(name)} ({len(own):,})")))
+        handles.append(
+            _mark(colour, "s" if marks else "o", escape_mathtext(f"{_short(name)} ({len(own):,})"))
+        )
     handles = [*handles[len(groups) - len(chosen) :], *handles[: len(groups) - len(chosen)]]  # grey ones last
     _beside(axis, handles)
     _plane(axis, title, len(points))

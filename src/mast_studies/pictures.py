@@ -20,7 +20,7 @@ from mast.reports.spectrogram import (
     compute_spectrogram,
     draw_boxes,
     draw_sound,
-    literal,
+    escape_mathtext,
 )
 from mast_studies.found import Trial, load_about
 from mast_studies.study_tables import Line
@@ -136,7 +136,7 @@ def draw_views(
             if column == 0:
                 axis.set_ylabel("kHz", fontsize=9)
             if row == len(views) - 1:
-                axis.set_xlabel(literal(f"Time (s) in {place.recording}"), fontsize=9)
+                axis.set_xlabel(escape_mathtext(f"Time (s) in {place.recording}"), fontsize=9)
     handles = [
         Line2D([], [], color=TRUTH_COLOUR, label="truth"),
         Line2D(

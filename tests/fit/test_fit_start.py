@@ -33,7 +33,7 @@ from mast.models.checkpoint import save_checkpoint, update_card
 from mast.models.mast_detector import MastDetector
 from mast.normalisation import Normalisation
 from mast.probability import StoredCalibration
-from mast.reports.fit_verdict import f1_table, recommended, verdict
+from mast.reports.fit_verdict import f1_table, recommend_detector, verdict
 from mast.training.chosen_chunks import labelled_chunks
 from mast.training.detector_training import DetectorRun
 from mast.training.effort import Rates
@@ -438,7 +438,7 @@ def test_how_the_start_draws_is_an_option(
 )
 def test_the_recommended_detector_has_beaten_the_start(f1: dict[str, float | None], chosen: str) -> None:
     found = {name: plenty(value) for name, value in f1.items()}
-    assert recommended(found, Learnt()) == chosen
+    assert recommend_detector(found, Learnt()) == chosen
     sentence = verdict(found, Learnt())
     assert ("recommended as is" in sentence) == (chosen == "start")
     assert len(sentence) < 300
@@ -461,7 +461,7 @@ LUCKY = {"start": 3, "trained": 5}  # boxes right, of eight in one recording
 )
 def test_on_few_boxes_training_may_have_been_lucky(right: dict[str, int], chosen: str, so: str) -> None:
     found = {name: Tally.of([[n, 8, 8]]) for name, n in right.items()}
-    assert recommended(found, Learnt()) == chosen
+    assert recommend_detector(found, Learnt()) == chosen
     sentence = verdict(found, Learnt())
     if so:
         assert sentence.startswith("Training looked better on validation (F1 as is 0.38, ")
@@ -473,12 +473,12 @@ def test_on_few_boxes_training_may_have_been_lucky(right: dict[str, int], chosen
 
 def test_what_was_learnt_from_several_recordings_needs_no_proof() -> None:
     found = {name: Tally.of([[n, 8, 8]]) for name, n in LUCKY.items()}
-    assert recommended(found, Learnt(20, 3)) == "trained"
-    assert recommended(found, Learnt(1_000, 2)) == "start"  # it may have learnt these recordings alone
-    assert recommended(found, Learnt(19, 3)) == "start"
+    assert recommend_detector(found, Learnt(20, 3)) == "trained"
+    assert recommend_detector(found, Learnt(1_000, 2)) == "start"  # it may have learnt these recordings alone
+    assert recommend_detector(found, Learnt(19, 3)) == "start"
     assert verdict(found, Learnt(20, 3)).startswith("On validation the trained detector beats")
     worse = {name: Tally.of([[n, 8, 8]]) for name, n in (LUCKY | {"trained": 2}).items()}
-    assert recommended(worse, Learnt(MANY - 1, 30)) == "start"
+    assert recommend_detector(worse, Learnt(MANY - 1, 30)) == "start"
 
 
 def test_a_fit_from_few_boxes_averages_with_the_start(data: Path, tmp_path: Path) -> None:
@@ -512,15 +512,15 @@ def test_a_fit_from_few_boxes_averages_with_the_start(data: Path, tmp_path: Path
 def test_where_validation_is_too_small_a_training_on_many_boxes_is_recommended() -> None:
     right = {"start": 3, "trained": 2, "self-trained": 2}
     found = {name: Tally.of([[n, 8, 8]]) for name, n in right.items()}
-    assert recommended(found, Learnt(55, 7)) == "trained"  # self-training has no more boxes to rely on
+    assert recommend_detector(found, Learnt(55, 7)) == "trained"  # self-training has no more boxes to rely on
     assert verdict(found, Learnt(55, 7)) == (
         "Validation is too small to compare detectors (8 boxes in 1 recording; F1 as is 0.38, trained 0.25, "
         "self-trained 0.25). The trained one learnt from 55 boxes in 7 recordings, which usually helps, and is "
         "recommended."
     )
     few = Learnt(8, 2)
-    assert recommended(found, few) == "start"
-    assert recommended(found, few._replace(averaged=True)) == "trained"
+    assert recommend_detector(found, few) == "start"
+    assert recommend_detector(found, few._replace(averaged=True)) == "trained"
     assert (
         "The trained one learnt from 8 boxes in 2 recordings and is averaged with the model it started from, which "
         "usually helps, and is recommended."

@@ -13,7 +13,7 @@ from PIL import Image
 from mast.events import as_events
 from mast.files import whole_file
 from mast.reports import clip_files as module
-from mast.reports.clip_files import Cut, choose_events, clips_page, cut_clips
+from mast.reports.clip_files import CutResult, choose_events, clips_page, cut_clips
 
 RATE = 16_000
 
@@ -166,6 +166,6 @@ def test_names_that_no_file_can_have(tmp_path: Path) -> None:
 def test_a_page_of_very_many_shows_the_first(tmp_path: Path) -> None:
     chosen = choose_events(survey(tmp_path), 1)
     cut = cut_clips(chosen, lambda name: tmp_path / name, tmp_path / "out", pictures=False)
-    page = clips_page(Cut(cut.clips * 2_500), "many")
+    page = clips_page(CutResult(cut.clips * 2_500), "many")
     assert page.count("<audio") == 2_000
     assert "2,500 clips" in page

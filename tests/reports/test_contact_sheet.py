@@ -22,9 +22,9 @@ from mast.reports.contact_sheet import (
     Sheet,
     caption_of,
     clip_mp3,
-    find_in,
+    make_locator,
     make_tiles,
-    playback,
+    playback_rate,
     scale_note,
     sheet_front_end,
     sheet_png,
@@ -56,7 +56,7 @@ TONE = ("site/dawn.wav", 6.0, 7.0, 1_700.0, 2_300.0)
 
 
 def test_the_box_is_around_the_sound(archive: Path) -> None:
-    tile = make_tiles(events(TONE), find_in([archive]))[0]
+    tile = make_tiles(events(TONE), make_locator([archive]))[0]
     assert tile.picture.size == (WIDTH, HEIGHT)
     pixels = np.asarray(tile.picture).astype(int)
     orange = (pixels[:, :, 0] - pixels[:, :, 2] > 120) & (pixels[:, :, 1] < 140)
@@ -73,7 +73,7 @@ def test_the_box_is_around_the_sound(archive: Path) -> None:
 
 def test_a_tile_at_the_start_or_end_keeps_the_scale(archive: Path) -> None:
     rows = events(("site/dawn.wav", 0.0, 1.0, 500.0, 900.0), ("site/dawn.wav", 9.2, 10.2, 500.0, 900.0))
-    for tile, edge in zip(make_tiles(rows, find_in([archive])), (0.0, 1.0), strict=True):
+    for tile, edge in zip(make_tiles(rows, make_locator([archive])), (0.0, 1.0), strict=True):
         assert tile.problem == ""
         pixels = np.asarray(tile.picture).astype(int)
         columns = np.nonzero((pixels[:, :, 0] - pixels[:, :, 2] > 120).any(axis=0))[0]
@@ -85,7 +85,7 @@ def test_what_cannot_be_shown_is_grey_with_a_reason(archive: Path) -> None:
     rows = events(
         ("gone.wav", 0, 1, 100, 200), ("broken.wav", 0, 1, 100, 200), ("site/dawn.wav", 20, 21, 100, 200)
     )
-    tiles = make_tiles(rows, find_in([archive]))
+    tiles = make_tiles(rows, make_locator([archive]))
     assert [tile.problem.split(":")[0][:26] for tile in tiles] == [
         "recording not found",
         tiles[1].problem.split(":")[0][:26],
@@ -99,14 +99,14 @@ def test_what_cannot_be_shown_is_grey_with_a_reason(archive: Path) -> None:
 
 
 def test_recordings_are_found_by_path_in_audio_or_by_name(archive: Path, tmp_path: Path) -> None:
-    locate = find_in([archive])
+    locate = make_locator([archive])
     assert locate("site/dawn.wav") == archive / "site" / "dawn.wav"
     assert locate("/somewhere/else/dawn.wav") == archive / "site" / "dawn.wav"
     assert locate("dusk.wav") is None
     data = tmp_path / "data" / "audio"
     data.mkdir(parents=True)
     sf.write(data / "noon.wav", np.zeros(160), 16_000)
-    assert find_in([archive, tmp_path / "data"])("noon.wav") == data / "noon.wav"
+    assert make_locator([archive, tmp_path / "data"])("noon.wav") == data / "noon.wav"
 
 
 def test_sound_is_loud_and_as_long_as_the_tile(archive: Path) -> None:
@@ -125,7 +125,7 @@ def test_ultrasound_is_slowed_down(tmp_path: Path) -> None:
     t = np.arange(192_000 // 10) / 192_000
     sf.write(path, np.sin(2 * np.pi * 48_000 * t), 192_000)
     sound, rate = sf.read(io.BytesIO(clip_mp3(path, 0.0, 0.1, bats)))
-    assert playback(bats) == (16_000, 12.0)
+    assert playback_rate(bats) == (16_000, 12.0)
     assert len(sound) / rate == pytest.approx(1.2, abs=0.15)
     spectrum = np.abs(np.fft.rfft(sound))
     assert np.argmax(spectrum) * rate / len(sound) == pytest.approx(4_000, rel=0.02)
@@ -141,7 +141,7 @@ def test_pictures_show_the_papers_band_doubled_until_the_events_fit() -> None:
 
 
 def test_the_grid_is_a_png_of_the_size_of_its_tiles(archive: Path) -> None:
-    tiles = make_tiles(events(*[TONE] * 7), find_in([archive]), sound=False)
+    tiles = make_tiles(events(*[TONE] * 7), make_locator([archive]), sound=False)
     seven = Image.open(io.BytesIO(sheet_png(Sheet("Seven", "a note", tiles), columns=3)))
     six = Image.open(io.BytesIO(sheet_png(Sheet("Six", "a note", tiles[:6]), columns=3)))
     assert seven.size[0] == six.size[0]
@@ -151,7 +151,7 @@ def test_the_grid_is_a_png_of_the_size_of_its_tiles(archive: Path) -> None:
 
 def test_a_picture_of_sound_has_the_same_pixels_in_about_as_many_bytes(archive: Path) -> None:
     """A pure tone, of which more repeats than of any recording; one of field sound is smaller this way."""
-    picture = make_tiles(events(TONE), find_in([archive]), sound=False)[0].picture
+    picture = make_tiles(events(TONE), make_locator([archive]), sound=False)[0].picture
     slowly, quickly = (image_png(picture, few_colours=True, of_sound=sound) for sound in (False, True))
     assert slowly != quickly
     assert len(quickly) < 1.5 * len(slowly)
@@ -161,7 +161,7 @@ def test_a_picture_of_sound_has_the_same_pixels_in_about_as_many_bytes(archive: 
 
 def test_long_and_strange_words_fit(archive: Path) -> None:
     caption = "Грач" * 40 + "\n" + "<script>alert(1)</script>"
-    tile = make_tiles(events(TONE), find_in([archive]), captions=[caption])[0]
+    tile = make_tiles(events(TONE), make_locator([archive]), captions=[caption])[0]
     assert sheet_png(Sheet("x" * 500, "y " * 500, [tile]))
     page = sheets_page("Title", Markup(), [Sheet("<b>", "note", [tile])])
     assert "<script>alert" not in page
@@ -170,7 +170,7 @@ def test_long_and_strange_words_fit(archive: Path) -> None:
 
 
 def test_the_page_needs_nothing_else_and_plays(archive: Path) -> None:
-    tiles = make_tiles(events(TONE, ("gone.wav", 0, 1, 100, 200)), find_in([archive]))
+    tiles = make_tiles(events(TONE, ("gone.wav", 0, 1, 100, 200)), make_locator([archive]))
     page = sheets_page("Groups", "<p>lead</p>", [Sheet("Group 1", "a note", tiles)])
     assert re.findall(r'(?:src|href)="(?!data:|#)', page) == []
     assert page.count("<audio") == 1
@@ -182,7 +182,7 @@ def test_the_page_needs_nothing_else_and_plays(archive: Path) -> None:
 
 
 def test_files_are_written(archive: Path, tmp_path: Path) -> None:
-    sheet = Sheet("One", "note", make_tiles(events(TONE), find_in([archive])))
+    sheet = Sheet("One", "note", make_tiles(events(TONE), make_locator([archive])))
     files = write_sheets(tmp_path / "out", "All", "", [sheet], ["one"])
     assert files == [tmp_path / "out" / "index.html", tmp_path / "out" / "sheets" / "one.png"]
     assert all(file.stat().st_size for file in files)

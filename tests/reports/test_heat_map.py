@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from mast.reports.heard import NO_CLOCK, Place
-from mast.reports.heat_map import Sky, activity, draw_activity, sun_hours, sun_note
+from mast.reports.heat_map import Observer, compute_activity, draw_activity, sun_hours, sun_note
+from mast.reports.searched_recordings import NO_CLOCK, Place
 
 DAY = (date(2024, 5, 1) - date(1970, 1, 1)).days
 
@@ -27,7 +27,7 @@ def tally(*rows: tuple[int, int, int]) -> pd.DataFrame:
 
 
 def test_rates_where_something_was_recorded_and_nothing_elsewhere() -> None:
-    found = activity(
+    found = compute_activity(
         effort((0, 5, 1_800), (0, 6, 3_600), (2, 5, 3_600)), tally((0, 5, 4), (2, 5, 1), (1, 1, 9))
     )
     assert found is not None
@@ -39,43 +39,43 @@ def test_rates_where_something_was_recorded_and_nothing_elsewhere() -> None:
 
 
 def test_long_gaps_are_left_out() -> None:
-    found = activity(effort((0, 5, 3_600), (400, 6, 3_600)), tally((400, 6, 7)))
+    found = compute_activity(effort((0, 5, 3_600), (400, 6, 3_600)), tally((400, 6, 7)))
     assert found is not None
     assert (found.rate.shape, found.has_gaps) == ((24, 2), True)
     assert found.rate[6, 1] == 7
 
 
 def test_without_a_clock_there_is_no_picture() -> None:
-    assert activity(pd.DataFrame({"slot": [NO_CLOCK], "recorded_s": [60.0]}), tally()) is None
+    assert compute_activity(pd.DataFrame({"slot": [NO_CLOCK], "recorded_s": [60.0]}), tally()) is None
 
 
 def test_the_sun_rises_by_the_recorders_clock() -> None:
-    found = activity(effort((0, 5, 3_600), (9, 5, 3_600)), tally())
+    found = compute_activity(effort((0, 5, 3_600), (9, 5, 3_600)), tally())
     assert found is not None
-    rise, set_ = sun_hours(found, Sky(Place(51.5, 0.0), 1.0))
+    rise, set_ = sun_hours(found, Observer(Place(51.5, 0.0), 1.0))
     assert (rise[0], set_[0]) == pytest.approx((5.55, 20.38), abs=0.05)  # London, summer time
-    far = sun_hours(found, Sky(Place(51.5, 0.0), 4.5))[1]
+    far = sun_hours(found, Observer(Place(51.5, 0.0), 4.5))[1]
     assert (far[0], far[-1]) == pytest.approx((23.9, 0.1), abs=0.1)  # past midnight
 
 
 def test_at_the_pole_there_are_no_lines_but_a_sentence() -> None:
-    found = activity(effort((0, 5, 3_600), (9, 5, 3_600)), tally())
+    found = compute_activity(effort((0, 5, 3_600), (9, 5, 3_600)), tally())
     assert found is not None
     for latitude, says in ((90.0, "the sun does not set"), (-90.0, "the sun does not rise")):
-        sky = Sky(Place(latitude, 0.0), 0.0)
-        assert np.isnan(sun_hours(found, sky)).all()
-        assert "<path" not in draw_activity(found, sky)
-        assert sun_note(found, sky) == says
-    partly = activity(effort((0, 5, 3_600), (30, 5, 3_600)), tally())
+        observer = Observer(Place(latitude, 0.0), 0.0)
+        assert np.isnan(sun_hours(found, observer)).all()
+        assert "<path" not in draw_activity(found, observer)
+        assert sun_note(found, observer) == says
+    partly = compute_activity(effort((0, 5, 3_600), (30, 5, 3_600)), tally())
     assert partly is not None
-    assert "does not set on" in sun_note(partly, Sky(Place(69.65, 18.96), 2.0))
-    assert "sunrise (orange)" in sun_note(partly, Sky(Place(69.65, 18.96), 2.0))
+    assert "does not set on" in sun_note(partly, Observer(Place(69.65, 18.96), 2.0))
+    assert "sunrise (orange)" in sun_note(partly, Observer(Place(69.65, 18.96), 2.0))
 
 
 def test_the_picture_is_xml_with_a_pixel_for_each_hour_and_dashes_of_the_sun() -> None:
-    found = activity(effort((0, 0, 3_600), (0, 23, 3_600), (1, 5, 3_600)), tally((0, 23, 10)))
+    found = compute_activity(effort((0, 0, 3_600), (0, 23, 3_600), (1, 5, 3_600)), tally((0, 23, 10)))
     assert found is not None
-    drawn = ElementTree.fromstring(draw_activity(found, Sky(Place(51.5, 0.0), 1.0)))
+    drawn = ElementTree.fromstring(draw_activity(found, Observer(Place(51.5, 0.0), 1.0)))
     (cells,) = drawn.iter("image")
     with Image.open(io.BytesIO(base64.b64decode(cells.attrib["href"].partition(",")[2]))) as image:
         assert image.size == (2, 24)

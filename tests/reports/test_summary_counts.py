@@ -12,7 +12,11 @@ import pytest
 from mast.annotations.detections import DetectionRun
 from mast.errors import AnnotationError
 from mast.evaluation.corrected_counts import Checked
-from mast.reports.heard import Heard, clocks_differ, heard_from
+from mast.reports.searched_recordings import (
+    SearchedRecordings,
+    describe_clock_differences,
+    recordings_from_marks,
+)
 from mast.reports.summary_counts import Sample, correct_total, count_events, count_table
 
 RUN = DetectionRun(root="/nowhere", threshold=0.3)
@@ -28,17 +32,17 @@ def events(*rows: tuple[str, float, float, str]) -> pd.DataFrame:
 
 
 @pytest.fixture
-def heard() -> Heard:
+def heard() -> SearchedRecordings:
     """Two hours from half past five at A, a minute at B with a failed neighbour, and one without a clock."""
     done = [
         facts("a.wav", "A", "2024-05-01T05:30:00+02:00", 7_200),
         facts("b.wav", "B", "2024-05-01T23:59:30", 60),
         facts("c.wav", "B", "", 30),
     ]
-    return heard_from(RUN, done, ["B_20240502_000000.wav"])
+    return recordings_from_marks(RUN, done, ["B_20240502_000000.wav"])
 
 
-def test_hours_are_cut_at_the_clock_and_zeros_are_rows(heard: Heard) -> None:
+def test_hours_are_cut_at_the_clock_and_zeros_are_rows(heard: SearchedRecordings) -> None:
     found = events(
         ("a.wav", 1_799.9, 0.9, "wren"), ("a.wav", 1_800.0, 0.8, "wren"), ("b.wav", 31, 0.5, "owl")
     )
@@ -69,7 +73,7 @@ def test_hours_are_cut_at_the_clock_and_zeros_are_rows(heard: Heard) -> None:
     assert table["corrected_calls"].isna().all()
 
 
-def test_days_and_sites_add_up_to_the_hours(heard: Heard) -> None:
+def test_days_and_sites_add_up_to_the_hours(heard: SearchedRecordings) -> None:
     found = events(*[("a.wav", float(t), 0.9, "wren") for t in range(0, 7_200, 600)], ("c.wav", 2.0, 0.5, ""))
     counts = count_events([found[:5], found[5:]], heard)
     hours, days, sites = (count_table(counts, level) for level in ("hour", "day", "site"))
@@ -98,7 +102,7 @@ def test_beside_counting_one_by_one() -> None:
         )
         for _ in range(500)
     ]
-    table = count_table(count_events([events(*rows)], heard_from(RUN, done, [])), "hour")
+    table = count_table(count_events([events(*rows)], recordings_from_marks(RUN, done, [])), "hour")
     expected: dict[tuple[object, ...], int] = {}
     for name, start, _, label in rows:
         when = began[name] + timedelta(seconds=start)
@@ -108,7 +112,7 @@ def test_beside_counting_one_by_one() -> None:
     assert found == expected
 
 
-def test_nothing_found_is_rows_of_zeros(heard: Heard) -> None:
+def test_nothing_found_is_rows_of_zeros(heard: SearchedRecordings) -> None:
     counts = count_events([], heard)
     table = count_table(counts, "site")
     assert table["calls"].tolist() == [0, 0]
@@ -116,12 +120,12 @@ def test_nothing_found_is_rows_of_zeros(heard: Heard) -> None:
     assert counts.doubtful.empty
 
 
-def test_events_of_an_unknown_recording_are_refused(heard: Heard) -> None:
+def test_events_of_an_unknown_recording_are_refused(heard: SearchedRecordings) -> None:
     with pytest.raises(AnnotationError, match=r"x\.wav: has detections but is not among the recordings"):
         count_events([events(("x.wav", 1.0, 0.5, ""))], heard)
 
 
-def test_best_and_doubtful_are_few_of_each_recording_and_never_the_same(heard: Heard) -> None:
+def test_best_and_doubtful_are_few_of_each_recording_and_never_the_same(heard: SearchedRecordings) -> None:
     found = events(
         *[("a.wav", float(k), 0.99 - 0.001 * k, "") for k in range(20)],
         *[("b.wav", float(k), 0.5 + 0.001 * k, "") for k in range(20)],
@@ -135,7 +139,7 @@ def test_best_and_doubtful_are_few_of_each_recording_and_never_the_same(heard: H
     assert (len(few.best), len(few.doubtful)) == (2, 1)
 
 
-def test_corrected_counts_borrow_the_precision_of_their_strata(heard: Heard) -> None:
+def test_corrected_counts_borrow_the_precision_of_their_strata(heard: SearchedRecordings) -> None:
     found = events(*[("a.wav", 60.0 * k, 0.9, "") for k in range(100)]).assign(stratum=0)
     counts = count_events([found], heard)
     checked = found[:20].assign(right=[True] * 10 + [False] * 10)
@@ -158,17 +162,19 @@ def test_clocks_that_differ_are_named() -> None:
     south = facts("s.wav", "South", "2024-05-01T05:30:00+02:00", 60)
     island = facts("i.wav", "", "2024-05-01T05:30:00-03:30", 60)
     unknown = facts("u.wav", "East", "2024-05-01T05:30:00", 60)
-    assert clocks_differ(heard_from(RUN, [south, unknown], [])) == ""
-    assert clocks_differ(heard_from(RUN, [north, south, unknown], [])) == (
+    assert describe_clock_differences(recordings_from_marks(RUN, [south, unknown], [])) == ""
+    assert describe_clock_differences(recordings_from_marks(RUN, [north, south, unknown], [])) == (
         "Clocks differ: North is in UTC; South is in UTC+2. Hours are those of each recorder's clock."
     )
-    found = clocks_differ(heard_from(RUN, [{**north, "site": "South"}, north, south, island], []))
+    found = describe_clock_differences(
+        recordings_from_marks(RUN, [{**north, "site": "South"}, north, south, island], [])
+    )
     assert found.startswith(
         "Clocks differ: no site is in UTC-3:30; North, South are in UTC; South is in UTC+2."
     )
 
 
 def test_recordings_older_than_the_epoch_of_computers_have_their_day() -> None:
-    tape = heard_from(RUN, [facts("a.wav", "A", "1961-02-03T04:05:06", 60)], [])
+    tape = recordings_from_marks(RUN, [facts("a.wav", "A", "1961-02-03T04:05:06", 60)], [])
     table = count_table(count_events([events(("a.wav", 1.0, 0.9, ""))], tape), "hour")
     assert table[["day", "hour", "calls"]].values.tolist() == [["1961-02-03", 4, 1]]

@@ -17,7 +17,7 @@ from mast.evaluation.corrected_counts import stratify
 from mast.inference.detector import Searched
 from mast.inference.pieces import Source
 from mast.inference.results import ResultsFolder
-from mast.reports.heard import read_events
+from mast.reports.searched_recordings import read_events
 from mast.review import learning
 from mast.review.decisions import InvalidError, change_event, redo, undo
 from mast.review.export_review import collect_annotations, decided_boxes, export_folder

@@ -12,7 +12,7 @@ from review_folders import add_detections, detections, write_tones
 
 from mast.errors import ConfigError
 from mast.evaluation.corrected_counts import Strata, stratify
-from mast.reports.heard import read_events
+from mast.reports.searched_recordings import read_events
 from mast.retrieval.naming import read_names
 from mast.review.decisions import change_event
 from mast.review.listing import ListFilter, review_progress, session_facts

@@ -182,10 +182,10 @@ def _write_sheets(
 ) -> Path:
     """A sheet for each of the first groups, and one page for all."""
     from mast.grid import FrontEnd
-    from mast.reports.contact_sheet import find_in, scale_note, sheet_front_end, write_sheets
+    from mast.reports.contact_sheet import make_locator, scale_note, sheet_front_end, write_sheets
     from mast.reports.html_page import embedded_png, paragraph
 
-    locate = find_in(audio)
+    locate = make_locator(audio)
     front_end = FrontEnd.for_band(band) if band is not None else sheet_front_end(table)
     rows: list[dict[Any, Any]] = summary.head(wanted[0]).to_dict("records")
     made: list[Sheet] = []

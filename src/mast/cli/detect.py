@@ -308,11 +308,13 @@ def _summarize(results: ResultsFolder, totals: Totals, quiet: bool) -> None:
     from contextlib import suppress
 
     from mast.errors import shortened
-    from mast.reports.heard import heard_from
+    from mast.reports.searched_recordings import recordings_from_marks
     from mast.reports.summary_page import PAGE, write_results_summary
 
     try:
-        write_results_summary(results.folder, heard_from(results.run, totals.searched, totals.failures))
+        write_results_summary(
+            results.folder, recordings_from_marks(results.run, totals.searched, totals.failures)
+        )
     except Exception as error:
         with suppress(OSError):
             (results.folder / PAGE).unlink(missing_ok=True)  # an earlier one would be of other results

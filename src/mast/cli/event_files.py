@@ -60,7 +60,7 @@ def find_recordings_of(boxes: Path, audio: Path | None) -> Locate:
     """Where the recordings that events name lie: in ``audio``, else where detect found them, else beside the events."""
     from mast.annotations.detections import read_run
     from mast.errors import ConfigError, not_a_folder
-    from mast.reports.contact_sheet import find_in
+    from mast.reports.contact_sheet import make_locator
 
     if audio is not None and not audio.is_dir():
         raise ConfigError(f"--audio {audio}: {not_a_folder(audio)}; expected the folder of the recordings")
@@ -70,7 +70,7 @@ def find_recordings_of(boxes: Path, audio: Path | None) -> Locate:
         audio = beside if run is None else Path(run.root)
     if not audio.is_dir():
         raise ConfigError(f"{audio}: no such folder of recordings; say where they are with --audio")
-    return find_in([audio])
+    return make_locator([audio])
 
 
 def check_table(out: Path) -> None:
@@ -94,14 +94,14 @@ def recording_by_recording(
     ``advance`` is told how many events each recording had.
     """
     from mast.errors import AudioError, ConfigError
-    from mast.reports.contact_sheet import not_here
+    from mast.reports.contact_sheet import recording_not_found
 
     made, failures = [], {}
     for name, own in events.groupby("recording", sort=False):
         path = locate(str(name))
         try:
             if path is None:
-                raise not_here(str(name))
+                raise recording_not_found(str(name))
             made.append(work(path, own))
         except (AudioError, ConfigError) as error:
             failures[str(name)] = str(error)

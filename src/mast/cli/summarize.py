@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from mast.evaluation.corrected_counts import SiteStrata, Strata
-    from mast.reports.heard import Heard, Place
+    from mast.reports.searched_recordings import Place, SearchedRecordings
     from mast.reports.summary_page import Advice
     from mast.review.sample import CheckProgress
 
@@ -89,9 +89,13 @@ def summarize(
     """
     from mast.errors import AnnotationError, ConfigError
     from mast.files import write_whole
-    from mast.reports.heard import clocks_differ, read_events, read_heard
+    from mast.reports.searched_recordings import (
+        describe_clock_differences,
+        read_events,
+        read_searched_recordings,
+    )
     from mast.reports.summary_counts import count_events, count_table
-    from mast.reports.summary_page import PAGE, Surroundings, summary_page
+    from mast.reports.summary_page import PAGE, SummaryContext, summary_page
     from mast.reports.workbook import write_workbook
     from mast.retrieval.naming import read_names
     from mast.review.sample import count_sampled_sites, draw_sample, read_check_progress
@@ -107,7 +111,7 @@ def summarize(
         )
     _refuse_others_files(out)
     _report("reading the detections", 0)
-    heard = read_heard(detections)
+    heard = read_searched_recordings(detections)
     named = None if names is None else read_names(names)
     by_site = each_site or (check is None and count_sampled_sites(detections) > 0)
     strata, without = _strata(detections, named, by_site)
@@ -136,7 +140,7 @@ def summarize(
     given = [str(word) for option in options.items() if option[1] is not None for word in option]
     again = shlex.join(["mast", "summarize", str(detections), "--out", str(out), *given])
     advice = _advice(strata, checking, detections, again, names)
-    around = Surroundings(
+    around = SummaryContext(
         places=_places(heard, latitude, longitude),
         utc_offset_h=utc_offset,
         locate=None if audio is None and heard.root is None else find_recordings_of(detections, audio),
@@ -153,7 +157,7 @@ def summarize(
                 quiet=quiet,
             )
         write_whole(out / PAGE, summary_page(counts, detections.absolute().name, around).encode())
-    if differ := clocks_differ(heard):
+    if differ := describe_clock_differences(heard):
         say(differ, quiet=quiet)
     for step in advice:
         say(str(step), quiet=quiet)
@@ -167,8 +171,8 @@ def _report(what: str, done: int) -> None:
     report().figures(what, done, 3, "steps", None)
 
 
-def _places(heard: Heard, latitude: float | None, longitude: float | None) -> dict[str, Place]:
-    from mast.reports.heard import Place, find_places
+def _places(heard: SearchedRecordings, latitude: float | None, longitude: float | None) -> dict[str, Place]:
+    from mast.reports.searched_recordings import Place, find_places
 
     if latitude is not None and longitude is not None:
         return dict.fromkeys(heard.sites, Place(latitude, longitude))
@@ -192,7 +196,7 @@ def _strata(detections: Path, names: pd.DataFrame | None, by_site: bool) -> tupl
     import numpy as np
 
     from mast.evaluation.corrected_counts import stratify, stratify_by_site
-    from mast.reports.heard import read_events
+    from mast.reports.searched_recordings import read_events
 
     parts, without = [], 0
     for batch in read_events(detections, names):

@@ -17,7 +17,7 @@ from mast.fit.inputs import Sources, inputs_in_words, labels_of, sound_of
 from mast.habit import Habit
 from mast.models.architecture import DetectorConfig
 from mast.normalisation import Normalisation
-from mast.reports.fit_verdict import START, TRAINED, recommended
+from mast.reports.fit_verdict import START, TRAINED, recommend_detector
 from mast.runs import UPSTREAM, Ledger, Progress, Show, Stage, flat
 from mast.training.calibrate import calibrate_checkpoint
 from mast.training.chosen_chunks import Chunks, hold_out, labelled_chunks, unlabelled_chunks
@@ -128,7 +128,7 @@ class FitRun:
     @property
     def recommended(self) -> str:
         """The best detector so far."""
-        return recommended(self.tallies, self.learnt) if self.tallies else list(self.detectors)[-1]
+        return recommend_detector(self.tallies, self.learnt) if self.tallies else list(self.detectors)[-1]
 
     def made(self, name: str, folder: Path, stage: str) -> None:
         """A stage has made a detector; where there is a start to beat, it is measured on validation."""

@@ -30,7 +30,7 @@ from mast.fit import draw, judge, learn
 from mast.fit.fit_run import FitRun
 from mast.fit.inputs import load_sources, quiet_about_sources
 from mast.reports.fit_report import EXAMPLES
-from mast.reports.fit_verdict import f1_table, learnt_in, tallies_in, verdict
+from mast.reports.fit_verdict import f1_table, read_learnt, read_tallies, verdict
 from mast.runs import SILENT, STAGES, Show, refuse_strangers
 from mast.training.machine import prepare_machine
 from mast.training.recipe import Recipe
@@ -46,7 +46,7 @@ class Fitted:
 
     def summary(self) -> list[str]:
         """F1 of each detector on each part as a table, and which of them is recommended."""
-        sentence = verdict(tallies_in(self.metrics), learnt_in(self.metrics))
+        sentence = verdict(read_tallies(self.metrics), read_learnt(self.metrics))
         return [*f1_table(self.metrics), *([sentence] if sentence else [])]
 
 

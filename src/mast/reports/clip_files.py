@@ -21,10 +21,10 @@ from mast.classifiers.voice_lists import VOICES, FindVoices, write_voices
 from mast.errors import AudioError
 from mast.files import whole_file, write_whole
 from mast.grid import FrontEnd
-from mast.reports.contact_sheet import Locate, caption_of, make_tiles, not_here
+from mast.reports.contact_sheet import Locate, caption_of, make_tiles, recording_not_found
 from mast.reports.html_page import Section, page, paragraph
 from mast.reports.spectrogram import image_png
-from mast.reports.templating import piece
+from mast.reports.templating import render_macro
 from mast.spans import TimeSpan
 from mast.table_files import write_table
 from mast.wording import counted
@@ -48,7 +48,7 @@ class CutClip(NamedTuple):
 
 
 @dataclass
-class Cut:
+class CutResult:
     """What came of it."""
 
     clips: list[CutClip] = field(default_factory=list)
@@ -75,13 +75,13 @@ def choose_events(
     order = events.sample(frac=1.0, random_state=seed)
     if choice == "best":
         order = order.sort_values("score", ascending=False, kind="stable")
-    grouped = order.assign(group=_groups(order, per))
+    grouped = order.assign(group=_group_names(order, per))
     chosen = grouped.groupby("group", sort=False).head(n)
     chosen = chosen.sort_values("group", kind="stable")
     return chosen[["group", *events.columns]].reset_index(drop=True)
 
 
-def _groups(events: pd.DataFrame, per: Per | None) -> pd.Series[str]:
+def _group_names(events: pd.DataFrame, per: Per | None) -> pd.Series[str]:
     if per is None:
         return pd.Series("", index=events.index)
     if per in ("day", "hour"):
@@ -103,12 +103,12 @@ def cut_clips(
     pictures: bool = True,
     voices: FindVoices | None = None,
     progress: Callable[[], None] = lambda: None,
-) -> Cut:
+) -> CutResult:
     """Cut a clip for each event, and write the table and the page.
 
     Args:
         chosen: of :func:`choose_events`.
-        locate: where a recording lies; :func:`mast.reports.contact_sheet.find_in` makes one.
+        locate: where a recording lies; :func:`mast.reports.contact_sheet.make_locator` makes one.
         out: the folder, which may hold clips of an earlier call.
         pad_s: sound before and after each event.
         format: of the sound.
@@ -120,23 +120,23 @@ def cut_clips(
     Raises:
         OSError: the disk refuses; every clip that is there is whole.
     """
-    cut = Cut()
-    for clip in _named(chosen, format, pictures):
+    cut = CutResult()
+    for clip in _name_clips(chosen, format, pictures):
         recording = str(clip.event["recording"])
         path = locate(recording)
         try:
             if path is None:
-                raise not_here(recording)
-            spoken = voices(path, *_span(clip.event, pad_s)) if voices is not None else []
+                raise recording_not_found(recording)
+            spoken = voices(path, *_clip_span(clip.event, pad_s)) if voices is not None else []
             if spoken:
                 cut.left_out += 1
                 cut.voices.setdefault(recording, []).extend(spoken)
                 progress()
                 continue
             if not (out / clip.sound).is_file():
-                _cut(path, clip.event, out / clip.sound, pad_s, format)
+                _cut_clip(path, clip.event, out / clip.sound, pad_s, format)
             if clip.picture and not (out / clip.picture).is_file():
-                _draw(path, clip.event, out / clip.picture, front_end)
+                _draw_clip(path, clip.event, out / clip.picture, front_end)
             cut.clips.append(clip)
         except AudioError as error:
             cut.failures.append((recording, str(error)))
@@ -148,7 +148,7 @@ def cut_clips(
     return cut
 
 
-def _named(chosen: pd.DataFrame, format: ClipFormat, pictures: bool) -> Iterator[CutClip]:
+def _name_clips(chosen: pd.DataFrame, format: ClipFormat, pictures: bool) -> Iterator[CutClip]:
     """Names that sort as the events do: number, score, recording, second, label."""
     group, number = None, 0
     digits = max(3, len(str(len(chosen))))
@@ -160,30 +160,30 @@ def _named(chosen: pd.DataFrame, format: ClipFormat, pictures: bool) -> Iterator
         parts = [
             f"{number:0{digits}}",
             *([f"{score:.2f}"] if np.isfinite(score) else []),
-            _plain(Path(str(event["recording"])).stem),
+            _safe_name(Path(str(event["recording"])).stem),
             f"{float(event['start_s']):09.3f}s",
-            *([_plain(str(event["label"]))] if event.get("label") else []),
+            *([_safe_name(str(event["label"]))] if event.get("label") else []),
         ]
-        stem = f"{_plain(own)}/{'_'.join(parts)}" if own else "_".join(parts)
+        stem = f"{_safe_name(own)}/{'_'.join(parts)}" if own else "_".join(parts)
         yield CutClip(
             own, f"{stem}.{format}", f"{stem}.png" if pictures else "", {str(k): v for k, v in event.items()}
         )
 
 
-def _plain(text: str) -> str:
+def _safe_name(text: str) -> str:
     """A text as a part of a file name that every system takes."""
     plain = re.sub(r"[^\w\-. ]+", "-", text).strip(" .-")
     return plain[:_LONGEST_NAME] or "unnamed"
 
 
-def _span(event: dict[str, Any], pad_s: float) -> tuple[float, float]:
+def _clip_span(event: dict[str, Any], pad_s: float) -> tuple[float, float]:
     """What a clip holds, in seconds of the recording."""
     return max(0.0, float(event["start_s"]) - pad_s), float(event["end_s"]) + pad_s
 
 
-def _cut(path: Path, event: dict[str, Any], target: Path, pad_s: float, format: ClipFormat) -> None:
+def _cut_clip(path: Path, event: dict[str, Any], target: Path, pad_s: float, format: ClipFormat) -> None:
     info = probe(path)
-    start_s, end_s = _span(event, pad_s)
+    start_s, end_s = _clip_span(event, pad_s)
     if not start_s < info.duration_s:
         raise AudioError(
             f"{path}: the event begins at {start_s:.1f} s, the recording ends at {info.duration_s:.1f} s"
@@ -193,7 +193,7 @@ def _cut(path: Path, event: dict[str, Any], target: Path, pad_s: float, format: 
         sf.write(part, sound, info.sample_rate, format=format.upper(), subtype="PCM_16")
 
 
-def _draw(path: Path, event: dict[str, Any], target: Path, front_end: FrontEnd | None) -> None:
+def _draw_clip(path: Path, event: dict[str, Any], target: Path, front_end: FrontEnd | None) -> None:
     table = pd.DataFrame([event])
     (tile,) = make_tiles(table, lambda _: path, front_end=front_end, sound=False)
     if tile.problem:
@@ -201,14 +201,14 @@ def _draw(path: Path, event: dict[str, Any], target: Path, front_end: FrontEnd |
     write_whole(target, image_png(tile.picture))
 
 
-def _write_table(cut: Cut, out: Path) -> None:
+def _write_table(cut: CutResult, out: Path) -> None:
     rows = [{"clip": clip.sound, "picture": clip.picture, **clip.event} for clip in cut.clips]
     write_table(out / TABLE, pd.DataFrame(rows, columns=None if rows else ["clip", "picture"]))
     if cut.failures or (out / FAILURES).exists():
         write_table(out / FAILURES, pd.DataFrame(cut.failures, columns=["recording", "reason"]))
 
 
-def clips_page(cut: Cut, title: str) -> str:
+def clips_page(cut: CutResult, title: str) -> str:
     """All clips with their pictures; the browser loads those in view from the files beside the page."""
     shown: dict[str, list[CutClip]] = {}
     for clip in cut.clips[:_MAX_SHOWN]:
@@ -225,8 +225,8 @@ def clips_page(cut: Cut, title: str) -> str:
         Section(
             group or "Clips",
             f"group-{number}",
-            piece("clips.html", "cards", [(clip, caption_of(clip.event)) for clip in clips]),
+            render_macro("clips.html", "cards", [(clip, caption_of(clip.event)) for clip in clips]),
         )
         for number, (group, clips) in enumerate(shown.items())
     ]
-    return page(title, piece("clips.html", "style") + lead, sections)
+    return page(title, render_macro("clips.html", "style") + lead, sections)

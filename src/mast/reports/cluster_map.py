@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mast.reports.spectrogram import literal, new_figure
+from mast.reports.spectrogram import escape_mathtext, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,16 +31,16 @@ def draw_map(events: pd.DataFrame, *, seed: int = 0) -> Figure:
     left, middle, right = figure.subplots(1, 3)
     size = float(np.clip(6_000 / max(1, len(events)), 2.0, 22.0))
     groups = events["cluster"].map(lambda c: "" if c < 0 else f"{c}")
-    _named(left, events, groups, "group", "in no group", size)
-    _named(middle, events, events["label"].astype(str), "label", "not annotated", size)
-    _novel(right, events, size)
+    _draw_names(left, events, groups, "group", "in no group", size)
+    _draw_names(middle, events, events["label"].astype(str), "label", "not annotated", size)
+    _draw_novelty(right, events, size)
     for axes in (left, middle, right):
         axes.set_xticks([])
         axes.set_yticks([])
     return figure
 
 
-def _named(
+def _draw_names(
     axes: Axes, events: pd.DataFrame, names: pd.Series[Any], what: str, none: str, size: float
 ) -> None:
     """Points coloured by name, the commonest in the legend; those without one grey and behind."""
@@ -50,15 +50,17 @@ def _named(
     shown = list(counts.index[:_MAX_NAMED])
     colours = colormaps["tab20"].colors  # type: ignore[attr-defined]
     bare, rest = (names == "").to_numpy(), (~names.isin(["", *shown])).to_numpy()
-    _points(axes, events[bare], _NONE_COLOUR, f"{none} ({int(bare.sum()):,})", size)
+    _draw_points(axes, events[bare], _NONE_COLOUR, f"{none} ({int(bare.sum()):,})", size)
     if rest.any():
-        _points(axes, events[rest], "#8d98a2", f"{len(counts) - len(shown)} more ({int(rest.sum()):,})", size)
+        _draw_points(
+            axes, events[rest], "#8d98a2", f"{len(counts) - len(shown)} more ({int(rest.sum()):,})", size
+        )
     for k, name in enumerate(shown):
-        _points(
+        _draw_points(
             axes,
             events[(names == name).to_numpy()],
             colours[k % 20],
-            literal(f"{name} ({counts[name]:,})"),
+            escape_mathtext(f"{name} ({counts[name]:,})"),
             size,
         )
     axes.set_title(f"by {what}: {len(counts)}", loc="left", fontsize=12)
@@ -66,16 +68,16 @@ def _named(
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8.5, frameon=False, markerscale=2.0)
 
 
-def _points(axes: Axes, some: pd.DataFrame, colour: Any, name: str, size: float) -> None:
+def _draw_points(axes: Axes, some: pd.DataFrame, colour: Any, name: str, size: float) -> None:
     if len(some):
         axes.scatter(some["x"], some["y"], s=size, color=[colour], linewidths=0, label=name, rasterized=True)
 
 
-def _novel(axes: Axes, events: pd.DataFrame, size: float) -> None:
+def _draw_novelty(axes: Axes, events: pd.DataFrame, size: float) -> None:
     known = events[events["novelty"].notna()].sort_values("novelty")
     if known.empty:
         axes.set_title("novelty: nothing is annotated", loc="left", fontsize=12)
-        _points(axes, events, _NONE_COLOUR, "", size)
+        _draw_points(axes, events, _NONE_COLOUR, "", size)
         return
     drawn = axes.scatter(
         known["x"], known["y"], s=size, c=known["novelty"], cmap="viridis", linewidths=0, rasterized=True

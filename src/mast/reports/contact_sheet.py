@@ -27,7 +27,7 @@ from mast.files import write_whole
 from mast.grid import FrontEnd
 from mast.reports.html_page import Section, page, paragraph
 from mast.reports.spectrogram import Spectrogram, compute_spectrogram, grey_levels, image_png
-from mast.reports.templating import piece
+from mast.reports.templating import render_macro
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -70,12 +70,12 @@ class Sheet(NamedTuple):
     tiles: Sequence[Tile]
 
 
-def not_here(recording: str) -> AudioError:
+def recording_not_found(recording: str) -> AudioError:
     """What to say of a recording that nobody knows the place of."""
     return AudioError(f"{recording}: no such recording here; give its folder with --audio")
 
 
-def find_in(folders: Iterable[str | Path]) -> Locate:
+def make_locator(folders: Iterable[str | Path]) -> Locate:
     """Where a recording of that name lies: below one of the folders, as named, in its ``audio/``, or wherever its name
     means one file only.
     """
@@ -85,7 +85,7 @@ def find_in(folders: Iterable[str | Path]) -> Locate:
     roots = [Path(folder) for folder in folders]
 
     @cache
-    def everything() -> tuple[dict[str, Path], RecordingNames]:
+    def all_recordings() -> tuple[dict[str, Path], RecordingNames]:
         """Only where a recording has moved: a large archive takes minutes to walk."""
         known: dict[str, Path] = {}
         for root in roots:
@@ -98,7 +98,7 @@ def find_in(folders: Iterable[str | Path]) -> Locate:
             for path in (root / recording, root / "audio" / recording):
                 if path.is_file():
                     return path
-        known, names = everything()
+        known, names = all_recordings()
         return known.get(names.of_path(recording))
 
     return locate
@@ -123,7 +123,7 @@ def make_tiles(
 
     Args:
         events: in the event schema.
-        locate: where a recording lies, ``None`` where nobody knows; :func:`find_in` makes one.
+        locate: where a recording lies, ``None`` where nobody knows; :func:`make_locator` makes one.
         captions: below each; label, score, recording and time by default.
         front_end: band and bins; by default, chosen to fit the events.
         sound: also make the clips of sound.
@@ -139,12 +139,12 @@ def make_tiles(
             paths[name] = locate(name)
         path = paths[name]
         if path is None:
-            tiles.append(_missing(caption, f"recording not found: {name}"))
+            tiles.append(_error_tile(caption, f"recording not found: {name}"))
             continue
         try:
-            tiles.append(_tile(path, box, span_s, grid, caption, sound))
+            tiles.append(_make_tile(path, box, span_s, grid, caption, sound))
         except (AudioError, OSError) as error:
-            tiles.append(_missing(caption, str(error).removeprefix(f"{path}: ")))
+            tiles.append(_error_tile(caption, str(error).removeprefix(f"{path}: ")))
     return tiles
 
 
@@ -179,7 +179,7 @@ def sheet_png(sheet: Sheet, *, columns: int = COLUMNS) -> bytes:
     top = _GAP + 28 + 18 * len(note) + 6
     canvas = Image.new("RGB", (width, top + rows * (HEIGHT + _CAPTION + _GAP) + _GAP), _PAPER)
     draw = ImageDraw.Draw(canvas)
-    draw.text((_GAP, _GAP), _shortened(sheet.title, _font(20), width - 2 * _GAP), fill=_INK, font=_font(20))
+    draw.text((_GAP, _GAP), _fit_text(sheet.title, _font(20), width - 2 * _GAP), fill=_INK, font=_font(20))
     for k, line in enumerate(note):
         draw.text((_GAP, _GAP + 28 + 18 * k), line, fill=_SOFT, font=_font(13))
     for k, tile in enumerate(sheet.tiles):
@@ -187,12 +187,12 @@ def sheet_png(sheet: Sheet, *, columns: int = COLUMNS) -> bytes:
         y = top + (k // wide) * (HEIGHT + _CAPTION + _GAP)
         canvas.paste(tile.picture, (left, y))
         for i, line in enumerate(tile.caption.split("\n")[:2]):
-            text = _shortened(line, _font(12), WIDTH)
+            text = _fit_text(line, _font(12), WIDTH)
             draw.text((left, y + HEIGHT + 3 + 15 * i), text, fill=_INK if i == 0 else _SOFT, font=_font(12))
     return image_png(canvas)
 
 
-class ShownTile(NamedTuple):
+class PageTile(NamedTuple):
     """A tile as the page holds it."""
 
     png: bytes
@@ -203,7 +203,9 @@ class ShownTile(NamedTuple):
 
 def tile_grid(tiles: Sequence[Tile]) -> Markup:
     """Tiles without sound, as a part of another page."""
-    return piece("tiles.html", "style") + piece("tiles.html", "grid", [_shown(tile, b"") for tile in tiles])
+    return render_macro("tiles.html", "style") + render_macro(
+        "tiles.html", "grid", [_page_tile(tile, b"") for tile in tiles]
+    )
 
 
 def sheets_page(
@@ -225,8 +227,8 @@ def sheets_page(
             with_sound = bool(tile.sound) and len(tile.sound) <= left
             silent += bool(tile.sound) and not with_sound
             left -= len(tile.sound) if with_sound else 0
-            tiles.append(_shown(tile, tile.sound if with_sound else b""))
-        body = paragraph(sheet.note, soft=True) + piece("tiles.html", "grid", tiles)
+            tiles.append(_page_tile(tile, tile.sound if with_sound else b""))
+        body = paragraph(sheet.note, soft=True) + render_macro("tiles.html", "grid", tiles)
         sections.append(Section(sheet.title, f"sheet-{number}", body))
     more = Markup()
     if silent:
@@ -234,7 +236,11 @@ def sheets_page(
             f"The last {silent} tiles are silent: more sound would make this page too large to open or send.",
             soft=True,
         )
-    return page(title, piece("tiles.html", "style") + lead + more + piece("tiles.html", "script"), sections)
+    return page(
+        title,
+        render_macro("tiles.html", "style") + lead + more + render_macro("tiles.html", "script"),
+        sections,
+    )
 
 
 def write_sheets(
@@ -253,7 +259,9 @@ def write_sheets(
     return files
 
 
-def _tile(path: Path, box: np.ndarray, span_s: float, front_end: FrontEnd, caption: str, sound: bool) -> Tile:
+def _make_tile(
+    path: Path, box: np.ndarray, span_s: float, front_end: FrontEnd, caption: str, sound: bool
+) -> Tile:
     from mast.audio import probe
 
     duration_s = probe(path).duration_s
@@ -264,11 +272,11 @@ def _tile(path: Path, box: np.ndarray, span_s: float, front_end: FrontEnd, capti
     spectrogram = compute_spectrogram(
         path, front_end=front_end, start_s=start_s, end_s=start_s + span_s, max_columns=2 * WIDTH
     )
-    picture = _picture(spectrogram, box, start_s, span_s)
+    picture = _draw_tile(spectrogram, box, start_s, span_s)
     return Tile(picture, caption, clip_mp3(path, start_s, start_s + span_s, front_end) if sound else b"")
 
 
-def _picture(spectrogram: Spectrogram, box: np.ndarray, start_s: float, span_s: float) -> Image:
+def _draw_tile(spectrogram: Spectrogram, box: np.ndarray, start_s: float, span_s: float) -> Image:
     """Grey sound with the box on it, at the scale of the sheet: a recording that ends early leaves the rest white."""
     from PIL import Image, ImageDraw
 
@@ -303,7 +311,7 @@ def clip_mp3(path: str | Path, start_s: float, end_s: float, front_end: FrontEnd
 
     from mast.audio import read
 
-    rate, slow = playback(front_end)
+    rate, slow = playback_rate(front_end)
     samples = read(path, start_s=start_s, end_s=end_s, sample_rate=round(rate * slow))
     peak = float(np.abs(samples).max(initial=0.0))
     samples = samples * (_LOUD / peak) if peak > 0 else samples
@@ -312,10 +320,10 @@ def clip_mp3(path: str | Path, start_s: float, end_s: float, front_end: FrontEnd
     return buffer.getvalue()
 
 
-def playback(front_end: FrontEnd) -> tuple[int, float]:
+def playback_rate(front_end: FrontEnd) -> tuple[int, float]:
     """Sample rate of a clip as it is played, and how many times slower than life: 1 up to 16 kHz.
 
-    >>> playback(FrontEnd()), playback(FrontEnd.for_band(96_000))
+    >>> playback_rate(FrontEnd()), playback_rate(FrontEnd.for_band(96_000))
     ((16000, 1.0), (16000, 12.0))
     """
     if front_end.high_hz <= 8_000:
@@ -325,7 +333,7 @@ def playback(front_end: FrontEnd) -> tuple[int, float]:
 
 def scale_note(events: pd.DataFrame, front_end: FrontEnd) -> str:
     """What a tile shows, in words."""
-    slow = playback(front_end)[1]
+    slow = playback_rate(front_end)[1]
     slowed = f"; sound is slowed down {slow:g} times" if slow > 1 else ""
     span = f"{tile_span_s(events, front_end):.2g} s wide"
     return (
@@ -333,7 +341,7 @@ def scale_note(events: pd.DataFrame, front_end: FrontEnd) -> str:
     )
 
 
-def _missing(caption: str, reason: str) -> Tile:
+def _error_tile(caption: str, reason: str) -> Tile:
     from PIL import Image, ImageDraw
 
     canvas = Image.new("RGB", (WIDTH, HEIGHT), _GREY)
@@ -343,9 +351,9 @@ def _missing(caption: str, reason: str) -> Tile:
     return Tile(canvas, caption, problem=reason)
 
 
-def _shown(tile: Tile, sound: bytes) -> ShownTile:
+def _page_tile(tile: Tile, sound: bytes) -> PageTile:
     alt = tile.problem or tile.caption.replace("\n", ", ")
-    return ShownTile(image_png(tile.picture, few_colours=True, of_sound=True), alt, tile.caption, sound)
+    return PageTile(image_png(tile.picture, few_colours=True, of_sound=True), alt, tile.caption, sound)
 
 
 def _font(size: int) -> FreeTypeFont | ImageFont:
@@ -356,7 +364,7 @@ def _font(size: int) -> FreeTypeFont | ImageFont:
     return ImageFont.truetype(str(Path(get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")), size)
 
 
-def _shortened(text: str, font: FreeTypeFont | ImageFont, width: int) -> str:
+def _fit_text(text: str, font: FreeTypeFont | ImageFont, width: int) -> str:
     """Text that fits, the middle left out where it does not: names of recordings differ at both ends."""
     if font.getlength(text) <= width:
         return text

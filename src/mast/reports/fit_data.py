@@ -29,7 +29,7 @@ class TimeUnit(NamedTuple):
     seconds: float
 
 
-class Hours(NamedTuple):
+class HourlyTotals(NamedTuple):
     """Something counted by hour of the day."""
 
     by_hour: FloatArray  # (24,)
@@ -84,22 +84,22 @@ def time_unit(datasets: Sequence[tuple[str, Dataset]]) -> TimeUnit:
     return TimeUnit("hours", "hour", 3600.0)
 
 
-def sound_by_hour(dataset: Dataset) -> Hours:
+def sound_by_hour(dataset: Dataset) -> HourlyTotals:
     """Hours of sound in each hour of the day."""
     spans = zip(
         dataset.recordings["datetime"], [0.0] * len(dataset), dataset.recordings["duration_s"], strict=True
     )
-    return _by_hour(spans)
+    return _hours_by_clock(spans)
 
 
-def reviewed_by_hour(dataset: Dataset) -> Hours:
+def reviewed_by_hour(dataset: Dataset) -> HourlyTotals:
     """Hours that were listened to in each hour of the day."""
     clock = dict(zip(dataset.recordings["file"], dataset.recordings["datetime"], strict=True))
     spans = _reviewed(dataset)
-    return _by_hour(zip(spans["recording"].map(clock), spans["start_s"], spans["end_s"], strict=True))
+    return _hours_by_clock(zip(spans["recording"].map(clock), spans["start_s"], spans["end_s"], strict=True))
 
 
-def boxes_by_hour(dataset: Dataset) -> Hours:
+def boxes_by_hour(dataset: Dataset) -> HourlyTotals:
     """Boxes that begin in each hour of the day."""
     counts, unknown = np.zeros(24), 0.0
     for text in dataset.annotations.events["datetime"]:
@@ -108,7 +108,7 @@ def boxes_by_hour(dataset: Dataset) -> Hours:
             unknown += 1
         else:
             counts[time.hour] += 1
-    return Hours(counts, unknown)
+    return HourlyTotals(counts, unknown)
 
 
 def hours_figure(datasets: Sequence[tuple[str, Dataset]]) -> Figure | None:
@@ -156,7 +156,7 @@ def _reviewed(dataset: Dataset) -> pd.DataFrame:
     return spans.assign(seconds=(spans["end_s"] - spans["start_s"]).clip(lower=0.0))
 
 
-def _by_hour(spans: Iterable[tuple[str, float, float]]) -> Hours:
+def _hours_by_clock(spans: Iterable[tuple[str, float, float]]) -> HourlyTotals:
     """(clock at the recording's start, from, to in seconds) → hours in each hour of the day."""
     counts, unknown = np.zeros(24), 0.0
     for text, start_s, end_s in spans:
@@ -167,13 +167,13 @@ def _by_hour(spans: Iterable[tuple[str, float, float]]) -> Hours:
             continue
         now = began + timedelta(seconds=float(start_s))
         while left_s > 1e-9:
-            step_s = min(left_s, _to_full_hour_s(now))
+            step_s = min(left_s, _seconds_to_full_hour(now))
             counts[now.hour] += step_s / 3600
             now += timedelta(seconds=step_s)
             left_s -= step_s
-    return Hours(counts, unknown)
+    return HourlyTotals(counts, unknown)
 
 
-def _to_full_hour_s(time: datetime) -> float:
+def _seconds_to_full_hour(time: datetime) -> float:
     past_s = time.minute * 60 + time.second + time.microsecond / 1e6
     return max(3600.0 - past_s, 1e-3)  # at least a little, or rounding could stand still

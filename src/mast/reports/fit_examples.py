@@ -63,7 +63,7 @@ def choose_examples(part: PartTables, *, each: int, seed: int) -> list[ShownBox]
             float(row["score"]),
         )
         for number, (kind, pool) in enumerate(pools.items())
-        for _, row in _draw(pool, each, np.random.default_rng([seed, 31, number])).iterrows()
+        for _, row in _sample_rows(pool, each, np.random.default_rng([seed, 31, number])).iterrows()
     ]
 
 
@@ -120,7 +120,7 @@ def draw_example(
     return figure
 
 
-def _draw(pool: pd.DataFrame, n: int, rng: np.random.Generator) -> pd.DataFrame:
+def _sample_rows(pool: pd.DataFrame, n: int, rng: np.random.Generator) -> pd.DataFrame:
     """Some rows at random, no second one of a recording before every recording had its turn."""
     shuffled = pool.iloc[rng.permutation(len(pool))]
     turn = shuffled.groupby("recording").cumcount()

@@ -15,7 +15,7 @@ from mast.evaluation.metrics import precision_recall
 from mast.evaluation.outcome import Outcome
 from mast.evaluation.part_tables import PartTables
 from mast.probability import Calibration
-from mast.reports.spectrogram import literal, new_figure
+from mast.reports.spectrogram import escape_mathtext, new_figure
 from mast.training.loop import read_log
 
 if TYPE_CHECKING:
@@ -123,7 +123,10 @@ def precision_recall_figure(tables: Mapping[str, PartTables], part: str) -> Figu
     axis.set_xlabel("recall: share of the expert's boxes that were found")
     axis.set_ylabel("precision: share of detections that are right")
     axis.set_title(
-        literal(f"Precision and recall, {part}"), loc="left", fontsize=11, pad=24 if len(tables) > 1 else 8
+        escape_mathtext(f"Precision and recall, {part}"),
+        loc="left",
+        fontsize=11,
+        pad=24 if len(tables) > 1 else 8,
     )
     axis.spines[["top", "right"]].set_visible(False)
     if len(tables) > 1:
@@ -157,7 +160,7 @@ def reliability_figure(outcome: Outcome, calibration: Calibration, part: str) ->
         counts.bar(centre + (i - (len(pairs) - 1) / 2) * width, bins["n"], width=width, color=colour)
     axis.set(xlim=(-0.01, 1.01), ylim=(-0.02, 1.02))
     axis.set_ylabel("share that is right")
-    axis.set_title(literal(f"What a score means, {part}"), loc="left", fontsize=11, pad=24)
+    axis.set_title(escape_mathtext(f"What a score means, {part}"), loc="left", fontsize=11, pad=24)
     _legend(axis)
     counts.set_ylabel("detections")
     counts.set_xlabel("score")
@@ -194,7 +197,7 @@ def parts_figure(
                     f"{value:.2f}", (at, value), xytext=(7, 0), textcoords="offset points", fontsize=9,
                     va="center", color=colour,
                 )  # fmt: skip
-    axis.set_xticks(range(len(parts)), [literal(part_names[part]) for part in parts])
+    axis.set_xticks(range(len(parts)), [escape_mathtext(part_names[part]) for part in parts])
     axis.set(xlim=(-0.5, len(parts) - 0.4), ylim=(-0.03, 1.03), ylabel="F1 (95 % interval)")
     axis.spines[["top", "right"]].set_visible(False)
     axis.grid(axis="y", color="0.92")

@@ -18,7 +18,7 @@ NAMES = {
 }
 
 
-def recommended(found: Mapping[str, Tally], learnt: Learnt) -> str:
+def recommend_detector(tallies: Mapping[str, Tally], learnt: Learnt) -> str:
     """The last detector, or the last that beat the start on validation; the start where none did.
 
     On few boxes a higher F1 may be due to chance: then the start is recommended, which is known to be good. Training on
@@ -28,44 +28,46 @@ def recommended(found: Mapping[str, Tally], learnt: Learnt) -> str:
     have chosen it.
 
     Args:
-        found: what each detector got right on validation, at the threshold it carries, in the order they were made.
+        tallies: what each detector got right on validation, at the threshold it carries, in the order they were made.
         learnt: what was trained on.
     """
-    if START not in found:
-        return list(found)[-1]
-    better = [name for name, finding in findings(found, learnt).items() if finding is Finding.BETTER]
-    return better[-1] if better else base_of(found)
+    if START not in tallies:
+        return list(tallies)[-1]
+    better = [
+        name for name, finding in compare_with_start(tallies, learnt).items() if finding is Finding.BETTER
+    ]
+    return better[-1] if better else baseline_name(tallies)
 
 
-def base_of(found: Mapping[str, Tally]) -> str:
+def baseline_name(tallies: Mapping[str, Tally]) -> str:
     """What later detectors have to beat."""
-    return HABIT if HABIT in found else START
+    return HABIT if HABIT in tallies else START
 
 
-def findings(found: Mapping[str, Tally], learnt: Learnt) -> dict[str, Finding]:
+def compare_with_start(tallies: Mapping[str, Tally], learnt: Learnt) -> dict[str, Finding]:
     """How each later detector compares with the start."""
-    start = found[base_of(found)]
-    later = [name for name in NAMES if name in found and name not in (START, HABIT)]
+    start = tallies[baseline_name(tallies)]
+    later = [name for name in NAMES if name in tallies and name not in (START, HABIT)]
     return {
-        name: (judge_training if name == TRAINED else judge_further)(found[name], start, learnt)
+        name: (judge_training if name == TRAINED else judge_further)(tallies[name], start, learnt)
         for name in later
     }
 
 
-def tallies_in(metrics: Mapping[str, Any]) -> dict[str, Tally]:
+def read_tallies(metrics: Mapping[str, Any]) -> dict[str, Tally]:
     """What each detector got right on validation, from ``metrics.json``."""
     return {name: Tally.of(counts) for name, counts in metrics["validation_counts"].items()}
 
 
-def learnt_in(metrics: Mapping[str, Any]) -> Learnt:
+def read_learnt(metrics: Mapping[str, Any]) -> Learnt:
     """What was trained on, from ``metrics.json``."""
     return Learnt(**metrics["learnt_from"])
 
 
-def verdict(found: Mapping[str, Tally], learnt: Learnt) -> str:
+def verdict(tallies: Mapping[str, Tally], learnt: Learnt) -> str:
     """Why, in a sentence; nothing where there is nothing to compare."""
-    chosen, f1 = recommended(found, learnt), {name: own.f1 for name, own in found.items()}
-    numbers = ", ".join(f"{NAMES[name]} {_number(f1[name])}" for name in f1)
+    chosen, f1 = recommend_detector(tallies, learnt), {name: own.f1 for name, own in tallies.items()}
+    numbers = ", ".join(f"{NAMES[name]} {_format_f1(f1[name])}" for name in f1)
     if f1[chosen] == 0:
         other = (
             "choose another --band or another model to start from"
@@ -77,7 +79,7 @@ def verdict(found: Mapping[str, Tally], learnt: Learnt) -> str:
             f"boxes, or {other}."
         )
     if START in f1:
-        return _against_the_start(found, learnt, chosen, numbers)
+        return _verdict_with_start(tallies, learnt, chosen, numbers)
     before, after = f1.get(TRAINED), f1.get(SELF_TRAINED)
     if before is None or after is None or after >= before:
         return ""
@@ -87,10 +89,10 @@ def verdict(found: Mapping[str, Tally], learnt: Learnt) -> str:
     )
 
 
-def _against_the_start(found: Mapping[str, Tally], learnt: Learnt, chosen: str, numbers: str) -> str:
+def _verdict_with_start(tallies: Mapping[str, Tally], learnt: Learnt, chosen: str, numbers: str) -> str:
     """Why a detector is recommended, or the start."""
-    what, start = findings(found, learnt), found[base_of(found)]
-    how = " as is" if base_of(found) == START else ", adjusted to your boxes"
+    what, start = compare_with_start(tallies, learnt), tallies[baseline_name(tallies)]
+    how = " as is" if baseline_name(tallies) == START else ", adjusted to your boxes"
     lucky = [name for name, finding in what.items() if finding is Finding.LUCK]
     if chosen in (START, HABIT) and lucky:
         looked = "Self-training" if lucky[-1] == SELF_TRAINED else "Training"
@@ -129,14 +131,14 @@ def f1_table(metrics: Mapping[str, Any]) -> list[str]:
     rows = [["F1 (95 % interval)", *(NAMES[name] for name in detectors)]]
     for part, size in metrics["parts"].items():
         about = (
-            f"{part_words(part)}, {counted(size['recordings'], 'recording')}, {counted(size['boxes'], 'box')}"
+            f"{part_title(part)}, {counted(size['recordings'], 'recording')}, {counted(size['boxes'], 'box')}"
         )
         rows.append([about, *(with_interval(found["parts"][part], "f1") for found in detectors.values())])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def part_words(part: str) -> str:
+def part_title(part: str) -> str:
     """The name of a part for people."""
     return {"val": "validation", "temporal_ood": "other days", "site_ood": "other sites"}.get(part, part)
 
@@ -149,5 +151,5 @@ def with_interval(result: Mapping[str, Any], name: str) -> str:
     return f"{value:.2f}" if low is None else f"{value:.2f} ({low:.2f}–{high:.2f})"
 
 
-def _number(value: float | None) -> str:
+def _format_f1(value: float | None) -> str:
     return "not defined" if value is None else f"{value:.2f}"

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from mast.arrays import FloatArray
 from mast.evaluation.metrics import ratio
-from mast.reports.heard import NO_CLOCK, Place
+from mast.reports.searched_recordings import NO_CLOCK, Place
 from mast.reports.spectrogram import image_png
 from mast.reports.sun import sun_times
 from mast.reports.templating import render
@@ -31,7 +31,7 @@ _DAY, _NARROW, _WIDE = 14, 168, 880  # pixels of a day; of the map at least and 
 _LABEL = 84  # pixels between dates
 
 
-class Sky(NamedTuple):
+class Observer(NamedTuple):
     """Where the sun is looked up: the place, and the recorder's clock in hours from UTC."""
 
     place: Place
@@ -50,7 +50,7 @@ class Activity(NamedTuple):
         return (self.days[-1] - self.days[0]).days >= len(self.days)
 
 
-def activity(effort: pd.DataFrame, tally: pd.DataFrame) -> Activity | None:
+def compute_activity(effort: pd.DataFrame, tally: pd.DataFrame) -> Activity | None:
     """From effort and counts of one site, by ``slot``; ``None`` where no recording has a clock.
 
     Days without sound are part of it, unless there are so many that nobody would see the others.
@@ -72,7 +72,7 @@ def activity(effort: pd.DataFrame, tally: pd.DataFrame) -> Activity | None:
     return Activity(rate.T, [_EPOCH + timedelta(days=int(day)) for day in days])
 
 
-def draw_activity(found: Activity, sky: Sky | None = None) -> Markup:
+def draw_activity(found: Activity, observer: Observer | None = None) -> Markup:
     """A heat map as SVG: dates from left to right, hours of the day upwards; grey where nothing was recorded."""
     wide = int(np.clip(_DAY * len(found.days), _NARROW, _WIDE))
     peak = float(np.nanmax(found.rate)) if np.isfinite(found.rate).any() else 0.0
@@ -84,16 +84,16 @@ def draw_activity(found: Activity, sky: Sky | None = None) -> Markup:
         top=_TOP,
         wide=wide,
         high=_HEIGHT,
-        cells=_cells(found.rate, peak),
+        cells=_cells_png(found.rate, peak),
         hours=[(_y(hour), hour) for hour in range(0, 25, 6)],
-        dates=list(_dates(found.days, wide)),
-        sun=list(_sun_lines(found, sky, wide)) if sky is not None else [],
+        dates=list(_date_labels(found.days, wide)),
+        sun=list(_sun_lines(found, observer, wide)) if observer is not None else [],
         colours=_SCALE,
-        rates=[(share, _plain(peak * share)) for share in ((0.0, 0.5, 1.0) if peak else (0.0,))],
+        rates=[(share, _format_rate(peak * share)) for share in ((0.0, 0.5, 1.0) if peak else (0.0,))],
     )
 
 
-def _cells(rate: FloatArray, peak: float) -> bytes:
+def _cells_png(rate: FloatArray, peak: float) -> bytes:
     """A pixel for each hour of each day, as PNG."""
     from PIL import Image
 
@@ -105,7 +105,7 @@ def _cells(rate: FloatArray, peak: float) -> bytes:
     return image_png(Image.fromarray(colours[::-1].round().astype(np.uint8)))
 
 
-def _dates(days: list[date], wide: int) -> Iterator[tuple[float, str]]:
+def _date_labels(days: list[date], wide: int) -> Iterator[tuple[float, str]]:
     """Where along the map dates are written; the year on the first, or on each where there are several years."""
     one_year = days[0].year == days[-1].year
     step = max(1, math.ceil(_LABEL * len(days) / wide))
@@ -114,16 +114,16 @@ def _dates(days: list[date], wide: int) -> Iterator[tuple[float, str]]:
         yield _x(k + 0.5, len(days), wide), f"{days[k].day} {days[k]:%b}{year}"
 
 
-def sun_hours(found: Activity, sky: Sky) -> FloatArray:
+def sun_hours(found: Activity, observer: Observer) -> FloatArray:
     """(2, days) sunrise and sunset by the recorder's clock; NaN where the sun stays up or down."""
-    times = [sun_times(day, *sky.place) for day in found.days]
+    times = [sun_times(day, *observer.place) for day in found.days]
     hours = np.array([[t.rise_h for t in times], [t.set_h for t in times]])
-    return np.asarray((hours + sky.offset_h) % 24)
+    return np.asarray((hours + observer.offset_h) % 24)
 
 
-def _sun_lines(found: Activity, sky: Sky, wide: int) -> Iterator[tuple[str, str]]:
+def _sun_lines(found: Activity, observer: Observer, wide: int) -> Iterator[tuple[str, str]]:
     """A dash a day, as a path, and its colour."""
-    for hours, colour in zip(sun_hours(found, sky), _SUN, strict=True):
+    for hours, colour in zip(sun_hours(found, observer), _SUN, strict=True):
         dashes = "".join(
             f"M{_x(k, len(hours), wide):.1f} {_y(float(hour)):.1f}H{_x(k + 1, len(hours), wide):.1f}"
             for k, hour in enumerate(hours)
@@ -141,13 +141,13 @@ def _y(hour: float) -> float:
     return _TOP + _HEIGHT * (1 - hour / 24)
 
 
-def _plain(rate: float) -> str:
+def _format_rate(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 20 else f"{rate:.3g}"
 
 
-def sun_note(found: Activity, sky: Sky) -> str:
+def sun_note(found: Activity, observer: Observer) -> str:
     """What the lines are, or why there are none on some days."""
-    kinds = [sun_times(day, *sky.place).kind for day in found.days]
+    kinds = [sun_times(day, *observer.place).kind for day in found.days]
     n = len(kinds)
     never = [
         f"does not {verb}" + ("" if kinds.count(kind) == n else f" on {kinds.count(kind)} of these {n} days")

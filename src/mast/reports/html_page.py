@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from markupsafe import Markup
 
 from mast.reports.spectrogram import figure_png, image_png
-from mast.reports.templating import piece, render
+from mast.reports.templating import render, render_macro
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,12 +37,12 @@ def page(title: str, lead: Markup, sections: Sequence[Section]) -> str:
 
 def paragraph(text: str, *, soft: bool = False) -> Markup:
     """Plain text as a paragraph."""
-    return piece("pieces.html", "paragraph", text, soft)
+    return render_macro("pieces.html", "paragraph", text, soft)
 
 
 def heading(text: str) -> Markup:
     """Plain text as a heading within a section."""
-    return piece("pieces.html", "heading", text)
+    return render_macro("pieces.html", "heading", text)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, words: Collection[int] = (0,)) -> Markup:
@@ -53,22 +53,22 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, words: Collec
         rows: as many texts each.
         words: numbers of the columns that hold words; the others hold numbers, with their range in brackets.
     """
-    return piece("pieces.html", "table", header, rows, words)
+    return render_macro("pieces.html", "table", header, rows, words)
 
 
 def cards(facts: Sequence[tuple[str, str]]) -> Markup:
     """A row of large figures, each with what it is below."""
-    return piece("pieces.html", "cards", facts)
+    return render_macro("pieces.html", "cards", facts)
 
 
 def figure(content: Markup, caption: str) -> Markup:
     """Something drawn, with plain text below."""
-    return piece("pieces.html", "figure", content, caption)
+    return render_macro("pieces.html", "figure", content, caption)
 
 
 def side_by_side(parts: Sequence[Markup]) -> Markup:
     """As many parts in a row as there is room for."""
-    return piece("pieces.html", "side_by_side", parts)
+    return render_macro("pieces.html", "side_by_side", parts)
 
 
 def picture(drawn: Figure, caption: str = "", *, dpi: int = 100, small: bool = False) -> Markup:
@@ -78,7 +78,9 @@ def picture(drawn: Figure, caption: str = "", *, dpi: int = 100, small: bool = F
 
 def embedded_png(content: bytes, caption: str = "", *, small: bool = False) -> Markup:
     """A PNG inside the page; ``small``: with few colours, a quarter of the bytes for a spectrogram."""
-    return figure(piece("pieces.html", "png", _few_colours(content) if small else content, caption), caption)
+    return figure(
+        render_macro("pieces.html", "png", _few_colours(content) if small else content, caption), caption
+    )
 
 
 def _few_colours(png: bytes) -> bytes:
@@ -90,9 +92,9 @@ def _few_colours(png: bytes) -> bytes:
 
 def code(text: str) -> Markup:
     """Lines to type."""
-    return piece("pieces.html", "code", text)
+    return render_macro("pieces.html", "code", text)
 
 
 def folded(summary: str, body: Markup) -> Markup:
     """Something long that opens on a click."""
-    return piece("pieces.html", "folded", summary, body)
+    return render_macro("pieces.html", "folded", summary, body)

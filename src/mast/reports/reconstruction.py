@@ -14,7 +14,7 @@ from mast.errors import MastError
 from mast.files import write_whole
 from mast.hearing import HearingModel
 from mast.models.mae import MaskedAutoencoder, unpatchify
-from mast.reports.spectrogram import figure_png, frequency_ticks, literal, new_figure
+from mast.reports.spectrogram import escape_mathtext, figure_png, frequency_ticks, new_figure
 
 _CHUNKS = 3  # rows of the picture, drawn at random
 
@@ -79,7 +79,8 @@ def draw_reconstructions(model_folder: Path, data: Path, out: Path, *, seed: int
             axis.set_facecolor("0.75")
             axis.set_yticks(card.front_end.hz_to_bins(ticks).tolist(), [f"{hz / 1000:g}" for hz in ticks])
             axis.set_title(
-                literal(f"{title}: {recording} at {start:g} s") if title == "original" else title, fontsize=9
+                escape_mathtext(f"{title}: {recording} at {start:g} s") if title == "original" else title,
+                fontsize=9,
             )
         axes[i][0].set_ylabel("kHz")
     for axis in axes[-1]:

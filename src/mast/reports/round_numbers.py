@@ -34,7 +34,8 @@ class SelfTrainingRun:
     Attributes:
         rows: ``rounds.csv``.
         pseudo: the pseudo-boxes of each round, by its number; ``chunk`` means the same sound in all rounds.
-        heard: numbers of the chunks that each round labelled; empty for older runs, whose rounds labelled the same.
+        labelled_chunks: numbers of the chunks that each round labelled; empty for older runs, whose rounds labelled the
+            same.
         expert: the expert's boxes of the training part.
         front_end: of the detector.
         seed: of the run; samples are drawn by it.
@@ -43,7 +44,7 @@ class SelfTrainingRun:
 
     rows: pd.DataFrame
     pseudo: dict[int, pd.DataFrame]
-    heard: dict[int, IntArray]
+    labelled_chunks: dict[int, IntArray]
     expert: pd.DataFrame
     front_end: FrontEnd
     seed: int
@@ -54,14 +55,14 @@ class SelfTrainingRun:
         """Parts beside validation that were measured."""
         return [c.removesuffix("_f1") for c in self.rows.columns if c.endswith("_f1")]
 
-    def in_both(self, number: int) -> tuple[pd.DataFrame, pd.DataFrame] | None:
+    def in_shared_chunks(self, number: int) -> tuple[pd.DataFrame, pd.DataFrame] | None:
         """The pseudo-boxes of the round before and of this one in the chunks that both labelled, if any."""
         if number - 1 not in self.pseudo:
             return None
         both = self.pseudo[number - 1], self.pseudo[number]
-        if not self.heard:
+        if not self.labelled_chunks:
             return both
-        chunks = np.intersect1d(self.heard[number - 1], self.heard[number])
+        chunks = np.intersect1d(self.labelled_chunks[number - 1], self.labelled_chunks[number])
         previous, current = (events[events["chunk"].isin(chunks)] for events in both)
         return (previous, current) if len(chunks) else None
 
@@ -74,14 +75,14 @@ def read_rounds(run: Path) -> SelfTrainingRun:
     about = remembered(run / "recipe.json", "recipe", "seed") or {}
     rows = pd.read_csv(run / ROUNDS)
     numbers = sorted(set(rows["round"]) - {0})
-    pseudo, heard = _same_numbers(
+    pseudo, labelled_chunks = _number_chunks_alike(
         {n: sure_pseudo_labels(run / f"round-{n}" / "pseudo.parquet") for n in numbers},
         {n: run / f"round-{n}" / HEARD for n in numbers},
     )
     return SelfTrainingRun(
         rows=rows,
         pseudo=pseudo,
-        heard=heard,
+        labelled_chunks=labelled_chunks,
         expert=pd.read_parquet(run / "expert.parquet"),
         front_end=FrontEnd.model_validate(about["recipe"]["front_end"]),
         seed=int(about["seed"]),
@@ -89,7 +90,7 @@ def read_rounds(run: Path) -> SelfTrainingRun:
     )
 
 
-def _same_numbers(
+def _number_chunks_alike(
     pseudo: dict[int, pd.DataFrame], paths: dict[int, Path]
 ) -> tuple[dict[int, pd.DataFrame], dict[int, IntArray]]:
     """The pseudo-boxes of all rounds with chunks numbered alike, and the numbers of those that each round labelled."""
@@ -101,8 +102,8 @@ def _same_numbers(
     groups = pd.concat(tables).groupby(["root", "recording", "start_s"]).ngroup()
     numbers = np.asarray(groups, dtype=np.int64)
     of_each = np.split(numbers, np.cumsum([len(own) for own in tables])[:-1])
-    heard = dict(zip(paths, of_each, strict=True))
-    return {n: own.assign(chunk=heard[n][own["chunk"].to_numpy()]) for n, own in pseudo.items()}, heard
+    labelled = dict(zip(paths, of_each, strict=True))
+    return {n: own.assign(chunk=labelled[n][own["chunk"].to_numpy()]) for n, own in pseudo.items()}, labelled
 
 
 def agreement(previous: pd.DataFrame, current: pd.DataFrame) -> Agreement:
@@ -130,7 +131,7 @@ def round_summary(run: SelfTrainingRun) -> pd.DataFrame:
     """
     rows = []
     for number, events in run.pseudo.items():
-        both = run.in_both(number)
+        both = run.in_shared_chunks(number)
         shared = agreement(*both) if both is not None else Agreement(0, float("nan"), float("nan"))
         rows.append(
             {

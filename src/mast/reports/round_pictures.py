@@ -14,14 +14,14 @@ from mast.data.recordings import Dataset
 from mast.errors import AudioError
 from mast.events import as_events
 from mast.grid import FrontEnd
-from mast.reports.fit_verdict import part_words
+from mast.reports.fit_verdict import part_title
 from mast.reports.round_numbers import SelfTrainingRun, read_rounds, round_summary
 from mast.reports.spectrogram import (
     TRUTH_COLOUR,
     compute_spectrogram,
+    escape_mathtext,
     figure_png,
     frequency_ticks,
-    literal,
     new_figure,
     plot_boxes,
 )
@@ -76,7 +76,7 @@ def sample_pictures(run: SelfTrainingRun, *, n_samples: int = 3) -> list[Picture
         except AudioError:
             continue
         for number, events in run.pseudo.items():
-            if run.heard and chunk not in run.heard[number]:
+            if run.labelled_chunks and chunk not in run.labelled_chunks[number]:
                 continue
             own = as_events(events[events["chunk"] == chunk])
             figure = plot_boxes(sound, predictions=own, title=f"Round {number}")
@@ -106,7 +106,9 @@ def _metrics_picture(run: SelfTrainingRun) -> Picture:
     x = np.arange(len(rows))
     more = iter(_MORE_COLOURS * (1 + len(run.parts)))
     lines = [("validation", "f1", "#1558d6")]
-    lines += [(literal(part_words(p)), f"{p}_f1", _PART_COLOURS.get(p) or next(more)) for p in run.parts]
+    lines += [
+        (escape_mathtext(part_title(p)), f"{p}_f1", _PART_COLOURS.get(p) or next(more)) for p in run.parts
+    ]
     for name, column, colour in lines:
         width = 2.4 if column == "f1" else 1.6
         axes.plot(x, rows[column], color=colour, marker="o", markersize=5, linewidth=width, label=name)
@@ -180,7 +182,7 @@ def _histogram_picture(run: SelfTrainingRun) -> Picture:
     figure = new_figure(9.0, 5.4)
     panels = figure.subplots(2, 2).ravel()
     sets = {0: run.expert, **run.pseudo}
-    length = {n: _span(e, "start_s", "end_s") for n, e in sets.items()}
+    length = {n: _extents(e, "start_s", "end_s") for n, e in sets.items()}
     _log_histogram(panels[0], length, "length (s)")
 
     front_end = run.front_end
@@ -191,7 +193,7 @@ def _histogram_picture(run: SelfTrainingRun) -> Picture:
     ticks = frequency_ticks(front_end, max_ticks=9)
     panels[1].set_xticks(front_end.hz_to_bins(ticks), [f"{hz / 1_000:g}" for hz in ticks])
 
-    band = {n: _span(e, "low_hz", "high_hz") / 1_000 for n, e in sets.items()}
+    band = {n: _extents(e, "low_hz", "high_hz") / 1_000 for n, e in sets.items()}
     _log_histogram(panels[2], band, "bandwidth (kHz)")
 
     score = {n: e["score"].to_numpy(dtype=np.float64) for n, e in run.pseudo.items()}
@@ -244,7 +246,7 @@ def _colour(number: int) -> str:
     return _ROUND_COLOURS[min(number, len(_ROUND_COLOURS)) - 1]
 
 
-def _span(events: pd.DataFrame, low: str, high: str) -> FloatArray:
+def _extents(events: pd.DataFrame, low: str, high: str) -> FloatArray:
     return (events[high] - events[low]).to_numpy(dtype=np.float64)
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from mast.files import write_whole
-from mast.reports.fit_verdict import part_words
+from mast.reports.fit_verdict import part_title
 from mast.reports.round_numbers import SelfTrainingRun, read_rounds, round_summary
 from mast.reports.round_pictures import round_pictures
 from mast.reports.templating import render
@@ -30,7 +30,7 @@ _SUMMARY_NAMES = {
 }
 
 
-class WrittenTable(NamedTuple):
+class TextTable(NamedTuple):
     """Texts to show."""
 
     header: list[str]
@@ -46,15 +46,15 @@ def rounds_html(run: Path, *, n_samples: int = 3) -> Markup:
         "f1": "F1",
         "ap50": "AP50",
         "miou": "mIoU",
-        **{f"{p}_f1": f"F1 {part_words(p)}" for p in read.parts},
+        **{f"{p}_f1": f"F1 {part_title(p)}" for p in read.parts},
     }
     metrics = read.rows[columns].rename(columns=names).assign(kept=np.where(read.rows["kept"], "kept", ""))
     summary = round_summary(read).rename(columns=lambda name: _SUMMARY_NAMES.get(name, name))
     return render(
         "rounds.html",
         verdict=_verdict(read),
-        detectors=_written(metrics),
-        pseudo=_written(summary),
+        detectors=_text_table(metrics),
+        pseudo=_text_table(summary),
         pictures=round_pictures(read, n_samples=n_samples),
     )
 
@@ -71,18 +71,18 @@ def _verdict(run: SelfTrainingRun) -> str:
     first, kept = run.rows.iloc[0], run.rows[run.rows["kept"]].iloc[0]
     if kept["round"] == 0:
         return f"No round raised F1 on validation above {first['f1']:.3f}: the initial model was kept."
-    parts = [("validation", "f1"), *((part_words(part), f"{part}_f1") for part in run.parts)]
+    parts = [("validation", "f1"), *((part_title(part), f"{part}_f1") for part in run.parts)]
     changes = [f"{name} {first[c]:.3f} → {kept[c]:.3f}" for name, c in parts if np.isfinite(first[c])]
     return (
         f"The model of round {kept['round']} was kept. F1 from the initial model to it: {', '.join(changes)}."
     )
 
 
-def _written(table: pd.DataFrame) -> WrittenTable:
+def _text_table(table: pd.DataFrame) -> TextTable:
     def cell(value: object) -> str:
         if isinstance(value, float):
             return "–" if np.isnan(value) else f"{value:.3f}" if abs(value) < 100 else f"{value:.0f}"
         return str(value)
 
     rows = [[cell(value) for value in row] for row in table.itertuples(index=False)]
-    return WrittenTable([str(name) for name in table.columns], rows)
+    return TextTable([str(name) for name in table.columns], rows)

@@ -158,7 +158,7 @@ def boxes_in_view(events: pd.DataFrame, spectrogram: Spectrogram) -> pd.DataFram
     return events[seen & (events["high_hz"] >= band.low_hz) & (events["low_hz"] <= band.high_hz)]
 
 
-def literal(text: str) -> str:
+def escape_mathtext(text: str) -> str:
     """Somebody's words (a file, a site, a label) for matplotlib: as they are, not as TeX; one printable line.
 
     >>> print(literal("a$x$.wav"))
@@ -229,7 +229,7 @@ def plot_boxes(
         legend.append(draw_boxes(axes, shown, spectrogram, name, PREDICTION_COLOUR, (0, (4, 2))))
         if len(shown) <= _MAX_SCORES:
             _write_scores(axes, shown, spectrogram)
-    axes.set_title(literal(title), loc="left", fontsize=11)
+    axes.set_title(escape_mathtext(title), loc="left", fontsize=11)
     if legend:
         # outside the data, at the height of the title
         axes.legend(

@@ -16,11 +16,18 @@ import pandas as pd
 from mast.arrays import IntArray
 from mast.errors import AnnotationError
 from mast.evaluation.corrected_counts import Checked, Corrected, SiteStrata, Strata, correct
-from mast.reports.heard import BOX, NO_CLOCK, Heard, day_of, effort, slots
+from mast.reports.searched_recordings import (
+    BOX,
+    NO_CLOCK,
+    SearchedRecordings,
+    day_of,
+    effort_by_hour,
+    hour_slots,
+)
 
 CountLevel = Literal["hour", "day", "site"]
 _KEYS = ["site", "slot", "label", "stratum"]
-_SHOWN_OF_ONE = 2  # best or doubtful events of one recording
+_SHOWN_PER_RECORDING = 2  # best or doubtful events of one recording
 _MAX_TALLIES = 64  # batches whose counts are kept apart
 
 
@@ -29,15 +36,15 @@ class Counts:
     """What was found.
 
     Attributes:
-        heard: where it was looked for.
-        effort: of :func:`mast.reports.heard.effort`.
+        searched: where it was looked for.
+        effort: of :func:`mast.reports.searched_recordings.effort`.
         tally: ``n`` events by ``site``, ``slot``, ``label`` and ``stratum``.
         labels: all there are, sorted.
         best: events with the highest scores, few of each recording.
         doubtful: those nearest the threshold.
     """
 
-    heard: Heard
+    searched: SearchedRecordings
     effort: pd.DataFrame
     tally: pd.DataFrame
     labels: list[str]
@@ -67,7 +74,7 @@ class Sample:
 
 def count_events(
     batches: Iterable[pd.DataFrame],
-    heard: Heard,
+    searched: SearchedRecordings,
     *,
     strata: Strata | SiteStrata | None = None,
     shown: int = 10,
@@ -75,44 +82,48 @@ def count_events(
     """Count events, some in memory at a time.
 
     Args:
-        batches: of :func:`mast.reports.heard.read_events`.
-        heard: the recordings they are in.
+        batches: of :func:`mast.reports.searched_recordings.read_events`.
+        searched: the recordings they are in.
         strata: that events are counted in apart.
         shown: how many of the best and of the doubtful events to keep.
     """
-    threshold = 0.5 if heard.run.threshold is None else heard.run.threshold
+    threshold = 0.5 if searched.run.threshold is None else searched.run.threshold
     tallies: list[pd.DataFrame] = []
     best, doubtful = pd.DataFrame(), pd.DataFrame()
     for batch in batches:
-        tallies.append(tally_of(batch, heard, strata))
+        tallies.append(tally_events(batch, searched, strata))
         if len(tallies) >= _MAX_TALLIES:
-            tallies = [_summed(tallies)]
+            tallies = [_sum_tallies(tallies)]
         scores = batch["score"].to_numpy(dtype=np.float64)
-        best = _first(best, batch.assign(order=-scores), shown)
-        doubtful = _first(doubtful, batch.assign(order=np.abs(scores - threshold)), shown)
-    tally = _summed(tallies)
+        best = _keep_first(best, batch.assign(order=-scores), shown)
+        doubtful = _keep_first(doubtful, batch.assign(order=np.abs(scores - threshold)), shown)
+    tally = _sum_tallies(tallies)
     if len(best) and len(doubtful):  # of few events, none is shown as both
         keys = set(best[BOX].itertuples(index=False, name=None))
         doubtful = doubtful[[row not in keys for row in doubtful[BOX].itertuples(index=False, name=None)]]
     labels = sorted(set(tally["label"])) or [""]
-    return Counts(heard, effort(heard), tally, labels, best, doubtful)
+    return Counts(searched, effort_by_hour(searched), tally, labels, best, doubtful)
 
 
-def _first(kept: pd.DataFrame, more: pd.DataFrame, shown: int) -> pd.DataFrame:
+def _keep_first(kept: pd.DataFrame, more: pd.DataFrame, shown: int) -> pd.DataFrame:
     """The first by ``order``, few of each recording."""
     nearest = more.nsmallest(50 * shown, "order") if len(more) > 50 * shown else more
     joined = pd.concat([kept, nearest]) if len(kept) else nearest
     ordered = joined.sort_values("order", kind="stable")
-    return ordered.groupby("recording", sort=False).head(_SHOWN_OF_ONE).head(shown).reset_index(drop=True)
+    return (
+        ordered.groupby("recording", sort=False).head(_SHOWN_PER_RECORDING).head(shown).reset_index(drop=True)
+    )
 
 
-def tally_of(events: pd.DataFrame, heard: Heard, strata: Strata | SiteStrata | None = None) -> pd.DataFrame:
+def tally_events(
+    events: pd.DataFrame, searched: SearchedRecordings, strata: Strata | SiteStrata | None = None
+) -> pd.DataFrame:
     """``n`` events by ``site``, ``slot``, ``label`` and ``stratum``, which is a column already, or told by ``strata``.
 
     Raises:
         AnnotationError: an event of a recording that is not marked as done.
     """
-    index = pd.Index(heard.recordings["recording"]).get_indexer(pd.Index(events["recording"]))
+    index = pd.Index(searched.recordings["recording"]).get_indexer(pd.Index(events["recording"]))
     if (index < 0).any():
         name = events["recording"].iloc[int(np.flatnonzero(index < 0)[0])]
         raise AnnotationError(
@@ -120,7 +131,7 @@ def tally_of(events: pd.DataFrame, heard: Heard, strata: Strata | SiteStrata | N
             "rebuilds the tables"
         )
     labels = events["label"].to_numpy(dtype=object)
-    start_us = heard.recordings["start_us"].to_numpy(dtype=np.float64)[index]
+    start_us = searched.recordings["start_us"].to_numpy(dtype=np.float64)[index]
     if strata is not None:
         scores, sites = events["score"].to_numpy(dtype=np.float64), events["site"].to_numpy(dtype=object)
         stratum = strata.of(labels, scores, sites)
@@ -130,16 +141,16 @@ def tally_of(events: pd.DataFrame, heard: Heard, strata: Strata | SiteStrata | N
         )
     frame = pd.DataFrame(
         {
-            "site": heard.recordings["site"].to_numpy(dtype=object)[index],
-            "slot": slots(start_us, events["start_s"].to_numpy(dtype=np.float64)),
+            "site": searched.recordings["site"].to_numpy(dtype=object)[index],
+            "slot": hour_slots(start_us, events["start_s"].to_numpy(dtype=np.float64)),
             "label": labels,
             "stratum": stratum,
         }
     )
-    return _summed([frame.assign(n=1)])
+    return _sum_tallies([frame.assign(n=1)])
 
 
-def _summed(tallies: list[pd.DataFrame]) -> pd.DataFrame:
+def _sum_tallies(tallies: list[pd.DataFrame]) -> pd.DataFrame:
     if not tallies:
         return pd.DataFrame({"site": [], "slot": [], "label": [], "stratum": [], "n": []}).astype(
             {"slot": np.int64, "stratum": np.int64, "n": np.int64}
@@ -156,23 +167,23 @@ def count_table(counts: Counts, level: CountLevel, sample: Sample | None = None)
         sample: what was checked; without it the corrected columns are empty.
     """
     keys = ["site", "period"]
-    spent = counts.effort.assign(period=_period(counts.effort["slot"], level)).drop(columns="slot")
+    spent = counts.effort.assign(period=_slot_periods(counts.effort["slot"], level)).drop(columns="slot")
     spent = spent.groupby(keys, as_index=False).sum(skipna=False)
     table = spent.merge(pd.DataFrame({"label": counts.labels}), how="cross")
-    tally = counts.tally.assign(period=_period(counts.tally["slot"], level))
+    tally = counts.tally.assign(period=_slot_periods(counts.tally["slot"], level))
     calls = tally.groupby([*keys, "label"], as_index=False)["n"].sum()
     # "outer": a call in the last second of a recording may have begun in an hour of which nothing was heard
     table = table.merge(calls, how="outer", on=[*keys, "label"])
     table["n"] = table["n"].fillna(0)
     table.loc[table["recorded_s"].isna(), ["recorded_s", "failed_recordings", "failed_s"]] = 0
     table = table.sort_values([*keys, "label"], kind="stable", ignore_index=True)
-    corrected = _corrected(table, tally, counts.heard, level, sample)
+    corrected = _correct_rows(table, tally, counts.searched, level, sample)
     hours = table["recorded_s"] / 3_600
     rate = hours.where(hours > 0)
     found = pd.DataFrame(
         {
             "site": table["site"],
-            **_when(table["period"], level),
+            **_period_columns(table["period"], level),
             "label": table["label"],
             "recorded_hours": hours.round(4),
             "failed_recordings": table["failed_recordings"].astype(np.int64),
@@ -194,7 +205,7 @@ def correct_total(sample: Sample) -> Corrected:
     return correct(sample.strata, unchecked, [int(sample.strata.right.sum())])
 
 
-def _period(slot: pd.Series[int], level: CountLevel) -> pd.Series[int]:
+def _slot_periods(slot: pd.Series[int], level: CountLevel) -> pd.Series[int]:
     if level == "hour":
         return slot
     if level == "day":
@@ -202,7 +213,7 @@ def _period(slot: pd.Series[int], level: CountLevel) -> pd.Series[int]:
     return slot * 0
 
 
-def _when(period: pd.Series[int], level: CountLevel) -> dict[str, object]:
+def _period_columns(period: pd.Series[int], level: CountLevel) -> dict[str, object]:
     if level == "site":
         return {}
     per_day = 24 if level == "hour" else 1
@@ -213,8 +224,12 @@ def _when(period: pd.Series[int], level: CountLevel) -> dict[str, object]:
     return {**day, "hour": (period % 24).where(period != NO_CLOCK).astype("Int64")}
 
 
-def _corrected(
-    table: pd.DataFrame, tally: pd.DataFrame, heard: Heard, level: CountLevel, sample: Sample | None
+def _correct_rows(
+    table: pd.DataFrame,
+    tally: pd.DataFrame,
+    searched: SearchedRecordings,
+    level: CountLevel,
+    sample: Sample | None,
 ) -> Corrected:
     """Of each row."""
     nothing = np.full(len(table), np.nan)
@@ -224,18 +239,18 @@ def _corrected(
     row_of = pd.MultiIndex.from_frame(table[keys])
     strata = len(sample.strata.sizes)
     unchecked = np.zeros((len(table), strata), dtype=np.int64)
-    _add(unchecked, row_of, tally, 1)
+    _add_tally(unchecked, row_of, tally, 1)
     right = np.zeros((len(table), strata), dtype=np.int64)
     if len(sample.rows):
         for rows, target, sign in (
             (sample.rows, unchecked, -1),
             (sample.rows[sample.rows["right"]], right, 1),
         ):
-            cells = tally_of(rows, heard)
-            _add(target, row_of, cells.assign(period=_period(cells["slot"], level)), sign)
+            cells = tally_events(rows, searched)
+            _add_tally(target, row_of, cells.assign(period=_slot_periods(cells["slot"], level)), sign)
     return correct(sample.strata, unchecked, right.sum(axis=1))
 
 
-def _add(target: IntArray, row_of: pd.MultiIndex, tally: pd.DataFrame, sign: int) -> None:
+def _add_tally(target: IntArray, row_of: pd.MultiIndex, tally: pd.DataFrame, sign: int) -> None:
     keys = pd.MultiIndex.from_frame(tally[["site", "period", "label"]])
     np.add.at(target, (row_of.get_indexer(keys), tally["stratum"].to_numpy()), sign * tally["n"].to_numpy())

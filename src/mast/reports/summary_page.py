@@ -17,9 +17,15 @@ from mast.evaluation.corrected_counts import Corrected
 from mast.events import as_events
 from mast.files import write_whole
 from mast.grid import FrontEnd
-from mast.reports.contact_sheet import Locate, find_in, make_tiles, scale_note, sheet_front_end, tile_grid
-from mast.reports.heard import NO_CLOCK, Heard, Place, clocks_differ, find_places, read_events
-from mast.reports.heat_map import Activity, Sky, activity, draw_activity, sun_note
+from mast.reports.contact_sheet import (
+    Locate,
+    make_locator,
+    make_tiles,
+    scale_note,
+    sheet_front_end,
+    tile_grid,
+)
+from mast.reports.heat_map import Activity, Observer, compute_activity, draw_activity, sun_note
 from mast.reports.html_page import (
     Section,
     cards,
@@ -30,6 +36,14 @@ from mast.reports.html_page import (
     paragraph,
     side_by_side,
     table,
+)
+from mast.reports.searched_recordings import (
+    NO_CLOCK,
+    Place,
+    SearchedRecordings,
+    describe_clock_differences,
+    find_places,
+    read_events,
 )
 from mast.reports.summary_counts import Counts, Sample, correct_total, count_events, count_table
 from mast.retrieval.naming import UNKNOWN
@@ -52,7 +66,7 @@ class Advice(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class SummaryContext:
     """What is known beside the counts.
 
     Attributes:
@@ -72,36 +86,42 @@ class Surroundings:
     maps: int = 12
 
 
-def summary_page(counts: Counts, title: str, around: Surroundings) -> str:
+def summary_page(counts: Counts, title: str, context: SummaryContext) -> str:
     """The whole page."""
-    total = None if around.sample is None else correct_total(around.sample)
+    total = None if context.sample is None else correct_total(context.sample)
     return page(
         title,
-        _lead(counts, around.sample, total),
+        _lead(counts, context.sample, total),
         [
-            Section("When", "when", _when(counts, around)),
-            Section("Where", "where", _where(counts, around.sample)),
-            Section("What", "what", _what(counts, around.sample) if len(counts.labels) > 1 else Markup()),
-            Section("How sure", "sure", _how_sure(counts, total, around)),
-            Section("The best", "best", _pictures(counts, counts.best, around.locate, "The highest scores.")),
+            Section("When", "when", _when_section(counts, context)),
+            Section("Where", "where", _where_section(counts, context.sample)),
+            Section(
+                "What", "what", _what_section(counts, context.sample) if len(counts.labels) > 1 else Markup()
+            ),
+            Section("How sure", "sure", _accuracy_section(counts, total, context)),
+            Section(
+                "The best",
+                "best",
+                _pictures_section(counts, counts.best, context.locate, "The highest scores."),
+            ),
             Section(
                 "The doubtful",
                 "doubtful",
-                _pictures(
-                    counts, counts.doubtful, around.locate, "Scores nearest the threshold: look here first."
+                _pictures_section(
+                    counts, counts.doubtful, context.locate, "Scores nearest the threshold: look here first."
                 ),
             ),
-            Section("How it was made", "made", _how_made(counts.heard)),
+            Section("How it was made", "made", _method_section(counts.searched)),
         ],
     )
 
 
-def write_results_summary(folder: Path, heard: Heard) -> None:
+def write_results_summary(folder: Path, searched: SearchedRecordings) -> None:
     """The page that `mast detect` leaves beside its tables: cheap, with a bounded number of pictures."""
-    counts = count_events(read_events(folder), heard)
-    around = Surroundings(
-        places=find_places(heard),
-        locate=None if heard.root is None else find_in([heard.root]),
+    counts = count_events(read_events(folder), searched)
+    context = SummaryContext(
+        places=find_places(searched),
+        locate=None if searched.root is None else make_locator([searched.root]),
         advice=(
             Advice("Look at them and listen", shlex.join(["mast", "review", folder.name])),
             Advice(
@@ -112,42 +132,46 @@ def write_results_summary(folder: Path, heard: Heard) -> None:
         maps=4,
     )
     title = folder.absolute().name
-    write_whole(folder / PAGE, summary_page(counts, title, around).encode())
+    write_whole(folder / PAGE, summary_page(counts, title, context).encode())
 
 
 def _lead(counts: Counts, sample: Sample | None, total: Corrected | None) -> Markup:
-    heard = counts.heard
-    n, failed, damaged = len(heard.recordings), len(heard.failed), int(heard.recordings["damaged"].sum())
+    searched = counts.searched
+    n, failed, damaged = (
+        len(searched.recordings),
+        len(searched.failed),
+        int(searched.recordings["damaged"].sum()),
+    )
     recordings = "recording" if n == 1 else "recordings"
     lost = "".join(f", {k:,} {what}" for k, what in ((failed, "failed"), (damaged, "damaged")) if k)
     facts = [
-        (length_of_sound(heard.hours), f"searched in {n:,} {recordings}{lost}"),
+        (length_of_sound(searched.hours), f"searched in {n:,} {recordings}{lost}"),
         (f"{counts.calls:,}", "events found"),
     ]
-    if heard.hours > 0:
-        unit = _unit(heard)
-        facts.append((_rate(counts.calls / heard.hours, unit), f"events per {unit} searched"))
+    if searched.hours > 0:
+        unit = _rate_unit(searched)
+        facts.append((_format_rate(counts.calls / searched.hours, unit), f"events per {unit} searched"))
     if sample is not None and total is not None and np.isfinite(total.estimate[0]):
-        facts.append((f"{total.estimate[0]:,.0f}", _right(counts, sample, total)))
-    return paragraph(_span(counts), soft=True) + cards(facts)
+        facts.append((f"{total.estimate[0]:,.0f}", _describe_right(counts, sample, total)))
+    return paragraph(_describe_span(counts), soft=True) + cards(facts)
 
 
-def _right(counts: Counts, sample: Sample, total: Corrected) -> str:
+def _describe_right(counts: Counts, sample: Sample, total: Corrected) -> str:
     """What the number of events that are right means; an event without a name is right where it was accepted."""
-    of, interval, nameless = counted(counts.calls, "event"), f"({_interval(total, 0)})", ["", UNKNOWN]
+    of, interval, nameless = counted(counts.calls, "event"), f"({_format_interval(total, 0)})", ["", UNKNOWN]
     if not set(counts.labels) & set(nameless):
         return f"of {of} have the right name after correction {interval}"
     said = f"of {of} are right after correction {interval}"
     if set(counts.labels) <= set(nameless):
         return said
-    rows = count_table(_any_site(counts), "site", sample)
+    rows = count_table(_merge_sites(counts), "site", sample)
     without = round(rows.loc[rows["label"].isin(nameless), "corrected_calls"].sum())
     return f"{said}: {round(total.estimate[0]) - without:,} with the right name, {without:,} without a name"
 
 
-def _span(counts: Counts) -> str:
+def _describe_span(counts: Counts) -> str:
     """Sites and days in words."""
-    sites = [site for site in counts.heard.sites if site]
+    sites = [site for site in counts.searched.sites if site]
     known = counts.effort.loc[counts.effort["slot"] != NO_CLOCK, "slot"] // 24
     where = f"{'Site' if len(sites) == 1 else 'Sites'} {first_names(sites, 5)}" if sites else "No site given"
     if known.empty:
@@ -161,11 +185,11 @@ def _span(counts: Counts) -> str:
     )
 
 
-def _when(counts: Counts, around: Surroundings) -> Markup:
+def _when_section(counts: Counts, context: SummaryContext) -> Markup:
     by = counts.tally.groupby(["site", "label"])["n"].sum()
     clockless = counts.tally[counts.tally["slot"] == NO_CLOCK].groupby(["site", "label"])["n"].sum()
     wanted = sorted(
-        ((site, label) for site in counts.heard.sites for label in counts.labels),
+        ((site, label) for site in counts.searched.sites for label in counts.labels),
         key=lambda pair: (-int(by.get(pair, 0)), pair),
     )
     shown = [pair for pair in wanted if by.get(pair, 0)] or wanted[:1]
@@ -173,28 +197,28 @@ def _when(counts: Counts, around: Surroundings) -> Markup:
         "Events per recorded hour, by date and hour of the recorder's clock. Grey: nothing was recorded.",
         soft=True,
     )
-    if differ := clocks_differ(counts.heard):
+    if differ := describe_clock_differences(counts.searched):
         body += paragraph(differ)
     maps: list[Markup] = []
     drawable = [(*pair, found) for pair in shown if (found := _activity_of(counts, *pair)) is not None]
-    for site, label, found in drawable[: around.maps]:
-        sky, caveat = _sky(counts.heard, site, around)
+    for site, label, found in drawable[: context.maps]:
+        observer, caveat = _find_observer(counts.searched, site, context)
         name = shortened(site) or "no site"
         what = f", {shortened(label) or 'no label'}" if len(counts.labels) > 1 else ""
         notes = [
-            _shown(int(by.get((site, label), 0)), int(clockless.get((site, label), 0))),
-            sun_note(found, sky) if sky is not None else "",
+            _describe_shown(int(by.get((site, label), 0)), int(clockless.get((site, label), 0))),
+            sun_note(found, observer) if observer is not None else "",
             caveat,
             "days without sound are left out" if found.has_gaps else "",
         ]
         caption = "; ".join(note for note in notes if note) + "."
-        maps.append(heading(name + what) + figure(draw_activity(found, sky), caption))
+        maps.append(heading(name + what) + figure(draw_activity(found, observer), caption))
     body += side_by_side(maps)
     if not drawable:
         return paragraph("The recordings have no clock time, so activity cannot be shown by date and hour.")
-    if len(drawable) > around.maps:
+    if len(drawable) > context.maps:
         body += paragraph(
-            f"The {around.maps} busiest of {len(drawable)} sites and labels; counts.csv has all.", soft=True
+            f"The {context.maps} busiest of {len(drawable)} sites and labels; counts.csv has all.", soft=True
         )
     without_h = counts.effort.loc[counts.effort["slot"] == NO_CLOCK, "recorded_s"].sum() / 3_600
     if without_h:
@@ -204,7 +228,7 @@ def _when(counts: Counts, around: Surroundings) -> Markup:
     return body
 
 
-def _shown(events: int, clockless: int) -> str:
+def _describe_shown(events: int, clockless: int) -> str:
     """How many events a picture is of, and how many of them are not in it."""
     without = f", {clockless:,} of them without a clock time (not shown)" if clockless else ""
     return counted(events, "event") + without
@@ -214,28 +238,32 @@ def _activity_of(counts: Counts, site: str, label: str) -> Activity | None:
     """By date and hour; ``None`` where the site's recordings have no clock time."""
     effort = counts.effort[counts.effort["site"] == site]
     tally = counts.tally[(counts.tally["site"] == site) & (counts.tally["label"] == label)]
-    return activity(effort, tally)
+    return compute_activity(effort, tally)
 
 
-def _sky(heard: Heard, site: str, around: Surroundings) -> tuple[Sky | None, str]:
+def _find_observer(
+    searched: SearchedRecordings, site: str, context: SummaryContext
+) -> tuple[Observer | None, str]:
     """Where to look up the sun, and what was assumed for it."""
-    place = around.places.get(site)
+    place = context.places.get(site)
     if place is None:
         return None, ""
-    if around.utc_offset_h is not None:
-        return Sky(place, around.utc_offset_h), ""
-    stated = heard.recordings.loc[heard.recordings["site"] == site, "offset_h"].dropna()
+    if context.utc_offset_h is not None:
+        return Observer(place, context.utc_offset_h), ""
+    stated = searched.recordings.loc[searched.recordings["site"] == site, "offset_h"].dropna()
     if len(stated):
-        return Sky(place, float(stated.mode().iloc[0])), ""
+        return Observer(place, float(stated.mode().iloc[0])), ""
     guess = round(place.longitude / 15)
-    return Sky(place, guess), f"the clock's time zone is unknown; UTC{guess:+d} is assumed from the longitude"
+    return Observer(
+        place, guess
+    ), f"the clock's time zone is unknown; UTC{guess:+d} is assumed from the longitude"
 
 
-def _where(counts: Counts, sample: Sample | None) -> Markup:
-    rows = count_table(_any_label(counts), "site", sample and _without_labels(sample))
-    unit = _unit(counts.heard)
+def _where_section(counts: Counts, sample: Sample | None) -> Markup:
+    rows = count_table(_merge_labels(counts), "site", sample and _drop_labels(sample))
+    unit = _rate_unit(counts.searched)
     header = ["site", "recordings", "sound", "failed", "days", "events", f"per {unit}"]
-    n = counts.heard.recordings.groupby("site").size()
+    n = counts.searched.recordings.groupby("site").size()
     timed = counts.effort[(counts.effort["slot"] != NO_CLOCK) & (counts.effort["recorded_s"] > 0)]
     days = (timed["slot"] // 24).groupby(timed["site"]).nunique()
     if sample is not None:
@@ -248,8 +276,8 @@ def _where(counts: Counts, sample: Sample | None) -> Markup:
             f"{row['failed_recordings']:,}",
             f"{int(days.get(row['site'], 0)):,}",
             f"{row['calls']:,}" if row["site"] in n else "–",  # no zero where nothing could be heard
-            _rate(row["calls_per_hour"], unit),
-            *([_corrected(row)] if sample is not None else []),
+            _format_rate(row["calls_per_hour"], unit),
+            *([_format_corrected(row)] if sample is not None else []),
         ]
         for row in rows.head(_MAX_ROWS).to_dict("records")
     ]
@@ -257,37 +285,37 @@ def _where(counts: Counts, sample: Sample | None) -> Markup:
     return table(header, cells) + (more if len(rows) > _MAX_ROWS else Markup())
 
 
-def _any_label(counts: Counts) -> Counts:
+def _merge_labels(counts: Counts) -> Counts:
     """The same counts without their labels."""
     return replace(counts, labels=[""], tally=counts.tally.assign(label=""))
 
 
-def _any_site(counts: Counts) -> Counts:
+def _merge_sites(counts: Counts) -> Counts:
     """The same counts without their sites."""
-    heard = replace(
-        counts.heard,
-        recordings=counts.heard.recordings.assign(site=""),
-        failed=counts.heard.failed.assign(site=""),
+    searched = replace(
+        counts.searched,
+        recordings=counts.searched.recordings.assign(site=""),
+        failed=counts.searched.failed.assign(site=""),
     )
     return replace(
-        counts, heard=heard, effort=counts.effort.assign(site=""), tally=counts.tally.assign(site="")
+        counts, searched=searched, effort=counts.effort.assign(site=""), tally=counts.tally.assign(site="")
     )
 
 
-def _without_labels(sample: Sample) -> Sample:
+def _drop_labels(sample: Sample) -> Sample:
     return replace(sample, rows=sample.rows.assign(label=""))
 
 
-def _what(counts: Counts, sample: Sample | None) -> Markup:
-    rows = count_table(_any_site(counts), "site", sample).sort_values("calls", ascending=False)
-    unit = _unit(counts.heard)
+def _what_section(counts: Counts, sample: Sample | None) -> Markup:
+    rows = count_table(_merge_sites(counts), "site", sample).sort_values("calls", ascending=False)
+    unit = _rate_unit(counts.searched)
     header = ["label", "events", f"per {unit}", *(["corrected (95 %)"] if sample is not None else [])]
     cells = [
         [
             shortened(row["label"]) or "no label",
             f"{row['calls']:,}",
-            _rate(row["calls_per_hour"], unit),
-            *([_corrected(row)] if sample is not None else []),
+            _format_rate(row["calls_per_hour"], unit),
+            *([_format_corrected(row)] if sample is not None else []),
         ]
         for row in rows.head(_MAX_ROWS).to_dict("records")
     ]
@@ -295,12 +323,12 @@ def _what(counts: Counts, sample: Sample | None) -> Markup:
     return table(header, cells) + (more if len(rows) > _MAX_ROWS else Markup())
 
 
-def _how_sure(counts: Counts, total: Corrected | None, around: Surroundings) -> Markup:
+def _accuracy_section(counts: Counts, total: Corrected | None, context: SummaryContext) -> Markup:
     if not counts.calls:
         return Markup()
     body = Markup()
-    if around.sample is not None and total is not None:
-        checked, right = int(around.sample.strata.checked.sum()), int(around.sample.strata.right.sum())
+    if context.sample is not None and total is not None:
+        checked, right = int(context.sample.strata.checked.sum()), int(context.sample.strata.right.sum())
         body += paragraph(
             f"Of {checked:,} events that were drawn at random and checked, {right:,} are right."
         )
@@ -308,16 +336,16 @@ def _how_sure(counts: Counts, total: Corrected | None, around: Surroundings) -> 
             share = total.estimate[0] / counts.calls
             body += paragraph(
                 f"So about {total.estimate[0]:,.0f} of the {counts.calls:,} events are right ({share:.0%}; 95 % "
-                f"interval {_interval(total, 0)}). {_what_intervals_mean(counts, around.sample)}"
+                f"interval {_format_interval(total, 0)}). {_explain_intervals(counts, context.sample)}"
             )
     else:
         body += paragraph("Some of these are false alarms. Nobody has checked how many.")
-    for advice in around.advice:
+    for advice in context.advice:
         body += paragraph(f"{advice.what}:") + code(advice.command)
     return body + paragraph(MISSED, soft=True)
 
 
-def _what_intervals_mean(counts: Counts, sample: Sample) -> str:
+def _explain_intervals(counts: Counts, sample: Sample) -> str:
     """Which rows have an interval of their own."""
     rare = ", and of a rare label," if len(counts.labels) > 1 else ""
     if sample.by_site:
@@ -331,13 +359,13 @@ def _what_intervals_mean(counts: Counts, sample: Sample) -> str:
     )
 
 
-def _pictures(counts: Counts, events: pd.DataFrame, locate: Locate | None, note: str) -> Markup:
+def _pictures_section(counts: Counts, events: pd.DataFrame, locate: Locate | None, note: str) -> Markup:
     if events.empty:
         return Markup()
     if locate is None:
         return paragraph("The recordings are not on this machine, so there are no pictures.", soft=True)
     shown = as_events(events.drop(columns="order"))
-    band = counts.heard.run.band_hz
+    band = counts.searched.run.band_hz
     front_end = sheet_front_end(shown) if band is None else FrontEnd.for_band(band[1])
     tiles = make_tiles(shown, locate, front_end=front_end, sound=False)
     problems = [tile.problem for tile in tiles if tile.problem]
@@ -347,8 +375,8 @@ def _pictures(counts: Counts, events: pd.DataFrame, locate: Locate | None, note:
     return paragraph(f"{note} {scale[0].upper()}{scale[1:]}.", soft=True) + tile_grid(tiles)
 
 
-def _how_made(heard: Heard) -> Markup:
-    run = heard.run
+def _method_section(searched: SearchedRecordings) -> Markup:
+    run = searched.run
     rows = [
         ["model", f"{run.model} ({run.model_id})" if run.model else run.model_id],
         ["minimum score", "unknown" if run.threshold is None else f"{run.threshold:.3g}"],
@@ -357,21 +385,21 @@ def _how_made(heard: Heard) -> Markup:
     return table(["detector", ""], rows, words=(0, 1))
 
 
-def _corrected(row: Mapping[Any, Any]) -> str:
+def _format_corrected(row: Mapping[Any, Any]) -> str:
     estimate, low, high = (float(row[f"corrected_{name}"]) for name in ("calls", "low", "high"))
     return "–" if np.isnan(estimate) else f"{estimate:,.0f} ({low:,.0f}–{high:,.0f})"
 
 
-def _interval(total: Corrected, row: int) -> str:
+def _format_interval(total: Corrected, row: int) -> str:
     return f"{total.low[row]:,.0f}–{total.high[row]:,.0f}"
 
 
-def _unit(heard: Heard) -> str:
+def _rate_unit(searched: SearchedRecordings) -> str:
     """Of time that rates are shown in: of a few minutes of sound a rate per hour looks like much more."""
-    return "hour" if heard.hours >= _SHORT_H else "minute"
+    return "hour" if searched.hours >= _SHORT_H else "minute"
 
 
-def _rate(per_hour: float, unit: str) -> str:
+def _format_rate(per_hour: float, unit: str) -> str:
     rate = per_hour / 60 if unit == "minute" else per_hour
     if np.isnan(rate):
         return "–"

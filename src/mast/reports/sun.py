@@ -40,7 +40,7 @@ def sun_times(day: date, latitude: float, longitude: float) -> SunTimes:
     for sign in (-1, 1):
         at_h = noon_h
         for _ in range(2):  # the sun moves a little until it rises
-            declination, equation_min = _sun(day, at_h)
+            declination, equation_min = _sun_position(day, at_h)
             angle = _hour_angle(latitude, declination)
             if angle is None:
                 up = math.sin(math.radians(latitude)) * math.sin(declination) > 0
@@ -57,7 +57,7 @@ def _hour_angle(latitude: float, declination: float) -> float | None:
     return math.degrees(math.acos(height / across)) if abs(height) < across else None
 
 
-def _sun(day: date, hour_utc: float) -> tuple[float, float]:
+def _sun_position(day: date, hour_utc: float) -> tuple[float, float]:
     """Declination in radians, and by how many minutes a sundial is ahead of the clock."""
     century = (day.toordinal() + hour_utc / 24 - 730_120.5) / 36_525  # since noon of 1 January 2000
     mean_longitude = math.radians((280.46646 + century * (36_000.76983 + century * 0.0003032)) % 360)

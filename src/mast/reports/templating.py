@@ -28,6 +28,6 @@ def render(template: str, **values: Any) -> Markup:
     return Markup(_environment().get_template(template).render(values))
 
 
-def piece(template: str, macro: str, *values: Any) -> Markup:
+def render_macro(template: str, macro: str, *values: Any) -> Markup:
     """What one macro of a template makes of these values."""
     return Markup(getattr(_environment().get_template(template).module, macro)(*values))

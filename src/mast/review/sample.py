@@ -19,7 +19,7 @@ import pandas as pd
 from mast.arrays import IntArray
 from mast.errors import ConfigError
 from mast.evaluation.corrected_counts import OF_SITE, Checked, SiteStrata, Strata
-from mast.reports.heard import read_events
+from mast.reports.searched_recordings import read_events
 from mast.reports.summary_counts import Sample
 from mast.retrieval.naming import UNKNOWN
 from mast.review.intake import random_rank, review_id
@@ -77,7 +77,7 @@ def draw_sample(
 
     Args:
         folder: of `mast detect`.
-        batches: its events, of :func:`mast.reports.heard.read_events`.
+        batches: its events, of :func:`mast.reports.searched_recordings.read_events`.
         strata: that they fall into.
         total: how many to draw; of :class:`SiteStrata`, at each site.
 
@@ -126,7 +126,7 @@ def read_check_progress(
 
     Args:
         folder: of `mast detect`.
-        batches: its events, of :func:`mast.reports.heard.read_events`.
+        batches: its events, of :func:`mast.reports.searched_recordings.read_events`.
         strata: that they fall into.
 
     Raises:

@@ -37,7 +37,7 @@ from mast.wording import first_names
 BOX = ["recording", *BOX_COLUMNS]
 _COLUMNS = [*BOX, "score", "label", "site", "source"]
 _SITES_NAMED = 3  # of those with the same clock
-_ASKED = 3  # recordings of a site whose headers are asked for the place
+_HEADERS_READ = 3  # recordings of a site whose headers are asked for the place
 _EPOCH = datetime(1970, 1, 1)
 NO_CLOCK = -(1 << 40)  # the hour of events whose time is unknown
 _HOUR_US = 3_600_000_000
@@ -51,7 +51,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Heard:
+class SearchedRecordings:
     """What was listened to.
 
     Attributes:
@@ -81,7 +81,7 @@ class Heard:
         return Path(self.run.root) if Path(self.run.root).is_dir() else None
 
 
-def read_heard(folder: Path) -> Heard:
+def read_searched_recordings(folder: Path) -> SearchedRecordings:
     """What a results folder was made from.
 
     Raises:
@@ -103,13 +103,15 @@ def read_heard(folder: Path) -> Heard:
             f"{folder}: {MARKS}/ is missing or empty, so it is not known how much was heard; copy the whole folder "
             "of mast detect"
         )
-    return heard_from(run, done, {str(facts["recording"]) for facts in failures})
+    return recordings_from_marks(run, done, {str(facts["recording"]) for facts in failures})
 
 
-def heard_from(run: DetectionRun, done: Iterable[Mapping[str, Any]], failed: Iterable[str]) -> Heard:
+def recordings_from_marks(
+    run: DetectionRun, done: Iterable[Mapping[str, Any]], failed: Iterable[str]
+) -> SearchedRecordings:
     """From the facts in the marks of finished recordings, and the names of those that failed."""
     rows = [
-        _row(
+        _recording_row(
             facts["recording"],
             facts.get("site"),
             facts.get("datetime"),
@@ -120,13 +122,13 @@ def heard_from(run: DetectionRun, done: Iterable[Mapping[str, Any]], failed: Ite
     ]
     names = {row["recording"] for row in rows}
     unheard = sorted(set(failed) - names)
-    stated = _stated_about(Path(run.root)) if unheard else {}
+    stated = _read_stated_metadata(Path(run.root)) if unheard else {}
     lost = [_failed_row(name, run.root, stated) for name in unheard]
     columns = ["recording", "site", "start_us", "offset_h", "duration_s", "damaged"]
-    return Heard(run, pd.DataFrame(rows, columns=columns), pd.DataFrame(lost, columns=columns))
+    return SearchedRecordings(run, pd.DataFrame(rows, columns=columns), pd.DataFrame(lost, columns=columns))
 
 
-def _row(
+def _recording_row(
     name: object, site: object, clock: object, duration_s: object, damage: object = ""
 ) -> dict[str, Any]:
     start_us, offset_h = math.nan, math.nan
@@ -158,19 +160,19 @@ def _failed_row(name: str, root: str, stated: Mapping[Path, Metadata]) -> dict[s
     except AudioError:
         known = metadata(path, root)
     known = known.overridden(stated.get(path, Metadata()))
-    return _row(name, known.site, known.clock_at(0.0), duration_s)
+    return _recording_row(name, known.site, known.clock_at(0.0), duration_s)
 
 
-def _stated_about(root: Path) -> dict[Path, Metadata]:
+def _read_stated_metadata(root: Path) -> dict[Path, Metadata]:
     """Sites and times of recordings that a ``recordings.csv`` states."""
-    folder = _with_listing(root)
+    folder = _listing_folder(root)
     try:
         return {} if folder is None else listed_places(folder)
     except MastError:  # somebody else's table
         return {}
 
 
-def _with_listing(root: Path) -> Path | None:
+def _listing_folder(root: Path) -> Path | None:
     """The folder that holds the ``recordings.csv`` of recordings."""
     folders = (root, root.parent) if root.name == "audio" else (root,)
     return next((folder for folder in folders if (folder / "recordings.csv").is_file()), None)
@@ -198,18 +200,18 @@ def read_events(folder: Path, names: pd.DataFrame | None = None) -> Iterator[pd.
         yield events
 
 
-def slots(start_us: FloatArray, start_s: FloatArray) -> np.ndarray:
+def hour_slots(start_us: FloatArray, start_s: FloatArray) -> np.ndarray:
     """Hours since 1970 by the recorder's clock; :data:`NO_CLOCK` where there is none."""
     at = start_us + start_s * 1e6
     known = np.isfinite(at)
     return np.where(known, np.floor_divide(np.where(known, at, 0.0), _HOUR_US), NO_CLOCK).astype(np.int64)
 
 
-def effort(heard: Heard) -> pd.DataFrame:
+def effort_by_hour(searched: SearchedRecordings) -> pd.DataFrame:
     """Seconds that were recorded, and recordings that failed, by ``site`` and ``slot``, an hour since 1970."""
     pieces: list[tuple[str, int, float, int, float]] = []
     columns = ("site", "start_us", "duration_s")
-    for site, start_us, duration_s in zip(*(heard.recordings[c].tolist() for c in columns), strict=True):
+    for site, start_us, duration_s in zip(*(searched.recordings[c].tolist() for c in columns), strict=True):
         if not duration_s > 0:
             continue
         if math.isnan(start_us):
@@ -221,7 +223,7 @@ def effort(heard: Heard) -> pd.DataFrame:
             until = min(end, float((slot + 1) * _HOUR_US))
             pieces.append((site, slot, (until - at) / 1e6, 0, 0.0))
             at = until
-    for site, start_us, duration_s in zip(*(heard.failed[c].tolist() for c in columns), strict=True):
+    for site, start_us, duration_s in zip(*(searched.failed[c].tolist() for c in columns), strict=True):
         slot = NO_CLOCK if math.isnan(start_us) else int(start_us // _HOUR_US)
         pieces.append((site, slot, 0.0, 1, duration_s))
     names = ["site", "slot", "recorded_s", "failed_recordings", "failed_s"]
@@ -234,9 +236,9 @@ def day_of(slot: int) -> str:
     return "" if slot == NO_CLOCK else (_EPOCH + timedelta(hours=slot)).date().isoformat()
 
 
-def clocks_differ(heard: Heard) -> str:
+def describe_clock_differences(searched: SearchedRecordings) -> str:
     """A sentence where recorders are known to have kept different time; empty otherwise."""
-    stated = heard.recordings.dropna(subset=["offset_h"])
+    stated = searched.recordings.dropna(subset=["offset_h"])
     sites_of = stated.groupby("offset_h")["site"].unique()
     if len(sites_of) < 2:
         return ""
@@ -256,15 +258,15 @@ def _utc(offset_h: float) -> str:
     return f"UTC{'-' if offset_h < 0 else '+'}{hours}" + (f":{minutes:02}" if minutes else "")
 
 
-def find_places(heard: Heard) -> dict[str, Place]:
+def find_places(searched: SearchedRecordings) -> dict[str, Place]:
     """Where sites lie: from ``recordings.csv`` beside the recordings, or from the headers of a few of each."""
-    root = heard.root
+    root = searched.root
     if root is None:
         return {}
-    site_of = dict(zip(heard.recordings["recording"], heard.recordings["site"], strict=True))
-    places = _listed(root, site_of)
-    for site, own in heard.recordings.groupby("site"):
-        for name in own["recording"].head(_ASKED) if str(site) not in places else ():
+    site_of = dict(zip(searched.recordings["recording"], searched.recordings["site"], strict=True))
+    places = _listed_places(root, site_of)
+    for site, own in searched.recordings.groupby("site"):
+        for name in own["recording"].head(_HEADERS_READ) if str(site) not in places else ():
             paths = (root / spelt for spelt in names_on_disk(str(name)))
             about = metadata(next((path for path in paths if path.is_file()), root / str(name)), root)
             if about.latitude is not None and about.longitude is not None:
@@ -277,16 +279,16 @@ def find_places(heard: Heard) -> dict[str, Place]:
     }
 
 
-def _listed(root: Path, site_of: Mapping[str, str]) -> dict[str, Place]:
+def _listed_places(root: Path, site_of: Mapping[str, str]) -> dict[str, Place]:
     """Places that a ``recordings.csv`` states in columns ``latitude`` and ``longitude``, by site."""
-    folder = _with_listing(root)
+    folder = _listing_folder(root)
     try:
-        return {} if folder is None else _stated(read_table(folder / "recordings.csv"), site_of)
+        return {} if folder is None else _places_in_table(read_table(folder / "recordings.csv"), site_of)
     except MastError:  # somebody else's table
         return {}
 
 
-def _stated(table: Table, site_of: Mapping[str, str]) -> dict[str, Place]:
+def _places_in_table(table: Table, site_of: Mapping[str, str]) -> dict[str, Place]:
     file = table.find("file", "recording")
     latitude, longitude = table.find("latitude", "lat"), table.find("longitude", "lon", "lng")
     places: dict[str, Place] = {}
