@@ -17,8 +17,8 @@ from mast.detect_options import DetectOptions
 from mast.errors import MastError
 from mast.inference import Detector
 from mast.retrieval.embedding import BoxEmbedder
+from mast.retrieval.embedding_sources import labelled_batches
 from mast.retrieval.event_store import EventStore
-from mast.retrieval.to_embed import labelled_batches
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "retrieval"))
 from toy_embedder import save_embedder, write_species

@@ -21,7 +21,7 @@ from mast.inference import Detector
 from mast.models.architecture import LOOK_WIDTH
 from mast.models.boxes import pool_boxes
 from mast.retrieval.embedding import BoxEmbedder, plan_windows
-from mast.retrieval.to_embed import labelled_batches
+from mast.retrieval.embedding_sources import labelled_batches
 from mast_studies.mel_statistics import box_statistics, mel_statistics
 
 

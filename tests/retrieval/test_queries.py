@@ -14,10 +14,10 @@ from mast.detect_options import DetectOptions
 from mast.errors import ConfigError, MastError
 from mast.inference import Detector
 from mast.retrieval.embedding import BoxEmbedder
+from mast.retrieval.embedding_sources import labelled_batches
 from mast.retrieval.event_store import EventStore
 from mast.retrieval.filters import Filter
 from mast.retrieval.queries import find_lookalikes, query_box, query_clip, query_event
-from mast.retrieval.to_embed import labelled_batches
 
 
 @pytest.fixture(scope="module")

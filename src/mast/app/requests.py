@@ -192,7 +192,7 @@ def _adapt_command(folder: Path) -> tuple[list[str], Path]:
 
 
 def _band_options(run: DetectionRun) -> list[str]:
-    """The options by which another command hears the band that was searched."""
+    """The options that make another command use the band that was searched."""
     return [] if run.band_hz is None else ["--band", f"{run.band_hz[1]:g}"]
 
 

@@ -42,7 +42,7 @@ def find_work(folder: Path) -> Work:
     """Find what was made from a folder of recordings; or, of a results folder, the recordings.
 
     Raises:
-        ConfigError: the recordings of a results folder are gone, or cannot be told.
+        ConfigError: the recordings of a results folder are missing, or unknown.
     """
     if (folder / RUN).is_file() or _kind(folder) == "find":
         run = read_run(folder)

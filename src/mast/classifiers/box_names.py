@@ -28,11 +28,11 @@ _BLOCK = 256  # boxes named at once
 
 @dataclass(frozen=True)
 class NamingOptions:
-    """What the classifier hears, and who decides.
+    """What the classifier listens to, and which boxes decide together.
 
     Attributes:
         rows: the labels that are possible, among the classifier's.
-        band: hear only the band of each box.
+        band: listen only to the band of each box.
         hops: windows that begin within the length of one.
         song_gap_s: how far apart boxes may be that decide together; below 0 each decides alone.
     """
@@ -51,7 +51,7 @@ def name_boxes(
     Args:
         path: the recording.
         events: its events, in any order.
-        classifier: hears them.
+        classifier: that names them.
         options: which names are possible, and what is heard.
 
     Returns:

@@ -33,8 +33,8 @@ class Classifier:
 
     Attributes:
         name: as tables say it.
-        sample_rate: of the sound it hears, Hz.
-        window_samples: it hears at once.
+        sample_rate: of its input, Hz.
+        window_samples: samples of a window.
         labels: in the order of its outputs.
         batch: windows it takes at once.
         run: (B, window_samples) → (B, labels) logits.
@@ -49,7 +49,7 @@ class Classifier:
 
     @property
     def window_s(self) -> float:
-        """Seconds it hears at once."""
+        """Seconds of a window."""
         return self.window_samples / self.sample_rate
 
     def logits(self, windows: Samples) -> Logits:
@@ -79,7 +79,7 @@ def load_classifier(
         path: the model, ``.onnx`` or ``.tflite``.
         labels: a text file, one label per line in the order of the model's outputs.
         sample_rate: of the sound it was trained on; known for models whose windows are as long as BirdNET's or Perch's.
-        window_s: seconds it hears at once, where the model takes any length.
+        window_s: seconds of a window, where the model takes any length.
         softmax: its outputs are logits of classes that exclude each other. Otherwise outputs between 0 and 1 are taken
             as probabilities, and others as logits of each class on its own.
 
@@ -201,7 +201,7 @@ def _open_tflite(path: Path) -> _Model:
 def _window_size(
     path: Path, shape: list[int | None], sample_rate: int | None, window_s: float | None
 ) -> tuple[int, int]:
-    """Samples the model hears at once, and their rate."""
+    """Samples of a window of the model, and their rate."""
     if len(shape) not in (1, 2, 3) or (len(shape) == 3 and shape[1] not in (1, None)) or shape[-1] == 1:
         sizes = " × ".join("any" if size is None else str(size) for size in shape)
         raise ConfigError(

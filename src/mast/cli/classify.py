@@ -163,7 +163,7 @@ def _embedded_dataset(
     from mast.cli.search import model_of
     from mast.data import load_dataset
     from mast.retrieval.embedding import BoxEmbedder
-    from mast.retrieval.to_embed import labelled_batches
+    from mast.retrieval.embedding_sources import labelled_batches
 
     dataset = load_dataset(folder)
     embedder = BoxEmbedder(model_of(store, model, device))

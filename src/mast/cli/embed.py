@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from mast.retrieval.embedding import BoxEmbedder
+    from mast.retrieval.embedding_sources import DetectionsFolder
     from mast.retrieval.event_store import EventStore
     from mast.retrieval.event_table import EventBatch
-    from mast.retrieval.to_embed import DetectionsFolder
 
 
 def embed(
@@ -85,7 +85,7 @@ def embed(
     """
     from mast.detect_options import DetectOptions
     from mast.errors import ConfigError, MastError, not_a_folder
-    from mast.retrieval.to_embed import DetectionsFolder
+    from mast.retrieval.embedding_sources import DetectionsFolder
 
     if not data.is_dir():
         raise MastError(
@@ -148,7 +148,7 @@ def _work(
     """Each recording that has events, and these."""
     from mast.data import load_dataset
     from mast.errors import MastError, not_a_folder
-    from mast.retrieval.to_embed import dataset_recordings
+    from mast.retrieval.embedding_sources import dataset_recordings
 
     if detections is None:
         dataset = load_dataset(data, annotations=boxes)
@@ -174,7 +174,7 @@ def _embedded(
     import warnings
 
     from mast.audio import DamagedAudioWarning
-    from mast.retrieval.to_embed import embed_recording
+    from mast.retrieval.embedding_sources import embed_recording
 
     for path, events in work:
         if store is None or not store.holds(events):

@@ -217,8 +217,8 @@ def clips_page(cut: CutResult, title: str) -> str:
     if len(cut.clips) > _MAX_SHOWN:
         lead += paragraph(f"This page shows the first {_MAX_SHOWN:,}.", soft=True)
     if cut.left_out:
-        told = f"{cut.left_out:,} left out because somebody speaks there; {VOICES} says where."
-        lead += paragraph(told, soft=True)
+        note = f"{cut.left_out:,} left out because somebody speaks there; {VOICES} says where."
+        lead += paragraph(note, soft=True)
     if cut.failures:
         lead += paragraph(f"{len(cut.failures):,} could not be cut; {FAILURES} says why.", soft=True)
     sections = [

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 _SECONDS_UP_TO_S = 5 * 60.0  # our choice
 _MINUTES_UP_TO_S = 3 * 3600.0  # our choice
-HEARD, UNHEARD, BOXES = "#2b7a78", "#c3ced6", "#b5542c"
+_HEARD_COLOUR, _UNHEARD_COLOUR, _BOXES_COLOUR = "#2b7a78", "#c3ced6", "#b5542c"
 
 
 class TimeUnit(NamedTuple):
     """In which sound is counted."""
 
-    many: str
-    one: str
+    plural: str
+    singular: str
     seconds: float
 
 
@@ -69,8 +69,8 @@ def sites_table(datasets: Sequence[tuple[str, Dataset]]) -> list[list[str]]:
 
 def sites_header(datasets: Sequence[tuple[str, Dataset]]) -> list[str]:
     """Names of the columns of :func:`sites_table`."""
-    many, one, _ = time_unit(datasets)
-    counted = [f"{many} of sound", f"{many} listened to", "boxes", f"boxes per {one} listened to"]
+    plural, singular, _ = time_unit(datasets)
+    counted = [f"{plural} of sound", f"{plural} listened to", "boxes", f"boxes per {singular} listened to"]
     return ["site", "kind", "recordings", "days", *counted]
 
 
@@ -124,19 +124,21 @@ def hours_figure(datasets: Sequence[tuple[str, Dataset]]) -> Figure | None:
     hour, time = np.arange(24), time_unit(datasets)
     per_hour = 3600.0 / time.seconds
     unheard = np.clip(sound.by_hour - heard.by_hour, 0, None)
-    axes[0].bar(hour, heard.by_hour * per_hour, color=HEARD, width=0.85, label="listened to")
+    axes[0].bar(hour, heard.by_hour * per_hour, color=_HEARD_COLOUR, width=0.85, label="listened to")
     bottom = heard.by_hour * per_hour
-    axes[0].bar(hour, unheard * per_hour, bottom=bottom, color=UNHEARD, width=0.85, label="not listened to")
-    axes[0].set_ylabel(f"{time.many} of sound")
+    axes[0].bar(
+        hour, unheard * per_hour, bottom=bottom, color=_UNHEARD_COLOUR, width=0.85, label="not listened to"
+    )
+    axes[0].set_ylabel(f"{time.plural} of sound")
     axes[0].set_title("Labelled recordings", loc="left", fontsize=11)
     with np.errstate(divide="ignore", invalid="ignore"):
         rate = np.where(heard.by_hour > 0, boxes.by_hour / (heard.by_hour * per_hour), 0.0)
-    axes[1].bar(hour, rate, color=BOXES, width=0.85)
-    axes[1].set_ylabel(f"boxes per {time.one}")
-    axes[1].set_title(f"Boxes per {time.one} listened to", loc="left", fontsize=11)
+    axes[1].bar(hour, rate, color=_BOXES_COLOUR, width=0.85)
+    axes[1].set_ylabel(f"boxes per {time.singular}")
+    axes[1].set_title(f"Boxes per {time.singular} listened to", loc="left", fontsize=11)
     if others:
-        axes[2].bar(hour, further * per_hour, color=UNHEARD, width=0.85)
-        axes[2].set_ylabel(f"{time.many} of sound")
+        axes[2].bar(hour, further * per_hour, color=_UNHEARD_COLOUR, width=0.85)
+        axes[2].set_ylabel(f"{time.plural} of sound")
         axes[2].set_title("Unlabelled recordings", loc="left", fontsize=11)
     if unheard.sum() > 1e-6 * max(sound.by_hour.sum(), 1e-9):
         axes[0].legend(

@@ -176,7 +176,7 @@ def _lead(context: _ReportContext) -> Markup:
         ),
         (
             f"{boxes - context.unused.boxes:,}",
-            f"{used}, {sound_s / time.seconds:,.1f} {time.many} of sound in all",
+            f"{used}, {sound_s / time.seconds:,.1f} {time.plural} of sound in all",
         ),
     ]
     words = "A detector of animal sounds as boxes in time and frequency, trained on your recordings."
@@ -226,7 +226,7 @@ def _data(context: _ReportContext) -> Markup:
         for name, p in context.metrics["parts"].items()
     ]
     body += heading("Parts that the detector is measured on")
-    body += table(["part", "recordings", time.many, "boxes", "what it is"], rows, words=(0, 4))
+    body += table(["part", "recordings", time.plural, "boxes", "what it is"], rows, words=(0, 4))
     heard = " Pretraining hears all recordings, those of every part included, without their boxes."
     return body + paragraph(
         "Boxes are counted in chunks laid end to end; one that crosses from a chunk into the next counts in both."

@@ -118,7 +118,7 @@ def _keep_first(kept: pd.DataFrame, more: pd.DataFrame, shown: int) -> pd.DataFr
 def tally_events(
     events: pd.DataFrame, searched: SearchedRecordings, strata: Strata | SiteStrata | None = None
 ) -> pd.DataFrame:
-    """``n`` events by ``site``, ``slot``, ``label`` and ``stratum``, which is a column already, or told by ``strata``.
+    """``n`` events by ``site``, ``slot``, ``label`` and ``stratum``, which is a column already, or given by ``strata``.
 
     Raises:
         AnnotationError: an event of a recording that is not marked as done.

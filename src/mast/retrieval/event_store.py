@@ -103,7 +103,7 @@ class EventStore:
             model_id: of the model they come from.
             projection_width: of the contrastive projections; 0 for none.
             model_folder: where the model lies, for those who search by sound later.
-            band_hz: upper edge of the band in which it hears the events.
+            band_hz: upper edge of the band that it listens to.
 
         Raises:
             ConfigError: there is something already, or the width makes no sense.

@@ -73,7 +73,7 @@ def update_store(
         store: empty, or of this folder.
         workspace: the folder.
         seed: of the random order, for a new store; later ones keep theirs.
-        progress: hears how many recordings have been read.
+        progress: called with how many recordings have been read.
 
     Raises:
         MastError: tables that cannot be read.

@@ -25,7 +25,7 @@ class Review:
     Args:
         workspace: the folder.
         seed: of the random order.
-        progress: hears how many recordings have been read while the folder is opened.
+        progress: called with how many recordings have been read while the folder is opened.
     """
 
     def __init__(self, workspace: Workspace, *, seed: int = 0, progress: Progress | None = None) -> None:

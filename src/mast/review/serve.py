@@ -39,7 +39,7 @@ def serve(
         port: 0 takes any that is free.
         token: what requests must show; made up where it is not given.
         browser: open the page.
-        say: told the address.
+        say: called with the address.
 
     Raises:
         ConfigError: the port is taken, or the address is not this machine's.

@@ -81,7 +81,7 @@ class Wav:
         rate = self.sample_rate
         try:
             found = read(self.path, start_s=first / rate, end_s=stop / rate, sample_rate=rate)
-        except AudioError:  # moved or deleted while it is heard: the length has been told already
+        except AudioError:  # moved or deleted while it plays: the length has been sent already
             found = np.zeros(0, np.float32)
         sound = np.zeros(stop - first, np.float32)  # a damaged recording ends early
         sound[: len(found)] = found[: len(sound)]
@@ -181,7 +181,7 @@ def render_clip(path: Path, clip: Clip, silent: tuple[TimeSpan, ...] = ()) -> by
     end = min(max(clip.end_s, start), info.duration_s)
     lead_s = min(_LEAD_S, start)
     sound = read(path, start_s=start - lead_s, end_s=end)
-    # before the filter, which would ring with what it hears
+    # before the filter, which would ring after the speech
     sound = silence_spans(sound, rate, round((start - lead_s) * rate), silent)
     sound = filter_band(sound, rate, clip.low_hz, clip.high_hz)
     sound = sound[round(start * rate) - round((start - lead_s) * rate) :]
