@@ -37,7 +37,7 @@ class Counts:
 
     Attributes:
         searched: where it was looked for.
-        effort: of :func:`mast.reports.searched_recordings.effort`.
+        effort: of :func:`mast.reports.searched_recordings.effort_by_hour`.
         tally: ``n`` events by ``site``, ``slot``, ``label`` and ``stratum``.
         labels: all there are, sorted.
         best: events with the highest scores, few of each recording.
