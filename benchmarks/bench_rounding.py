@@ -23,49 +23,53 @@ from mast.detect_options import DetectOptions
 from mast.evaluation import compare, evaluate
 from mast.inference import Detector
 from mast.models.find import find_model
-from mast_studies.whole import search, search_twice
+from mast_studies.whole_recordings import search, search_twice
 from mast_studies.zero_shot_measure import measure, scoring_of
 from mast_studies.zero_shot_sets import LabelledSet, load_set
 
 WAYS = {"torch": "float32", "onnx": "int8"}
 
 
-def options_of(own: LabelledSet, runtime: Any) -> DetectOptions:
+def options_of(labelled_set: LabelledSet, runtime: Any) -> DetectOptions:
     """Boxes as the model gives them, in a set's band."""
-    return DetectOptions(device="cpu", runtime=runtime, band_hz=own.band_hz)
+    return DetectOptions(device="cpu", runtime=runtime, band_hz=labelled_set.band_hz)
 
 
-def measure_set(own: LabelledSet, model: Path, *, rounds: int) -> dict[str, Any]:
+def measure_set(labelled_set: LabelledSet, model: Path, *, rounds: int) -> dict[str, Any]:
     """Both ways on one set."""
-    figures: dict[str, Any] = {"boxes": len(own.truth), "recordings": len(own.dataset), "seconds": {}}
+    figures: dict[str, Any] = {
+        "boxes": len(labelled_set.truth),
+        "recordings": len(labelled_set.dataset),
+        "seconds": {},
+    }
     found: dict[str, pd.DataFrame] = {}
     for runtime in WAYS:
-        both = search_twice(model, own.dataset, options=options_of(own, runtime))
+        both = search_twice(model, labelled_set.dataset, options=options_of(labelled_set, runtime))
         found[runtime] = both.events
-        at_threshold = measure(own, both.events)
+        at_threshold = measure(labelled_set, both.events)
         figures[WAYS[runtime]] = {
             "events": len(both.events),
             "f1": at_threshold.metrics["f1"],
             "f1_interval": list(at_threshold.intervals["f1"]),
-            "ap50": measure(own, both.scored, resamples=0).metrics["ap50"],
+            "ap50": measure(labelled_set, both.scored, resamples=0).metrics["ap50"],
         }
-    judged: dict[str, Any] = {"reviewed": own.reviewed, "scoring": scoring_of(own)}
-    gained = compare(own.truth, found["torch"], found["onnx"], **judged).differences["f1"]
+    judged: dict[str, Any] = {"reviewed": labelled_set.reviewed, "scoring": scoring_of(labelled_set)}
+    gained = compare(labelled_set.truth, found["torch"], found["onnx"], **judged).differences["f1"]
     figures["f1 difference"] = gained._asdict()
     alike = evaluate(found["torch"], found["onnx"], **judged)
     figures["f1 of one against the other"] = alike.metrics["f1"]
-    figures["seconds"] = seconds_of(own, model, rounds)
+    figures["seconds"] = seconds_of(labelled_set, model, rounds)
     return figures
 
 
-def seconds_of(own: LabelledSet, model: Path, rounds: int) -> dict[str, list[float]]:
+def seconds_of(labelled_set: LabelledSet, model: Path, rounds: int) -> dict[str, list[float]]:
     """Of a search by detectors that are loaded already, in turns."""
-    detectors = {runtime: Detector(model, options_of(own, runtime)) for runtime in WAYS}
+    detectors = {runtime: Detector(model, options_of(labelled_set, runtime)) for runtime in WAYS}
     seconds: dict[str, list[float]] = {precision: [] for precision in WAYS.values()}
     for _ in range(rounds):
         for runtime, detector in detectors.items():
             began = time.perf_counter()
-            search(detector, own.dataset)
+            search(detector, labelled_set.dataset)
             seconds[WAYS[runtime]].append(time.perf_counter() - began)
     return seconds
 
@@ -84,8 +88,10 @@ def main() -> None:
     for words in options.data:
         folder, _, band = words.partition("=")
         name = Path(folder).resolve().name
-        own = load_set(Path(folder), bands_hz={name: float(band)} if band else None, halves={name: "both"})
-        figures[name] = measure_set(own, model, rounds=options.rounds)
+        labelled_set = load_set(
+            Path(folder), bands_hz={name: float(band)} if band else None, halves={name: "both"}
+        )
+        figures[name] = measure_set(labelled_set, model, rounds=options.rounds)
         print(f"{name}: {figures[name]}", flush=True)
     if options.out:
         write_result(options.out, {"model": options.model, "sets": figures}, seed=0)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from mast.evaluation.bootstrap import TRAINING_NOISE
-from mast_studies.record import trained_at
-from mast_studies.zero_shot_sets import RECORDED
+from mast_studies.record import describe_commits
+from mast_studies.zero_shot_sets import SET_ANIMALS
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -167,7 +167,7 @@ def zero_shot_table() -> str:
 
 EXPERTS = {  # file and set of results: what was recorded
     ("zero_shot_second_half" if name == "nbm_xc" else "zero_shot", name): shown
-    for name, shown in RECORDED.items()
+    for name, shown in SET_ANIMALS.items()
 }
 
 
@@ -483,7 +483,7 @@ def steps_table() -> str:
         for label, parts in study_rows("domain-shift").items()
     ]
     header = ["F1 (95 % interval), change to the row above", *PARTS.values()]
-    trained = trained_at(commits_of("experiments/domain-shift"))
+    trained = describe_commits(commits_of("experiments/domain-shift"))
     told = f"Three seeds, preset `small`, one H200. {TRAINING_NOISE} {trained}"
     return f"{table(header, rows)}\n\n{told} `results/experiments/domain-shift.json`."
 
@@ -497,7 +497,7 @@ def comparison_table() -> str:
         seeds = ", ".join(map(str, parts["test"]["seeds"]))
         rows.append([label, *cells, _change(parts["site_ood"]) or "–", seeds, f"{seconds / 60:.1f} min"])
     header = ["F1 (95 % interval)", *PARTS.values(), "other sites, to MAST", "seeds", "training"]
-    trained = trained_at(commits_of("experiments/in-domain", "experiments/ood"))
+    trained = describe_commits(commits_of("experiments/in-domain", "experiments/ood"))
     told = (
         "Means over seeds; differences are paired, on the seeds that both have. Training on one H200 that a dozen runs "
         f"shared, so longer than alone. {TRAINING_NOISE} {trained}"

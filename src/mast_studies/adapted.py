@@ -30,12 +30,12 @@ from mast.selftrain.adaptation import adapt
 from mast_studies.folds import link_recordings
 from mast_studies.record import write_result
 from mast_studies.script import run_script
-from mast_studies.whole import Found, search_twice
-from mast_studies.zero_shot_measure import difference, own_and_best
-from mast_studies.zero_shot_sets import LabelledSet, half_of, load_set, pairs, unseen_world
+from mast_studies.whole_recordings import SearchResult, search_twice
+from mast_studies.zero_shot_measure import difference, measure_thresholds
+from mast_studies.zero_shot_sets import LabelledSet, half_of, load_set, parse_pairs, unseen_world
 
 MODEL, HEARD, TWICE, OTHERS = "mast", "adapted to these", "adapted to these twice", "adapted to others"
-_SHOWN = ("precision", "recall", "f1", "ap50", "f1_time")
+_PRINTED_METRICS = ("precision", "recall", "f1", "ap50", "f1_time")
 
 
 def main() -> None:
@@ -56,8 +56,8 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    bands_hz = {name: float(value) for name, value in pairs(options.band)}
-    halves = dict(pairs(options.half))
+    bands_hz = {name: float(value) for name, value in parse_pairs(options.band)}
+    halves = dict(parse_pairs(options.half))
     folders = [*options.data]
     if options.simulated:
         folders.append(unseen_world(options.work / "simulated"))
@@ -70,82 +70,91 @@ def main() -> None:
         "space": "grid (seconds × mel)",
         "sets": {},
     }
-    for own in sets:
-        figures["sets"][own.name] = measure_set(own, model, options)
-        print(own.name, _shown(figures["sets"][own.name]), flush=True)
+    for labelled_set in sets:
+        figures["sets"][labelled_set.name] = measure_set(labelled_set, model, options)
+        print(labelled_set.name, _result_lines(figures["sets"][labelled_set.name]), flush=True)
         data = {one.name: one.about() for one in sets if one.name in figures["sets"]}
         write_result(options.out, figures, seed=0, data=data)
 
 
-def measure_set(own: LabelledSet, model: Path, options: argparse.Namespace) -> dict[str, Any]:
+def measure_set(labelled_set: LabelledSet, model: Path, options: argparse.Namespace) -> dict[str, Any]:
     """The model as it is and adapted, on one set."""
-    searching = DetectOptions(device=options.device, band_hz=own.band_hz)
-    before = search_twice(model, own.dataset, options=searching)
-    result: dict[str, Any] = {MODEL: own_and_best(own, before), HEARD: [], TWICE: [], OTHERS: []}
-    names = [str(name) for name in own.dataset.recordings["file"]]
+    detect_options = DetectOptions(device=options.device, band_hz=labelled_set.band_hz)
+    before = search_twice(model, labelled_set.dataset, options=detect_options)
+    result: dict[str, Any] = {
+        MODEL: measure_thresholds(labelled_set, before),
+        HEARD: [],
+        TWICE: [],
+        OTHERS: [],
+    }
+    names = [str(name) for name in labelled_set.dataset.recordings["file"]]
     first, second = half_of(names, "first"), half_of(names, "second")
     for seed in range(options.seeds):
-        work = options.work / own.name / f"seed-{seed}"
-        whole = _adapted_search(own, model, work / "whole", names, names, seed, searching)
-        result[HEARD].append(_row(own, before, *whole, seed=seed))
+        work = options.work / labelled_set.name / f"seed-{seed}"
+        heard = _adapt_and_search(labelled_set, model, work / "whole", names, names, seed, detect_options)
+        result[HEARD].append(_row(labelled_set, before, *heard, seed=seed))
         once = work / "whole" / "run"
-        twice = _adapted_search(own, once, work / "twice", names, names, seed, searching)
-        result[TWICE].append(_row(own, before, *twice, seed=seed))
+        twice = _adapt_and_search(labelled_set, once, work / "twice", names, names, seed, detect_options)
+        result[TWICE].append(_row(labelled_set, before, *twice, seed=seed))
         if options.no_others:
             continue
-        crossed = [
-            _adapted_search(own, model, work / name, learnt, searched, seed, searching)
+        halves = [
+            _adapt_and_search(labelled_set, model, work / name, learnt, searched, seed, detect_options)
             for name, learnt, searched in (("first", first, second), ("second", second, first))
         ]
-        both = Found(
-            pd.concat([found.events for found, _ in crossed], ignore_index=True),
-            pd.concat([found.scored for found, _ in crossed], ignore_index=True),
-            float(np.mean([found.threshold for found, _ in crossed])),
+        both = SearchResult(
+            pd.concat([found.events for found, _ in halves], ignore_index=True),
+            pd.concat([found.scored for found, _ in halves], ignore_index=True),
+            float(np.mean([found.threshold for found, _ in halves])),
         )
-        told = {key: sum(told[key] for _, told in crossed) for key in crossed[0][1]}
-        result[OTHERS].append(_row(own, before, both, told, seed=seed))
+        counts = {key: sum(counts[key] for _, counts in halves) for key in halves[0][1]}
+        result[OTHERS].append(_row(labelled_set, before, both, counts, seed=seed))
     return result
 
 
-def _adapted_search(
-    own: LabelledSet,
+def _adapt_and_search(
+    labelled_set: LabelledSet,
     model: Path,
     work: Path,
     learnt: Sequence[str],
     searched: Sequence[str],
     seed: int,
-    searching: DetectOptions,
-) -> tuple[Found, dict[str, int]]:
+    detect_options: DetectOptions,
+) -> tuple[SearchResult, dict[str, int]]:
     """What the model finds in some recordings after it was adapted to some."""
-    sound = link_recordings(own.dataset, learnt, work / "sound")
+    sound = link_recordings(labelled_set.dataset, learnt, work / "sound")
     adapted = adapt(
         [sound],
         work / "run",
         init=model,
-        band_hz=own.band_hz,
+        band_hz=labelled_set.band_hz,
         seed=seed,
-        show=replace(SILENT, say=lambda text: print(f"{own.name}: {text}", file=sys.stderr, flush=True)),
+        show=replace(
+            SILENT, say=lambda text: print(f"{labelled_set.name}: {text}", file=sys.stderr, flush=True)
+        ),
     )
-    found = search_twice(adapted.model, own.dataset, searched, options=searching)
+    found = search_twice(adapted.model, labelled_set.dataset, searched, options=detect_options)
     return found, {"chunks": adapted.heard, "boxes": adapted.boxes, "learnt": adapted.learnt}
 
 
-def _row(own: LabelledSet, before: Found, found: Found, told: dict[str, int], *, seed: int) -> dict[str, Any]:
+def _row(
+    labelled_set: LabelledSet, before: SearchResult, found: SearchResult, counts: dict[str, int], *, seed: int
+) -> dict[str, Any]:
     return {
         "seed": seed,
-        **told,
-        **own_and_best(own, found),
-        "f1_minus_model": difference(own, before.events, found.events),
+        **counts,
+        **measure_thresholds(labelled_set, found),
+        "f1_minus_model": difference(labelled_set, before.events, found.events),
     }
 
 
-def _shown(result: dict[str, Any]) -> str:
+def _result_lines(result: dict[str, Any]) -> str:
     """One line a system."""
     rows = [(MODEL, result[MODEL]), *((name, row) for name in (HEARD, TWICE, OTHERS) for row in result[name])]
     lines = []
     for name, row in rows:
         own = row["own threshold"]
-        figures = " ".join(f"{metric} {own[metric]:.3f}" for metric in _SHOWN)
+        figures = " ".join(f"{metric} {own[metric]:.3f}" for metric in _PRINTED_METRICS)
         lines.append(
             f"{name}: {figures} n {own['n_predictions']}, best F1 {row['best on this set']['f1']:.3f}"
         )

@@ -26,7 +26,7 @@ from mast_studies.zero_shot_measure import as_row
 DRAWN = Path(__file__).resolve().parent
 
 
-def from_the_start(drawn: pd.DataFrame) -> pd.DataFrame:
+def to_recording_times(drawn: pd.DataFrame) -> pd.DataFrame:
     """Boxes of pieces as events of their recordings."""
     drawn = drawn.dropna(subset="start_s")
     times = {name: drawn[name] + drawn["from_s"] for name in ("start_s", "end_s")}
@@ -34,7 +34,7 @@ def from_the_start(drawn: pd.DataFrame) -> pd.DataFrame:
     return as_events(table.drop(columns=["from_s", "to_s"]))
 
 
-def cut(truth: pd.DataFrame, pieces: pd.DataFrame) -> pd.DataFrame:
+def clip_to_pieces(truth: pd.DataFrame, pieces: pd.DataFrame) -> pd.DataFrame:
     """What of each box lies in a piece; a box that lies in two is two."""
     both = truth.merge(pieces, on="recording")
     both = both[(both["start_s"] < both["to_s"]) & (both["end_s"] > both["from_s"])]
@@ -42,12 +42,12 @@ def cut(truth: pd.DataFrame, pieces: pd.DataFrame) -> pd.DataFrame:
     return as_events(both.assign(start_s=start_s, end_s=end_s).drop(columns=["from_s", "to_s"]))
 
 
-def agreement(data: Path, table: pd.DataFrame, seed: int) -> dict[str, Any]:
+def measure_agreement(data: Path, table: pd.DataFrame, seed: int) -> dict[str, Any]:
     """What was drawn in pieces of a dataset against its own boxes, with intervals over recordings."""
     pieces = table[["file", "from_s", "to_s"]].drop_duplicates().rename(columns={"file": "recording"})
-    truth = cut(load_dataset(data).annotations.events, pieces)
+    truth = clip_to_pieces(load_dataset(data).annotations.events, pieces)
     reviewed = pieces.rename(columns={"from_s": "start_s", "to_s": "end_s"})
-    found = evaluate(truth, from_the_start(table), reviewed=reviewed, scoring=Scoring(), seed=seed)
+    found = evaluate(truth, to_recording_times(table), reviewed=reviewed, scoring=Scoring(), seed=seed)
     return as_row(found) | {
         "pieces": len(pieces),
         "boxes_of_the_expert": len(truth),
@@ -66,7 +66,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     figures = {
-        data.name: agreement(data, pd.read_csv(options.drawn / f"drawn_{data.name}.csv"), options.seed)
+        data.name: measure_agreement(
+            data, pd.read_csv(options.drawn / f"drawn_{data.name}.csv"), options.seed
+        )
         for data in options.data
     }
     write_result(options.out, figures, seed=options.seed)

@@ -14,20 +14,20 @@ from mast.evaluation.bootstrap import TRAINING_NOISE
 from mast.files import write_whole
 from mast.wording import counted
 from mast_studies import embedding_tables
-from mast_studies.alike import run_differently
+from mast_studies.comparability import comparability_notes
 from mast_studies.embedding_tables import ShownTable
 from mast_studies.figures import part_name
 from mast_studies.found import load_about
-from mast_studies.record import Training, trained_at, write_result
-from mast_studies.studies import Request, Study, without_parts
-from mast_studies.study_tables import Archive, Row, as_cells, as_frame, as_json, markdown
+from mast_studies.record import TrainingRecord, describe_commits, write_result
+from mast_studies.studies import FigureInputs, Study, missing_parts_message
+from mast_studies.study_tables import Archive, Row, as_cells, as_frame, as_json, markdown_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
-class Collected:
+class StudyOutput:
     """What became of a study.
 
     Attributes:
@@ -49,7 +49,7 @@ class Collected:
     notes: list[str] = field(default_factory=list)
 
 
-class _Files:
+class _OutputFiles:
     """Writes what a study ends in."""
 
     def __init__(self, study: Study, out: Path) -> None:
@@ -74,7 +74,7 @@ class _Files:
         figures["rows"] = rows
         if quality := pseudo_label_quality(archive, systems):
             figures["pseudo_labels"] = quality
-        data, trained = _data(archive, systems), trainings(archive, systems)
+        data, trained = _data_provenance(archive, systems), training_records(archive, systems)
         write_result(self._path(".json"), figures, seed=seeds, data=data, trainings=trained)
 
     def write_figure(self, figure: Figure | None) -> None:
@@ -90,7 +90,7 @@ class _Files:
 
 def collect(
     study: Study, archive: Archive, out: Path, *, data: Mapping[str, Path] | None = None
-) -> Collected:
+) -> StudyOutput:
     """Measure what is there and write the study's files; nothing is written where nothing is there.
 
     Args:
@@ -105,34 +105,34 @@ def collect(
     lines = study.lines_in(archive)
     measured = {row.system for row in rows}
     missing = [line.system for line in lines if line.system not in measured]
-    lacking = {dataset: study.lacking_in(archive, dataset) for dataset in archive.names()}
-    notes = [without_parts(dataset, parts) for dataset, parts in lacking.items() if parts]
+    missing_parts = {dataset: study.missing_parts(archive, dataset) for dataset in archive.dataset_names()}
+    notes = [missing_parts_message(dataset, parts) for dataset, parts in missing_parts.items() if parts]
     if not rows:
-        return Collected(study, [], missing, [], notes=notes)
-    files = _Files(study, out)
-    notes += (unlike := run_differently(archive, study.systems, measured))
-    trained = trained_at(one.commit for one in trainings(archive, measured))
-    files.write_tables(as_frame(rows), markdown_of(study, rows, trained, unlike))
+        return StudyOutput(study, [], missing, [], notes=notes)
+    files = _OutputFiles(study, out)
+    notes += (comparability := comparability_notes(archive, study.systems, measured))
+    trained = describe_commits(one.commit for one in training_records(archive, measured))
+    files.write_tables(as_frame(rows), study_markdown(study, rows, trained, comparability))
     seeds = sorted({seed for row in rows for seed in row.seeds})
     files.write_json(as_json(rows), seeds, archive, measured)
-    files.write_figure(study.draw(Request(study, archive, rows, data or {})))
+    files.write_figure(study.draw(FigureInputs(study, archive, rows, data or {})))
     tables = [
         ShownTable(heading(*of, own), *as_cells(own, reference=study.reference_label))
-        for of, own in groups(rows).items()
+        for of, own in group_rows(rows).items()
     ]
     datasets = list(dict.fromkeys(row.dataset for row in rows))
-    return Collected(study, rows, missing, files.written, datasets, tables, notes)
+    return StudyOutput(study, rows, missing, files.written, datasets, tables, notes)
 
 
-def _collect_embeddings(study: Study, archive: Archive, out: Path) -> Collected:
+def _collect_embeddings(study: Study, archive: Archive, out: Path) -> StudyOutput:
     """The files of a study of embeddings."""
     assert study.summarise is not None
     found = study.summarise(archive)
     systems = {system.name for system in study.systems}
     missing = [] if found.tables or found.notes or found.figure else sorted(systems)
-    files = _Files(study, out)
+    files = _OutputFiles(study, out)
     if found.cells or found.figure is not None:
-        found.notes.extend(run_differently(archive, study.systems, systems))
+        found.notes.extend(comparability_notes(archive, study.systems, systems))
     if found.cells:
         files.write_tables(embedding_tables.as_frame(found.cells), _embeddings_markdown(study, found))
         seeds = sorted({seed for cell in found.cells for seed in cell.seeds})
@@ -140,19 +140,19 @@ def _collect_embeddings(study: Study, archive: Archive, out: Path) -> Collected:
     if found.figure is not None:
         files.write_figure(found.figure())
     datasets = list(dict.fromkeys(cell.dataset for cell in found.cells))
-    return Collected(study, [], missing, files.written, datasets, found.tables, found.notes)
+    return StudyOutput(study, [], missing, files.written, datasets, found.tables, found.notes)
 
 
 def _embeddings_markdown(study: Study, found: embedding_tables.Summary) -> str:
     text = [f"# {study.title}", f"{study.caption} ({study.paper})"]
     text.append("Mean over seeds; in brackets 95 % bootstrap intervals over recordings.")
     for title, header, cells in found.tables:
-        text += [f"## {title}", markdown(header, cells)]
+        text += [f"## {title}", markdown_table(header, cells)]
     text += [f"{note}." for note in found.notes]
     return "\n\n".join(text) + "\n"
 
 
-def groups(rows: list[Row]) -> dict[tuple[str, str], list[Row]]:
+def group_rows(rows: list[Row]) -> dict[tuple[str, str], list[Row]]:
     """The rows of each dataset and part, in order."""
     found: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
@@ -166,21 +166,21 @@ def heading(dataset: str, part: str, rows: list[Row]) -> str:
     return f"{dataset}, {part_name(part)}: {n_boxes} in {n_recordings}"
 
 
-def markdown_of(study: Study, rows: list[Row], trained: str, unlike: Sequence[str]) -> str:
-    """A study's tables as Markdown; ``trained`` says at which commits, ``unlike`` what was not the same for all."""
+def study_markdown(study: Study, rows: list[Row], trained: str, notes: Sequence[str]) -> str:
+    """A study's tables as Markdown; ``trained`` says at which commits, ``notes`` what was not the same for all."""
     text = [f"# {study.title}", f"{study.caption} ({study.paper})"]
     text.append(
         "Mean over seeds; in brackets 95 % bootstrap intervals over recordings. Thresholds were chosen on validation. "
         f"Training time includes what a system builds on. {TRAINING_NOISE} {trained}"
     )
-    text += [f"{sentence}." for sentence in unlike]
-    for (dataset, part), own in groups(rows).items():
+    text += [f"{sentence}." for sentence in notes]
+    for (dataset, part), own in group_rows(rows).items():
         text.append(f"## {heading(dataset, part, own)}")
-        text.append(markdown(*as_cells(own, reference=study.reference_label, bold=True)))
+        text.append(markdown_table(*as_cells(own, reference=study.reference_label, bold=True)))
     return "\n\n".join(text) + "\n"
 
 
-def trainings(archive: Archive, systems: Collection[str]) -> list[Training]:
+def training_records(archive: Archive, systems: Collection[str]) -> list[TrainingRecord]:
     """What the systems measured in a work folder came from, as far as they wrote it down."""
     known = [
         (f"{trial.dataset}, {system}", trial.seed, load_about(trial.system(system)))
@@ -189,7 +189,8 @@ def trainings(archive: Archive, systems: Collection[str]) -> list[Training]:
         if system in systems
     ]
     return [
-        Training(name, seed, str(about.get("commit", "")), about.get("recipe")) for name, seed, about in known
+        TrainingRecord(name, seed, str(about.get("commit", "")), about.get("recipe"))
+        for name, seed, about in known
     ]
 
 
@@ -200,16 +201,18 @@ def pseudo_label_quality(archive: Archive, systems: Collection[str]) -> list[dic
         for trial in archive.trials
         for system in trial.systems()
         if system in systems
-        for told in load_about(trial.system(system)).get("pseudo_labels", [])
-        for rounded in [{name: round(value, 4) for name, value in told.items()}]
+        for quality in load_about(trial.system(system)).get("pseudo_labels", [])
+        for rounded in [{name: round(value, 4) for name, value in quality.items()}]
     ]
 
 
-def _data(archive: Archive, systems: set[str]) -> dict[str, object]:
+def _data_provenance(archive: Archive, systems: set[str]) -> dict[str, object]:
     """By dataset: where its sound was, and on which machines its systems were trained."""
     found: dict[str, object] = {}
-    for dataset in archive.names():
-        abouts = [load_about(t.system(s)) for t in archive.of(dataset) for s in t.systems() if s in systems]
+    for dataset in archive.dataset_names():
+        abouts = [
+            load_about(t.system(s)) for t in archive.trials_of(dataset) for s in t.systems() if s in systems
+        ]
         known = [about for about in abouts if about]
         if known:
             found[dataset] = {

@@ -16,13 +16,13 @@ from mast.wording import counted
 
 if TYPE_CHECKING:
     from mast.data.splits import SplitConfig
-    from mast_studies.collect import Collected
+    from mast_studies.collect import StudyOutput
     from mast_studies.runner import Runner
     from mast_studies.studies import Study
     from mast_studies.systems import System
-    from mast_studies.trainings import StudyData
+    from mast_studies.training_runs import StudyData
 
-_WORDS = ("list", "all", "report")
+_SEVERAL_STUDIES = ("list", "all", "report")
 Failures = dict[tuple[str, int], str]  # by system and seed: why
 _Division = Literal["auto", "recording", "time", "one-out"]
 
@@ -84,7 +84,7 @@ def experiment(
             "another recording, in turn, and trains on the rest."
         ),
     ] = "auto",
-    called: Annotated[str | None, typer.Option("--name", help="The dataset's name in tables.")] = None,
+    dataset_name: Annotated[str | None, typer.Option("--name", help="The dataset's name in tables.")] = None,
     collect_only: Annotated[
         bool, typer.Option("--collect-only", help="Train nothing: tables and figures of what was found.")
     ] = False,
@@ -107,14 +107,14 @@ def experiment(
     """
     from mast_studies.studies import BUDGETS, all_studies, choose_systems, find_study
 
-    studies = all_studies(tuple(_numbers(budgets, "--budgets")) if budgets else BUDGETS)
+    studies = all_studies(tuple(_parse_numbers(budgets, "--budgets")) if budgets else BUDGETS)
     if name == "list":
-        _list(list(studies.values()))
+        _print_studies(list(studies.values()))
         return
-    chosen = list(studies.values()) if name in _WORDS else [find_study(name, studies)]
-    numbers = _numbers(seeds, "--seeds") if seeds else [seed]
+    chosen = list(studies.values()) if name in _SEVERAL_STUDIES else [find_study(name, studies)]
+    numbers = _parse_numbers(seeds, "--seeds") if seeds else [seed]
     failures: Failures = {}
-    asked: set[tuple[str, int]] = set()
+    requested: set[tuple[str, int]] = set()
     if name != "report" and not collect_only:
         if data is None:
             raise ConfigError(
@@ -126,13 +126,15 @@ def experiment(
             raise ConfigError(f"experiment {name}: no other dataset is given; add --elsewhere FOLDER")
         wanted = [word.strip() for word in systems.split(",")] if systems else None
         train = choose_systems(chosen, wanted)
-        sources = {n: _source(data, unlabelled or [], generic, elsewhere, called, n) for n in numbers}
         sources = {
-            n: replace(_divided(source, split, work, n), whole=all(study.whole for study in chosen))
+            n: _study_data(data, unlabelled or [], generic, elsewhere, dataset_name, n) for n in numbers
+        }
+        sources = {
+            n: replace(_with_split(source, split, work, n), whole=all(study.whole for study in chosen))
             for n, source in sources.items()
         }
-        asked = {(system.name, n) for system in train for n in numbers}
-        about = None if name == "all" else chosen[0]
+        requested = {(system.name, n) for system in train for n in numbers}
+        only_study = None if name == "all" else chosen[0]
         embed = {system.name for study in chosen if study.summarise is not None for system in study.systems}
         # `all` is not refused because of budgets that nobody asked for
         budgeted = [] if name == "all" and not budgets else train
@@ -143,21 +145,21 @@ def experiment(
             sources,
             work,
             (preset, band, settings),
-            about=about,
+            study=only_study,
             budgeted=budgeted,
             quiet=quiet,
         )
-    if failures and asked <= failures.keys():
-        raise MastError(_told(name, failures, tables=False))
+    if failures and requested <= failures.keys():
+        raise MastError(_failure_message(name, failures, tables=False))
     collected = _collect(
         chosen,
         work,
         out,
-        (asked, failures),
+        (requested, failures),
         data=data,
-        called=called,
+        dataset_name=dataset_name,
         seeds=numbers if seeds else None,
-        page=name in _WORDS,
+        page=name in _SEVERAL_STUDIES,
     )
     notes: dict[str, list[str]] = {}
     for one in collected:
@@ -170,10 +172,10 @@ def experiment(
             typer.echo(path)
     for note, names in notes.items():
         say(f"{', '.join(names)}: {note}", quiet=quiet)
-    if name in _WORDS:
+    if name in _SEVERAL_STUDIES:
         typer.echo(out / "report.html")
     if failures:
-        raise MastError(_told(name, failures, tables=any(one.files for one in collected)))
+        raise MastError(_failure_message(name, failures, tables=any(one.files for one in collected)))
 
 
 def _run(
@@ -184,13 +186,13 @@ def _run(
     work: Path,
     how: tuple[str, float | None, list[str] | None],
     *,
-    about: Study | None,
+    study: Study | None,
     budgeted: Sequence[System],
     quiet: bool,
 ) -> Failures:
     """Train, measure and embed; returns what failed.
 
-    What cannot work is refused before hours of training: ``about`` is the study, if it is one alone, that needs one of
+    What cannot work is refused before hours of training: ``study`` is the study, if it is one alone, that needs one of
     its parts, and ``budgeted`` are systems whose label budgets have to be there.
     """
     from mast.grid import FrontEnd
@@ -199,7 +201,7 @@ def _run(
     from mast_studies.presets import load_preset
     from mast_studies.runner import Runner
     from mast_studies.studies import systems_by_name
-    from mast_studies.trainings import Trainings
+    from mast_studies.training_runs import TrainingRuns
 
     preset_name, band, settings = how
     overrides = dict(parse_override(text) for text in settings or [])
@@ -209,10 +211,11 @@ def _run(
     preset.check_names({*known, *(system.detector for system in known.values())})
     show = Show(say=lambda text: say(text, quiet=quiet), bar=lambda what: steps(quiet, what))
     runners = {
-        n: Runner(Trainings(source, work, preset, known, seed=n, show=show)) for n, source in sources.items()
+        n: Runner(TrainingRuns(source, work, preset, known, seed=n, show=show))
+        for n, source in sources.items()
     }
-    if about is not None and about.parts and about.summarise is None:
-        _refuse_without_parts(about, list(runners.values()))
+    if study is not None and study.parts and study.summarise is None:
+        _require_parts(study, list(runners.values()))
     for runner in runners.values():
         runner.check_budgets(budgeted)
     failures: Failures = {}
@@ -226,7 +229,7 @@ def _run(
     return failures
 
 
-def _told(name: str, failures: Failures, *, tables: bool) -> str:
+def _failure_message(name: str, failures: Failures, *, tables: bool) -> str:
     """What failed, why, and what that means for the tables; ``tables``: whether any were written."""
     systems = len({system for system, _ in failures})
     left_out = f"and {'is' if systems == 1 else 'are'} left out of the tables"
@@ -235,12 +238,12 @@ def _told(name: str, failures: Failures, *, tables: bool) -> str:
     return f"experiment {name}: {counted(systems, 'system')} failed{end}; {'; '.join(reasons)}"
 
 
-def _refuse_without_parts(study: Study, runners: Sequence[Runner]) -> None:
+def _require_parts(study: Study, runners: Sequence[Runner]) -> None:
     """Refuse a dataset that has no part that the study is about."""
-    from mast_studies.studies import without_parts
+    from mast_studies.studies import missing_parts_message
 
-    if not any(part in runner.trainings.parts for runner in runners for part in study.parts):
-        raise MastError(without_parts(runners[0].source.name, study.parts))
+    if not any(part in runner.training_runs.parts for runner in runners for part in study.parts):
+        raise MastError(missing_parts_message(runners[0].source.name, study.parts))
 
 
 def _collect(
@@ -250,24 +253,24 @@ def _collect(
     run: tuple[Collection[tuple[str, int]], Failures],
     *,
     data: str | None,
-    called: str | None,
+    dataset_name: str | None,
     seeds: list[int] | None,
     page: bool,
-) -> list[Collected]:
+) -> list[StudyOutput]:
     """Tables and figures of what is in the work folder.
 
     ``run``: which systems and seeds this call was asked for, and what of it failed: that is left out, also where there
     are results of an earlier call, and a study of which nothing else was asked for is not written.
     """
-    from mast_studies.collect import Collected, collect
+    from mast_studies.collect import StudyOutput, collect
     from mast_studies.page import write_page
     from mast_studies.study_tables import Archive
 
-    name = called or (None if data is None else _name_of(data))
-    asked, failures = run
+    name = dataset_name or (None if data is None else _dataset_name(data))
+    requested, failures = run
     archive = Archive(work, datasets=None if name is None else [name], seeds=seeds, left_out=failures.keys())
     if not archive.trials:
-        others = Archive(work, seeds=seeds).names()
+        others = Archive(work, seeds=seeds).dataset_names()
         if others:
             raise MastError(
                 f"{work}: nothing was found in '{name}', only in {', '.join(others)}; choose one with --name"
@@ -281,10 +284,10 @@ def _collect(
     collected = []
     for study in chosen:
         names = {system.name for system in study.systems}
-        own = {one for one in asked if one[0] in names}
+        own = {one for one in requested if one[0] in names}
         if own and own <= failures.keys():
             note = "what was asked for failed, so no table was written"
-            collected.append(Collected(study, [], [], [], notes=[note]))
+            collected.append(StudyOutput(study, [], [], [], notes=[note]))
         else:
             collected.append(collect(study, archive, out, data=given))
     first = collected[0]
@@ -303,21 +306,21 @@ def _collect(
     return collected
 
 
-def _source(
+def _study_data(
     data: str,
     unlabelled: list[str],
     generic: list[Path] | None,
     elsewhere: list[Path] | None,
-    called: str | None,
+    dataset_name: str | None,
     seed: int,
 ) -> StudyData:
-    from mast_studies.trainings import StudyData
+    from mast_studies.training_runs import StudyData
 
     def of_seed(text: str) -> Path:
         return Path(text.replace("{seed}", str(seed)))
 
     return StudyData(
-        name=called or _name_of(data),
+        name=dataset_name or _dataset_name(data),
         labelled=of_seed(data),
         unlabelled=tuple(of_seed(text) for text in unlabelled),
         generic=tuple(generic or ()),
@@ -325,18 +328,18 @@ def _source(
     )
 
 
-def _divided(source: StudyData, by: _Division, work: Path, seed: int) -> StudyData:
+def _with_split(source: StudyData, by: _Division, work: Path, seed: int) -> StudyData:
     """A dataset, and what of it trains and tests."""
     from mast_studies.folds import write_fold
     from mast_studies.found import Trial
 
     if by != "one-out":
-        return replace(source, split=_split_of(source.labelled, by))
+        return replace(source, split=_choose_split(source.labelled, by))
     folder = Trial.at(work, source.name, seed).folder / "fold"
     return replace(source, labelled=write_fold(source.labelled, folder, seed))
 
 
-def _split_of(folder: Path, by: Literal["auto", "recording", "time"]) -> SplitConfig | None:
+def _choose_split(folder: Path, by: Literal["auto", "recording", "time"]) -> SplitConfig | None:
     """How a dataset is divided; None leaves it to its split column and the defaults.
 
     Whoever calls every recording train or out of domain has said what tests. A test part cut from train as well would
@@ -356,21 +359,21 @@ def _split_of(folder: Path, by: Literal["auto", "recording", "time"]) -> SplitCo
     return None if by == "auto" else SplitConfig(by=by)
 
 
-def _name_of(data: str) -> str:
+def _dataset_name(data: str) -> str:
     """bench-{seed}/labelled → bench; data/birdeep → birdeep."""
     path = Path(data)
     own = path.parent.name if path.name == "labelled" and path.parent.name else path.name
     return own.replace("{seed}", "").strip("-_ ") or "dataset"
 
 
-def _numbers(text: str, option: str) -> list[int]:
+def _parse_numbers(text: str, option: str) -> list[int]:
     try:
         return [int(word) for word in text.split(",")]
     except ValueError:
         raise ConfigError(f"{option}: '{text}' is not a list of whole numbers such as 0,1") from None
 
 
-def _list(studies: Sequence[Study]) -> None:
+def _print_studies(studies: Sequence[Study]) -> None:
     width = max(len(study.name) for study in studies)
     for study in studies:
         typer.echo(f"{study.name:<{width}}  {study.title} ({study.paper})")

@@ -69,13 +69,13 @@ def embed_parts(
         seed: of the points that are shown, and of UMAP.
     """
     encoders = Encoders(models, machine)
-    seen: dict[str, EmbeddedPart] = {}
+    embedded: dict[str, EmbeddedPart] = {}
     for name, chunks in parts.items():
-        own = end_to_end(dataset, chunks, encoders.front_end)
+        own = drop_overlapping(dataset, chunks, encoders.front_end)
         boxes = labelled_boxes(dataset, own.table, detections.get(name), encoders.front_end)
-        seen[name] = encoders.look(own, boxes, batch_size=batch_size)
+        embedded[name] = encoders.embed_part(own, boxes, batch_size=batch_size)
     return EmbeddedTables(
-        chunk_neighbours(seen, seed=seed), box_neighbours(seen, encoders.front_end, seed=seed)
+        chunk_neighbours(embedded, seed=seed), box_neighbours(embedded, encoders.front_end, seed=seed)
     )
 
 
@@ -96,7 +96,7 @@ class Encoders:
                 "the same boxes; train the detector from it"
             )
 
-    def look(self, chunks: Chunks, boxes: pd.DataFrame, *, batch_size: int) -> EmbeddedPart:
+    def embed_part(self, chunks: Chunks, boxes: pd.DataFrame, *, batch_size: int) -> EmbeddedPart:
         """Embed all chunks of a part, and the boxes in them."""
         cells = boxes[list(BOX_COLUMNS)].to_numpy(dtype=np.float32)
         per_chunk = np.bincount(boxes["chunk"].to_numpy(dtype=np.int64), minlength=len(chunks))
@@ -109,7 +109,7 @@ class Encoders:
         for batch in in_order(chunks, batch_size=batch_size, workers=self._workers):
             rows = slice(done, done + len(batch.waveforms))
             done = rows.stop
-            whole, inside = self._embed(batch, by_chunk[rows], frames[rows])
+            whole, inside = self._embed_batch(batch, by_chunk[rows], frames[rows])
             for kept, made in ((of_chunks, whole), (of_boxes, inside)):
                 for way, vectors in made.items():
                     kept.setdefault(way, []).append(vectors)
@@ -121,7 +121,7 @@ class Encoders:
         )
 
     @torch.no_grad()
-    def _embed(
+    def _embed_batch(
         self, batch: Batch, cells: Sequence[Vectors], frames: IntArray
     ) -> tuple[dict[Way, Vectors], dict[Way, Vectors]]:
         """By way: of each chunk, and of each box, of some chunks."""
@@ -136,15 +136,15 @@ class Encoders:
         size = (float(patch), float(patch))
         pictures = [picture[0].float().cpu().numpy() for picture in shown]
         whole: dict[Way, Vectors] = {
-            "mel": np.stack([_levels(p[:n]) for p, n in zip(pictures, frames.tolist(), strict=True)]),
+            "mel": np.stack([_bin_statistics(p[:n]) for p, n in zip(pictures, frames.tolist(), strict=True)]),
             "pretrained": _chunk_means(before, columns),
             "encoder": _chunk_means(tokens, columns),
         }
         inside: dict[Way, Vectors] = {
             "mel": np.concatenate([mel_statistics(p, some) for p, some in zip(pictures, cells, strict=True)]),
             # the encoder alone, as the paper: what mast embed keeps has the look of the box beside it
-            "pretrained": _unpadded(pool_boxes(before, padded, size, samples=2), counts),
-            "encoder": _unpadded(pool_boxes(tokens, padded, size, samples=2), counts),
+            "pretrained": _remove_padding(pool_boxes(before, padded, size, samples=2), counts),
+            "encoder": _remove_padding(pool_boxes(tokens, padded, size, samples=2), counts),
         }
         projected = self._detector.project(tokens, shown, boxes)
         if projected is not None:
@@ -152,7 +152,7 @@ class Encoders:
         return whole, inside
 
 
-def end_to_end(dataset: Dataset, chunks: Chunks, front_end: FrontEnd) -> Chunks:
+def drop_overlapping(dataset: Dataset, chunks: Chunks, front_end: FrontEnd) -> Chunks:
     """Those chunks that overlap none before them: no box is to be there twice."""
     table = chunks.table.reset_index(drop=True)
     kept: list[int] = []
@@ -184,8 +184,8 @@ def labelled_boxes(
         front_end: the grid.
     """
     events = {str(name): own for name, own in dataset.annotations.events.groupby("recording")}
-    found = {} if detections is None else _by_chunk(detections, chunks, front_end)
-    tables = [_nothing()]
+    found = {} if detections is None else _detections_by_chunk(detections, chunks, front_end)
+    tables = [_empty_boxes()]
     for row, (name, start, valid) in enumerate(
         zip(chunks["recording"].astype(str), chunks["start_s"], chunks["valid_s"], strict=True)
     ):
@@ -215,7 +215,7 @@ def labelled_boxes(
         if both:
             tables.append(pd.concat(both, ignore_index=True).assign(chunk=row, recording=name))
     filled = [table for table in tables if len(table)] or tables
-    return pd.concat(filled, ignore_index=True)[list(_nothing())]
+    return pd.concat(filled, ignore_index=True)[list(_empty_boxes())]
 
 
 def best_matches(detected: FloatArray, truth: IntArray) -> tuple[IntArray, FloatArray]:
@@ -230,7 +230,9 @@ def best_matches(detected: FloatArray, truth: IntArray) -> tuple[IntArray, Float
     return overlaps.argmax(axis=1).astype(np.int64), overlaps.max(axis=1)
 
 
-def _by_chunk(detections: pd.DataFrame, chunks: pd.DataFrame, front_end: FrontEnd) -> dict[int, FloatArray]:
+def _detections_by_chunk(
+    detections: pd.DataFrame, chunks: pd.DataFrame, front_end: FrontEnd
+) -> dict[int, FloatArray]:
     """Detections → by row of the chunk that their middle lies in, in cells of the chunk."""
     found: dict[int, FloatArray] = {}
     first = chunks["start_s"].to_numpy(dtype=np.float64) / front_end.hop_s
@@ -249,13 +251,13 @@ def _by_chunk(detections: pd.DataFrame, chunks: pd.DataFrame, front_end: FrontEn
     return found
 
 
-def _nothing() -> pd.DataFrame:
+def _empty_boxes() -> pd.DataFrame:
     columns = {"chunk": "int64", "recording": "object", "kind": "object", "label": "object", "iou": "float64"}
     columns |= {"matched": "bool", **dict.fromkeys(BOX_COLUMNS, "float64")}
     return pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in columns.items()})
 
 
-def _levels(picture: Vectors) -> Vectors:
+def _bin_statistics(picture: Vectors) -> Vectors:
     """(T, F) → (2 F,) mean and deviation of each bin over time."""
     return np.concatenate([picture.mean(axis=0), picture.std(axis=0)])
 
@@ -266,7 +268,7 @@ def _chunk_means(tokens: Tensor, columns: Sequence[int]) -> Vectors:
     return torch.stack(means).cpu().numpy()
 
 
-def _unpadded(values: Tensor, counts: Sequence[int]) -> Vectors:
+def _remove_padding(values: Tensor, counts: Sequence[int]) -> Vectors:
     """(B, M, C) → the rows of real boxes, chunk after chunk."""
     rows = [row[:count].float().cpu().numpy() for row, count in zip(values, counts, strict=True)]
     return np.concatenate(rows)

@@ -11,7 +11,7 @@ import pandas as pd
 from mast.reports.spectrogram import escape_mathtext
 from mast.retrieval.clusters import MIN_EVENTS
 from mast_studies.embedding_tables import SETTINGS, WAYS, TableCell, place_name
-from mast_studies.figures import empty_figure, interval_marks, tidy
+from mast_studies.figures import empty_figure, plot_intervals, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +55,9 @@ def draw_retrieval(cells: Sequence[TableCell]) -> Figure:
                 colour, mark = _SETTING_STYLE[setting]
                 here = [c for c in own if c.line == name]
                 at = [ways.index(c.way) + shift for c in here if c.way in ways]
-                interval_marks(axis, at, [c.score for c in here if c.way in ways], colour, mark, across=True)
+                plot_intervals(
+                    axis, at, [c.score for c in here if c.way in ways], colour, mark, horizontal=True
+                )
                 chance = [c.score.value for c in here if c.way == "random"]
                 if chance:
                     axis.axvline(chance[0], color=colour, linewidth=1.0, linestyle=(0, (2, 2)), zorder=0)
@@ -68,8 +70,8 @@ def draw_retrieval(cells: Sequence[TableCell]) -> Figure:
             tidy(axis, grid="x")
             if row == len(datasets) - 1:
                 axis.set_xlabel("Top-1 accuracy")
-    handles = [_mark(*_SETTING_STYLE[setting], name) for setting, name in SETTINGS.items()]
-    handles.append(_line("0.4", "random order"))
+    handles = [_marker_handle(*_SETTING_STYLE[setting], name) for setting, name in SETTINGS.items()]
+    handles.append(_line_handle("0.4", "random order"))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9)
     figure.suptitle(
         "Retrieval: is the nearest training box of the same label?", fontsize=11, x=0.01, ha="left"
@@ -80,14 +82,14 @@ def draw_retrieval(cells: Sequence[TableCell]) -> Figure:
 def draw_chunks(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """A row a dataset; chunks by site, by hour of the day, by number of annotated events."""
     figure = empty_figure(14.0, 4.3 * len(tables) + 0.4)
-    rows = _rows(figure, len(tables))
+    rows = _subfigure_rows(figure, len(tables))
     for part, (dataset, table) in zip(rows, tables.items(), strict=True):
         points = table[table["x"].notna()]
         points = points.iloc[np.random.default_rng(0).permutation(len(points))]  # none is always on top
         site, hour, events = part.subplots(1, 3)
         name = dataset.replace("_", " ")
-        _by_name(site, points, "site", f"{name}: {len(points):,} chunks by site", "site not known")
-        _by_number(
+        _scatter_by_name(site, points, "site", f"{name}: {len(points):,} chunks by site", "site not known")
+        _scatter_by_number(
             part,
             hour,
             points["hour"],
@@ -101,7 +103,7 @@ def draw_chunks(tables: Mapping[str, pd.DataFrame]) -> Figure:
         label = "annotated events in the chunk"
         if points["events"].max() > limit:
             label += f" ({limit:.0f} and more alike)"
-        _by_number(
+        _scatter_by_number(
             part,
             events,
             points["events"],
@@ -117,20 +119,20 @@ def draw_chunks(tables: Mapping[str, pd.DataFrame]) -> Figure:
 def draw_boxes(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """A row a dataset; boxes by label, and by what they are: true, detected, detected where nothing is annotated."""
     figure = empty_figure(13.5, 4.9 * len(tables) + 0.4)
-    rows = _rows(figure, len(tables))
+    rows = _subfigure_rows(figure, len(tables))
     for part, (dataset, table) in zip(rows, tables.items(), strict=True):
         points = table[table["x"].notna()]
         points = points.iloc[np.random.default_rng(0).permutation(len(points))]
         label, kind = part.subplots(1, 2)
         name = dataset.replace("_", " ")
         title = f"{name}: {len(points):,} boxes by label (squares: true, circles: detected)"
-        _by_name(label, points, "label", title, "without a label", marks=True)
-        _by_kind(kind, points)
+        _scatter_by_name(label, points, "label", title, "without a label", marks=True)
+        _scatter_by_kind(kind, points)
     return figure
 
 
-def _by_name(
-    axis: Axes, points: pd.DataFrame, column: str, title: str, nameless: str, *, marks: bool = False
+def _scatter_by_name(
+    axis: Axes, points: pd.DataFrame, column: str, title: str, unnamed_label: str, *, marks: bool = False
 ) -> None:
     """Colours for the commonest names; the rest is grey, and below."""
     counts = points.loc[points[column] != "", column].value_counts()
@@ -138,27 +140,27 @@ def _by_name(
     rest = len(counts) - len(chosen)
     groups: list[tuple[str, str, pd.DataFrame]] = []
     if len(without := points[points[column] == ""]):
-        groups.append((nameless, "#e6e9ec", without))
+        groups.append((unnamed_label, "#e6e9ec", without))
     if rest:
         others = points[(points[column] != "") & ~points[column].isin(chosen)]
         groups.append((f"{rest} other{'s' if rest > 1 else ''}", _OTHER, others))
     groups += [(str(n), c, points[points[column] == n]) for n, c in zip(chosen, _COLOURS, strict=False)]
-    handles, size = [], _size(len(points))
+    handles, size = [], _marker_size(len(points))
     for name, colour, own in groups:
         if marks:
             for kind, mark in (("truth", "s"), ("detected", "o")):
-                _dots(axis, own[own["kind"] == kind], colour, mark, size)
+                _scatter(axis, own[own["kind"] == kind], colour, mark, size)
         else:
-            _dots(axis, own, colour, "o", size)
+            _scatter(axis, own, colour, "o", size)
         handles.append(
-            _mark(colour, "s" if marks else "o", escape_mathtext(f"{_short(name)} ({len(own):,})"))
+            _marker_handle(colour, "s" if marks else "o", escape_mathtext(f"{_shorten(name)} ({len(own):,})"))
         )
     handles = [*handles[len(groups) - len(chosen) :], *handles[: len(groups) - len(chosen)]]  # grey ones last
-    _beside(axis, handles)
-    _plane(axis, title, len(points))
+    _add_legend(axis, handles)
+    _label_plane(axis, title, len(points))
 
 
-def _by_number(
+def _scatter_by_number(
     figure: Any,
     axis: Axes,
     values: pd.Series[float],
@@ -171,7 +173,7 @@ def _by_number(
 ) -> None:
     """A colour scale, with its bar beside."""
     known = values.notna()
-    _dots(axis, points[~known], _OTHER, "o", _size(len(points)))
+    _scatter(axis, points[~known], _OTHER, "o", _marker_size(len(points)))
     shown = axis.scatter(
         points.loc[known, "x"],
         points.loc[known, "y"],
@@ -179,7 +181,7 @@ def _by_number(
         cmap=colours,
         vmin=ends[0],
         vmax=ends[1],
-        s=_size(len(points)),
+        s=_marker_size(len(points)),
         linewidths=0,
         alpha=0.85,
     )
@@ -188,10 +190,10 @@ def _by_number(
     bar.solids.set_alpha(1.0)
     if ends == (0, 24):
         bar.set_ticks([0, 6, 12, 18, 24])
-    _plane(axis, title, len(points))
+    _label_plane(axis, title, len(points))
 
 
-def _by_kind(axis: Axes, points: pd.DataFrame) -> None:
+def _scatter_by_kind(axis: Axes, points: pd.DataFrame) -> None:
     detected = points["kind"] == "detected"
     groups = dict(
         zip(
@@ -207,13 +209,13 @@ def _by_kind(axis: Axes, points: pd.DataFrame) -> None:
     handles = []
     for name, own in groups.items():
         if len(own):
-            _dots(axis, own, *_KIND_STYLE[name], _size(len(points)))
-            handles.append(_mark(*_KIND_STYLE[name], f"{name} ({len(own):,})"))
-    _beside(axis, handles)
-    _plane(axis, "the same boxes: true and detected", len(points))
+            _scatter(axis, own, *_KIND_STYLE[name], _marker_size(len(points)))
+            handles.append(_marker_handle(*_KIND_STYLE[name], f"{name} ({len(own):,})"))
+    _add_legend(axis, handles)
+    _label_plane(axis, "the same boxes: true and detected", len(points))
 
 
-def _dots(axis: Axes, points: pd.DataFrame, colour: str, mark: str, size: float) -> None:
+def _scatter(axis: Axes, points: pd.DataFrame, colour: str, mark: str, size: float) -> None:
     axis.scatter(
         points["x"],
         points["y"],
@@ -226,7 +228,7 @@ def _dots(axis: Axes, points: pd.DataFrame, colour: str, mark: str, size: float)
     )
 
 
-def _plane(axis: Axes, title: str, count: int) -> None:
+def _label_plane(axis: Axes, title: str, count: int) -> None:
     """A plane has no units: only what is near what counts."""
     name = "UMAP" if count >= MIN_EVENTS else "direction"
     axis.set_xlabel(f"{name} 1", fontsize=9)
@@ -237,7 +239,7 @@ def _plane(axis: Axes, title: str, count: int) -> None:
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def _beside(axis: Axes, handles: Sequence[Any]) -> None:
+def _add_legend(axis: Axes, handles: Sequence[Any]) -> None:
     axis.legend(
         handles=handles,
         loc="upper left",
@@ -248,28 +250,28 @@ def _beside(axis: Axes, handles: Sequence[Any]) -> None:
     )
 
 
-def _rows(figure: Figure, count: int) -> list[Any]:
+def _subfigure_rows(figure: Figure, count: int) -> list[Any]:
     found = figure.subfigures(count, 1, squeeze=False)
     return list(found[:, 0])
 
 
-def _size(count: int) -> float:
+def _marker_size(count: int) -> float:
     return float(np.clip(16_000 / max(count, 1), 8.0, 26.0))
 
 
-def _mark(colour: str, mark: str, label: str) -> Any:
+def _marker_handle(colour: str, mark: str, label: str) -> Any:
     from matplotlib.lines import Line2D
 
     return Line2D([], [], color=colour, marker=mark, linestyle="none", markersize=6, label=label)
 
 
-def _line(colour: str, label: str) -> Any:
+def _line_handle(colour: str, label: str) -> Any:
     from matplotlib.lines import Line2D
 
     return Line2D([], [], color=colour, linestyle=(0, (2, 2)), label=label)
 
 
-def _short(name: str) -> str:
+def _shorten(name: str) -> str:
     return name if len(name) <= 26 else f"{name[:25]}…"
 
 

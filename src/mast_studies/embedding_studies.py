@@ -19,22 +19,22 @@ from mast_studies.embedding_tables import (
     NEIGHBOURS,
     SETTINGS,
     WAYS,
-    Draws,
     EmbeddedTables,
+    RecordingBootstrap,
     ShownTable,
     Summary,
-    cell_of,
-    embedded_of,
+    format_difference,
+    format_score,
+    load_embedded_seeds,
     parts_of,
     place_name,
-    shown,
-    signed,
+    table_cell,
     ways_of,
 )
 from mast_studies.found import NOT_TESTS
 from mast_studies.study_tables import Archive
 
-_BOX_MARK = ("start_s", "end_s", "low_hz", "high_hz")
+_BOX_COLUMNS = ("start_s", "end_s", "low_hz", "high_hz")
 _RETRIEVAL = {
     "top1": "Top-1",
     "top5": "Top-5",
@@ -52,27 +52,29 @@ _KINDS = {
 def summarise_retrieval(archive: Archive) -> Summary:
     """Top-1, Top-5, mean rank of true and detected boxes, against annotated training boxes."""
     summary = Summary()
-    for dataset in archive.names():
-        found = embedded_of(archive, dataset)
-        if not found or _nothing_to_name(dataset, found, summary):
+    for dataset in archive.dataset_names():
+        found = load_embedded_seeds(archive, dataset)
+        if not found or _lacks_labels(dataset, found, summary):
             continue
         for part in parts_of(found):
-            _retrieval_of(dataset, part, found, summary, archive.resamples)
+            _summarise_part(dataset, part, found, summary, archive.resamples)
     cells = summary.cells
     return Summary(cells, summary.tables, summary.notes, (lambda: draw_retrieval(cells)) if cells else None)
 
 
-def _retrieval_of(
+def _summarise_part(
     dataset: str, part: str, found: Mapping[int, EmbeddedTables], summary: Summary, resamples: int
 ) -> None:
     """One table."""
     where = place_name(dataset, part)
     boxes = {seed: own.boxes[own.boxes["part"] == part] for seed, own in found.items()}
-    draws = Draws({s: b[b["kind"] == "truth"] for s, b in boxes.items()}, _BOX_MARK, resamples)
-    queries = {seed: _with_measures(own[own["label"] != ""]) for seed, own in boxes.items()}
-    asked = sum(len(own) for own in queries.values())
+    bootstrap = RecordingBootstrap(
+        {s: b[b["kind"] == "truth"] for s, b in boxes.items()}, _BOX_COLUMNS, resamples
+    )
+    queries = {seed: _add_measures(own[own["label"] != ""]) for seed, own in boxes.items()}
+    n_labelled = sum(len(own) for own in queries.values())
     queries = {seed: own[own["answerable"]] for seed, own in queries.items()}
-    lost = asked - sum(len(own) for own in queries.values())
+    n_unanswerable = n_labelled - sum(len(own) for own in queries.values())
     if not any(len(own) for own in queries.values()):
         summary.notes.append(
             f"{where}: no training box of another recording has the label of any box here, so none can be named; "
@@ -81,7 +83,7 @@ def _retrieval_of(
         return
     rows: list[list[str]] = []
     for setting, name in SETTINGS.items():
-        own = {seed: _of_setting(table, setting) for seed, table in queries.items()}
+        own = {seed: _select_setting(table, setting) for seed, table in queries.items()}
         own = {seed: table for seed, table in own.items() if len(table)}
         if not own:
             if setting != "oracle_found":  # goes with the next
@@ -91,54 +93,54 @@ def _retrieval_of(
                 )
             continue
         labels = len(set().union(*(table["label"] for table in own.values())))
-        chance = cell_of(
-            draws, own, "chance", less=None, where=(dataset, part), what=(name, "random", "top1")
+        chance = table_cell(
+            bootstrap, own, "chance", subtract=None, place=(dataset, part), measured=(name, "random", "top1")
         )
         summary.cells.append(chance)
         counted = [f"{chance.n:,}", str(labels)]
-        rows.append([name, "random order", *counted, shown(chance.score), "–", "–", "–", "–"])
+        rows.append([name, "random order", *counted, format_score(chance.score), "–", "–", "–", "–"])
         for way in ways_of(next(iter(own.values())), "rank"):
             cells = {
-                measure: cell_of(
-                    draws,
+                measure: table_cell(
+                    bootstrap,
                     own,
                     f"{measure}_{way}",
-                    less=f"{measure}_{BASELINE}",
-                    where=(dataset, part),
-                    what=(name, way, measure),
+                    subtract=f"{measure}_{BASELINE}",
+                    place=(dataset, part),
+                    measured=(name, way, measure),
                 )
                 for measure in _RETRIEVAL
             }
             summary.cells.extend(cells.values())
-            values = [shown(cell.score, 3 if m.startswith("top") else 1) for m, cell in cells.items()]
-            rows.append([name, WAYS[way], *counted, *values, signed(cells["top1"].against)])
+            values = [format_score(cell.score, 3 if m.startswith("top") else 1) for m, cell in cells.items()]
+            rows.append([name, WAYS[way], *counted, *values, format_difference(cells["top1"].difference)])
     recordings = sum(int(own["recording"].nunique()) for own in queries.values())
     heading = f"{where}: boxes of {recordings:,} recordings"
-    if lost:
-        heading += f"; {lost:,} more have a label that no training box of another recording has"
+    if n_unanswerable:
+        heading += f"; {n_unanswerable:,} more have a label that no training box of another recording has"
     header = ["boxes", "compared by", "queries", "labels", *_RETRIEVAL.values(), f"Top-1 − {WAYS[BASELINE]}"]
     summary.tables.append(ShownTable(heading, header, rows))
 
 
-def _with_measures(boxes: pd.DataFrame) -> pd.DataFrame:
+def _add_measures(boxes: pd.DataFrame) -> pd.DataFrame:
     """The ranks as values to be averaged."""
-    made: dict[str, pd.Series[Any]] = {}
+    measures: dict[str, pd.Series[Any]] = {}
     for way in ways_of(boxes, "rank"):
         rank, label_rank = boxes[f"rank_{way}"].astype(float), boxes[f"label_rank_{way}"].astype(float)
-        made |= {f"top1_{way}": (rank <= 1).astype(float), f"top5_{way}": (rank <= 5).astype(float)}
-        made |= {f"mean_rank_{way}": rank, f"mean_label_rank_{way}": label_rank}
-        made["answerable"] = rank > 0
-    return boxes.assign(**made)
+        measures |= {f"top1_{way}": (rank <= 1).astype(float), f"top5_{way}": (rank <= 5).astype(float)}
+        measures |= {f"mean_rank_{way}": rank, f"mean_label_rank_{way}": label_rank}
+        measures["answerable"] = rank > 0
+    return boxes.assign(**measures)
 
 
-def _of_setting(queries: pd.DataFrame, setting: str) -> pd.DataFrame:
+def _select_setting(queries: pd.DataFrame, setting: str) -> pd.DataFrame:
     if setting == "detected":
         return queries[queries["kind"] == "detected"]
     truth = queries[queries["kind"] == "truth"]
     return truth if setting == "oracle" else truth[truth["matched"]]
 
 
-def _nothing_to_name(dataset: str, found: Mapping[int, EmbeddedTables], summary: Summary) -> bool:
+def _lacks_labels(dataset: str, found: Mapping[int, EmbeddedTables], summary: Summary) -> bool:
     """Whether labels say nothing; a sentence says why."""
     labels = {str(label) for own in found.values() for label in own.boxes["label"].unique()} - {""}
     if len(labels) > 1:
@@ -157,13 +159,13 @@ def summarise_chunks(archive: Archive) -> Summary:
     """Chunks on a plane, and how much a chunk's neighbours have in common with it."""
     summary = Summary()
     pictures: dict[str, pd.DataFrame] = {}
-    for dataset in archive.names():
-        found = embedded_of(archive, dataset)
+    for dataset in archive.dataset_names():
+        found = load_embedded_seeds(archive, dataset)
         if not found:
             continue
         tables = {seed: own.chunks for seed, own in found.items()}
         first = next(iter(tables.values()))
-        if len(first) < 3 or not _other_recordings(first):
+        if len(first) < 3 or not _has_other_recordings(first):
             summary.notes.append(
                 f"{dataset}: {len(first)} chunks of {first['recording'].nunique()} recordings say nothing about "
                 "neighbours; expected at least three chunks, of several recordings"
@@ -171,24 +173,24 @@ def summarise_chunks(archive: Archive) -> Summary:
             continue
         pictures[dataset] = first
         measures = _known_measures(dataset, first, summary)
-        draws = Draws(tables, ("start_s", "events"), archive.resamples)
+        bootstrap = RecordingBootstrap(tables, ("start_s", "events"), archive.resamples)
         rows = []
         for way in ("random", *ways_of(first, "events_apart")):
             cells = {
-                measure: cell_of(
-                    draws,
+                measure: table_cell(
+                    bootstrap,
                     tables,
                     f"{measure}_{way}",
-                    less=None if way == "random" else f"{measure}_{BASELINE}",
-                    where=(dataset, ""),
-                    what=("chunks", way, measure),
+                    subtract=None if way == "random" else f"{measure}_{BASELINE}",
+                    place=(dataset, ""),
+                    measured=("chunks", way, measure),
                 )
                 for measure in measures
             }
             summary.cells.extend(cells.values())
-            values = [shown(c.score, 3 if m == "same_site" else 2) for m, c in cells.items()]
+            values = [format_score(c.score, 3 if m == "same_site" else 2) for m, c in cells.items()]
             rows.append([WAYS.get(way, "any other chunk"), *values])
-        count, recordings = (sum(f(own) for own in tables.values()) for f in (len, _recordings))
+        count, recordings = (sum(f(own) for own in tables.values()) for f in (len, _count_recordings))
         heading = f"{dataset}: the {NEIGHBOURS} nearest of {count:,} chunks, {recordings:,} recordings"
         summary.tables.append(ShownTable(heading, ["nearest by", *(_CHUNKS[m] for m in measures)], rows))
     return Summary(
@@ -216,8 +218,8 @@ def summarise_boxes(archive: Archive) -> Summary:
     """Boxes on a plane, and how often a box's neighbours have its label."""
     summary = Summary()
     pictures: dict[str, pd.DataFrame] = {}
-    for dataset in archive.names():
-        found = embedded_of(archive, dataset)
+    for dataset in archive.dataset_names():
+        found = load_embedded_seeds(archive, dataset)
         if not found:
             continue
         tests = {seed: own.boxes[~own.boxes["part"].isin(NOT_TESTS)] for seed, own in found.items()}
@@ -228,29 +230,31 @@ def summarise_boxes(archive: Archive) -> Summary:
         pictures[dataset] = first
         if not (first["kind"] == "detected").any():
             summary.notes.append(f"{dataset}: nothing was detected at the validation threshold")
-        if _nothing_to_name(dataset, found, summary):
+        if _lacks_labels(dataset, found, summary):
             continue
-        draws = Draws({s: b[b["kind"] == "truth"] for s, b in tests.items()}, _BOX_MARK, archive.resamples)
+        bootstrap = RecordingBootstrap(
+            {s: b[b["kind"] == "truth"] for s, b in tests.items()}, _BOX_COLUMNS, archive.resamples
+        )
         ways = ["random", *ways_of(first, "share")]
         rows = []
         for kind, name in _KINDS.items():
-            own = {seed: _of_kind(table, kind) for seed, table in tests.items()}
+            own = {seed: _select_kind(table, kind) for seed, table in tests.items()}
             own = {seed: table for seed, table in own.items() if len(table)}
             if not own:
                 continue
             cells = [
-                cell_of(
-                    draws,
+                table_cell(
+                    bootstrap,
                     own,
                     f"share_{way}",
-                    less=None if way == "random" else f"share_{BASELINE}",
-                    where=(dataset, ""),
-                    what=(name, way, "same_label"),
+                    subtract=None if way == "random" else f"share_{BASELINE}",
+                    place=(dataset, ""),
+                    measured=(name, way, "same_label"),
                 )
                 for way in ways
             ]
             summary.cells.extend(cells)
-            rows.append([name, f"{cells[0].n:,}", *(shown(cell.score) for cell in cells)])
+            rows.append([name, f"{cells[0].n:,}", *(format_score(cell.score) for cell in cells)])
         heading = f"{dataset}: share of the {NEIGHBOURS} nearest true boxes with the same label"
         header = ["boxes", "number", *(WAYS.get(way, "any other box") for way in ways)]
         summary.tables.append(ShownTable(heading, header, rows))
@@ -259,7 +263,7 @@ def summarise_boxes(archive: Archive) -> Summary:
     )
 
 
-def _of_kind(boxes: pd.DataFrame, kind: str) -> pd.DataFrame:
+def _select_kind(boxes: pd.DataFrame, kind: str) -> pd.DataFrame:
     named = boxes[boxes["label"] != ""]
     if kind == "truth":
         return named[named["kind"] == "truth"]
@@ -268,9 +272,9 @@ def _of_kind(boxes: pd.DataFrame, kind: str) -> pd.DataFrame:
     return detected[good if kind == "good" else ~good]
 
 
-def _recordings(table: pd.DataFrame) -> int:
+def _count_recordings(table: pd.DataFrame) -> int:
     return int(table["recording"].nunique())
 
 
-def _other_recordings(chunks: pd.DataFrame) -> bool:
+def _has_other_recordings(chunks: pd.DataFrame) -> bool:
     return bool(np.isfinite(chunks["events_apart_random"]).any())

@@ -24,7 +24,7 @@ from mast.files import whole_file, write_whole
 from mast_studies.figures import part_name
 from mast_studies.found import Trial
 from mast_studies.ranks import mean_in_draws
-from mast_studies.study_tables import PARTS, Archive, Score, draw_recordings, mean_over_seeds, number
+from mast_studies.study_tables import PARTS, Archive, Score, draw_recordings, format_number, mean_over_seeds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,7 +63,7 @@ class TableCell(NamedTuple):
     way: str
     measure: str
     score: Score
-    against: Score | None  # difference to the baseline
+    difference: Score | None  # difference to the baseline
     n: int  # chunks or boxes, over all seeds
     n_recordings: int
     seeds: tuple[int, ...]
@@ -109,12 +109,12 @@ def save_embedded(folder: Path, tables: EmbeddedTables, about: Mapping[str, Any]
 
 def load_embedded(folder: Path) -> EmbeddedTables | None:
     """The tables; None where they are not there, or not all of them."""
-    if not about_embedded(folder):
+    if not load_about_embedded(folder):
         return None
     return EmbeddedTables(*(pd.read_parquet(folder / f"{name}.parquet") for name in EmbeddedTables._fields))
 
 
-def about_embedded(folder: Path) -> dict[str, Any]:
+def load_about_embedded(folder: Path) -> dict[str, Any]:
     """What the tables were made from; nothing where they are not there."""
     try:
         about: dict[str, Any] = json.loads((folder / "about.json").read_text(encoding="utf-8"))
@@ -123,28 +123,26 @@ def about_embedded(folder: Path) -> dict[str, Any]:
     return about
 
 
-def embedded_of(archive: Archive, dataset: str) -> dict[int, EmbeddedTables]:
+def load_embedded_seeds(archive: Archive, dataset: str) -> dict[int, EmbeddedTables]:
     """By seed, what is there of a dataset."""
-    trials = [trial for trial in archive.of(dataset) if "mast" not in trial.left_out]
+    trials = [trial for trial in archive.trials_of(dataset) if "mast" not in trial.left_out]
     found = {trial.seed: load_embedded(folder_of(trial, "mast")) for trial in trials}
     return {seed: tables for seed, tables in found.items() if tables is not None}
 
 
-class Draws:
+class RecordingBootstrap:
     """Means of columns over rows of several seeds, with intervals over recordings."""
 
-    def __init__(
-        self, everything: Mapping[int, pd.DataFrame], columns: Sequence[str], resamples: int
-    ) -> None:
+    def __init__(self, tables: Mapping[int, pd.DataFrame], columns: Sequence[str], resamples: int) -> None:
         """``columns`` tell recordings of one name apart that are not the same in every seed."""
-        marks = {
+        fingerprints = {
             seed: {
                 str(name): own[list(columns)].to_numpy(dtype=np.float64).round(3).tobytes()
                 for name, own in table.groupby("recording")
             }
-            for seed, table in everything.items()
+            for seed, table in tables.items()
         }
-        self._weights = draw_recordings(marks, resamples)
+        self._weights = draw_recordings(fingerprints, resamples)
         self._count = max((len(w) for own in self._weights.values() for w in own.values()), default=0)
 
     def mean(
@@ -153,41 +151,41 @@ class Draws:
         """By seed: the mean of a column, and that in each draw; rows without a value are left out."""
         plain, drawn = {}, {}
         for seed, table in tables.items():
-            some = table[table[column].notna()]
-            plain[seed] = float(some[column].mean())
-            recording, names = pd.factorize(some["recording"])
+            known = table[table[column].notna()]
+            plain[seed] = float(known[column].mean())
+            recording, names = pd.factorize(known["recording"])
             own = [self._weights[seed][str(name)] for name in names]
             weights = np.stack(own, axis=1) if own else np.zeros((self._count, 0))  # (resamples, recordings)
-            drawn[seed] = mean_in_draws(some[column], recording, weights)
+            drawn[seed] = mean_in_draws(known[column], recording, weights)
         return plain, drawn
 
-    def score(self, tables: Mapping[int, pd.DataFrame], column: str, less: str | None = None) -> Score:
+    def score(self, tables: Mapping[int, pd.DataFrame], column: str, subtract: str | None = None) -> Score:
         """The mean over seeds of a column, or of its difference to another."""
         plain, drawn = self.mean(tables, column)
-        if less is not None:
-            other_plain, other_drawn = self.mean(tables, less)
+        if subtract is not None:
+            other_plain, other_drawn = self.mean(tables, subtract)
             plain = {seed: plain[seed] - other_plain[seed] for seed in plain}
             drawn = {seed: drawn[seed] - other_drawn[seed] for seed in drawn}
         return mean_over_seeds([(plain[seed], drawn[seed]) for seed in plain])
 
 
-def cell_of(
-    draws: Draws,
+def table_cell(
+    bootstrap: RecordingBootstrap,
     tables: Mapping[int, pd.DataFrame],
     column: str,
     *,
-    less: str | None,
-    where: tuple[str, str],
-    what: tuple[str, str, str],
+    subtract: str | None,
+    place: tuple[str, str],
+    measured: tuple[str, str, str],
 ) -> TableCell:
-    """The mean of a column with its interval; ``where`` is dataset and part, ``what`` line, way and measure."""
+    """The mean of a column with its interval; ``place`` is dataset and part, ``measured`` line, way and measure."""
     filled = {seed: table[table[column].notna()] for seed, table in tables.items()}
     filled = {seed: table for seed, table in filled.items() if len(table)}
     return TableCell(
-        *where,
-        *what,
-        draws.score(filled, column) if filled else Score(*[float("nan")] * 3),
-        draws.score(filled, column, less) if filled and less not in (None, column) else None,
+        *place,
+        *measured,
+        bootstrap.score(filled, column) if filled else Score(*[float("nan")] * 3),
+        bootstrap.score(filled, column, subtract) if filled and subtract not in (None, column) else None,
         sum(len(table) for table in filled.values()),
         sum(int(table["recording"].nunique()) for table in filled.values()),
         tuple(filled),
@@ -208,9 +206,9 @@ def as_frame(cells: Sequence[TableCell]) -> pd.DataFrame:
                 "value": c.score.value,
                 "low": c.score.low,
                 "high": c.score.high,
-                "difference": (c.against or nothing).value,
-                "difference_low": (c.against or nothing).low,
-                "difference_high": (c.against or nothing).high,
+                "difference": (c.difference or nothing).value,
+                "difference_low": (c.difference or nothing).low,
+                "difference_high": (c.difference or nothing).high,
                 "n": c.n,
                 "n_recordings": c.n_recordings,
                 "seeds": len(c.seeds),
@@ -230,20 +228,24 @@ def as_json(cells: Sequence[TableCell]) -> list[dict[str, Any]]:
         {
             **{k: v for k, v in c._asdict().items() if k not in ("score", "against", "seeds")},
             "value_low_high": plain(c.score),
-            "difference_low_high": plain(c.against),
+            "difference_low_high": plain(c.difference),
             "seeds": list(c.seeds),
         }
         for c in cells
     ]
 
 
-def shown(score: Score, digits: int = 3) -> str:
+def format_score(score: Score, digits: int = 3) -> str:
     """A value with its interval in brackets."""
-    ends = f" ({number(score.low, digits)}–{number(score.high, digits)})" if np.isfinite(score.low) else ""
-    return number(score.value, digits) + ends
+    ends = (
+        f" ({format_number(score.low, digits)}–{format_number(score.high, digits)})"
+        if np.isfinite(score.low)
+        else ""
+    )
+    return format_number(score.value, digits) + ends
 
 
-def signed(score: Score | None) -> str:
+def format_difference(score: Score | None) -> str:
     """A difference with its interval in brackets."""
     if score is None or not np.isfinite(score.value):
         return "–"

@@ -42,26 +42,26 @@ from mast.training.machine import prepare_machine
 from mast.training.recipe import Recipe, load_recipe
 from mast.training.start import Start
 from mast.version import commit
-from mast_studies.few_boxes_chunks import boxes_of_pieces, nested, pieces
+from mast_studies.few_boxes_chunks import count_boxes, list_chunks, sample_chunks
 from mast_studies.few_boxes_fit import FitStudy, summarise_fits
 from mast_studies.few_boxes_habits import measure_habits
 from mast_studies.few_boxes_table import Cell, summarise, write_figure
-from mast_studies.record import Training, write_result
+from mast_studies.record import TrainingRecord, write_result
 from mast_studies.script import run_script
-from mast_studies.whole import search_twice
-from mast_studies.zero_shot_measure import own_and_best
+from mast_studies.whole_recordings import search_twice
+from mast_studies.zero_shot_measure import measure_thresholds
 from mast_studies.zero_shot_sets import (
     HALVED,
     PAPER_BAND_HZ,
     LabelledSet,
     half_of,
     load_set,
-    pairs,
-    variant,
+    parse_pairs,
+    write_variant,
 )
 
 STARTS = ("model", "scratch")
-HELD = 4  # every fourth chunk chooses epoch and threshold, from this many chunks on
+VALIDATION_EVERY = 4  # every fourth chunk chooses epoch and threshold, from this many chunks on
 # our choice: from scratch the tiny preset's rate; on top of a model a twentieth of it, for larger steps undo what it
 # knows (at a quarter, ten boxes took a model from F1 0.72 to 0.32)
 RATES = {"model": {"lr": 1e-4, "backbone": 0.3}, "scratch": {"lr": 2e-3, "backbone": 1.0}}
@@ -99,7 +99,7 @@ def main() -> None:
         return write_fits(options)
     if len(options.data) > 1:
         parser.error("curves need one --data at a time")
-    study = FewBoxesStudy.of(options)
+    study = FewBoxesStudy.from_options(options)
     cells = [Cell("model", 0, 0)]
     cells += [
         Cell(start, boxes, seed)
@@ -107,12 +107,12 @@ def main() -> None:
         for seed in range(options.seeds)
         for start in STARTS
     ]
-    trained: list[Training] = []
+    trained: list[TrainingRecord] = []
     for number, cell in enumerate(cells, start=1):
-        row = study.measured(cell)
+        row = study.measure(cell)
         if cell.boxes:
             name = f"{cell.boxes} boxes, from {'the model' if cell.start == 'model' else cell.start}"
-            trained.append(Training(name, cell.seed, row.get("commit", ""), row.get("recipe")))
+            trained.append(TrainingRecord(name, cell.seed, row.get("commit", ""), row.get("recipe")))
         f1 = row["metrics"]["own threshold"]["f1"]
         print(f"{number}/{len(cells)} {cell.name}: F1 {f1}, {row['seconds']:.0f} s", flush=True)
     figures = summarise(study.folder, study.test, cells)
@@ -129,16 +129,16 @@ def main() -> None:
 
 def write_habits(options: argparse.Namespace) -> None:
     """Measure how boxes are drawn on each set, and write it."""
-    bands_hz = {name: float(value) for name, value in pairs(options.band)}
+    bands_hz = {name: float(value) for name, value in parse_pairs(options.band)}
     model = find_model(options.model)
     figures: dict[str, Any] = {}
     for folder in options.data:
-        halves = [half for name, half in pairs(options.half) if name == folder.resolve().name]
+        halves = [half for name, half in parse_pairs(options.half) if name == folder.resolve().name]
         for half in halves or [""]:
             chosen = {folder.resolve().name: half} if half else {}
-            own = load_set(folder, bands_hz=bands_hz, halves=chosen)
-            name = f"{own.name}, {half} half" if half else own.name
-            figures[name] = measure_habits(own, model, options) | {"data": own.about()}
+            labelled_set = load_set(folder, bands_hz=bands_hz, halves=chosen)
+            name = f"{labelled_set.name}, {half} half" if half else labelled_set.name
+            figures[name] = measure_habits(labelled_set, model, options) | {"data": labelled_set.about()}
             print(name, json.dumps(figures[name], indent=1), flush=True)
             write_result(
                 options.out, {"boxes": options.boxes, "sets": figures}, seed=list(range(options.seeds))
@@ -147,13 +147,13 @@ def write_habits(options: argparse.Namespace) -> None:
 
 def write_fits(options: argparse.Namespace) -> None:
     """Fit on each set, and write what came of it."""
-    bands_hz = {name: float(value) for name, value in pairs(options.band)}
+    bands_hz = {name: float(value) for name, value in parse_pairs(options.band)}
     figures: dict[str, Any] = {}
     data: dict[str, Any] = {}
-    trained: list[Training] = []
+    trained: list[TrainingRecord] = []
     for folder in options.data:
         study = FitStudy(folder, options, bands_hz.get(folder.resolve().name))
-        rows = [study.measured(cell) for cell in study.cells]
+        rows = [study.measure(cell) for cell in study.cells]
         trained += [study.training(cell) for cell in study.cells]
         figures[study.name], data[study.name] = summarise_fits(study.cells, rows), study.about()
         seeds = list(range(options.seeds))
@@ -168,25 +168,25 @@ class FewBoxesStudy:
     ) -> None:
         self.folder, self.test, self.options = folder, test, options
         self.learn = learn
-        self.model = variant(model, folder / "model", band_hz=test.band_hz)
+        self.model = write_variant(model, folder / "model", band_hz=test.band_hz)
         self.card = load_card(self.model)
         if not isinstance(self.card.architecture, DetectorConfig):
             raise ConfigError(f"{model}: is not a detector of MAST, so nothing can be trained on top of it")
         self.recipe = recipe_of(self.card.architecture, self.card.front_end)
-        self.table = pieces(learn, self.card.front_end.chunk_s)
-        counts = boxes_of_pieces(learn, self.table)
+        self.table = list_chunks(learn, self.card.front_end.chunk_s)
+        counts = count_boxes(learn, self.table)
         self.counts = counts
         # what cannot be had is replaced by all there is, once
         self.budgets = list(dict.fromkeys(min(n, int(counts.sum())) for n in sorted(options.boxes)))
 
     @classmethod
-    def of(cls, options: argparse.Namespace) -> FewBoxesStudy:
+    def from_options(cls, options: argparse.Namespace) -> FewBoxesStudy:
         """Read the dataset and halve it."""
         (folder,) = options.data
         name = folder.resolve().name
-        band_hz = dict(pairs(options.band)).get(name)
+        band_hz = dict(parse_pairs(options.band)).get(name)
         dataset = load_dataset(folder)
-        half = dict(pairs(options.half)).get(name)
+        half = dict(parse_pairs(options.half)).get(name)
         what = "second half of its recordings"
         if half is not None:
             dataset = dataset.select(recordings=half_of([str(f) for f in dataset.recordings["file"]], half))
@@ -195,9 +195,9 @@ class FewBoxesStudy:
             print(f"{name}: its second half, kept for the end, is read now as the test", flush=True)
         files = [str(f) for f in dataset.recordings["file"]]
         learn, test = (dataset.select(recordings=half_of(files, part)) for part in ("first", "second"))
-        own = LabelledSet(name, what, test, float(band_hz or PAPER_BAND_HZ))
+        labelled_set = LabelledSet(name, what, test, float(band_hz or PAPER_BAND_HZ))
         work = options.work / (name if half is None else f"{name}-{half}")
-        return cls(find_model(options.model), learn, own, work, options)
+        return cls(find_model(options.model), learn, labelled_set, work, options)
 
     def about(self) -> dict[str, Any]:
         """For the result file."""
@@ -208,7 +208,7 @@ class FewBoxesStudy:
             "chunk_s": self.card.front_end.chunk_s,
         }
 
-    def measured(self, cell: Cell) -> dict[str, Any]:
+    def measure(self, cell: Cell) -> dict[str, Any]:
         """A cell's metrics on the test; trained if need be."""
         path = self.folder / f"{cell.name}.json"
         made_with = {
@@ -222,14 +222,14 @@ class FewBoxesStudy:
             if row["made_with"] == made_with:
                 return row
         started = time.perf_counter()
-        chunks = self._chosen(cell) if cell.boxes else []
+        chunks = self._choose_chunks(cell) if cell.boxes else []
         run = self.folder / "runs" / cell.name
-        learn, held = divide(chunks)
+        learn, held_out = split_chunks(chunks)
         recipe = self._plan(cell, len(learn))
-        model = self._train(cell, recipe, learn, held, run) if cell.boxes else self.model
+        model = self._train(cell, recipe, learn, held_out, run) if cell.boxes else self.model
         trained_s = time.perf_counter() - started
-        searching = DetectOptions(device=self.options.device, band_hz=self.test.band_hz)
-        found = search_twice(model, self.test.dataset, options=searching)
+        detect_options = DetectOptions(device=self.options.device, band_hz=self.test.band_hz)
+        found = search_twice(model, self.test.dataset, options=detect_options)
         with whole_file(self.folder / f"{cell.name}.parquet") as part:
             found.events.to_parquet(part, index=False)
         row = {
@@ -239,21 +239,21 @@ class FewBoxesStudy:
             "boxes": int(self.counts[chunks].sum()),
             "chunks": len(chunks),
             "seconds": round(trained_s, 1),
-            "metrics": own_and_best(self.test, found),
+            "metrics": measure_thresholds(self.test, found),
         }
         write_whole(path, json.dumps(row, indent=2).encode())  # last: a cell is there or not
         shutil.rmtree(run, ignore_errors=True)
         return row
 
-    def _chosen(self, cell: Cell) -> list[int]:
-        return nested(self.table, self.counts, cell.boxes, seed=cell.seed)
+    def _choose_chunks(self, cell: Cell) -> list[int]:
+        return sample_chunks(self.table, self.counts, cell.boxes, seed=cell.seed)
 
     def _train(
-        self, cell: Cell, recipe: Recipe, learn: Sequence[int], held: Sequence[int], run: Path
+        self, cell: Cell, recipe: Recipe, learn: Sequence[int], held_out: Sequence[int], run: Path
     ) -> Path:
         about = {"kind": "detector", "data": self.test.name, "seed": cell.seed, "boxes": cell.boxes}
         start = Start.find(self.model if cell.start == "model" else None)
-        learnt, tuned = (self._chunks(rows, recipe) for rows in (learn, held))
+        learnt, tuned = (self._chunks(rows, recipe) for rows in (learn, held_out))
         machine, threshold = prepare_machine(recipe), start.threshold(tuned)
         job = DetectorRun(
             recipe, machine, run, about, start, cell.seed, plan=recipe.train, threshold=threshold
@@ -293,12 +293,12 @@ def recipe_of(architecture: DetectorConfig, front_end: Any) -> Recipe:
     return load_recipe("tiny", settings)
 
 
-def divide(rows: Sequence[int]) -> tuple[list[int], list[int]]:
+def split_chunks(rows: Sequence[int]) -> tuple[list[int], list[int]]:
     """Chunks to learn from, and chunks that choose epoch and threshold: every fourth, or, of few, the same again."""
-    if len(rows) < HELD:
+    if len(rows) < VALIDATION_EVERY:
         return list(rows), list(rows)
-    held = list(rows[HELD - 1 :: HELD])
-    return [row for row in rows if row not in held], held
+    held_out = list(rows[VALIDATION_EVERY - 1 :: VALIDATION_EVERY])
+    return [row for row in rows if row not in held_out], held_out
 
 
 if __name__ == "__main__":

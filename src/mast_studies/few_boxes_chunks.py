@@ -12,7 +12,7 @@ from mast.errors import ConfigError
 MIN_PIECE = 0.1  # of a chunk: a remainder shorter than this is not a chunk of its own
 
 
-def pieces(dataset: Dataset, chunk_s: float) -> pd.DataFrame:
+def list_chunks(dataset: Dataset, chunk_s: float) -> pd.DataFrame:
     """Chunks end to end over the recordings, as :func:`mast.data.chunk_table` gives them, with short recordings whole.
 
     That table drops what is shorter than half a chunk; of a handful of boxes none should be lost.
@@ -29,7 +29,7 @@ def pieces(dataset: Dataset, chunk_s: float) -> pd.DataFrame:
     return found.assign(datetime="", hour=no_hour, labelled=True, root=str(dataset.root))
 
 
-def boxes_of_pieces(dataset: Dataset, table: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def count_boxes(dataset: Dataset, table: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """How many boxes each chunk costs: each box is counted once, where its centre lies."""
     events = dataset.annotations.events
     centre = (events["start_s"] + events["end_s"]) / 2
@@ -40,7 +40,7 @@ def boxes_of_pieces(dataset: Dataset, table: pd.DataFrame) -> np.ndarray[tuple[i
     return np.array(counts, dtype=np.int64)
 
 
-def nested(
+def sample_chunks(
     table: pd.DataFrame, counts: np.ndarray[tuple[int], np.dtype[np.int64]], boxes: int, *, seed: int
 ) -> list[int]:
     """Rows of the chunks that a budget pays for: in a random order until that many boxes are drawn.
@@ -51,7 +51,7 @@ def nested(
     places = zip(table["recording"], table["start_s"], strict=True)
     keys = [shuffle_key(seed, str(recording), f"{start:.3f}") for recording, start in places]
     order = sorted(range(len(table)), key=keys.__getitem__)
-    so_far = np.cumsum(counts[order])
-    if not len(order) or so_far[-1] < boxes:
+    cumulative = np.cumsum(counts[order])
+    if not len(order) or cumulative[-1] < boxes:
         raise ConfigError(f"{boxes} boxes asked for, but there are {int(counts.sum())}; ask for fewer")
-    return order[: int(np.searchsorted(so_far, boxes)) + 1]
+    return order[: int(np.searchsorted(cumulative, boxes)) + 1]

@@ -29,9 +29,9 @@ from mast.models.find import find_model
 from mast.reports.fit_verdict import HABIT, START, TRAINED
 from mast.runs import SILENT
 from mast.training.recipe import load_recipe
-from mast_studies.few_boxes_folder import drawn_for_fit, spans_heard
+from mast_studies.few_boxes_folder import reviewed_spans, sample_chunks_for_fit
 from mast_studies.folds import write_parts
-from mast_studies.record import Training
+from mast_studies.record import TrainingRecord
 
 PRESET = "tiny"  # which `mast fit` takes for a start from a detector
 
@@ -42,17 +42,17 @@ class FitCell:
 
     learn: tuple[str, ...]
     tests: dict[str, str]  # the part of each recording to test on
-    held: str  # the recording that is the test, where each is in turn
+    held_out: str  # the recording that is the test, where each is in turn
     boxes: int
     seed: int
 
     @property
     def name(self) -> str:
         """Of its folder."""
-        return f"{self.boxes:04d}-{self.seed}{'-' + Path(self.held).stem if self.held else ''}"
+        return f"{self.boxes:04d}-{self.seed}{'-' + Path(self.held_out).stem if self.held_out else ''}"
 
 
-def cells_of(dataset: Dataset, budgets: list[int], seeds: int) -> list[FitCell]:
+def list_cells(dataset: Dataset, budgets: list[int], seeds: int) -> list[FitCell]:
     """All fits on a set, the smallest budget first."""
     table = dataset.recordings
     parts = dict(zip(table["file"].astype(str), table["split"].astype(str), strict=True))
@@ -60,7 +60,9 @@ def cells_of(dataset: Dataset, budgets: list[int], seeds: int) -> list[FitCell]:
     if learn:
         folds = [(learn, {name: part for name, part in parts.items() if part != "train"}, "")]
     else:
-        folds = [(tuple(n for n in parts if n != held), {held: "test"}, held) for held in parts]
+        folds = [
+            (tuple(n for n in parts if n != held_out), {held_out: "test"}, held_out) for held_out in parts
+        ]
     return [
         FitCell(*fold, boxes, seed) for boxes in sorted(budgets) for seed in range(seeds) for fold in folds
     ]
@@ -72,32 +74,32 @@ class FitStudy:
     def __init__(self, folder: Path, options: argparse.Namespace, band_hz: float | None) -> None:
         self.dataset, self.name, self.band_hz = load_dataset(folder), folder.resolve().name, band_hz
         self.model, self.work = find_model(options.model), options.work / folder.resolve().name
-        self.cells = cells_of(self.dataset, options.boxes, options.seeds)
+        self.cells = list_cells(self.dataset, options.boxes, options.seeds)
         front_end = load_card(self.model).front_end
         self.chunk_s = (front_end if band_hz is None else front_end.at_band(band_hz)).chunk_s
         settings = {} if band_hz is None else {"band_hz": band_hz}
         self.recipe = load_recipe(PRESET, settings)
 
-    def measured(self, cell: FitCell) -> dict[str, Any]:
+    def measure(self, cell: FitCell) -> dict[str, Any]:
         """What one fit ended in, trained if need be."""
         folder = self.work / cell.name
-        drawn = drawn_for_fit(
+        drawn = sample_chunks_for_fit(
             self.dataset.select(recordings=cell.learn), self.chunk_s, cell.boxes, seed=cell.seed
         )
         note = folder / "drawn.json"
         if not note.is_file():  # written last: before it, nothing is trained
             shutil.rmtree(folder, ignore_errors=True)
             parts = dict.fromkeys(drawn["recording"], "") | cell.tests
-            heard = spans_heard(self.dataset, drawn, cell.tests)
+            heard = reviewed_spans(self.dataset, drawn, cell.tests)
             write_parts(self.dataset, heard, parts, folder / "data")
             write_json(note, {"boxes": int(drawn["boxes"].sum()), "chunks": len(drawn)})
-        said: list[str] = []
+        messages: list[str] = []
         fitted = fit(
             folder / "data",
             [],
             folder / "run",
             self.recipe,
-            show=replace(SILENT, say=said.append),
+            show=replace(SILENT, say=messages.append),
             init=self.model,
             fixed=(),
             seed=cell.seed,
@@ -118,7 +120,7 @@ class FitStudy:
             "validation_f1": metrics["validation_f1"],
             "parts": {
                 part: {
-                    name: _all(tally_of(PartTables.load(run / "evaluate" / name, part)))
+                    name: _total_counts(tally_of(PartTables.load(run / "evaluate" / name, part)))
                     for name in metrics["detectors"]
                 }
                 for part in dict.fromkeys(cell.tests.values())
@@ -132,14 +134,14 @@ class FitStudy:
             "boxes": len(self.dataset.annotations.events),
             "band_hz": self.band_hz,
             "chunk_s": self.chunk_s,
-            "test": "each recording in turn" if self.cells[0].held else "its other parts",
+            "test": "each recording in turn" if self.cells[0].held_out else "its other parts",
         }
 
-    def training(self, cell: FitCell) -> Training:
+    def training(self, cell: FitCell) -> TrainingRecord:
         """For the result file: where the trained detector of a fit comes from."""
-        told = load_card(self.work / cell.name / "run" / "train" / "best").provenance
-        name = f"{self.name}, {cell.boxes} boxes{', without ' + cell.held if cell.held else ''}"
-        return Training(name, cell.seed, told["commit"], told["recipe"])
+        provenance = load_card(self.work / cell.name / "run" / "train" / "best").provenance
+        name = f"{self.name}, {cell.boxes} boxes{', without ' + cell.held_out if cell.held_out else ''}"
+        return TrainingRecord(name, cell.seed, provenance["commit"], provenance["recipe"])
 
 
 def summarise_fits(cells: Sequence[FitCell], rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -152,19 +154,19 @@ def summarise_fits(cells: Sequence[FitCell], rows: Sequence[dict[str, Any]]) -> 
             "fits": len(fits),
             "boxes_used": [row["boxes"] for row in fits],
             "chunks_used": [row["chunks"] for row in fits],
-            "recommended_before": _how_often(by_f1_alone(row["validation_f1"]) for row in fits),
-            "recommended": _how_often(row["recommended"] for row in fits),
+            "recommended_before": _count_names(recommend_by_f1(row["validation_f1"]) for row in fits),
+            "recommended": _count_names(row["recommended"] for row in fits),
             "validation_boxes": [row["validation_boxes"] for row in fits],
-            "parts": {part: _part(own, part) for part in fits[0]["parts"]},
+            "parts": {part: _summarise_part(own, part) for part in fits[0]["parts"]},
         }
     return found
 
 
-def _part(own: Sequence[tuple[FitCell, dict[str, Any]]], part: str) -> dict[str, Any]:
+def _summarise_part(own: Sequence[tuple[FitCell, dict[str, Any]]], part: str) -> dict[str, Any]:
     """F1 on one part, by seed; and every fit against the start."""
     ways: dict[str, Callable[[dict[str, Any]], str]] = {
         "start": lambda row: START,
-        "before": lambda row: by_f1_alone(row["validation_f1"]),
+        "before": lambda row: recommend_by_f1(row["validation_f1"]),
         "now": lambda row: str(row["recommended"]),
         "always trained": lambda row: TRAINED,
     }
@@ -187,11 +189,11 @@ def _part(own: Sequence[tuple[FitCell, dict[str, Any]]], part: str) -> dict[str,
     return found
 
 
-def _how_often(names: Iterable[str]) -> dict[str, int]:
+def _count_names(names: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(names).items()))
 
 
-def _all(tally: Tally) -> list[int]:
+def _total_counts(tally: Tally) -> list[int]:
     """Right, found and true boxes of all recordings together."""
     return [int(n) for n in tally.counts.sum(axis=0)]
 
@@ -200,7 +202,7 @@ def _f1(counts: list[list[int]]) -> float:
     return Tally.of(counts).f1 or 0.0
 
 
-def by_f1_alone(f1: dict[str, float | None]) -> str:
+def recommend_by_f1(f1: dict[str, float | None]) -> str:
     """What was recommended while the higher F1 on validation decided, by however little: the yardstick."""
 
     def beats(name: str, other: str) -> bool:

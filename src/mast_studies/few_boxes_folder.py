@@ -9,12 +9,12 @@ import pandas as pd
 
 from mast.data.recordings import Dataset
 from mast.errors import ConfigError
-from mast_studies.few_boxes_chunks import boxes_of_pieces, nested, pieces
+from mast_studies.few_boxes_chunks import count_boxes, list_chunks, sample_chunks
 
 MIN_RECORDINGS = 3  # with boxes, which `mast fit` needs to divide short recordings into parts
 
 
-def drawn_for_fit(learn: Dataset, chunk_s: float, boxes: int, *, seed: int) -> pd.DataFrame:
+def sample_chunks_for_fit(learn: Dataset, chunk_s: float, boxes: int, *, seed: int) -> pd.DataFrame:
     """The chunks that a budget pays for: in a random order, but one of each recording before a second of any.
 
     `mast fit` asks for three recordings with boxes where they are short, so drawing goes on until there are three.
@@ -26,13 +26,13 @@ def drawn_for_fit(learn: Dataset, chunk_s: float, boxes: int, *, seed: int) -> p
         seed: of the order.
 
     Returns:
-        Chunks as in :func:`pieces`, with ``boxes``.
+        Chunks as in :func:`list_chunks`, with ``boxes``.
     """
-    table = pieces(learn, chunk_s)
+    table = list_chunks(learn, chunk_s)
     # what training would drop
     table = table[(table["valid_s"] >= chunk_s / 2) | (table["start_s"] == 0)].reset_index(drop=True)
-    counts = boxes_of_pieces(learn, table)
-    order = np.array(nested(table, counts, int(counts.sum()), seed=seed))
+    counts = count_boxes(learn, table)
+    order = np.array(sample_chunks(table, counts, int(counts.sum()), seed=seed))
     turn = table.iloc[order].groupby("recording").cumcount().to_numpy()
     order = order[np.argsort(turn, kind="stable")]
     for n in range(1, len(order) + 1):
@@ -46,7 +46,7 @@ def drawn_for_fit(learn: Dataset, chunk_s: float, boxes: int, *, seed: int) -> p
     )
 
 
-def spans_heard(dataset: Dataset, drawn: pd.DataFrame, tests: Iterable[str]) -> pd.DataFrame:
+def reviewed_spans(dataset: Dataset, drawn: pd.DataFrame, tests: Iterable[str]) -> pd.DataFrame:
     """What such a user has listened to: the chunks drawn, and of the recordings to test on what the dataset says."""
     ends = drawn.assign(end_s=drawn["start_s"] + drawn["valid_s"])
     spans = dataset.annotations.reviewed

@@ -23,79 +23,81 @@ from mast.fit.habit_choice import HabitChoice, candidates, choose_habit
 from mast.grid import FrontEnd
 from mast.habit import Habit
 from mast.inference import Detector
-from mast_studies.few_boxes_chunks import boxes_of_pieces, nested, pieces
-from mast_studies.folds import within
-from mast_studies.whole import search
+from mast_studies.few_boxes_chunks import count_boxes, list_chunks, sample_chunks
+from mast_studies.folds import events_in_spans
+from mast_studies.whole_recordings import search
 from mast_studies.zero_shot_measure import as_row, measure
 from mast_studies.zero_shot_sets import LabelledSet
 
 
-class Drawn:
+class RedrawnEvents:
     """What a model found in a set, as each habit draws it."""
 
-    def __init__(self, own: LabelledSet, model: Path, device: str | None) -> None:
-        band_hz = None if own.band_hz == FrontEnd().high_hz else own.band_hz
+    def __init__(self, labelled_set: LabelledSet, model: Path, device: str | None) -> None:
+        band_hz = None if labelled_set.band_hz == FrontEnd().high_hz else labelled_set.band_hz
         detector = Detector(model, DetectOptions(device=device, band_hz=band_hz, box="all"))
-        self.own, self.start = own, detector.card.habit or Habit()
+        self.labelled_set, self.start = labelled_set, detector.card.habit or Habit()
         self.front_end = detector.card.front_end
-        self.files = [str(file) for file in own.dataset.recordings["file"]]
-        self.whole = search(detector, own.dataset)
+        self.files = [str(file) for file in labelled_set.dataset.recordings["file"]]
+        self.found = search(detector, labelled_set.dataset)
         self._tables: dict[Habit, pd.DataFrame] = {}
 
-    def by(self, habit: Habit) -> pd.DataFrame:
+    def drawn_by(self, habit: Habit) -> pd.DataFrame:
         """The events as a habit draws them; made once."""
         if habit not in self._tables:
-            path_of = self.own.dataset.path
-            self._tables[habit] = redraw_events(self.whole, habit, self.front_end, path_of)
+            path_of = self.labelled_set.dataset.path
+            self._tables[habit] = redraw_events(self.found, habit, self.front_end, path_of)
         return self._tables[habit]
 
-    def learnt(self, recording: str, boxes: int, seed: int, start: Habit) -> HabitChoice:
+    def habit_from_others(self, recording: str, boxes: int, seed: int, start: Habit) -> HabitChoice:
         """What some boxes of the other recordings say."""
-        others = self.own.dataset.select(recordings=[name for name in self.files if name != recording])
-        table = pieces(others, self.front_end.chunk_s)
-        rows = nested(table, boxes_of_pieces(others, table), boxes, seed=seed)
+        others = self.labelled_set.dataset.select(
+            recordings=[name for name in self.files if name != recording]
+        )
+        table = list_chunks(others, self.front_end.chunk_s)
+        rows = sample_chunks(table, count_boxes(others, table), boxes, seed=seed)
         heard = table.iloc[rows].assign(end_s=lambda spans: spans["start_s"] + spans["valid_s"])
-        truth, found = (within(events, heard) for events in (others.annotations.events, self.whole))
+        truth, found = (events_in_spans(events, heard) for events in (others.annotations.events, self.found))
         part = PartTables(truth, found, heard[["recording", "start_s", "end_s"]], self.front_end)
         return choose_habit(part, start, others.path)
 
 
-def measure_habits(own: LabelledSet, model: Path, options: argparse.Namespace) -> dict[str, Any]:
+def measure_habits(labelled_set: LabelledSet, model: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Every way of drawing on one set."""
-    drawn = Drawn(own, model, options.device)
+    redrawn = RedrawnEvents(labelled_set, model, options.device)
     ways: dict[str, Any] = {
-        name: as_row(measure(own, drawn.by(habit)))
+        name: as_row(measure(labelled_set, redrawn.drawn_by(habit)))
         for name, habit in (
             ("all", Habit()),
             ("strongest", Habit(box="strongest")),
-            ("as is", drawn.start),
+            ("as is", redrawn.start),
         )
     }
     tried = {
-        str(habit): round(measure(own, drawn.by(habit), resamples=0).metrics["f1"], 4)
-        for habit in candidates(drawn.front_end)
+        str(habit): round(measure(labelled_set, redrawn.drawn_by(habit), resamples=0).metrics["f1"], 4)
+        for habit in candidates(redrawn.front_end)
     }
-    result: dict[str, Any] = {"ways": ways, "as_is": str(drawn.start), "f1_of_each_candidate": tried}
+    result: dict[str, Any] = {"ways": ways, "as_is": str(redrawn.start), "f1_of_each_candidate": tried}
     for boxes in options.boxes:
-        starts = {f"{boxes} boxes": drawn.start}
-        if not drawn.start.changes_nothing:
+        starts = {f"{boxes} boxes": redrawn.start}
+        if not redrawn.start.changes_nothing:
             starts[f"{boxes} boxes, starting from all"] = Habit()
         for name, start in starts.items():
-            result[name] = [_seed(drawn, boxes, seed, start) for seed in range(options.seeds)]
+            result[name] = [_measure_seed(redrawn, boxes, seed, start) for seed in range(options.seeds)]
     return result
 
 
-def _seed(drawn: Drawn, boxes: int, seed: int, start: Habit) -> dict[str, Any]:
+def _measure_seed(redrawn: RedrawnEvents, boxes: int, seed: int, start: Habit) -> dict[str, Any]:
     """All recordings held back in turn, with the boxes that one seed draws."""
     parts, seconds, chosen = [], [], []
-    for recording in drawn.files:
+    for recording in redrawn.files:
         started = time.perf_counter()
-        habit = drawn.learnt(recording, boxes, seed, start).habit
+        habit = redrawn.habit_from_others(recording, boxes, seed, start).habit
         seconds.append(time.perf_counter() - started)
         chosen.append(str(habit))
-        events = drawn.by(habit)
+        events = redrawn.drawn_by(habit)
         parts.append(events[events["recording"] == recording])
-    row = as_row(measure(drawn.own, pd.concat(parts, ignore_index=True)))
+    row = as_row(measure(redrawn.labelled_set, pd.concat(parts, ignore_index=True)))
     counts = {name: chosen.count(name) for name in sorted(set(chosen))}
     return {
         "seed": seed,

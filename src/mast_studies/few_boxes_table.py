@@ -48,12 +48,12 @@ def summarise(folder: Path, test: LabelledSet, cells: Sequence[Cell]) -> dict[st
         curve = []
         for boxes in sorted({cell.boxes for cell in cells if cell.start == start}):
             own = [cell for cell in cells if (cell.start, cell.boxes) == (start, boxes)]
-            curve.append(_point(folder, test, own))
+            curve.append(_curve_point(folder, test, own))
         figures["curves"][start] = curve
     return figures
 
 
-def _point(folder: Path, test: LabelledSet, cells: Sequence[Cell]) -> dict[str, Any]:
+def _curve_point(folder: Path, test: LabelledSet, cells: Sequence[Cell]) -> dict[str, Any]:
     drawn: list[FloatArray] = []
     values = []
     rows = [json.loads((folder / f"{cell.name}.json").read_text(encoding="utf-8")) for cell in cells]

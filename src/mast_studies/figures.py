@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # told apart by colour-blind eyes, and by their marks in print
 PART_STYLE = {"test": ("#1b6ca8", "o"), "temporal_ood": ("#d98c21", "s"), "site_ood": ("#a83232", "D")}
-_FURTHER = (("#5c6670", "^"), ("#2b7a78", "v"), ("#7a4fa3", "P"))
+_OTHER_STYLES = (("#5c6670", "^"), ("#2b7a78", "v"), ("#7a4fa3", "P"))
 STRATEGY_STYLE = {
     "time-balanced": ("#1b6ca8", "o"),
     "random": ("#d98c21", "s"),
@@ -31,9 +31,9 @@ def part_name(part: str) -> str:
     return PARTS.get(part, part.replace("_", " "))
 
 
-def dots(rows: Sequence[Row], *, title: str = "") -> Figure:
+def dot_plot(rows: Sequence[Row], *, title: str = "") -> Figure:
     """A line a system, a mark a part: value and interval. For tables of systems."""
-    rows = _named_alike(rows)
+    rows = _with_common_labels(rows)
     datasets, labels = _unique(r.dataset for r in rows), _labels(rows)
     parts = _parts(rows)
     figure = empty_figure(
@@ -46,7 +46,7 @@ def dots(rows: Sequence[Row], *, title: str = "") -> Figure:
             colour, mark = _part_style(part, parts)
             shift = 0.2 * (number - (len(parts) - 1) / 2)
             places = [labels.index(r.label) + shift for r in own]
-            interval_marks(axis, places, [r.scores["f1"] for r in own], colour, mark, across=True)
+            plot_intervals(axis, places, [r.scores["f1"] for r in own], colour, mark, horizontal=True)
         for place in range(len(labels) - 1):
             axis.axhline(place + 0.5, color="0.92", linewidth=0.8, zorder=0)
         axis.set_yticks(range(len(labels)), labels)
@@ -59,11 +59,11 @@ def dots(rows: Sequence[Row], *, title: str = "") -> Figure:
     return figure
 
 
-def bars(rows: Sequence[Row], *, title: str = "") -> Figure:
+def bar_chart(rows: Sequence[Row], *, title: str = "") -> Figure:
     """Groups of bars, one a part, a bar a system: the overview."""
     from matplotlib.patches import Patch
 
-    rows = _named_alike(rows)
+    rows = _with_common_labels(rows)
     datasets, labels, parts = (
         _unique(r.dataset for r in rows),
         _labels(rows),
@@ -84,7 +84,13 @@ def bars(rows: Sequence[Row], *, title: str = "") -> Figure:
             heights = [0.0 if np.isnan(s.value) else s.value for s in scores]
             axis.bar(places, heights, width * 0.92, color=colours[label])
             axis.errorbar(
-                places, heights, yerr=_ends(scores), fmt="none", ecolor="0.25", elinewidth=1.0, capsize=2
+                places,
+                heights,
+                yerr=_error_bars(scores),
+                fmt="none",
+                ecolor="0.25",
+                elinewidth=1.0,
+                capsize=2,
             )
             for place, score in zip(places, scores, strict=True):
                 if np.isfinite(score.value):
@@ -111,20 +117,20 @@ def bars(rows: Sequence[Row], *, title: str = "") -> Figure:
     return figure
 
 
-def _limits(scores: Sequence[Score]) -> tuple[float, float]:
+def _value_limits(scores: Sequence[Score]) -> tuple[float, float]:
     """From zero to the next fifth above every interval: what differs is seen, and how far it is from nothing."""
     ends = [end for score in scores for end in score if np.isfinite(end)]
     top = min(1.0, float(np.ceil(5 * max(ends, default=1.0) + 0.05)) / 5)
     return -0.02 * top, 1.02 * top
 
 
-def lines(
+def line_plot(
     rows: Sequence[Row],
     places: Mapping[str, float],
     series: Mapping[str, str],
     styles: Mapping[str, tuple[str, str]],
     *,
-    across: str,
+    x_label: str,
     title: str = "",
     logarithmic: bool = False,
     ticks: Mapping[float, str] | None = None,
@@ -136,14 +142,14 @@ def lines(
         places: by system, where it stands on the horizontal axis.
         series: by system (or part, for a curve a part), which curve it belongs to.
         styles: by curve, colour and mark.
-        across: name of the horizontal axis.
+        x_label: name of the horizontal axis.
         title: above.
         logarithmic: the horizontal axis.
         ticks: what to write at places; the number by default.
     """
     datasets = _unique(r.dataset for r in rows)
-    standing = [places[r.system] for r in rows]
-    apart = 0.02 * ((max(standing) - min(standing)) or 1.0)
+    positions = [places[r.system] for r in rows]
+    offset = 0.02 * ((max(positions) - min(positions)) or 1.0)
     figure = empty_figure((4.4 if ticks is None else 5.2) * len(datasets) + 1.0, 4.1)  # words need more room
     axes = figure.subplots(1, len(datasets), sharey=True, squeeze=False)[0]
     for axis, dataset in zip(axes, datasets, strict=True):
@@ -156,12 +162,12 @@ def lines(
             own = sorted(own, key=lambda r: places[r.system])
             step = number - (len(styles) - 1) / 2  # intervals beside each other, not on each other
             x = [
-                places[r.system] * (1 + 0.02 * step) if logarithmic else places[r.system] + apart * step
+                places[r.system] * (1 + 0.02 * step) if logarithmic else places[r.system] + offset * step
                 for r in own
             ]
             scores = [r.scores["f1"] for r in own]
             axis.plot(x, [s.value for s in scores], color=colour, linewidth=1.4)
-            interval_marks(axis, x, scores, colour, mark)
+            plot_intervals(axis, x, scores, colour, mark)
         shown = sorted({places[r.system] for r in rows if r.dataset == dataset})
         if logarithmic:
             axis.set_xscale("log")
@@ -170,18 +176,18 @@ def lines(
             axis.set_xticks(shown, [f"{value:g}" for value in shown])
         else:
             axis.set_xticks(shown, [ticks[value] for value in shown], fontsize=8)
-        axis.set_xlabel(across)
+        axis.set_xlabel(x_label)
         axis.set_title(_dataset_title(rows, dataset), loc="left", fontsize=10)
         tidy(axis, grid="y")
-    axes[0].set_ylim(*_limits([r.scores["f1"] for r in rows]))  # shared by all
+    axes[0].set_ylim(*_value_limits([r.scores["f1"] for r in rows]))  # shared by all
     axes[0].set_ylabel(_F1)
     used = {curve for r in rows for curve in (series.get(r.system), series.get(r.part))}
-    shown_as = {
-        curve: curve + _fewer_seeds(rows, [name for name, own in series.items() if own == curve])
+    curve_labels = {
+        curve: curve + _seed_note(rows, [name for name, own in series.items() if own == curve])
         for curve in styles
         if curve in used
     }
-    _legend(figure, {name: styles[curve] for curve, name in shown_as.items()}, title)
+    _legend(figure, {name: styles[curve] for curve, name in curve_labels.items()}, title)
     return figure
 
 
@@ -191,17 +197,17 @@ def _dataset_title(rows: Sequence[Row], dataset: str) -> str:
     return f"{dataset.replace('_', ' ')} ({seeds} seed{'s' if seeds > 1 else ''}), 95 % intervals"
 
 
-def _named_alike(rows: Sequence[Row]) -> list[Row]:
+def _with_common_labels(rows: Sequence[Row]) -> list[Row]:
     """A system has one name in a picture: where datasets differ, that of the dataset with the most systems."""
     names: dict[str, str] = {}
-    for dataset in _fullest(rows):
+    for dataset in _datasets_by_size(rows):
         for row in rows:
             if row.dataset == dataset:
                 names.setdefault(row.system, row.label)
-    return [replace(row, label=names[row.system] + _fewer_seeds(rows, [row.system])) for row in rows]
+    return [replace(row, label=names[row.system] + _seed_note(rows, [row.system])) for row in rows]
 
 
-def _fewer_seeds(rows: Sequence[Row], systems: Sequence[str]) -> str:
+def _seed_note(rows: Sequence[Row], systems: Sequence[str]) -> str:
     """What a picture adds to the name of systems that all have fewer seeds than others of their dataset."""
     for dataset in _unique(r.dataset for r in rows):
         seeds = [len(r.seeds) for r in rows if r.dataset == dataset]
@@ -213,11 +219,11 @@ def _fewer_seeds(rows: Sequence[Row], systems: Sequence[str]) -> str:
 
 def _labels(rows: Sequence[Row]) -> list[str]:
     """In the order of the table of the dataset that has the most of them."""
-    fullest = _fullest(rows)
+    fullest = _datasets_by_size(rows)
     return _unique(row.label for dataset in fullest for row in rows if row.dataset == dataset)
 
 
-def _fullest(rows: Sequence[Row]) -> list[str]:
+def _datasets_by_size(rows: Sequence[Row]) -> list[str]:
     """The datasets, the one with the most systems first."""
     systems = {
         name: {row.system for row in rows if row.dataset == name} for name in _unique(r.dataset for r in rows)
@@ -238,33 +244,33 @@ def _part_style(part: str, parts: Sequence[str]) -> tuple[str, str]:
     if part in PART_STYLE:
         return PART_STYLE[part]
     others = [p for p in parts if p not in PART_STYLE]
-    return _FURTHER[others.index(part) % len(_FURTHER)]
+    return _OTHER_STYLES[others.index(part) % len(_OTHER_STYLES)]
 
 
-def _ends(scores: Sequence[Score]) -> list[list[float]]:
+def _error_bars(scores: Sequence[Score]) -> list[list[float]]:
     """Lengths of the interval below and above each value; none where it cannot be told."""
     below = [max(0.0, s.value - s.low) if np.isfinite(s.low) else 0.0 for s in scores]
     above = [max(0.0, s.high - s.value) if np.isfinite(s.high) else 0.0 for s in scores]
     return [below, above]
 
 
-def interval_marks(
+def plot_intervals(
     axis: Axes,
     places: Sequence[float],
     scores: Sequence[Score],
     colour: str,
     mark: str,
     *,
-    across: bool = False,
+    horizontal: bool = False,
 ) -> None:
-    """Marks with intervals; ``across`` puts values on the horizontal axis."""
-    values, ends = [s.value for s in scores], _ends(scores)
-    x, y = (values, places) if across else (places, values)
+    """Marks with intervals; ``horizontal`` puts values on the horizontal axis."""
+    values, ends = [s.value for s in scores], _error_bars(scores)
+    x, y = (values, places) if horizontal else (places, values)
     axis.errorbar(
         x,
         y,
-        xerr=ends if across else None,
-        yerr=None if across else ends,
+        xerr=ends if horizontal else None,
+        yerr=None if horizontal else ends,
         fmt=mark,
         color=colour,
         markersize=5.5,

@@ -51,7 +51,7 @@ def write_parts(dataset: Dataset, heard: pd.DataFrame, parts: Mapping[str, str],
     recordings = (
         dataset.recordings.set_index("file").loc[list(parts), _FACTS].assign(split=list(parts.values()))
     )
-    boxes = within(dataset.annotations.events, spans)[_BOX]
+    boxes = events_in_spans(dataset.annotations.events, spans)[_BOX]
     _write(spans.rename(columns={"recording": "file"}), folder / "reviewed.csv")
     _write(boxes.rename(columns={"recording": "file"}), folder / "boxes.csv")
     _write(recordings.reset_index(), folder / "recordings.csv")
@@ -68,7 +68,7 @@ def link_recordings(dataset: Dataset, names: Iterable[str], folder: Path) -> Pat
     return folder
 
 
-def within(events: pd.DataFrame, heard: pd.DataFrame) -> pd.DataFrame:
+def events_in_spans(events: pd.DataFrame, heard: pd.DataFrame) -> pd.DataFrame:
     """Events whose middle lies in one of the spans."""
     middle = (events["start_s"] + events["end_s"]) / 2
     kept = np.zeros(len(events), dtype=bool)

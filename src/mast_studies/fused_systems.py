@@ -37,7 +37,7 @@ PARTS = ("test", "temporal_ood", "site_ood")
 Parts = dict[str, PartTables]
 
 
-def fused(systems: Sequence[PartTables]) -> PartTables:
+def fuse_systems(systems: Sequence[PartTables]) -> PartTables:
     """The same part as several systems found it, with their boxes as one list; scores are probabilities already."""
     first = systems[0]
     tables = []
@@ -84,7 +84,9 @@ def measure_world(folders: Sequence[Path]) -> dict[str, Any]:
     likely = {name: with_probabilities(parts) for name, parts in systems.items()}
     found = {name: measure_parts(parts) for name, parts in systems.items()}
     for pair in combinations(systems, 2):
-        together = {part: fused([likely[name][part] for name in pair]) for part in (VALIDATION, *PARTS)}
+        together = {
+            part: fuse_systems([likely[name][part] for name in pair]) for part in (VALIDATION, *PARTS)
+        }
         found["+".join(pair)] = measure_parts(together)
     return found
 

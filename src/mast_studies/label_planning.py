@@ -48,13 +48,13 @@ from mast.training.pretraining import pretrain
 from mast.training.recipe import BOOKKEEPING, Recipe, load_recipe, parse_override, remember_recipe
 from mast.training.start import Start
 from mast.version import commit
-from mast_studies.collect import trainings
-from mast_studies.figures import lines
+from mast_studies.collect import training_records
+from mast_studies.figures import line_plot
 from mast_studies.found import Trial, load_about, save_about
 from mast_studies.record import write_result
 from mast_studies.script import run_script
-from mast_studies.study_tables import Archive, Line, Row, as_cells, as_json, markdown
-from mast_studies.trainings import same_steps
+from mast_studies.study_tables import Archive, Line, Row, as_cells, as_json, markdown_table
+from mast_studies.training_runs import with_same_steps
 
 NAME = "simulated"
 STYLES = {
@@ -83,7 +83,7 @@ SMALL = {
 
 
 @dataclass(frozen=True)
-class Trials:
+class PlanningRun:
     """Everything of one seed."""
 
     trial: Trial
@@ -100,9 +100,9 @@ class Trials:
     def chunks(self, part: str) -> Chunks:
         """The labelled chunks of a part, end to end."""
         table = chunk_table(self.dataset, self.recipe.front_end, hop_s=self.recipe.front_end.chunk_s)
-        return self.revealed(table[table["recording"].isin(self.recordings(part))])
+        return self.reveal(table[table["recording"].isin(self.recordings(part))])
 
-    def revealed(self, rows: pd.DataFrame) -> Chunks:
+    def reveal(self, rows: pd.DataFrame) -> Chunks:
         """Some chunks with their true boxes."""
         own = rows.assign(labelled=True, root=str(self.dataset.root)).reset_index(drop=True)
         return Chunks(ConcatDataset([ChunkDataset(self.dataset, own, self.recipe.front_end)]), own)
@@ -151,15 +151,15 @@ def run_all(options: argparse.Namespace) -> None:
     seeds = options.seed or [0, 1]
     clock, trained, left = time.perf_counter(), 0, len(seeds) * len(strategies) * len(budgets)
     for seed in seeds:
-        trials = prepare(options, recipe, budgets, seed)
-        encoder = encode(trials)
+        planning_run = prepare(options, recipe, budgets, seed)
+        encoder = pretrain_encoder(planning_run)
         print(f"seed {seed}: encoder ready after {time.perf_counter() - clock:.0f} s", flush=True)
         # budgets outside, so that a run that is stopped early has whole columns of the table
         for budget in budgets:
             for strategy in strategies:
                 began = time.perf_counter()
                 left -= 1
-                if measure(trials, strategy, budget, encoder):
+                if measure(planning_run, strategy, budget, encoder):
                     trained += 1
                     spent = time.perf_counter() - began
                     print(
@@ -170,7 +170,7 @@ def run_all(options: argparse.Namespace) -> None:
     print(f"{trained} detectors trained in {(time.perf_counter() - clock) / 60:.1f} min")
 
 
-def prepare(options: argparse.Namespace, recipe: Recipe, budgets: tuple[int, ...], seed: int) -> Trials:
+def prepare(options: argparse.Namespace, recipe: Recipe, budgets: tuple[int, ...], seed: int) -> PlanningRun:
     """The world of a seed, divided: whole recordings, each site and day in every part."""
     trial = Trial.at(options.work, NAME, seed)
     root = trial.folder / "world"
@@ -182,84 +182,95 @@ def prepare(options: argparse.Namespace, recipe: Recipe, budgets: tuple[int, ...
     n_test, n_val = len(dataset) // 3, max(2, len(dataset) // 12)
     parts = ["test"] * n_test + ["val"] * n_val + ["pool"] * (len(dataset) - n_test - n_val)
     part_of = {str(dataset.recordings["file"][row]): part for row, part in zip(order, parts, strict=True)}
-    return Trials(trial, recipe, dataset, part_of, budgets, seed)
+    return PlanningRun(trial, recipe, dataset, part_of, budgets, seed)
 
 
-def encode(trials: Trials) -> Path:
+def pretrain_encoder(planning_run: PlanningRun) -> Path:
     """One encoder for all strategies, pretrained on the archive alone."""
-    run, listing = trials.trial.folder / "runs" / "pretrain", trials.trial.folder / "runs" / "sound"
+    run, listing = (
+        planning_run.trial.folder / "runs" / "pretrain",
+        planning_run.trial.folder / "runs" / "sound",
+    )
     if not (run / "done").exists():
         listing.mkdir(parents=True, exist_ok=True)
-        table = trials.dataset.recordings
-        table = table[table["file"].isin(trials.recordings("pool"))]
-        files = [str(trials.dataset.path(str(name)).resolve()) for name in table["file"]]
+        table = planning_run.dataset.recordings
+        table = table[table["file"].isin(planning_run.recordings("pool"))]
+        files = [str(planning_run.dataset.path(str(name)).resolve()) for name in table["file"]]
         columns = ["file", "site", "datetime", "duration_s", "sample_rate"]
         table.assign(file=files)[columns].to_csv(listing / "recordings.csv", index=False)
-        pretrain([listing], run, trials.recipe, seed=trials.seed)
+        pretrain([listing], run, planning_run.recipe, seed=planning_run.seed)
         (run / "done").touch()
     return run / "best"
 
 
-def measure(trials: Trials, strategy: str, budget: int, encoder: Path) -> bool:
+def measure(planning_run: PlanningRun, strategy: str, budget: int, encoder: Path) -> bool:
     """Choose, train, detect; gives whether anything had to be done."""
     system = f"{strategy}_{budget}"
-    folder = trials.trial.system(system)
-    settings = trials.recipe.model_dump(mode="json")
+    folder = planning_run.trial.system(system)
+    settings = planning_run.recipe.model_dump(mode="json")
     before = load_about(folder)
     if before:
         refuse_others(folder, before["recipe"], settings, instead="choose another --work", ignore=BOOKKEEPING)
     if has_part(folder, "test") and before:
         return False
-    clips = chosen(trials, strategy, budget, encoder)
+    clips = choose_budget(planning_run, strategy, budget, encoder)
     rows = clips.assign(valid_s=clips["end_s"] - clips["start_s"])
-    learn = trials.revealed(rows)
-    recipe = same_steps(trials.recipe, all_chunks=max(trials.budgets), chunks=budget)
+    learn = planning_run.reveal(rows)
+    recipe = with_same_steps(planning_run.recipe, all_chunks=max(planning_run.budgets), chunks=budget)
     machine = prepare_machine(recipe)
-    run = trials.trial.folder / "runs" / system
-    about = {"kind": "detector", "data": NAME, "seed": trials.seed, "strategy": strategy, "chunks": budget}
+    run = planning_run.trial.folder / "runs" / system
+    about = {
+        "kind": "detector",
+        "data": NAME,
+        "seed": planning_run.seed,
+        "strategy": strategy,
+        "chunks": budget,
+    }
     remember_recipe(recipe, run, about=about)  # refuses a half-finished run with other settings
     began = time.perf_counter()
-    job = DetectorRun(recipe, machine, run, about, Start.find(encoder), trials.seed, plan=recipe.train)
-    fit_detector(learn, trials.chunks("val"), job)
+    job = DetectorRun(recipe, machine, run, about, Start.find(encoder), planning_run.seed, plan=recipe.train)
+    fit_detector(learn, planning_run.chunks("val"), job)
     spent = time.perf_counter() - began
     model = HearingModel.load(run / "best", device=machine.device)
     found = detect_chunks(
         model,
-        trials.chunks("test"),
+        planning_run.chunks("test"),
         batch_size=machine.eval_batch(recipe.train.batch_size),
         workers=machine.workers,
         score_threshold=recipe.train.score_threshold,
         nms_iou=recipe.train.nms_iou,
     )
     replace(found, threshold=model.card.thresholds["score"]).save(folder, "test")
-    truth = trials.dataset.annotations.events
+    truth = planning_run.dataset.annotations.events
     labels, boxes = set[str](), 0
     for name, start, end in clips[["recording", "start_s", "end_s"]].itertuples(index=False):
         own = truth[(truth["recording"] == name) & (truth["start_s"] < end) & (truth["end_s"] > start)]
         labels, boxes = labels | set(own["label"]), boxes + len(own)
     seconds = {system: round(spent, 1)}
     facts = {"boxes": boxes, "species": len(labels), "hours": int(clips["hour"].nunique())}
-    world = json.loads((trials.dataset.root / "simulation.json").read_text(encoding="utf-8"))
-    told = {"title": f"{strategy}, {budget} clips", "seconds": seconds, "recipe": settings, "world": world}
-    save_about(folder, {**about, **facts, **told, "commit": commit()})
+    world = json.loads((planning_run.dataset.root / "simulation.json").read_text(encoding="utf-8"))
+    details = {"title": f"{strategy}, {budget} clips", "seconds": seconds, "recipe": settings, "world": world}
+    save_about(folder, {**about, **facts, **details, "commit": commit()})
     return True
 
 
-def chosen(trials: Trials, strategy: str, budget: int, encoder: Path) -> pd.DataFrame:
+def choose_budget(planning_run: PlanningRun, strategy: str, budget: int, encoder: Path) -> pd.DataFrame:
     """The clips of a budget, best first; kept, so that a later budget builds on them."""
-    file = trials.trial.folder / "chosen" / f"{strategy}_{budget}.json"
-    candidates = trials.candidates()
+    file = planning_run.trial.folder / "chosen" / f"{strategy}_{budget}.json"
+    candidates = planning_run.candidates()
     if file.is_file():
         rows: list[int] = json.loads(file.read_text(encoding="utf-8"))
         return candidates.iloc[rows]
     if strategy in ("time-balanced", "random", "sequential"):
-        rows = choose_clips(candidates, budget, strategy, seed=trials.seed).index.tolist()  # type: ignore[arg-type]
+        rows = choose_clips(candidates, budget, strategy, seed=planning_run.seed).index.tolist()  # type: ignore[arg-type]
     else:
-        smaller = [n for n in trials.budgets if n < budget] if strategy == "diverse" else []
-        before = chosen(trials, strategy, smaller[-1], encoder).index.tolist() if smaller else []
-        model = trials.trial.folder / "runs" / f"{strategy}_{smaller[-1]}" / "best" if smaller else encoder
+        smaller = [n for n in planning_run.budgets if n < budget] if strategy == "diverse" else []
+        before = choose_budget(planning_run, strategy, smaller[-1], encoder).index.tolist() if smaller else []
+        model = (
+            planning_run.trial.folder / "runs" / f"{strategy}_{smaller[-1]}" / "best" if smaller else encoder
+        )
         open_rows = candidates.drop(index=before)
-        survey = Surveyor(model).survey(trials.dataset, open_rows, candidates.loc[before])
+        survey = Surveyor(model).survey(planning_run.dataset, open_rows, candidates.loc[before])
         more = choose_clips(open_rows, budget - len(before), "diverse", survey=survey)
         rows = [*before, *more.index.tolist()]
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -270,15 +281,15 @@ def chosen(trials: Trials, strategy: str, budget: int, encoder: Path) -> pd.Data
 def write_table(work: Path, out: Path, picture: Path) -> None:
     """F1 of every strategy and budget with intervals, differences to random, and the figure."""
     archive = Archive(work)
-    trials = archive.of(NAME)
+    trials = archive.trials_of(NAME)
     systems = sorted({name for trial in trials for name in trial.systems()})
     budgets = sorted({int(name.rpartition("_")[2]) for name in systems})
     everything: list[Row] = []
     table: dict[str, Any] = {}
     for budget in budgets:
         names = [f"{strategy}_{budget}" for strategy in STYLES if f"{strategy}_{budget}" in systems]
-        asked = [Line(name, name.rpartition("_")[0]) for name in names]
-        rows = archive.rows(NAME, "test", asked, reference=f"random_{budget}")
+        lines = [Line(name, name.rpartition("_")[0]) for name in names]
+        rows = archive.rows(NAME, "test", lines, reference=f"random_{budget}")
         everything += rows
         for row, plain in zip(rows, as_json(rows), strict=True):
             abouts = [load_about(trial.system(row.system)) for trial in trials]
@@ -298,26 +309,30 @@ def write_table(work: Path, out: Path, picture: Path) -> None:
                 "n_truth",
             )
             table.setdefault(row.label, {})[str(budget)] = {key: plain[key] for key in keep} | counted
-        print(f"\n{budget} clips\n{markdown(*as_cells(rows, reference='random'))}")
-    told = next(about for trial in trials for name in systems if (about := load_about(trial.system(name))))
-    front_end = FrontEnd.model_validate(told["recipe"]["front_end"])
-    data = {"world": told["world"], "clip_s": front_end.chunk_s, "test": "other recordings of the same sites"}
+        print(f"\n{budget} clips\n{markdown_table(*as_cells(rows, reference='random'))}")
+    about = next(about for trial in trials for name in systems if (about := load_about(trial.system(name))))
+    front_end = FrontEnd.model_validate(about["recipe"]["front_end"])
+    data = {
+        "world": about["world"],
+        "clip_s": front_end.chunk_s,
+        "test": "other recordings of the same sites",
+    }
     write_result(
         out,
         {"budgets": budgets, "strategies": table},
         seed=[trial.seed for trial in trials],
         data=data,
-        trainings=trainings(archive, systems),
+        trainings=training_records(archive, systems),
     )
     places = {row.system: float(row.system.rpartition("_")[2]) for row in everything}
     series = {row.system: row.label for row in everything}
     styles = {name: style for name, style in STYLES.items() if name in series.values()}
-    figure = lines(
+    figure = line_plot(
         everything,
         places,
         series,
         styles,
-        across=f"annotated clips of {front_end.chunk_s:g} s",
+        x_label=f"annotated clips of {front_end.chunk_s:g} s",
         title="F1 by how clips were chosen",
         logarithmic=True,
     )

@@ -53,10 +53,10 @@ def box_statistics(embedder: BoxEmbedder, path: str | Path, boxes: ArrayLike) ->
     return out
 
 
-def standardised(features: ArrayLike, like: ArrayLike | None = None) -> NDArray[np.float32]:
-    """Each column less the mean and over the deviation of ``like`` (itself by default); constant columns are 0."""
+def standardise(features: ArrayLike, reference: ArrayLike | None = None) -> NDArray[np.float32]:
+    """Each column less the mean and over the deviation of ``reference`` (itself by default); constant columns are 0."""
     given = np.asarray(features, dtype=np.float64)
-    reference = given if like is None else np.asarray(like, dtype=np.float64)
-    deviation = reference.std(axis=0)
-    scaled = (given - reference.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
+    base = given if reference is None else np.asarray(reference, dtype=np.float64)
+    deviation = base.std(axis=0)
+    scaled = (given - base.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
     return np.asarray(np.where(deviation > 0, scaled, 0.0), dtype=np.float32)

@@ -59,10 +59,10 @@ WARBLERS = {
     "YEWA": "Setophaga petechia", "YRWA": "Setophaga coronata", "YTWA": "Setophaga dominica",
 }  # fmt: skip
 
-Name = Callable[[Path, pd.DataFrame], pd.DataFrame]  # a recording and its boxes → likely, label_score
+BoxNamer = Callable[[Path, pd.DataFrame], pd.DataFrame]  # a recording and its boxes → likely, label_score
 
 
-def remembering(classifier: Classifier) -> Classifier:
+def cached_classifier(classifier: Classifier) -> Classifier:
     """The same classifier, which hears no window twice, whichever way asks for it."""
     known: dict[int, Logits] = {}
 
@@ -75,7 +75,7 @@ def remembering(classifier: Classifier) -> Classifier:
     return replace(classifier, run=run)
 
 
-def birdnet_alone(classifier: Classifier, how: NamingOptions) -> Name:
+def birdnet_alone(classifier: Classifier, how: NamingOptions) -> BoxNamer:
     """The best name in the frames, side by side, that a box touches."""
 
     def name(path: Path, events: pd.DataFrame) -> pd.DataFrame:
@@ -88,12 +88,12 @@ def birdnet_alone(classifier: Classifier, how: NamingOptions) -> Name:
             touched = range(int(start_s / frame_s), min(int(end_s / frame_s), grid.last_window) + 1)
             sounds = read_windows(path, grid, touched, classifier.sample_rate, classifier.window_samples)
             rows.append(classifier.logits(np.stack([s for _, s in sounds]))[:, how.rows].max(axis=0))
-        return _best(rows, events, how)
+        return _best_names(rows, events, how)
 
     return name
 
 
-def around_the_box(classifier: Classifier, how: NamingOptions) -> Name:
+def around_the_box(classifier: Classifier, how: NamingOptions) -> BoxNamer:
     """The name in one window, with the box in its middle."""
 
     def name(path: Path, events: pd.DataFrame) -> pd.DataFrame:
@@ -109,12 +109,12 @@ def around_the_box(classifier: Classifier, how: NamingOptions) -> Name:
             )
             filled = np.pad(sound, (0, max(0, classifier.window_samples - len(sound))))
             rows.append(classifier.logits(filled[None, : classifier.window_samples])[0, how.rows])
-        return _best(rows, events, how)
+        return _best_names(rows, events, how)
 
     return name
 
 
-def _best(rows: list[Logits], events: pd.DataFrame, how: NamingOptions) -> pd.DataFrame:
+def _best_names(rows: list[Logits], events: pd.DataFrame, how: NamingOptions) -> pd.DataFrame:
     logits = np.stack(rows)
     score = 1 / (1 + np.exp(-logits.max(axis=1).astype(np.float64)))
     return pd.DataFrame(
@@ -122,10 +122,10 @@ def _best(rows: list[Logits], events: pd.DataFrame, how: NamingOptions) -> pd.Da
     )
 
 
-def ways(classifier: Classifier, how: NamingOptions) -> dict[str, Name]:
+def box_namers(classifier: Classifier, how: NamingOptions) -> dict[str, BoxNamer]:
     """Everything that is compared."""
 
-    def ours(**changes: Any) -> Name:
+    def ours(**changes: Any) -> BoxNamer:
         return lambda path, events: name_boxes(path, events, classifier, replace(how, **changes))
 
     found = {
@@ -140,9 +140,11 @@ def ways(classifier: Classifier, how: NamingOptions) -> dict[str, Name]:
     return found
 
 
-def names_of(boxes: pd.DataFrame, paths: dict[str, Path], way: Name, classifier: Classifier) -> pd.DataFrame:
+def judge_names(
+    boxes: pd.DataFrame, paths: dict[str, Path], namer: BoxNamer, classifier: Classifier
+) -> pd.DataFrame:
     """``right`` and ``named`` of each box, with its recording."""
-    found = pd.concat([way(paths[str(r)], own) for r, own in boxes.groupby("recording", sort=False)])
+    found = pd.concat([namer(paths[str(r)], own) for r, own in boxes.groupby("recording", sort=False)])
     names = [scientific_name(classifier.labels[row]) if row >= 0 else "" for row in found["likely"]]
     right = pd.Series(names, index=found.index) == boxes["label"]
     named = found["label_score"] >= THRESHOLD
@@ -188,7 +190,7 @@ def _parts(outcome: pd.DataFrame) -> dict[str, pd.Series[bool]]:
     }
 
 
-def matched(truth: pd.DataFrame, paths: dict[str, Path]) -> pd.DataFrame:
+def match_detections(truth: pd.DataFrame, paths: dict[str, Path]) -> pd.DataFrame:
     """What the embedded model finds and an expert has named, with that name."""
     detector = mast.load("default")
     found = []
@@ -215,7 +217,7 @@ def warbler_clips(pool: Path, seed: int) -> tuple[pd.DataFrame, dict[str, Path]]
 def measure_sets(folders: list[Path], classifier: Classifier, seed: int) -> dict[str, Any]:
     """What the first halves choose, and the second halves by every way."""
     known = {scientific_name(label) for label in classifier.labels}
-    compared = ways(classifier, NamingOptions(np.arange(len(classifier.labels))))
+    compared = box_namers(classifier, NamingOptions(np.arange(len(classifier.labels))))
     chosen_on: dict[str, dict[str, pd.DataFrame]] = {}
     reported: dict[str, dict[str, dict[str, pd.DataFrame]]] = {}
     for folder in folders:
@@ -224,12 +226,12 @@ def measure_sets(folders: list[Path], classifier: Classifier, seed: int) -> dict
         truth = truth[truth["label"].isin(known)].reset_index(drop=True)
         paths = {str(file): dataset.path(str(file)) for file in truth["recording"].unique()}
         first = truth["recording"].isin(half_of(list(paths), "first"))
-        detected = matched(truth[~first], paths)
+        detected = match_detections(truth[~first], paths)
         chosen_on[folder.name], experts, found = {}, {}, {}
         for name, way in compared.items():
-            outcome = names_of(truth, paths, way, classifier)
+            outcome = judge_names(truth, paths, way, classifier)
             chosen_on[folder.name][name], experts[name] = outcome[first], outcome[~first]
-            found[name] = names_of(detected, paths, way, classifier)
+            found[name] = judge_names(detected, paths, way, classifier)
             print(folder.name, name, round(experts[name]["right"].mean(), 3), flush=True)
         reported[folder.name] = {"boxes of experts": experts, "detected boxes": found}
     ours = [name for name in compared if "windows" in name]
@@ -260,7 +262,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    classifier = remembering(load_birdnet())
+    classifier = cached_classifier(load_birdnet())
     figures: dict[str, Any] = {"classifier": classifier.name, "threshold": THRESHOLD}
     figures |= measure_sets(options.data, classifier, options.seed)
     chosen = figures["chosen_on_the_first_half"]
@@ -270,7 +272,7 @@ def main() -> None:
         possible = {"no list": np.arange(len(classifier.labels)), "a list of 42 species": np.array(some)}
         figures["flight calls"] = {
             name: shares(
-                names_of(boxes, paths, ways(classifier, NamingOptions(rows))[chosen], classifier),
+                judge_names(boxes, paths, box_namers(classifier, NamingOptions(rows))[chosen], classifier),
                 options.seed,
             )
             for name, rows in possible.items()

@@ -24,8 +24,8 @@ from mast.retrieval.clusters import MIN_EVENTS, centre_vectors, principal_compon
 from mast.retrieval.nearest import nearest
 from mast_studies.embedding_tables import NEIGHBOURS, Way
 from mast_studies.found import NOT_TESTS
-from mast_studies.mel_statistics import standardised
-from mast_studies.ranks import Labelled, rank_queries
+from mast_studies.mel_statistics import standardise
+from mast_studies.ranks import LabelledVectors, rank_queries
 
 POINTS = 4_000  # maximum on a plane, our choice: more hide one another
 _UMAP_NEIGHBOURS = 15  # UMAP's own default
@@ -50,7 +50,7 @@ class EmbeddedPart:
     box_vectors: Mapping[Way, Vectors]
 
 
-def plane(vectors: Vectors, *, seed: int) -> Vectors:
+def project_to_plane(vectors: Vectors, *, seed: int) -> Vectors:
     """(N, D) embeddings → (N, 2) by UMAP; of fewer than 30, along the two directions in which they differ most."""
     around = centre_vectors(vectors, vectors.mean(axis=0) if len(vectors) else np.zeros(vectors.shape[1]))
     if len(around) < MIN_EVENTS:
@@ -68,17 +68,17 @@ def plane(vectors: Vectors, *, seed: int) -> Vectors:
         return np.asarray(model.fit_transform(around), dtype=np.float32)
 
 
-def chunk_neighbours(seen: Mapping[str, EmbeddedPart], *, seed: int) -> pd.DataFrame:
+def chunk_neighbours(parts: Mapping[str, EmbeddedPart], *, seed: int) -> pd.DataFrame:
     """One row per chunk: where and when, its events, its place on the plane, and how its neighbours differ."""
     tables = []
-    for name, part in seen.items():
+    for name, part in parts.items():
         truth = part.boxes[part.boxes["kind"] == "truth"]
         counts = np.bincount(truth["chunk"].to_numpy(dtype=np.int64), minlength=len(part.chunks))
         own = part.chunks[["recording", "start_s", "site", "datetime", "hour"]]
         tables.append(own.assign(part=name, events=counts, hour=own["hour"].astype("Float64").astype(float)))
     table = pd.concat(tables, ignore_index=True)
-    vectors = _joined([part.chunk_vectors for part in seen.values()])
-    vectors["mel"] = standardised(vectors["mel"])
+    vectors = _concatenate([part.chunk_vectors for part in parts.values()])
+    vectors["mel"] = standardise(vectors["mel"])
     recording, everyone = table["recording"].to_numpy(dtype=object), np.arange(len(table))
     apart = {
         way: _differences(
@@ -90,7 +90,7 @@ def chunk_neighbours(seen: Mapping[str, EmbeddedPart], *, seed: int) -> pd.DataF
         f"{measure}_{way}": values for way, own in apart.items() for measure, values in own.items()
     }
     made |= {f"{measure}_random": values for measure, values in _differences_to_all(table).items()}
-    made |= _places(vectors["pretrained"], seed)
+    made |= _plane_coordinates(vectors["pretrained"], seed)
     return pd.concat([table, pd.DataFrame(made, index=table.index)], axis=1)
 
 
@@ -121,10 +121,10 @@ def _differences_to_all(table: pd.DataFrame) -> dict[str, FloatArray]:
     return found
 
 
-def box_neighbours(seen: Mapping[str, EmbeddedPart], front_end: FrontEnd, *, seed: int) -> pd.DataFrame:
+def box_neighbours(parts: Mapping[str, EmbeddedPart], front_end: FrontEnd, *, seed: int) -> pd.DataFrame:
     """One row per box: where, of what kind, its place on the plane, and how well its neighbours name it."""
     tables = []
-    for name, part in seen.items():
+    for name, part in parts.items():
         starts = part.chunks["start_s"].to_numpy(dtype=np.float64)[
             part.boxes["chunk"].to_numpy(dtype=np.int64)
         ]
@@ -134,17 +134,17 @@ def box_neighbours(seen: Mapping[str, EmbeddedPart], front_end: FrontEnd, *, see
             part.boxes.drop(columns="chunk").assign(part=name, **dict(zip(BOX_COLUMNS, real.T, strict=True)))
         )
     table = pd.concat(tables, ignore_index=True)
-    vectors = _joined([part.box_vectors for part in seen.values()])
+    vectors = _concatenate([part.box_vectors for part in parts.values()])
     labelled = (table["label"] != "").to_numpy()
     truth = (table["kind"] == "truth").to_numpy()
     learnt = (table["part"] == "train").to_numpy()
     queries = np.flatnonzero(labelled & ~table["part"].isin(NOT_TESTS).to_numpy())
     gallery, named = np.flatnonzero(labelled & truth & learnt), np.flatnonzero(labelled & truth)
     if len(gallery):
-        vectors["mel"] = standardised(vectors["mel"], vectors["mel"][gallery])
+        vectors["mel"] = standardise(vectors["mel"], vectors["mel"][gallery])
     made: dict[str, NDArray[Any]] = {}
     for way, own in vectors.items():
-        ask, answer = (_chosen(table, own, rows) for rows in (queries, gallery))
+        ask, answer = (_select(table, own, rows) for rows in (queries, gallery))
         ranks = rank_queries(ask, answer)
         rank, label_rank = np.zeros(len(table), np.int64), np.zeros(len(table), np.int64)
         rank[queries[ranks.row]], label_rank[queries[ranks.row]] = ranks.rank, ranks.label_rank
@@ -165,7 +165,7 @@ def box_neighbours(seen: Mapping[str, EmbeddedPart], front_end: FrontEnd, *, see
         made["chance"] = chance  # the same for every way
     made["share_random"] = _share_of_all(table, queries, named)
     shown = ~table["part"].isin(NOT_TESTS).to_numpy()
-    made |= _places(vectors["pretrained"], seed, shown)
+    made |= _plane_coordinates(vectors["pretrained"], seed, shown)
     return pd.concat([table, pd.DataFrame(made, index=table.index)], axis=1)
 
 
@@ -184,22 +184,26 @@ def _share_of_all(table: pd.DataFrame, queries: IntArray, named: IntArray) -> Fl
     return share
 
 
-def _places(vectors: Vectors, seed: int, shown: NDArray[np.bool_] | None = None) -> dict[str, Vectors]:
+def _plane_coordinates(
+    vectors: Vectors, seed: int, shown: NDArray[np.bool_] | None = None
+) -> dict[str, Vectors]:
     """``x`` and ``y`` of at most :data:`POINTS` of those shown, drawn at random; NaN for the others."""
     rows = np.arange(len(vectors)) if shown is None else np.flatnonzero(shown)
     if len(rows) > POINTS:
         rows = np.sort(np.random.default_rng([_DRAW, seed]).permutation(rows)[:POINTS])
     place = np.full((len(vectors), 2), np.nan, dtype=np.float32)
-    place[rows] = plane(vectors[rows], seed=seed)
+    place[rows] = project_to_plane(vectors[rows], seed=seed)
     return {"x": place[:, 0], "y": place[:, 1]}
 
 
-def _chosen(table: pd.DataFrame, vectors: Vectors, rows: IntArray) -> Labelled:
+def _select(table: pd.DataFrame, vectors: Vectors, rows: IntArray) -> LabelledVectors:
     some = table.iloc[rows]
-    return Labelled(vectors[rows], some["label"].astype(str).tolist(), some["recording"].astype(str).tolist())
+    return LabelledVectors(
+        vectors[rows], some["label"].astype(str).tolist(), some["recording"].astype(str).tolist()
+    )
 
 
-def _joined(parts: Sequence[Mapping[Way, Vectors]]) -> dict[Way, Vectors]:
+def _concatenate(parts: Sequence[Mapping[Way, Vectors]]) -> dict[Way, Vectors]:
     return {way: np.concatenate([part[way] for part in parts]) for way in parts[0]}
 
 

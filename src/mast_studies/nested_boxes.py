@@ -26,16 +26,16 @@ from mast.models.find import find_model
 from mast.models.mast_detector import MastDetector
 from mast_studies.record import write_result
 from mast_studies.script import run_script
-from mast_studies.whole import search
+from mast_studies.whole_recordings import search
 from mast_studies.zero_shot_measure import as_row, difference, measure
-from mast_studies.zero_shot_sets import LabelledSet, load_set, pairs, unseen_world
+from mast_studies.zero_shot_sets import LabelledSet, load_set, parse_pairs, unseen_world
 
 SHARE = 0.8
 
 
-def share_nested(own: LabelledSet, events: pd.DataFrame) -> float | None:
+def share_nested(labelled_set: LabelledSet, events: pd.DataFrame) -> float | None:
     """The share of events that lie in another one of the same recording, or hold one."""
-    front_end, nested = own.front_end, 0
+    front_end, nested = labelled_set.front_end, 0
     for _, group in events.groupby("recording"):
         cells: FloatArray = boxes_of(group)
         cells[:, 0::2] /= front_end.hop_s
@@ -55,16 +55,16 @@ def with_both(model: Path, out: Path) -> Path:
     return out
 
 
-def measure_set(own: LabelledSet, models: dict[str, Path]) -> dict[str, Any]:
+def measure_set(labelled_set: LabelledSet, models: dict[str, Path]) -> dict[str, Any]:
     """One set: how its boxes lie, and the model with and without the decision."""
-    options = DetectOptions(band_hz=own.band_hz)
-    found = {name: search(Detector(model, options), own.dataset) for name, model in models.items()}
+    options = DetectOptions(band_hz=labelled_set.band_hz)
+    found = {name: search(Detector(model, options), labelled_set.dataset) for name, model in models.items()}
     return {
-        "boxes": len(own.truth),
-        "boxes_nested": share_nested(own, own.truth),
-        "detections_nested": {name: share_nested(own, events) for name, events in found.items()},
-        "systems": {name: as_row(measure(own, events)) for name, events in found.items()},
-        "f1_of_decided_minus_both": difference(own, found["both"], found["decided"]),
+        "boxes": len(labelled_set.truth),
+        "boxes_nested": share_nested(labelled_set, labelled_set.truth),
+        "detections_nested": {name: share_nested(labelled_set, events) for name, events in found.items()},
+        "systems": {name: as_row(measure(labelled_set, events)) for name, events in found.items()},
+        "f1_of_decided_minus_both": difference(labelled_set, found["both"], found["decided"]),
     }
 
 
@@ -81,15 +81,15 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    bands_hz = {name: float(value) for name, value in pairs(options.band)}
+    bands_hz = {name: float(value) for name, value in parse_pairs(options.band)}
     folders = [*options.data]
     if options.simulated:
         folders.append(unseen_world(options.work / "simulated"))
-    sets = [load_set(folder, bands_hz=bands_hz, halves=dict(pairs(options.half))) for folder in folders]
+    sets = [load_set(folder, bands_hz=bands_hz, halves=dict(parse_pairs(options.half))) for folder in folders]
     model = find_model(options.model)
     models = {"decided": model, "both": with_both(model, options.work / "both")}
-    found = {own.name: measure_set(own, models) for own in sets}
-    data = {own.name: own.about() for own in sets}
+    found = {labelled_set.name: measure_set(labelled_set, models) for labelled_set in sets}
+    data = {labelled_set.name: labelled_set.about() for labelled_set in sets}
     write_result(options.out, {"share": SHARE, "sets": found}, seed=0, data=data)
     for name, one in found.items():
         print(name, one["boxes_nested"], one["detections_nested"], one["f1_of_decided_minus_both"])

@@ -26,12 +26,17 @@ from mast.evaluation.part_tables import PartTables, has_part
 from mast.evaluation.threshold import best_threshold_of
 from mast.events import boxes_of, pairwise_overlap
 from mast_studies.found import load_about
-from mast_studies.record import Training, write_result
+from mast_studies.record import TrainingRecord, write_result
 from mast_studies.script import run_script
 
 PART = "site_ood"
 LONG_S = 5.0  # recordings with a longer call are also left out
-AGAIN, NEAR, INSIDE, TOUCHED = 0.5, 0.3, 0.7, 0.05  # overlaps that tell kinds of false alarm apart
+DUPLICATE_IOU, NEAR_IOU, INSIDE_SHARE, TOUCHING_IOU = (
+    0.5,
+    0.3,
+    0.7,
+    0.05,
+)  # overlaps that tell kinds of false alarm apart
 KINDS = ("again", "badly fitting", "part of a call", "round several", "beside a call", "nothing there")
 
 
@@ -54,12 +59,18 @@ def kinds_of_false_alarms(outcome: Outcome, threshold: float | None) -> dict[str
         shared, size, call_size = pairwise_overlap(own, calls)
         iou = (shared / (size + call_size - shared)).max(axis=1)
         inside, holds = (shared / size).max(axis=1), (shared / call_size).max(axis=1)
-        tests = (iou >= AGAIN, iou >= NEAR, inside >= INSIDE, holds >= INSIDE, iou >= TOUCHED)
+        tests = (
+            iou >= DUPLICATE_IOU,
+            iou >= NEAR_IOU,
+            inside >= INSIDE_SHARE,
+            holds >= INSIDE_SHARE,
+            iou >= TOUCHING_IOU,
+        )
         counts.update(np.select(tests, KINDS[:-1], KINDS[-1]).tolist())
     return dict(counts)
 
 
-def among(tables: PartTables, recordings: pd.Series) -> dict[str, Any]:
+def evaluate_recordings(tables: PartTables, recordings: pd.Series) -> dict[str, Any]:
     """F1 and AP50 in some recordings alone, at the threshold chosen on validation."""
     truth, found, heard = (
         table[table["recording"].isin(recordings)] for table in (tables.truth, tables.found, tables.heard)
@@ -102,7 +113,7 @@ def recall_by_species(tables: PartTables, outcome: Outcome, bench: Dataset) -> d
     }
 
 
-def look_at_system(tables: PartTables, never_heard: list[str], bench: Dataset) -> dict[str, Any]:
+def analyse_system(tables: PartTables, never_heard: list[str], bench: Dataset) -> dict[str, Any]:
     """All figures of one system; sites are the first part of a recording's name."""
     names = tables.heard["recording"].astype(str).drop_duplicates()
     unheard = names.str.split("_").str[0].isin(never_heard)
@@ -111,10 +122,10 @@ def look_at_system(tables: PartTables, never_heard: list[str], bench: Dataset) -
     best = best_threshold_of(outcome)
     long = names.isin(tables.truth.loc[length_s > LONG_S, "recording"])
     return {
-        "all": among(tables, names),
-        "heard without labels": among(tables, names[~unheard]),
-        "never heard": among(tables, names[unheard]),
-        f"without calls over {LONG_S:g} s": among(tables, names[~long]),
+        "all": evaluate_recordings(tables, names),
+        "heard without labels": evaluate_recordings(tables, names[~unheard]),
+        "never heard": evaluate_recordings(tables, names[unheard]),
+        f"without calls over {LONG_S:g} s": evaluate_recordings(tables, names[~long]),
         "species": recall_by_species(tables, outcome, bench),
         "false alarms": kinds_of_false_alarms(outcome, tables.threshold),
         "threshold": {
@@ -125,7 +136,7 @@ def look_at_system(tables: PartTables, never_heard: list[str], bench: Dataset) -
     }
 
 
-def look_at_world(bench: Path, found: Path) -> dict[str, Any]:
+def analyse_world(bench: Path, found: Path) -> dict[str, Any]:
     """Of each system below ``found`` its figures, by name."""
     about = json.loads((bench / MARK).read_text(encoding="utf-8"))
     never_heard = about["found"]["never_heard"]
@@ -134,7 +145,7 @@ def look_at_world(bench: Path, found: Path) -> dict[str, Any]:
         "seed": about["seed"],
         "never heard": never_heard,
         "systems": {
-            one.name: look_at_system(PartTables.load(one, PART), never_heard, labelled)
+            one.name: analyse_system(PartTables.load(one, PART), never_heard, labelled)
             for one in systems_in(found)
         },
     }
@@ -145,10 +156,12 @@ def systems_in(found: Path) -> list[Path]:
     return sorted(folder for folder in found.iterdir() if has_part(folder, PART))
 
 
-def training_of(system: Path, seed: int) -> Training:
+def training_of(system: Path, seed: int) -> TrainingRecord:
     """Where a system came from, as far as it was written down."""
     about = load_about(system)
-    return Training(f"world {seed}, {system.name}", seed, str(about.get("commit", "")), about.get("recipe"))
+    return TrainingRecord(
+        f"world {seed}, {system.name}", seed, str(about.get("commit", "")), about.get("recipe")
+    )
 
 
 def main() -> None:
@@ -161,7 +174,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    worlds = [look_at_world(bench, found) for bench, found in options.world]
+    worlds = [analyse_world(bench, found) for bench, found in options.world]
     write_result(
         options.out,
         {"worlds": worlds},

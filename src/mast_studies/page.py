@@ -10,13 +10,13 @@ from markupsafe import Markup
 from mast.evaluation.bootstrap import TRAINING_NOISE
 from mast.files import write_whole
 from mast.reports.html_page import Section, code, embedded_png, folded, heading, page, paragraph, table
-from mast_studies.collect import Collected
+from mast_studies.collect import StudyOutput
 from mast_studies.paper import paper_metrics, paper_tables
 
 PAGE = "report.html"
 
 
-def write_page(collected: Sequence[Collected], out: Path) -> Path:
+def write_page(collected: Sequence[StudyOutput], out: Path) -> Path:
     """Write ``out/report.html``."""
     shown = [one for one in collected if one.files or one.notes]
     datasets = list(dict.fromkeys(name for one in shown for name in one.datasets))
@@ -34,7 +34,7 @@ def write_page(collected: Sequence[Collected], out: Path) -> Path:
     return path
 
 
-def _body(one: Collected) -> Markup:
+def _body(one: StudyOutput) -> Markup:
     study = one.study
     parts = [paragraph(f"{study.caption} ({study.paper})")]
     if one.missing:

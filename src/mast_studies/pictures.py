@@ -73,7 +73,7 @@ def compare_systems(
         return None
     front_end = FrontEnd.model_validate(about["recipe"]["front_end"])
     views = [load_view(trial, part, line) for line in there]
-    places = choose_places(views[0].truth, front_end, _CHUNKS, seed=seed)
+    places = choose_chunks(views[0].truth, front_end, _CHUNKS, seed=seed)
     dataset = load_dataset(root)
     sounds = [
         compute_spectrogram(
@@ -96,7 +96,7 @@ def load_view(trial: Trial, part: str, line: Line) -> SystemView:
     return SystemView(label, tables.truth, tables.counted)
 
 
-def choose_places(truth: pd.DataFrame, front_end: FrontEnd, count: int, *, seed: int) -> list[ShownChunk]:
+def choose_chunks(truth: pd.DataFrame, front_end: FrontEnd, count: int, *, seed: int) -> list[ShownChunk]:
     """Chunks that hold a true box, at random, of different recordings where possible."""
     middle_s = (truth["start_s"] + truth["end_s"]) / 2
     number = np.floor(middle_s / front_end.chunk_s).astype(int)

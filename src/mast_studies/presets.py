@@ -41,7 +41,7 @@ class Preset:
     @property
     def recipe(self) -> Recipe:
         """Of what all systems share, such as pretraining."""
-        return _checked(self.values, self.source)
+        return _validate(self.values, self.source)
 
     def recipe_of(self, system: System, *, start: System | None = None) -> Recipe:
         """Of one system: what all share, then the system's own settings, then what the preset says about it.
@@ -51,15 +51,15 @@ class Preset:
         values = dict(self.values)
         for one in (start, system) if start else (system,):
             if one.detector != "mast":
-                values = merged(values, {"model": one.detector})
+                values = merge(values, {"model": one.detector})
                 # options of MAST's detector mean nothing to another
                 values["train"] = {**values.get("train", {}), "detector": {}}
-            values = merged(values, nested(one.settings))
+            values = merge(values, nest(one.settings))
             if one.self_training is not None:
-                values = merged(values, {"selftrain": _self_training(one.self_training)})
+                values = merge(values, {"selftrain": _self_training(one.self_training)})
             for name in dict.fromkeys((one.detector, one.name)):
-                values = merged(values, self.systems.get(name, {}))
-        return _checked(values, f"{self.source}, {system.name}")
+                values = merge(values, self.systems.get(name, {}))
+        return _validate(values, f"{self.source}, {system.name}")
 
     def check_names(self, known: Collection[str]) -> None:
         """Refuse a table for a system that there is not: its settings would change nothing."""
@@ -106,12 +106,12 @@ def load_preset(source: str | Path, overrides: Mapping[str, Any] | None = None) 
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"{source}: not valid TOML ({error})") from None
         systems = values.pop("systems", {})
-    preset = Preset(str(source), merged(values, nested(overrides or {})), systems)
+    preset = Preset(str(source), merge(values, nest(overrides or {})), systems)
     _ = preset.recipe  # a mistake is reported now, not an hour into the run
     return preset
 
 
-def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
+def nest(settings: Mapping[str, Any]) -> dict[str, Any]:
     """``{"train.epochs": 5}`` → ``{"train": {"epochs": 5}}``."""
     tables: dict[str, Any] = {}
     for dotted, value in settings.items():
@@ -123,17 +123,17 @@ def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
     return tables
 
 
-def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Nested tables, one over the other; neither is changed."""
     both = dict(below)
     for key, value in above.items():
         old = both.get(key)
         is_table = isinstance(value, Mapping)
-        both[key] = merged(old if isinstance(old, Mapping) else {}, value) if is_table else value
+        both[key] = merge(old if isinstance(old, Mapping) else {}, value) if is_table else value
     return both
 
 
-def _checked(values: Mapping[str, Any], where: str) -> Recipe:
+def _validate(values: Mapping[str, Any], where: str) -> Recipe:
     recipe = parse_settings(Recipe, values, where=where)
     _ = recipe.detector
     return recipe

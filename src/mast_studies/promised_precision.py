@@ -32,10 +32,10 @@ from mast.models.find import find_model
 from mast.probability import MIN_KEPT, StoredCalibration
 from mast_studies.record import write_result
 from mast_studies.script import run_script
-from mast_studies.study_tables import markdown
-from mast_studies.whole import search_twice
+from mast_studies.study_tables import markdown_table
+from mast_studies.whole_recordings import search_twice
 from mast_studies.zero_shot_measure import scoring_of
-from mast_studies.zero_shot_sets import RECORDED, LabelledSet, load_set, pairs
+from mast_studies.zero_shot_sets import SET_ANIMALS, LabelledSet, load_set, parse_pairs
 
 TARGETS = (0.5, 0.6, 0.7, 0.8, 0.9)
 RESAMPLES = 2_000
@@ -55,10 +55,16 @@ def precision_at(outcome: Outcome, threshold: float, seed: int = 0) -> dict[str,
     }
 
 
-def judge(own: LabelledSet, model: Path, device: str | None) -> Outcome:
+def search_and_match(labelled_set: LabelledSet, model: Path, device: str | None) -> Outcome:
     """Search a set down to very low scores, and match what is found."""
-    found = search_twice(model, own.dataset, options=DetectOptions(device=device, band_hz=own.band_hz)).scored
-    return match_scene(build_scene(own.truth, found, reviewed=own.reviewed, scoring=scoring_of(own)))
+    found = search_twice(
+        model, labelled_set.dataset, options=DetectOptions(device=device, band_hz=labelled_set.band_hz)
+    ).scored
+    return match_scene(
+        build_scene(
+            labelled_set.truth, found, reviewed=labelled_set.reviewed, scoring=scoring_of(labelled_set)
+        )
+    )
 
 
 def threshold_from(sets: list[Outcome], precision: float) -> float | None:
@@ -77,14 +83,14 @@ def threshold_from(sets: list[Outcome], precision: float) -> float | None:
     return lowest
 
 
-def promises(judged: Mapping[str, Outcome], stored: StoredCalibration) -> dict[str, Any]:
+def check_promises(outcomes: Mapping[str, Outcome], stored: StoredCalibration) -> dict[str, Any]:
     """For each set and precision, what the card's threshold and the other sets' keep."""
     result: dict[str, Any] = {}
-    for name, one in judged.items():
+    for name, one in outcomes.items():
         rows = {}
         for target in TARGETS:
             point = stored.threshold_for(target)
-            elsewhere = threshold_from([other for n, other in judged.items() if n != name], target)
+            elsewhere = threshold_from([other for n, other in outcomes.items() if n != name], target)
             rows[f"{target:g}"] = {
                 "card": None if point is None else precision_at(one, stored.seen(point)),
                 "card_threshold": None if point is None else round(stored.seen(point), 4),
@@ -95,13 +101,13 @@ def promises(judged: Mapping[str, Outcome], stored: StoredCalibration) -> dict[s
     return result
 
 
-def with_found(stored: StoredCalibration, judged: Mapping[str, Outcome]) -> StoredCalibration:
+def with_measured_precision(stored: StoredCalibration, outcomes: Mapping[str, Outcome]) -> StoredCalibration:
     """The calibration with what each of its thresholds gave on each set that keeps enough boxes there."""
     curve = []
     for point in stored.curve:
-        kept = {name: one.kept(stored.seen(point)) for name, one in judged.items()}
+        kept = {name: one.kept(stored.seen(point)) for name, one in outcomes.items()}
         found = {
-            RECORDED.get(name, name): round(float(judged[name].hit[:n].mean()), 4)
+            SET_ANIMALS.get(name, name): round(float(outcomes[name].hit[:n].mean()), 4)
             for name, n in kept.items()
             if n >= MIN_KEPT
         }
@@ -109,13 +115,13 @@ def with_found(stored: StoredCalibration, judged: Mapping[str, Outcome]) -> Stor
     return stored.model_copy(update={"curve": tuple(curve)})
 
 
-def shown(result: Mapping[str, Any]) -> str:
+def format_table(result: Mapping[str, Any]) -> str:
     """One line for each set and precision."""
     rows = []
     for name, targets in result.items():
         for target, ways in targets.items():
             rows.append([name, target, *(_cell(ways[way]) for way in ("card", "others"))])
-    return markdown(["set", "promised", "threshold of the card", "threshold of the other sets"], rows)
+    return markdown_table(["set", "promised", "threshold of the card", "threshold of the other sets"], rows)
 
 
 def _cell(row: Mapping[str, Any] | None) -> str:
@@ -140,19 +146,28 @@ def main() -> None:
     parser.add_argument("--into-card", action="store_true", help="also write it into the model's card")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    bands_hz = {name: float(value) for name, value in pairs(options.band)}
-    sets = [load_set(folder, bands_hz=bands_hz, halves=dict(pairs(options.half))) for folder in options.data]
+    bands_hz = {name: float(value) for name, value in parse_pairs(options.band)}
+    sets = [
+        load_set(folder, bands_hz=bands_hz, halves=dict(parse_pairs(options.half))) for folder in options.data
+    ]
     model = find_model(options.model)
     card = load_card(model)
     stored = card.calibration
     if stored is None:
         raise MastError(f"{model}: the model is not calibrated, so it promises no precision")
-    judged = {own.name: judge(own, model, options.device) for own in sets}
-    result = promises(judged, stored)
-    print(shown(result))
-    write_result(options.out, {"sets": result}, seed=0, data={own.name: own.about() for own in sets})
+    outcomes = {
+        labelled_set.name: search_and_match(labelled_set, model, options.device) for labelled_set in sets
+    }
+    result = check_promises(outcomes, stored)
+    print(format_table(result))
+    write_result(
+        options.out,
+        {"sets": result},
+        seed=0,
+        data={labelled_set.name: labelled_set.about() for labelled_set in sets},
+    )
     if options.into_card:
-        update_card(model, card.model_copy(update={"calibration": with_found(stored, judged)}))
+        update_card(model, card.model_copy(update={"calibration": with_measured_precision(stored, outcomes)}))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from mast.errors import MastError
 from mast.evaluation.outcome import Outcome
 from mast.evaluation.part_tables import PartTables, parts_in
 from mast_studies.found import NOT_TESTS, load_about
-from mast_studies.record import Training, write_result
+from mast_studies.record import TrainingRecord, write_result
 from mast_studies.script import run_script
 
 GROUPS = 5
@@ -91,7 +91,7 @@ def main() -> None:
     figures = check(args.found)
     abouts = {name: load_about(args.found / name) for name in (TEACHER, STUDENT)}
     trained = [
-        Training(name, int(about["seed"]), str(about.get("commit", "")), about.get("recipe"))
+        TrainingRecord(name, int(about["seed"]), str(about.get("commit", "")), about.get("recipe"))
         for name, about in abouts.items()
         if about
     ]

@@ -18,7 +18,7 @@ TABLE = "pseudo_quality.csv"
 _INSIDE = 0.5  # share of a call that a chunk must hold for the call to count there
 
 
-def truth_beside(folders: tuple[Path, ...]) -> pd.DataFrame | None:
+def load_truth(folders: tuple[Path, ...]) -> pd.DataFrame | None:
     """The true boxes of unlabelled folders, with ``root``; None where they are not known for all of them."""
     files = [(folder, folder.parent / TRUTH) for folder in folders]
     if not files or not all(path.is_file() for _, path in files):
@@ -32,7 +32,7 @@ def measure_rounds(run: Path, truth: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         run: its folder.
-        truth: of :func:`truth_beside`.
+        truth: of :func:`load_truth`.
 
     Returns:
         ``round, boxes, precision, recall``, and ``recall of …`` by length of the call; also in ``run/TABLE``.
@@ -41,10 +41,12 @@ def measure_rounds(run: Path, truth: pd.DataFrame) -> pd.DataFrame:
     for path in sorted(run.glob("round-*/pseudo.parquet")):
         chunks = pd.read_parquet(path.with_name(HEARD))
         chunks = chunks.assign(chunk=range(len(chunks)))
-        expected = _in_chunks(truth, chunks)
-        heard = chunks.assign(recording=_names(chunks["chunk"]), end_s=chunks["start_s"] + chunks["valid_s"])
+        expected = _truth_in_chunks(truth, chunks)
+        heard = chunks.assign(
+            recording=_recording_names(chunks["chunk"]), end_s=chunks["start_s"] + chunks["valid_s"]
+        )
         found = sure_pseudo_labels(path)
-        found = found.assign(recording=_names(found["chunk"]))
+        found = found.assign(recording=_recording_names(found["chunk"]))
         result = evaluate(
             expected,
             found,
@@ -64,12 +66,12 @@ def measure_rounds(run: Path, truth: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _names(chunk: pd.Series[int]) -> pd.Series[str]:
+def _recording_names(chunk: pd.Series[int]) -> pd.Series[str]:
     """Each chunk counts as a recording of its own: neighbours overlap, and a call may be labelled in both."""
     return "chunk " + chunk.astype(str)
 
 
-def _in_chunks(truth: pd.DataFrame, chunks: pd.DataFrame) -> pd.DataFrame:
+def _truth_in_chunks(truth: pd.DataFrame, chunks: pd.DataFrame) -> pd.DataFrame:
     """The calls of each chunk, cut at its ends; those of which it holds less than half are left out."""
     window = chunks.rename(columns={"start_s": "chunk_s"})[
         ["root", "recording", "chunk", "chunk_s", "valid_s"]
@@ -78,5 +80,5 @@ def _in_chunks(truth: pd.DataFrame, chunks: pd.DataFrame) -> pd.DataFrame:
     start = both[["start_s", "chunk_s"]].max(axis=1)
     end = pd.concat([both["end_s"], both["chunk_s"] + both["valid_s"]], axis=1).min(axis=1)
     inside = (end - start) >= _INSIDE * (both["end_s"] - both["start_s"])
-    cut = both.assign(start_s=start, end_s=end, recording=_names(both["chunk"]))
+    cut = both.assign(start_s=start, end_s=end, recording=_recording_names(both["chunk"]))
     return cut[inside].reset_index(drop=True)

@@ -29,7 +29,7 @@ _BLOCK_VALUES = 1 << 22  # similarities held at once (16 MB)
 _MEASURES = ("top1", "top5", "mean_rank", "mean_label_rank")
 
 
-class Labelled(NamedTuple):
+class LabelledVectors(NamedTuple):
     """Boxes that carry a label."""
 
     vectors: NDArray[np.float32]  # (M, D)
@@ -94,7 +94,7 @@ class Ranks:
 
 
 def rank_queries(
-    queries: Labelled, gallery: Labelled | None = None, *, other_recordings: bool = True
+    queries: LabelledVectors, gallery: LabelledVectors | None = None, *, other_recordings: bool = True
 ) -> Ranks:
     """Rank the right answer of each query; see the module docstring.
 
@@ -134,19 +134,19 @@ def rank_queries(
     rows = max(1, _BLOCK_VALUES // max(len(known), 1))
     for first in range(0, n_queries if len(known) else 0, rows):
         block = slice(first, min(first + rows, n_queries))
-        alike = wanted[block] @ known.T  # (n, M)
+        similarity = wanted[block] @ known.T  # (n, M)
         if other_recordings:
-            alike[query_recording[block, None] == answer_recording[None, :]] = -np.inf
+            similarity[query_recording[block, None] == answer_recording[None, :]] = -np.inf
         if gallery is None:
             own = np.arange(block.start, block.stop)[:, None] == by_label[None, :]
-            alike[own] = -np.inf
+            similarity[own] = -np.inf
         right = query_label[block, None] == answer_label[None, :]
-        best = np.where(right, alike, -np.inf).max(axis=1)
+        best = np.where(right, similarity, -np.inf).max(axis=1)
         answerable = np.isfinite(best)
-        rank[block] = np.where(answerable, 1 + ((alike >= best[:, None]) & ~right).sum(axis=1), 0)
-        best_of_label = np.maximum.reduceat(alike, label_start, axis=1)  # (n, labels)
+        rank[block] = np.where(answerable, 1 + ((similarity >= best[:, None]) & ~right).sum(axis=1), 0)
+        best_of_label = np.maximum.reduceat(similarity, label_start, axis=1)  # (n, labels)
         label_rank[block] = (best_of_label >= best[:, None]).sum(axis=1) * answerable
-        allowed = np.isfinite(alike)
+        allowed = np.isfinite(similarity)
         chance[block] = (allowed & right).sum(axis=1) / np.maximum(allowed.sum(axis=1), 1)
     row = np.flatnonzero(rank > 0)
     return Ranks(

@@ -21,7 +21,7 @@ _PACKAGES = ("numpy", "torch", "torchaudio", "torchvision", "soundfile", "soxr",
 NOT_RECORDED = "not recorded"
 
 
-class Training(NamedTuple):
+class TrainingRecord(NamedTuple):
     """What a model that was measured came from.
 
     Attributes:
@@ -43,7 +43,7 @@ def write_result(
     *,
     seed: int | list[int] | None = None,
     data: Mapping[str, Any] | None = None,
-    trainings: Iterable[Training] = (),
+    trainings: Iterable[TrainingRecord] = (),
 ) -> None:
     """Write ``figures`` and their provenance as JSON (command, commit, versions, hardware, date, seed, data).
 
@@ -54,7 +54,7 @@ def write_result(
         data: what was measured on, and where it was trained; left out where the figures say it themselves.
         trainings: of the models measured; those with the same commit and recipe are written together.
     """
-    trained = _by_recipe(trainings)
+    trained = _group_by_recipe(trainings)
     result = {
         "command": " ".join(_command()),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -69,7 +69,7 @@ def write_result(
     write_whole(Path(path), (json.dumps(result, indent=2, ensure_ascii=False) + "\n").encode())
 
 
-def trained_at(commits: Iterable[str]) -> str:
+def describe_commits(commits: Iterable[str]) -> str:
     """One sentence for the foot of a table: the commits of its trainings."""
     known = sorted({commit_of or NOT_RECORDED for commit_of in commits})
     if not known or NOT_RECORDED in known:
@@ -77,7 +77,7 @@ def trained_at(commits: Iterable[str]) -> str:
     return f"Trained at commit {', '.join(one[:7] + ('' if '+' not in one else ' with changes') for one in known)}."
 
 
-def _by_recipe(trainings: Iterable[Training]) -> list[dict[str, Any]]:
+def _group_by_recipe(trainings: Iterable[TrainingRecord]) -> list[dict[str, Any]]:
     """Each commit and recipe once, with the seeds of every model trained so."""
     found: list[dict[str, Any]] = []
     for name, seed, commit_of, recipe in trainings:

@@ -44,8 +44,8 @@ from mast.inference import Detector, Source
 from mast.models.card import WEIGHTS, load_card
 from mast.models.checkpoint import update_card
 from mast.retrieval.embedding import BoxEmbedder
-from mast_studies.mel_statistics import box_statistics, standardised
-from mast_studies.ranks import Labelled, Ranks, paired_difference, rank_queries
+from mast_studies.mel_statistics import box_statistics, standardise
+from mast_studies.ranks import LabelledVectors, Ranks, paired_difference, rank_queries
 from mast_studies.record import write_result
 from mast_studies.script import run_script
 
@@ -54,21 +54,21 @@ VECTOR = "vector"
 WAYS = ("encoder", "projection", BASELINE, VECTOR)
 
 
-class Embedded(NamedTuple):
+class EmbeddedBoxes(NamedTuple):
     """Boxes, and each way to compare them."""
 
     events: pd.DataFrame
     vectors: dict[str, NDArray[np.float32]]  # way → (N, …)
 
-    def labelled(self, way: str, like: Embedded) -> Labelled:
-        """For the ranking; the baseline is standardised by ``like``."""
+    def for_ranking(self, way: str, reference: EmbeddedBoxes) -> LabelledVectors:
+        """For the ranking; the baseline is standardised by ``reference``."""
         vectors = self.vectors[way]
         if way == BASELINE:
-            vectors = standardised(vectors, like.vectors[way])
-        return Labelled(vectors, list(self.events["label"]), list(self.events["recording"]))
+            vectors = standardise(vectors, reference.vectors[way])
+        return LabelledVectors(vectors, list(self.events["label"]), list(self.events["recording"]))
 
 
-def embed(embedder: BoxEmbedder, dataset: Dataset, events: pd.DataFrame) -> Embedded:
+def embed(embedder: BoxEmbedder, dataset: Dataset, events: pd.DataFrame) -> EmbeddedBoxes:
     """Every way of comparing, for boxes of a dataset; those outside the model's band are left out."""
     tables: list[pd.DataFrame] = []
     parts: dict[str, list[NDArray[np.float32]]] = {way: [] for way in WAYS}
@@ -87,10 +87,10 @@ def embed(embedder: BoxEmbedder, dataset: Dataset, events: pd.DataFrame) -> Embe
             parts["projection"].append(made.projections[made.seen])
         parts[BASELINE].append(statistics[made.seen])
     vectors = {way: np.concatenate(some) for way, some in parts.items() if some}
-    return Embedded(pd.concat(tables, ignore_index=True), vectors)
+    return EmbeddedBoxes(pd.concat(tables, ignore_index=True), vectors)
 
 
-def detected(detector: Detector, dataset: Dataset) -> tuple[pd.DataFrame, dict[str, int]]:
+def detect_matched(detector: Detector, dataset: Dataset) -> tuple[pd.DataFrame, dict[str, int]]:
     """Detections that match an annotated box, with its label, and how many there were."""
     labelled = dataset.annotations
     sources = [Source(dataset.path(name), name, dataset.root) for name in dataset.reviewed_recordings]
@@ -108,13 +108,15 @@ def detected(detector: Detector, dataset: Dataset) -> tuple[pd.DataFrame, dict[s
     return events[events["label"] != ""].reset_index(drop=True), counts
 
 
-def compare(queries: Embedded, gallery: Embedded | None, *, resamples: int, seed: int) -> dict[str, Any]:
+def compare(
+    queries: EmbeddedBoxes, gallery: EmbeddedBoxes | None, *, resamples: int, seed: int
+) -> dict[str, Any]:
     """Every way on the same queries, and the differences to the baseline."""
     answers = queries if gallery is None else gallery
     figures: dict[str, Any] = {}
     ranks: dict[str, Ranks] = {}
     for way in queries.vectors:
-        ask, answer = queries.labelled(way, answers), answers.labelled(way, answers)
+        ask, answer = queries.for_ranking(way, answers), answers.for_ranking(way, answers)
         for other_recordings in (True, False):
             ranked = rank_queries(ask, None if gallery is None else answer, other_recordings=other_recordings)
             summary = ranked.summary(resamples=resamples, seed=seed)
@@ -165,7 +167,7 @@ def main() -> None:
         parser.error(f"{len(options.model)} models given for {len(options.data)} datasets")
     bands_hz = {name: float(value) for name, value in (given.split("=", 1) for given in options.band)}
     figures: dict[str, Any] = {}
-    told: dict[str, Any] = {}
+    data: dict[str, Any] = {}
     for folder, model in zip(options.data, models, strict=True):
         detector = load(model, bands_hz.get(folder.name), options)
         embedder, dataset = BoxEmbedder(detector), load_dataset(folder)
@@ -178,13 +180,13 @@ def main() -> None:
             "outside_the_band": int((labelled["label"] != "").sum() - len(truth.events)),
             "oracle": compare(truth, None, resamples=options.resamples, seed=options.seed),
         }
-        found, counts = detected(detector, dataset)
+        found, counts = detect_matched(detector, dataset)
         part["detection"] = {**counts, "threshold": detector.scores.threshold}
         if len(found):
             queries = embed(embedder, dataset, found)
             part["detected"] = compare(queries, truth, resamples=options.resamples, seed=options.seed)
         figures[folder.name] = part
-        told[folder.name] = {
+        data[folder.name] = {
             "recordings": len(dataset),
             "trained_on": detector.card.provenance.get("data", "see the model's own card"),
         }
@@ -197,7 +199,7 @@ def main() -> None:
                     f"(chance {row['top1_of_a_random_order']:.3f})",
                     flush=True,
                 )
-    write_result(options.out, figures, seed=options.seed, data=told)
+    write_result(options.out, figures, seed=options.seed, data=data)
     print(f"written to {options.out}")
 
 

@@ -47,47 +47,49 @@ from mast.review.box_classifier import (
 )
 from mast_studies.record import write_result
 from mast_studies.script import run_script
-from mast_studies.zero_shot_sets import LabelledSet, load_set, pairs
+from mast_studies.zero_shot_sets import LabelledSet, load_set, parse_pairs
 
 THRESHOLD = 0.1
 REVIEWERS = 40
 SHARE = 0.75  # of the recordings that a reviewer works on
-AGAIN = 10  # decisions between two rankings
+DECISIONS_PER_RANKING = 10  # decisions between two rankings
 PRECISION, RECALL = 0.95, 0.9
-AFTER = (80, 120, 160)  # decisions after which results are looked at
+CHECKPOINTS = (80, 120, 160)  # decisions after which results are looked at
 MIN_REST = 30  # boxes, so that a share of them means something
 
 
 @dataclass(frozen=True)
-class Boxes:
+class DetectedBoxes:
     """Detections as a reviewer meets them."""
 
     scores: FloatArray
-    given: Vectors  # (n, F) the learner's features
-    score_only: Vectors  # the same without the vectors
+    features: Vectors  # (n, F) the learner's features
+    score_features: Vectors  # the same without the vectors
     right: BoolArray
     recordings: IntArray
 
-    def part(self, some: IntArray) -> Boxes:
+    def subset(self, rows: IntArray) -> DetectedBoxes:
         """Some of them."""
-        return Boxes(*(getattr(self, name)[some] for name in self.__dataclass_fields__))
+        return DetectedBoxes(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
 
 Rank = Callable[[IntArray], FloatArray]  # decided boxes → logits of all
 
 
-def find(own: LabelledSet) -> Boxes:
+def search_set(labelled_set: LabelledSet) -> DetectedBoxes:
     """What the embedded model finds in a set, and which of it is right."""
-    band_hz = None if own.band_hz == FrontEnd().high_hz else own.band_hz
+    band_hz = None if labelled_set.band_hz == FrontEnd().high_hz else labelled_set.band_hz
     detector = Detector(
         "default", DetectOptions(device="cpu", threshold=THRESHOLD, band_hz=band_hz, embed=True)
     )
-    files = [str(file) for file in own.dataset.recordings["file"]]
+    files = [str(file) for file in labelled_set.dataset.recordings["file"]]
     scores, vectors, right, recordings = [], [], [], []
-    for k, outcome in enumerate(detector.outcomes([Source(own.dataset.path(file), file) for file in files])):
+    for k, outcome in enumerate(
+        detector.outcomes([Source(labelled_set.dataset.path(file), file) for file in files])
+    ):
         if outcome.error or outcome.embeddings is None:
             raise MastError(outcome.error or f"{outcome.source.path}: no vectors")
-        truth = own.truth[own.truth["recording"] == files[k]]
+        truth = labelled_set.truth[labelled_set.truth["recording"] == files[k]]
         hit = np.zeros(len(outcome.events), dtype=bool)
         hit[match_boxes(boxes_of(truth), boxes_of(outcome.events), outcome.events["score"]).prediction] = True
         scores.append(outcome.events["score"].to_numpy(dtype=np.float64))
@@ -96,7 +98,7 @@ def find(own: LabelledSet) -> Boxes:
         recordings.append(np.full(len(hit), k))
     stacked, found = np.concatenate(vectors), np.concatenate(scores)
     nothing = np.zeros((len(found), 1), np.float32)
-    return Boxes(
+    return DetectedBoxes(
         found,
         build_features(stacked, found, fit_scaling(stacked)),
         build_features(nothing, found, fit_scaling(nothing)),
@@ -105,7 +107,7 @@ def find(own: LabelledSet) -> Boxes:
     )
 
 
-def enough(boxes: Boxes, decided: IntArray, z: FloatArray) -> bool:
+def reaches_targets(boxes: DetectedBoxes, decided: IntArray, z: FloatArray) -> bool:
     """Whether some line through the rest gives the recall and the precision that are sought."""
     accepted = int(boxes.right[decided].sum())
     rest = np.setdiff1d(np.arange(len(z)), decided)
@@ -116,11 +118,13 @@ def enough(boxes: Boxes, decided: IntArray, z: FloatArray) -> bool:
     return bool(fine.any())
 
 
-def review(boxes: Boxes, way: str, rng: np.random.Generator) -> tuple[int, dict[int, tuple[float, float]]]:
+def simulate_review(
+    boxes: DetectedBoxes, way: str, rng: np.random.Generator
+) -> tuple[int, dict[int, tuple[float, float]]]:
     """Decisions until it is enough; precision and recall of what is kept after some."""
     n = len(boxes.right)
     learns = way in ("learner", "random_learner")
-    given = boxes.given if learns else boxes.score_only
+    vectors = boxes.features if learns else boxes.score_features
     shuffled = rng.permutation(n)
     fixed = {
         "best_score": np.argsort(-boxes.scores, kind="stable"),
@@ -131,66 +135,68 @@ def review(boxes: Boxes, way: str, rng: np.random.Generator) -> tuple[int, dict[
     needed: int | None = None
     after: dict[int, tuple[float, float]] = {}
     while True:
-        z = given @ fit_weights(given[decided], boxes.right[decided])
-        if needed is None and enough(boxes, decided, z if learns else boxes.scores):
+        z = vectors @ fit_weights(vectors[decided], boxes.right[decided])
+        if needed is None and reaches_targets(boxes, decided, z if learns else boxes.scores):
             needed = len(decided)
-        if len(decided) in AFTER:
+        if len(decided) in CHECKPOINTS:
             kept = z > 0
             kept[decided] = boxes.right[decided]
             hits = (kept & boxes.right).sum()
             after[len(decided)] = (float(hits / max(1, kept.sum())), float(hits / boxes.right.sum()))
-        if len(decided) == n or (needed is not None and len(decided) >= max(AFTER)):
+        if len(decided) == n or (needed is not None and len(decided) >= max(CHECKPOINTS)):
             return n if needed is None else needed, after
         order = fixed[way] if way in fixed else np.argsort(np.abs(z), kind="stable")
-        decided = np.concatenate([decided, order[~np.isin(order, decided)][:AGAIN]])
+        decided = np.concatenate([decided, order[~np.isin(order, decided)][:DECISIONS_PER_RANKING]])
 
 
-def press(boxes: Boxes, decided: IntArray, given: Vectors) -> dict[str, float] | None:
+def press_button(boxes: DetectedBoxes, decided: IntArray, vectors: Vectors) -> dict[str, float] | None:
     """What the button does after some decisions: shares promised, right and decided; none where too little is left."""
     rest = np.setdiff1d(np.arange(len(boxes.right)), decided)
     if len(rest) < MIN_REST:
         return None
     known = boxes.right[decided]
     calibration = fit_logit_calibration(
-        held_out_logits(given[decided], known, np.arange(len(decided))), known
+        held_out_logits(vectors[decided], known, np.arange(len(decided))), known
     )
-    p = calibration.probability(given[rest] @ fit_weights(given[decided], known))
+    p = calibration.probability(vectors[rest] @ fit_weights(vectors[decided], known))
     accepted, rejected, promised = verdicts(p, PRECISION)
-    said = accepted | rejected
+    is_decided = accepted | rejected
     return {
-        "decided": float(said.sum()),
+        "decided": float(is_decided.sum()),
         "promised": promised,
-        "right": float((accepted == boxes.right[rest])[said].sum()),
+        "right": float((accepted == boxes.right[rest])[is_decided].sum()),
         "rest": float(len(rest)),
     }
 
 
-def buttons(boxes: Boxes, rng: np.random.Generator) -> dict[tuple[str, int], dict[str, float]]:
+def simulate_buttons(
+    boxes: DetectedBoxes, rng: np.random.Generator
+) -> dict[tuple[str, int], dict[str, float]]:
     """The button after random decisions, with the vectors and with the scores alone."""
     order = rng.permutation(len(boxes.right))
     found = {}
-    for count in AFTER:
-        for name, given in (("learner", boxes.given), ("score_alone", boxes.score_only)):
-            done = press(boxes, order[:count], given)
+    for count in CHECKPOINTS:
+        for name, vectors in (("learner", boxes.features), ("score_alone", boxes.score_features)):
+            done = press_button(boxes, order[:count], vectors)
             if done is not None:
                 found[name, count] = done
     return found
 
 
-def spread(values: list[float]) -> dict[str, Any]:
+def mean_and_interval(values: list[float]) -> dict[str, Any]:
     """Mean over reviewers, and the middle 95 % of them."""
     low, high = np.percentile(values, [2.5, 97.5]).tolist()
     return {"mean": round(float(np.mean(values)), 4), "interval": [round(low, 4), round(high, 4)]}
 
 
-def pooled(done: list[dict[str, float]]) -> dict[str, Any]:
+def pool_presses(done: list[dict[str, float]]) -> dict[str, Any]:
     """Shares over all reviewers."""
     total = {name: sum(one[name] for one in done) for name in done[0]}
     shares = [one["right"] / one["decided"] for one in done if one["decided"]]
     return {
         "promised": round(total["promised"] / total["decided"], 4) if total["decided"] else None,
         "right": round(total["right"] / total["decided"], 4) if total["decided"] else None,
-        "right_interval": spread(shares)["interval"] if shares else None,
+        "right_interval": mean_and_interval(shares)["interval"] if shares else None,
         "share_decided": round(total["decided"] / total["rest"], 4),
         "reviewers": len(done),
     }
@@ -199,47 +205,52 @@ def pooled(done: list[dict[str, float]]) -> dict[str, Any]:
 WAYS = ("best_score", "uncertain", "learner", "random_learner")
 
 
-def measure(boxes: Boxes, seed: int) -> dict[str, Any]:
+def measure(boxes: DetectedBoxes, seed: int) -> dict[str, Any]:
     """All figures of one set."""
     needed: dict[str, list[float]] = {way: [] for way in WAYS}
-    kept: dict[str, dict[int, list[tuple[float, float]]]] = {way: {n: [] for n in AFTER} for way in WAYS}
+    kept: dict[str, dict[int, list[tuple[float, float]]]] = {
+        way: {n: [] for n in CHECKPOINTS} for way in WAYS
+    }
     pressed: dict[tuple[str, int], list[dict[str, float]]] = {}
     sizes = []
     everywhere = np.unique(boxes.recordings)
     for reviewer in range(REVIEWERS):
         rng = np.random.default_rng([seed, reviewer])
         own = rng.choice(everywhere, round(SHARE * len(everywhere)), replace=False)
-        part = boxes.part(np.flatnonzero(np.isin(boxes.recordings, own)))
+        part = boxes.subset(np.flatnonzero(np.isin(boxes.recordings, own)))
         sizes.append(float(len(part.right)))
         for way in WAYS:
-            count, after = review(part, way, rng)
+            count, after = simulate_review(part, way, rng)
             needed[way].append(count)
             for n, values in after.items():
                 kept[way][n].append(values)
-        for key, done in buttons(part, rng).items():
+        for key, done in simulate_buttons(part, rng).items():
             pressed.setdefault(key, []).append(done)
     saved = [a - b for a, b in zip(needed["best_score"], needed["learner"], strict=True)]
     return {
         "boxes": len(boxes.right),
         "right": int(boxes.right.sum()),
         "recordings": len(everywhere),
-        "boxes_a_reviewer": spread(sizes),
-        "decisions": {way: spread(values) for way, values in needed.items()},
+        "boxes_a_reviewer": mean_and_interval(sizes),
+        "decisions": {way: mean_and_interval(values) for way, values in needed.items()},
         "saved_against_best_score": {
-            **spread(saved),
+            **mean_and_interval(saved),
             "share": round(sum(saved) / sum(needed["best_score"]), 4),
             "reviewers_who_save": sum(value > 0 for value in saved),
         },
         "kept": {
             way: {
-                str(n): {"precision": spread([a for a, _ in own]), "recall": spread([b for _, b in own])}
+                str(n): {
+                    "precision": mean_and_interval([a for a, _ in own]),
+                    "recall": mean_and_interval([b for _, b in own]),
+                }
                 for n, own in after.items()
                 if len(own) == REVIEWERS
             }
             for way, after in kept.items()
         },
         "button": {
-            name: {str(n): pooled(pressed[name, n]) for n in AFTER if (name, n) in pressed}
+            name: {str(n): pool_presses(pressed[name, n]) for n in CHECKPOINTS if (name, n) in pressed}
             for name in ("learner", "score_alone")
         },
     }
@@ -256,20 +267,20 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    bands = {name: float(value) for name, value in pairs(options.band)}
+    bands = {name: float(value) for name, value in parse_pairs(options.band)}
     figures: dict[str, Any] = {
         "threshold": THRESHOLD,
         "reviewers": REVIEWERS,
         "share_of_recordings": SHARE,
-        "ranked_again_after": AGAIN,
+        "ranked_again_after": DECISIONS_PER_RANKING,
         "sought": {"precision": PRECISION, "recall": RECALL},
         "sets": {},
     }
     about = {}
     for folder in options.data:
-        own = load_set(folder, bands_hz=bands, halves=dict(pairs(options.half)))
+        own = load_set(folder, bands_hz=bands, halves=dict(parse_pairs(options.half)))
         about[own.name] = own.about()
-        found = measure(find(own), options.seed)
+        found = measure(search_set(own), options.seed)
         figures["sets"][own.name] = found
         print(
             own.name,

@@ -1,6 +1,6 @@
 """Train systems on one dataset and seed, and keep what each finds in the test parts.
 
-    WORK/<dataset>-<seed>/runs/                  training runs (mast_studies.trainings)
+    WORK/<dataset>-<seed>/runs/                  training runs (mast_studies.training_runs)
     WORK/<dataset>-<seed>/found/<system>/        what it found (mast_studies.found)
     WORK/<dataset>-<seed>/embedded/<system>/     what its encoder makes of chunks and boxes
 
@@ -29,13 +29,13 @@ from mast.training.chunk_scores import look_at
 from mast.training.machine import prepare_machine
 from mast.training.recipe import BOOKKEEPING
 from mast.version import commit
-from mast_studies.embedding_tables import about_embedded, folder_of, save_embedded
+from mast_studies.embedding_tables import folder_of, load_about_embedded, save_embedded
 from mast_studies.found import NOT_TESTS, load_about, save_about
 from mast_studies.label_budgets import check_budgets
 from mast_studies.pseudo_quality import TABLE as QUALITY
 from mast_studies.systems import System
-from mast_studies.trainings import INSTEAD, Trainings, alone
-from mast_studies.whole import detect_whole
+from mast_studies.training_runs import RERUN_HINT, TrainingRuns, exclusive_lock
+from mast_studies.whole_recordings import detect_whole
 
 CHUNKS, WHOLE = "chunks", "whole recordings"
 
@@ -44,12 +44,12 @@ class Runner:
     """One dataset and seed in a work folder.
 
     Args:
-        trainings: where the models come from.
+        training_runs: where the models come from.
     """
 
-    def __init__(self, trainings: Trainings) -> None:
-        self.trainings = trainings
-        self.source, self.trial, self.runs = trainings.source, trainings.trial, trainings.runs
+    def __init__(self, training_runs: TrainingRuns) -> None:
+        self.training_runs = training_runs
+        self.source, self.trial, self.runs = training_runs.source, training_runs.trial, training_runs.runs
 
     def run(self, systems: Sequence[System], *, embed: Collection[str] = ()) -> dict[str, str]:
         """Train and measure each; returns what went wrong with those that failed, by name.
@@ -64,9 +64,9 @@ class Runner:
         failures: dict[str, str] = {}
         for system in systems:
             try:
-                self.find(system)
+                self.ensure_measured(system)
                 if system.name in embed:
-                    self.embed(system)
+                    self.ensure_embedded(system)
             except MastError as error:
                 failures[system.name] = str(error).removeprefix(f"{system.name}: ")
                 self._say(f"{system.name}: failed, {failures[system.name]}")
@@ -78,33 +78,33 @@ class Runner:
         """Refuse systems that learn from more chunks than there are; known without reading sound."""
         budgets = [system.budget.chunks for system in systems if system.budget is not None]
         if budgets:
-            check_budgets(budgets, len(self.trainings.parts["train"]), where=str(self.source.labelled))
+            check_budgets(budgets, len(self.training_runs.parts["train"]), where=str(self.source.labelled))
 
-    def find(self, system: System) -> Path:
+    def ensure_measured(self, system: System) -> Path:
         """The folder of what a system found, trained and measured now if it was not before."""
         folder = self.trial.system(system.name)
-        told = load_about(folder)
-        if told and told.get("measured", CHUNKS) != self._measured_on:
-            raise MastError(f"{folder}: was measured on {told.get('measured', CHUNKS)}; {INSTEAD}")
-        if before := told.get("recipe"):
-            now = self.trainings.recipe_of(system).model_dump(mode="json")
-            refuse_others(folder, before, now, instead=INSTEAD, ignore=BOOKKEEPING)
-        if self._missing(system):
-            with alone(self.runs / f".found-{system.name}.lock", self._say):
-                if missing := self._missing(system):
-                    self._measure(system, self.trainings.model(system), missing)
+        about = load_about(folder)
+        if about and about.get("measured", CHUNKS) != self._measured_on:
+            raise MastError(f"{folder}: was measured on {about.get('measured', CHUNKS)}; {RERUN_HINT}")
+        if before := about.get("recipe"):
+            now = self.training_runs.recipe_of(system).model_dump(mode="json")
+            refuse_others(folder, before, now, instead=RERUN_HINT, ignore=BOOKKEEPING)
+        if self._missing_parts(system):
+            with exclusive_lock(self.runs / f".found-{system.name}.lock", self._say):
+                if missing := self._missing_parts(system):
+                    self._measure(system, self.training_runs.model(system), missing)
         else:
             self._say(f"{system.name}: is there already")
         return folder
 
-    def embed(self, system: System) -> Path:
+    def ensure_embedded(self, system: System) -> Path:
         """The folder of what a system's encoder makes of chunks and boxes, looked at now if it was not before.
 
         Its encoder is compared with what it was before training, so the system has to start from pretraining.
         """
         folder = folder_of(self.trial, system.name)
-        with alone(self.runs / f".embedded-{system.name}.lock", self._say):
-            before, now = about_embedded(folder), self._embedded_from(system)
+        with exclusive_lock(self.runs / f".embedded-{system.name}.lock", self._say):
+            before, now = load_about_embedded(folder), self._embedding_sources(system)
             if before and now in (None, before):
                 self._say(f"{system.name}: its embeddings are there already")
             else:
@@ -114,36 +114,38 @@ class Runner:
     def _embed(self, system: System, folder: Path) -> None:
         from mast_studies.embedded import Models, embed_parts  # scikit-learn comes with it
 
-        found, detector = self.trial.system(system.name), self.trainings.model(system)
-        pretrained = self.trainings.encoder(system)
+        found, detector = self.trial.system(system.name), self.training_runs.model(system)
+        pretrained = self.training_runs.encoder(system)
         if pretrained is None:
             raise MastError(
                 f"{system.name}: does not start from pretraining, so its encoder cannot be compared with it"
             )
         away = {path.name for path in self.source.elsewhere}
-        parts = {name: own for name, own in self.trainings.chunks.items() if name not in away}
-        recipe = self.trainings.recipe_of(system)
+        parts = {name: own for name, own in self.training_runs.chunks.items() if name not in away}
+        recipe = self.training_runs.recipe_of(system)
         machine = prepare_machine(recipe)
         tests = {name: PartTables.load(found, name) for name in parts if name not in NOT_TESTS}
         tables = embed_parts(
-            self.trainings.dataset,
+            self.training_runs.dataset,
             parts,
             {name: own.counted for name, own in tests.items()},
             Models(pretrained, detector),
             machine,
             batch_size=machine.eval_batch(recipe.train.batch_size),
-            seed=self.trainings.seed,
+            seed=self.training_runs.seed,
         )
-        save_embedded(folder, tables, self._embedded_from(system) or {})
+        save_embedded(folder, tables, self._embedding_sources(system) or {})
         boxes = tables.boxes["kind"].value_counts()
         self._say(
             f"{system.name}: embedded {len(tables.chunks):,} chunks, {boxes.get('truth', 0):,} true and "
             f"{boxes.get('detected', 0):,} detected boxes"
         )
 
-    def _embedded_from(self, system: System) -> dict[str, Any] | None:
+    def _embedding_sources(self, system: System) -> dict[str, Any] | None:
         """What embeddings are made from; None where the models are not here (any more)."""
-        folders = [self.runs / name / "best" for name in (self.trainings.pretraining(system), system.name)]
+        folders = [
+            self.runs / name / "best" for name in (self.training_runs.pretraining(system), system.name)
+        ]
         if not all((folder / WEIGHTS).is_file() for folder in folders):
             return None
         pretrained, detector = (load_card(folder).weights_sha256 for folder in folders)
@@ -151,28 +153,30 @@ class Runner:
         return {"system": system.name, "pretrained": pretrained, "detector": detector, "threshold": threshold}
 
     @cached_property
-    def _wanted(self) -> list[str]:
+    def _measured_parts(self) -> list[str]:
         """The parts that every system is measured on."""
         return sorted(
-            (self.trainings.parts.keys() - {"train"}) | {folder.name for folder in self.source.elsewhere}
+            (self.training_runs.parts.keys() - {"train"}) | {folder.name for folder in self.source.elsewhere}
         )
 
-    def _missing(self, system: System) -> list[str]:
+    def _missing_parts(self, system: System) -> list[str]:
         folder = self.trial.system(system.name)
-        told = load_about(folder)
-        return [part for part in self._wanted if not (told and has_part(folder, part))]
+        about = load_about(folder)
+        return [part for part in self._measured_parts if not (about and has_part(folder, part))]
 
     def _measure(self, system: System, model_folder: Path, parts: Collection[str]) -> None:
-        recipe = self.trainings.recipe_of(system)
+        recipe = self.training_runs.recipe_of(system)
         machine = prepare_machine(recipe)
         model = HearingModel.load(model_folder, device=machine.device, precision=machine.precision)
         folder = self.trial.system(system.name)
         for part in parts:
             plan = recipe.train
             if self.source.whole:
-                measured = self._on_whole_recordings(system, model_folder, part)
+                measured = self._measure_whole_recordings(system, model_folder, part)
             else:
-                measured = look_at(model, self.trainings.chunks[part], plan, machine, nms_iou=plan.nms_iou)
+                measured = look_at(
+                    model, self.training_runs.chunks[part], plan, machine, nms_iou=plan.nms_iou
+                )
                 measured = replace(measured, threshold=model.card.thresholds["score"])
             measured.save(folder, part)
         about = {
@@ -183,21 +187,21 @@ class Runner:
             "unlabelled": [str(path) for path in self.source.unlabelled],
             "split": self.source.split.model_dump(mode="json") if self.source.split else "column",
             "measured": self._measured_on,
-            "seed": self.trainings.seed,
-            "seconds": self.trainings.seconds(system),
-            "train_chunks": len(self.trainings.labelled(system)),
+            "seed": self.training_runs.seed,
+            "seconds": self.training_runs.seconds(system),
+            "train_chunks": len(self.training_runs.labelled(system)),
             "parameters": sum(p.numel() for p in model.model.parameters()),
             "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
             "commit": model.card.provenance.get("commit") or commit(),  # of the training, or of now
             "recipe": recipe.model_dump(mode="json"),
             # with all systems that are compared
-            "shared": self.trainings.preset.recipe.model_dump(mode="json"),
+            "shared": self.training_runs.preset.recipe.model_dump(mode="json"),
         }
         if system.self_training is not None:
             quality = self.runs / system.self_training.run / QUALITY
             about["pseudo_labels"] = pd.read_csv(quality).to_dict("records") if quality.exists() else []
         save_about(folder, about)
-        spent = sum(self.trainings.seconds(system).values())
+        spent = sum(self.training_runs.seconds(system).values())
         self._say(
             f"{system.name}: measured on {', '.join(parts)} ({spent:.0f} s of training, with what it builds on)"
         )
@@ -206,14 +210,14 @@ class Runner:
     def _measured_on(self) -> str:
         return WHOLE if self.source.whole else CHUNKS
 
-    def _on_whole_recordings(self, system: System, model: Path, part: str) -> PartTables:
-        chunks, front_end = self.trainings.chunks[part].table, self.trainings.preset.recipe.front_end
+    def _measure_whole_recordings(self, system: System, model: Path, part: str) -> PartTables:
+        chunks, front_end = self.training_runs.chunks[part].table, self.training_runs.preset.recipe.front_end
         away = next((path for path in self.source.elsewhere if path.name == part), None)
-        dataset = self.trainings.dataset if away is None else load_dataset(away)
+        dataset = self.training_runs.dataset if away is None else load_dataset(away)
         ends = (chunks["start_s"] + chunks["valid_s"]).rename("end_s")
         spans = chunks.assign(end_s=ends).groupby("recording")
         heard = spans.agg(start_s=("start_s", "min"), end_s=("end_s", "max")).reset_index()
-        floor = self.trainings.recipe_of(system).train.score_threshold
+        floor = self.training_runs.recipe_of(system).train.score_threshold
         return detect_whole(model, dataset, heard, front_end, floor=floor)
 
     def _title(self, system: System) -> str:
@@ -227,4 +231,4 @@ class Runner:
         return f"{system.title} architecture, pretrained on {', '.join(path.name for path in names)}"
 
     def _say(self, text: str) -> None:
-        self.trainings.show.say(text)
+        self.training_runs.show.say(text)

@@ -69,7 +69,7 @@ class QueuedCommand:
     rank: float  # the lowest first
     gpu_gb: float = OTHER_GB
     needs: tuple[Path, ...] = ()  # files of other jobs
-    leaves: Path | None = None  # a folder to keep
+    output: Path | None = None  # a folder to keep
 
 
 @dataclass
@@ -146,13 +146,13 @@ def bench_jobs(options: argparse.Namespace) -> Iterator[QueuedCommand]:
                     continue
                 more = (*more, "--generic", str(options.generic))
             rank = order + 0.5 * seed + (10 if system not in MAIN else 0)
-            yield _study(options, study, system, BENCH, f"{options.bench}/labelled", seed, rank, more)
+            yield _study_command(options, study, system, BENCH, f"{options.bench}/labelled", seed, rank, more)
 
 
 def real_jobs(options: argparse.Namespace) -> Iterator[QueuedCommand]:
     """The seven systems on small labelled sets."""
-    for number, told in enumerate(options.real):
-        folder, _, band = told.partition("=")
+    for number, dataset in enumerate(options.real):
+        folder, _, band = dataset.partition("=")
         for order, system in enumerate(MAIN):
             sound: tuple[str, ...] = ()
             if system not in WITHOUT_UNLABELLED:
@@ -163,7 +163,9 @@ def real_jobs(options: argparse.Namespace) -> Iterator[QueuedCommand]:
                     sound = (*sound, "--generic", str(options.generic))
             more = (*sound, *(("--band", band) if band else ()))
             name, rank = Path(folder).name, 2.2 + order + 0.1 * number
-            yield _study(options, "ood", system, name, folder, 0, rank, more, preset=options.real_preset)
+            yield _study_command(
+                options, "ood", system, name, folder, 0, rank, more, preset=options.real_preset
+            )
 
 
 def budget_jobs(options: argparse.Namespace) -> Iterator[QueuedCommand]:
@@ -172,16 +174,16 @@ def budget_jobs(options: argparse.Namespace) -> Iterator[QueuedCommand]:
         return
     for seed in map(int, options.seeds.split(",")):
         trial = Trial.at(options.budget_work, BENCH, seed)
-        command = _command(
+        command = _experiment_command(
             "label-budget", BENCH, f"{options.bench}/labelled", seed, options.budget_preset, options.budget_work,
             options.work / "out" / f"budgets-{seed}",
         )  # fmt: skip
         yield QueuedCommand(
-            f"{BENCH}-{seed}/budgets", command, 6.5 + 0.1 * seed, 7, leaves=trial.folder / "found"
+            f"{BENCH}-{seed}/budgets", command, 6.5 + 0.1 * seed, 7, output=trial.folder / "found"
         )
 
 
-def _study(
+def _study_command(
     options: argparse.Namespace,
     study: str,
     system: str,
@@ -194,19 +196,19 @@ def _study(
 ) -> QueuedCommand:
     trial = Trial.at(options.work, dataset, seed)
     out = options.work / "out" / f"{dataset}-{seed}-{system}"
-    command = _command(study, dataset, data, seed, preset or options.preset, options.work, out)
+    command = _experiment_command(study, dataset, data, seed, preset or options.preset, options.work, out)
     needs = (trial.system(BUILT_ON[system]) / "about.json",) if system in BUILT_ON else ()
     memory = GPU_GB.get(system, OTHER_GB)
     name, words = f"{dataset}-{seed}/{system}", (*command, "--systems", system, *more)
-    return QueuedCommand(name, words, rank, memory, needs, leaves=trial.system(system))
+    return QueuedCommand(name, words, rank, memory, needs, output=trial.system(system))
 
 
-def _command(
+def _experiment_command(
     study: str, dataset: str, data: str, seed: int, preset: str, work: Path, out: Path
 ) -> tuple[str, ...]:
     """``mast experiment`` for one dataset and seed."""
-    told = {"data": data, "seed": seed, "preset": preset, "work": work, "out": out, "name": dataset}
-    words = [word for option, value in told.items() for word in (f"--{option}", str(value))]
+    options = {"data": data, "seed": seed, "preset": preset, "work": work, "out": out, "name": dataset}
+    words = [word for option, value in options.items() for word in (f"--{option}", str(value))]
     return (*MAST, "experiment", study, *words, "--quiet")
 
 
@@ -227,27 +229,27 @@ def run_jobs(
     """
     logs.mkdir(parents=True, exist_ok=True)
     waiting, running, report = sorted(jobs, key=lambda job: job.rank), dict[str, _Running](), Report()
-    again: set[str] = set()
+    retried: set[str] = set()
     began = time.monotonic()
 
-    def tell(text: str) -> None:
+    def report_progress(text: str) -> None:
         say(f"{time.monotonic() - began:5.0f} s: {text}")
 
     while (waiting or running) and time.monotonic() - began < seconds:
         for name in [name for name, one in running.items() if one.process.poll() is not None]:
             one = running.pop(name)
-            spent, said = time.monotonic() - one.began, one.log.read_text(errors="replace")
+            spent, log_text = time.monotonic() - one.began, one.log.read_text(errors="replace")
             if one.process.returncode == 0:
                 report.done[name] = spent
-                _keep(one.job, keep)
-                tell(f"{name} done after {spent:.0f} s")
-            elif "out of memory" in said and name not in again:
-                again.add(name)
+                _keep_output(one.job, keep)
+                report_progress(f"{name} done after {spent:.0f} s")
+            elif "out of memory" in log_text and name not in retried:
+                retried.add(name)
                 waiting.insert(0, replace(one.job, gpu_gb=min(gpu_gb, 1.5 * one.job.gpu_gb)))
-                tell(f"{name} found no memory, waits for more")
+                report_progress(f"{name} found no memory, waits for more")
             else:
-                report.failed[name] = _last_line(said)
-                tell(f"{name} failed: {report.failed[name]}")
+                report.failed[name] = _last_line(log_text)
+                report_progress(f"{name} failed: {report.failed[name]}")
         ready = [job for job in waiting if all(need.exists() for need in job.needs)]
         for job in ready:
             if len(running) >= at_once or sum(r.job.gpu_gb for r in running.values()) + job.gpu_gb > gpu_gb:
@@ -281,19 +283,19 @@ def _start(job: QueuedCommand, logs: Path) -> _Running:
     return _Running(job, process, log, time.monotonic())
 
 
-def _last_line(said: str) -> str:
-    lines = [line for line in said.splitlines() if line.strip()]
+def _last_line(log_text: str) -> str:
+    lines = [line for line in log_text.splitlines() if line.strip()]
     return lines[-1][:300] if lines else "it said nothing"
 
 
-def _keep(job: QueuedCommand, keep: Path | None) -> None:
+def _keep_output(job: QueuedCommand, keep: Path | None) -> None:
     """A copy of what a job left, in one archive."""
-    if keep is None or job.leaves is None or not job.leaves.exists():
+    if keep is None or job.output is None or not job.output.exists():
         return
-    parts = job.leaves.parts
+    parts = job.output.parts
     inside = "/".join(parts[parts.index(job.name.partition("/")[0]) :])  # from the dataset's folder on
     with whole_file(keep / f"{job.name.replace('/', '_')}.tar") as path, tarfile.open(path, "w") as archive:
-        archive.add(job.leaves, arcname=inside)
+        archive.add(job.output, arcname=inside)
 
 
 if __name__ == "__main__":

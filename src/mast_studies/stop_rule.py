@@ -13,7 +13,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from mast_studies.collect import trainings
+from mast_studies.collect import training_records
 from mast_studies.record import write_result
 from mast_studies.script import run_script
 from mast_studies.study_tables import PARTS, Archive, Line
@@ -44,16 +44,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     archive = Archive(options.work, resamples=2)  # no intervals are asked for
-    figures = {name: of_dataset(archive, name) for name in archive.names()}
+    figures = {name: measure_dataset(archive, name) for name in archive.dataset_names()}
     for name, found in figures.items():
         print(f"{name}: keeps round {found['kept']} of seeds {found['seeds']}")
         for part, row in found["f1"].items():
             print("  ", PARTS[part], {way: round(value, 3) for way, value in row.items()})
     seeds = sorted({trial.seed for trial in archive.trials})
-    write_result(options.out, figures, seed=seeds, trainings=trainings(archive, ROUNDS))
+    write_result(options.out, figures, seed=seeds, trainings=training_records(archive, ROUNDS))
 
 
-def of_dataset(archive: Archive, name: str) -> dict[str, Any]:
+def measure_dataset(archive: Archive, name: str) -> dict[str, Any]:
     """By part: mean F1 over seeds of what the rule keeps, of no round and of all rounds."""
     f1: dict[str, list[list[float]]] = {}
     seeds: tuple[int, ...] = ()

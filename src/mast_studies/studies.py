@@ -15,7 +15,7 @@ from mast.errors import ConfigError
 from mast_studies import systems as known
 from mast_studies.embedding_studies import summarise_boxes, summarise_chunks, summarise_retrieval
 from mast_studies.embedding_tables import Summary
-from mast_studies.figures import PART_STYLE, STRATEGY_STYLE, bars, dots, lines, part_name
+from mast_studies.figures import PART_STYLE, STRATEGY_STYLE, bar_chart, dot_plot, line_plot, part_name
 from mast_studies.found import load_about
 from mast_studies.pictures import compare_systems
 from mast_studies.study_tables import PARTS, Archive, Line, Row
@@ -31,7 +31,7 @@ _BUDGETED = re.compile(r"fcos_(random|time-balanced|sequential)_(\d+)")
 
 
 @dataclass(frozen=True)
-class Request:
+class FigureInputs:
     """What a picture is made from.
 
     Attributes:
@@ -75,7 +75,7 @@ class Study:
     systems: tuple[System, ...]
     lines: tuple[Line, ...]
     parts: tuple[str, ...]
-    draw: Callable[[Request], Figure | None]
+    draw: Callable[[FigureInputs], Figure | None]
     reference: str | None = "mast"
     stepwise: bool = False
     elsewhere: bool = False
@@ -97,10 +97,10 @@ class Study:
         there = archive.parts(dataset)
         return [p for p in there if (p not in PARTS if self.elsewhere else p in self.parts)]
 
-    def lacking_in(self, archive: Archive, dataset: str) -> list[str]:
+    def missing_parts(self, archive: Archive, dataset: str) -> list[str]:
         """Its parts that a dataset does not have, if any of its systems was measured there."""
         lines = {line.system for line in self.lines_in(archive)}
-        run = lines & {name for trial in archive.of(dataset) for name in trial.systems()}
+        run = lines & {name for trial in archive.trials_of(dataset) for name in trial.systems()}
         if len(run) < (2 if self.budgets else 1):  # all labels alone are not a study of budgets
             return []
         there = archive.parts(dataset)
@@ -113,7 +113,7 @@ class Study:
             archive.rows(
                 dataset, part, chosen, reference=self.reference, stepwise=self.stepwise, starts=self.starts
             )
-            for dataset in archive.names()
+            for dataset in archive.dataset_names()
             for part in self.parts_in(archive, dataset)
         ]
         # all labels alone are not a study of budgets
@@ -158,7 +158,7 @@ def all_studies(budgets: tuple[int, ...] = BUDGETS) -> dict[str, Study]:
             known.MAIN,
             main,
             ("test",),
-            _dots,
+            _draw_dots,
         ),
         Study(
             "ood",
@@ -168,7 +168,7 @@ def all_studies(budgets: tuple[int, ...] = BUDGETS) -> dict[str, Study]:
             known.MAIN,
             main,
             (TEMPORAL_OOD, SITE_OOD),
-            _dots,
+            _draw_dots,
         ),
         Study(
             "overview",
@@ -178,7 +178,7 @@ def all_studies(budgets: tuple[int, ...] = BUDGETS) -> dict[str, Study]:
             known.MAIN,
             main,
             ALL_PARTS,
-            lambda asked: bars(asked.rows, title=asked.study.title),
+            lambda inputs: bar_chart(inputs.rows, title=inputs.study.title),
         ),
         Study(
             "transfer",
@@ -188,7 +188,7 @@ def all_studies(budgets: tuple[int, ...] = BUDGETS) -> dict[str, Study]:
             known.MAIN,
             main,
             (),
-            _dots,
+            _draw_dots,
             elsewhere=True,
         ),
         Study(
@@ -207,7 +207,7 @@ def all_studies(budgets: tuple[int, ...] = BUDGETS) -> dict[str, Study]:
                 Line("fcos", "FCOS baseline"),
             ),
             ALL_PARTS,
-            _dots,
+            _draw_dots,
         ),
         Study(
             "adapters",
@@ -222,7 +222,7 @@ def all_studies(budgets: tuple[int, ...] = BUDGETS) -> dict[str, Study]:
                 Line("mast", "upsampling (main)"),
             ),
             ALL_PARTS,
-            _dots,
+            _draw_dots,
         ),
         Study(
             "curriculum",
@@ -238,7 +238,7 @@ def all_studies(budgets: tuple[int, ...] = BUDGETS) -> dict[str, Study]:
                 Line("mast_st_1", "Stage 1 + Stage 2 (full)"),
             ),
             ALL_PARTS,
-            _dots,
+            _draw_dots,
         ),
         Study(
             "rounds",
@@ -303,7 +303,7 @@ def all_studies(budgets: tuple[int, ...] = BUDGETS) -> dict[str, Study]:
                 Line("mast_st", "MAST + ST"),
             ),
             ALL_PARTS,
-            _dots,
+            _draw_dots,
             reference="faster_rcnn",
         ),
         Study(
@@ -314,7 +314,7 @@ def all_studies(budgets: tuple[int, ...] = BUDGETS) -> dict[str, Study]:
             (known.BASELINES[0], known.FROM_SCRATCH, *taught),
             (Line("faster_rcnn"), Line("from_scratch"), *(Line(s.name, s.title) for s in taught)),
             ALL_PARTS,
-            _dots,
+            _draw_dots,
             reference="from_scratch_st",
         ),
         Study(
@@ -331,7 +331,7 @@ def all_studies(budgets: tuple[int, ...] = BUDGETS) -> dict[str, Study]:
                 Line("fitted", "MAST, fitted from the embedded model"),
             ),
             ALL_PARTS,
-            _dots,
+            _draw_dots,
             reference="fitted",
             whole=True,
         ),
@@ -364,7 +364,7 @@ def all_studies(budgets: tuple[int, ...] = BUDGETS) -> dict[str, Study]:
                 *(Line(s.name, s.title) for s in known.BASELINES[:3]),
             ),
             ALL_PARTS,
-            _dots,
+            _draw_dots,
         ),
         Study(
             "label-budget",
@@ -390,7 +390,7 @@ def all_studies(budgets: tuple[int, ...] = BUDGETS) -> dict[str, Study]:
             (SITE_OOD,),
             _draw_examples,
         ),
-        _of_embeddings(
+        _embedding_study(
             "retrieval",
             "Retrieval of sounds by box embeddings",
             'Table "Retrieval-based sonotype classification"',
@@ -399,7 +399,7 @@ def all_studies(budgets: tuple[int, ...] = BUDGETS) -> dict[str, Study]:
             "by at least half. The true boxes of those detections show what is due to easier sounds being detected.",
             summarise_retrieval,
         ),
-        _of_embeddings(
+        _embedding_study(
             "umap-chunks",
             "Chunk embeddings by site, hour and number of events",
             'Figure "UMAP visualization of pretrained encoder embeddings"',
@@ -408,7 +408,7 @@ def all_studies(budgets: tuple[int, ...] = BUDGETS) -> dict[str, Study]:
             "shows.",
             summarise_chunks,
         ),
-        _of_embeddings(
+        _embedding_study(
             "umap-boxes",
             "Box embeddings by label, truth and detection",
             'Figure "Box-level embedding space induced by MAST detections"',
@@ -420,7 +420,7 @@ def all_studies(budgets: tuple[int, ...] = BUDGETS) -> dict[str, Study]:
     return {study.name: study for study in studies}
 
 
-def _of_embeddings(
+def _embedding_study(
     name: str, title: str, paper: str, caption: str, summarise: Callable[[Archive], Summary]
 ) -> Study:
     """A study of what MAST's encoder makes of boxes and chunks."""
@@ -432,7 +432,7 @@ def _of_embeddings(
         (known.MAST,),
         (Line("mast"),),
         ALL_PARTS,
-        lambda asked: None,
+        lambda inputs: None,
         reference=None,
         summarise=summarise,
     )
@@ -463,7 +463,7 @@ def choose_systems(studies: Sequence[Study], wanted: Sequence[str] | None) -> li
     return [system for name, system in systems.items() if wanted is None or name in wanted]
 
 
-def without_parts(dataset: str, parts: Sequence[str]) -> str:
+def missing_parts_message(dataset: str, parts: Sequence[str]) -> str:
     """Says that a dataset does not have these parts, and what would make them."""
     *first, last = (_WHERE[part] for part in parts)
     where = f"{', '.join(first)} or {last}" if first else last
@@ -473,24 +473,26 @@ def without_parts(dataset: str, parts: Sequence[str]) -> str:
     )
 
 
-def _dots(asked: Request) -> Figure | None:
-    return dots(asked.rows, title=f"{asked.study.title}: F1")
+def _draw_dots(inputs: FigureInputs) -> Figure | None:
+    return dot_plot(inputs.rows, title=f"{inputs.study.title}: F1")
 
 
-def _draw_rounds(asked: Request) -> Figure | None:
+def _draw_rounds(inputs: FigureInputs) -> Figure | None:
     """A curve a part, over the number of the round."""
     names, styles = _part_curves()
     places = {"mast": 0.0, "mast_st_1": 1.0, "mast_st": 2.0}
-    return lines(asked.rows, places, names, styles, across="round of self-training", title=asked.study.title)
+    return line_plot(
+        inputs.rows, places, names, styles, x_label="round of self-training", title=inputs.study.title
+    )
 
 
-def _draw_steps(asked: Request) -> Figure | None:
+def _draw_steps(inputs: FigureInputs) -> Figure | None:
     """A curve a part, over the lines of the table in order."""
     names, styles = _part_curves()
-    places = {line.system: float(place) for place, line in enumerate(asked.study.lines)}
-    ticks = {places[line.system]: textwrap.fill(line.label, 15) for line in asked.study.lines}
-    return lines(
-        asked.rows, places, names, styles, across="step", title=f"{asked.study.title}: F1", ticks=ticks
+    places = {line.system: float(place) for place, line in enumerate(inputs.study.lines)}
+    ticks = {places[line.system]: textwrap.fill(line.label, 15) for line in inputs.study.lines}
+    return line_plot(
+        inputs.rows, places, names, styles, x_label="step", title=f"{inputs.study.title}: F1", ticks=ticks
     )
 
 
@@ -500,17 +502,19 @@ def _part_curves() -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
     return names, {names[part]: style for part, style in PART_STYLE.items()}
 
 
-def _draw_budgets(asked: Request) -> Figure | None:
+def _draw_budgets(inputs: FigureInputs) -> Figure | None:
     """A curve a strategy; with all labels, where the strategies meet, FCOS stands at the end of each."""
     places: dict[str, float] = {}
     series: dict[str, str] = {}
     rows: list[Row] = []
-    for row in asked.rows:
+    for row in inputs.rows:
         if match := _BUDGETED.fullmatch(row.system):
             places[row.system], series[row.system] = float(match[2]), match[1]
             rows.append(row)
             continue
-        trials = [trial for trial in asked.archive.of(row.dataset) if row.system not in trial.left_out]
+        trials = [
+            trial for trial in inputs.archive.trials_of(row.dataset) if row.system not in trial.left_out
+        ]
         abouts = [load_about(trial.system(row.system)) for trial in trials]
         counts = [float(about["train_chunks"]) for about in abouts if "train_chunks" in about]
         if counts:
@@ -520,22 +524,22 @@ def _draw_budgets(asked: Request) -> Figure | None:
                 rows.append(replace(row, system=name))
     if not rows:
         return None
-    return lines(
+    return line_plot(
         rows,
         places,
         series,
         STRATEGY_STYLE,
-        across="labelled training chunks",
-        title=asked.study.title,
+        x_label="labelled training chunks",
+        title=inputs.study.title,
         logarithmic=True,
     )
 
 
-def _draw_examples(asked: Request) -> Figure | None:
-    for dataset in asked.archive.names():
-        for trial in asked.archive.of(dataset):
+def _draw_examples(inputs: FigureInputs) -> Figure | None:
+    for dataset in inputs.archive.dataset_names():
+        for trial in inputs.archive.trials_of(dataset):
             figure = compare_systems(
-                trial, SITE_OOD, asked.study.lines, seed=trial.seed, data=asked.data.get(dataset)
+                trial, SITE_OOD, inputs.study.lines, seed=trial.seed, data=inputs.data.get(dataset)
             )
             if figure is not None:
                 return figure

@@ -67,7 +67,7 @@ class Row:
         seeds: those it was trained with.
         scores: by metric.
         by_seed: the values of each seed, by metric.
-        against: differences to the reference or the row above, on the seeds both have; nothing where there is none.
+        differences: differences to the reference or the row above, on the seeds both have; nothing where there is none.
         gained: differences to the system that self-training started from, in the same way.
         n_truth: true boxes over all seeds.
         n_recordings: recordings over all seeds.
@@ -82,7 +82,7 @@ class Row:
     seeds: tuple[int, ...]
     scores: Mapping[str, Score]
     by_seed: Mapping[str, tuple[float, ...]]
-    against: Mapping[str, Score]
+    differences: Mapping[str, Score]
     gained: Mapping[str, Score]
     n_truth: int
     n_recordings: int
@@ -129,17 +129,19 @@ class Archive:
             and (self.seeds is None or trial.seed in self.seeds)
         ]
 
-    def names(self) -> list[str]:
+    def dataset_names(self) -> list[str]:
         """The datasets looked at."""
         return list(dict.fromkeys(trial.dataset for trial in self.trials))
 
-    def of(self, dataset: str) -> list[Trial]:
+    def trials_of(self, dataset: str) -> list[Trial]:
         """The seeds of a dataset."""
         return [trial for trial in self.trials if trial.dataset == dataset]
 
     def parts(self, dataset: str) -> list[str]:
         """The test parts that any system was measured on: near home to far, then other datasets by name."""
-        found = {p for trial in self.of(dataset) for system in trial.systems() for p in trial.parts(system)}
+        found = {
+            p for trial in self.trials_of(dataset) for system in trial.systems() for p in trial.parts(system)
+        }
         return [*(p for p in PARTS if p in found), *sorted(found - PARTS.keys() - NOT_TESTS)]
 
     def rows(
@@ -164,22 +166,22 @@ class Archive:
         """
         found: list[Row] = []
         for line in lines:
-            own = self._measured(dataset, part, line.system)
+            own = self._values_by_seed(dataset, part, line.system)
             if own:
                 if stepwise:
                     reference = found[-1].system if found else None
-                base = self._measured(dataset, part, reference) if reference != line.system else {}
-                start = self._measured(dataset, part, (starts or {}).get(line.system))
+                base = self._values_by_seed(dataset, part, reference) if reference != line.system else {}
+                start = self._values_by_seed(dataset, part, (starts or {}).get(line.system))
                 found.append(self._row(dataset, part, line, own, base, start))
         return found
 
-    def _measured(self, dataset: str, part: str, system: str | None) -> dict[int, _Values]:
+    def _values_by_seed(self, dataset: str, part: str, system: str | None) -> dict[int, _Values]:
         """By seed, what a system amounts to."""
         if system is None:
             return {}
         return {
             trial.seed: self._value(trial, part, system)
-            for trial in self.of(dataset)
+            for trial in self.trials_of(dataset)
             if trial.has(system, part)
         }
 
@@ -188,15 +190,15 @@ class Archive:
         if key not in self._values:
             folder = trial.system(system)
             tables = PartTables.load(folder, part)
-            outcome, threshold = match(tables), tables.threshold
-            times = self._weights(trial.dataset, part)[trial.seed]
-            unknown = [name for name in outcome.scene.recordings if name not in times]
+            outcome, threshold = match_part(tables), tables.threshold
+            weights_by_recording = self._weights(trial.dataset, part)[trial.seed]
+            unknown = [name for name in outcome.scene.recordings if name not in weights_by_recording]
             if unknown:
                 raise MastError(
                     f"{folder}: was measured on {unknown[0]}, which other systems of this seed were not; delete it "
                     "and run the system again"
                 )
-            weights = np.stack([times[name] for name in outcome.scene.recordings], axis=1)
+            weights = np.stack([weights_by_recording[name] for name in outcome.scene.recordings], axis=1)
             plain = metrics_of(outcome, threshold)
             drawn = metrics_of(outcome, threshold, weights)
             self._values[key] = _Values(
@@ -211,13 +213,13 @@ class Archive:
         """By seed and recording, how often it counts in each draw, (resamples,)."""
         key = (dataset, part)
         if key not in self._draws:
-            marks: dict[int, dict[str, bytes]] = {}
-            for trial in self.of(dataset):
+            fingerprints: dict[int, dict[str, bytes]] = {}
+            for trial in self.trials_of(dataset):
                 folders = [trial.system(name) for name in trial.systems()]
                 known = next((folder for folder in folders if has_part(folder, part)), None)
                 if known is not None:
-                    marks[trial.seed] = _fingerprints(PartTables.load(known, part))
-            self._draws[key] = draw_recordings(marks, self.resamples)
+                    fingerprints[trial.seed] = _fingerprints(PartTables.load(known, part))
+            self._draws[key] = draw_recordings(fingerprints, self.resamples)
         return self._draws[key]
 
     def _row(
@@ -229,7 +231,9 @@ class Archive:
         base: Mapping[int, _Values],
         start: Mapping[int, _Values],
     ) -> Row:
-        abouts = [load_about(trial.system(line.system)) for trial in self.of(dataset) if trial.seed in own]
+        abouts = [
+            load_about(trial.system(line.system)) for trial in self.trials_of(dataset) if trial.seed in own
+        ]
         seconds = [sum(about["seconds"].values()) for about in abouts if about.get("seconds")]
         return Row(
             dataset=dataset,
@@ -242,8 +246,8 @@ class Archive:
                 for name in METRICS
             },
             by_seed={name: tuple(v.plain[name] for v in own.values()) for name in METRICS},
-            against=_differences(own, base),
-            gained=_differences(own, start),
+            differences=_score_differences(own, base),
+            gained=_score_differences(own, start),
             n_truth=sum(v.n_truth for v in own.values()),
             n_recordings=sum(v.n_recordings for v in own.values()),
             seconds=float(np.mean(seconds)) if seconds else float("nan"),
@@ -251,7 +255,7 @@ class Archive:
         )
 
 
-def _differences(own: Mapping[int, _Values], other: Mapping[int, _Values]) -> dict[str, Score]:
+def _score_differences(own: Mapping[int, _Values], other: Mapping[int, _Values]) -> dict[str, Score]:
     """``own − other`` of every metric, on the seeds both have; nothing where there is none."""
     both = [(own[seed], other[seed]) for seed in own if seed in other]
     return {
@@ -264,22 +268,22 @@ def _differences(own: Mapping[int, _Values], other: Mapping[int, _Values]) -> di
 
 
 def draw_recordings(
-    marks: Mapping[int, Mapping[str, bytes]], resamples: int
+    fingerprints: Mapping[int, Mapping[str, bytes]], resamples: int
 ) -> dict[int, dict[str, FloatArray]]:
     """By seed and recording, how often it counts in each draw, (resamples,).
 
-    ``marks``: by seed and recording, what tells apart recordings of one name that differ between seeds.
+    ``fingerprints``: by seed and recording, what tells apart recordings of one name that differ between seeds.
     """
     units: dict[tuple[str, bytes], int] = {}
     places = {
         seed: {name: units.setdefault((name, mark), len(units)) for name, mark in own.items()}
-        for seed, own in marks.items()
+        for seed, own in fingerprints.items()
     }
     weights = draw_weights(len(units), resamples, seed=0)
     return {seed: {name: weights[:, unit] for name, unit in own.items()} for seed, own in places.items()}
 
 
-def match(part: PartTables) -> Outcome:
+def match_part(part: PartTables) -> Outcome:
     """Which detections are right, at IoU 0.5.
 
     Only that overlap is in the tables, so the nine stricter ones of ``ap50_95`` are left out: the bootstrap would spend
@@ -322,7 +326,7 @@ def as_frame(rows: Sequence[Row]) -> pd.DataFrame:
             line |= {name: row.scores[name].value}
             line |= {f"{name}_low": row.scores[name].low, f"{name}_high": row.scores[name].high}
         line["f1_by_seed"] = " ".join(f"{value:.4f}" for value in row.by_seed["f1"])
-        for kind, differences in (("difference", row.against), ("gained", row.gained)):
+        for kind, differences in (("difference", row.differences), ("gained", row.gained)):
             for name in METRICS:
                 value, low, high = differences.get(name, (float("nan"),) * 3)
                 line |= {f"{name}_{kind}": value, f"{name}_{kind}_low": low, f"{name}_{kind}_high": high}
@@ -361,18 +365,20 @@ def as_cells(
         for name in METRICS:
             score = row.scores[name]
             is_best = score.value == best[name] and len({r.scores[name].value for r in rows}) > 1
-            is_best &= number(score.value) != number(0.0)  # where nobody found anything nobody is the best
+            is_best &= format_number(score.value) != format_number(
+                0.0
+            )  # where nobody found anything nobody is the best
             mark = "**" if bold and is_best else ""
-            line.append(f"{mark}{number(score.value)}{mark}{_range(score)}")
+            line.append(f"{mark}{format_number(score.value)}{mark}{_format_interval(score)}")
         if reference:
-            line.append(_difference(row.against.get("f1")))
+            line.append(_format_difference(row.differences.get("f1")))
         if self_trained:
-            line.append(_difference(row.gained.get("f1")))
-        cells.append([*line, str(len(row.seeds)), duration(row.seconds)])
+            line.append(_format_difference(row.gained.get("f1")))
+        cells.append([*line, str(len(row.seeds)), format_duration(row.seconds)])
     return header, cells
 
 
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
@@ -400,7 +406,7 @@ def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
             **{name: plain(score.value) for name, score in row.scores.items()},
             "intervals": {name: [plain(s.low), plain(s.high)] for name, s in row.scores.items()},
             "by_seed": {name: [plain(value) for value in values] for name, values in row.by_seed.items()},
-            "differences": scores(row.against),
+            "differences": scores(row.differences),
             "gained": scores(row.gained),
             "n_truth": row.n_truth,
             "n_recordings": row.n_recordings,
@@ -411,23 +417,23 @@ def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
     ]
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Training time in words."""
     if not np.isfinite(seconds):
         return "–"
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
 
 
-def number(value: float, digits: int = 3) -> str:
+def format_number(value: float, digits: int = 3) -> str:
     """A value in a table; a dash where there is none."""
     return f"{value:.{digits}f}" if np.isfinite(value) else "–"
 
 
-def _range(score: Score) -> str:
-    return f" ({number(score.low)}–{number(score.high)})" if np.isfinite(score.low) else ""
+def _format_interval(score: Score) -> str:
+    return f" ({format_number(score.low)}–{format_number(score.high)})" if np.isfinite(score.low) else ""
 
 
-def _difference(score: Score | None) -> str:
+def _format_difference(score: Score | None) -> str:
     if score is None or not np.isfinite(score.value):
         return "–"
     interval = f" ({score.low:+.3f} to {score.high:+.3f})" if np.isfinite(score.low) else ""

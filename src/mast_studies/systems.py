@@ -34,20 +34,20 @@ class SelfTraining:
         start: name of the system whose detector is improved; the settings are that system's.
         curriculum: which stages a round has.
         rounds: how many are trained.
-        taken_after: the system is the model after this many; the last by default. So all rounds of one run are systems.
+        use_round: the system is the model after this many; the last by default. So all rounds of one run are systems.
         teachers: names of the systems that label together with the model (mast.selftrain.labelling).
     """
 
     start: str
     curriculum: Curriculum = "full"
     rounds: int = 2
-    taken_after: int | None = None
+    use_round: int | None = None
     teachers: tuple[str, ...] = ()
 
     @property
-    def taken(self) -> int:
+    def used_round(self) -> int:
         """The round whose model counts."""
-        return self.rounds if self.taken_after is None else self.taken_after
+        return self.rounds if self.use_round is None else self.use_round
 
     @property
     def run(self) -> str:
@@ -165,7 +165,7 @@ SCRATCH_ST, SCRATCH_ST_1 = (
     System(
         name,
         title,
-        self_training=SelfTraining("from_scratch", curriculum="union", taken_after=number),
+        self_training=SelfTraining("from_scratch", curriculum="union", use_round=number),
     )
     for name, title, number in (
         ("from_scratch_st", "MAST + ST, from scratch", 2),
@@ -183,7 +183,7 @@ TAUGHT_ST, TAUGHT_ST_1 = (
         self_training=SelfTraining(
             "from_scratch",
             curriculum="union",
-            taken_after=number,
+            use_round=number,
             teachers=("faster_rcnn",),
         ),
     )
@@ -210,7 +210,7 @@ BASELINE_ST = System(
 FITTED = System("fitted", "MAST, fitted from the embedded model", init="embedded")
 
 ROUND_1 = System(
-    "mast_st_1", "MAST + ST, round 1", init="pretrained", self_training=SelfTraining("mast", taken_after=1)
+    "mast_st_1", "MAST + ST, round 1", init="pretrained", self_training=SelfTraining("mast", use_round=1)
 )
 # The paper's full curriculum is in this table after one round (0.5442 is its round 1), so the others have one, too.
 _TITLES: dict[Curriculum, str] = {

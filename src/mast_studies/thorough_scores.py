@@ -24,18 +24,22 @@ from mast.inference import Detector
 from mast.models.find import find_model
 from mast_studies.record import write_result
 from mast_studies.script import run_script
-from mast_studies.whole import FLOOR, search
+from mast_studies.whole_recordings import FLOOR, search
 from mast_studies.zero_shot_measure import measure, scoring_of
-from mast_studies.zero_shot_sets import LabelledSet, load_set, variant
+from mast_studies.zero_shot_sets import LabelledSet, load_set, write_variant
 
 VALIDATION = "val"
 
 
-def scores_of(own: LabelledSet, events: pd.DataFrame, threshold: float) -> dict[str, float]:
+def scores_of(labelled_set: LabelledSet, events: pd.DataFrame, threshold: float) -> dict[str, float]:
     """What the scores of some events mean on one set."""
-    outcome = match_scene(build_scene(own.truth, events, reviewed=own.reviewed, scoring=scoring_of(own)))
+    outcome = match_scene(
+        build_scene(
+            labelled_set.truth, events, reviewed=labelled_set.reviewed, scoring=scoring_of(labelled_set)
+        )
+    )
     scale, best = calibrate(outcome, "platt"), best_threshold_of(outcome)
-    at_own = measure(own, events, threshold=threshold, resamples=0).metrics
+    at_own = measure(labelled_set, events, threshold=threshold, resamples=0).metrics
     figures = {
         "slope": scale.slope,
         "intercept": scale.intercept,
@@ -45,34 +49,39 @@ def scores_of(own: LabelledSet, events: pd.DataFrame, threshold: float) -> dict[
         "mean_score": float(outcome.scores[: outcome.kept(threshold)].mean()),
         "best_threshold": best.value,
         "best_f1": best.f1,
-        "ap50": measure(own, events, resamples=0).metrics["ap50"],
+        "ap50": measure(labelled_set, events, resamples=0).metrics["ap50"],
     }
     return {name: round(float(value), 4) for name, value in figures.items()}
 
 
-def measure_set(own: LabelledSet, model: Path, threshold: float) -> dict[str, Any]:
+def measure_set(labelled_set: LabelledSet, model: Path, threshold: float) -> dict[str, Any]:
     """One set, searched once and thoroughly.
 
     Args:
-        own: the set.
+        labelled_set: the set.
         model: a model folder that gives boxes down to a low score.
         threshold: from which score on events count, as users see it.
     """
     found = {
-        name: search(Detector(model, DetectOptions(band_hz=own.band_hz, thorough=thorough)), own.dataset)
+        name: search(
+            Detector(model, DetectOptions(band_hz=labelled_set.band_hz, thorough=thorough)),
+            labelled_set.dataset,
+        )
         for name, thorough in (("once", False), ("thorough", True))
     }
-    return {name: scores_of(own, events, threshold) for name, events in found.items()}
+    return {name: scores_of(labelled_set, events, threshold) for name, events in found.items()}
 
 
 def validation_of(folder: Path) -> LabelledSet:
     """The recordings that a dataset holds back, or all where it has no parts."""
-    own = load_set(folder)
-    splits = own.dataset.recordings["split"]
+    labelled_set = load_set(folder)
+    splits = labelled_set.dataset.recordings["split"]
     if not (splits == VALIDATION).any():
-        return own
-    held = own.dataset.select(recordings=list(own.dataset.recordings.loc[splits == VALIDATION, "file"]))
-    return LabelledSet(own.name, VALIDATION, held, own.band_hz)
+        return labelled_set
+    held = labelled_set.dataset.select(
+        recordings=list(labelled_set.dataset.recordings.loc[splits == VALIDATION, "file"])
+    )
+    return LabelledSet(labelled_set.name, VALIDATION, held, labelled_set.band_hz)
 
 
 def main() -> None:
@@ -87,10 +96,15 @@ def main() -> None:
     options = parser.parse_args()
     model = find_model(options.model)
     threshold = Detector(model).scores.threshold
-    low = variant(model, options.work / "low", threshold=FLOOR)
+    low = write_variant(model, options.work / "low", threshold=FLOOR)
     sets = [validation_of(folder) for folder in options.data]
-    found = {own.name: measure_set(own, low, threshold) for own in sets}
-    write_result(options.out, {"sets": found}, seed=0, data={own.name: own.about() for own in sets})
+    found = {labelled_set.name: measure_set(labelled_set, low, threshold) for labelled_set in sets}
+    write_result(
+        options.out,
+        {"sets": found},
+        seed=0,
+        data={labelled_set.name: labelled_set.about() for labelled_set in sets},
+    )
     for name, ways in found.items():
         for way, figures in ways.items():
             print(name, way, figures)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mast.errors import MastError
-from mast_studies.figures import PART_STYLE, empty_figure, interval_marks, tidy
+from mast_studies.figures import PART_STYLE, empty_figure, plot_intervals, tidy
 from mast_studies.record import write_result
 from mast_studies.script import run_script
 from mast_studies.study_tables import METRICS, PARTS, Score
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # Standard deviation of F1 and AP50 at other sites between trainings of one recipe in one world. Three trainings of MAST
 # from scratch had F1 0.545, 0.522, 0.528 in world 0 and 0.559, 0.553, 0.559 in world 1; AP50 varied less.
 TRAINING_SD = 0.01
-SHOWN = ("f1", "ap50")
+POOLED_METRICS = ("f1", "ap50")
 _NORMAL_95 = 1.96
 
 
@@ -60,7 +60,7 @@ def pool(differences: Sequence[Sequence[float | None]], *, training_sd: float = 
     return Pooled(mean, mean - half, mean + half)
 
 
-def together(worlds: Mapping[int, Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+def combine_worlds(worlds: Mapping[int, Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
     """For each part and system: its values in every world that has it, and the mean of its differences.
 
     Args:
@@ -80,22 +80,22 @@ def together(worlds: Mapping[int, Sequence[Mapping[str, Any]]]) -> list[dict[str
                 "system": system,
                 "label": next(iter(own.values()))["label"],
                 "worlds": list(own),
-                **{name: [row[name] for row in own.values()] for name in SHOWN},
-                "differences": _pooled([row["differences"] for row in own.values()]),
-                "gained": _pooled([row.get("gained", {}) for row in own.values()]),
+                **{name: [row[name] for row in own.values()] for name in POOLED_METRICS},
+                "differences": _pool_metrics([row["differences"] for row in own.values()]),
+                "gained": _pool_metrics([row.get("gained", {}) for row in own.values()]),
             }
         )
     return found
 
 
-def _pooled(differences: Sequence[Mapping[str, Sequence[float | None]]]) -> dict[str, Any]:
+def _pool_metrics(differences: Sequence[Mapping[str, Sequence[float | None]]]) -> dict[str, Any]:
     """Of each metric the worlds' differences and their mean; nothing unless every world has one."""
     return {
         name: {
             "by_world": [one[name] for one in differences],
             **pool([one[name] for one in differences])._asdict(),
         }
-        for name in SHOWN
+        for name in POOLED_METRICS
         if all(name in one for one in differences)
     }
 
@@ -104,22 +104,22 @@ def draw(rows: Sequence[Mapping[str, Any]], *, title: str) -> Figure:
     """How far a system is ahead: part by part, a coloured mark for each world and a black one for their mean.
 
     Args:
-        rows: of one system, as :func:`together` makes them.
+        rows: of one system, as :func:`combine_worlds` makes them.
         title: above.
     """
     figure = empty_figure(7.6, 1.3 + 0.24 * sum(len(row["worlds"]) + 2 for row in rows))
-    axes = figure.subplots(1, len(SHOWN), sharey=True, sharex=True)
-    for axis, name in zip(axes, SHOWN, strict=True):
+    axes = figure.subplots(1, len(POOLED_METRICS), sharey=True, sharex=True)
+    for axis, name in zip(axes, POOLED_METRICS, strict=True):
         place, ticks = 0, {}
         for row in rows:
             colour, mark = PART_STYLE[row["part"]]
             own = row["differences"][name]
             for world, values in zip(row["worlds"], own["by_world"], strict=True):
-                interval_marks(axis, [place], [Score(*values)], colour, mark, across=True)
+                plot_intervals(axis, [place], [Score(*values)], colour, mark, horizontal=True)
                 ticks[place] = f"{PARTS[row['part']]}, world {world}"
                 place += 1
             mean = Score(own["mean"], own["low"], own["high"])
-            interval_marks(axis, [place], [mean], "black", mark, across=True)
+            plot_intervals(axis, [place], [mean], "black", mark, horizontal=True)
             ticks[place] = f"{PARTS[row['part']]}, mean"
             place += 2
         axis.axvline(0.0, color="0.4", linewidth=0.8, zorder=0)
@@ -133,7 +133,7 @@ def draw(rows: Sequence[Mapping[str, Any]], *, title: str) -> Figure:
     return figure
 
 
-def under_one_name(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+def with_common_name(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
     """A world's rows, with the first of these systems that it has under the first name.
 
     Where self-training was cut short, its first round stands for it.
@@ -146,13 +146,13 @@ def under_one_name(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> l
 def load_world(path: Path) -> tuple[int, dict[str, Any]]:
     """The seed and the whole content of one world's file."""
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        seeds = sorted({seed for row in told["figures"]["rows"] for seed in row["seeds"]})
+        content = json.loads(path.read_text(encoding="utf-8"))
+        seeds = sorted({seed for row in content["figures"]["rows"] for seed in row["seeds"]})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise MastError(f"{path}: not a table that `mast experiment` wrote ({error})") from None
     if len(seeds) != 1:
         raise MastError(f"{path}: holds {len(seeds)} seeds; expected the table of one world")
-    return seeds[0], told
+    return seeds[0], content
 
 
 def main() -> None:
@@ -168,12 +168,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/worlds.json"))
     args = parser.parse_args()
     loaded = [load_world(path) for path in args.tables]
-    worlds = {seed: under_one_name(told["figures"]["rows"], args.drawn) for seed, told in loaded}
+    worlds = {seed: with_common_name(content["figures"]["rows"], args.drawn) for seed, content in loaded}
     if len(worlds) < len(loaded):
         raise MastError("two tables are of the same world; give each world once")
-    trainings = {str(seed): told.get("trainings", []) for seed, told in loaded}
+    trainings = {str(seed): content.get("trainings", []) for seed, content in loaded}
     commits = {seed: sorted({one["commit"] for one in own}) for seed, own in trainings.items()}
-    rows = together(worlds)
+    rows = combine_worlds(worlds)
     figures = {"training_sd": TRAINING_SD, "trained_at": commits, "rows": rows}
     write_result(args.out, figures, seed=sorted(worlds), data={"tables": [str(path) for path in args.tables]})
     print(args.out)

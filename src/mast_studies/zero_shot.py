@@ -32,14 +32,14 @@ from mast.models.find import find_model
 from mast.reports.spectrogram import draw_spectrogram
 from mast_studies.record import write_result
 from mast_studies.script import run_script
-from mast_studies.study_tables import markdown
-from mast_studies.whole import Found, search_twice
-from mast_studies.zero_shot_measure import as_row, difference, measure, own_and_best
+from mast_studies.study_tables import markdown_table
+from mast_studies.whole_recordings import SearchResult, search_twice
+from mast_studies.zero_shot_measure import as_row, difference, measure, measure_thresholds
 from mast_studies.zero_shot_sets import (
     PAPER_BAND_HZ,
     LabelledSet,
     load_set,
-    pairs,
+    parse_pairs,
     unseen_world,
 )
 from mast_studies.zero_shot_tools import TOOLS, Tool, find_boxes
@@ -83,75 +83,84 @@ def main() -> None:
     options = parser.parse_args()
     if options.packages:
         sys.path.append(str(options.packages))  # at the end: what is installed comes first
-    bands_hz = {name: float(value) for name, value in pairs(options.band)}
-    halves = dict(pairs(options.half))
+    bands_hz = {name: float(value) for name, value in parse_pairs(options.band)}
+    halves = dict(parse_pairs(options.half))
     folders = [*options.data]
     if options.simulated:
         folders.append(unseen_world(options.work / "simulated"))
     sets = [load_set(f, bands_hz=bands_hz, halves=halves, max_recordings=options.recordings) for f in folders]
     figures: dict[str, Any] = {}
     if options.model:
-        figures["model"] = _about_model(find_model(options.model))
+        figures["model"] = _describe_model(find_model(options.model))
     missing = [tool.missing for tool in TOOLS if tool.missing] if options.tools != "none" else []
     for sentence in missing:
         print(sentence, file=sys.stderr)
     figures |= {"left_out": missing, "iou": 0.5, "space": "grid (seconds × mel)", "sets": {}}
-    for own in sets:
-        figures["sets"][own.name] = measure_set(own, options)
-        print(shown(own, figures["sets"][own.name]), flush=True)
+    for labelled_set in sets:
+        figures["sets"][labelled_set.name] = measure_set(labelled_set, options)
+        print(format_set(labelled_set, figures["sets"][labelled_set.name]), flush=True)
         # after every set: a long run that is stopped has something to show
         data = {one.name: one.about() for one in sets if one.name in figures["sets"]}
         write_result(options.out, figures, seed=0, data=data)
 
 
-def measure_set(own: LabelledSet, options: argparse.Namespace) -> dict[str, Any]:
+def measure_set(labelled_set: LabelledSet, options: argparse.Namespace) -> dict[str, Any]:
     """Every system on one set."""
     result: dict[str, Any] = {"systems": {}}
     found: dict[str, pd.DataFrame] = {}
     if options.model:
-        model = _search(own, options, MODEL)
+        model = _search(labelled_set, options, MODEL)
         found[MODEL] = model.events
-        result["systems"][MODEL] = own_and_best(own, model)
+        result["systems"][MODEL] = measure_thresholds(labelled_set, model)
         if options.thorough:
-            thorough = _search(own, options, THOROUGH)
-            result["systems"][THOROUGH] = own_and_best(own, thorough)
-            result["f1_of_thorough_minus_model"] = difference(own, model.events, thorough.events)
+            thorough = _search(labelled_set, options, THOROUGH)
+            result["systems"][THOROUGH] = measure_thresholds(labelled_set, thorough)
+            result["f1_of_thorough_minus_model"] = difference(labelled_set, model.events, thorough.events)
         if options.pictures:
-            draw(own, found[MODEL], options.pictures)
+            draw(labelled_set, found[MODEL], options.pictures)
     for tool in TOOLS:
         if options.tools == "none" or tool.missing:
             continue
-        rows, best = measure_tool(own, tool, options.work, published_only=options.tools == "published")
+        rows, best = measure_tool(
+            labelled_set, tool, options.work, published_only=options.tools == "published"
+        )
         result["systems"][tool.name] = rows
         found[tool.name] = best
     if options.model and len(found) > 1:
         # the tools with their best settings against the model as is: the hardest comparison for the model
         result["f1_of_model_minus_best_of"] = {
-            name: difference(own, events, found[MODEL]) for name, events in found.items() if name != MODEL
+            name: difference(labelled_set, events, found[MODEL])
+            for name, events in found.items()
+            if name != MODEL
         }
     return result
 
 
-def _search(own: LabelledSet, options: argparse.Namespace, name: str) -> Found:
+def _search(labelled_set: LabelledSet, options: argparse.Namespace, name: str) -> SearchResult:
     started = time.perf_counter()
-    searching = DetectOptions(device=options.device, band_hz=own.band_hz, thorough=name == THOROUGH)
-    found = search_twice(find_model(options.model), own.dataset, options=searching)
-    print(f"{own.name}, {name}: searched twice in {time.perf_counter() - started:.0f} s", file=sys.stderr)
+    detect_options = DetectOptions(
+        device=options.device, band_hz=labelled_set.band_hz, thorough=name == THOROUGH
+    )
+    found = search_twice(find_model(options.model), labelled_set.dataset, options=detect_options)
+    print(
+        f"{labelled_set.name}, {name}: searched twice in {time.perf_counter() - started:.0f} s",
+        file=sys.stderr,
+    )
     return found
 
 
 def measure_tool(
-    own: LabelledSet, tool: Tool, work: Path, *, published_only: bool
+    labelled_set: LabelledSet, tool: Tool, work: Path, *, published_only: bool
 ) -> tuple[dict[str, Any], pd.DataFrame]:
     """A tool with its published settings and with those that are best on this very set, and the latter's boxes."""
-    speeds = (1.0,) if own.band_hz == PAPER_BAND_HZ else (1.0, PAPER_BAND_HZ / own.band_hz)
+    speeds = (1.0,) if labelled_set.band_hz == PAPER_BAND_HZ else (1.0, PAPER_BAND_HZ / labelled_set.band_hz)
     settings = tool.settings(speeds=speeds)[: 1 if published_only else None]
-    tables = [boxes_of_tool(own, tool, one, work / "tools") for one in settings]
-    f1 = [measure(own, table, resamples=0).metrics["f1"] for table in tables]
+    tables = [boxes_of_tool(labelled_set, tool, one, work / "tools") for one in settings]
+    f1 = [measure(labelled_set, table, resamples=0).metrics["f1"] for table in tables]
     best = int(np.nanargmax(f1))
-    rows = {"published settings": as_row(measure(own, tables[0])) | {"settings": settings[0]}}
+    rows = {"published settings": as_row(measure(labelled_set, tables[0])) | {"settings": settings[0]}}
     if not published_only:
-        rows["best on this set"] = as_row(measure(own, tables[best])) | {
+        rows["best on this set"] = as_row(measure(labelled_set, tables[best])) | {
             "settings": {n: v for n, v in settings[best].items() if n in tool.grid or n == "speed"},
             "tried": len(settings),
         }
@@ -160,29 +169,31 @@ def measure_tool(
     return rows, tables[best]
 
 
-def boxes_of_tool(own: LabelledSet, tool: Tool, settings: Mapping[str, Any], cache: Path) -> pd.DataFrame:
+def boxes_of_tool(
+    labelled_set: LabelledSet, tool: Tool, settings: Mapping[str, Any], cache: Path
+) -> pd.DataFrame:
     """What a tool boxes in a set; kept, for nothing about it depends on the model."""
-    files = [str(name) for name in own.dataset.recordings["file"]]
-    paths = [own.dataset.path(name) for name in files]
+    files = [str(name) for name in labelled_set.dataset.recordings["file"]]
+    paths = [labelled_set.dataset.path(name) for name in files]
     stamp = [
         (name, path.stat().st_size, path.stat().st_mtime_ns) for name, path in zip(files, paths, strict=True)
     ]
-    key = json.dumps([tool.name, tool.version, dict(settings), own.band_hz, stamp], sort_keys=True)
-    path = cache / f"{own.name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+    key = json.dumps([tool.name, tool.version, dict(settings), labelled_set.band_hz, stamp], sort_keys=True)
+    path = cache / f"{labelled_set.name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
     if path.is_file():
         found = json.loads(path.read_text(encoding="utf-8"))
     else:
         found = {}
         for name, recording in zip(files, paths, strict=True):
             # of a recording with a wider band than is looked at, the tools hear no more than the model does
-            rate = min(probe(recording).sample_rate, own.front_end.sample_rate)
+            rate = min(probe(recording).sample_rate, labelled_set.front_end.sample_rate)
             boxes = find_boxes(tool, read(recording, sample_rate=rate), rate, settings)
             found[name] = boxes.round(6).tolist()
         write_whole(path, json.dumps(found).encode())
-    return table_of({name: np.array(boxes).reshape(-1, 4) for name, boxes in found.items()})
+    return events_table({name: np.array(boxes).reshape(-1, 4) for name, boxes in found.items()})
 
 
-def table_of(boxes: Mapping[str, FloatArray]) -> pd.DataFrame:
+def events_table(boxes: Mapping[str, FloatArray]) -> pd.DataFrame:
     """Boxes by recording as events that all score 1."""
     tables = [
         pd.DataFrame(own, columns=BOX_COLUMNS).assign(recording=name, score=1.0)
@@ -193,33 +204,33 @@ def table_of(boxes: Mapping[str, FloatArray]) -> pd.DataFrame:
     return as_events(pd.concat(tables, ignore_index=True) if tables else empty)
 
 
-def draw(own: LabelledSet, events: pd.DataFrame, folder: Path) -> list[Path]:
+def draw(labelled_set: LabelledSet, events: pd.DataFrame, folder: Path) -> list[Path]:
     """Truth and detections on the spectrogram of a few recordings: the one with the most boxes, and some at random."""
-    counts = own.truth.groupby("recording").size().sort_values(ascending=False)
+    counts = labelled_set.truth.groupby("recording").size().sort_values(ascending=False)
     names = [str(counts.index[0])]
-    others = [str(name) for name in own.dataset.recordings["file"] if name not in names]
+    others = [str(name) for name in labelled_set.dataset.recordings["file"] if name not in names]
     names += [str(n) for n in np.random.default_rng(0).permutation(others)[: PICTURES - 1]]
     drawn = []
     for number, name in enumerate(names):
-        truth, found = (table[table["recording"] == name] for table in (own.truth, events))
-        span_s = PICTURE_CHUNKS * own.front_end.chunk_s
-        start_s = _busiest(truth["start_s"].to_numpy(dtype=np.float64), span_s)
-        out = folder / f"{own.name}-{number}.png"
+        truth, found = (table[table["recording"] == name] for table in (labelled_set.truth, events))
+        span_s = PICTURE_CHUNKS * labelled_set.front_end.chunk_s
+        start_s = _busiest_start(truth["start_s"].to_numpy(dtype=np.float64), span_s)
+        out = folder / f"{labelled_set.name}-{number}.png"
         drawn.append(
             draw_spectrogram(
-                own.dataset.path(name),
+                labelled_set.dataset.path(name),
                 out,
                 truth=truth,
                 predictions=found,
                 start_s=start_s,
                 end_s=start_s + span_s,
-                front_end=own.front_end,
+                front_end=labelled_set.front_end,
             )
         )
     return drawn
 
 
-def _busiest(starts_s: FloatArray, span_s: float) -> float:
+def _busiest_start(starts_s: FloatArray, span_s: float) -> float:
     """Where a span of that length holds the most starts; 0 where there is none."""
     if not len(starts_s):
         return 0.0
@@ -227,9 +238,9 @@ def _busiest(starts_s: FloatArray, span_s: float) -> float:
     return max(0.0, float(-max(inside)[1]) - 0.02 * span_s)
 
 
-def shown(own: LabelledSet, result: Mapping[str, Any]) -> str:
+def format_set(labelled_set: LabelledSet, result: Mapping[str, Any]) -> str:
     """One set as a table, and how each system's boxes are wrong."""
-    about = own.about()
+    about = labelled_set.about()
     header = ["system", "as", *METRICS.values(), "boxes"]
     rows, diagnoses = [], []
     for name, ways in result["systems"].items():
@@ -240,10 +251,10 @@ def shown(own: LabelledSet, result: Mapping[str, Any]) -> str:
         if "diagnosis" in ways:
             diagnoses.append(f"{name}: " + ", ".join(f"{key} {n}" for key, n in ways["diagnosis"].items()))
     title = (
-        f"{own.name} ({about['part']}): {about['recordings']} recordings, {about['minutes']} min, "
-        f"{about['boxes']} boxes, band to {own.band_hz:g} Hz"
+        f"{labelled_set.name} ({about['part']}): {about['recordings']} recordings, {about['minutes']} min, "
+        f"{about['boxes']} boxes, band to {labelled_set.band_hz:g} Hz"
     )
-    return "\n\n".join(["", title, markdown(header, rows), *diagnoses])
+    return "\n\n".join(["", title, markdown_table(header, rows), *diagnoses])
 
 
 def _cell(row: Mapping[str, Any], metric: str) -> str:
@@ -254,7 +265,7 @@ def _cell(row: Mapping[str, Any], metric: str) -> str:
     return f"{value:.3f}" if low is None else f"{value:.3f} ({low:.2f}–{high:.2f})"
 
 
-def _about_model(folder: Path) -> dict[str, Any]:
+def _describe_model(folder: Path) -> dict[str, Any]:
     card = load_card(folder)
     size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
     return {

@@ -11,28 +11,28 @@ from mast.arrays import FloatArray
 from mast.evaluation import Evaluation, Scoring, best_threshold, compare, evaluate
 from mast.evaluation.scene import build_scene
 from mast.events import pairwise_iom, pairwise_iou
-from mast_studies.whole import Found
+from mast_studies.whole_recordings import SearchResult
 from mast_studies.zero_shot_sets import LabelledSet
 
-SHOWN = ("precision", "recall", "f1", "ap50", "miou", "f1_time", "f1_iom")
+ROW_METRICS = ("precision", "recall", "f1", "ap50", "miou", "f1_time", "f1_iom")
 TOUCHING = 0.1  # IoU from which a box says anything about another
 INSIDE = 0.5  # share of a box that makes it a piece of another
 
 
-def scoring_of(own: LabelledSet, iou: float = 0.5) -> Scoring:
+def scoring_of(labelled_set: LabelledSet, iou: float = 0.5) -> Scoring:
     """Boxes in seconds × mel, on the grid of the set's band."""
-    return Scoring(space="grid", front_end=own.front_end, iou_threshold=iou)
+    return Scoring(space="grid", front_end=labelled_set.front_end, iou_threshold=iou)
 
 
 def measure(
-    own: LabelledSet, events: pd.DataFrame, *, threshold: float | None = None, resamples: int = 1_000
+    labelled_set: LabelledSet, events: pd.DataFrame, *, threshold: float | None = None, resamples: int = 1_000
 ) -> Evaluation:
     """Metrics with bootstrap intervals over recordings."""
     return evaluate(
-        own.truth,
+        labelled_set.truth,
         events,
-        reviewed=own.reviewed,
-        scoring=scoring_of(own),
+        reviewed=labelled_set.reviewed,
+        scoring=scoring_of(labelled_set),
         threshold=threshold,
         resamples=resamples,
     )
@@ -41,7 +41,7 @@ def measure(
 def as_row(found: Evaluation, *, scores: Evaluation | None = None) -> dict[str, Any]:
     """The metrics shown, each with its interval; average precision from ``scores`` alone, or none."""
     row: dict[str, Any] = {}
-    for name in SHOWN:
+    for name in ROW_METRICS:
         source = scores if name == "ap50" else found
         if source is None:
             continue  # equal scores have no order, so there is no curve
@@ -51,35 +51,47 @@ def as_row(found: Evaluation, *, scores: Evaluation | None = None) -> dict[str, 
     return row | {"n_predictions": found.n_predictions, "n_truth": found.n_truth}
 
 
-def own_and_best(own: LabelledSet, found: Found, *, resamples: int = 1_000) -> dict[str, Any]:
+def measure_thresholds(
+    labelled_set: LabelledSet, found: SearchResult, *, resamples: int = 1_000
+) -> dict[str, Any]:
     """A model at its own threshold, and at the one that is best on this very set (which flatters)."""
-    here = measure(own, found.events, resamples=resamples)
+    here = measure(labelled_set, found.events, resamples=resamples)
     rows: dict[str, Any] = {}
-    everything = measure(own, found.scored, resamples=resamples)
+    everything = measure(labelled_set, found.scored, resamples=resamples)
     rows["own threshold"] = as_row(here, scores=everything) | {"threshold": round(found.threshold, 6)}
     if len(found.scored):
-        best = best_threshold(own.truth, found.scored, reviewed=own.reviewed, scoring=scoring_of(own)).value
-        at_best = measure(own, found.scored, threshold=best, resamples=resamples)
+        best = best_threshold(
+            labelled_set.truth, found.scored, reviewed=labelled_set.reviewed, scoring=scoring_of(labelled_set)
+        ).value
+        at_best = measure(labelled_set, found.scored, threshold=best, resamples=resamples)
         rows["best on this set"] = as_row(at_best, scores=everything) | {"threshold": best}
     else:
         rows["best on this set"] = rows["own threshold"]
-    rows["diagnosis"] = diagnose(own, found.events)
-    splits = own.dataset.recordings.groupby("split")["file"].agg(list)
+    rows["diagnosis"] = diagnose(labelled_set, found.events)
+    splits = labelled_set.dataset.recordings.groupby("split")["file"].agg(list)
     if len(splits) > 1:
         rows["by split"] = {
-            str(split): as_row(measure(_part(own, files), _of(found.events, files), resamples=resamples))
+            str(split): as_row(
+                measure(
+                    _select_recordings(labelled_set, files),
+                    _select_files(found.events, files),
+                    resamples=resamples,
+                )
+            )
             for split, files in splits.items()
         }
     return rows
 
 
-def difference(own: LabelledSet, a: pd.DataFrame, b: pd.DataFrame) -> dict[str, float | None]:
+def difference(labelled_set: LabelledSet, a: pd.DataFrame, b: pd.DataFrame) -> dict[str, float | None]:
     """F1 of ``b`` minus F1 of ``a`` with its paired interval."""
-    found = compare(own.truth, a, b, reviewed=own.reviewed, scoring=scoring_of(own)).differences["f1"]
+    found = compare(
+        labelled_set.truth, a, b, reviewed=labelled_set.reviewed, scoring=scoring_of(labelled_set)
+    ).differences["f1"]
     return {name: _rounded(getattr(found, name)) for name in ("difference", "low", "high")}
 
 
-def diagnose(own: LabelledSet, events: pd.DataFrame) -> dict[str, float | None]:
+def diagnose(labelled_set: LabelledSet, events: pd.DataFrame) -> dict[str, float | None]:
     """What is wrong with the boxes, beyond how many are right.
 
     Returns:
@@ -88,7 +100,9 @@ def diagnose(own: LabelledSet, events: pd.DataFrame) -> dict[str, float | None]:
         in it). ``longer`` and ``taller``: median ratio of a detection's length and height (in mel bins) to those of the
         truth that it overlaps most.
     """
-    scene = build_scene(own.truth, events, reviewed=own.reviewed, scoring=scoring_of(own))
+    scene = build_scene(
+        labelled_set.truth, events, reviewed=labelled_set.reviewed, scoring=scoring_of(labelled_set)
+    )
     truth, found = scene.truth, scene.predictions
     missed = split = stray = merging = 0
     lengths: list[float] = []
@@ -99,7 +113,7 @@ def diagnose(own: LabelledSet, events: pd.DataFrame) -> dict[str, float | None]:
         if not len(t) or not len(p):
             missed, stray = missed + len(t), stray + len(p)
             continue
-        iou, inner = pairwise_iou(t, p), _shared(t, p)
+        iou, inner = pairwise_iou(t, p), _shared_area(t, p)
         touching = (iou >= TOUCHING) | (pairwise_iom(t, p) >= INSIDE)
         missed += int((~touching.any(axis=1)).sum())
         stray += int((~touching.any(axis=0)).sum())
@@ -111,7 +125,11 @@ def diagnose(own: LabelledSet, events: pd.DataFrame) -> dict[str, float | None]:
                 lengths.append(float(ratio[0]))
                 heights.append(float(ratio[1]))
     rough = evaluate(
-        own.truth, events, reviewed=own.reviewed, scoring=scoring_of(own, iou=0.3), resamples=0
+        labelled_set.truth,
+        events,
+        reviewed=labelled_set.reviewed,
+        scoring=scoring_of(labelled_set, iou=0.3),
+        resamples=0,
     ).metrics["f1"]
     return {
         "f1_iou30": _rounded(rough),
@@ -124,7 +142,7 @@ def diagnose(own: LabelledSet, events: pd.DataFrame) -> dict[str, float | None]:
     }
 
 
-def _shared(a: FloatArray, b: FloatArray) -> FloatArray:
+def _shared_area(a: FloatArray, b: FloatArray) -> FloatArray:
     """(A, B) area that two boxes share."""
     low = np.maximum(a[:, None, :2], b[None, :, :2])
     high = np.minimum(a[:, None, 2:], b[None, :, 2:])
@@ -135,11 +153,16 @@ def _area(boxes: FloatArray) -> FloatArray:
     return np.asarray((boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1]))
 
 
-def _part(own: LabelledSet, files: list[str]) -> LabelledSet:
-    return LabelledSet(own.name, own.what, own.dataset.select(recordings=files), own.band_hz)
+def _select_recordings(labelled_set: LabelledSet, files: list[str]) -> LabelledSet:
+    return LabelledSet(
+        labelled_set.name,
+        labelled_set.part,
+        labelled_set.dataset.select(recordings=files),
+        labelled_set.band_hz,
+    )
 
 
-def _of(events: pd.DataFrame, files: list[str]) -> pd.DataFrame:
+def _select_files(events: pd.DataFrame, files: list[str]) -> pd.DataFrame:
     return events[events["recording"].isin(files)]
 
 

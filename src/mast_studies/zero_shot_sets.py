@@ -20,7 +20,7 @@ from mast.models.checkpoint import update_card
 from mast.version import __version__
 
 # what the sets that experts boxed hold, in words
-RECORDED = {
+SET_ANIMALS = {
     "nbm_xc": "European birds",
     "birdeep_am1": "wetland birds",
     "tagus_fish": "fish",
@@ -45,13 +45,13 @@ class LabelledSet:
 
     Attributes:
         name: of the dataset's folder.
-        what: which part of it, in words.
+        part: which part of it, in words.
         dataset: recordings, boxes, what was listened to.
         band_hz: upper edge of the band that is looked at.
     """
 
     name: str
-    what: str
+    part: str
     dataset: Dataset
     band_hz: float
 
@@ -74,7 +74,7 @@ class LabelledSet:
         """For the result file."""
         table = self.dataset.recordings
         return {
-            "part": self.what,
+            "part": self.part,
             "recordings": len(table),
             "minutes": round(float(table["duration_s"].sum()) / 60, 2),
             "boxes": len(self.truth),
@@ -82,7 +82,7 @@ class LabelledSet:
         }
 
 
-def pairs(words: Iterable[str]) -> list[tuple[str, str]]:
+def parse_pairs(words: Iterable[str]) -> list[tuple[str, str]]:
     """Options of the form NAME=VALUE."""
     found = [word.partition("=") for word in words]
     for name, sign, value in found:
@@ -157,7 +157,9 @@ def unseen_world(folder: Path) -> Path:
     return folder
 
 
-def variant(model: Path, out: Path, *, band_hz: float | None = None, threshold: float | None = None) -> Path:
+def write_variant(
+    model: Path, out: Path, *, band_hz: float | None = None, threshold: float | None = None
+) -> Path:
     """A copy of a model folder that looks at another band or has another threshold; its weights are the same.
 
     Args:

@@ -26,8 +26,8 @@ from mast.features.logmel import LogMel
 from mast.grid import FrontEnd, grid_to_events
 
 ToolSettings = Mapping[str, Any]
-Find = Callable[[Samples, int, ToolSettings], FloatArray]
-NOTHING: FloatArray = np.empty((0, 4))
+ToolFunction = Callable[[Samples, int, ToolSettings], FloatArray]
+NO_BOXES: FloatArray = np.empty((0, 4))
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Tool:
     name: str
     published: dict[str, Any]
     grid: dict[str, list[Any]]
-    find: Find
+    find: ToolFunction
     package: str | None = None
 
     @property
@@ -84,7 +84,7 @@ def find_boxes(tool: Tool, sound: Samples, rate: int, settings: ToolSettings) ->
     ``speed`` in the settings plays the recording that many times faster before the tool hears it.
     """
     if not np.any(sound):  # none of the tools can scale digital silence, and there is nothing to box
-        return NOTHING
+        return NO_BOXES
     speed = float(settings.get("speed", 1.0))
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # of the tools: divisions by silence, deprecated calls
@@ -104,7 +104,7 @@ def _maad_equalised(sound: Samples, rate: int, settings: ToolSettings) -> FloatA
     from maad import sound as maad_sound
 
     if len(sound) < settings["nperseg"]:
-        return NOTHING
+        return NO_BOXES
     power, tn, fn, _ = maad_sound.spectrogram(
         sound, rate, nperseg=settings["nperseg"], noverlap=settings["nperseg"] // 2
     )
@@ -119,7 +119,7 @@ def _maad_subtracted(sound: Samples, rate: int, settings: ToolSettings) -> Float
     from maad import sound as maad_sound
 
     if len(sound) < settings["nperseg"]:
-        return NOTHING
+        return NO_BOXES
     filtered = maad_sound.select_bandwidth(sound, rate, fcut=100, forder=3, ftype="highpass")
     power, tn, fn, _ = maad_sound.spectrogram(
         filtered, rate, nperseg=settings["nperseg"], noverlap=settings["nperseg"] // 2
@@ -137,10 +137,10 @@ def _maad_regions(
         im=image, mode_bin="relative", bin_std=settings["bin_std"], bin_per=settings["bin_per"]
     )
     if not mask.any():  # select_rois expects some
-        return NOTHING
+        return NO_BOXES
     _, found = rois.select_rois(mask, min_roi=settings["min_roi"], max_roi=None)
     if not len(found):
-        return NOTHING
+        return NO_BOXES
     table = util.format_features(found, tn, fn)
     return np.asarray(table[["min_t", "min_f", "max_t", "max_f"]], dtype=np.float64)
 
@@ -181,7 +181,7 @@ def _bambird(sound: Samples, rate: int, settings: ToolSettings) -> FloatArray:
         if len(table):
             boxes = np.asarray(table[["min_t", "min_f", "max_t", "max_f"]], dtype=np.float64)
             found.append(boxes + np.array([start / target, 0, start / target, 0]))
-    return np.concatenate(found) if found else NOTHING
+    return np.concatenate(found) if found else NO_BOXES
 
 
 # a plain threshold
@@ -199,7 +199,7 @@ def _percentile(sound: Samples, rate: int, settings: ToolSettings) -> FloatArray
 
     front_end = FrontEnd.for_band(rate / 2)
     if len(sound) < front_end.window_samples:
-        return NOTHING
+        return NO_BOXES
     with torch.inference_mode():
         image = _log_mel(front_end)(torch.from_numpy(np.ascontiguousarray(sound))[None])[0].numpy()  # (T, F)
     image = image - np.median(image, axis=0)

@@ -14,7 +14,7 @@ from mast.data.recordings import Dataset, load_dataset
 from mast.selftrain.adaptation import Adapted
 from mast_studies import adapted
 from mast_studies.adapted import HEARD, OTHERS, TWICE, measure_set
-from mast_studies.whole import Found, search_twice
+from mast_studies.whole_recordings import SearchResult, search_twice
 from mast_studies.zero_shot_sets import load_set
 
 
@@ -34,7 +34,9 @@ def test_halves_are_searched_by_a_model_that_adapted_to_the_other_half(
         learnt.append({Path(name).name for name in sound.recordings["file"]})
         return Adapted(model, heard=10, boxes=3, learnt=5)
 
-    def watched(folder: Path, dataset: Dataset, files: Sequence[str] | None = None, **more: Any) -> Found:
+    def watched(
+        folder: Path, dataset: Dataset, files: Sequence[str] | None = None, **more: Any
+    ) -> SearchResult:
         searched.append(names if files is None else set(files))
         return search_twice(folder, dataset, files, **more)
 

@@ -9,7 +9,7 @@ from toy_preset import toy_preset
 from typer.testing import CliRunner
 
 from mast.cli.main import app
-from mast_studies import embedded, neighbours, trainings
+from mast_studies import embedded, neighbours, training_runs
 
 PRESET = toy_preset(pretrain_chunks=32)
 
@@ -39,7 +39,7 @@ def test_from_sound_to_embeddings_once(tmp_path: Path, tones: Path, monkeypatch:
         raise AssertionError("done again")
 
     for name in ("fit_detector", "pretrain"):
-        monkeypatch.setattr(trainings, name, refuse)
+        monkeypatch.setattr(training_runs, name, refuse)
     with monkeypatch.context() as patch:
         patch.setattr(embedded, "embed_parts", refuse)
         told = run(tmp_path, "retrieval", tones)  # what is there is used

@@ -23,11 +23,17 @@ from mast.grid import FrontEnd, grid_to_events
 from mast.training.chosen_chunks import labelled_chunks
 from mast_studies import neighbours
 from mast_studies.collect import collect
-from mast_studies.embedded import best_matches, end_to_end, labelled_boxes
+from mast_studies.embedded import best_matches, drop_overlapping, labelled_boxes
 from mast_studies.embedding_studies import summarise_boxes, summarise_chunks, summarise_retrieval
-from mast_studies.embedding_tables import Draws, EmbeddedTables, folder_of, load_embedded, save_embedded
+from mast_studies.embedding_tables import (
+    EmbeddedTables,
+    RecordingBootstrap,
+    folder_of,
+    load_embedded,
+    save_embedded,
+)
 from mast_studies.found import Trial
-from mast_studies.neighbours import EmbeddedPart, box_neighbours, chunk_neighbours, plane
+from mast_studies.neighbours import EmbeddedPart, box_neighbours, chunk_neighbours, project_to_plane
 from mast_studies.page import write_page
 from mast_studies.paper import paper_metrics, paper_tables
 from mast_studies.studies import all_studies
@@ -112,7 +118,7 @@ def test_a_mean_and_its_interval_are_those_of_the_recordings() -> None:
     table = pd.DataFrame(
         {"recording": ["a", "a", "b", "c"], "x": [1.0, 0.0, 1.0, np.nan], "at": [1, 2, 3, 4]}
     )
-    score = Draws({0: table}, ["at"], 200).score({0: table}, "x")
+    score = RecordingBootstrap({0: table}, ["at"], 200).score({0: table}, "x")
     weights = draw_weights(3, 200, 0)
     with np.errstate(invalid="ignore"):
         by_hand = (weights @ [1.0, 1.0, 0.0]) / (weights @ [2.0, 1.0, 0.0])
@@ -121,7 +127,7 @@ def test_a_mean_and_its_interval_are_those_of_the_recordings() -> None:
     assert (score.low, score.high) == pytest.approx((low, high))
     one = table[table["recording"] == "a"]
     assert np.isnan(
-        Draws({0: one}, ["at"], 200).score({0: one}, "x").low
+        RecordingBootstrap({0: one}, ["at"], 200).score({0: one}, "x").low
     )  # one says nothing about the spread
 
 
@@ -162,19 +168,19 @@ def test_best_matches_by_hand() -> None:
 def test_chosen_chunks_do_not_overlap(tones: Path) -> None:
     dataset, front_end = load_dataset(tones), FrontEnd(n_bins=32, chunk_frames=128)
     chunks = labelled_chunks(dataset, front_end)["train"]
-    kept = end_to_end(dataset, chunks, front_end)
+    kept = drop_overlapping(dataset, chunks, front_end)
     assert len(kept.examples) == len(kept.table) < len(chunks)
     for _, own in kept.table.groupby("recording"):
         assert (np.diff(np.sort(own["start_s"])) >= front_end.chunk_s - 1e-6).all()
-    again = end_to_end(dataset, kept, front_end)
+    again = drop_overlapping(dataset, kept, front_end)
     assert again is kept
 
 
 def test_a_plane_of_few_points_needs_no_umap() -> None:
-    assert plane(np.zeros((0, 4), dtype=np.float32), seed=0).shape == (0, 2)
-    assert plane(np.ones((1, 4), dtype=np.float32), seed=0).tolist() == [[0, 0]]
+    assert project_to_plane(np.zeros((0, 4), dtype=np.float32), seed=0).shape == (0, 2)
+    assert project_to_plane(np.ones((1, 4), dtype=np.float32), seed=0).tolist() == [[0, 0]]
     few = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
-    assert plane(few, seed=0).std(axis=0).min() > 0
+    assert project_to_plane(few, seed=0).std(axis=0).min() > 0
 
 
 def test_a_plane_of_many_points_is_umaps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +198,7 @@ def test_a_plane_of_many_points_is_umaps(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(neighbours, "MIN_EVENTS", 30)
     monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=Umap))
     vectors = np.random.default_rng(0).normal(5.0, 1.0, size=(40, 6)).astype(np.float32)
-    place = plane(vectors, seed=3)
+    place = project_to_plane(vectors, seed=3)
     assert place.shape == (40, 2)
     assert np.abs(place.mean(axis=0)).max() < 0.2  # around the common mean
     assert (told["metric"], told["random_state"]) == ("cosine", 3)

@@ -30,8 +30,8 @@ from mast.runs import Show
 from mast.training.chosen_chunks import labelled_chunks
 from mast.training.recipe import Recipe
 from mast_studies import runner as module
-from mast_studies import trainings
-from mast_studies.command import _split_of
+from mast_studies import training_runs
+from mast_studies.command import _choose_split
 from mast_studies.presets import load_preset
 from mast_studies.systems import FITTED, FROM_SCRATCH, SCRATCH, SCRATCH_ST, Budget, System
 
@@ -83,7 +83,7 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("trained again")
 
     for name in ("fit_detector", "pretrain", "self_train"):
-        monkeypatch.setattr(trainings, name, refuse)
+        monkeypatch.setattr(training_runs, name, refuse)
 
 
 def test_a_study_from_sound_to_files(work: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_run_killed_before_measuring_only_measures(work: Path, tones: Path) ->
 def test_self_training_starts_from_the_system_that_is_there(
     work: Path, tones: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trainings, "fit_detector", None)  # of a study; self-training has its own
+    monkeypatch.setattr(training_runs, "fit_detector", None)  # of a study; self-training has its own
     told = run(work, "curriculum", tones, "st_stage1")
     assert told.exit_code == 0, told.output + str(told.exception)
     table = pd.read_csv(work / "out" / "curriculum.csv")
@@ -146,31 +146,35 @@ def test_self_training_starts_from_the_system_that_is_there(
 def test_a_system_is_what_its_round_ends_in(
     average: bool, stage: str, tmp_path: Path, tones: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trainings.Trainings, "_is_done", lambda self, run: True)
+    monkeypatch.setattr(training_runs.TrainingRuns, "_is_done", lambda self, run: True)
     show = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
     known = {system.name: system for system in (FROM_SCRATCH, SCRATCH_ST)}
     preset = load_preset("premise", {"selftrain.average": average})
     runner = module.Runner(
-        trainings.Trainings(trainings.StudyData("tones", tones), tmp_path, preset, known, seed=0, show=show)
+        training_runs.TrainingRuns(
+            training_runs.StudyData("tones", tones), tmp_path, preset, known, seed=0, show=show
+        )
     )
     run = tmp_path / "tones-0" / "runs" / "from_scratch.union2"
-    assert runner.trainings.model(SCRATCH_ST) == run / "round-2" / stage / "best"
+    assert runner.training_runs.model(SCRATCH_ST) == run / "round-2" / stage / "best"
 
 
 def test_a_round_that_is_over_is_taken_before_the_run_ends(tmp_path: Path, tones: Path) -> None:
     show = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
-    first = replace(SCRATCH_ST, name="first", self_training=replace(SCRATCH_ST.self_training, taken_after=1))
+    first = replace(SCRATCH_ST, name="first", self_training=replace(SCRATCH_ST.self_training, use_round=1))
     known = {system.name: system for system in (FROM_SCRATCH, SCRATCH_ST, first)}
-    source = trainings.StudyData("tones", tones)  # nothing unlabelled: whatever has to be trained is refused
+    source = training_runs.StudyData(
+        "tones", tones
+    )  # nothing unlabelled: whatever has to be trained is refused
     runner = module.Runner(
-        trainings.Trainings(source, tmp_path, load_preset("premise", {}), known, seed=0, show=show)
+        training_runs.TrainingRuns(source, tmp_path, load_preset("premise", {}), known, seed=0, show=show)
     )
     run = tmp_path / "tones-0" / "runs" / "from_scratch.union2"
     run.mkdir(parents=True)
 
     def training_is_needed(system: System) -> bool:
         try:
-            runner.trainings.model(system)
+            runner.training_runs.model(system)
         except MastError as error:
             return "self-training needs unlabelled sound" in str(error)
         return False
@@ -181,7 +185,7 @@ def test_a_round_that_is_over_is_taken_before_the_run_ends(tmp_path: Path, tones
     pd.concat([table, pd.DataFrame({"round": [1], "stage": ["averaged"]})]).to_csv(
         run / "rounds.csv", index=False
     )
-    assert runner.trainings.model(first) == run / "round-1" / "averaged" / "best"
+    assert runner.training_runs.model(first) == run / "round-1" / "averaged" / "best"
     assert training_is_needed(SCRATCH_ST)
     pd.DataFrame({"round": [1, 2], "stage": ["averaged"] * 2}).to_csv(run / "rounds.csv", index=False)
     assert training_is_needed(SCRATCH_ST)  # of the last round, best has to be there, too
@@ -261,7 +265,7 @@ def test_no_test_is_cut_where_the_column_names_others(
     listing = load_dataset(tones).recordings.assign(split=column)
     listing.to_csv(data / "recordings.csv", index=False)
     front_end = FrontEnd(n_bins=32, chunk_frames=128)
-    source = trainings.StudyData("tones", data, split=_split_of(data, by))
+    source = training_runs.StudyData("tones", data, split=_choose_split(data, by))
     parts = labelled_chunks(load_dataset(data), front_end, split=source.division)
     assert ("test" in parts) == tests
     assert sum(len(parts["val"].examples[i].boxes) for i in range(len(parts["val"]))) > 0
@@ -274,7 +278,7 @@ def test_two_processes_that_need_one_run_take_turns(tmp_path: Path) -> None:
     held, waiting = threading.Event(), threading.Event()
 
     def first() -> None:
-        with trainings.alone(path, told.append):
+        with training_runs.exclusive_lock(path, told.append):
             held.set()
             assert waiting.wait(20)  # until the other has found it taken
             order.append("first")
@@ -286,7 +290,7 @@ def test_two_processes_that_need_one_run_take_turns(tmp_path: Path) -> None:
     thread = threading.Thread(target=first)
     thread.start()
     assert held.wait(20)
-    with trainings.alone(path, noticed):
+    with training_runs.exclusive_lock(path, noticed):
         order.append("second")
     thread.join()
     assert order == ["first", "second"]
@@ -296,12 +300,14 @@ def test_two_processes_that_need_one_run_take_turns(tmp_path: Path) -> None:
 def test_a_budget_keeps_the_boxes_of_its_chunks_alone(tmp_path: Path, tones: Path) -> None:
     (tmp_path / "toy.toml").write_text(PRESET)
     show = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
-    source = trainings.StudyData("tones", tones)
+    source = training_runs.StudyData("tones", tones)
     runner = module.Runner(
-        trainings.Trainings(source, tmp_path, load_preset(tmp_path / "toy.toml"), {}, seed=0, show=show)
+        training_runs.TrainingRuns(
+            source, tmp_path, load_preset(tmp_path / "toy.toml"), {}, seed=0, show=show
+        )
     )
-    learn = runner.trainings.chunks["train"]
-    some = runner.trainings.labelled(System("some", "some", budget=Budget("sequential", 7)))
+    learn = runner.training_runs.chunks["train"]
+    some = runner.training_runs.labelled(System("some", "some", budget=Budget("sequential", 7)))
     assert len(some) == len(some.examples) == 7
     earliest = learn.table.sort_values(["datetime", "start_s"]).head(7)
     assert set(some.table["start_s"]) == set(earliest["start_s"])
@@ -362,26 +368,26 @@ def test_the_embedded_model_is_fitted_as_users_do_it(
         asked.update(options, data=data, unlabelled=unlabelled, band_hz=recipe.front_end.high_hz)
         shutil.copytree(find_model("default"), out / "best")
 
-    monkeypatch.setattr(trainings, "fit", fit)
+    monkeypatch.setattr(training_runs, "fit", fit)
     show = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
-    source = trainings.StudyData("tones", tones)
+    source = training_runs.StudyData("tones", tones)
     preset = load_preset("real_sets", {"front_end": FrontEnd.for_band(2_000).model_dump()})
-    runner = module.Runner(trainings.Trainings(source, tmp_path, preset, {}, seed=3, show=show))
-    assert runner.trainings.model(FITTED) == tmp_path / "tones-3" / "runs" / "fitted" / "best"
+    runner = module.Runner(training_runs.TrainingRuns(source, tmp_path, preset, {}, seed=3, show=show))
+    assert runner.training_runs.model(FITTED) == tmp_path / "tones-3" / "runs" / "fitted" / "best"
     assert asked["data"] == tones
     assert asked["unlabelled"] == ()  # the baselines have none, either
     assert (asked["init"], asked["seed"], asked["fixed"], asked["band_hz"]) == ("default", 3, (), 2_000)
-    assert set(runner.trainings.seconds(FITTED)) <= {"fitted"}
+    assert set(runner.training_runs.seconds(FITTED)) <= {"fitted"}
 
 
 def test_whole_recordings_are_searched_as_users_do_it(work: Path, tones: Path) -> None:
     show = Show(say=lambda text: None, bar=lambda what: nullcontext(lambda done, total, text: None))
-    source = trainings.StudyData("tones", tones, (tones,))
+    source = training_runs.StudyData("tones", tones, (tones,))
     preset = load_preset(work / "toy.toml")
-    chunked = module.Runner(trainings.Trainings(source, work / "work", preset, {}, seed=0, show=show))
-    model, system = chunked.trainings.model(SCRATCH), replace(SCRATCH, name="whole")
+    chunked = module.Runner(training_runs.TrainingRuns(source, work / "work", preset, {}, seed=0, show=show))
+    model, system = chunked.training_runs.model(SCRATCH), replace(SCRATCH, name="whole")
     whole = module.Runner(
-        trainings.Trainings(replace(source, whole=True), work / "whole", preset, {}, seed=0, show=show)
+        training_runs.TrainingRuns(replace(source, whole=True), work / "whole", preset, {}, seed=0, show=show)
     )
     whole._measure(system, model, ["test"])
     found = PartTables.load(whole.trial.system("whole"), "test")
@@ -400,5 +406,7 @@ def test_whole_recordings_are_searched_as_users_do_it(work: Path, tones: Path) -
     assert len(found.counted) == sum(map(len, events))
     with pytest.raises(MastError, match="was measured on chunks; choose another --work"):
         module.Runner(
-            trainings.Trainings(replace(source, whole=True), work / "work", preset, {}, seed=0, show=show)
-        ).find(SCRATCH)
+            training_runs.TrainingRuns(
+                replace(source, whole=True), work / "work", preset, {}, seed=0, show=show
+            )
+        ).ensure_measured(SCRATCH)

@@ -16,9 +16,9 @@ from mast_studies.collect import collect
 from mast_studies.page import write_page
 from mast_studies.paper import METRICS, paper_tables
 from mast_studies.presets import OWN_PRESETS, load_preset
-from mast_studies.studies import Request, all_studies, choose_systems, find_study, systems_by_name
+from mast_studies.studies import FigureInputs, all_studies, choose_systems, find_study, systems_by_name
 from mast_studies.study_tables import Archive
-from mast_studies.trainings import same_steps
+from mast_studies.training_runs import with_same_steps
 
 STUDIES = all_studies()
 
@@ -43,7 +43,7 @@ def test_studies_name_systems_that_can_be_trained() -> None:
     first, second = known["mast_st_1"].self_training, known["mast_st"].self_training
     assert first is not None
     assert second is not None
-    assert (first.run, first.taken, second.taken) == (second.run, 1, 2)
+    assert (first.run, first.used_round, second.used_round) == (second.run, 1, 2)
 
 
 def test_each_step_of_domain_shift_changes_one_thing() -> None:
@@ -56,7 +56,7 @@ def test_each_step_of_domain_shift_changes_one_thing() -> None:
     assert round_1.self_training is not None
     assert round_2.self_training is not None
     assert round_1.self_training.start == round_2.self_training.start == contrastive.name
-    assert (round_1.self_training.taken, round_2.self_training.taken) == (1, 2)
+    assert (round_1.self_training.used_round, round_2.self_training.used_round) == (1, 2)
 
 
 def test_domain_shift_from_found_to_files(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_domain_shift_from_found_to_files(tmp_path: Path) -> None:
         json.loads((tmp_path / "out" / "domain-shift.json").read_text())["figures"]["differences_to"]
         == "row above"
     )
-    figure = study.draw(Request(study, archive, collected.rows, {}))
+    figure = study.draw(FigureInputs(study, archive, collected.rows, {}))
     assert figure is not None
     (axis,) = figure.axes
     assert [" ".join(tick.get_text().split()) for tick in axis.get_xticklabels()] == labels
@@ -120,7 +120,7 @@ def test_a_picture_says_which_system_has_fewer_seeds(tmp_path: Path) -> None:
     for name in ("in-domain", "overview"):
         study = STUDIES[name]
         archive = Archive(tmp_path, resamples=20)
-        figure = study.draw(Request(study, archive, study.rows(archive), {}))
+        figure = study.draw(FigureInputs(study, archive, study.rows(archive), {}))
         assert figure is not None
         (axis,) = figure.axes
         words = [tick.get_text() for tick in axis.get_yticklabels()]
@@ -218,7 +218,7 @@ def test_presets_of_the_repository_are_valid() -> None:
 @pytest.mark.parametrize(("chunks", "epochs"), [(512, 10), (64, 80), (8, 160)])
 def test_a_smaller_budget_has_as_many_steps(chunks: int, epochs: int) -> None:
     recipe = load_preset("tiny", {"train.batch_size": 32, "train.epochs": 10}).recipe
-    small = same_steps(recipe, all_chunks=512, chunks=chunks).train
+    small = with_same_steps(recipe, all_chunks=512, chunks=chunks).train
     assert small.epochs == epochs
     assert small.epochs * max(1, chunks // 32) == 10 * 512 // 32
 

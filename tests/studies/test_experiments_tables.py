@@ -27,19 +27,19 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     asked: list[str] = []
 
     def find(runner: module.Runner, system: System) -> Path:
-        asked.append(f"{system.name} {runner.trainings.seed}")
-        _ = runner.trainings.recipe_of(system)
+        asked.append(f"{system.name} {runner.training_runs.seed}")
+        _ = runner.training_runs.recipe_of(system)
         made_up(
             runner.trial.folder.parent,
             system.name,
             runner.source.name,
-            runner.trainings.seed,
-            *runner._wanted,
+            runner.training_runs.seed,
+            *runner._measured_parts,
         )
         return runner.trial.system(system.name)
 
-    monkeypatch.setattr(module.Runner, "find", find)
-    monkeypatch.setattr(module.Runner, "embed", lambda runner, system: runner.trial.folder)
+    monkeypatch.setattr(module.Runner, "ensure_measured", find)
+    monkeypatch.setattr(module.Runner, "ensure_embedded", lambda runner, system: runner.trial.folder)
     return asked
 
 
@@ -168,14 +168,14 @@ def test_a_study_that_was_not_run_does_not_ask_for_parts(tmp_path: Path) -> None
 def failing(trained: list[str], monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Systems and seeds that fail, as in "mast 0"; what was found earlier stays where it is."""
     names: set[str] = set()
-    find = module.Runner.find
+    find = module.Runner.ensure_measured
 
     def fail(runner: module.Runner, system: System) -> Path:
-        if f"{system.name} {runner.trainings.seed}" in names:
+        if f"{system.name} {runner.training_runs.seed}" in names:
             raise MastError(f"{system.name}: has nothing to learn from")
         return find(runner, system)
 
-    monkeypatch.setattr(module.Runner, "find", fail)
+    monkeypatch.setattr(module.Runner, "ensure_measured", fail)
     return names
 
 

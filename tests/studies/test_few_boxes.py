@@ -14,53 +14,53 @@ from mast.data.recordings import load_dataset
 from mast.errors import ConfigError
 from mast.models.architecture import DetectorConfig
 from mast_studies import few_boxes
-from mast_studies.few_boxes import divide, recipe_of
-from mast_studies.few_boxes_chunks import boxes_of_pieces, nested, pieces
+from mast_studies.few_boxes import recipe_of, split_chunks
+from mast_studies.few_boxes_chunks import count_boxes, list_chunks, sample_chunks
 from mast_studies.few_boxes_table import summarise, write_figure
 from mast_studies.zero_shot_sets import load_set
 
 
 def test_chunks_lie_end_to_end_and_lose_no_box(tones: Path) -> None:
     dataset = load_dataset(tones)  # of 11 s
-    table = pieces(dataset, 4.0)
+    table = list_chunks(dataset, 4.0)
     first = table[table["recording"] == dataset.recordings["file"].iloc[0]]
     assert first["start_s"].tolist() == [0.0, 4.0, 8.0]
     assert first["valid_s"].tolist() == pytest.approx([4.0, 4.0, 3.0])
-    assert boxes_of_pieces(dataset, table).sum() == len(dataset.annotations.events)
+    assert count_boxes(dataset, table).sum() == len(dataset.annotations.events)
 
 
 def test_a_recording_shorter_than_a_chunk_is_one(tones: Path) -> None:
     dataset = load_dataset(tones)
-    table = pieces(dataset, 30.0)
+    table = list_chunks(dataset, 30.0)
     assert len(table) == 8
     assert (table["valid_s"] < 12).all()
     # a remainder of 0.2 s is none
-    assert (pieces(dataset, 10.8).groupby("recording").size() == 1).all()
+    assert (list_chunks(dataset, 10.8).groupby("recording").size() == 1).all()
 
 
 def test_a_larger_budget_contains_the_smaller(tones: Path) -> None:
     dataset = load_dataset(tones)
-    table = pieces(dataset, FRONT_END.chunk_s)
-    counts = boxes_of_pieces(dataset, table)
+    table = list_chunks(dataset, FRONT_END.chunk_s)
+    counts = count_boxes(dataset, table)
     smaller: list[int] = []
     for boxes in (1, 5, 12, int(counts.sum())):
-        rows = nested(table, counts, boxes, seed=3)
+        rows = sample_chunks(table, counts, boxes, seed=3)
         assert rows[: len(smaller)] == smaller
         assert counts[rows].sum() >= boxes
         assert counts[rows[:-1]].sum() < boxes  # none too many
         smaller = rows
-    assert nested(table, counts, 5, seed=4) != nested(table, counts, 5, seed=3)
+    assert sample_chunks(table, counts, 5, seed=4) != sample_chunks(table, counts, 5, seed=3)
     with pytest.raises(ConfigError, match="ask for fewer"):
-        nested(table, counts, int(counts.sum()) + 1, seed=0)
+        sample_chunks(table, counts, int(counts.sum()) + 1, seed=0)
     with pytest.raises(ConfigError, match="there are 0"):
-        nested(table.iloc[:0], counts[:0], 1, seed=0)
+        sample_chunks(table.iloc[:0], counts[:0], 1, seed=0)
 
 
 def test_who_chooses_the_threshold() -> None:
-    assert divide([7]) == ([7], [7])
-    assert divide([7, 8, 9]) == ([7, 8, 9], [7, 8, 9])
-    assert divide([7, 8, 9, 1]) == ([7, 8, 9], [1])
-    learn, held = divide(list(range(10)))
+    assert split_chunks([7]) == ([7], [7])
+    assert split_chunks([7, 8, 9]) == ([7, 8, 9], [7, 8, 9])
+    assert split_chunks([7, 8, 9, 1]) == ([7, 8, 9], [1])
+    learn, held = split_chunks(list(range(10)))
     assert held == [3, 7]
     assert sorted(learn + held) == list(range(10))
 

@@ -14,30 +14,30 @@ from toy_recipe import save_small_detector
 from mast.data.recordings import load_dataset
 from mast.errors import ConfigError
 from mast_studies import few_boxes, few_boxes_fit
-from mast_studies.few_boxes_fit import FitCell, by_f1_alone, cells_of, summarise_fits
-from mast_studies.few_boxes_folder import drawn_for_fit, spans_heard
+from mast_studies.few_boxes_fit import FitCell, list_cells, recommend_by_f1, summarise_fits
+from mast_studies.few_boxes_folder import reviewed_spans, sample_chunks_for_fit
 from mast_studies.folds import write_parts
 
 
 def test_boxes_are_drawn_in_at_least_three_recordings(tones: Path) -> None:
     dataset = load_dataset(tones)
-    few = drawn_for_fit(dataset, 2.0, 1, seed=0)
+    few = sample_chunks_for_fit(dataset, 2.0, 1, seed=0)
     assert few.loc[few["boxes"] > 0, "recording"].nunique() == 3
-    more = drawn_for_fit(dataset, 2.0, 12, seed=0)
+    more = sample_chunks_for_fit(dataset, 2.0, 12, seed=0)
     assert more["boxes"].sum() >= 12
     assert more.iloc[: len(few)].equals(few)  # a larger budget contains the smaller
     assert more["recording"].head(8).nunique() == 8  # one of each before a second of any
-    assert not drawn_for_fit(dataset, 2.0, 1, seed=1).equals(few)
+    assert not sample_chunks_for_fit(dataset, 2.0, 1, seed=1).equals(few)
     with pytest.raises(ConfigError, match="5000 boxes in 3 recordings asked for, but there are 42 in 7"):
-        drawn_for_fit(dataset, 2.0, 5_000, seed=0)
+        sample_chunks_for_fit(dataset, 2.0, 5_000, seed=0)
 
 
 def test_the_folder_holds_what_was_heard_and_the_tests(tones: Path, tmp_path: Path) -> None:
     dataset = load_dataset(tones)
     names = [str(name) for name in dataset.recordings["file"]]
-    drawn = drawn_for_fit(dataset.select(recordings=names[:5]), 2.0, 8, seed=0)
+    drawn = sample_chunks_for_fit(dataset.select(recordings=names[:5]), 2.0, 8, seed=0)
     parts = dict.fromkeys(drawn["recording"], "") | {names[5]: "site_ood"}
-    heard = spans_heard(dataset, drawn, [names[5]])
+    heard = reviewed_spans(dataset, drawn, [names[5]])
     read = load_dataset(write_parts(dataset, heard, parts, tmp_path / "user"))
     assert set(read.recordings["file"]) == {*drawn["recording"], names[5]}
     split = read.recordings.set_index("file")["split"]
@@ -55,26 +55,26 @@ def test_the_folder_holds_what_was_heard_and_the_tests(tones: Path, tmp_path: Pa
 def test_each_recording_is_the_test_in_turn_where_there_is_no_part_to_learn_from(
     tones: Path, tmp_path: Path
 ) -> None:
-    cells = cells_of(load_dataset(tones), [10], 2)
+    cells = list_cells(load_dataset(tones), [10], 2)
     assert len(cells) == 16
-    assert all(cell.tests == {cell.held: "test"} and cell.held not in cell.learn for cell in cells)
+    assert all(cell.tests == {cell.held_out: "test"} and cell.held_out not in cell.learn for cell in cells)
     assert len({cell.name for cell in cells}) == 16
     shutil.copytree(tones, tmp_path / "parts")
     table = pd.read_csv(tmp_path / "parts" / "recordings.csv")
     table.assign(split=["train"] * 6 + ["temporal_ood"] * 2).to_csv(
         tmp_path / "parts" / "recordings.csv", index=False
     )
-    (one,) = cells_of(load_dataset(tmp_path / "parts"), [10], 1)
-    assert one.held == ""
+    (one,) = list_cells(load_dataset(tmp_path / "parts"), [10], 1)
+    assert one.held_out == ""
     assert sorted(one.tests.values()) == ["temporal_ood"] * 2
     assert len(one.learn) == 6
 
 
 def test_the_yardstick_is_the_higher_f1() -> None:
-    assert by_f1_alone({"start": 0.2, "trained": 0.21}) == "trained"
-    assert by_f1_alone({"start": 0.2, "trained": 0.2}) == "start"
-    assert by_f1_alone({"start": 0.2, "habit": 0.3, "trained": 0.25}) == "habit"
-    assert by_f1_alone({"start": None, "trained": 0.2}) == "start"
+    assert recommend_by_f1({"start": 0.2, "trained": 0.21}) == "trained"
+    assert recommend_by_f1({"start": 0.2, "trained": 0.2}) == "start"
+    assert recommend_by_f1({"start": 0.2, "habit": 0.3, "trained": 0.25}) == "habit"
+    assert recommend_by_f1({"start": None, "trained": 0.2}) == "start"
 
 
 def test_every_fit_is_compared_with_its_start() -> None:
@@ -109,7 +109,7 @@ def test_every_fit_is_compared_with_its_start() -> None:
 def test_the_whole_command_trains_once(tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mast.training.effort.LOOKS", 8)
     monkeypatch.setattr("mast.training.effort.EPOCHS", 1)
-    monkeypatch.setattr(few_boxes_fit, "cells_of", lambda *given: cells_of(*given)[:1])
+    monkeypatch.setattr(few_boxes_fit, "list_cells", lambda *given: list_cells(*given)[:1])
     save_small_detector(tmp_path / "model", score=0.3)
     out = tmp_path / "few.json"
     words = ["few_boxes.py", "--fit", "--model", tmp_path / "model", "--data", tones, "--boxes", "8"]

@@ -10,7 +10,14 @@ from mast.errors import MastError
 from mast.evaluation.part_tables import PartTables
 from mast.events import as_events
 from mast.grid import FrontEnd
-from mast_studies.fused_systems import PARTS, VALIDATION, fused, measure_world, seed_of, with_probabilities
+from mast_studies.fused_systems import (
+    PARTS,
+    VALIDATION,
+    fuse_systems,
+    measure_world,
+    seed_of,
+    with_probabilities,
+)
 
 COLUMNS = ["recording", "start_s", "end_s", "low_hz", "high_hz", "score"]
 NAMES = [f"r{n}.wav" for n in range(4)]
@@ -50,7 +57,7 @@ def test_scores_are_means_over_the_systems() -> None:
     own = with_probabilities({VALIDATION: part(0)})[VALIDATION]
     nothing = part(1)
     nothing = PartTables(nothing.truth, nothing.found.iloc[:0], nothing.heard, nothing.front_end)
-    together = fused([own, nothing]).found.sort_values(["recording", "start_s", "low_hz"])
+    together = fuse_systems([own, nothing]).found.sort_values(["recording", "start_s", "low_hz"])
     expected = own.found.sort_values(["recording", "start_s", "low_hz"])
     np.testing.assert_allclose(together["score"], expected["score"] / 2)
     np.testing.assert_allclose(together["start_s"], expected["start_s"], atol=1e-6)

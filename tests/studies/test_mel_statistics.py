@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mast_studies.mel_statistics import mel_statistics, standardised
+from mast_studies.mel_statistics import mel_statistics, standardise
 
 
 def test_mel_statistics_are_means_and_deviations_inside() -> None:
@@ -19,5 +19,5 @@ def test_mel_statistics_are_means_and_deviations_inside() -> None:
     np.testing.assert_allclose(found[0], expected, atol=1e-6)
     np.testing.assert_allclose(found[1][:8], picture[4:6].mean(axis=0), atol=1e-6)
     assert mel_statistics(picture, np.zeros((0, 4))).shape == (0, 19)
-    scaled = standardised(np.array([[1.0, 5.0], [3.0, 5.0]]))
+    scaled = standardise(np.array([[1.0, 5.0], [3.0, 5.0]]))
     assert scaled.tolist() == [[-1.0, 0.0], [1.0, 0.0]]

@@ -16,12 +16,12 @@ from mast_studies.naming_study import (
     WARBLERS,
     around_the_box,
     birdnet_alone,
+    box_namers,
+    cached_classifier,
     difference,
-    names_of,
-    remembering,
+    judge_names,
     shares,
     warbler_clips,
-    ways,
 )
 
 RATE = 1_000
@@ -60,15 +60,15 @@ def test_frames_that_a_box_touches_and_windows_around_it(path: Path) -> None:
 
 def test_no_window_is_heard_twice(path: Path) -> None:
     heard: list[int] = []
-    classifier = remembering(loudness(heard))
+    classifier = cached_classifier(loudness(heard))
     boxes = pd.DataFrame(
         {"recording": "a", "start_s": [5.0], "end_s": [5.5], "low_hz": 0, "high_hz": 9, "label": "loud"}
     )
-    compared = ways(classifier, HOW)
-    outcome = {name: names_of(boxes, {"a": path}, way, classifier) for name, way in compared.items()}
+    compared = box_namers(classifier, HOW)
+    outcome = {name: judge_names(boxes, {"a": path}, way, classifier) for name, way in compared.items()}
     assert outcome["birdnet_alone"]["right"].tolist() == [True]
     before = sum(heard)
-    names_of(boxes, {"a": path}, compared["6 windows, alone"], classifier)
+    judge_names(boxes, {"a": path}, compared["6 windows, alone"], classifier)
     assert sum(heard) == before
 
 

@@ -12,7 +12,7 @@ from mast.data.recordings import load_dataset
 from mast.evaluation.part_tables import PartTables
 from mast.events import as_events
 from mast.grid import FrontEnd
-from mast_studies.other_sites import kinds_of_false_alarms, look_at_world, recall_by_species
+from mast_studies.other_sites import analyse_world, kinds_of_false_alarms, recall_by_species
 
 COLUMNS = ["recording", "start_s", "end_s", "low_hz", "high_hz", "score"]
 HEARD, UNHEARD = "S01_20240512_000000.flac", "S07_20240512_000000.flac"
@@ -87,7 +87,7 @@ def test_sites_and_long_calls_are_told_apart(tables: PartTables, tmp_path: Path)
     (tmp_path / "benchmark.json").write_text(
         json.dumps({"seed": 3, "found": {"never_heard": ["S07", "S08"]}})
     )
-    world = look_at_world(tmp_path, tmp_path / "found")
+    world = analyse_world(tmp_path, tmp_path / "found")
     figures = world["systems"]["toy"]
     assert figures["all"]["boxes"] == 4
     assert (figures["heard without labels"]["recordings"], figures["never heard"]["recordings"]) == (1, 1)

@@ -10,7 +10,13 @@ from mast.evaluation.outcome import Outcome, match_scene
 from mast.evaluation.scene import build_scene
 from mast.events import as_events
 from mast.probability import Calibration, OperatingPoint
-from mast_studies.promised_precision import precision_at, promises, shown, threshold_from, with_found
+from mast_studies.promised_precision import (
+    check_promises,
+    format_table,
+    precision_at,
+    threshold_from,
+    with_measured_precision,
+)
 
 
 def judged(scores: list[float], right: list[int], recording: list[int] | None = None) -> Outcome:
@@ -72,14 +78,14 @@ def test_a_set_decides_nothing_about_itself() -> None:
         for t, p in ((0.3, 0.6), (0.8, 0.8))
     )
     stored = stored_calibration(curve=points)
-    found = promises({"sure": sure, "unsure": unsure}, stored)
+    found = check_promises({"sure": sure, "unsure": unsure}, stored)
     assert found["unsure"]["0.5"]["card_threshold"] == 0.3
     assert found["unsure"]["0.5"]["card"]["precision"] == pytest.approx(1 / 3, abs=1e-4)
     assert found["unsure"]["0.8"]["card"]["precision"] == 1.0
     assert found["unsure"]["0.9"]["card"] is None
     assert found["unsure"]["0.9"]["others_threshold"] == 0.9  # of the other set, where all are right
     assert found["sure"]["0.5"]["others"] is None  # with enough boxes, a third of the other set's is right
-    text = shown(found)
+    text = format_table(found)
     assert "not reached" in text
     assert "0.33 (no interval), 18 boxes" in text
 
@@ -91,7 +97,9 @@ def test_a_card_learns_what_its_thresholds_gave_where_enough_boxes_are_left() ->
         curve=(point, point.model_copy(update={"threshold": 0.9})),
     )
     scores = list(np.linspace(0.95, 0.3, 40))
-    found = with_found(stored, {"cr_bats": judged(scores, [1, 0] * 20), "meadow": judged([0.9] * 9, [1] * 9)})
+    found = with_measured_precision(
+        stored, {"cr_bats": judged(scores, [1, 0] * 20), "meadow": judged([0.9] * 9, [1] * 9)}
+    )
     for before, after in zip(stored.curve, found.curve, strict=True):
         kept = sum(score >= stored.seen(before) for score in scores)
         assert after.found == {

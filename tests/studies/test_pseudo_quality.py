@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from mast_studies.pseudo_quality import TABLE, measure_rounds, truth_beside
+from mast_studies.pseudo_quality import TABLE, load_truth, measure_rounds
 
 
 def box(recording: str, start_s: float, end_s: float) -> dict[str, object]:
@@ -36,7 +36,7 @@ def test_precision_and_recall_of_pseudo_labels_chunk_by_chunk(tmp_path: Path) ->
     pd.DataFrame(found).assign(score=0.9, label="", root=str(unlabelled)).to_parquet(
         run / "round-1" / "pseudo.parquet"
     )
-    known = truth_beside((unlabelled,))
+    known = load_truth((unlabelled,))
     assert known is not None
     (row,) = measure_rounds(run, known).to_dict("records")
     assert (row["round"], row["boxes"]) == (1, 3)
@@ -47,5 +47,5 @@ def test_precision_and_recall_of_pseudo_labels_chunk_by_chunk(tmp_path: Path) ->
 
 
 def test_without_truth_nothing_is_measured(tmp_path: Path) -> None:
-    assert truth_beside((tmp_path / "unlabelled",)) is None
-    assert truth_beside(()) is None
+    assert load_truth((tmp_path / "unlabelled",)) is None
+    assert load_truth(()) is None

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from mast.errors import ConfigError
-from mast_studies.ranks import Labelled, paired_difference, rank_queries
+from mast_studies.ranks import LabelledVectors, paired_difference, rank_queries
 
 
 def slow_ranks(
-    queries: Labelled, gallery: Labelled | None, other_recordings: bool
+    queries: LabelledVectors, gallery: LabelledVectors | None, other_recordings: bool
 ) -> list[tuple[int, int, int, float]]:
     """Query row, rank in boxes, rank in labels, chance; queries that cannot be answered are left out."""
     answers = queries if gallery is None else gallery
@@ -35,13 +35,15 @@ def slow_ranks(
     return out
 
 
-def made_up(n: int, seed: int, *, labels: int = 5, recordings: int = 6, signal: float = 1.0) -> Labelled:
+def made_up(
+    n: int, seed: int, *, labels: int = 5, recordings: int = 6, signal: float = 1.0
+) -> LabelledVectors:
     rng = np.random.default_rng(seed)
     label = rng.integers(labels, size=n)
     centres = np.random.default_rng(99).normal(size=(labels, 6))
     vectors = signal * centres[label] + rng.normal(size=(n, 6))
     names = [f"r{i}" for i in rng.integers(recordings, size=n)]
-    return Labelled(vectors.astype(np.float32), [f"s{i}" for i in label], names)
+    return LabelledVectors(vectors.astype(np.float32), [f"s{i}" for i in label], names)
 
 
 @pytest.mark.parametrize("other_recordings", [True, False])
@@ -72,7 +74,7 @@ def test_ranks_are_those_of_a_sort(
 def test_by_hand() -> None:
     vectors = np.array([[1, 0], [1, 0.1], [1, 0.2], [0, 1]], dtype=np.float32)
     labels, recordings = ["a", "b", "a", "a"], ["r", "s", "s", "t"]
-    found = rank_queries(Labelled(vectors, labels, recordings))
+    found = rank_queries(LabelledVectors(vectors, labels, recordings))
     # a in r: b in s is nearer than a in s → 2. b: no other b. a in s: a in r → 1. a in t: of s, r first b? no: a in s.
     assert found.row.tolist() == [0, 2, 3]
     assert found.rank.tolist() == [2, 1, 1]
@@ -82,7 +84,7 @@ def test_by_hand() -> None:
 
 def test_ties_count_against() -> None:
     vectors = np.ones((4, 2), dtype=np.float32)
-    found = rank_queries(Labelled(vectors, ["a", "b", "c", "a"], list("rstu")))
+    found = rank_queries(LabelledVectors(vectors, ["a", "b", "c", "a"], list("rstu")))
     assert found.rank.tolist() == [3, 3]
     assert found.label_rank.tolist() == [3, 3]
 
@@ -98,19 +100,19 @@ def test_signal_is_found_and_noise_is_chance() -> None:
 
 def test_intervals_draw_recordings() -> None:
     """One recording is all right and another all wrong: what holds of any draw is anything between."""
-    gallery = Labelled(np.eye(2, dtype=np.float32), ["a", "b"], ["g", "h"])
+    gallery = LabelledVectors(np.eye(2, dtype=np.float32), ["a", "b"], ["g", "h"])
     vectors = np.array([[1, 0]] * 10 + [[0, 1]] * 10, dtype=np.float32)
-    found = rank_queries(Labelled(vectors, ["a"] * 20, ["r"] * 10 + ["s"] * 10), gallery).summary()
+    found = rank_queries(LabelledVectors(vectors, ["a"] * 20, ["r"] * 10 + ["s"] * 10), gallery).summary()
     assert found["top1"] == 0.5
     assert found["intervals"]["top1"] == (0.0, 1.0)
-    one = rank_queries(Labelled(vectors, ["a"] * 20, ["r"] * 20), gallery).summary()
+    one = rank_queries(LabelledVectors(vectors, ["a"] * 20, ["r"] * 20), gallery).summary()
     assert np.isnan(one["intervals"]["top1"]).all()
 
 
 def test_pairs() -> None:
     queries, worse = made_up(80, 4, signal=3.0), made_up(80, 4, signal=0.1)
     a = rank_queries(worse)
-    b = rank_queries(Labelled(queries.vectors, worse.labels, worse.recordings))
+    b = rank_queries(LabelledVectors(queries.vectors, worse.labels, worse.recordings))
     found = paired_difference(a, b)
     assert found["top1"]["difference"] == pytest.approx((b.rank == 1).mean() - (a.rank == 1).mean())
     low, high = found["top1"]["interval"]
@@ -120,10 +122,10 @@ def test_pairs() -> None:
 
 
 def test_empty_and_wrong() -> None:
-    nothing = Labelled(np.zeros((0, 6), np.float32), [], [])
+    nothing = LabelledVectors(np.zeros((0, 6), np.float32), [], [])
     assert rank_queries(nothing).summary()["n_queries"] == 0
     assert rank_queries(made_up(5, 0), nothing).n_unanswerable == 5
     with pytest.raises(ConfigError, match="do not belong together"):
-        rank_queries(Labelled(np.zeros((2, 3), np.float32), ["a"], ["r", "s"]))
+        rank_queries(LabelledVectors(np.zeros((2, 3), np.float32), ["a"], ["r", "s"]))
     with pytest.raises(ConfigError, match="width 6 do not compare"):
-        rank_queries(made_up(5, 0), Labelled(np.ones((2, 3), np.float32), ["a", "b"], ["r", "s"]))
+        rank_queries(made_up(5, 0), LabelledVectors(np.ones((2, 3), np.float32), ["a", "b"], ["r", "s"]))

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from mast_studies.record import Training, write_result
+from mast_studies.record import TrainingRecord, write_result
 
 
 def test_trainings_with_one_commit_and_recipe_are_written_once(tmp_path: Path) -> None:
     short, long = {"train": {"epochs": 1}}, {"train": {"epochs": 9}}
     trainings = [
-        Training("a", 0, "c0ffee", short),
-        Training("a", 1, "c0ffee", short),
-        Training("b", 0, "c0ffee", short),
-        Training("b", 1, "c0ffee", long),
-        Training("a", 2, "facade", short),
-        Training("c", 0, "", None),
+        TrainingRecord("a", 0, "c0ffee", short),
+        TrainingRecord("a", 1, "c0ffee", short),
+        TrainingRecord("b", 0, "c0ffee", short),
+        TrainingRecord("b", 1, "c0ffee", long),
+        TrainingRecord("a", 2, "facade", short),
+        TrainingRecord("c", 0, "", None),
     ]
     write_result(tmp_path / "found.json", {"f1": 0.5}, trainings=trainings)
     assert json.loads((tmp_path / "found.json").read_text())["trainings"] == [

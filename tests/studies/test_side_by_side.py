@@ -90,9 +90,9 @@ def test_what_is_not_done_in_time_is_stopped_and_named(tmp_path: Path) -> None:
 
 
 def test_what_a_job_leaves_is_kept_at_once(tmp_path: Path) -> None:
-    leaves = tmp_path / "work" / "d-0" / "found" / "fcos"
-    code = f"import pathlib; p = pathlib.Path({str(leaves)!r}); p.mkdir(parents=True); (p / 'about.json').touch()"
-    run([job("d-0/fcos", code, leaves=leaves)], tmp_path, keep=tmp_path / "kept")
+    output = tmp_path / "work" / "d-0" / "found" / "fcos"
+    code = f"import pathlib; p = pathlib.Path({str(output)!r}); p.mkdir(parents=True); (p / 'about.json').touch()"
+    run([job("d-0/fcos", code, output=output)], tmp_path, keep=tmp_path / "kept")
     with tarfile.open(tmp_path / "kept" / "d-0_fcos.tar") as archive:
         assert "d-0/found/fcos/about.json" in archive.getnames()
 

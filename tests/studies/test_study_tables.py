@@ -9,7 +9,7 @@ import pytest
 from made_up_found import write_found
 
 from mast.errors import MastError
-from mast_studies.figures import dots
+from mast_studies.figures import dot_plot
 from mast_studies.study_tables import Archive, Line, Score, as_cells, as_frame, as_json
 
 TRUTHS = {"a.wav": 4, "b.wav": 6}
@@ -30,7 +30,7 @@ def test_one_seed_by_hand(tmp_path: Path) -> None:
     assert values["ap50"] == pytest.approx((51 + 50 * 10 / 11) / 101)
     assert np.isnan(row.scores["recall"][1:]).all()  # a half of each recording was found, whichever are drawn
     assert (row.n_truth, row.n_recordings, row.seeds, row.seconds) == (10, 2, (0,), 60.0)
-    assert row.against == {}
+    assert row.differences == {}
 
 
 def test_seeds_are_averaged_and_differences_are_paired(tmp_path: Path) -> None:
@@ -44,8 +44,8 @@ def test_seeds_are_averaged_and_differences_are_paired(tmp_path: Path) -> None:
     assert one.scores["recall"].value == pytest.approx(0.3)
     assert two.scores["recall"].value == pytest.approx(0.6)
     # the same in every recording, so whichever are drawn: paired, there is no spread to tell
-    assert tuple(two.against["recall"]) == pytest.approx((0.3, np.nan, np.nan), nan_ok=True)
-    assert one.against == {}
+    assert tuple(two.differences["recall"]) == pytest.approx((0.3, np.nan, np.nan), nan_ok=True)
+    assert one.differences == {}
 
 
 def test_a_difference_needs_seeds_that_both_have(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_difference_needs_seeds_that_both_have(tmp_path: Path) -> None:
     write_found(tmp_path, "two", seed=1, hits=HITS, truths=TRUTHS)
     one, two = Archive(tmp_path, resamples=20).rows("made_up", "test", LINES, reference="one")
     assert (one.seeds, two.seeds) == ((0, 1), (1,))
-    assert two.against["recall"].value == pytest.approx(-0.5)
+    assert two.differences["recall"].value == pytest.approx(-0.5)
 
 
 def test_systems_that_are_left_out_count_for_nothing(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_systems_that_are_left_out_count_for_nothing(tmp_path: Path) -> None:
     archive = Archive(tmp_path, left_out={("one", 0), ("two", 1)}, resamples=20)
     one, two = archive.rows("made_up", "test", LINES, reference="one")
     assert (one.seeds, two.seeds) == ((1,), (0,))
-    assert two.against == {}  # no seed has both
+    assert two.differences == {}  # no seed has both
     assert archive.parts("made_up") == ["test"]
     assert [(trial.has("one", "test"), trial.systems()) for trial in archive.trials] == [
         (False, ["two"]),
@@ -79,9 +79,9 @@ def test_stepwise_differences_are_to_the_row_above(tmp_path: Path) -> None:
         write_found(tmp_path, system, hits=dict.fromkeys(names, found), truths=dict.fromkeys(names, 10))
     steps = [Line("first"), Line("second"), Line("never run"), Line("last")]
     first, second, last = Archive(tmp_path, resamples=50).rows("made_up", "test", steps, stepwise=True)
-    assert first.against == {}
-    assert tuple(second.against["recall"]) == pytest.approx((0.1, np.nan, np.nan), nan_ok=True)
-    assert tuple(last.against["recall"]) == pytest.approx(
+    assert first.differences == {}
+    assert tuple(second.differences["recall"]) == pytest.approx((0.1, np.nan, np.nan), nan_ok=True)
+    assert tuple(last.differences["recall"]) == pytest.approx(
         (0.4, np.nan, np.nan), nan_ok=True
     )  # to the row that is there
 
@@ -159,7 +159,7 @@ def test_a_picture_names_a_system_once_and_in_the_order_of_the_fullest_table(tmp
     lines = [Line("fcos", "FCOS"), Line("generic", "generic clips"), Line("mast", "MAST")]
     slow = [Line("generic", "generic clips, slowed")]
     rows = [*archive.rows("a small one", "test", slow), *archive.rows("large", "test", lines)]
-    axis = dots(rows).axes[0]
+    axis = dot_plot(rows).axes[0]
     assert [label.get_text() for label in axis.get_yticklabels()] == ["FCOS", "generic clips", "MAST"]
 
 
@@ -174,7 +174,7 @@ def test_what_self_training_gained_is_paired_with_its_start(tmp_path: Path) -> N
     )
     assert [bool(row.gained) for row in rows] == [False, False, True]
     assert tuple(rows[2].gained["recall"]) == pytest.approx((0.3, np.nan, np.nan), nan_ok=True)
-    assert tuple(rows[2].against["recall"]) == pytest.approx((0.5, np.nan, np.nan), nan_ok=True)
+    assert tuple(rows[2].differences["recall"]) == pytest.approx((0.5, np.nan, np.nan), nan_ok=True)
     header, cells = as_cells(rows, reference="One")
     place = header.index("F1 gained by ST")
     assert [line[place][0] for line in cells] == ["–", "–", "+"]

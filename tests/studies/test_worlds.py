@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mast_studies.worlds import draw, pool, together, under_one_name
+from mast_studies.worlds import combine_worlds, draw, pool, with_common_name
 
 
 def row(system: str, f1: float, difference: list[float] | None = None, **more: Any) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def test_no_interval_where_a_world_has_none() -> None:
 
 
 def test_worlds_are_put_together_by_part_and_system() -> None:
-    found = together(
+    found = combine_worlds(
         {
             3: [row("rcnn", 0.5), row("st", 0.6, [0.1, 0.08, 0.12]), row("fcos", 0.4, [-0.1, -0.2, 0.0])],
             4: [row("rcnn", 0.6), row("st", 0.7, [0.1, 0.06, 0.14])],
@@ -63,8 +63,11 @@ def test_worlds_are_put_together_by_part_and_system() -> None:
 def test_round_1_stands_for_self_training_only_where_that_was_cut_short() -> None:
     both, cut = [row("rcnn", 0.5), row("st_1", 0.6), row("st", 0.7)], [row("rcnn", 0.4), row("st_1", 0.5)]
     names = ["st", "st_1"]
-    assert under_one_name(both, names) == both
-    assert [(one["system"], one["f1"]) for one in under_one_name(cut, names)] == [("rcnn", 0.4), ("st", 0.5)]
+    assert with_common_name(both, names) == both
+    assert [(one["system"], one["f1"]) for one in with_common_name(cut, names)] == [
+        ("rcnn", 0.4),
+        ("st", 0.5),
+    ]
 
 
 def test_a_table_of_two_seeds_or_of_something_else_is_refused_in_one_sentence(tmp_path: Path) -> None:
@@ -85,7 +88,7 @@ def test_a_table_of_two_seeds_or_of_something_else_is_refused_in_one_sentence(tm
 
 
 def test_the_picture_has_a_mark_for_every_world_and_one_for_the_mean() -> None:
-    rows = together({seed: [row("st", 0.6, [0.1, 0.08, 0.12])] for seed in (3, 4, 5)})
+    rows = combine_worlds({seed: [row("st", 0.6, [0.1, 0.08, 0.12])] for seed in (3, 4, 5)})
     first, second = draw(rows, title="ahead").axes
     labels = [tick.get_text() for tick in first.get_yticklabels()]
     assert labels == [*(f"other sites, world {seed}" for seed in (3, 4, 5)), "other sites, mean"]

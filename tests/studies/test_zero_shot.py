@@ -17,10 +17,10 @@ from mast.events import BOX_COLUMNS, as_events
 from mast.grid import FrontEnd
 from mast.models.card import load_card
 from mast_studies import zero_shot
-from mast_studies.whole import Found
-from mast_studies.zero_shot import _busiest, boxes_of_tool, measure_tool, table_of
-from mast_studies.zero_shot_measure import diagnose, difference, own_and_best
-from mast_studies.zero_shot_sets import LabelledSet, half_of, load_set, pairs, variant
+from mast_studies.whole_recordings import SearchResult
+from mast_studies.zero_shot import _busiest_start, boxes_of_tool, events_table, measure_tool
+from mast_studies.zero_shot_measure import diagnose, difference, measure_thresholds
+from mast_studies.zero_shot_sets import LabelledSet, half_of, load_set, parse_pairs, write_variant
 from mast_studies.zero_shot_tools import TOOLS, Tool, find_boxes
 
 NAMES = [f"{letter}.wav" for letter in "abcdefg"]
@@ -81,21 +81,21 @@ def test_only_the_part_that_nothing_learnt_from_is_measured(tones: Path, tmp_pat
 
 
 def test_pairs() -> None:
-    assert pairs(["a=1", "b=x=y"]) == [("a", "1"), ("b", "x=y")]
+    assert parse_pairs(["a=1", "b=x=y"]) == [("a", "1"), ("b", "x=y")]
     with pytest.raises(ConfigError, match="expected NAME=VALUE"):
-        pairs(["a"])
+        parse_pairs(["a"])
 
 
 def test_a_variant_has_the_same_weights_and_another_band(model: Path, tmp_path: Path) -> None:
     before = load_card(model)
-    copy = variant(model, tmp_path / "copy", band_hz=2_000, threshold=0.02)
+    copy = write_variant(model, tmp_path / "copy", band_hz=2_000, threshold=0.02)
     card = load_card(copy)
     assert card.weights_sha256 == before.weights_sha256
     assert card.front_end.sample_rate == 4_000
     assert card.front_end.chunk_s == pytest.approx(4 * FRONT_END.chunk_s)
     assert card.thresholds == {"score": 0.02, "nms_iou": 0.5}
     assert load_card(model) == before
-    assert load_card(variant(model, tmp_path / "copy")) == before  # replaced
+    assert load_card(write_variant(model, tmp_path / "copy")) == before  # replaced
 
 
 # the tools
@@ -207,7 +207,7 @@ def events(rows: list[tuple[float, float, float, float]], name: str, score: floa
 
 def test_perfect_and_empty_detections(own: LabelledSet) -> None:
     perfect = own.truth.assign(score=0.9)
-    rows = own_and_best(own, Found(perfect, perfect, 0.5000004), resamples=20)
+    rows = measure_thresholds(own, SearchResult(perfect, perfect, 0.5000004), resamples=20)
     assert rows["own threshold"]["threshold"] == 0.5
     assert rows["own threshold"]["f1"] == rows["best on this set"]["f1"] == 1
     assert rows["diagnosis"] == {
@@ -219,8 +219,8 @@ def test_perfect_and_empty_detections(own: LabelledSet) -> None:
         "longer": 1,
         "taller": 1,
     }
-    nothing = table_of({})
-    rows = own_and_best(own, Found(nothing, nothing, 0.5), resamples=20)
+    nothing = events_table({})
+    rows = measure_thresholds(own, SearchResult(nothing, nothing, 0.5), resamples=20)
     assert rows["best on this set"]["recall"] == 0
     assert rows["diagnosis"]["missed"] == 1
     assert rows["diagnosis"]["longer"] is None
@@ -254,9 +254,9 @@ def test_diagnosis_by_hand(own: LabelledSet) -> None:
 
 
 def test_the_busiest_span() -> None:
-    assert _busiest(np.array([]), 10.0) == 0
-    assert _busiest(np.array([1.0, 30.0, 31.0, 32.0]), 10.0) == pytest.approx(29.8)
-    assert _busiest(np.array([0.1]), 10.0) == 0  # never before the recording
+    assert _busiest_start(np.array([]), 10.0) == 0
+    assert _busiest_start(np.array([1.0, 30.0, 31.0, 32.0]), 10.0) == pytest.approx(29.8)
+    assert _busiest_start(np.array([0.1]), 10.0) == 0  # never before the recording
 
 
 def test_the_whole_command(
@@ -293,11 +293,11 @@ def test_the_whole_command(
 def test_a_thorough_search_is_measured_beside_the_plain_one(
     own: LabelledSet, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def search(model: Path, dataset: Dataset, *, options: DetectOptions) -> Found:
+    def search(model: Path, dataset: Dataset, *, options: DetectOptions) -> SearchResult:
         """All calls where the search is thorough, else half of them."""
         calls = own.truth.assign(score=0.6)
         found = calls if options.thorough else calls.iloc[::2]
-        return Found(found, found, 0.5)
+        return SearchResult(found, found, 0.5)
 
     monkeypatch.setattr(zero_shot, "search_twice", search)
     options = argparse.Namespace(model=model, device="cpu", thorough=True, tools="none", pictures=None)

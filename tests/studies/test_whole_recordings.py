@@ -19,8 +19,8 @@ from mast.inference import Detector
 from mast.models.checkpoint import load_checkpoint, save_checkpoint
 from mast.models.mast_detector import MastDetector
 from mast.probability import Calibration
-from mast_studies import whole
-from mast_studies.whole import Found, detect_whole, search, search_twice
+from mast_studies import whole_recordings
+from mast_studies.whole_recordings import SearchResult, detect_whole, search, search_twice
 
 OWN, LOW = 0.8123456, 0.5  # raw scores
 PLATT = Calibration(method="platt", slope=1.7, intercept=-0.3)
@@ -113,7 +113,9 @@ def test_an_event_at_the_threshold_is_there_once(
 ) -> None:
     """Scores of events are rounded, the threshold is not: here it is above the event that just reached it."""
     scored = dataset.annotations.events.head(3).assign(score=[0.599999, 0.6, 0.9])
-    monkeypatch.setattr(whole, "search_twice", lambda *_, **__: Found(scored[1:], scored, 0.6000004))
+    monkeypatch.setattr(
+        whole_recordings, "search_twice", lambda *_, **__: SearchResult(scored[1:], scored, 0.6000004)
+    )
     part = detect_whole(own, dataset, dataset.annotations.reviewed, FRONT_END, floor=LOW)
     assert part.threshold == 0.6
     assert list(part.found["score"]) == [0.6, 0.9, 0.599999]

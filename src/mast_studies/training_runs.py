@@ -47,10 +47,10 @@ from mast.training.start import Start
 from mast_studies.found import NOT_TESTS, Trial
 from mast_studies.label_budgets import sample_budget
 from mast_studies.presets import Preset
-from mast_studies.pseudo_quality import measure_rounds, truth_beside
+from mast_studies.pseudo_quality import load_truth, measure_rounds
 from mast_studies.systems import LAST_STAGE, SelfTraining, System
 
-INSTEAD = "choose another --work, or delete it to start over"
+RERUN_HINT = "choose another --work, or delete it to start over"
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class StudyData:
         return self.split or SplitConfig()
 
 
-class Trainings:
+class TrainingRuns:
     """The training runs of one dataset and seed.
 
     Args:
@@ -107,12 +107,12 @@ class Trainings:
         self.source, self.preset, self.known, self.seed, self.show = source, preset, known, seed, show
         self.trial = Trial.at(work, source.name, seed)
         self.runs = self.trial.folder / "runs"
-        self.ledger = Ledger(self.runs, show.say, instead=INSTEAD)
+        self.ledger = Ledger(self.runs, show.say, instead=RERUN_HINT)
 
     def model(self, system: System) -> Path:
         """The model folder of a system, trained if need be, with all that it builds on."""
         if system.init == "embedded":
-            return self._fitted(system)
+            return self._fit(system)
         recipe = self.recipe_of(system)
         if system.self_training is None:
             run = self.runs / system.name
@@ -120,19 +120,19 @@ class Trainings:
                 init = self.encoder(system)  # before the clock of this run starts
                 learn = self.labelled(system)
                 if system.budget is not None:
-                    recipe = same_steps(recipe, all_chunks=len(self.chunks["train"]), chunks=len(learn))
+                    recipe = with_same_steps(recipe, all_chunks=len(self.chunks["train"]), chunks=len(learn))
 
                 def train(progress: Progress) -> None:
                     self._train(recipe, init, learn, run, progress)
 
-                self._once(run, recipe, train)
+                self._run_once(run, recipe, train)
             return run / "best"
-        return self._self_trained(system, system.self_training, recipe)
+        return self._self_train(system, system.self_training, recipe)
 
-    def _self_trained(self, system: System, plan: SelfTraining, recipe: Recipe) -> Path:
+    def _self_train(self, system: System, plan: SelfTraining, recipe: Recipe) -> Path:
         """The model after the round that counts. Where that is over, the others need not be."""
         run = self.runs / plan.run
-        if not self._is_over(run, plan):
+        if not self._is_finished(run, plan):
             if not self.source.unlabelled:
                 raise MastError(
                     f"{system.name}: self-training needs unlabelled sound; give its folder with --unlabelled"
@@ -154,21 +154,21 @@ class Trainings:
                     say=self.show.say,
                 )
 
-            self._once(run, recipe, improve)
+            self._run_once(run, recipe, improve)
             self._measure_pseudo_labels(run)
         elif not self._is_done(run):
             self._measure_pseudo_labels(run)
         last = AVERAGED if recipe.selftrain.average else LAST_STAGE[plan.curriculum]
-        return run / f"round-{plan.taken}" / last / "best"
+        return run / f"round-{plan.used_round}" / last / "best"
 
-    def _is_over(self, run: Path, plan: SelfTraining) -> bool:
+    def _is_finished(self, run: Path, plan: SelfTraining) -> bool:
         """Whether the round that counts has ended, as the table says that grows round by round."""
         table = run / ROUNDS
-        ended = table.is_file() and plan.taken in set(pd.read_csv(table)["round"])
-        return self._is_done(run) or (ended and plan.taken < plan.rounds)
+        ended = table.is_file() and plan.used_round in set(pd.read_csv(table)["round"])
+        return self._is_done(run) or (ended and plan.used_round < plan.rounds)
 
     def _measure_pseudo_labels(self, run: Path) -> None:
-        truth = truth_beside(self.source.unlabelled)
+        truth = load_truth(self.source.unlabelled)
         if truth is None:
             return
         for row in measure_rounds(run, truth).itertuples():
@@ -184,7 +184,7 @@ class Trainings:
         if system.self_training is not None:
             # rounds take about equally long; what an unfinished run took so far is that of the round that just ended
             if self._is_done(self.runs / runs[0]):
-                share = system.self_training.taken / system.self_training.rounds
+                share = system.self_training.used_round / system.self_training.rounds
             runs = [*dict.fromkeys((system.self_training.start, *system.self_training.teachers)), *runs]
         needs = {"pretrained": [self.pretraining(system)], "generic": ["generic"]}.get(system.init, [])
         spent = {name: self.ledger.seconds(name) for name in (*needs, *runs)}
@@ -220,8 +220,8 @@ class Trainings:
         if system.init == "none":
             return None
         if system.init == "pretrained":
-            sound = [self._own_sound(), *self.source.unlabelled]
-            return self._pretrained(self.pretraining(system), sound, self.recipe_of(system))
+            sound = [self._list_own_sound(), *self.source.unlabelled]
+            return self._pretrain(self.pretraining(system), sound, self.recipe_of(system))
         given = self.source.generic
         if not given:
             raise MastError(
@@ -230,7 +230,7 @@ class Trainings:
             )
         if given[0].is_file() or names_model(given[0]):
             return find_model(given[0], or_file=True)
-        return self._pretrained("generic", list(given), self.recipe_of(system))
+        return self._pretrain("generic", list(given), self.recipe_of(system))
 
     def pretraining(self, system: System) -> str:
         """The run of pretraining that a system starts from: the one all share, unless its own differs."""
@@ -262,12 +262,12 @@ class Trainings:
         machine = prepare_machine(recipe)
         parts = dict(self.parts)
         for folder in self.source.elsewhere:
-            parts[folder.name] = _everything(load_dataset(folder), recipe)
+            parts[folder.name] = _all_chunks(load_dataset(folder), recipe)
         return {
             name: decode_once(own, machine.device, workers=machine.workers) for name, own in parts.items()
         }
 
-    def _fitted(self, system: System) -> Path:
+    def _fit(self, system: System) -> Path:
         """The embedded detector after `mast fit` on the labelled dataset, which divides it by its own rules."""
         run, recipe = self.runs / system.name, self.recipe_of(system)
 
@@ -275,7 +275,7 @@ class Trainings:
             show = Show(self.show.say, lambda what: nullcontext(progress))
             fit(self.source.labelled, (), run, recipe, show=show, init="default", fixed=(), seed=self.seed)
 
-        self._once(run, recipe, learn)
+        self._run_once(run, recipe, learn)
         return run / "best"
 
     def _train(self, recipe: Recipe, init: Path | None, learn: Chunks, run: Path, progress: Progress) -> None:
@@ -292,13 +292,13 @@ class Trainings:
         job = DetectorRun(recipe, machine, run, about, Start.find(init), self.seed, plan=recipe.train)
         fit_detector(learn, self.chunks["val"], job, progress=progress)
 
-    def _pretrained(self, name: str, folders: list[Path], of: Recipe) -> Path:
+    def _pretrain(self, name: str, folders: list[Path], settings: Recipe) -> Path:
         # what detectors are trained with says nothing about pretraining, and may change without it
         run = self.runs / name
         recipe = self.preset.recipe.model_copy(
             update={
-                "levelled": of.levelled,
-                "pretrain": of.pretrain,
+                "levelled": settings.levelled,
+                "pretrain": settings.pretrain,
                 "train": TrainRecipe(),
                 "selftrain": SelfTrainRecipe(),
             }
@@ -307,10 +307,10 @@ class Trainings:
         def learn(progress: Progress) -> None:
             pretrain(folders, run, recipe, seed=self.seed, progress=progress)
 
-        self._once(run, recipe, learn)
+        self._run_once(run, recipe, learn)
         return run / "best"
 
-    def _own_sound(self) -> Path:
+    def _list_own_sound(self) -> Path:
         """A listing of the labelled dataset's recordings without those that test: they stay unheard until then."""
         tests = [own.table["recording"] for part, own in self.chunks.items() if part not in NOT_TESTS]
         unheard = {str(name) for names in tests for name in names}
@@ -327,7 +327,7 @@ class Trainings:
         write_whole(folder / "recordings.csv", listing.to_csv(index=False).encode())
         return folder
 
-    def _once(self, run: Path, recipe: Recipe, work: Callable[[Progress], None]) -> None:
+    def _run_once(self, run: Path, recipe: Recipe, work: Callable[[Progress], None]) -> None:
         """Do a training run unless it is done; the time it takes is added up over kills."""
 
         def train() -> dict[str, Any]:
@@ -340,20 +340,20 @@ class Trainings:
         decides = {
             name: value for name, value in settings.items() if name.rpartition(".")[2] not in BOOKKEEPING
         }
-        with alone(run.with_name(f".{run.name}.lock"), self.show.say):
+        with exclusive_lock(run.with_name(f".{run.name}.lock"), self.show.say):
             self.ledger.do(Stage(run.name, decides, (run / "best" / WEIGHTS,), run), train)
 
     def _is_done(self, run: Path) -> bool:
         return self.ledger.is_done(run.name) and (run / "best" / WEIGHTS).exists()
 
 
-def alone(path: Path, say: Say) -> AbstractContextManager[None]:
+def exclusive_lock(path: Path, say: Say) -> AbstractContextManager[None]:
     """One process at a time; those who wait say so."""
     what = path.name.removeprefix(".").removesuffix(".lock")
     return locked(path, busy=lambda: say(f"{what}: another process is at it, waiting"))
 
 
-def same_steps(recipe: Recipe, *, all_chunks: int, chunks: int) -> Recipe:
+def with_same_steps(recipe: Recipe, *, all_chunks: int, chunks: int) -> Recipe:
     """The recipe for a part of the chunks with as many steps as for all of them.
 
     The paper trains every budget "with identical optimization settings". With as many epochs instead, a small budget
@@ -370,7 +370,7 @@ def same_steps(recipe: Recipe, *, all_chunks: int, chunks: int) -> Recipe:
     return recipe.model_copy(update={"train": plan.model_copy(update=changed)})
 
 
-def _everything(dataset: Dataset, recipe: Recipe) -> Chunks:
+def _all_chunks(dataset: Dataset, recipe: Recipe) -> Chunks:
     """All labelled chunks of a dataset, end to end, whatever its splits say."""
     table = chunk_table(dataset, recipe.front_end, hop_s=recipe.front_end.chunk_s)
     rows = table[table["labelled"].astype(bool)].reset_index(drop=True).assign(root=str(dataset.root))

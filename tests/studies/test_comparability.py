@@ -9,8 +9,8 @@ import pytest
 from made_up_found import write_found
 
 from mast.training.recipe import load_recipe
-from mast_studies.alike import run_differently
 from mast_studies.collect import collect
+from mast_studies.comparability import comparability_notes
 from mast_studies.studies import all_studies
 from mast_studies.study_tables import Archive
 
@@ -31,7 +31,7 @@ def add(work: Path, system: str, seed: int = 0, **about: Any) -> None:
 
 
 def told(work: Path) -> list[str]:
-    return run_differently(Archive(work), STUDY.systems, {system.name for system in STUDY.systems})
+    return comparability_notes(Archive(work), STUDY.systems, {system.name for system in STUDY.systems})
 
 
 def test_systems_that_were_run_alike_are_not_remarked_on(tmp_path: Path) -> None:

@@ -13,19 +13,21 @@ from mast_studies.found import load_about
 from mast_studies.study_tables import Archive
 from mast_studies.systems import System
 
-_TOLD = 3  # maximum number of differences
+_MAX_SHOWN = 3  # maximum number of differences
 _NONE = "none"
 
 
 class _Run(NamedTuple):
     """A system as it was run: what a sentence calls it, and by name, what it should share with others."""
 
-    who: str
+    label: str
     system: System
     facts: Mapping[str, str]
 
 
-def run_differently(archive: Archive, systems: Collection[System], measured: Collection[str]) -> list[str]:
+def comparability_notes(
+    archive: Archive, systems: Collection[System], measured: Collection[str]
+) -> list[str]:
     """For each dataset whose systems were not run alike, a sentence that says which differ in what.
 
     Args:
@@ -35,36 +37,37 @@ def run_differently(archive: Archive, systems: Collection[System], measured: Col
     """
     known = {system.name: system for system in systems}
     sentences = []
-    for dataset in archive.names():
+    for dataset in archive.dataset_names():
         runs: list[_Run] = []
-        for trial in archive.of(dataset):
-            of_seed = f" of seed {trial.seed}" if len(archive.of(dataset)) > 1 else ""
+        for trial in archive.trials_of(dataset):
+            of_seed = f" of seed {trial.seed}" if len(archive.trials_of(dataset)) > 1 else ""
             for name in trial.systems():
                 if name in measured:
-                    facts = _facts(load_about(trial.system(name)), of_seed)
-                    who = name + of_seed.replace(" of", " with")
-                    runs.append(_Run(who, known.get(name, System(name, name)), facts))
-        if told := _differences(runs):
-            more = f"; and {len(told) - _TOLD} more" if len(told) > _TOLD else ""
+                    facts = _shared_settings(load_about(trial.system(name)), of_seed)
+                    label = name + of_seed.replace(" of", " with")
+                    runs.append(_Run(label, known.get(name, System(name, name)), facts))
+        if differences := _differences(runs):
+            more = f"; and {len(differences) - _MAX_SHOWN} more" if len(differences) > _MAX_SHOWN else ""
+            shown = "; ".join(differences[:_MAX_SHOWN])
             sentences.append(
-                f"{dataset}: not all systems were run alike ({'; '.join(told[:_TOLD])}{more}), which may be why they "
+                f"{dataset}: not all systems were run alike ({shown}{more}), which may be why they "
                 "differ; to compare them, run them again with the same options in another --work"
             )
     return sentences
 
 
-def _facts(about: Mapping[str, Any], of_seed: str) -> dict[str, str]:
+def _shared_settings(about: Mapping[str, Any], of_seed: str) -> dict[str, str]:
     """What was written down of a system that others should share; folders may differ from seed to seed."""
     facts = {}
     for name in ("data", "unlabelled"):
         if name in about:
             folders = [about[name]] if isinstance(about[name], str) else about[name]
             facts[name + of_seed] = ", ".join(sorted(map(abspath, folders))) or _NONE
-    told = {
+    settings = {
         name: about[key] for name, key in (("split", "split"), ("measured on", "measured")) if key in about
     }
-    told |= flat(about.get("shared", {}))  # which earlier versions did not write
-    for name, value in told.items():
+    settings |= flat(about.get("shared", {}))  # which earlier versions did not write
+    for name, value in settings.items():
         if name.rpartition(".")[2] not in BOOKKEEPING:
             facts[name] = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
     return facts
@@ -72,22 +75,22 @@ def _facts(about: Mapping[str, Any], of_seed: str) -> dict[str, str]:
 
 def _differences(runs: Collection[_Run]) -> list[str]:
     """What they differ in, such as ``train.epochs is 30 for fcos, 50 for the others``."""
-    told = []
+    differences = []
     for name in dict.fromkeys(name for run in runs for name in run.facts):
         values: dict[str, list[str]] = {}
-        for who, system, facts in runs:
+        for label, system, facts in runs:
             # a setting that is missing among others was not made
-            if _concerns(name, system) and (name in facts or ("." in name and "size" in facts)):
-                values.setdefault(facts.get(name, _NONE), []).append(who)
-        *fewer, (usual, many) = sorted(values.items(), key=lambda item: len(item[1])) or [("", [])]
-        if fewer:
-            parts = [f"{in_short(value)} for {' and '.join(own)}" for value, own in fewer]
-            others = "the others" if len(many) > 1 else many[0]
-            told.append(f"{name} is {', '.join(parts)}, {in_short(usual)} for {others}")
-    return told
+            if _affects(name, system) and (name in facts or ("." in name and "size" in facts)):
+                values.setdefault(facts.get(name, _NONE), []).append(label)
+        *unusual, (usual, usual_labels) = sorted(values.items(), key=lambda item: len(item[1])) or [("", [])]
+        if unusual:
+            parts = [f"{in_short(value)} for {' and '.join(own)}" for value, own in unusual]
+            others = "the others" if len(usual_labels) > 1 else usual_labels[0]
+            differences.append(f"{name} is {', '.join(parts)}, {in_short(usual)} for {others}")
+    return differences
 
 
-def _concerns(name: str, system: System) -> bool:
+def _affects(name: str, system: System) -> bool:
     """Whether a setting changes what a system is."""
     part, self_trained = name.replace(" ", ".").partition(".")[0], system.self_training is not None
     if system.init == "embedded":

@@ -19,13 +19,13 @@ from mast.evaluation.part_tables import PartTables
 from mast.events import as_events
 from mast.grid import FrontEnd
 from mast.inference import Detector, Source
-from mast_studies.zero_shot_sets import variant
+from mast_studies.zero_shot_sets import write_variant
 
 FLOOR = 0.02  # raw score down to which detections are kept for average precision and the best threshold
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class SearchResult:
     """What a model boxed.
 
     Attributes:
@@ -56,13 +56,13 @@ def search_twice(
     *,
     floor: float = FLOOR,
     options: DetectOptions = DEFAULT_OPTIONS,
-) -> Found:
+) -> SearchResult:
     """A model's events at its own threshold, and those down to a raw score; recordings as in :func:`search`."""
     detector = Detector(model, options)
     events, threshold = search(detector, dataset, files), detector.scores.threshold
     with TemporaryDirectory() as folder:
-        detector = Detector(variant(model, Path(folder) / "low", threshold=floor), options)
-        return Found(events, search(detector, dataset, files), threshold)
+        detector = Detector(write_variant(model, Path(folder) / "low", threshold=floor), options)
+        return SearchResult(events, search(detector, dataset, files), threshold)
 
 
 def detect_whole(
