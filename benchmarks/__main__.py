@@ -20,10 +20,10 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 
-NEED_MORE = {"gpu"}  # run by itself on a machine that has one
+NEED_GPU = {"gpu"}  # run by itself on a machine that has one
 
 # Smaller than the benchmarks' own sizes, where those take more than a minute.
-MODEST = {
+QUICK_ARGUMENTS = {
     "review": [
         *("--short-minutes", "2", "--long-minutes", "30", "--events", "20000"),
         *("--recordings", "200", "--requests", "3"),
@@ -65,7 +65,7 @@ def run(name: str, arguments: list[str], out: Path) -> Any:
 
 
 def main(argv: list[str] | None = None) -> int:
-    available = sorted({path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py")} - NEED_MORE)
+    available = sorted({path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py")} - NEED_GPU)
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -83,7 +83,9 @@ def main(argv: list[str] | None = None) -> int:
         folder = arguments.out or Path(temporary)
         for name in arguments.names or available:
             print(f"== {name}", file=sys.stderr, flush=True)
-            figures = run(name, [] if arguments.full else MODEST.get(name, []), folder / f"{name}.json")
+            figures = run(
+                name, [] if arguments.full else QUICK_ARGUMENTS.get(name, []), folder / f"{name}.json"
+            )
             failed |= figures is None
             rows += [(name, *pair) for pair in (flatten(figures) if figures else [("failed", "see above")])]
     widths = [max(len(row[i]) for row in rows) for i in range(2)]

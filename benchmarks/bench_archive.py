@@ -70,17 +70,17 @@ def search(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     for i in range(options.recordings):
         write_noise(folder / "many" / f"{i:04d}.wav", options.minutes, RATE, options.seed + i)
     sound_s = 60 * options.minutes * options.recordings
-    kinds: dict[str, tuple[list[str], int]] = {"one_process_one_thread": (words, 1)}
+    commands: dict[str, tuple[list[str], int]] = {"one_process_one_thread": (words, 1)}
     if options.device == "cpu" and cores > 1:
-        kinds["one_process_all_threads"] = (words, cores)
-        kinds["one_worker_per_core"] = ([*words, "--workers", str(cores)], 1)
+        commands["one_process_all_threads"] = (words, cores)
+        commands["one_worker_per_core"] = ([*words, "--workers", str(cores)], 1)
     if options.ray:
-        kinds["ray_one_worker_per_core"] = ([*words, "--engine", "ray", "--workers", str(cores)], 1)
+        commands["ray_one_worker_per_core"] = ([*words, "--engine", "ray", "--workers", str(cores)], 1)
     best: dict[str, dict[str, float]] = {}
     for _ in range(options.repeats):
         start = run_detect(folder, folder / "one", words, 1)
         runs = {"start": start}
-        runs |= {name: run_detect(folder, folder / "many", *how) for name, how in kinds.items()}
+        runs |= {name: run_detect(folder, folder / "many", *command) for name, command in commands.items()}
         for name, run in runs.items():
             known = best.setdefault(name, run)
             best[name] = {key: min(known[key], run[key]) for key in run}
@@ -120,7 +120,9 @@ def results(recordings: int, folder: Path) -> dict[str, Any]:
     from mast.inference import Searched, Source
     from mast.inference.results import ResultsFolder
 
-    made = ResultsFolder(folder / "results", {"model": "none"}, "/survey", size_of=lambda source: 1_920_044)
+    results_folder = ResultsFolder(
+        folder / "results", {"model": "none"}, "/survey", size_of=lambda source: 1_920_044
+    )
 
     def outcome(i: int) -> Searched:
         day, minute = divmod(i, 1440)
@@ -154,24 +156,24 @@ def results(recordings: int, folder: Path) -> dict[str, Any]:
     outcomes = [outcome(i) for i in range(200)]
     began = time.process_time(), time.perf_counter()
     for some in outcomes:
-        made.add(some)
+        results_folder.add(some)
     adding = time.process_time() - began[0], time.perf_counter() - began[1]
     for i in range(200, recordings):
-        made.add(outcome(i))
+        results_folder.add(outcome(i))
     began = time.process_time(), time.perf_counter()
-    totals = made.combine(["partitioned"])
+    totals = results_folder.combine(["partitioned"])
     merging = time.process_time() - began[0], time.perf_counter() - began[1]
 
-    def weight(pattern: str) -> int:
+    def total_bytes(pattern: str) -> int:
         return sum(path.stat().st_size for path in (folder / "results").glob(pattern) if path.is_file())
 
     return {
         "recordings": totals.recordings,
         "events": totals.events,
-        "mark_bytes": weight("recordings/**/*") / totals.recordings,
-        "parquet_bytes_per_event": weight("detections.parquet") / totals.events,
-        "csv_bytes_per_event": weight("detections.csv") / totals.events,
-        "partitioned_bytes_per_event": weight("partitioned/**/*") / totals.events,
+        "mark_bytes": total_bytes("recordings/**/*") / totals.recordings,
+        "parquet_bytes_per_event": total_bytes("detections.parquet") / totals.events,
+        "csv_bytes_per_event": total_bytes("detections.csv") / totals.events,
+        "partitioned_bytes_per_event": total_bytes("partitioned/**/*") / totals.events,
         "kept_per_second": len(outcomes) / adding[1],
         "kept_per_cpu_second": len(outcomes) / adding[0],
         "merged_recordings_per_second": totals.recordings / merging[1],

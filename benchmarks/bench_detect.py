@@ -73,11 +73,11 @@ def measure_command(path: Path, model: Path, out: Path, hop: float) -> dict[str,
         [sys.executable, "-c", _MAST, "detect", *arguments, "--device", "cpu"], stdout=subprocess.PIPE
     )
     assert child.stdout is not None
-    said = child.stdout.read().decode().strip()
+    output = child.stdout.read().decode().strip()
     _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
-        raise RuntimeError(f"mast detect ended with {child.returncode}: {said}")
+        raise RuntimeError(f"mast detect ended with {child.returncode}: {output}")
     unit = 2**20 if sys.platform == "darwin" else 2**10  # bytes there, kilobytes on Linux
     with open(out / "detections.csv", encoding="utf-8") as table:
         events = sum(1 for _ in table) - 1
@@ -222,8 +222,8 @@ def main() -> None:
     figures["load_before_stages"] = os.getloadavg()[
         0
     ]  # speeds on a busy machine mean little; memory does not mind
-    told = _in_child("stages", options.size, str(options.stage_minutes), options.device, str(options.seed))
-    figures["stages"] = json.loads(told.splitlines()[-1])
+    output = _in_child("stages", options.size, str(options.stage_minutes), options.device, str(options.seed))
+    figures["stages"] = json.loads(output.splitlines()[-1])
     for name, rate in figures["stages"]["times_real_time"].items():
         print(f"{name:9} {rate:10,.0f} × real time")
     if options.out:

@@ -71,7 +71,7 @@ class MatrixLogMel:
         return torch.stack([log_mel(waveform) for waveform in waveforms])
 
 
-def in_turns(functions: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
+def time_in_turns(functions: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
     """Best of ``repeats`` rounds in which each has its turn, in seconds: a busy machine slows all alike."""
     best = dict.fromkeys(functions, float("inf"))
     for function in functions.values():
@@ -90,7 +90,7 @@ def compare(device: str, threads: int, n_batch: int, repeats: int, sound: Tensor
     torch.set_num_threads(threads)
     ours, matrix = LogMel(FrontEnd()).to(device), MatrixLogMel(FrontEnd(), device)
     batch = sound[:n_batch].to(device)
-    best = in_turns(
+    best = time_in_turns(
         {
             "torchaudio": lambda: kaldi_fbank(batch),
             "ours": lambda: ours(batch),

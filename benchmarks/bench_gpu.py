@@ -72,23 +72,23 @@ class Steps:
     def run(self, name: str, work: Callable[[], Any]) -> Any:
         """What ``work`` gives, kept under a dotted name; ``None`` where it failed or came too late."""
         began = time.perf_counter()
-        gone, result = began - self._began, None
+        elapsed, result = began - self._began, None
         if self._only and not name.startswith(self._only):
             return None
-        if gone > self._max_seconds:
-            kept: Any = {"skipped": f"{gone:.0f} s had passed, of {self._max_seconds:g} at most"}
+        if elapsed > self._max_seconds:
+            outcome: Any = {"skipped": f"{elapsed:.0f} s had passed, of {self._max_seconds:g} at most"}
         else:
             try:
-                kept = result = work()
+                outcome = result = work()
             except Exception as error:  # whatever it is, the other figures are wanted
-                kept = {"failed": f"{type(error).__name__}: {error}"[-_LAST_WORDS:]}
+                outcome = {"failed": f"{type(error).__name__}: {error}"[-_LAST_WORDS:]}
         place = self.figures
         *folders, last = name.split(".")
         for folder in folders:
             place = place.setdefault(folder, {})
-        place[last] = kept
+        place[last] = outcome
         self.figures.setdefault("step_seconds", {})[name] = round(time.perf_counter() - began, 2)
-        print(f"{name}: {json.dumps(kept)}", flush=True)
+        print(f"{name}: {json.dumps(outcome)}", flush=True)
         self.write()
         return result
 
@@ -151,7 +151,7 @@ def windows_in(path: Path, detector: Detector) -> list[Any]:
     return list(windows(path, front_end, hop_s=front_end.chunk_s, keep_short=True))
 
 
-def sound_of(heard: list[Any], n: int) -> torch.Tensor:
+def stack_windows(heard: list[Any], n: int) -> torch.Tensor:
     """(n, samples): windows, from the first again where there are too few."""
     import numpy as np
     import torch
@@ -168,7 +168,7 @@ def torch_network_of(detector: Detector) -> TorchNetwork:
 
 
 @contextmanager
-def as_searched(detector: Detector) -> Iterator[None]:
+def search_mode(detector: Detector) -> Iterator[None]:
     """The modes in which a detector runs its network."""
     import torch
 
@@ -189,8 +189,8 @@ def make_model(folder: Path, recording: Path, size: str, device: str, seed: int)
     detector = Detector(folder, DetectOptions(device=device, runtime="torch", compile=False))
     network = torch_network_of(detector)
     n = min(16, network.batch_size)
-    with as_searched(detector):
-        sound = sound_of(windows_in(recording, detector), n).to(network.device)
+    with search_mode(detector):
+        sound = stack_windows(windows_in(recording, detector), n).to(network.device)
         model: Any = network.model
         best = model.scores(model(network.hearing.spectrograms(sound))).amax(dim=1)
     threshold = float(best.double().median())
@@ -225,8 +225,8 @@ def network(timer: Timer, detector: Detector, recording: Path, batch: int) -> di
     """The whole network on one batch: its dense output alone, and with the choice of boxes."""
     searched = torch_network_of(detector)
     model: Any = searched.model
-    with as_searched(detector):
-        sound = sound_of(windows_in(recording, detector), batch).to(searched.device)
+    with search_mode(detector):
+        sound = stack_windows(windows_in(recording, detector), batch).to(searched.device)
         spectrograms = searched.hearing.spectrograms(sound)
         threshold, nms_iou = detector.scores.raw_threshold, detector.card.nms_iou
         return {
@@ -256,25 +256,25 @@ def stages(timer: Timer, detector: Detector, recording: Path, folder: Path) -> d
     searched = torch_network_of(detector)
     model: Any = searched.model
     batch = searched.batch_size
-    heard = windows_in(recording, detector)
-    sound, source = sound_of(heard, batch), Source(recording, recording.name)
+    windows = windows_in(recording, detector)
+    sound, source = stack_windows(windows, batch), Source(recording, recording.name)
     front_end = detector.card.front_end
     figures: dict[str, Any] = {}
 
-    def keep(name: str, work: Callable[[], Any], chunks: int) -> None:
+    def record(name: str, work: Callable[[], Any], chunks: int) -> None:
         figures[name] = timer(work, chunks)["chunks_per_s"]
 
-    keep("read", lambda: [None for _ in stream(recording, sample_rate=RATE)], len(heard))
-    keep("read_and_cut", lambda: windows_in(recording, detector), len(heard))
-    several = 4
-    keep("read_ahead", lambda: list(detector._reader([source] * several)), several * len(heard))
-    with as_searched(detector):
-        keep("stack", lambda: sound_of(heard, batch), batch)
-        keep("transfer", lambda: send(sound, searched.device), batch)
+    record("read", lambda: [None for _ in stream(recording, sample_rate=RATE)], len(windows))
+    record("read_and_cut", lambda: windows_in(recording, detector), len(windows))
+    n_recordings = 4
+    record("read_ahead", lambda: list(detector._reader([source] * n_recordings)), n_recordings * len(windows))
+    with search_mode(detector):
+        record("stack", lambda: stack_windows(windows, batch), batch)
+        record("transfer", lambda: send(sound, searched.device), batch)
         there = sound.to(searched.device)
-        keep("features", lambda: searched.hearing.spectrograms(there), batch)
+        record("features", lambda: searched.hearing.spectrograms(there), batch)
         spectrograms = searched.hearing.spectrograms(there)
-        keep("network", lambda: model(spectrograms), batch)
+        record("network", lambda: model(spectrograms), batch)
         output = model(spectrograms)
         raised = detector.scores.raw_threshold
 
@@ -282,7 +282,7 @@ def stages(timer: Timer, detector: Detector, recording: Path, folder: Path) -> d
             found = model.select(output, score_threshold=raised, nms_iou=detector.card.nms_iou)
             return [(some.boxes.double().cpu(), some.scores.double().cpu()) for some in found]
 
-        keep("boxes", choose, batch)
+        record("boxes", choose, batch)
     threshold = detector.scores.raw_threshold
     found = searched._searched(sound, threshold)
 
@@ -295,17 +295,17 @@ def stages(timer: Timer, detector: Detector, recording: Path, folder: Path) -> d
         listening.finish(1.0)
         return listening
 
-    keep("stitch", stitch, batch)
+    record("stitch", stitch, batch)
     serial = ("stack", "transfer", "features", "network", "boxes", "stitch")
     figures["one_after_the_other"] = 1 / sum(1 / figures[name] for name in serial)
-    keep("search", lambda: searched._searched(sound, threshold), batch)
-    keep("together", lambda: list(detector.outcomes([source] * several)), several * len(heard))
+    record("search", lambda: searched._searched(sound, threshold), batch)
+    record("together", lambda: list(detector.outcomes([source] * n_recordings)), n_recordings * len(windows))
     end = End(source, probe(recording), metadata(recording))
     stitched = stitch()
-    keep("table", lambda: detector._outcome(end, [stitched]), len(heard))
+    record("table", lambda: detector._outcome(end, [stitched]), len(windows))
     outcome = next(detector.outcomes([source]))
     results = ResultsFolder(folder, detector.settings, recording.parent)
-    keep("write", lambda: results.add(outcome), len(heard))
+    record("write", lambda: results.add(outcome), len(windows))
     return {"batch": batch, "compiled": searched.compiled, "chunks_per_s": figures}
 
 
@@ -319,10 +319,10 @@ def command(sound: Path, model: Path, out: Path, workers: int, options: argparse
     words += ["--no-compile"] if options.no_compile else []
     shutil.rmtree(out, ignore_errors=True)
     began_at, began = time.time(), time.perf_counter()
-    with open(f"{out}.said", "wb") as said:  # not a pipe: what the workers leave behind would hold it open
+    with open(f"{out}.log", "wb") as log:  # not a pipe: what the workers leave behind would hold it open
         child = subprocess.Popen(
             [sys.executable, "-c", _MAST, "detect", *words],
-            stdout=said,
+            stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
@@ -335,7 +335,7 @@ def command(sound: Path, model: Path, out: Path, workers: int, options: argparse
     marks = sorted(out.rglob("*.parquet"), key=lambda mark: mark.stat().st_mtime)
     figures: dict[str, Any] = {"exit_code": child.returncode, "wall_s": wall, "recordings_done": len(marks)}
     if child.returncode:
-        last = Path(said.name).read_text(encoding="utf-8", errors="replace").strip()
+        last = Path(log.name).read_text(encoding="utf-8", errors="replace").strip()
         figures["last_words"] = last[-_LAST_WORDS:]
     if marks:
         figures["done_at_s"] = [round(mark.stat().st_mtime - began_at, 3) for mark in marks]
@@ -400,7 +400,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         os.link(recording, many / f"r{k:05d}.wav")
     steps.run("model", lambda: make_model(model, recording, options.size, options.device, options.seed))
 
-    def bare(*, compiled: bool, cast: bool) -> dict[str, Any] | None:
+    def bare_encoder(*, compiled: bool, cast: bool) -> dict[str, Any] | None:
         name = f"encoder.{'compiled' if compiled else 'plain'}_{'bfloat16' if cast else 'autocast'}"
         found: dict[str, Any] | None = steps.run(
             name, lambda: encoder(timer, options, compiled=compiled, cast=cast)
@@ -409,9 +409,9 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             torch.cuda.empty_cache()
         return found
 
-    plain = bare(compiled=False, cast=False)
-    bare(compiled=False, cast=True)
-    compiled = bare(compiled=True, cast=False) if can_compile else None
+    plain = bare_encoder(compiled=False, cast=False)
+    bare_encoder(compiled=False, cast=True)
+    compiled = bare_encoder(compiled=True, cast=False) if can_compile else None
     best = compiled or plain
     reference = best["chunks_per_s"] if best else None
     figures["reference"] = "encoder.compiled_autocast" if compiled else "encoder.plain_autocast"
@@ -432,16 +432,16 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             )
         return loaded[compile]
 
-    def whole(*, compile: bool, times: int) -> dict[str, Any]:
+    def whole_network(*, compile: bool, times: int) -> dict[str, Any]:
         detector = load(compile=compile)
         return network(timer, detector, recording, times * detector.network.batch_size)
 
     chunks_each = -(-round(60 * options.minutes * RATE) // FrontEnd().chunk_samples)
     figures["chunks_each"] = chunks_each
-    steps.run("detector.plain", lambda: whole(compile=False, times=1))
-    steps.run("detector.plain_four_batches_at_once", lambda: whole(compile=False, times=4))
+    steps.run("detector.plain", lambda: whole_network(compile=False, times=1))
+    steps.run("detector.plain_four_batches_at_once", lambda: whole_network(compile=False, times=4))
     if can_compile:  # what is compiled here is cached on the disk, and the commands below find it there
-        steps.run("detector.compiled", lambda: whole(compile=True, times=1))
+        steps.run("detector.compiled", lambda: whole_network(compile=True, times=1))
     steps.run("stages", lambda: stages(timer, load(compile=can_compile), recording, folder / "written"))
     loaded.clear()
     if device.type == "cuda":
@@ -450,27 +450,29 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     sound_s = 60 * options.minutes
     runs: dict[int, Any] = {}
 
-    def found_by(n: int) -> dict[str, Any]:
+    def run_with(n: int) -> dict[str, Any]:
         run = command(many, model, folder / "found", n, options)
         return long_run(run, chunks_each, sound_s, reference)
 
     for n in options.workers:
-        runs[n] = steps.run(f"end_to_end.{n}_workers", partial(found_by, n))
+        runs[n] = steps.run(f"end_to_end.{n}_workers", partial(run_with, n))
     for n, run in runs.items():
         if run is not None and "with_start" in run:
-            steps.run(f"end_to_end.{n}_workers.start", partial(start, one, model, folder, n, options))
-            begun = run.get("start", {})
-            if begun.get("exit_code") == 0:
+            steps.run(f"end_to_end.{n}_workers.start", partial(run_on_one, one, model, folder, n, options))
+            start = run.get("start", {})
+            if start.get("exit_code") == 0:
                 further = run["recordings_done"] - 1
-                saved = run["wall_s"] - begun["wall_s"]
+                saved = run["wall_s"] - start["wall_s"]
                 run["without_start"] = speed(further * chunks_each, further * sound_s, saved, reference)
     if can_compile:
-        bare(compiled=True, cast=True)
+        bare_encoder(compiled=True, cast=True)
     steps.write()
     return figures
 
 
-def start(one: Path, model: Path, folder: Path, workers: int, options: argparse.Namespace) -> dict[str, Any]:
+def run_on_one(
+    one: Path, model: Path, folder: Path, workers: int, options: argparse.Namespace
+) -> dict[str, Any]:
     """The command on one recording."""
     run = command(one, model, folder / "begun", workers, options)
     run.pop("done_at_s", None)

@@ -35,7 +35,7 @@ from mast.inference import Detector, Source
 # a world whose seed is used nowhere else; five minutes are many windows
 WORLD = Simulation(recordings=6, duration_s=300.0, sites=3, days=1, hours=(5.0, 9.0), seed=12_000)
 HOPS = (0.5, 0.75, 0.9, 1.0)
-_SHOWN = ("f1", "precision", "recall", "miou")
+_METRICS = ("f1", "precision", "recall", "miou")
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def compare_hops(options: argparse.Namespace, data: Path) -> dict[str, Any]:
             write_result(options.out, figures, seed=options.seed)
     for hop, values in figures["hops"].items():
         # what has no value, such as the precision of nothing, is a dash
-        shown = (f"{k} {'–' if values[k] is None else format(values[k], '.3f')}" for k in (*_SHOWN, "ap50"))
+        shown = (f"{k} {'–' if values[k] is None else format(values[k], '.3f')}" for k in (*_METRICS, "ap50"))
         print(f"hop {hop:>4}: {', '.join(shown)}; {values['times_real_time']:,.0f} × real time")
     return figures
 
@@ -108,31 +108,31 @@ def measure(
     seconds = time.perf_counter() - began
     everything = search(lenient, dataset)
     truth = dataset.annotations.events
-    judged: dict[str, Any] = {
+    evaluate_options: dict[str, Any] = {
         "reviewed": dataset.annotations.reviewed,
         "scoring": Scoring(front_end=detector.card.front_end),
         "resamples": options.resamples,
         "seed": options.seed,
     }
-    at_threshold = evaluate(truth, found, **judged)
-    ranked = evaluate(truth, everything, **judged)
-    values: dict[str, Any] = {name: at_threshold.metrics[name] for name in _SHOWN}
+    at_threshold = evaluate(truth, found, **evaluate_options)
+    ranked = evaluate(truth, everything, **evaluate_options)
+    values: dict[str, Any] = {name: at_threshold.metrics[name] for name in _METRICS}
     values["ap50"] = ranked.metrics["ap50"]
     values["intervals"] = {
-        **{name: _interval(at_threshold, name) for name in _SHOWN},
+        **{name: _interval(at_threshold, name) for name in _METRICS},
         "ap50": _interval(ranked, "ap50"),
     }
     if first is not None:
-        differences = compare(truth, first, found, **judged).differences
-        values["difference"] = {name: differences[name]._asdict() for name in _SHOWN}
-    values = _plain(values)
+        differences = compare(truth, first, found, **evaluate_options).differences
+        values["difference"] = {name: differences[name]._asdict() for name in _METRICS}
+    values = _nan_to_none(values)
     sound_s = float(dataset.recordings["duration_s"].sum())
     network: Any = detector.network
     return found, {
         **values,
         "n_truth": at_threshold.n_truth,
         "n_predictions": at_threshold.n_predictions,
-        "windows": windows_of(detector, dataset),
+        "windows": count_windows(detector, dataset),
         "seconds": seconds,
         "times_real_time": sound_s / seconds,
         "device": str(getattr(network, "device", "cpu")),
@@ -156,7 +156,7 @@ def search(detector: Detector, dataset: Dataset) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def windows_of(detector: Detector, dataset: Dataset) -> int:
+def count_windows(detector: Detector, dataset: Dataset) -> int:
     """How many windows the recordings are searched in: the cost, whatever the machine."""
     window_s, hop_in = detector.card.front_end.chunk_s, detector._reader.hop_in
     return sum(
@@ -169,12 +169,12 @@ def _interval(result: Evaluation, name: str) -> list[float]:
     return list(result.intervals.get(name, (math.nan, math.nan)))
 
 
-def _plain(value: Any) -> Any:
+def _nan_to_none(value: Any) -> Any:
     """For JSON: what has no value is None."""
     if isinstance(value, dict):
-        return {key: _plain(some) for key, some in value.items()}
+        return {key: _nan_to_none(some) for key, some in value.items()}
     if isinstance(value, list):
-        return [_plain(some) for some in value]
+        return [_nan_to_none(some) for some in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -55,21 +55,21 @@ def main(argv: list[str] | None = None) -> None:
     seconds: dict[str, list[float]] = {"one by one": [], "together": []}
     for _ in range(options.rounds):
         for name, choose in (("one by one", one_by_one), ("together", together)):
-            seconds[name].append(timed(choose))
+            seconds[name].append(time_call(choose))
     middle = {name: statistics.median(values) for name, values in seconds.items()}
     figures = {
         "batch": options.batch,
         "milliseconds": {name: round(1000 * value, 2) for name, value in middle.items()},
         "times_faster": round(middle["one by one"] / middle["together"], 2),
         "proposals": {"one by one": sum(map(len, theirs)), "together": sum(map(len, ours))},
-        "same_corners_share": round(same_share(ours, theirs), 5),
+        "same_corners_share": round(share_identical(ours, theirs), 5),
     }
     print(figures)
     if options.out:
         write_result(options.out, figures)
 
 
-def timed(choose: Callable[[], object]) -> float:
+def time_call(choose: Callable[[], object]) -> float:
     """Seconds of one call, with all that the GPU does in it."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
@@ -80,7 +80,7 @@ def timed(choose: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def same_share(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> float:
+def share_identical(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> float:
     """Share of torchvision's proposals that are among ours, to the bit."""
     found = sum(
         len({tuple(box) for box in own.tolist()} & {tuple(box) for box in other.tolist()})

@@ -81,7 +81,7 @@ def server(folder: Path) -> Iterator[tuple[httpx.Client, int]]:
         process.wait()
 
 
-def timed(function: Callable[[], Any]) -> float:
+def time_ms(function: Callable[[], Any]) -> float:
     """Milliseconds."""
     began = time.perf_counter()
     function()
@@ -96,7 +96,7 @@ def summary(milliseconds: list[float]) -> dict[str, float | int]:
     }
 
 
-def wanted(
+def browser_requests(
     minutes: float, size: int, requests: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, str, str]]:
     """What a browser asks for anywhere in a recording: kind, address, and range of bytes or nothing."""
@@ -132,12 +132,12 @@ def browse(client: httpx.Client, minutes: float, requests: int, seed: int) -> di
     def ask(url: str, part: str) -> None:
         client.get(url, headers={"Range": part} if part else {}).raise_for_status()
 
-    for _, url, part in wanted(minutes, size, 1, rng):  # the first of each kind loads what it needs
+    for _, url, part in browser_requests(minutes, size, 1, rng):  # the first of each kind loads what it needs
         ask(url, part)
-    for kind, url, part in wanted(minutes, size, requests, rng):
-        times.setdefault(kind, []).append(timed(lambda u=url, p=part: ask(u, p)))
+    for kind, url, part in browser_requests(minutes, size, requests, rng):
+        times.setdefault(kind, []).append(time_ms(lambda u=url, p=part: ask(u, p)))
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for _ in pool.map(lambda one: ask(*one[1:]), list(wanted(minutes, size, requests, rng))):
+        for _ in pool.map(lambda one: ask(*one[1:]), list(browser_requests(minutes, size, requests, rng))):
             pass
     return {kind: summary(values) for kind, values in times.items()}
 
@@ -237,13 +237,15 @@ def many_events(recordings: int, events: int, requests: int, seed: int) -> dict[
                 call = lambda e=event, b=body, a=answer: a.append(  # noqa: E731
                     client.patch(f"/api/events/{e['id']}", json=b, headers={"X-Reviewer": "Ana"})
                 )
-                times.setdefault("decision", []).append(timed(call))
+                times.setdefault("decision", []).append(time_ms(call))
                 answer[0].raise_for_status()
             for _ in range(requests):
                 for name, url in reads.items():
-                    times.setdefault(name, []).append(timed(lambda u=url: client.get(u).raise_for_status()))
+                    times.setdefault(name, []).append(time_ms(lambda u=url: client.get(u).raise_for_status()))
                 url = f"/api/events/{decided[0]['id']}/similar?k=12"
-                times.setdefault("similar", []).append(timed(lambda u=url: client.get(u).raise_for_status()))
+                times.setdefault("similar", []).append(
+                    time_ms(lambda u=url: client.get(u).raise_for_status())
+                )
             return {
                 "events": events,
                 "recordings": recordings,

@@ -55,7 +55,7 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def give_meaning(folder: Path, each: int) -> None:
+def mark_right_events(folder: Path, each: int) -> None:
     """Let the first number of each vector say whether the event is right: those of every other recording are."""
     rows = np.load(folder / "embeddings.npy", mmap_mode="r+")
     rows[:, 0] = np.where(np.arange(len(rows)) // each % 2 == 0, 30.0, -30.0)
@@ -123,7 +123,7 @@ def measure(recordings: int, events: int, requests: int, seed: int) -> dict[str,
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "detections"
         write_detections(folder, recordings, events, seed)
-        give_meaning(folder, events // recordings)
+        mark_right_events(folder, events // recordings)
         began = time.perf_counter()
         with server(folder) as (client, pid):
             opening = {"wall_s": round(time.perf_counter() - began, 1), "cpu_s": round(cpu_s(pid), 1)}

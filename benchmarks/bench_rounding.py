@@ -27,10 +27,10 @@ from mast_studies.whole_recordings import search, search_twice
 from mast_studies.zero_shot_measure import measure, scoring_of
 from mast_studies.zero_shot_sets import LabelledSet, load_set
 
-WAYS = {"torch": "float32", "onnx": "int8"}
+PRECISIONS = {"torch": "float32", "onnx": "int8"}
 
 
-def options_of(labelled_set: LabelledSet, runtime: Any) -> DetectOptions:
+def detect_options(labelled_set: LabelledSet, runtime: Any) -> DetectOptions:
     """Boxes as the model gives them, in a set's band."""
     return DetectOptions(device="cpu", runtime=runtime, band_hz=labelled_set.band_hz)
 
@@ -43,11 +43,11 @@ def measure_set(labelled_set: LabelledSet, model: Path, *, rounds: int) -> dict[
         "seconds": {},
     }
     found: dict[str, pd.DataFrame] = {}
-    for runtime in WAYS:
-        both = search_twice(model, labelled_set.dataset, options=options_of(labelled_set, runtime))
+    for runtime in PRECISIONS:
+        both = search_twice(model, labelled_set.dataset, options=detect_options(labelled_set, runtime))
         found[runtime] = both.events
         at_threshold = measure(labelled_set, both.events)
-        figures[WAYS[runtime]] = {
+        figures[PRECISIONS[runtime]] = {
             "events": len(both.events),
             "f1": at_threshold.metrics["f1"],
             "f1_interval": list(at_threshold.intervals["f1"]),
@@ -58,19 +58,19 @@ def measure_set(labelled_set: LabelledSet, model: Path, *, rounds: int) -> dict[
     figures["f1 difference"] = gained._asdict()
     alike = evaluate(found["torch"], found["onnx"], **judged)
     figures["f1 of one against the other"] = alike.metrics["f1"]
-    figures["seconds"] = seconds_of(labelled_set, model, rounds)
+    figures["seconds"] = search_seconds(labelled_set, model, rounds)
     return figures
 
 
-def seconds_of(labelled_set: LabelledSet, model: Path, rounds: int) -> dict[str, list[float]]:
+def search_seconds(labelled_set: LabelledSet, model: Path, rounds: int) -> dict[str, list[float]]:
     """Of a search by detectors that are loaded already, in turns."""
-    detectors = {runtime: Detector(model, options_of(labelled_set, runtime)) for runtime in WAYS}
-    seconds: dict[str, list[float]] = {precision: [] for precision in WAYS.values()}
+    detectors = {runtime: Detector(model, detect_options(labelled_set, runtime)) for runtime in PRECISIONS}
+    seconds: dict[str, list[float]] = {precision: [] for precision in PRECISIONS.values()}
     for _ in range(rounds):
         for runtime, detector in detectors.items():
             began = time.perf_counter()
             search(detector, labelled_set.dataset)
-            seconds[WAYS[runtime]].append(time.perf_counter() - began)
+            seconds[PRECISIONS[runtime]].append(time.perf_counter() - began)
     return seconds
 
 

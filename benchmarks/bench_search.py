@@ -33,7 +33,7 @@ _MODEL = "mast-benchmark"
 _MAXRSS_PER_MB = 2**20 if sys.platform == "darwin" else 2**10  # bytes there, kilobytes on Linux
 
 
-def directions(n: int, seed: int) -> Any:
+def random_directions(n: int, seed: int) -> Any:
     """(n, WIDTH) random directions."""
     import numpy as np
 
@@ -41,12 +41,12 @@ def directions(n: int, seed: int) -> Any:
     return made / np.linalg.norm(made, axis=1, keepdims=True)
 
 
-def around(centres: Any, n: int, seed: int) -> Any:
+def vectors_around(centres: Any, n: int, seed: int) -> Any:
     """(n, WIDTH) vectors around some of the centres."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
-    return centres[rng.integers(len(centres), size=n)] + _NOISE * directions(n, seed + 1)
+    return centres[rng.integers(len(centres), size=n)] + _NOISE * random_directions(n, seed + 1)
 
 
 def batches(events: int, seed: int) -> Iterator[Any]:
@@ -56,7 +56,7 @@ def batches(events: int, seed: int) -> Iterator[Any]:
 
     from mast.retrieval.event_store import EventBatch
 
-    centres = directions(max(1, events // _CLUSTER), seed)
+    centres = random_directions(max(1, events // _CLUSTER), seed)
     for first in range(0, events, _BATCH):
         n = min(_BATCH, events - first)
         rng = np.random.default_rng([seed, first])
@@ -78,7 +78,7 @@ def batches(events: int, seed: int) -> Iterator[Any]:
                 "model": _MODEL,
             }
         )
-        yield EventBatch(table, around(centres, n, seed + 2 + first))
+        yield EventBatch(table, vectors_around(centres, n, seed + 2 + first))
 
 
 def build(uri: str, events: int, seed: int) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def build(uri: str, events: int, seed: int) -> dict[str, Any]:
     return {**figures, "again_s": time.perf_counter() - began}
 
 
-def searches(uri: str, events: int, seed: int, queries: int) -> dict[str, Any]:
+def time_searches(uri: str, events: int, seed: int, queries: int) -> dict[str, Any]:
     """Times of searches among all events, among few, and among many."""
     import numpy as np
 
@@ -103,7 +103,7 @@ def searches(uri: str, events: int, seed: int, queries: int) -> dict[str, Any]:
     from mast.retrieval.filters import Filter
 
     store = EventStore.open(uri)
-    wanted = around(directions(max(1, events // _CLUSTER), seed), queries, seed + 1_000_003)
+    queried = vectors_around(random_directions(max(1, events // _CLUSTER), seed), queries, seed + 1_000_003)
     filters = {
         "all": None,
         "one_site_and_hours": Filter(sites=("site7",), hours=(5, 9), min_score=0.3),
@@ -111,9 +111,9 @@ def searches(uri: str, events: int, seed: int, queries: int) -> dict[str, Any]:
     }
     figures: dict[str, Any] = {"queries": queries, "k": K}
     for name, where in filters.items():
-        store.search(wanted[0], K, where)  # opens files, fills caches
+        store.search(queried[0], K, where)  # opens files, fills caches
         seconds, busy = [], []
-        for vector in wanted:
+        for vector in queried:
             began, used = time.perf_counter(), time.process_time()
             store.search(vector, K, where)
             seconds.append(time.perf_counter() - began)
@@ -134,12 +134,12 @@ def in_child(step: str, *words: object) -> dict[str, Any]:
         [sys.executable, __file__, "--step", step, *map(str, words)], stdout=subprocess.PIPE
     )
     assert child.stdout is not None
-    said = child.stdout.read().decode()
+    output = child.stdout.read().decode()
     _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
-        raise RuntimeError(f"{step} ended with {child.returncode}: {said}")
-    return {**json.loads(said.splitlines()[-1]), "peak_mb": used.ru_maxrss / _MAXRSS_PER_MB}
+        raise RuntimeError(f"{step} ended with {child.returncode}: {output}")
+    return {**json.loads(output.splitlines()[-1]), "peak_mb": used.ru_maxrss / _MAXRSS_PER_MB}
 
 
 def size_mb(folder: Path) -> float:
@@ -162,7 +162,7 @@ def main() -> None:
         made = (
             build(uri, int(events), int(seed))
             if step == "build"
-            else searches(uri, int(events), int(seed), int(further[0]))
+            else time_searches(uri, int(events), int(seed), int(further[0]))
         )
         print(json.dumps(made))
         return

@@ -28,7 +28,7 @@ from mast.features.logmel import LogMel
 from mast.grid import FrontEnd
 
 
-def seconds(work: Callable[[], object]) -> float:
+def cpu_seconds(work: Callable[[], object]) -> float:
     """CPU seconds that ``work`` takes."""
     start = time.process_time()
     work()
@@ -41,21 +41,22 @@ def chunk_speed(chunks: int, seed: int) -> dict[str, float]:
     hours = np.random.default_rng(seed).uniform(0, 24, chunks)
     counts: list[int] = []
 
-    def one(k: int, density: float = 1.0) -> None:
+    def simulate_one(k: int, density: float = 1.0) -> None:
         rng = np.random.default_rng([seed, k])
         scene = simulate_chunk(rng, world.site(k % 4), world.day(k % 5), hours[k], density=density)
         counts.append(len(scene.events))
 
-    making = seconds(lambda: [one(k) for k in range(min(chunks, 40))])  # draws loops as they are needed
+    # draws loops as they are needed
+    making = cpu_seconds(lambda: [simulate_one(k) for k in range(min(chunks, 40))])
     counts.clear()
-    each = np.array([seconds(lambda k=k: one(k)) for k in range(chunks)])  # type: ignore[misc]
+    seconds_each = np.array([cpu_seconds(lambda k=k: simulate_one(k)) for k in range(chunks)])  # type: ignore[misc]
     noise = np.random.default_rng(0).standard_normal(FrontEnd().chunk_samples, dtype=np.float32)
-    reference = min(seconds(lambda: fft.rfft(noise)) for _ in range(50))
+    reference = min(cpu_seconds(lambda: fft.rfft(noise)) for _ in range(50))
     return {
-        "ms_per_chunk": 1e3 * float(each.mean()),
-        "ms_per_chunk_median": 1e3 * float(np.median(each)),
-        "ms_per_chunk_p95": 1e3 * float(np.quantile(each, 0.95)),
-        "times_real_time": FrontEnd().chunk_s / float(each.mean()),
+        "ms_per_chunk": 1e3 * float(seconds_each.mean()),
+        "ms_per_chunk_median": 1e3 * float(np.median(seconds_each)),
+        "ms_per_chunk_p95": 1e3 * float(np.quantile(seconds_each, 0.95)),
+        "times_real_time": FrontEnd().chunk_s / float(seconds_each.mean()),
         "first_40_chunks_s": making,
         "boxes_per_chunk": float(np.mean(counts)),
         "chunks_without_box": float(np.mean(np.array(counts) == 0)),
@@ -63,7 +64,7 @@ def chunk_speed(chunks: int, seed: int) -> dict[str, float]:
     }
 
 
-def shift(seed: int, *, sites: int = 6, days: int = 4, repeats: int = 3) -> dict[str, float]:
+def measure_shift(seed: int, *, sites: int = 6, days: int = 4, repeats: int = 3) -> dict[str, float]:
     """Nearest neighbours by mean log-mel spectrum."""
     import torch
 
@@ -81,10 +82,10 @@ def shift(seed: int, *, sites: int = 6, days: int = 4, repeats: int = 3) -> dict
                 site_of.append(s)
                 day_of.append(d)
     features, site_of, day_of = np.array(spectra), np.array(site_of), np.array(day_of)
-    apart = np.linalg.norm(features[:, None] - features[None], axis=2)
-    np.fill_diagonal(apart, np.inf)
-    same_site = site_of[apart.argmin(axis=1)] == site_of
-    within = np.where(site_of[:, None] == site_of[None], apart, np.inf)
+    distances = np.linalg.norm(features[:, None] - features[None], axis=2)
+    np.fill_diagonal(distances, np.inf)
+    same_site = site_of[distances.argmin(axis=1)] == site_of
+    within = np.where(site_of[:, None] == site_of[None], distances, np.inf)
     same_day = day_of[within.argmin(axis=1)] == day_of
     by_site = np.array([features[site_of == s].mean(axis=0) for s in range(sites)])
     by_day = np.array(
@@ -111,7 +112,7 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    worlds = [shift(options.seed + k) for k in range(4)]
+    worlds = [measure_shift(options.seed + k) for k in range(4)]
     figures = {
         "chunks": chunk_speed(options.chunks, options.seed),
         "shift": {key: float(np.mean([world[key] for world in worlds])) for key in worlds[0]},

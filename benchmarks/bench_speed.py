@@ -82,8 +82,8 @@ def run_together(commands: list[list[str]]) -> dict[str, float]:
     """Seconds, CPU seconds and the sum of peaks of memory of processes that run at once."""
     began = time.perf_counter()
     # an installed package is compiled; a checkout is not while Python may not keep what it compiles
-    kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    children = [subprocess.Popen(command, stdout=subprocess.DEVNULL, env=kept) for command in commands]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    children = [subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment) for command in commands]
     cpu_s = peak_mb = 0.0
     for child in children:
         _, status, used = os.wait4(child.pid, 0)
@@ -107,12 +107,12 @@ class Contestants:
                     "left out: give --others, a Python that has it (see the head of this file)"
                 )
                 continue
-            asked = subprocess.run([others, "-c", question], capture_output=True, text=True)
-            if asked.returncode:
-                said = (asked.stderr.strip().splitlines() or ["?"])[-1]
-                self.left_out[name] = f"left out: {others} does not have it ({said})"
+            answer = subprocess.run([others, "-c", question], capture_output=True, text=True)
+            if answer.returncode:
+                reason = (answer.stderr.strip().splitlines() or ["?"])[-1]
+                self.left_out[name] = f"left out: {others} does not have it ({reason})"
             elif name == "birdnet":
-                self.birdnet_model = asked.stdout.strip()
+                self.birdnet_model = answer.stdout.strip()
 
     @property
     def names(self) -> list[str]:
@@ -154,16 +154,17 @@ class Contestants:
                 os.environ.pop(key)
 
 
-def compete(who: Contestants, folder: Path, sound_s: float, rounds: int) -> dict[str, Any]:
+def run_race(contestants: Contestants, folder: Path, sound_s: float, rounds: int) -> dict[str, Any]:
     """Rounds in which each contestant runs on a minute's worth of start and on everything, in turn."""
     files, short = sorted((folder / "sound").rglob("*.wav")), sorted((folder / "short").iterdir())
-    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in who.names}
-    for name in who.names:  # not counted: what each reads from the disk is then in memory, and compiled
-        who.run(name, short, folder / "short", folder)
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in contestants.names}
+    # not counted: what each reads from the disk is then in memory, and compiled
+    for name in contestants.names:
+        contestants.run(name, short, folder / "short", folder)
     for number in range(rounds):
-        for name in who.names if number % 2 == 0 else reversed(who.names):
-            start = who.run(name, short, folder / "short", folder)
-            whole = who.run(name, files, folder / "sound", folder)
+        for name in contestants.names if number % 2 == 0 else reversed(contestants.names):
+            start = contestants.run(name, short, folder / "short", folder)
+            whole = contestants.run(name, files, folder / "sound", folder)
             runs[name].append({"load": os.getloadavg()[0], "start": start, "whole": whole})
             print(
                 f"round {number + 1}, {name}: {sound_s / whole['wall_s']:,.0f} × real time, "
@@ -171,19 +172,22 @@ def compete(who: Contestants, folder: Path, sound_s: float, rounds: int) -> dict
                 flush=True,
             )
     cores = os.cpu_count() or 1
-    begun_s = {name: SHORT_S * (1 if name == "mast" else cores) for name in runs}  # heard while starting
-    figures: dict[str, Any] = {"rounds": rounds, "cores": cores, "left_out": who.left_out, "load": []}
+    # heard while starting
+    start_sound_s = {name: SHORT_S * (1 if name == "mast" else cores) for name in runs}
+    figures: dict[str, Any] = {"rounds": rounds, "cores": cores, "left_out": contestants.left_out, "load": []}
     figures["load"] = [round(run["load"], 1) for some in runs.values() for run in some]
     for name, some in runs.items():
         figures[name] = {
             "times_real_time": statistics.median(sound_s / run["whole"]["wall_s"] for run in some),
             "times_real_time_without_start": statistics.median(
-                (sound_s - begun_s[name]) / max(run["whole"]["wall_s"] - run["start"]["wall_s"], 1e-9)
+                (sound_s - start_sound_s[name]) / max(run["whole"]["wall_s"] - run["start"]["wall_s"], 1e-9)
                 for run in some
             ),
             "cpu_times_real_time": statistics.median(cores * sound_s / run["whole"]["cpu_s"] for run in some),
             "cpu_times_real_time_without_start": statistics.median(
-                cores * (sound_s - begun_s[name]) / max(run["whole"]["cpu_s"] - run["start"]["cpu_s"], 1e-9)
+                cores
+                * (sound_s - start_sound_s[name])
+                / max(run["whole"]["cpu_s"] - run["start"]["cpu_s"], 1e-9)
                 for run in some
             ),
             "start_s": statistics.median(run["start"]["wall_s"] for run in some),
@@ -191,7 +195,7 @@ def compete(who: Contestants, folder: Path, sound_s: float, rounds: int) -> dict
             "peak_mb": max(run["whole"]["peak_mb"] for run in some),
             "runs": some,
         }
-    for name in who.names[1:]:
+    for name in contestants.names[1:]:
         for clock in ("wall_s", "cpu_s"):
             pairs = zip(runs[name], runs["mast"], strict=True)
             ratio = statistics.median(theirs["whole"][clock] / ours["whole"][clock] for theirs, ours in pairs)
@@ -221,7 +225,7 @@ def stages(model: str, folder: Path, threshold: float | None, minutes: int) -> d
     front_end = detector.card.front_end
     spent: dict[str, float] = {}
 
-    def clock(name: str, began: float) -> float:
+    def add_time(name: str, began: float) -> float:
         now = time.process_time()
         spent[name] = spent.get(name, 0.0) + now - began
         return time.process_time()
@@ -231,27 +235,27 @@ def stages(model: str, folder: Path, threshold: float | None, minutes: int) -> d
         for path in files:
             at = time.process_time()
             probe(path), metadata(path, None)
-            at = clock("headers", at)
+            at = add_time("headers", at)
             list(stream(path))
             decoded = time.process_time() - at
-            at = clock(f"decode {rate // 1000} kHz", at)
-            heard = list(
+            at = add_time(f"decode {rate // 1000} kHz", at)
+            windows_read = list(
                 windows(path, front_end, hop_s=detector.options.hop * front_end.chunk_s, keep_short=True)
             )
             spent[f"resample and cut {rate // 1000} kHz"] = (
                 spent.get(f"resample and cut {rate // 1000} kHz", 0.0) + time.process_time() - at - decoded
             )
             stitcher = Stitcher()
-            by = _by_onnx if isinstance(network, OnnxNetwork) else _by_torch
-            for first in range(0, len(heard), network.batch_size):
-                some = heard[first : first + network.batch_size]
-                found = by(detector, np.stack([window.samples for window in some]), clock)
+            by = _detect_with_onnx if isinstance(network, OnnxNetwork) else _detect_with_torch
+            for first in range(0, len(windows_read), network.batch_size):
+                some = windows_read[first : first + network.batch_size]
+                found = by(detector, np.stack([window.samples for window in some]), add_time)
                 at = time.process_time()
                 for window, (cells, scores) in zip(some, found, strict=True):
                     start = window.start_s / front_end.hop_s
                     cells = cells + np.array([start, 0, start, 0])
                     stitcher.add(start, start + front_end.chunk_frames, cells, scores)
-                clock("stitch", at)
+                add_time("stitch", at)
             at = time.process_time()
         with tempfile.TemporaryDirectory() as temporary:
             results = ResultsFolder(Path(temporary) / "out", whole.settings, folder)
@@ -260,7 +264,7 @@ def stages(model: str, folder: Path, threshold: float | None, minutes: int) -> d
             for outcome in outcomes:
                 results.add(outcome)
             results.combine(["csv", "parquet"])
-            clock("write", at)
+            add_time("write", at)
     # rates are measured on half of the sound each
     per_minute = {
         name: 1000 * seconds / (minutes if "kHz" in name else minutes * len(RATES))
@@ -283,7 +287,7 @@ def stages(model: str, folder: Path, threshold: float | None, minutes: int) -> d
     }
 
 
-def _by_torch(detector: Any, sounds: Any, clock: Callable[[str, float], float]) -> list[Any]:
+def _detect_with_torch(detector: Any, sounds: Any, clock: Callable[[str, float], float]) -> list[Any]:
     """Boxes and scores of some windows, each step timed."""
     import torch
 
@@ -305,7 +309,7 @@ def _by_torch(detector: Any, sounds: Any, clock: Callable[[str, float], float]) 
     return [(own.boxes.double().numpy(), own.scores.double().numpy()) for own in found]
 
 
-def _by_onnx(detector: Any, sounds: Any, clock: Callable[[str, float], float]) -> list[Any]:
+def _detect_with_onnx(detector: Any, sounds: Any, clock: Callable[[str, float], float]) -> list[Any]:
     """The same in ONNX Runtime, window by window."""
     import numpy as np
 
@@ -455,18 +459,23 @@ def main() -> None:
             model = str(folder / "random")
             subprocess.run([sys.executable, "-c", _SAVE, model, options.size, str(options.seed)], check=True)
             threshold = 0.86 if threshold is None else threshold
-        who = Contestants(model, options.others, threshold)
-        for sentence in who.left_out.values():
+        contestants = Contestants(model, options.others, threshold)
+        for sentence in contestants.left_out.values():
             print(sentence, flush=True)
         figures: dict[str, Any] = {
             "model": options.model or f"{options.size}, random weights",
-            "race": compete(who, folder, data["sound_s"], options.rounds),
+            "race": run_race(contestants, folder, data["sound_s"], options.rounds),
         }
-        asked = [model, str(folder), "" if threshold is None else str(threshold), str(options.stage_minutes)]
-        figures["stages"] = _in_child("stages", *asked)
-        figures["sharing"] = _in_child("sharing", *asked)
+        arguments = [
+            model,
+            str(folder),
+            "" if threshold is None else str(threshold),
+            str(options.stage_minutes),
+        ]
+        figures["stages"] = _in_child("stages", *arguments)
+        figures["sharing"] = _in_child("sharing", *arguments)
         if options.model is not None:
-            figures["fast_path"] = _in_child("agreement", *asked)
+            figures["fast_path"] = _in_child("agreement", *arguments)
     print_table(figures)
     if options.out:
         write_result(options.out, figures, seed=options.seed, data={"simulated": data, "rates_hz": RATES})
