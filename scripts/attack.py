@@ -32,12 +32,12 @@ class Part(NamedTuple):
     Attributes:
         count: attacks that it makes by default; 0 where their number is fixed.
         limit_s: seconds after which it counts as fallen.
-        what: in a few words.
+        description: in a few words.
     """
 
     count: int
     limit_s: float
-    what: str
+    description: str
 
 
 PARTS = {
@@ -99,7 +99,7 @@ def main() -> None:
         parser.error(f"{', '.join(sorted(unknown))}: no such part; expected {', '.join(PARTS)}")
     found = {}
     for name in options.parts or PARTS:
-        print(f"{name}: {PARTS[name].what}", flush=True)
+        print(f"{name}: {PARTS[name].description}", flush=True)
         found[name] = attack(name, count=options.count, seed=options.seed)
         fell = found[name]["fell"]
         print(f"{name}: {found[name]['attacks']} attacks, {len(fell)} fell", *fell, sep="\n  ", flush=True)

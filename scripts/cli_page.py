@@ -52,7 +52,7 @@ def cli_page() -> str:
     parts = [
         TOP,
         "Every command takes:\n",
-        _options(any_command, [p for p in _params(any_command) if _common(p)]),
+        _options(any_command, [p for p in _params(any_command) if _is_common(p)]),
     ]
     parts.append(
         "\n".join(f"- [`mast {name}`](#mast-{name}): {_first_line(c)}" for name, c in commands.items())
@@ -63,7 +63,7 @@ def cli_page() -> str:
 
 def _command(name: str, command: Any) -> str:
     context = _context(command)
-    own = [param for param in _params(command) if not _common(param)]
+    own = [param for param in _params(command) if not _is_common(param)]
     arguments = [param for param in own if param.param_type_name == "argument"]
     options = [param for param in own if param.param_type_name == "option"]
     parts = [f"## mast {name}", *_prose(command.help or "")]
@@ -144,7 +144,7 @@ def _params(command: Any) -> list[Any]:
     return [param for param in command.get_params(context) if not param.hidden]
 
 
-def _common(param: Any) -> bool:
+def _is_common(param: Any) -> bool:
     return param.name in COMMON
 
 

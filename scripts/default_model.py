@@ -5,7 +5,7 @@
 ``POOL``: clips with a ``clips.csv`` (``file, source, label, duration_s, licence``) under licences that allow a model to
 be shipped. ``BIRDS``: a small boxed dataset, of which only the part ``train`` is used. Further worlds are simulated: in
 each, other species, sites, recorders and weather; calls are procedural, real (isolated clips of the pool) or both, and
-so are backgrounds. Masked pretraining on pool and worlds; training on worlds boxed by many hands (and the expert's
+so are backgrounds. Masked pretraining on pool and worlds; training on worlds boxed by many annotators (and the expert's
 boxes), where the model learns to find. Three refinements from there, each on worlds of another kind, learn what people
 take for one event; their weights are averaged, which carries further than any of them, and a last short lesson settles
 the average. A long lesson on worlds of all kinds follows, and is averaged with what it came from. Then come pieces of
@@ -128,7 +128,7 @@ def main() -> None:
     parser.add_argument("--teach", type=Path, help="a finished model that a larger one is to teach")
     options = parser.parse_args()
     if options.teach is not None:
-        settle(teach(options.teach, options), checked_minutes(options.pool, options.work / "checked"))
+        finalise(teach(options.teach, options), checked_minutes(options.pool, options.work / "checked"))
         return
     if options.calibrate is not None:
         checked = checked_minutes(options.pool, options.work / "checked")
@@ -141,11 +141,11 @@ def main() -> None:
         return
     trained = options.trained or train_all(options)
     refined = [refine(name, trained, options) for name in REFINEMENTS]
-    settled = refine("last", average(refined, options.work / "average"), options)
-    both = average([refine("long", settled, options), settled], options.work / "both")
+    last = refine("last", average(refined, options.work / "average"), options)
+    both = average([refine("long", last, options), last], options.work / "both")
     real = [refine(name, both, options) for name in ("real", "more_real")]
     final = average([both, both, *real], options.work / "final")
-    settle(final, checked_minutes(options.pool, options.work / "checked"))
+    finalise(final, checked_minutes(options.pool, options.work / "checked"))
     if options.out is not None:
         pack(final, options.out, options)
 
@@ -153,10 +153,10 @@ def main() -> None:
 def refine(name: str, start: Path, options: argparse.Namespace) -> Path:
     """One lesson after training. The model's folder."""
     lesson, data, run = LESSONS[name], options.work / f"data_{name}", options.work / name
-    gather(data, lesson, make_worlds(data, name, options), options)
-    told = dict(parse_override(text) for text in options.set)
-    recipe = load_recipe(REFINEMENT, dict(lesson.settings) | told)
-    best = train_detector(data, run, recipe, init=start, progress=_tell(name)).best
+    gather_dataset(data, lesson, make_worlds(data, name, options), options)
+    overrides = dict(parse_override(text) for text in options.set)
+    recipe = load_recipe(REFINEMENT, dict(lesson.settings) | overrides)
+    best = train_detector(data, run, recipe, init=start, progress=_print_progress(name)).best
     print(f"{name}, on unseen worlds: {json.dumps({k: round(v, 3) for k, v in best.items()})}", flush=True)
     return run / "best"
 
@@ -165,10 +165,10 @@ def teach(start: Path, options: argparse.Namespace) -> Path:
     """The lesson "faunas", then what a larger detector of the same worlds finds in the pool. The model's folder."""
     learnt = refine("faunas", start, options)
     data, teacher, student = (options.work / name for name in ("data_faunas", "teacher", "student"))
-    told = dict(parse_override(text) for text in options.set)
-    train_detector(data, teacher, load_recipe(TEACHER, told), progress=_tell("teacher"))
+    overrides = dict(parse_override(text) for text in options.set)
+    train_detector(data, teacher, load_recipe(TEACHER, overrides), progress=_print_progress("teacher"))
     pool = join_clips(options.pool, options.work / "pool")
-    recipe = load_recipe(REFINEMENT, told)
+    recipe = load_recipe(REFINEMENT, overrides)
     rows = self_train(
         data,
         [pool],
@@ -177,7 +177,7 @@ def teach(start: Path, options: argparse.Namespace) -> Path:
         recipe,
         teachers=[teacher / "best"],
         say=print,
-        progress=_tell("student"),
+        progress=_print_progress("student"),
     )
     print(rows.to_string())
     return student / "best"
@@ -195,12 +195,12 @@ def average(models: list[Path], out: Path) -> Path:
         {name: sum(state[name].float() for state in states) / len(states) for name in states[0]}
     )
     score = sum(one.thresholds["score"] for _, one in loaded) / len(loaded)
-    told = {"thresholds": card.thresholds | {"score": score}, "ranges": None}
-    save_checkpoint(out, mean, card.model_copy(update=told))
+    updates = {"thresholds": card.thresholds | {"score": score}, "ranges": None}
+    save_checkpoint(out, mean, card.model_copy(update=updates))
     return out
 
 
-def settle(folder: Path, data: Path) -> None:
+def finalise(folder: Path, data: Path) -> None:
     """No box inside another; threshold and calibration of an average, from what a dataset holds back for validation."""
     model, card = load_checkpoint(folder)
     assert isinstance(model, MastDetector)
@@ -215,13 +215,13 @@ def settle(folder: Path, data: Path) -> None:
         nms_iou=held.plan.nms_iou,
     )
     metrics = chunk_metrics(found)
-    told = {
+    updates = {
         "architecture": model.config,
         "thresholds": card.thresholds | {"score": metrics["threshold"]},
         "provenance": card.provenance | {"metrics": metrics},
         "calibration": None,
     }
-    save_checkpoint(folder, model, card.model_copy(update=told))
+    save_checkpoint(folder, model, card.model_copy(update=updates))
     calibrate(folder, held)
     print(f"on what was held back: {json.dumps({k: round(v, 3) for k, v in metrics.items()})}", flush=True)
 
@@ -263,12 +263,14 @@ def calibrate(folder: Path, held: HeldBack) -> None:
 def train_all(options: argparse.Namespace) -> Path:
     """Pretrain, train, self-train where asked for; a killed stage resumes. The model's folder."""
     data = options.work / "data"
-    gather(data, LESSONS["train"], make_worlds(data, "train", options), options)
+    gather_dataset(data, LESSONS["train"], make_worlds(data, "train", options), options)
     recipe = load_recipe(RECIPE, dict(parse_override(text) for text in options.set))
     pretrained, run = (options.work / name for name in ("pretrain", "train"))
     pool = join_clips(options.pool, options.work / "pool")
-    pretrain([data, pool], pretrained, recipe, progress=_tell("pretraining"))
-    best = train_detector(data, run, recipe, init=pretrained / "best", progress=_tell("training")).best
+    pretrain([data, pool], pretrained, recipe, progress=_print_progress("pretraining"))
+    best = train_detector(
+        data, run, recipe, init=pretrained / "best", progress=_print_progress("training")
+    ).best
     print(f"validation on unseen worlds: {json.dumps({k: round(v, 3) for k, v in best.items()})}", flush=True)
     if not options.self_train:
         return run / "best"
@@ -295,7 +297,7 @@ def join_clips(pool: Path, out: Path, sources: Collection[str] = (), *, sample_r
         if sources and source not in sources:
             continue
         files = [file for file in own["file"] if file not in held_back]
-        for minute in by_minute(read(pool / file, sample_rate=RATE) for file in files):
+        for minute in group_by_minute(read(pool / file, sample_rate=RATE) for file in files):
             name = f"{source}_{len(written):04d}.wav"
             sound = np.concatenate(minute)
             sf.write(out / name, sound, sample_rate, subtype="PCM_16")
@@ -305,7 +307,7 @@ def join_clips(pool: Path, out: Path, sources: Collection[str] = (), *, sample_r
     return out
 
 
-def by_minute(sounds: Iterable[Sound]) -> Iterator[list[Sound]]:
+def group_by_minute(sounds: Iterable[Sound]) -> Iterator[list[Sound]]:
     """As many in a row as make a minute or a little more; the last ones may be less."""
     minute: list[Sound] = []
     for sound in sounds:
@@ -317,19 +319,19 @@ def by_minute(sounds: Iterable[Sound]) -> Iterator[list[Sound]]:
         yield minute
 
 
-def _tell(what: str) -> Progress:
+def _print_progress(what: str) -> Progress:
     """A line every now and then."""
-    told = [-1]
+    last_step = [-1]
 
     def progress(done: int, total: int, text: str) -> None:
-        if total and done * 50 // total > told[0]:
-            told[0] = done * 50 // total
+        if total and done * 50 // total > last_step[0]:
+            last_step[0] = done * 50 // total
             print(f"{what}: {done} of {total} {text}", flush=True)
 
     return progress
 
 
-def many_hands(rng: np.random.Generator) -> BoxStyle:
+def varied_style(rng: np.random.Generator) -> BoxStyle:
     """Annotators who differ in everything: what counts is that a sound is found."""
     return BoxStyle(
         gap_s=float(np.exp(rng.uniform(np.log(0.07), np.log(0.35)))),
@@ -340,7 +342,7 @@ def many_hands(rng: np.random.Generator) -> BoxStyle:
     )
 
 
-def one_hand(rng: np.random.Generator, faint_db: tuple[float, float] = (28.0, 40.0)) -> BoxStyle:
+def consistent_style(rng: np.random.Generator, faint_db: tuple[float, float] = (28.0, 40.0)) -> BoxStyle:
     """An annotator with habits: calls apart, songs and trains of notes together, echoes left outside.
 
     ``faint_db``: how far below its peak a call is still drawn, between these.
@@ -356,7 +358,7 @@ def one_hand(rng: np.random.Generator, faint_db: tuple[float, float] = (28.0, 40
     )
 
 
-class Hand(NamedTuple):
+class Annotator(NamedTuple):
     """Who boxes a world, and which share of its species sing."""
 
     style: Callable[[np.random.Generator], BoxStyle]
@@ -368,9 +370,9 @@ class Lesson:
     """What a stage of training is made of.
 
     Attributes:
-        first: number of its first world; the same number in another hand is another world.
+        first: number of its first world; the same number by another annotator is another world.
         worlds: to learn from, and to choose and calibrate by.
-        hands: in turn, world by world.
+        annotators: in turn, world by world.
         expert_times: how often the expert's dozen minutes are heard among them.
         checked_times: how often the checked minutes of the pool are.
         density: of animals, between these; at 1 as many as the simulator finds usual.
@@ -380,7 +382,7 @@ class Lesson:
 
     first: int
     worlds: Mapping[str, int]
-    hands: tuple[Hand, ...]
+    annotators: tuple[Annotator, ...]
     expert_times: int = 1
     checked_times: int = 0
     density: tuple[float, float] = (0.5, 5.0)
@@ -390,31 +392,39 @@ class Lesson:
 
 _BOX = ["file", "start_s", "end_s", "low_hz", "high_hz", "label"]
 _ON_CPU = {"train.batch_size": 16, "train.epochs": 2, "train.validate_every_epochs": 1}
-_ALL_HANDS = (Hand(one_hand, motifs=0.35), Hand(one_hand), Hand(one_hand, motifs=0.2), Hand(many_hands))
+_ALL_ANNOTATORS = (
+    Annotator(consistent_style, motifs=0.35),
+    Annotator(consistent_style),
+    Annotator(consistent_style, motifs=0.2),
+    Annotator(varied_style),
+)
 _REAL = Lesson(
     2_000,
     {"train": 140, "val": 4},
-    _ALL_HANDS,
+    _ALL_ANNOTATORS,
     expert_times=6,
     checked_times=8,
     density=(0.2, 3.0),  # nearer to what people record
     settings={"train.epochs": 20, "train.lr": 1.5e-3},
 )
 LESSONS = {
-    "train": Lesson(0, {"train": 200, "val": 16}, (Hand(many_hands),)),
+    "train": Lesson(0, {"train": 200, "val": 16}, (Annotator(varied_style),)),
     "calls": Lesson(
         500,
         {"train": 40, "val": 5},
-        (Hand(partial(one_hand, faint_db=(25, 35))),),
+        (Annotator(partial(consistent_style, faint_db=(25, 35))),),
         settings=_ON_CPU | {"train.lr": 4e-4, "train.ema_decay": 0.998},
     ),
     "expert": Lesson(
-        500, {"train": 130, "val": 8}, (Hand(partial(one_hand, faint_db=(32, 45))),), expert_times=6
+        500,
+        {"train": 130, "val": 8},
+        (Annotator(partial(consistent_style, faint_db=(32, 45))),),
+        expert_times=6,
     ),
     "songs": Lesson(
         500,
         {"train": 180, "val": 10},
-        (Hand(one_hand, motifs=0.35),),
+        (Annotator(consistent_style, motifs=0.35),),
         expert_times=6,
         settings={
             "train.detector.detail": 16
@@ -423,7 +433,7 @@ LESSONS = {
     "long": Lesson(
         1_000,
         {"train": 200, "val": 10},
-        _ALL_HANDS,
+        _ALL_ANNOTATORS,
         expert_times=6,
     ),
     "real": _REAL,
@@ -438,7 +448,7 @@ LESSONS = {
     "last": Lesson(
         800,
         {"train": 24, "val": 20},
-        (Hand(one_hand, motifs=0.35), Hand(many_hands)),
+        (Annotator(consistent_style, motifs=0.35), Annotator(varied_style)),
         expert_times=3,
         settings=_ON_CPU | {"train.lr": 3e-4, "train.ema_decay": 0.995},
     ),
@@ -446,9 +456,9 @@ LESSONS = {
 
 
 def draw_world(number: int, name: str, pool: Path) -> Simulation:
-    """One world: which calls, which backgrounds, how many animals, at which hours, in whose hand."""
+    """One world: which calls, which backgrounds, how many animals, at which hours, boxed by whom."""
     lesson = LESSONS[name]
-    hand = lesson.hands[(number - lesson.first) % len(lesson.hands)]
+    annotator = lesson.annotators[(number - lesson.first) % len(lesson.annotators)]
     rng = np.random.default_rng([FIRST_SEED, number])
     fauna = lesson.faunas[(number - lesson.first) % len(lesson.faunas)]
     calls = ("procedural", "real", "both")[number % 3]
@@ -472,8 +482,8 @@ def draw_world(number: int, name: str, pool: Path) -> Simulation:
         seed=FIRST_SEED + number,
         density=float(np.exp(rng.uniform(*np.log(lesson.density)))),
         hours=(first, first + 5.0),
-        style=hand.style(rng),
-        motifs=hand.motifs,
+        style=annotator.style(rng),
+        motifs=annotator.motifs,
         distance=float(np.exp(rng.uniform(np.log(0.15), np.log(1.2)))),
         format="wav",
         **settings,
@@ -487,8 +497,8 @@ def make_worlds(data: Path, lesson: str, options: argparse.Namespace) -> list[tu
     first = LESSONS[lesson].first
     tasks = [(data / f"world_{first + k:03d}", first + k, lesson, options.pool) for k in range(len(splits))]
     with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
-        for done, said in enumerate(pool.map(_make_world, tasks), start=1):
-            print(f"world {done} of {len(tasks)}: {said}", flush=True)
+        for done, message in enumerate(pool.map(_make_world, tasks), start=1):
+            print(f"world {done} of {len(tasks)}: {message}", flush=True)
     return [(task[0], split) for task, split in zip(tasks, splits, strict=True)]
 
 
@@ -500,7 +510,9 @@ def _make_world(task: tuple[Path, int, str, Path]) -> str:
     return f"{counts.boxes} boxes"
 
 
-def gather(data: Path, lesson: Lesson, worlds: list[tuple[Path, str]], options: argparse.Namespace) -> None:
+def gather_dataset(
+    data: Path, lesson: Lesson, worlds: list[tuple[Path, str]], options: argparse.Namespace
+) -> None:
     """One dataset of all worlds, the expert's training part and the checked pieces, as often as the lesson says."""
     recordings, boxes = [], []
     for folder, split in worlds:
@@ -557,7 +569,7 @@ def checked_minutes(pool: Path, out: Path) -> Path:
     for (split, source), pieces in table.groupby(["split", "source"]):
         drawn = list(pieces.groupby(["file", "from_s", "to_s"], sort=False))
         rest = iter(own.dropna(subset="start_s") for _, own in drawn)
-        for minute in by_minute(_sounds(pool, [key for key, _ in drawn])):
+        for minute in group_by_minute(_read_pieces(pool, [key for key, _ in drawn])):
             name, begins_s = f"checked_{len(recordings):03d}.wav", 0.0
             for sound in minute:
                 own = next(rest)
@@ -572,13 +584,13 @@ def checked_minutes(pool: Path, out: Path) -> Path:
     return out
 
 
-def _sounds(pool: Path, pieces: Iterable[tuple[str, float, float]]) -> Iterator[Sound]:
+def _read_pieces(pool: Path, pieces: Iterable[tuple[str, float, float]]) -> Iterator[Sound]:
     """Of each piece of a clip, from here to there; a clip is read once for its pieces in a row."""
-    heard: dict[str, Sound] = {}
+    cached: dict[str, Sound] = {}
     for file, from_s, to_s in pieces:
-        if file not in heard:
-            heard = {file: read(pool / file, sample_rate=RATE)}
-        yield heard[file][round(from_s * RATE) : round(to_s * RATE)]
+        if file not in cached:
+            cached = {file: read(pool / file, sample_rate=RATE)}
+        yield cached[file][round(from_s * RATE) : round(to_s * RATE)]
 
 
 def pack(model: Path, out: Path, options: argparse.Namespace) -> None:

@@ -81,16 +81,16 @@ def made_up_detections(dataset: Dataset, *, skill: float, seed: int) -> pd.DataF
             if found:
                 start, low, end, high = np.maximum(box + off, 0.0)
                 end, high = max(end, start + 0.05), max(high, low + 60)
-                rows.append((name, start, max(low, 30), end, min(high, 7_900), squash(1.6 * sure + 0.3)))
+                rows.append((name, start, max(low, 30), end, min(high, 7_900), sigmoid(1.6 * sure + 0.3)))
         for _ in range(rng.poisson(max(6.0 - 3.0 * skill - ease, 0.5))):
             start, low = rng.uniform(0, 19), rng.uniform(300, 5_500)
             end, high = start + rng.uniform(0.2, 1.2), low * rng.uniform(1.1, 1.5)
-            rows.append((name, start, low, end, high, squash(rng.normal(-1.2, 1.7))))
+            rows.append((name, start, low, end, high, sigmoid(rng.normal(-1.2, 1.7))))
     columns = ["recording", "start_s", "low_hz", "end_s", "high_hz", "score"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def squash(value: float) -> float:
+def sigmoid(value: float) -> float:
     """A score in (0, 1)."""
     return float(1 / (1 + np.exp(-value)))
 
@@ -111,15 +111,15 @@ def new_figure(width: float, height: float) -> Figure:
 def iou_picture() -> Figure:
     """The same call boxed ever better."""
     truth = np.array([0.0, 0.0, 10.0, 6.0])
-    offers = [(7, 3.5, 15, 8.5), (3, 1.4, 13, 7.4), (1.6, 0.9, 11.6, 6.9), (0.4, 0.3, 10.5, 6.2)]
+    predictions = [(7, 3.5, 15, 8.5), (3, 1.4, 13, 7.4), (1.6, 0.9, 11.6, 6.9), (0.4, 0.3, 10.5, 6.2)]
     figure = new_figure(10, 2.6)
-    for axes, offer in zip(figure.subplots(1, 4), offers, strict=True):
-        iou = float(pairwise_iou([truth], [offer])[0, 0])
+    for axes, prediction in zip(figure.subplots(1, 4), predictions, strict=True):
+        iou = float(pairwise_iou([truth], [prediction])[0, 0])
         add_box(axes, truth, GREEN, "solid")
-        add_box(axes, np.array(offer), BLUE, (0, (4, 2)))
-        low, high = np.maximum(truth[:2], offer[:2]), np.minimum(truth[2:], offer[2:])
+        add_box(axes, np.array(prediction), BLUE, (0, (4, 2)))
+        low, high = np.maximum(truth[:2], prediction[:2]), np.minimum(truth[2:], prediction[2:])
         axes.add_patch(Rectangle(tuple(low), *(high - low), fc=BLUE, alpha=0.18, lw=0))
-        right = len(match_boxes([truth], [offer], [1.0]).prediction) == 1
+        right = len(match_boxes([truth], [prediction], [1.0]).prediction) == 1
         axes.set_title(f"IoU {iou:.2f}: {'a match' if right else 'no match'}", fontsize=11)
         axes.set_xlim(-1, 16)
         axes.set_ylim(-1, 9.5)
@@ -139,7 +139,7 @@ def iou_picture() -> Figure:
 def matching_picture(dataset: Dataset, found: pd.DataFrame) -> Figure:
     """One chunk: hits, misses, false alarms."""
     threshold, span = 0.5, (0.0, 10.24)
-    name = telling_recording(dataset, found, threshold, span)
+    name = clearest_recording(dataset, found, threshold, span)
     events = dataset.annotations.events
     spectrogram = compute_spectrogram(dataset.path(name), start_s=span[0], end_s=span[1])
     truth = inside(events[events["recording"] == name], span)
@@ -179,12 +179,12 @@ def matching_picture(dataset: Dataset, found: pd.DataFrame) -> Figure:
     return figure
 
 
-def telling_recording(
+def clearest_recording(
     dataset: Dataset, found: pd.DataFrame, threshold: float, span: tuple[float, float]
 ) -> str:
     """The recording nearest to five calls found, two missed and two imagined, none of them cut by the end."""
 
-    def away(name: str) -> int:
+    def distance(name: str) -> int:
         own = events[events["recording"] == name]
         truth = inside(own, span)
         kept = inside(found[(found["recording"] == name) & (found["score"] >= threshold)], span)
@@ -193,7 +193,7 @@ def telling_recording(
         return 100 * int(cut) + abs(hits - 5) + abs(len(truth) - hits - 2) + abs(len(kept) - hits - 2)
 
     events = dataset.annotations.events
-    return min((str(name) for name in dataset.recordings["file"]), key=away)
+    return min((str(name) for name in dataset.recordings["file"]), key=distance)
 
 
 def threshold_picture(dataset: Dataset, found: pd.DataFrame) -> Figure:
@@ -331,11 +331,11 @@ def interval_picture(dataset: Dataset, found: pd.DataFrame, better: pd.DataFrame
 def space_picture() -> Figure:
     """The same two boxes in hertz and on the model's mel grid."""
     front_end = FrontEnd()
-    truth, offer = np.array([1.0, 400.0, 3.0, 6_000.0]), np.array([1.0, 1_300.0, 3.0, 6_000.0])
+    truth, prediction = np.array([1.0, 400.0, 3.0, 6_000.0]), np.array([1.0, 1_300.0, 3.0, 6_000.0])
     figure = new_figure(10, 3.4)
     left, right = figure.subplots(1, 2)
     for axes, space in ((left, "hz"), (right, "grid")):
-        boxes = [box if space == "hz" else on_bins(box, front_end) for box in (truth, offer)]
+        boxes = [box if space == "hz" else on_bins(box, front_end) for box in (truth, prediction)]
         iou = float(pairwise_iou([boxes[0]], [boxes[1]])[0, 0])
         add_box(axes, boxes[0], GREEN, "solid")
         add_box(axes, boxes[1], BLUE, (0, (4, 2)))

@@ -77,7 +77,7 @@ class Mutant:
     new: str
     tests: tuple[str, ...]
 
-    def applied(self, root: Path) -> str:
+    def apply(self, root: Path) -> str:
         """The file's text with the change.
 
         Raises:
@@ -107,7 +107,7 @@ def load_mutants(path: Path = LIST) -> list[Mutant]:
 def run_mutants(mutants: Sequence[Mutant], root: Path = ROOT) -> Iterator[tuple[Mutant, str]]:
     """Each mutant and the test that noticed it, or an empty text where none did."""
     for mutant in mutants:
-        mutant.applied(root)  # all of the list must fit before anything runs
+        mutant.apply(root)  # all of the list must fit before anything runs
     with _copy_of(root) as copy:
         noticed = _run_tests(copy, sorted({test for mutant in mutants for test in mutant.tests}))
         if noticed:
@@ -115,7 +115,7 @@ def run_mutants(mutants: Sequence[Mutant], root: Path = ROOT) -> Iterator[tuple[
         for mutant in mutants:
             path = copy / mutant.file
             before = path.read_text(encoding="utf-8")
-            path.write_text(mutant.applied(copy), encoding="utf-8")
+            path.write_text(mutant.apply(copy), encoding="utf-8")
             try:
                 yield mutant, _run_tests(copy, mutant.tests)
             finally:
@@ -149,21 +149,21 @@ def _run_tests(root: Path, tests: Sequence[str]) -> str:
     with tempfile.TemporaryFile("w+") as output:
         child = os.fork()
         if child == 0:
-            _be_pytest(root, tests, output.fileno())
+            _run_pytest(root, tests, output.fileno())
         code = _wait(child)
         output.seek(0)
-        said = output.read()
+        log = output.read()
     if code is None:
         return f"none in {LIMIT_S} s: the tests do not end"
     if code == 0:
         return ""
-    failed = _FAILED.findall(said)
+    failed = _FAILED.findall(log)
     if code != 1 or not failed:
-        raise MutantError(f"{' '.join(tests)}: the tests did not run\n{said[-3000:]}")
+        raise MutantError(f"{' '.join(tests)}: the tests did not run\n{log[-3000:]}")
     return failed[0]
 
 
-def _be_pytest(root: Path, tests: Sequence[str], output: int) -> NoReturn:
+def _run_pytest(root: Path, tests: Sequence[str], output: int) -> NoReturn:
     """In the fork: run the tests of a tree, and end with pytest's exit code."""
     code = 3
     try:
@@ -209,7 +209,7 @@ def _load_slow_libraries() -> None:
             importlib.import_module(name)
 
 
-def _known(out: Path | None, commit: str) -> dict[str, dict[str, str]]:
+def _load_earlier(out: Path | None, commit: str) -> dict[str, dict[str, str]]:
     """What an earlier run found about this very commit."""
     if out is None or not out.is_file():
         return {}
@@ -260,7 +260,7 @@ def main() -> int:
         if options.list:
             print("\n".join(f"{mutant.name}: {mutant.breaks}" for mutant in mutants))
             return 0
-        known = _known(options.out, _commit()) if options.out else {}
+        known = _load_earlier(options.out, _commit()) if options.out else {}
         wanted = [
             m for m in mutants if (not options.names or m.name in options.names) and m.name not in known
         ]

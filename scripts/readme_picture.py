@@ -146,7 +146,7 @@ def real_picture(sound: Sound, path: Path) -> bytes:
     found = mast.load("default", device="cpu").detect(path)
     span = compute_spectrogram(path, start_s=sound.start_s, end_s=sound.end_s)
     figure = plot_boxes(span, truth=truth, predictions=found, title=sound.recording)
-    return reduced(figure_png(figure), sound.width)
+    return reduce_png(figure_png(figure), sound.width)
 
 
 def masked_picture(sound: Sound, path: Path) -> bytes:
@@ -159,7 +159,7 @@ def masked_picture(sound: Sound, path: Path) -> bytes:
         column, row = divmod(token, 8)  # patches of 16 frames × 16 bins
         place = (column * 16 * span.column_s, row * 16 - 0.5)
         axes.add_patch(Rectangle(place, 16 * span.column_s, 16, facecolor="0.8", edgecolor="white"))
-    return reduced(figure_png(figure), sound.width)
+    return reduce_png(figure_png(figure), sound.width)
 
 
 def simulated_picture(name: str) -> bytes:
@@ -174,10 +174,10 @@ def simulated_picture(name: str) -> bytes:
         truth = read_annotations(Path(folder) / "made").events
         found = mast.load("default", device="cpu", band_hz=BANDS_HZ[band]).detect(path)
         span = compute_spectrogram(path, front_end=FrontEnd.for_band(BANDS_HZ[band]))
-    return reduced(figure_png(plot_boxes(span, truth=truth, predictions=found, title="simulated")), NARROW)
+    return reduce_png(figure_png(plot_boxes(span, truth=truth, predictions=found, title="simulated")), NARROW)
 
 
-def reduced(png: bytes, width: int) -> bytes:
+def reduce_png(png: bytes, width: int) -> bytes:
     """A picture of this width in greys and the two colours of boxes: a gallery of ten has to stay small."""
     image = Image.open(io.BytesIO(png)).convert("RGB")
     image = image.resize((width, round(image.height * width / image.width)), Image.Resampling.LANCZOS)

@@ -39,9 +39,9 @@ def render(text: str) -> str:
     """A page with every table rebuilt."""
     tables = {
         "peers": peers_table(),
-        "trust": trust_table(EXPERTS),
+        "trust": trust_table(EXPERT_SETS),
         "promises": promises_table(),
-        "bands": trust_table({key: shown for key, shown in EXPERTS.items() if shown in ("fish", "bats")}),
+        "bands": trust_table({key: shown for key, shown in EXPERT_SETS.items() if shown in ("fish", "bats")}),
         "ground": ground_table(),
         "zero_shot": zero_shot_table(),
         "habits": habits_table(),
@@ -65,7 +65,7 @@ def render(text: str) -> str:
     return re.sub(r"<!-- table (\w+) -->.*?<!-- end -->", fill, text, flags=re.DOTALL)
 
 
-def result(name: str) -> dict[str, Any]:
+def load_result(name: str) -> dict[str, Any]:
     """One result file."""
     loaded: dict[str, Any] = json.loads((ROOT / "results" / f"{name}.json").read_text(encoding="utf-8"))
     return loaded
@@ -79,9 +79,9 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 
 def ground_table() -> str:
     """Speed and memory of the ground floor."""
-    features, memory, scan, simulate = (result(n) for n in ("features", "memory", "scan", "simulate"))
-    detect = result("detect")["figures"]["memory"]
-    hop, half = (result("hop")["figures"]["hops"][name] for name in ("0.75", "0.5"))
+    features, memory, scan, simulate = (load_result(n) for n in ("features", "memory", "scan", "simulate"))
+    detect = load_result("detect")["figures"]["memory"]
+    hop, half = (load_result("hop")["figures"]["hops"][name] for name in ("0.75", "0.5"))
     one = features["figures"]["cpu_1_thread"]["batch_32"]
     ratio = {rate: memory["figures"][f"{rate}_hz"]["ratio"] for rate in (16_000, 48_000)}
     rows = [
@@ -117,14 +117,14 @@ def ground_table() -> str:
             "simulate.json",
         ],
     ]
-    return f"{table(['what', 'measured', 'in `results/`'], rows)}\n\n{machines([row[-1] for row in rows])}"
+    return f"{table(['what', 'measured', 'in `results/`'], rows)}\n\n{describe_machines([row[-1] for row in rows])}"
 
 
-def machines(files: list[str]) -> str:
+def describe_machines(files: list[str]) -> str:
     """Where result files were measured: which machine, at which commit."""
     places: dict[str, list[str]] = {}
     for file in files:
-        found = result(file.removesuffix(".json"))
+        found = load_result(file.removesuffix(".json"))
         machine = f"{found['hardware']['cores']} cores of {found['hardware']['cpu']}"
         places.setdefault(f"{machine}, commit {short_commit(found)}", []).append(file)
     if len(places) == 1:
@@ -140,14 +140,16 @@ def short_commit(found: dict[str, Any]) -> str:
 
 def commits_of(*studies: str) -> list[str]:
     """The commits of the trainings behind studies; empty where a file does not know."""
-    return [one["commit"] for study in studies for one in result(study).get("trainings", [{"commit": ""}])]
+    return [
+        one["commit"] for study in studies for one in load_result(study).get("trainings", [{"commit": ""}])
+    ]
 
 
 def zero_shot_table() -> str:
     """The embedded model and the tools on recordings that none of them was made for."""
     sets, header = {}, ["F1 (95 % interval)"]
     for file in ("zero_shot", "zero_shot_second_half"):
-        found = result(file)
+        found = load_result(file)
         for name, own in found["figures"]["sets"].items():
             about = found["data"][name]
             half = about["part"].partition(", ")[2]  # "all recordings, second half"
@@ -165,7 +167,7 @@ def zero_shot_table() -> str:
     return f"{table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; {files}."
 
 
-EXPERTS = {  # file and set of results: what was recorded
+EXPERT_SETS = {  # file and set of results: what was recorded
     ("zero_shot_second_half" if name == "nbm_xc" else "zero_shot", name): shown
     for name, shown in SET_ANIMALS.items()
 }
@@ -175,7 +177,10 @@ def trust_table(sets: dict[tuple[str, str], str]) -> str:
     """What the embedded model finds and misses in recordings boxed by experts."""
     rows = []
     for (file, name), shown in sets.items():
-        about, own = result(file)["data"][name], result(file)["figures"]["sets"][name]["systems"]["mast"]
+        about, own = (
+            load_result(file)["data"][name],
+            load_result(file)["figures"]["sets"][name]["systems"]["mast"],
+        )
         at = own["own threshold"]
         rows.append(
             [
@@ -201,13 +206,19 @@ def trust_table(sets: dict[tuple[str, str], str]) -> str:
 
 def promises_table() -> str:
     """The precision that `--precision` promises, and what it keeps on experts' recordings."""
-    found = result("promised_precision")["figures"]["sets"]
+    found = load_result("promised_precision")["figures"]["sets"]
     targets = list(next(iter(found.values())))
     rows = []
-    for name, shown in ((name, shown) for (_, name), shown in EXPERTS.items()):
+    for name, shown in ((name, shown) for (_, name), shown in EXPERT_SETS.items()):
         kept = (found[name][target]["card"] for target in targets)
         rows.append(
-            [shown, *(f"{one['precision']:.2f}{_range(one['interval'])}, {one['kept']}" for one in kept)]
+            [
+                shown,
+                *(
+                    f"{one['precision']:.2f}{_format_interval(one['interval'])}, {one['kept']}"
+                    for one in kept
+                ),
+            ]
         )
     return (
         f"{table(['`--precision`', *targets], rows)}\n\n"
@@ -219,9 +230,9 @@ def promises_table() -> str:
 
 def peers_table() -> str:
     """The embedded model beside each tool, on four sets."""
-    sets = [result(file)["figures"]["sets"][name]["systems"] for file, name in EXPERTS]
-    names = [f"{shown}*" if shown == "wetland birds" else shown for shown in EXPERTS.values()]
-    boxes = [result(file)["data"][name]["boxes"] for file, name in EXPERTS]
+    sets = [load_result(file)["figures"]["sets"][name]["systems"] for file, name in EXPERT_SETS]
+    names = [f"{shown}*" if shown == "wetland birds" else shown for shown in EXPERT_SETS.values()]
+    boxes = [load_result(file)["data"][name]["boxes"] for file, name in EXPERT_SETS]
     header = ["F1", *(f"{shown}, {count} boxes" for shown, count in zip(names, boxes, strict=True))]
     rows = [["mast (95 % interval)", *(_f1(systems["mast"]["own threshold"]) for systems in sets)]]
     for tool in (name for name in sets[0] if name != "mast"):
@@ -235,7 +246,7 @@ def peers_table() -> str:
 
 def habits_table() -> str:
     """What drawing boxes otherwise is worth, without boxes and from ten of them."""
-    found = result("habits")
+    found = load_result("habits")
     rows = []
     for name, own in found["figures"]["sets"].items():
         about, start = own["data"], own["as_is"]
@@ -266,7 +277,7 @@ def habits_table() -> str:
 def nested_table() -> str:
     """How often boxes lie inside others, and what giving only one of the two is worth."""
     rows = []
-    for name, own in result("nested")["figures"]["sets"].items():
+    for name, own in load_result("nested")["figures"]["sets"].items():
         ahead = own["f1_of_decided_minus_both"]
         nested = [own["boxes_nested"], own["detections_nested"]["both"]]
         rows.append(
@@ -274,7 +285,7 @@ def nested_table() -> str:
                 f"`{name}`",
                 *(f"{share:.0%}".replace("%", " %") for share in nested),
                 *(f"{own['systems'][way]['f1']:.2f}" for way in ("both", "decided")),
-                _signed(ahead),
+                _format_difference(ahead),
             ]
         )
     header = [
@@ -292,7 +303,7 @@ def thorough_table() -> str:
     """What listening at three speeds is worth."""
     rows = []
     for file in ("thorough", "thorough_second_half"):
-        found = result(file)
+        found = load_result(file)
         for name, own in found["figures"]["sets"].items():
             half = found["data"][name]["part"].partition(", ")[2]
             once, thorough = (own["systems"][way]["own threshold"] for way in ("mast", "mast --thorough"))
@@ -301,7 +312,7 @@ def thorough_table() -> str:
                     f"`{name}`{f', {half}' if half else ''}",
                     f"{once['f1']:.2f}",
                     f"{thorough['f1']:.2f}",
-                    _signed(own["f1_of_thorough_minus_model"]),
+                    _format_difference(own["f1_of_thorough_minus_model"]),
                     *(
                         f"{once[metric]:.2f} → {thorough[metric]:.2f}"
                         for metric in ("precision", "recall", "ap50")
@@ -315,7 +326,7 @@ def thorough_table() -> str:
 
 def adapted_table() -> str:
     """What learning from unlabelled recordings alone is worth."""
-    found = result("adapted")
+    found = load_result("adapted")
     rows = []
     for name, own in found["figures"]["sets"].items():
         start = own["mast"]["own threshold"]
@@ -333,7 +344,7 @@ def adapted_table() -> str:
                         shown,
                         str(seed["seed"]),
                         f"{start['f1']:.2f} → {now['f1']:.2f}",
-                        _signed(seed["f1_minus_model"]),
+                        _format_difference(seed["f1_minus_model"]),
                         *(f"{start[key]:.2f} → {now[key]:.2f}" for key in ("precision", "recall", "ap50")),
                     ]
                 )
@@ -341,7 +352,7 @@ def adapted_table() -> str:
     return f"{table(header, rows)}\n\nBoxes matched at IoU 0.5 in seconds × mel; `results/adapted.json`."
 
 
-def _signed(ahead: dict[str, float | None]) -> str:
+def _format_difference(ahead: dict[str, float | None]) -> str:
     spread = "" if ahead["low"] is None else " ({low:.3f} to {high:.3f})".format(**ahead)
     return f"{ahead['difference']:+.3f}{spread}".replace("-", "−")
 
@@ -350,7 +361,7 @@ def few_boxes_fit_table() -> str:
     """What `mast fit` ends in from a few boxes, against its start."""
     rows = []
     for file in ("few_boxes_fit", "few_boxes_fit_bats"):
-        for name, own in result(file)["figures"]["sets"].items():
+        for name, own in load_result(file)["figures"]["sets"].items():
             for found in own.values():
                 boxes = sorted(found["boxes_used"])
                 for part, ways in found["parts"].items():
@@ -381,7 +392,7 @@ def few_boxes_fit_table() -> str:
 
 def learning_table() -> str:
     """Decisions that simulated reviewers need, by the order they go through the boxes in."""
-    figures = result("review_learning")["figures"]
+    figures = load_result("review_learning")["figures"]
     ways = {
         "best_score": "best score first",
         "uncertain": "uncertain first",
@@ -407,7 +418,7 @@ def learning_table() -> str:
 
 def learning_button_table() -> str:
     """What the learner decides about the rest, beside what it promised."""
-    figures = result("review_learning")["figures"]
+    figures = load_result("review_learning")["figures"]
     rows = []
     for name, own in figures["sets"].items():
         for count, done in own["button"]["learner"].items():
@@ -428,7 +439,7 @@ def learning_button_table() -> str:
 
 def views_table() -> str:
     """What each view of the review page costs."""
-    found = result("review_views")
+    found = load_result("review_views")
     figures = found["figures"]
     names = {
         "decision": "save a decision",
@@ -451,12 +462,12 @@ def views_table() -> str:
         "apply": f"let it decide about {figures['applied_to']:,} events",
         "undo": "take that back",
     }
-    rows = [[shown, _seconds(figures["views"][name]["cpu_ms"])] for name, shown in names.items()]
+    rows = [[shown, _format_duration(figures["views"][name]["cpu_ms"])] for name, shown in names.items()]
     header = [f"{figures['events']:,} events in {figures['recordings']:,} recordings", "computing time"]
     return f"{table(header, rows)}\n\n{found['hardware']['cpu']}, one core; `results/review_views.json`."
 
 
-def _seconds(milliseconds: float) -> str:
+def _format_duration(milliseconds: float) -> str:
     return f"{milliseconds / 1000:.1f} s" if milliseconds >= 1000 else f"{milliseconds:.0f} ms"
 
 
@@ -470,7 +481,7 @@ def study_rows(*studies: str) -> dict[str, dict[str, dict[str, Any]]]:
     """By system and part, what studies of `mast experiment` found on the benchmark."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for study in studies:
-        for row in result(f"experiments/{study}")["figures"]["rows"]:
+        for row in load_result(f"experiments/{study}")["figures"]["rows"]:
             if row["dataset"] == BENCH:
                 found.setdefault(row["label"], {})[row["part"]] = row
     return found
@@ -479,13 +490,19 @@ def study_rows(*studies: str) -> dict[str, dict[str, dict[str, Any]]]:
 def steps_table() -> str:
     """What pretraining, the contrastive loss and self-training buy."""
     rows = [
-        [label, *(f"{_score(parts[part])}, {_change(parts[part])}".removesuffix(", ") for part in PARTS)]
+        [
+            label,
+            *(
+                f"{_format_score(parts[part])}, {_format_change(parts[part])}".removesuffix(", ")
+                for part in PARTS
+            ),
+        ]
         for label, parts in study_rows("domain-shift").items()
     ]
     header = ["F1 (95 % interval), change to the row above", *PARTS.values()]
     trained = describe_commits(commits_of("experiments/domain-shift"))
-    told = f"Three seeds, preset `small`, one H200. {TRAINING_NOISE} {trained}"
-    return f"{table(header, rows)}\n\n{told} `results/experiments/domain-shift.json`."
+    note = f"Three seeds, preset `small`, one H200. {TRAINING_NOISE} {trained}"
+    return f"{table(header, rows)}\n\n{note} `results/experiments/domain-shift.json`."
 
 
 def comparison_table() -> str:
@@ -493,23 +510,25 @@ def comparison_table() -> str:
     rows = []
     for label, parts in study_rows("in-domain", "ood").items():
         seconds = parts["test"]["train_seconds"]
-        cells = [_score(parts[part]) for part in PARTS]
+        cells = [_format_score(parts[part]) for part in PARTS]
         seeds = ", ".join(map(str, parts["test"]["seeds"]))
-        rows.append([label, *cells, _change(parts["site_ood"]) or "–", seeds, f"{seconds / 60:.1f} min"])
+        rows.append(
+            [label, *cells, _format_change(parts["site_ood"]) or "–", seeds, f"{seconds / 60:.1f} min"]
+        )
     header = ["F1 (95 % interval)", *PARTS.values(), "other sites, to MAST", "seeds", "training"]
     trained = describe_commits(commits_of("experiments/in-domain", "experiments/ood"))
-    told = (
+    note = (
         "Means over seeds; differences are paired, on the seeds that both have. Training on one H200 that a dozen runs "
         f"shared, so longer than alone. {TRAINING_NOISE} {trained}"
     )
-    return f"{table(header, rows)}\n\n{told} `results/experiments/in-domain.json`, `ood.json`."
+    return f"{table(header, rows)}\n\n{note} `results/experiments/in-domain.json`, `ood.json`."
 
 
-def _score(row: dict[str, Any]) -> str:
-    return f"{row['f1']:.2f}{_range(row['intervals']['f1'])}"
+def _format_score(row: dict[str, Any]) -> str:
+    return f"{row['f1']:.2f}{_format_interval(row['intervals']['f1'])}"
 
 
-def _change(row: dict[str, Any]) -> str:
+def _format_change(row: dict[str, Any]) -> str:
     if "f1" not in row["differences"]:
         return ""
     value, low, high = row["differences"]["f1"]
@@ -518,7 +537,7 @@ def _change(row: dict[str, Any]) -> str:
 
 def speed_table(name: str) -> str:
     """An hour of sound, files to tables, in one race."""
-    found = result(name)
+    found = load_result(name)
     race = found["figures"]["race"]
     names = {
         "mast": "`mast detect`",
@@ -538,18 +557,20 @@ def speed_table(name: str) -> str:
     ]
     header = ["two CPU cores, an hour of sound", "of real time", "without start", "start", "peak memory"]
     fast = found["figures"]["fast_path"]
-    beside = f"{found['hardware']['cpu']}, {race['rounds']} rounds, the others as two processes of one thread"
+    conditions = (
+        f"{found['hardware']['cpu']}, {race['rounds']} rounds, the others as two processes of one thread"
+    )
     rounded = (
         f"F1 {fast['f1 as run']:.3f} in {fast['precision']['as run']}, {fast['f1 float32']:.3f} in float32, "
         "on simulated sound"
     )
-    return f"{table(header, rows)}\n\n{beside}; {rounded}; `results/{name}.json`."
+    return f"{table(header, rows)}\n\n{conditions}; {rounded}; `results/{name}.json`."
 
 
 def rounding_table() -> str:
     """F1 of the embedded model in eight bits and in single precision, set by set."""
     rows = []
-    for name, own in result("rounding")["figures"]["sets"].items():
+    for name, own in load_result("rounding")["figures"]["sets"].items():
         change = own["f1 difference"]
         rows.append(
             [
@@ -570,10 +591,10 @@ def _f1(row: dict[str, Any] | None) -> str:
 
 
 def _with_interval(row: dict[str, Any], metric: str) -> str:
-    return f"{row[metric]:.2f}{_range(row[f'{metric}_interval'])}"
+    return f"{row[metric]:.2f}{_format_interval(row[f'{metric}_interval'])}"
 
 
-def _range(interval: Sequence[float | None] | None) -> str:
+def _format_interval(interval: Sequence[float | None] | None) -> str:
     """An interval in brackets; nothing where there is none."""
     low, high = interval or (None, None)
     return "" if low is None else f" ({low:.2f}–{high:.2f})"

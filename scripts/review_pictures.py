@@ -108,7 +108,7 @@ def review_server(folder: Path, names: Path) -> Iterator[str]:
         "--no-browser",
     ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    with _serving(process) as address:
+    with _address_of(process) as address:
         yield address
 
 
@@ -117,12 +117,12 @@ def app_server(folder: Path) -> Iterator[str]:
     """`mast app` on a folder of recordings, in a process of its own; gives its address."""
     command = [sys.executable, "-m", "mast", "app", str(folder), "--port", "0", "--no-browser"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    with _serving(process) as address:
+    with _address_of(process) as address:
         yield address
 
 
 @contextmanager
-def _serving(process: subprocess.Popen[str]) -> Iterator[str]:
+def _address_of(process: subprocess.Popen[str]) -> Iterator[str]:
     """The address that a server prints; it is ended in the end."""
     try:
         assert process.stdout is not None

@@ -40,13 +40,13 @@ def render(text: str) -> str:
     missing = "*Not measured yet: `python benchmarks/bench_archive.py --out results/archive.json`.*"
 
     def fill(match: re.Match[str]) -> str:
-        made = tables[match[1]]() if result("archive") is not None else missing
+        made = tables[match[1]]() if load_result("archive") is not None else missing
         return f"<!-- table {match[1]} -->\n{made}\n<!-- end -->"
 
     return re.sub(r"<!-- table (\w+) -->.*?<!-- end -->", fill, text, flags=re.DOTALL)
 
 
-def result(name: str) -> dict[str, Any] | None:
+def load_result(name: str) -> dict[str, Any] | None:
     """One result file, where it has been made."""
     path = ROOT / "results" / f"{name}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
@@ -54,13 +54,13 @@ def result(name: str) -> dict[str, Any] | None:
 
 def rates() -> list[Rate]:
     """What one core, and one GPU, searches in a second."""
-    archive = result("archive")
+    archive = load_result("archive")
     assert archive is not None
     found = archive["figures"]["search"]
     core = archive["hardware"]["cpu"]
     own = found["model"].split(",")[0]
     known = [Rate(f"one CPU core, `{own}`", found["cpu_times_real_time"], f"{core}; `results/archive.json`")]
-    gpu = result("gpu_speed")
+    gpu = load_result("gpu_speed")
     if gpu is not None:
         ends = {name: run for name, run in gpu["figures"]["end_to_end"].items() if "steady" in run}
         name, run = max(ends.items(), key=lambda one: float(one[1]["steady"]["times_real_time"]))
@@ -79,17 +79,17 @@ def compute_table() -> str:
         [
             rate.name,
             f"{rate.times_real_time:,.0f}",
-            *(hours_text(hours / rate.times_real_time) for hours in ARCHIVES_H),
+            *(format_hours(hours / rate.times_real_time) for hours in ARCHIVES_H),
             rate.measured,
         ]
         for rate in rates()
     ]
-    return markdown(header, rows)
+    return markdown_table(header, rows)
 
 
 def storage_table() -> str:
     """Bytes of sound and results for each size of archive."""
-    archive = result("archive")
+    archive = load_result("archive")
     assert archive is not None
     found = archive["figures"]["results_all"]
     marks = {
@@ -98,10 +98,16 @@ def storage_table() -> str:
         "hours": found["mark_bytes"] + (EVENTS_PER_H - 10) * found["parquet_bytes_per_event"],
     }
     rows = [
-        ["the sound itself, 48 kHz 16 bit WAV", *(size(_WAV_BYTES_PER_H * hours) for hours in ARCHIVES_H)],
-        ["events, one every six seconds", *(count(EVENTS_PER_H * hours) for hours in ARCHIVES_H)],
+        [
+            "the sound itself, 48 kHz 16 bit WAV",
+            *(format_bytes(_WAV_BYTES_PER_H * hours) for hours in ARCHIVES_H),
+        ],
+        ["events, one every six seconds", *(format_count(EVENTS_PER_H * hours) for hours in ARCHIVES_H)],
         *(
-            [f"`{name}`", *(size(found[f"{key}_bytes_per_event"] * EVENTS_PER_H * h) for h in ARCHIVES_H)]
+            [
+                f"`{name}`",
+                *(format_bytes(found[f"{key}_bytes_per_event"] * EVENTS_PER_H * h) for h in ARCHIVES_H),
+            ]
             for name, key in (
                 ("detections.parquet", "parquet"),
                 ("partitioned/", "partitioned"),
@@ -112,7 +118,7 @@ def storage_table() -> str:
             [
                 f"`recordings/`, files of {'a minute' if name == 'minutes' else 'an hour'}",
                 *(
-                    f"{size(each * h)} in {count(h * (60 if name == 'minutes' else 1))} files"
+                    f"{format_bytes(each * h)} in {format_count(h * (60 if name == 'minutes' else 1))} files"
                     for h in ARCHIVES_H
                 ),
             ]
@@ -120,15 +126,15 @@ def storage_table() -> str:
         ),
         [
             "making the tables, files of a minute, one core",
-            *(hours_text(60 * h / found["merged_recordings_per_cpu_second"] / 3_600) for h in ARCHIVES_H),
+            *(format_hours(60 * h / found["merged_recordings_per_cpu_second"] / 3_600) for h in ARCHIVES_H),
         ],
     ]
-    return markdown(["", *(f"{hours:,} h" for hours in ARCHIVES_H)], rows)
+    return markdown_table(["", *(f"{hours:,} h" for hours in ARCHIVES_H)], rows)
 
 
 def side_by_side_table() -> str:
     """One process against several on the machine of the benchmark."""
-    archive = result("archive")
+    archive = load_result("archive")
     assert archive is not None
     found = archive["figures"]["search"]
     names = {
@@ -151,34 +157,34 @@ def side_by_side_table() -> str:
         f"{archive['hardware']['cpu']}, {found['cores']} cores, load average {found['load_average']:.0f}: "
         "where it is above the number of cores, others were working too, and wall time says little."
     )
-    return f"{markdown([sound, 'wall time', 'CPU time'], rows)}\n\n{note}"
+    return f"{markdown_table([sound, 'wall time', 'CPU time'], rows)}\n\n{note}"
 
 
-def hours_text(hours: float) -> str:
+def format_hours(hours: float) -> str:
     """Hours to two digits."""
     if hours < 0.1:
         return f"{60 * hours:.2g} min"
     return f"{round(hours, 2 - len(str(int(hours)))):,.0f} h" if hours >= 10 else f"{hours:.2g} h"
 
 
-def size(some: float) -> str:
+def format_bytes(n_bytes: float) -> str:
     """Bytes to two digits."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
-        if some < 999.5:
-            return f"{some:.0f} {unit}" if some >= 10 else f"{some:.2g} {unit}"
-        some /= 1_000
-    return f"{some:,.0f} PB" if some >= 10 else f"{some:.2g} PB"
+        if n_bytes < 999.5:
+            return f"{n_bytes:.0f} {unit}" if n_bytes >= 10 else f"{n_bytes:.2g} {unit}"
+        n_bytes /= 1_000
+    return f"{n_bytes:,.0f} PB" if n_bytes >= 10 else f"{n_bytes:.2g} PB"
 
 
-def count(some: float) -> str:
+def format_count(number: float) -> str:
     """A number of things in words one can take in."""
     for unit, word in ((1e9, "billion"), (1e6, "million")):
-        if some >= unit:
-            return f"{some / unit:.3g} {word}"
-    return f"{some:,.0f}"
+        if number >= unit:
+            return f"{number / unit:.3g} {word}"
+    return f"{number:,.0f}"
 
 
-def markdown(header: list[str], rows: list[list[str]]) -> str:
+def markdown_table(header: list[str], rows: list[list[str]]) -> str:
     """A Markdown table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -48,7 +48,7 @@ def draw(dataset: Dataset, *, home: str, never_heard: list[str]) -> Figure:
     grid = figure.subplots(ROWS, COLUMNS, sharex=True, sharey=True)
     others = sorted(set(dataset.recordings["site"]) - {home})
     for axes, site in zip(grid.flat, [home, *others], strict=True):
-        recording, start_s = usual_chunk(dataset, site)
+        recording, start_s = typical_chunk(dataset, site)
         events = dataset.annotations.events
         spectrogram = compute_spectrogram(dataset.path(recording), start_s=start_s, end_s=start_s + CHUNK_S)
         shown = boxes_in_view(events[events["recording"] == recording], spectrogram)
@@ -99,7 +99,7 @@ def draw(dataset: Dataset, *, home: str, never_heard: list[str]) -> Figure:
     return figure
 
 
-def usual_chunk(dataset: Dataset, site: str) -> tuple[str, float]:
+def typical_chunk(dataset: Dataset, site: str) -> tuple[str, float]:
     """The test chunk of a site whose number of boxes is nearest to their median, the first of equals."""
     table = dataset.recordings
     tests = table[(table["site"] == site) & ~table["split"].isin(["train", "val"])]

@@ -66,7 +66,7 @@ def _settings() -> list[str]:
     return ["--preset", "tiny", *(word for flag in [*flags, "workers=0"] for word in ("--set", flag))]
 
 
-def writing(toy: Toy) -> dict[str, tuple[object, ...]]:
+def writing_commands(toy: Toy) -> dict[str, tuple[object, ...]]:
     """Each command that writes, with ``OUT`` where it does."""
     data, audio, model = toy.data, toy.data / "audio", toy.model
     wav = min(audio.iterdir())
@@ -94,7 +94,7 @@ def writing(toy: Toy) -> dict[str, tuple[object, ...]]:
     }
 
 
-def reading(toy: Toy) -> dict[str, tuple[object, ...]]:
+def reading_commands(toy: Toy) -> dict[str, tuple[object, ...]]:
     """Commands that only print."""
     return {
         "scan": ("scan", toy.data / "audio"),
@@ -103,12 +103,12 @@ def reading(toy: Toy) -> dict[str, tuple[object, ...]]:
     }
 
 
-def into(command: tuple[object, ...], out: Path) -> list[str]:
+def with_output(command: tuple[object, ...], out: Path) -> list[str]:
     """The command's words, with a real place for ``OUT``."""
     return [str(word).replace(OUT, str(out)) if isinstance(word, str) else str(word) for word in command]
 
 
-def fault(done: subprocess.CompletedProcess[str], place: str) -> str:
+def find_fault(done: subprocess.CompletedProcess[str], place: str) -> str:
     """What is wrong with how a command ended that could not do its work; empty where nothing is."""
     lines = [line for line in (done.stderr or "").splitlines() if line.strip()]
     last = lines[-1] if lines else ""

@@ -15,7 +15,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from scripts.attacks.commands import ENV, MAST, fault, into, prepare, reading, run, writing
+from scripts.attacks.commands import (
+    ENV,
+    MAST,
+    find_fault,
+    prepare,
+    reading_commands,
+    run,
+    with_output,
+    writing_commands,
+)
 from scripts.attacks.summary import Summary, parser
 
 DISKS = {"full": "64k", "small": "600k", "read-only": "8m"}
@@ -41,10 +50,10 @@ def disk(place: Path, kind: str) -> Iterator[bool]:
 
 def judge(summary: Summary, what: str, done: subprocess.CompletedProcess[str], place: str) -> None:
     """Count one try."""
-    if why := fault(done, place):
-        summary.fallen(what, why)
+    if why := find_fault(done, place):
+        summary.add_failure(what, why)
     else:
-        summary.stood(what, "one sentence")
+        summary.add_pass(what, "one sentence")
 
 
 def attack(summary: Summary, work: Path, name: str, command: tuple[object, ...]) -> None:
@@ -52,23 +61,23 @@ def attack(summary: Summary, work: Path, name: str, command: tuple[object, ...])
     for kind in DISKS:
         with disk(work / "disk", kind) as mounted:
             if mounted:
-                done = run(*into(command, work / "disk" / "o"))
+                done = run(*with_output(command, work / "disk" / "o"))
                 if kind == "small" and done.returncode == 0:
-                    summary.stood(f"{name} on a {kind} disk", "had room")
+                    summary.add_pass(f"{name} on a {kind} disk", "had room")
                 else:
                     judge(summary, f"{name} on a {kind} disk", done, "disk/o")
             else:
-                summary.stood(f"{name} on a {kind} disk", "not tried: needs root")
+                summary.add_pass(f"{name} on a {kind} disk", "not tried: needs root")
     in_the_way = work / "file"
     in_the_way.write_text("x")
-    judge(summary, f"{name} through a file", run(*into(command, in_the_way / "o")), "file")
+    judge(summary, f"{name} through a file", run(*with_output(command, in_the_way / "o")), "file")
     if shutil.which("setpriv"):
         denied = work / "denied"
         shutil.rmtree(denied, ignore_errors=True)
         denied.mkdir(mode=0o755)
         nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
         env = {**ENV, "HOME": "/nonexistent", "MPLCONFIGDIR": "/nonexistent"}
-        done = run(*into(command, denied / "o"), prefix=nobody, env=env)
+        done = run(*with_output(command, denied / "o"), prefix=nobody, env=env)
         judge(summary, f"{name} in a folder of another user", done, "denied")
 
 
@@ -80,9 +89,9 @@ def main() -> None:
         work = Path(folder)
         work.chmod(0o755)
         toy = prepare(work)
-        for name, command in writing(toy).items():
+        for name, command in writing_commands(toy).items():
             attack(summary, work, name, command)
-        for name, command in reading(toy).items():
+        for name, command in reading_commands(toy).items():
             with open("/dev/full", "w") as full:
                 words = [*MAST, *map(str, command)]
                 done = subprocess.run(

@@ -25,9 +25,9 @@ def main() -> None:
         words = [sys.executable, "-m", "pytest", "-q", "-k", "kill", "-p", "no:cacheprovider", tests]
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
         if done.returncode:
-            summary.fallen(tests, done.stdout.strip().splitlines()[-1][:200])
+            summary.add_failure(tests, done.stdout.strip().splitlines()[-1][:200])
         else:
-            summary.stood(tests, "nothing lost")
+            summary.add_pass(tests, "nothing lost")
     words = [
         sys.executable,
         "tests/fit/killed_fits.py",
@@ -42,9 +42,9 @@ def main() -> None:
     except (ValueError, IndexError):
         found = {"differences": [(done.stderr.strip() or "no answer")[-200:]]}
     if done.returncode or found.get("differences"):
-        summary.fallen(f"{options.count} kills of a fit", str(found.get("differences"))[:300])
+        summary.add_failure(f"{options.count} kills of a fit", str(found.get("differences"))[:300])
     else:
-        summary.stood(f"{options.count} kills of a fit", "nothing lost")
+        summary.add_pass(f"{options.count} kills of a fit", "nothing lost")
     summary.write()
 
 

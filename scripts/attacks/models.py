@@ -90,11 +90,11 @@ def hostile_models(good: Path, out: Path) -> Iterator[tuple[str, Path]]:
     yield folder.name, folder
     for number in (NAN, INF):
         folder = copy(f"weights-{number}")
-        _refill(folder, number)
+        _set_weight(folder, number)
         yield folder.name, folder
 
 
-def _refill(folder: Path, number: float) -> None:
+def _set_weight(folder: Path, number: float) -> None:
     """Weights that hold a number, with a fingerprint that fits them."""
     from safetensors.torch import load_file, save_file
 
@@ -122,12 +122,14 @@ def main() -> None:
         for name, folder in hostile_models(find_model("default"), Path(work)):
             try:
                 load_checkpoint(folder)
-                summary.fallen(name, "was taken")
+                summary.add_failure(name, "was taken")
             except MastError as error:
                 long = len(str(error)) > 600
-                (summary.fallen if long else summary.stood)(name, "a long message" if long else "refused")
+                (summary.add_failure if long else summary.add_pass)(
+                    name, "a long message" if long else "refused"
+                )
             except BaseException as error:
-                summary.fallen(name, f"{type(error).__name__}: {shortened(error)}")
+                summary.add_failure(name, f"{type(error).__name__}: {shortened(error)}")
             shutil.rmtree(folder)
     summary.write()
 

@@ -52,7 +52,7 @@ EXTREME = [
 ]
 
 
-def good(folder: Path) -> list[Path]:
+def write_good_recordings(folder: Path) -> list[Path]:
     """A recording of each kind, some with notes in the header."""
     rng = np.random.default_rng(0)
     paths = []
@@ -88,7 +88,7 @@ def good(folder: Path) -> list[Path]:
     return paths
 
 
-def mutated(content: bytes, others: list[bytes], rng: random.Random) -> bytes:
+def mutate(content: bytes, others: list[bytes], rng: random.Random) -> bytes:
     """One or a few changes."""
     some = bytearray(content)
     for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
@@ -137,7 +137,7 @@ def mutated(content: bytes, others: list[bytes], rng: random.Random) -> bytes:
     return bytes(some)
 
 
-def believable(info: object, size: int) -> bool:
+def is_believable(info: object, size: int) -> bool:
     """Whether a file of this size can hold that much sound: FLAC of silence has 65,535 samples in a dozen bytes."""
     return info.frames <= 8_000 * (size + 100) and info.duration_s <= 3600 * 24 * 60  # type: ignore[attr-defined]
 
@@ -157,7 +157,7 @@ def examine(path: Path) -> str:
             (text or "").encode()
     except AudioError as error:
         return "" if len(str(error)) < 600 else f"message of {len(str(error))}"
-    if not believable(info, path.stat().st_size):
+    if not is_believable(info, path.stat().st_size):
         return (
             f"length believed: {info.frames} frames, {info.duration_s:.0f} s in {path.stat().st_size} bytes"
         )
@@ -187,7 +187,7 @@ def _child(path: str, pipe: object) -> None:
         pipe.send(traceback.format_exc())  # type: ignore[attr-defined]
 
 
-def judged(path: Path) -> str:
+def examine_in_process(path: Path) -> str:
     """In a process of its own: a decoder may crash or hang."""
     here, there = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(target=_child, args=(str(path), there))
@@ -214,20 +214,22 @@ def main() -> None:
     options = parser(__doc__, count=700).parse_args()
     summary = Summary(options.summary)
     with tempfile.TemporaryDirectory() as temporary:
-        sources = good(Path(temporary))
+        sources = write_good_recordings(Path(temporary))
         contents = [path.read_bytes() for path in sources]
         for path in sources:
-            if problem := judged(path):
-                summary.fallen(f"undamaged {path.name}", problem.strip().splitlines()[-1][:160])
+            if problem := examine_in_process(path):
+                summary.add_failure(f"undamaged {path.name}", problem.strip().splitlines()[-1][:160])
         for k in range(options.count):
             rng = random.Random(f"{options.seed}/{k}")
             which = rng.randrange(len(sources))
             path = Path(temporary) / f"damaged_{k:05d}{sources[which].suffix}"
-            path.write_bytes(mutated(contents[which], contents, rng))
-            if problem := judged(path):
-                summary.fallen(f"recording {k} ({path.suffix[1:]})", problem.strip().splitlines()[-1][:160])
+            path.write_bytes(mutate(contents[which], contents, rng))
+            if problem := examine_in_process(path):
+                summary.add_failure(
+                    f"recording {k} ({path.suffix[1:]})", problem.strip().splitlines()[-1][:160]
+                )
             else:
-                summary.stood(f"recording {k} ({path.suffix[1:]})", "answered")
+                summary.add_pass(f"recording {k} ({path.suffix[1:]})", "answered")
             path.unlink()
     summary.write()
 

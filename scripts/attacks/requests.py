@@ -152,7 +152,7 @@ class Server:
         return self._said.read()
 
 
-def fault(status: int, content: bytes) -> str:
+def find_fault(status: int, content: bytes) -> str:
     """What is wrong with an answer; empty where nothing is."""
     if status == 0 or status >= 500:
         return f"answered {status}: {content[:120]!r}"
@@ -165,7 +165,7 @@ def fault(status: int, content: bytes) -> str:
     return "" if len(sentence) <= 450 and "\n" not in sentence else f"no plain sentence: {sentence[:120]}"
 
 
-def drawn(rng: random.Random, event: str) -> tuple[str, str, Any]:
+def random_request(rng: random.Random, event: str) -> tuple[str, str, Any]:
     """A request: method, path, body."""
 
     def number() -> str:
@@ -223,10 +223,10 @@ def main() -> None:
     summary = Summary(options.summary)
 
     def judge(what: str, answer: tuple[int, bytes]) -> None:
-        if why := fault(*answer):
-            summary.fallen(what[:160], why)
+        if why := find_fault(*answer):
+            summary.add_failure(what[:160], why)
         else:
-            summary.stood(what[:160], "answered" if answer[0] < 400 else "refused")
+            summary.add_pass(what[:160], "answered" if answer[0] < 400 else "refused")
 
     with tempfile.TemporaryDirectory() as folder:
         toy = prepare(Path(folder))
@@ -235,7 +235,7 @@ def main() -> None:
         events = json.loads(server.ask("GET", "recordings/1/events")[1])["events"]
         event = str(events[0]["id"]) if events else "none"
         for k in range(options.count):
-            method, path, body = drawn(random.Random(f"{options.seed}/{k}"), event)
+            method, path, body = random_request(random.Random(f"{options.seed}/{k}"), event)
             judge(f"{method} {path} {body if body is not None else ''}", server.ask(method, path, body))
         for raw in BODIES:
             judge(f"body {raw[:20]!r}", server.ask("POST", "recordings/1/events", raw=raw))
@@ -246,7 +246,7 @@ def main() -> None:
             for answer in pool.map(lambda _: server.ask("POST", "export", same), range(40)):
                 judge("exports to one name at once", answer)
         if "Traceback" in (said := server.close()):
-            summary.fallen("the server's terminal", said.strip().splitlines()[-1][:200])
+            summary.add_failure("the server's terminal", said.strip().splitlines()[-1][:200])
     summary.write()
 
 

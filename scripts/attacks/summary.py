@@ -16,12 +16,12 @@ class Summary:
         self.outcomes: Counter[str] = Counter()
         self.fell: list[str] = []
 
-    def stood(self, what: str, outcome: str) -> None:
+    def add_pass(self, what: str, outcome: str) -> None:
         """An attack that mast answered as it should; ``outcome`` in a word or two."""
         self.outcomes[outcome] += 1
         print(f"ok    {what}: {outcome}", flush=True)
 
-    def fallen(self, what: str, why: str) -> None:
+    def add_failure(self, what: str, why: str) -> None:
         """An attack that hurt."""
         self.fell.append(f"{what}: {why}")
         print(f"FELL  {what}: {why}", flush=True)

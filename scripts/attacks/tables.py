@@ -137,15 +137,15 @@ def mutate_text(raw: bytes, rng: random.Random) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def json_spots(value: object, path: tuple = ()) -> list[tuple]:
+def json_paths(value: object, path: tuple = ()) -> list[tuple]:
     """Where values stand in a JSON document."""
     spots = [path] if path else []
     if isinstance(value, dict):
         for key in value:
-            spots += json_spots(value[key], (*path, key))
+            spots += json_paths(value[key], (*path, key))
     elif isinstance(value, list):
         for i in range(len(value)):
-            spots += json_spots(value[i], (*path, i))
+            spots += json_paths(value[i], (*path, i))
     return spots
 
 
@@ -162,7 +162,7 @@ def mutate_json(raw: bytes, rng: random.Random) -> bytes:
     if rng.random() < 0.05:
         return re.sub(rb"\d+", b"9" * 5_000, raw, count=1)
     for _ in range(rng.choice([1, 1, 1, 2, 4])):
-        spots = json_spots(content)
+        spots = json_paths(content)
         if not spots:
             break
         *above, last = rng.choice(spots)
@@ -233,7 +233,7 @@ def damage(place: Path, rng: random.Random) -> str:
     return "text"
 
 
-def impossible(found: AnnotationSet) -> str:
+def find_impossible(found: AnnotationSet) -> str:
     """What is wrong with what was read, by a rule of its own; empty where nothing is."""
     box = found.events[["start_s", "end_s", "low_hz", "high_hz"]].to_numpy(float)
     score = found.events["score"].to_numpy(float)
@@ -267,7 +267,7 @@ def attack(name: str, place: Path, out: Path, rng: random.Random) -> str:
         if len(said) > 500 or "\n" in said or not said:
             return f"FELL: a sentence of {len(said)} characters"
         return "refused"
-    wrong = impossible(found)
+    wrong = find_impossible(found)
     if wrong:
         return f"FELL: impossible box read ({wrong})"
     for to, file in (("csv", "o.csv"), ("csv", "o.parquet"), (rng.choice(list(FORMATS)), "folder")):
@@ -327,7 +327,7 @@ def attack_layout(layout: str, folder: Path, rng: random.Random) -> str:
             data = load_dataset(folder).annotations
     except MastError as error:
         return "refused" if len(shortened(error)) <= 500 else "FELL: a long sentence"
-    wrong = impossible(data)
+    wrong = find_impossible(data)
     return f"FELL: impossible box read ({wrong})" if wrong else "read"
 
 
@@ -373,9 +373,9 @@ def main() -> None:
                 case, good, Path(scratch) / "work", random.Random(f"{options.seed}/{number}")
             )
             if outcome.startswith("FELL"):
-                summary.fallen(what, outcome[6:])
+                summary.add_failure(what, outcome[6:])
             else:
-                summary.stood(what, outcome)
+                summary.add_pass(what, outcome)
     summary.write()
 
 

@@ -91,7 +91,7 @@ def test_the_arithmetic_of_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
             },
         },
     }
-    monkeypatch.setattr(sizing_table, "result", made_up.get)
+    monkeypatch.setattr(sizing_table, "load_result", made_up.get)
     compute = sizing_table.compute_table().splitlines()[2:]
     assert (
         compute[0]

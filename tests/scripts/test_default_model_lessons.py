@@ -31,7 +31,7 @@ def test_the_worlds_of_a_lesson_differ_and_follow_its_hands(name: str, tmp_path:
     drawn = [default_model.draw_world(lesson.first + k, name, tmp_path) for k in range(6)]
     assert len({world.seed for world in drawn}) == 6
     assert [world.motifs for world in drawn[:2]] == [
-        lesson.hands[k % len(lesson.hands)].motifs for k in range(2)
+        lesson.annotators[k % len(lesson.annotators)].motifs for k in range(2)
     ]
     again = default_model.draw_world(lesson.first, name, tmp_path)
     assert again == drawn[0]
@@ -91,7 +91,7 @@ def test_the_expert_is_heard_as_often_as_told(tmp_path: Path) -> None:
         box = dict(zip(("start_s", "end_s", "low_hz", "high_hz"), np.arange(4.0)[:, None], strict=True))
         pd.DataFrame({"file": ["a.wav"], **box, "label": ["x"]}).to_csv(folder / "boxes.csv", index=False)
     lesson = default_model.Lesson(0, {"train": 1}, (), expert_times=3)
-    default_model.gather(tmp_path / "data", lesson, [(world, "train")], Namespace(expert=expert))
+    default_model.gather_dataset(tmp_path / "data", lesson, [(world, "train")], Namespace(expert=expert))
     recordings = pd.read_csv(tmp_path / "data" / "recordings.csv")
     assert list(recordings["file"]) == ["world_000/audio/a.wav", *(f"expert_{k}/a.wav" for k in range(3))]
     assert all((tmp_path / "data" / name).exists() for name in recordings["file"][1:])
@@ -126,7 +126,7 @@ def test_checked_pieces_are_heard_end_to_end_with_their_boxes(
     options = Namespace(expert=None, pool=tmp_path / "pool", work=tmp_path)
     (tmp_path / "checked").symlink_to(out)
     (tmp_path / "data").mkdir()
-    default_model.gather(tmp_path / "data", both, [], options)
+    default_model.gather_dataset(tmp_path / "data", both, [], options)
     heard = pd.read_csv(tmp_path / "data" / "recordings.csv").groupby("split").size()
     once = recordings.groupby("split").size()
     assert heard.to_dict() == {"train": 2 * once["train"], "val": once["val"]}
@@ -162,7 +162,7 @@ def test_an_average_is_settled_on_worlds_held_back(tmp_path: Path, monkeypatch: 
         worlds.append((tmp_path / f"world_{seed:03d}", split))
         world = Simulation(recordings=2, duration_s=6, sites=1, days=1, hours=(5, 9), density=30, seed=seed)
         simulate_dataset(worlds[-1][0], world)
-    default_model.gather(
+    default_model.gather_dataset(
         tmp_path, default_model.Lesson(0, {"train": 1, "val": 1}, ()), worlds, Namespace(expert=None)
     )
     config = DetectorConfig.named("tiny", chunk_frames=128, n_bins=32)
@@ -175,7 +175,7 @@ def test_an_average_is_settled_on_worlds_held_back(tmp_path: Path, monkeypatch: 
     )
     torch.manual_seed(0)
     save_checkpoint(tmp_path / "model", MastDetector(config), card)
-    default_model.settle(tmp_path / "model", tmp_path)
+    default_model.finalise(tmp_path / "model", tmp_path)
     _, settled = load_checkpoint(tmp_path / "model")
     assert settled.thresholds["score"] != 0.987
     assert settled.provenance["metrics"]["threshold"] == settled.thresholds["score"]

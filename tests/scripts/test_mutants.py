@@ -30,7 +30,7 @@ except mutants.MutantError as error:
 
 @pytest.mark.parametrize("mutant", LIST, ids=lambda mutant: mutant.name)
 def test_every_mutant_still_applies(mutant: mutants.Mutant) -> None:
-    ast.parse(mutant.applied(mutants.ROOT))
+    ast.parse(mutant.apply(mutants.ROOT))
     for test in mutant.tests:
         file, _, name = test.partition("::")
         text = (mutants.ROOT / file).read_text(encoding="utf-8")
