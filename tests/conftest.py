@@ -44,14 +44,14 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> None:
     """A fixture of a module or session is the same, whichever test asks for it first."""
     if fixturedef.scope != "function":
-        start_afresh()
+        reset_process_state()
 
 
 @pytest.fixture(autouse=True)
-def as_if_alone() -> Iterator[None]:
+def isolate_process_state() -> Iterator[None]:
     """No test sees what those before it, or the libraries they used, have changed for the whole process."""
     environment, folder, disabled = dict(os.environ), Path.cwd(), logging.root.manager.disable
-    start_afresh()
+    reset_process_state()
     yield
     os.chdir(folder)
     logging.disable(disabled)
@@ -62,7 +62,7 @@ def as_if_alone() -> Iterator[None]:
         sys.modules["matplotlib.pyplot"].close("all")
 
 
-def start_afresh() -> None:
+def reset_process_state() -> None:
     """Seeds, and the settings that numbers depend on, as in a new process."""
     random.seed(0)
     np.random.seed(0)

@@ -31,12 +31,8 @@ from mast_studies.script import run_script
 
 PART = "site_ood"
 LONG_S = 5.0  # recordings with a longer call are also left out
-DUPLICATE_IOU, NEAR_IOU, INSIDE_SHARE, TOUCHING_IOU = (
-    0.5,
-    0.3,
-    0.7,
-    0.05,
-)  # overlaps that tell kinds of false alarm apart
+# overlaps that tell kinds of false alarm apart
+DUPLICATE_IOU, NEAR_IOU, INSIDE_SHARE, TOUCHING_IOU = 0.5, 0.3, 0.7, 0.05
 KINDS = ("again", "badly fitting", "part of a call", "round several", "beside a call", "nothing there")
 
 

@@ -59,7 +59,7 @@ def annotation_sets(draw: st.DrawFn, *, text: st.SearchStrategy[str] = WORDS) ->
     )
 
 
-def held(annotations: AnnotationSet, format: Format) -> AnnotationSet:
+def storable_part(annotations: AnnotationSet, format: Format) -> AnnotationSet:
     """What is left of a set when a format has dropped what it cannot store."""
     events = annotations.events
     if "*" not in format.event_columns:
@@ -67,7 +67,7 @@ def held(annotations: AnnotationSet, format: Format) -> AnnotationSet:
     return AnnotationSet(events, annotations.reviewed, annotations.recordings)
 
 
-def facts(annotations: AnnotationSet) -> tuple[list[tuple[object, ...]], list[tuple[object, ...]]]:
+def comparable_rows(annotations: AnnotationSet) -> tuple[list[tuple[object, ...]], list[tuple[object, ...]]]:
     """Events and spans as sorted rows that compare equal when all values are equal to the last bit."""
     columns = [
         c for c in annotations.events.columns if c in EVENT_COLUMNS or annotations.events[c].notna().any()

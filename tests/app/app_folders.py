@@ -64,11 +64,11 @@ def client(**more: Any) -> TestClient:
     return TestClient(create_window(token=TOKEN), base_url="http://127.0.0.1:8764", headers=headers, **more)
 
 
-def eventually(holds: Callable[[], Any], seconds: float = 60.0) -> Any:
+def wait_for(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Wait until something is true, and give it back."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if found := holds():
-            return found
+        if value := condition():
+            return value
         time.sleep(0.05)
     raise AssertionError("it did not come true")

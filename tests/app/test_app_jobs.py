@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from app_folders import client, eventually, use_slow_program, write_sound
+from app_folders import client, use_slow_program, wait_for, write_sound
 from fastapi.testclient import TestClient
 
 from mast import jobs
@@ -65,13 +65,13 @@ def _begin(page: TestClient, sound: Path) -> Path:
     answer = page.post("/api/find", json={"path": str(sound), "sought": "birds"})
     assert answer.status_code == 200, answer.text
     out = Path(answer.json()["folder"])
-    eventually(lambda: _work(page, sound)[0]["done"] > 3)
+    wait_for(lambda: _work(page, sound)[0]["done"] > 3)
     return out
 
 
 def _stop(page: TestClient, sound: Path, out: Path) -> None:
     page.post("/api/stop", json={"folder": str(out)})
-    eventually(lambda: _work(page, sound)[0]["state"] != "running")
+    wait_for(lambda: _work(page, sound)[0]["state"] != "running")
 
 
 def test_two_windows_and_the_next_server_see_the_same_job(sound: Path) -> None:
@@ -99,13 +99,13 @@ def test_a_job_killed_from_outside_was_stopped_and_is_resumed(sound: Path) -> No
     page = client()
     out = _begin(page, sound)
     os.kill(read_progress(out).process, signal.SIGKILL)  # type: ignore[union-attr]
-    eventually(lambda: _work(page, sound)[0]["state"] == "stopped")
+    wait_for(lambda: _work(page, sound)[0]["state"] == "stopped")
     after = client()  # a server that was started again knows as much
     assert _work(after, sound)[0]["state"] == "stopped"
     assert after.post("/api/resume", json={"folder": str(out)}).status_code == 200
-    eventually(lambda: _work(after, sound)[0]["state"] == "running")
+    wait_for(lambda: _work(after, sound)[0]["state"] == "running")
     (out / "finish").touch()
-    eventually(lambda: _work(after, sound)[0]["state"] == "done")
+    wait_for(lambda: _work(after, sound)[0]["state"] == "done")
 
 
 def test_a_command_that_is_slow_to_leave_is_waited_for(sound: Path) -> None:
@@ -115,8 +115,8 @@ def test_a_command_that_is_slow_to_leave_is_waited_for(sound: Path) -> None:
     process = read_progress(out).process  # type: ignore[union-attr]
     _stop(page, sound, out)
     assert page.post("/api/resume", json={"folder": str(out)}).status_code == 200
-    eventually(lambda: read_progress(out).process not in (0, process))  # type: ignore[union-attr]
-    eventually(lambda: _work(page, sound)[0]["done"] > 3)
+    wait_for(lambda: read_progress(out).process not in (0, process))  # type: ignore[union-attr]
+    wait_for(lambda: _work(page, sound)[0]["done"] > 3)
     _stop(page, sound, out)
 
 
@@ -124,7 +124,7 @@ def test_why_a_job_failed_is_said(sound: Path) -> None:
     page = client()
     out = _begin(page, sound)
     (out / "fail").touch()
-    eventually(lambda: _work(page, sound)[0]["state"] == "failed")
+    wait_for(lambda: _work(page, sound)[0]["state"] == "failed")
     assert _work(page, sound)[0]["sentence"] == "the model is not there; choose another"
 
 
@@ -148,7 +148,7 @@ def test_what_was_begun_in_a_terminal_is_seen_but_only_its_own_folder_is_written
     (out / PROGRESS).write_text(json.dumps(told))
     assert _work(page, sound)[0]["state"] == "stopped"
     assert page.post("/api/resume", json={"folder": str(out)}).status_code == 200
-    eventually(lambda: _work(page, sound)[0]["done"] > 3)
+    wait_for(lambda: _work(page, sound)[0]["done"] > 3)
     _stop(page, sound, out)
 
 
@@ -190,14 +190,14 @@ def test_the_contents_are_those_of_scan(sound: Path) -> None:
         found = page.get("/api/contents", params={"path": str(sound)}).json()
         return found if found["state"] != "reading" else None
 
-    found = eventually(read)
+    found = wait_for(read)
     assert (found["recordings"], found["site_count"], found["day_count"]) == (2, 2, 2)
     assert found["hours"] == pytest.approx(6 / 3600)
     assert [one["file"] for one in found["broken"]] == ["broken.wav"]
     answer = page.post("/api/find", json={"path": str(sound), "sought": "whole"})
     out = Path(answer.json()["folder"])
     assert out.name == "whole-8000-Hz"
-    eventually(lambda: _work(page, sound)[0]["done"] > 3)
+    wait_for(lambda: _work(page, sound)[0]["done"] > 3)
     _stop(page, sound, out)
 
 
@@ -208,7 +208,7 @@ def test_a_folder_without_sound_is_one_sentence(tmp_path: Path) -> None:
         found = page.get("/api/contents", params={"path": str(tmp_path)}).json()
         return found if found["state"] != "reading" else None
 
-    assert "no recordings found; expected files ending in .wav" in eventually(read)["sentence"]
+    assert "no recordings found; expected files ending in .wav" in wait_for(read)["sentence"]
 
 
 def test_a_folder_that_may_not_be_read_is_one_sentence_and_nothing_is_started(
@@ -230,7 +230,7 @@ def test_a_folder_that_may_not_be_read_is_one_sentence_and_nothing_is_started(
 
     listed = page.get("/api/folders", params={"path": str(sound)})
     assert listed.status_code == 400
-    for sentence in (listed.json()["error"], eventually(read)["sentence"]):
+    for sentence in (listed.json()["error"], wait_for(read)["sentence"]):
         assert sentence.startswith(f"{sound}: cannot be listed (Permission denied)")
         assert "permissions" in sentence
         assert "\n" not in sentence
@@ -249,14 +249,14 @@ def test_a_disk_that_fills_on_the_way_is_one_sentence_and_what_is_done_is_kept(
     monkeypatch.setattr(jobs, "_PROGRAM", (sys.executable, str(program)))
     page = client()
     out = Path(page.post("/api/find", json={"path": str(wood), "sought": "birds"}).json()["folder"])
-    eventually(lambda: _work(page, wood)[0]["state"] != "running")
+    wait_for(lambda: _work(page, wood)[0]["state"] != "running")
     failed = _work(page, wood)[0]
     assert failed["state"] == "failed"
     assert "the disk is full; free some space" in failed["sentence"]
     assert len(list((out / "recordings").rglob("*.parquet"))) == 2
     monkeypatch.setattr(jobs, "_PROGRAM", real)
     assert page.post("/api/resume", json={"folder": str(out)}).status_code == 200
-    eventually(lambda: _work(page, wood)[0]["state"] == "done")
+    wait_for(lambda: _work(page, wood)[0]["state"] == "done")
     assert len(list((out / "recordings").rglob("*.parquet"))) == 4
 
 
@@ -265,7 +265,7 @@ def test_the_summary_has_the_names_that_the_review_was_given(tmp_path: Path) -> 
 
     def summarised() -> tuple[str, pd.DataFrame]:
         assert page.post("/api/summarize", json={"folder": str(folder)}).status_code == 200
-        eventually(lambda: read_progress(folder / "summary").state in ("done", "failed"))  # type: ignore[union-attr]
+        wait_for(lambda: read_progress(folder / "summary").state in ("done", "failed"))  # type: ignore[union-attr]
         told = read_progress(folder / "summary")
         assert told is not None
         assert told.state == "done", told.sentence

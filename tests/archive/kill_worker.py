@@ -19,17 +19,17 @@ def kill_a_worker(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     killed: list[int] = []
     search = command._search
 
-    def with_a_murder(
+    def search_with_kill(
         engine: Engine, results: ResultsFolder, todo: list[Recording], quiet: bool
     ) -> list[str]:
         assert isinstance(engine, CrewEngine)
-        give, hands = engine._crew.give, 0
+        give, n_given = engine._crew.give, 0
 
         def give_and_kill(worker: int, recordings: list[Recording]) -> None:
-            nonlocal hands
+            nonlocal n_given
             give(worker, recordings)
-            hands += 1
-            if hands == 3:
+            n_given += 1
+            if n_given == 3:
                 time.sleep(0.02)  # so that it has started
                 killed.append(engine.pids[worker])
                 os.kill(killed[0], signal.SIGKILL)
@@ -39,5 +39,5 @@ def kill_a_worker(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         assert len(set(engine.pids.values())) == len(engine.pids) >= 2  # somebody else did its work
         return failures
 
-    monkeypatch.setattr(command, "_search", with_a_murder)
+    monkeypatch.setattr(command, "_search", search_with_kill)
     return killed

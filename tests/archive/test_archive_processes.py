@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from murder import kill_a_worker
+from kill_worker import kill_a_worker
 from poisoned import FullDiskSpec, PoisonedSpec, times_met
 from same_results import assert_same_results
 from typer.testing import Result

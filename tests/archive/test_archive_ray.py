@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from murder import kill_a_worker
+from kill_worker import kill_a_worker
 from poisoned import PoisonedSpec, times_met
 from same_results import assert_same_results
 from small_s3 import small_s3

@@ -55,7 +55,7 @@ def both_intervals(differences: Mapping[str, Sequence[float]]) -> str:
     return f"{interval(differences['f1'], 'F1')} and {interval(differences['ap50'], 'AP50')}"
 
 
-def the_other_way(value: Sequence[float]) -> list[float]:
+def flipped(value: Sequence[float]) -> list[float]:
     """The difference of B and A and its interval, from that of A and B."""
     difference, low, high = value
     return [-difference, -high, -low]
@@ -77,7 +77,7 @@ def percent(shares: Iterable[float]) -> list[str]:
     return [f"{100 * share:.0f}" for share in shares]
 
 
-def listed(texts: Iterable[str]) -> str:
+def join_words(texts: Iterable[str]) -> str:
     """0.512, 0.510 and 0.570."""
     *others, last = texts
     return f"{', '.join(others)} and {last}"

@@ -12,13 +12,13 @@ from page_figures import (
     assert_says,
     f1_text,
     figures,
+    flipped,
     interval,
-    listed,
+    join_words,
     page_text,
     percent,
     results,
     signed,
-    the_other_way,
 )
 
 from mast.events import pairwise_iou
@@ -78,14 +78,14 @@ def test_training_with_real_boxes() -> None:
     baselines = ("faster_rcnn", "fcos", "yolo26", "detr", "audiomae")
     for found in (birds, fish, bats):
         assert all(found[name]["f1"] < found["fitted"]["f1"] for name in baselines)
-    ahead = [the_other_way(found["faster_rcnn"]["differences"]["f1"]) for found in (birds, fish, bats)]
+    ahead = [flipped(found["faster_rcnn"]["differences"]["f1"]) for found in (birds, fish, bats)]
     assert_says(
         "docs/results.md",
         *(
             " | ".join(f"{found[name]['f1']:.3f}" for found in (birds, fish, site, bats)) + " |"
             for name in (*baselines, "fitted")
         ),
-        f"by {listed(map(interval, ahead))} over Faster R-CNN",
+        f"by {join_words(map(interval, ahead))} over Faster R-CNN",
         f"(AP50 {birds['fitted']['ap50']:.2f} and {birds['faster_rcnn']['ap50']:.2f})",
     )
 

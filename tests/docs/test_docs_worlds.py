@@ -10,12 +10,12 @@ from page_figures import (
     assert_says,
     both_intervals,
     figures,
+    flipped,
     interval,
-    listed,
+    join_words,
     minus,
     percent,
     signed,
-    the_other_way,
     three_digits,
 )
 from world_results import (
@@ -132,7 +132,7 @@ def test_what_holds_for_self_training() -> None:
     assert len(raised) == 11
     summary_says(
         f"rises in all eleven worlds, by {min(raised):.2f} to {max(raised):.2f}",
-        f"in worlds 7, 9 and 10 MAST finds {listed(found)} % of their calls instead of {listed(before)} %",
+        f"in worlds 7, 9 and 10 MAST finds {join_words(found)} % of their calls instead of {join_words(before)} %",
         f"it rises by {mean_lead('test', 'taught_st', over='gained')['f1'][0]:.3f} on average",
     )
 
@@ -141,7 +141,7 @@ def test_what_holds_for_two_teachers() -> None:
     ahead = three_digits(lead for lead, _, _ in leads("site_ood", "taught_st")["f1"])
     gained = mean_lead("site_ood", "taught_st", over="gained")["f1"]
     summary_says(
-        f"by {listed(ahead)} F1 in worlds {listed(map(str, WITH_TWO))}",
+        f"by {join_words(ahead)} F1 in worlds {join_words(map(str, WITH_TWO))}",
         f"The mean is {both_intervals(mean_lead('site_ood', 'taught_st'))}",
         f"Self-training gains {interval(gained, 'F1')} there",
     )
@@ -206,8 +206,8 @@ def test_what_does_not_hold() -> None:
 def test_world_10_and_its_leads() -> None:
     scratch, both = (premise(10)[name] for name in BOTH_ROUNDS[1:])
     home, days, away = (both[part]["differences"] for part in PARTS)
-    behind = [interval(the_other_way(scratch[part]["differences"]["f1"]), "F1") for part in PARTS]
-    ranked_worse = interval(the_other_way(scratch["site_ood"]["differences"]["ap50"]), "AP50")
+    behind = [interval(flipped(scratch[part]["differences"]["f1"]), "F1") for part in PARTS]
+    ranked_worse = interval(flipped(scratch["site_ood"]["differences"]["ap50"]), "AP50")
     page_says(
         f"at other sites** by {both_intervals(away)}",
         f"level: in domain {both_intervals(home)}, on other days {both_intervals(days)}",
@@ -218,11 +218,11 @@ def test_world_10_and_its_leads() -> None:
 def test_world_9_and_its_leads() -> None:
     scratch, both = (premise(9)[name] for name in BOTH_ROUNDS[1:])
     home, days, away = (both[part]["differences"] for part in PARTS)
-    behind = [interval(the_other_way(scratch[part]["differences"]["f1"]), "F1") for part in PARTS[:2]]
+    behind = [interval(flipped(scratch[part]["differences"]["f1"]), "F1") for part in PARTS[:2]]
     page_says(
         f"at other sites** by {both_intervals(away)}",
         f"level: {both_intervals(days)}. In domain F1 is level, too, {interval(home['f1'])}, but AP50 is "
-        f"{interval(the_other_way(home['ap50']), 'lower')}",
+        f"{interval(flipped(home['ap50']), 'lower')}",
         f"at other sites, by {both_intervals(scratch['site_ood']['differences'])}, and behind it at home, by "
         f"{behind[0]} in domain and {behind[1]} on other days",
     )
@@ -256,12 +256,12 @@ def test_both_rounds_site_by_site(world: int) -> None:
             *three_digits(one["f1"] for one in unheard)
         )
         + f"({unheard[0]['boxes']} boxes in {unheard[0]['recordings']} recordings)",
-        f"it is {listed(three_digits(one[HEARD]['f1'] for one in systems))}",
+        f"it is {join_words(three_digits(one[HEARD]['f1'] for one in systems))}",
         "Of their {:,} calls, Faster R-CNN finds {} %, MAST from scratch {} % and with self-training {} %; ".format(
             new[0]["boxes"], *percent(one["recall"] for one in new)
         )
         + f"of the {known[0]['boxes']:,} calls of species that were labelled at home, "
-        f"{listed(percent(one['recall'] for one in known))} %",
+        f"{join_words(percent(one['recall'] for one in known))} %",
         "has {} false alarms at other sites, {} of them with nothing there. Faster R-CNN has {} and {}".format(
             *false[2], *false[0]
         ),
@@ -305,13 +305,13 @@ def test_world_8_and_its_leads() -> None:
     systems = premise(8)
     scratch, alone, taught = (systems[name] for name in ONE_ROUND[1:])
     ahead = {part: taught[part]["differences"] for part in PARTS}
-    behind = {metric: the_other_way(scratch["site_ood"]["differences"][metric]) for metric in METRICS}
+    behind = {metric: flipped(scratch["site_ood"]["differences"][metric]) for metric in METRICS}
     added = added_by_a_teacher()
     page_says(
         *(cells(system) for system in systems.values()),
         f"at other sites after one round** by {both_intervals(ahead['site_ood'])}, in domain by "
         f"{both_intervals(ahead['test'])}. On other days it leads by {interval(ahead['temporal_ood']['f1'], 'F1')}, "
-        f"but its AP50 is {interval(the_other_way(ahead['temporal_ood']['ap50']), 'lower')}",
+        f"but its AP50 is {interval(flipped(ahead['temporal_ood']['ap50']), 'lower')}",
         f"MAST is behind here: by {both_intervals(behind)} at other sites",
         f"{both_intervals(taught['site_ood']['gained'])} at other sites over its start with two teachers, and "
         f"{interval(alone['site_ood']['gained']['f1'])} and {interval(alone['site_ood']['gained']['ap50'])} when",
@@ -336,11 +336,11 @@ def test_world_8_site_by_site() -> None:
             *three_digits(one["f1"] for one in unheard)
         )
         + f"({unheard[0]['boxes']} boxes in {unheard[0]['recordings']} recordings)",
-        f"it is {listed(three_digits(one[HEARD]['f1'] for one in systems))}",
+        f"it is {join_words(three_digits(one[HEARD]['f1'] for one in systems))}",
         "Of their {:,} calls, Faster R-CNN finds {} %, MAST from scratch {} %, with self-training {} % and with two "
         "teachers {} %".format(new[0]["boxes"], *percent(one["recall"] for one in new)),
         f"of the {known[0]['boxes']:,} calls of species that were labelled at home, "
-        f"{listed(percent(one['recall'] for one in known))} %",
+        f"{join_words(percent(one['recall'] for one in known))} %",
         "{} at other sites, {} of them with nothing there. Self-training without has {} and {}, Faster R-CNN {} and "
         "{}".format(*false[3], *false[2], *false[0]),
     )
@@ -378,8 +378,7 @@ def added_by_round_2(world: int) -> dict[str, str]:
     """F1 and AP50 over round 1 at other sites; the table has them the other way."""
     behind = teachers(world)["from_scratch_st_1"]["site_ood"]["differences"]
     return {
-        metric: interval(the_other_way(behind[metric]), title)
-        for metric, title in (("f1", "F1"), ("ap50", "AP50"))
+        metric: interval(flipped(behind[metric]), title) for metric, title in (("f1", "F1"), ("ap50", "AP50"))
     }
 
 
@@ -400,12 +399,12 @@ def test_world_7_site_by_site() -> None:
         "F1 {:.3f} for Faster R-CNN, {:.3f} for MAST from scratch and {:.3f} with self-training ({:,} boxes in".format(
             *(one["f1"] for one in unheard), unheard[0]["boxes"]
         ),
-        f"it is {listed(three_digits(one[HEARD]['f1'] for one in systems))}",
+        f"it is {join_words(three_digits(one[HEARD]['f1'] for one in systems))}",
         "Of their {:,} calls, Faster R-CNN finds {} %, MAST from scratch {} % and with self-training {} %; ".format(
             new[0]["boxes"], *found
         )
         + f"of the {known[0]['boxes']} calls of species that were labelled at home, "
-        f"{listed(percent(one['recall'] for one in known))} %",
+        f"{join_words(percent(one['recall'] for one in known))} %",
     )
 
 
@@ -444,7 +443,7 @@ def test_world_6_and_its_leads() -> None:
         f"{both_intervals(alone['gained'])} at other sites over its start, with two teachers "
         f"{interval(taught['gained']['f1'])} and {interval(taught['gained']['ap50'])}",
         f"by {interval(better['ap50'], 'AP50')} and {interval(better['f1'], 'F1')} at other sites. In domain it costs "
-        f"{interval(the_other_way(at_home['ap50']), 'AP50')}",
+        f"{interval(flipped(at_home['ap50']), 'AP50')}",
     )
 
 
@@ -457,11 +456,11 @@ def test_world_6_site_by_site() -> None:
             *three_digits(one["f1"] for one in unheard)
         )
         + f"({unheard[0]['boxes']} boxes in {unheard[0]['recordings']} recordings)",
-        f"it is {listed(three_digits(one[HEARD]['f1'] for one in systems))}",
+        f"it is {join_words(three_digits(one[HEARD]['f1'] for one in systems))}",
         "Of their {} calls, Faster R-CNN finds {} %, MAST from scratch {} %, with self-training {} % and with two "
         "teachers {} %".format(new[0]["boxes"], *percent(one["recall"] for one in new)),
         f"of the {known[0]['boxes']:,} calls of species that were labelled at home, "
-        f"{listed(percent(one['recall'] for one in known))} %",
+        f"{join_words(percent(one['recall'] for one in known))} %",
     )
 
 
@@ -534,7 +533,7 @@ def test_world_4_site_by_site() -> None:
             *three_digits(one["f1"] for one in unheard)
         )
         + f"({unheard[0]['boxes']} boxes in {unheard[0]['recordings']} recordings)",
-        f"it is {listed(three_digits(one[HEARD]['f1'] for one in systems))}",
+        f"it is {join_words(three_digits(one[HEARD]['f1'] for one in systems))}",
         f"with seed 4, {right} % of the pseudo-labels are right and {reached} % of",
     )
 
@@ -564,7 +563,7 @@ def test_detectors_that_label_together() -> None:
         both_intervals(round_1),
         "({} F1, {} to {})".format(*three_digits(as_before["f1"])),
         " and ".join(interval(one["f1"]) for one in latent),
-        f"({listed(three_digits(one['ap50'][0] for one in latent))})",
+        f"({join_words(three_digits(one['ap50'][0] for one in latent))})",
     )
 
 
@@ -638,11 +637,11 @@ def test_a_third_world_and_notes_of_songs() -> None:
         *map(cells, measured["runs"]),
         f"{interval(level['f1'], 'F1')} and +{interval(level['ap50'], 'AP50')}",
         f"gains {interval(small_gain['f1'], 'F1')}",
-        f"costs {interval(the_other_way(domain))} in domain and {interval(the_other_way(days))} on other days",
+        f"costs {interval(flipped(domain))} in domain and {interval(flipped(days))} on other days",
         to_train_on.format(**measured["labelled_boxes_to_train_on"]),
         f"{best_f1(sites[2]['st_songs']):.3f} with seed 2 (threshold {here[2]:.2f}, not {home[2]:.2f})",
         f"{best_f1(sites[1]['st_songs']):.3f} with seed 1 ({here[1]:.2f}, not {home[1]:.2f})",
-        listed(three_digits(best_f1(sites[seed]["faster_rcnn"]) for seed in (2, 1))),
+        join_words(three_digits(best_f1(sites[seed]["faster_rcnn"]) for seed in (2, 1))),
     )
 
 

@@ -44,7 +44,7 @@ def start(labelled: Path, archive: Path, out: Path) -> int:
         os._exit(code)
 
 
-def seconds_of(whole: Path) -> dict[str, float]:
+def stage_seconds(whole: Path) -> dict[str, float]:
     """How long each stage took in a run that was left alone, by the times of its notes."""
     ends = [(whole / "stages" / f"{stage}.json").stat().st_mtime for stage in STAGES]
     return {s: max(0.02, e - b) for s, b, e in zip(STAGES, [ends[0] - 0.2, *ends[:-1]], ends, strict=True)}
@@ -103,7 +103,7 @@ def main() -> None:
         if options.whole is None:
             write_both(work)
             assert os.waitpid(start(labelled, archive, whole), 0)[1] == 0
-        seconds = seconds_of(whole)
+        seconds = stage_seconds(whole)
 
         rng = random.Random(options.seed)
         # long stages are killed more often (by the root: short ones have their turn); in order, so that there is

@@ -98,7 +98,7 @@ def test_a_trained_model_keeps_the_habit_that_validation_shows(
 ) -> None:
     finds(monkeypatch, notes_of=lambda folder: True)
     told: list[str] = []
-    assert fit(told=told).metrics["recommended"] == "trained"
+    assert fit(messages=told).metrics["recommended"] == "trained"
     best, trained = load_card(tmp_path / "run" / "best"), load_card(tmp_path / "run" / "train" / "best")
     assert best.habit == SONGS
     assert mast.load(tmp_path / "run", device="cpu").habit == SONGS  # without an option
@@ -110,7 +110,7 @@ def test_a_trained_model_keeps_the_habit_that_validation_shows(
     # what is done is not done again
     monkeypatch.setattr(draw, "look_at", lambda *_, **__: pytest.fail("measured again"))
     again: list[str] = []
-    fit(told=again)
+    fit(messages=again)
     assert "train-habit: nothing has changed, skipped" in again
     assert said in again
 
@@ -120,7 +120,7 @@ def test_a_model_that_learnt_to_draw_by_itself_needs_no_habit(
 ) -> None:
     finds(monkeypatch, notes_of=lambda folder: folder.name == "start")
     told: list[str] = []
-    fit(told=told)
+    fit(messages=told)
     assert load_card(tmp_path / "run" / "habit").habit == SONGS  # of the start
     trained = load_card(tmp_path / "run" / "train" / "best")
     assert load_card(tmp_path / "run" / "best") == trained
@@ -157,7 +157,7 @@ def test_the_start_draws_as_asked_until_boxes_say_otherwise(
     assert load_card(tmp_path / "run" / "start").habit == Habit(join_s=0.08)
     assert load_card(tmp_path / "run" / "best").habit == Habit(join_s=0.08)  # it fits as well as any
     told: list[str] = []
-    fit(told=told, drawn=DetectOptions(box="strongest"))
+    fit(messages=told, drawn=DetectOptions(box="strongest"))
     assert any(text.startswith("start: habit ") and text.endswith("repeating") for text in told)
     assert load_card(tmp_path / "run" / "start").habit == Habit(box="strongest")
     assert load_card(tmp_path / "run" / "best").habit == SONGS

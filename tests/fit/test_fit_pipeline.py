@@ -119,7 +119,7 @@ def test_the_report_needs_nothing_else(whole: Path) -> None:
 def test_the_second_time_nothing_is_done(whole: Path, no_training: None) -> None:
     before = {p: p.stat().st_mtime_ns for p in whole.rglob("*") if p.is_file()}
     told: list[str] = []
-    run_fit(whole.parent / "labelled", [whole.parent / "archive"], whole, told=told)
+    run_fit(whole.parent / "labelled", [whole.parent / "archive"], whole, messages=told)
     for stage in STAGES:
         assert f"{stage}: nothing has changed, skipped" in told
     assert {p: p.stat().st_mtime_ns for p in whole.rglob("*") if p.is_file()} == before
@@ -134,7 +134,7 @@ def test_boxes_outside_the_band_are_left_out_and_counted_once(tmp_path: Path, no
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         with pytest.raises(Reached):
-            run_fit(data, [], tmp_path / "run", recipe, told=told)
+            run_fit(data, [], tmp_path / "run", recipe, messages=told)
     assert [text for text in told if "outside the band" in text] == [
         f"note: {data}: 9 of 32 boxes lie outside the band of 20–6400 Hz and are left out (--band 7500 would include "
         "them)"
@@ -145,7 +145,7 @@ def test_boxes_outside_the_band_are_left_out_and_counted_once(tmp_path: Path, no
 
 def test_a_run_may_move_with_its_data(copied: Path, no_training: None) -> None:
     told: list[str] = []
-    run_fit(copied.parent / "labelled", [copied.parent / "archive"], copied, told=told)
+    run_fit(copied.parent / "labelled", [copied.parent / "archive"], copied, messages=told)
     assert sum("nothing has changed" in text for text in told) == len(STAGES)
 
 
@@ -179,11 +179,11 @@ def test_other_boxes_train_again_but_the_encoder_is_kept(copied: Path, no_traini
     told: list[str] = []
     # another name for the same box changes nothing for a detector of boxes
     table.assign(label="frog").to_csv(boxes, index=False)
-    run_fit(boxes.parent, [copied.parent / "archive"], copied, told=told)
+    run_fit(boxes.parent, [copied.parent / "archive"], copied, messages=told)
     assert "train: nothing has changed, skipped" in told
     table.iloc[:-1].to_csv(boxes, index=False)
     with pytest.raises(Reached, match="fit_detector"):
-        run_fit(boxes.parent, [copied.parent / "archive"], copied, told=told)
+        run_fit(boxes.parent, [copied.parent / "archive"], copied, messages=told)
     assert told.count("pretrain: nothing has changed, skipped") == 2
     assert (copied / "report.html").read_text() == "report"  # the species stand there
     changed = "train: your boxes or what was listened to changed (32 boxes, now 31 boxes); starting over"
@@ -201,7 +201,7 @@ def test_a_recording_that_was_moved_is_named_once_and_the_others_are_learnt_from
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*left out")
         with pytest.raises(Reached):
-            run_fit(labelled, [archive], tmp_path / "run", told=told)
+            run_fit(labelled, [archive], tmp_path / "run", messages=told)
     assert [text for text in told if "left out" in text] == [
         f"note: {labelled / 'boxes.csv'}: 1 of 8 boxed recordings is not in {labelled} ({gone.name}) and is left out "
         "with its 4 boxes; was it moved or renamed?"
@@ -220,7 +220,7 @@ def test_other_sound_pretrains_again(copied: Path, no_training: None) -> None:
 def test_a_start_without_unlabelled_sound(whole: Path, tmp_path: Path) -> None:
     told: list[str] = []
     recipe, init = toy_recipe(train__epochs=1), whole / "pretrain"
-    run_fit(whole.parent / "labelled", [], tmp_path / "run", recipe, init=init, told=told, examples=0)
+    run_fit(whole.parent / "labelled", [], tmp_path / "run", recipe, init=init, messages=told, examples=0)
     assert f"pretrain: skipped, starting from {init / 'best'}" in told
     assert any(text.startswith("self-train: skipped") for text in told)
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
@@ -257,7 +257,7 @@ def test_a_detector_that_finds_nothing_in_the_archive_is_still_a_detector(
     monkeypatch.setattr(learn, "fit_rounds", nothing)
     told: list[str] = []
     recipe = toy_recipe(selftrain__threshold=0.9)
-    fitted = run_fit(copied.parent / "labelled", [copied.parent / "archive"], copied, recipe, told=told)
+    fitted = run_fit(copied.parent / "labelled", [copied.parent / "archive"], copied, recipe, messages=told)
     assert any("self-train: skipped (the detector finds nothing" in text for text in told)
     assert list(fitted.metrics["detectors"]) == ["trained"]
 
@@ -333,7 +333,7 @@ def test_a_stopped_stage_resumes_with_other_workers(
     told: list[str] = []
     for workers in (None, 0):
         with pytest.raises(Reached):
-            run_fit(whole.parent / "labelled", [], tmp_path, toy_recipe(workers=workers), told=told)
+            run_fit(whole.parent / "labelled", [], tmp_path, toy_recipe(workers=workers), messages=told)
         kept = json.loads((tmp_path / "pretrain" / "recipe.json").read_text())
         assert kept["recipe"]["workers"] == workers
     assert "pretrain: was stopped, resuming" in told

@@ -108,7 +108,7 @@ def measured_anew(run: Path) -> None:
 def test_the_start_is_measured_like_the_trained_model(data: Path, tmp_path: Path, no_pictures: None) -> None:
     told: list[str] = []
     recipe = toy_recipe(train__epochs=1)
-    fitted = run_fit(data / "labelled", [], tmp_path / "run", recipe, init=data / "start", told=told)
+    fitted = run_fit(data / "labelled", [], tmp_path / "run", recipe, init=data / "start", messages=told)
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert list(metrics["detectors"]) == ["start", "trained"]
     start = metrics["detectors"]["start"]
@@ -141,7 +141,7 @@ def test_a_start_is_not_judged_on_what_it_has_learnt_from(
     shutil.copytree(data / "start", start)
     learnt = {LEARNT_FROM: {fingerprint(dataset.path(known)): [[0.0, 1e4]]}}
     update_card(start, load_card(start).model_copy(update={"provenance": learnt}))
-    fitted = run_fit(labelled, [], tmp_path / "run", recipe, init=start, told=told)
+    fitted = run_fit(labelled, [], tmp_path / "run", recipe, init=start, messages=told)
     (said,) = (text for text in told if "was trained on" in text)
     assert said.startswith(
         f"note: {start} was trained on 1 of these {len(dataset)} recordings, so it stays in training"
@@ -149,7 +149,7 @@ def test_a_start_is_not_judged_on_what_it_has_learnt_from(
     assert known not in PartTables.load(tmp_path / "run" / "evaluate" / "start", "val").recordings
     kept = load_card(tmp_path / "run" / "train" / "best").provenance[LEARNT_FROM]
     assert fingerprint(dataset.path(known)) in kept
-    again = run_fit(labelled, [], tmp_path / "run", recipe, init=start, told=told)
+    again = run_fit(labelled, [], tmp_path / "run", recipe, init=start, messages=told)
     assert again.metrics == fitted.metrics
     assert "train: nothing has changed, skipped" in told
 
@@ -164,7 +164,7 @@ def test_a_few_boxes_make_no_test_part_and_nothing_claims_one(data: Path, tmp_pa
     heard.loc[names == boxes["recording"].iloc[0], "end_s"] = 1.0
     heard.to_csv(labelled / "reviewed.csv", index=False)
     recipe = toy_recipe(train__epochs=1)
-    fitted = run_fit(labelled, [], run, recipe, init=data / "start", told=told)
+    fitted = run_fit(labelled, [], run, recipe, init=data / "start", messages=told)
     (unused,) = [text.removeprefix("scan: ") for text in told if "not used" in text]
     assert re.match(rf"\d+ of {len(boxes)} boxes are not used", unused)
     assert f"{unused}." in fitted.report.read_text(encoding="utf-8")
@@ -211,7 +211,7 @@ def test_a_start_that_training_does_not_beat_is_kept(
     # nothing is done twice, and the recommendation is remembered
     monkeypatch.setattr(fit_run, "validation_tally", lambda *_, **__: pytest.fail("measured again"))
     monkeypatch.setattr(learn, "fit_detector", lambda *_, **__: pytest.fail("trained again"))
-    again = run_fit(*arguments, init=data / "start", told=told)
+    again = run_fit(*arguments, init=data / "start", messages=told)
     assert again.metrics["recommended"] == "start"
     assert "train: nothing has changed, skipped" in told
     # what helps is recommended instead
@@ -243,7 +243,7 @@ def test_a_habit_that_boxes_show_is_kept_in_the_model(
     validation_says(monkeypatch, start=0.26, habit=0.40, trained=0.30)
     told: list[str] = []
     arguments = (data / "labelled", [], tmp_path / "run", toy_recipe(train__epochs=1))
-    fitted = run_fit(*arguments, init=data / "start", examples=0, told=told)
+    fitted = run_fit(*arguments, init=data / "start", examples=0, messages=told)
     assert list(fitted.metrics["detectors"]) == ["start", "habit", "trained"]
     assert fitted.metrics["recommended"] == "habit"
     pairs = [(pair["of"], pair["to"]) for pair in fitted.metrics["differences"]]
@@ -340,7 +340,7 @@ def test_the_machine_chooses_the_epochs_once(
 
     monkeypatch.setattr(learn, "fit_detector", train)
     told: list[str] = []
-    arguments: dict[str, Any] = {"init": data / "start", "fixed": ["train.batch_size"], "told": told}
+    arguments: dict[str, Any] = {"init": data / "start", "fixed": ["train.batch_size"], "messages": told}
     for seconds in (1e-6, 1e6):
         monkeypatch.setattr(learn, "measure_rates", lambda *_, s=seconds, **__: Rates(s, s))
         with pytest.raises(KeyboardInterrupt):
@@ -484,7 +484,7 @@ def test_what_was_learnt_from_several_recordings_needs_no_proof() -> None:
 def test_a_fit_from_few_boxes_averages_with_the_start(data: Path, tmp_path: Path) -> None:
     told: list[str] = []
     recipe = toy_recipe(train__epochs=1)
-    arguments: dict[str, Any] = {"init": data / "start", "examples": 0, "told": told}
+    arguments: dict[str, Any] = {"init": data / "start", "examples": 0, "messages": told}
     fitted = run_fit(
         data / "labelled",
         [],
@@ -570,7 +570,7 @@ def test_a_threshold_that_boxes_ask_for_goes_into_all_that_is_made(
     validation_says(monkeypatch, start=0.26, habit=0.40, trained=0.30)
     told: list[str] = []
     arguments = (data / "labelled", [], tmp_path / "run", toy_recipe(train__epochs=1))
-    fitted = run_fit(*arguments, init=data / "start", examples=0, told=told)
+    fitted = run_fit(*arguments, init=data / "start", examples=0, messages=told)
     assert fitted.metrics["recommended"] == "habit"
     best, start = load_card(tmp_path / "run" / "best"), load_card(data / "start")
     assert best == start.model_copy(update={"thresholds": {**start.thresholds, "score": 0.02}})

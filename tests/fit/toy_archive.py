@@ -96,14 +96,14 @@ def run_fit(
     out: Path,
     recipe: Recipe | None = None,
     *,
-    told: list[str] | None = None,
+    messages: list[str] | None = None,
     init: Path | None = None,
     drawn: DetectOptions = DEFAULT_OPTIONS,
     fixed: Collection[str] | None = None,
     examples: int = 1,
 ) -> Fitted:
-    """`mast fit` in this process; what it says goes to ``told``."""
-    say = (lambda text: None) if told is None else told.append
+    """`mast fit` in this process; what it says goes to ``messages``."""
+    say = (lambda text: None) if messages is None else messages.append
     return fit(
         data,
         unlabelled,

@@ -47,7 +47,7 @@ def test_windows_are_counted_as_they_are_searched(model: Path, tones: Path, hop:
     dataset = load_dataset(tones)
     sources = [Source(dataset.path(name), name) for name in map(str, dataset.recordings["file"])]
     searched = sum(len(piece.sound) for piece in detector._reader(sources) if isinstance(piece, Piece))
-    assert bench_hop.windows_of(detector, dataset) == searched
+    assert bench_hop.count_windows(detector, dataset) == searched
 
 
 def test_a_detector_that_hears_everything_at_one_hop_and_half_at_another(

@@ -75,21 +75,21 @@ class Server:
             os.mkfifo(pipe)
             words = (str(self.folder), "--port", str(self.port), "--no-browser", "--quiet")
             self.process = start_review(str(pipe), *words)
-            self.said = open(pipe, encoding="utf-8")  # noqa: SIM115 (until it is killed)
-        line = self.said.readline()
+            self.output = open(pipe, encoding="utf-8")  # noqa: SIM115 (until it is killed)
+        line = self.output.readline()
         found = re.search(r"(http://127\.0\.0\.1:(\d+)/)\?token=(\S+)", line)
         if found is None:
-            raise AssertionError(f"the server did not start: {line!r} {self.said.read()[-2000:]}")
+            raise AssertionError(f"the server did not start: {line!r} {self.output.read()[-2000:]}")
         self.link, self.address, self.port = found[0], found[1], int(found[2])
         self.token = {"Authorization": f"Bearer {found[3]}"}
 
     def kill(self) -> None:
         """End it without a chance to tidy up."""
-        if self.said.closed:  # it was killed before
+        if self.output.closed:  # it was killed before
             return
         os.kill(self.process, signal.SIGKILL)
-        with self.said:
-            self.said.read()  # to the end, which is its end
+        with self.output:
+            self.output.read()  # to the end, which is its end
 
     def get(self, path: str) -> Any:
         """What the server has, asked past the browser."""
@@ -119,11 +119,11 @@ class Reviewer:
         self.context = browser.new_context(viewport=viewport, accept_downloads=True, **more)
         self.page = self.context.new_page()
         self.page.set_default_timeout(WAIT_MS)
-        self.page.on("console", self._heard)
+        self.page.on("console", self._on_console)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.requests: list[str] = []
         self.hosts: set[str] = set()  # of all requests ever made
-        self.page.on("request", self._asked)
+        self.page.on("request", self._on_request)
         self.page.goto(server.link)
         self.page.wait_for_selector("#name-dialog[open]")
         if name:
@@ -131,29 +131,29 @@ class Reviewer:
             self.page.keyboard.press("Enter")
         self.settle()
 
-    def _heard(self, message: Any) -> None:
+    def _on_console(self, message: Any) -> None:
         if message.type in ("error", "warning"):
             self.complaints.append(message.text)
 
-    def _asked(self, request: Any) -> None:
+    def _on_request(self, request: Any) -> None:
         self.requests.append(request.url)
         if not request.url.startswith(("data:", "blob:")):
             self.hosts.add(urlsplit(request.url).netloc)
 
-    def ask(self, expression: str, argument: Any = None) -> Any:
+    def evaluate(self, expression: str, argument: Any = None) -> Any:
         """Evaluate in the page; ``r`` is what the page shows of itself."""
         return self.page.evaluate(
             f"(argument) => {{ const r = globalThis.mastReview; return {expression}; }}", argument
         )
 
-    def until(self, expression: str, argument: Any = None) -> None:
+    def wait_until(self, expression: str, argument: Any = None) -> None:
         """Wait for something to be true in the page."""
         code = f"(argument) => {{ const r = globalThis.mastReview; return {expression}; }}"
         self.page.wait_for_function(code, arg=argument, timeout=WAIT_MS)
 
     def settle(self) -> None:
         """Wait until the recording, its tiles and events are there, nothing glides and nothing waits to be saved."""
-        self.until(
+        self.wait_until(
             "r && r.state.recording && r.state.events.size > 0 && !r.spectrogram.tiles.busy && !r.spectrogram.frame"
             " && r.outbox.waiting() === 0 && !r.actions.arriving"
         )
@@ -162,27 +162,27 @@ class Reviewer:
         """Press keys one after the other, each decision saved before the next."""
         for key in keys:
             self.page.keyboard.press(key)
-            self.until("r.outbox.waiting() === 0")
+            self.wait_until("r.outbox.waiting() === 0")
 
     @property
     def selected(self) -> str:
         """The id of the selected event."""
-        return str(self.ask("r.state.selected"))
+        return str(self.evaluate("r.state.selected"))
 
     def select(self, event: dict[str, Any]) -> None:
         """Go to an event, as a click in the queue does."""
         self.page.evaluate("(event) => { globalThis.mastReview.actions.goTo(event); }", event)
-        self.until("r.state.selected === argument", event["id"])
+        self.wait_until("r.state.selected === argument", event["id"])
         self.settle()
 
-    def stay(self) -> None:
+    def stay_on_event(self) -> None:
         """Do not go on to the next event after a decision."""
         self.page.evaluate("globalThis.mastReview.actions.setAdvance(false)")
 
     def place(self, start_s: float, hz: float) -> tuple[float, float]:
         """Where a moment and frequency are on the screen."""
         frame = self.page.locator("#spectrogram").bounding_box()
-        view, plot = self.ask("r.spectrogram.view"), self.ask("r.spectrogram.plot")
+        view, plot = self.evaluate("r.spectrogram.view"), self.evaluate("r.spectrogram.plot")
         x = plot["left"] + (start_s - view["start_s"]) / (view["end_s"] - view["start_s"]) * plot["width"]
         y = plot["top"] + (view["high_hz"] - hz) / (view["high_hz"] - view["low_hz"]) * plot["height"]
         return frame["x"] + x, frame["y"] + y
@@ -193,7 +193,7 @@ class Reviewer:
         self.page.mouse.down()
         self.page.mouse.move(*self.place(*end), steps=5)
         self.page.mouse.up()
-        self.until("r.outbox.waiting() === 0")
+        self.wait_until("r.outbox.waiting() === 0")
 
     def try_now(self) -> None:
         """Press "Try now", also where the page has tried by itself by now and taken its banner away."""

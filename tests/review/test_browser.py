@@ -64,7 +64,7 @@ def test_page_fits_its_window(
         assert (width, height) == (viewport["width"], viewport["height"]), tab
         assert ana.page.evaluate(OVERFULL) == [], tab
         assert ana.page.evaluate(OVERLAPPING) == [], tab
-    plot = ana.ask("r.spectrogram.plot")
+    plot = ana.evaluate("r.spectrogram.plot")
     assert plot["width"] > across * viewport["width"]
     assert plot["height"] > down * viewport["height"]
     ground = ana.page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -93,14 +93,14 @@ def test_spectrogram_is_drawn_and_tiles_lie_on_the_grid(ana: Reviewer) -> None:
         ana.page.mouse.wheel(0, -300)
     ana.page.keyboard.up("Control")
     ana.settle()
-    view = ana.ask("r.spectrogram.viewport.goal")
+    view = ana.evaluate("r.spectrogram.viewport.goal")
     assert view["end_s"] - view["start_s"] < 1
     assert view["start_s"] < 5.0 < view["end_s"]  # the moment under the pointer stays there
     ana.page.keyboard.down("Shift")
     ana.page.mouse.wheel(0, -300)
     ana.page.keyboard.up("Shift")
     ana.settle()
-    view = ana.ask("r.spectrogram.viewport.goal")
+    view = ana.evaluate("r.spectrogram.viewport.goal")
     assert view["high_hz"] - view["low_hz"] < RATE / 2 / 2
     assert view["low_hz"] < 4_000 < view["high_hz"]
     tiles = [
@@ -132,20 +132,20 @@ def test_box_is_heard_in_its_band_and_slowed_down(ana: Reviewer) -> None:
     ana.select(event)
     ana.press("s", "s")  # slowed down: a busy machine, too, draws the playhead while it moves
     assert ana.page.input_value("#speed") == "0.25"
-    ana.ask(_REMEMBER_PLAYHEAD)
+    ana.evaluate(_REMEMBER_PLAYHEAD)
     ana.page.keyboard.press("Space")
-    ana.until("r.player.peak > 0.02 && globalThis.furthest_s > argument", event["start_s"])
-    ana.until("!r.player.playing && r.spectrogram.playhead_s === null")
+    ana.wait_until("r.player.peak > 0.02 && globalThis.furthest_s > argument", event["start_s"])
+    ana.wait_until("!r.player.playing && r.spectrogram.playhead_s === null")
     clip = parse_qs(urlsplit([url for url in ana.requests if "/clip?" in url][-1]).query)
     assert float(clip["low_hz"][0]) == event["low_hz"]
     assert float(clip["high_hz"][0]) == event["high_hz"]
     ana.page.keyboard.press("Shift+Space")
-    ana.until("r.player.peak > 0.02")
+    ana.wait_until("r.player.peak > 0.02")
     clip = parse_qs(urlsplit([url for url in ana.requests if "/clip?" in url][-1]).query)
     assert clip["speed"] == ["0.25"]
     assert "low_hz" not in clip
     ana.page.keyboard.press("Space")
-    ana.until("!r.player.playing")
+    ana.wait_until("!r.player.playing")
 
 
 def test_draw_undo_redo_relabel_export(ana: Reviewer, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_draw_undo_redo_relabel_export(ana: Reviewer, tmp_path: Path) -> None:
     ana.press("z")
     assert drawn["id"] not in {event["id"] for event in server.events()}
     assert (
-        ana.ask(
+        ana.evaluate(
             "[...r.state.events.values()].filter((e) => e.id === argument && e.status !== 'deleted').length",
             drawn["id"],
         )
@@ -175,7 +175,7 @@ def test_draw_undo_redo_relabel_export(ana: Reviewer, tmp_path: Path) -> None:
     ana.page.keyboard.press("l")
     ana.page.keyboard.type("Parus major")
     ana.page.keyboard.press("Enter")
-    ana.until("r.outbox.waiting() === 0")
+    ana.wait_until("r.outbox.waiting() === 0")
     assert server.event(drawn["id"])["label"] == "Parus major"
     ana.press("m")  # the window was listened to
     ana.page.click("#export")
@@ -218,25 +218,25 @@ def test_box_is_moved_resized_and_deleted(ana: Reviewer) -> None:
 def test_keys_decide_and_the_queue_goes_on(ana: Reviewer) -> None:
     server = ana.server
     ana.page.select_option("[name=order]", "score")
-    ana.until("r.queue.items.length > 5 && r.queue.items[0].score >= r.queue.items[1].score")
-    order = ana.ask("r.queue.items.map((e) => e.id)")
-    scores = ana.ask("r.queue.items.map((e) => e.score)")
+    ana.wait_until("r.queue.items.length > 5 && r.queue.items[0].score >= r.queue.items[1].score")
+    order = ana.evaluate("r.queue.items.map((e) => e.id)")
+    scores = ana.evaluate("r.queue.items.map((e) => e.score)")
     assert scores == sorted(scores, reverse=True)
-    ana.until("r.state.selected === argument", order[0])
+    ana.wait_until("r.state.selected === argument", order[0])
     ana.page.keyboard.press("j")
-    ana.until("r.state.selected === argument", order[1])
+    ana.wait_until("r.state.selected === argument", order[1])
     ana.page.keyboard.press("k")
-    ana.until("r.state.selected === argument", order[0])
+    ana.wait_until("r.state.selected === argument", order[0])
     ana.page.keyboard.press("a")
-    ana.until("r.state.selected === argument", order[1])
+    ana.wait_until("r.state.selected === argument", order[1])
     ana.page.keyboard.press("r")
-    ana.until("r.state.selected === argument", order[2])
-    ana.until("r.outbox.waiting() === 0")
+    ana.wait_until("r.state.selected === argument", order[2])
+    ana.wait_until("r.outbox.waiting() === 0")
     assert server.event(order[0])["status"] == "accepted"
     assert server.event(order[1])["status"] == "rejected"
     assert ana.page.inner_text("#saved") == "✓ saved"
     ana.page.keyboard.press("k")
-    ana.until("r.state.selected === argument", order[1])
+    ana.wait_until("r.state.selected === argument", order[1])
     ana.page.click("#tab-progress")
     ana.page.wait_for_selector("#panel-progress h2")
     assert "Ana (you)" in ana.page.inner_text("#panel-progress")
@@ -254,7 +254,7 @@ def test_keys_do_nothing_while_typing(ana: Reviewer) -> None:
     ana.page.wait_for_timeout(300)
     after = ana.server.get("progress")
     assert (after["accepted"], after["rejected"]) == (before["accepted"], before["rejected"])
-    assert ana.ask("r.state.mode") == "select"
+    assert ana.evaluate("r.state.mode") == "select"
     ana.page.keyboard.press("Tab")
     ana.page.click("#help")
     ana.page.keyboard.press("r")  # nor behind a dialog
@@ -272,16 +272,16 @@ def test_filters_search_and_recordings(ana: Reviewer) -> None:
     ana.page.fill("[name=search]", "_06")
     ana.page.wait_for_function("() => document.querySelectorAll('.recording-row').length === 1")
     ana.page.click(".recording-row")
-    ana.until("r.state.recording.name === 'N1_20240501_060000.wav'")
+    ana.wait_until("r.state.recording.name === 'N1_20240501_060000.wav'")
     ana.page.click("#clear-filters")
     ana.page.select_option("[name=site]", "N2")
     ana.page.wait_for_function("() => document.querySelector('#list-count').textContent === '1 recording'")
     ana.page.click("#tab-queue")
     ana.page.click("#reload-list")
-    ana.until("r.queue.items.length > 0 && r.queue.items.every((e) => e.site === 'N2')")
+    ana.wait_until("r.queue.items.length > 0 && r.queue.items.every((e) => e.site === 'N2')")
     ana.page.select_option("[name=site]", "")
     ana.page.locator("[name=min_score]").fill("0.75")
-    ana.until("r.queue.items.length > 0 && r.queue.items.every((e) => e.score >= 0.75)")
+    ana.wait_until("r.queue.items.length > 0 && r.queue.items.every((e) => e.score >= 0.75)")
 
 
 def test_look_alikes_lead_to_other_recordings(ana: Reviewer) -> None:
@@ -289,21 +289,21 @@ def test_look_alikes_lead_to_other_recordings(ana: Reviewer) -> None:
     ana.page.wait_for_selector(".similar .card")
     other = ana.server.get(f"events/{ana.selected}/similar?k=12")["events"][0]
     ana.page.click(".similar .card >> nth=0")
-    ana.until("r.state.selected === argument", other["id"])
-    assert ana.ask("r.state.recording.id") == other["recording_id"]
+    ana.wait_until("r.state.selected === argument", other["id"])
+    assert ana.evaluate("r.state.recording.id") == other["recording_id"]
 
 
 def test_heard_spans_and_activity(ana: Reviewer) -> None:
     ana.select(ana.server.events(3)[1])
     ana.page.click("#listened-all")
-    ana.until("r.outbox.waiting() === 0 && r.state.recording.reviewed_spans.length === 1")
+    ana.wait_until("r.outbox.waiting() === 0 && r.state.recording.reviewed_spans.length === 1")
     assert ana.server.get("recordings/3")["reviewed_spans"] == [[0, LENGTH_S]]
     assert "all heard" in ana.page.inner_text("#recording-facts")
     ana.page.wait_for_selector(".toast >> text=where it has no box, nothing calls")  # what heard means
     ana.press("z")
-    ana.until("r.state.recording.reviewed_spans.length === 0")
+    ana.wait_until("r.state.recording.reviewed_spans.length === 0")
     ana.press("m")  # the window alone
-    ana.until("r.state.recording.reviewed_spans.length === 1")
+    ana.wait_until("r.state.recording.reviewed_spans.length === 1")
     start_s, end_s = ana.server.get("recordings/3")["reviewed_spans"][0]
     assert 0 < end_s - start_s < LENGTH_S
     facts = ana.page.inner_text("#recording-facts")

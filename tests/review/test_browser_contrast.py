@@ -95,7 +95,7 @@ def test_a_faint_call_is_seen_at_any_size(tmp_path: Path, browser: Any, loud: fl
             )
             ana.page.evaluate("globalThis.mastReview.spectrogram.redraw()")
             ana.settle()
-            call, noise = (np.array(ana.ask(LUMINANCE, list(where))) for where in (FAINT, NOISE))
+            call, noise = (np.array(ana.evaluate(LUMINANCE, list(where))) for where in (FAINT, NOISE))
             # a difference that an eye sees on a dark ground, and beyond what the noise itself does
             seen = f"{width} x {height}, {end_s - start_s} s"
             assert call.mean() - noise.mean() > 25, seen
@@ -110,13 +110,13 @@ def test_gain_and_contrast_are_remembered(tmp_path: Path, browser: Any) -> None:
     chosen = {"#gain": "17", "#contrast": "63"}
     for slider, value in chosen.items():
         ana.page.fill(slider, value)
-    look = ana.ask("r.spectrogram.look")
+    look = ana.evaluate("r.spectrogram.look")
     ana.page.reload()
     ana.settle()
     assert {slider: ana.page.input_value(slider) for slider in chosen} == chosen
-    assert ana.ask("r.spectrogram.look") == look
+    assert ana.evaluate("r.spectrogram.look") == look
     assert ana.page.get_attribute("#auto", "aria-pressed") == "false"
     ana.page.click("#auto")
-    assert ana.ask("r.spectrogram.look") != look
+    assert ana.evaluate("r.spectrogram.look") != look
     ana.close()
     server.kill()

@@ -35,17 +35,17 @@ def test_groups_lie_in_a_grid_and_lead_to_their_boxes_by_keyboard(ana: Reviewer)
     ana.page.wait_for_function("document.activeElement === document.querySelector('.group-card')")
     ana.page.keyboard.press("ArrowRight")
     ana.page.keyboard.press("Enter")
-    ana.until("r.queue.wish().group === '1' && r.queue.total === 24")
-    ana.until("r.state.selected === r.queue.items[0].id")
+    ana.wait_until("r.queue.wish().group === '1' && r.queue.total === 24")
+    ana.wait_until("r.state.selected === r.queue.items[0].id")
     ana.settle()
     assert ana.page.is_hidden("#groups-dialog")
-    assert {kind_of(event) for event in ana.ask("r.queue.items")} == {"middle"}
+    assert {kind_of(event) for event in ana.evaluate("r.queue.items")} == {"middle"}
     assert ana.page.input_value("select[name=group]") == "1"
 
     ana.press("a", "r", "l")
     ana.page.keyboard.type("Robin")
     ana.page.keyboard.press("Enter")
-    ana.until("r.outbox.waiting() === 0")
+    ana.wait_until("r.outbox.waiting() === 0")
     ana.press("g")
     ana.page.wait_for_selector(".group-card >> text=Robin")
     assert cards(ana)[1] == ["Robin", "24 boxes", "3 decided"]
@@ -53,14 +53,14 @@ def test_groups_lie_in_a_grid_and_lead_to_their_boxes_by_keyboard(ana: Reviewer)
     assert "2: Robin (24)" in ana.page.inner_text("select[name=group]")
 
     ana.page.click("#clear-filters")
-    ana.until("r.queue.wish().group === '' && r.queue.total === 69")
+    ana.wait_until("r.queue.wish().group === '' && r.queue.total === 69")
 
 
 def test_a_whole_group_is_named_or_rejected_at_once_and_one_undo_takes_it_back(ana: Reviewer) -> None:
     ana.press("g")
     ana.page.wait_for_selector(".group-card >> nth=2")
     ana.page.click(".group-card >> nth=1")
-    ana.until(
+    ana.wait_until(
         "r.queue.wish().group === '1' && r.queue.total === 24 && r.state.selected === r.queue.items[0].id"
     )
     ana.settle()
@@ -82,10 +82,10 @@ def test_a_whole_group_is_named_or_rejected_at_once_and_one_undo_takes_it_back(a
     assert cards(ana)[1] == ["Robin", "24 boxes", "24 decided"]
     ana.page.keyboard.press("Escape")
     ana.page.select_option("select[name=status]", "group_accepted")
-    ana.until("r.queue.total === 23")
+    ana.wait_until("r.queue.total === 23")
 
     ana.page.click(".toast >> text=Undo")
-    ana.until("r.state.filters.status === 'open' && r.queue.total === 23")
+    ana.wait_until("r.state.filters.status === 'open' && r.queue.total === 23")
     assert ana.server.get("progress")["group_accepted"] == 0
     ana.page.click("#reject-all")
     assert ana.page.is_hidden("#decide-group-name")
@@ -93,9 +93,9 @@ def test_a_whole_group_is_named_or_rejected_at_once_and_one_undo_takes_it_back(a
     ana.page.wait_for_selector(".toast >> text=23 boxes rejected.")
     ana.page.wait_for_selector("#list-count:text-is('Nothing left here')")
     ana.press("z")
-    ana.until("r.queue.total === 23")
+    ana.wait_until("r.queue.total === 23")
     ana.press("z")  # the one box that was rejected before
-    ana.until("r.state.events.get(r.state.selected)?.status === 'open'")
+    ana.wait_until("r.state.events.get(r.state.selected)?.status === 'open'")
     assert ana.server.get("progress")["reviewed"] == 0
 
 

@@ -73,7 +73,7 @@ def ana(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Revi
 
 
 def queue_ids(ana: Reviewer) -> list[str]:
-    found: list[str] = ana.ask("r.queue.items.map((event) => event.id)")
+    found: list[str] = ana.evaluate("r.queue.items.map((event) => event.id)")
     return found
 
 
@@ -82,25 +82,25 @@ def test_the_queue_is_ranked_again_and_the_box_looked_at_stays(ana: Reviewer) ->
         "#filters select[name=order] option[value=unsure]:not([hidden])", state="attached"
     )
     ana.page.select_option("select[name=order]", "unsure")
-    ana.until(
+    ana.wait_until(
         "r.queue.items.length >= 50 && r.queue.wish().order === 'unsure' && r.queue.items[0].chance !== undefined"
     )
-    ana.select(ana.ask("r.queue.items[0]"))
+    ana.select(ana.evaluate("r.queue.items[0]"))
     before = queue_ids(ana)
     for n in range(10):
         event = ana.server.event(ana.selected)
         assert event["id"] == before[n]
         with ana.page.expect_response(lambda answer: "api/queue" in answer.url) if n == 9 else _nothing():
             ana.press("a" if is_right(event) else "r")
-        ana.until("r.state.selected !== argument", event["id"])
-    ana.until("r.queue.decisions === 0")
+        ana.wait_until("r.state.selected !== argument", event["id"])
+    ana.wait_until("r.queue.decisions === 0")
     ana.page.wait_for_timeout(300)
     after = queue_ids(ana)
     place = after.index(ana.selected)
     assert after[:10] == before[:10]  # what was gone through stays where it was
     assert place == 10  # and so does the one looked at
     assert after[place + 1 :] != before[place + 1 : len(after)]
-    assert ana.ask("r.queue.last") == 10
+    assert ana.evaluate("r.queue.last") == 10
     assert len(set(after)) == len(after)
 
 
@@ -131,9 +131,11 @@ def test_it_decides_about_the_rest_and_one_click_takes_it_back(ana: Reviewer) ->
     assert len(verdicts) == decided
     assert np.mean([said == true for said, true in verdicts.values()]) > 0.95
     assert not set(verdicts) & set(people)
-    ana.until("r.queue.items.every((event) => !event.learned)")  # they have left the queue of open events
+    ana.wait_until(
+        "r.queue.items.every((event) => !event.learned)"
+    )  # they have left the queue of open events
     ana.page.click("text=Check accepted")
-    ana.until(
+    ana.wait_until(
         "r.queue.items.length > 0 && r.queue.items.every((event) => event.learned?.status === 'accepted')"
     )
     assert "(✓)" in ana.page.inner_text("#left-body")
@@ -155,7 +157,9 @@ def test_it_decides_about_the_rest_and_one_click_takes_it_back(ana: Reviewer) ->
     events = [event for k in (1, 2) for event in ana.server.events(k)]
     assert all(event["learned"] is None for event in events)
     assert {e["id"]: e["status"] for e in events if e["reviewer"]} == people
-    ana.until("r.state.filters.status === 'open' && r.queue.total === argument", 2 * EVENTS - len(people))
+    ana.wait_until(
+        "r.state.filters.status === 'open' && r.queue.total === argument", 2 * EVENTS - len(people)
+    )
 
 
 def test_z_takes_it_back(ana: Reviewer) -> None:
@@ -165,11 +169,11 @@ def test_z_takes_it_back(ana: Reviewer) -> None:
     ana.page.click("#learner-apply")
     ana.page.wait_for_selector("#learner-undo")
     ana.page.click("text=Check accepted")
-    ana.until("r.queue.items.length > 0 && r.queue.items.every((event) => event.learned)")
+    ana.wait_until("r.queue.items.length > 0 && r.queue.items.every((event) => event.learned)")
     ana.press("z")
     ana.page.wait_for_selector(".toast >> text=decisions by the learner")
     ana.page.wait_for_selector("#learner-apply")  # the panel offers it again
-    ana.until("r.state.filters.status === 'open' && r.queue.total === argument", 2 * EVENTS - 85)
+    ana.wait_until("r.state.filters.status === 'open' && r.queue.total === argument", 2 * EVENTS - 85)
     assert all(event["learned"] is None for k in (1, 2) for event in ana.server.events(k))
     ana.press("z")
     ana.page.wait_for_selector(".toast >> text=There is nothing to undo")

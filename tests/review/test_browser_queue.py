@@ -28,18 +28,18 @@ def choose(ana: Reviewer, name: str, value: str) -> None:
     ana.page.focus(f"select[name={name}]")
     ana.page.dispatch_event(f"select[name={name}]", "pointerdown")
     ana.page.select_option(f"select[name={name}]", value)
-    ana.until("String(r.queue.wish()[argument[0]]) === argument[1]", [name, value])
-    ana.until("r.queue.ended")
+    ana.wait_until("String(r.queue.wish()[argument[0]]) === argument[1]", [name, value])
+    ana.wait_until("r.queue.ended")
 
 
 def queue_ids(ana: Reviewer) -> list[str]:
-    found: list[str] = ana.ask("r.queue.items.map((event) => event.id)")
+    found: list[str] = ana.evaluate("r.queue.items.map((event) => event.id)")
     return found
 
 
 def arrive(ana: Reviewer, event_id: str) -> None:
     """Wait until the page shows an event, ready for a decision about it."""
-    ana.until("r.state.selected === argument && !r.actions.arriving", event_id)
+    ana.wait_until("r.state.selected === argument && !r.actions.arriving", event_id)
 
 
 @pytest.mark.parametrize(("name", "value"), [("order", "random"), ("site", "N2"), ("hour", "6")])
@@ -62,7 +62,7 @@ def test_a_list_that_was_opened_and_left_as_it_is_takes_no_letters(ana: Reviewer
     ana.page.click("select[name=order]")
     ana.page.keyboard.press("Enter")  # what is chosen already: nothing changes
     ana.page.keyboard.press("r")
-    ana.until("r.outbox.waiting() === 0 && r.state.selected !== argument", before)
+    ana.wait_until("r.outbox.waiting() === 0 && r.state.selected !== argument", before)
     assert ana.server.event(before)["status"] == "rejected"
     assert ana.page.input_value("select[name=order]") == "uncertain"
 
@@ -71,7 +71,7 @@ def test_arrows_on_a_list_with_the_focus_go_from_choice_to_choice(ana: Reviewer)
     ana.page.focus("select[name=site]")
     for site in ("N1", "N2"):
         ana.page.keyboard.press("ArrowDown")
-        ana.until("r.state.filters.site === argument && r.queue.ended", site)
+        ana.wait_until("r.state.filters.site === argument && r.queue.ended", site)
         assert ana.page.evaluate("document.activeElement.name") == "site"
     first, second = queue_ids(ana)[:2]
     arrive(ana, first)
@@ -86,7 +86,7 @@ def test_another_order_begins_at_its_first_event(ana: Reviewer) -> None:
     choose(ana, "order", "time")
     ids = queue_ids(ana)
     assert len(ids) == 18
-    ana.select(ana.ask("r.queue.items[9]"))
+    ana.select(ana.evaluate("r.queue.items[9]"))
     choose(ana, "order", "score")
     ids = queue_ids(ana)
     arrive(ana, ids[0])
@@ -106,7 +106,7 @@ def test_a_filter_leaves_no_event_outside_the_queue_selected(ana: Reviewer) -> N
     choose(ana, "site", "N2")
     arrive(ana, queue_ids(ana)[0])
     choose(ana, "hour", "5")  # site N2 has nothing then
-    ana.until("r.state.selected === null")
+    ana.wait_until("r.state.selected === null")
     ana.press("a")
     ana.page.wait_for_selector(".toast >> text=Choose a box first")
     assert ana.server.get("progress")["reviewed"] == 0
@@ -117,12 +117,12 @@ def test_keys_wait_for_the_queue_that_was_asked_for(ana: Reviewer) -> None:
     held: list[Any] = []
     ana.page.route("**/api/queue?*", lambda route: held.append(route))
     ana.page.select_option("select[name=order]", "score")
-    ana.until("r.queue.starting")
+    ana.wait_until("r.queue.starting")
     ana.page.keyboard.press("a")
     for route in held:
         route.continue_()
     ana.page.unroute("**/api/queue?*")
-    ana.until("r.queue.ended")
+    ana.wait_until("r.queue.ended")
     arrive(ana, queue_ids(ana)[0])
     ana.settle()
     assert ana.server.event(before)["status"] == "open"
@@ -131,14 +131,14 @@ def test_keys_wait_for_the_queue_that_was_asked_for(ana: Reviewer) -> None:
 def test_the_end_leads_back_to_what_is_still_open(ana: Reviewer) -> None:
     choose(ana, "order", "score")
     ids = queue_ids(ana)
-    ana.select(ana.ask("r.queue.items[14]"))
+    ana.select(ana.evaluate("r.queue.items[14]"))
     for event_id in ids[14:]:
         arrive(ana, event_id)
         ana.press("r")
     ana.page.wait_for_selector(".toast >> text=14 are still open above; this is the first.")
     arrive(ana, ids[0])
     assert ana.page.evaluate(ROW_IN_VIEW, ids[0])
-    ana.select(ana.ask("r.queue.items[12]"))
+    ana.select(ana.evaluate("r.queue.items[12]"))
     for event_id in ids[12:14]:
         arrive(ana, event_id)
         ana.press("a")  # the decided ones below are not shown once more
@@ -160,13 +160,13 @@ def test_a_second_thought_leads_to_the_next_event(ana: Reviewer) -> None:
 
 
 def test_what_is_said_of_an_event_is_what_was_decided(ana: Reviewer) -> None:
-    ana.stay()
+    ana.stay_on_event()
     for key, status in (("r", "rejected"), ("a", "accepted"), ("z", "rejected")):
         ana.press(key)
         ana.page.wait_for_selector(f"#panel-event .badge:text-is('{status}')")
         assert f", {status}, at " in ana.page.text_content("#spoken")
     ana.page.keyboard.press("Escape")
-    ana.until("r.state.selected === null")
+    ana.wait_until("r.state.selected === null")
     assert ana.page.text_content("#spoken") == ""
 
 
@@ -177,7 +177,7 @@ def test_an_event_rejected_with_its_group_is_not_called_open(
     with reviewing(browser, server) as ana:
         ana.press("g")
         ana.page.click(".group-card >> nth=1")
-        ana.until("r.queue.wish().group === '1' && r.queue.total === 24")
+        ana.wait_until("r.queue.wish().group === '1' && r.queue.total === 24")
         ana.settle()
         ana.page.click("#reject-all")
         ana.page.click("#decide-group-do")

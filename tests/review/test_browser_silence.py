@@ -14,7 +14,7 @@ from mast.classifiers.voice_lists import VOICES, write_voices
 def _is_marked(ana: Reviewer, at_s: float) -> bool:
     """Whether the white line of a silent stretch is above that moment."""
     x, _ = ana.place(at_s, 0.0)
-    y = ana.page.locator("#spectrogram").bounding_box()["y"] + ana.ask("r.spectrogram.plot.top") + 1
+    y = ana.page.locator("#spectrogram").bounding_box()["y"] + ana.evaluate("r.spectrogram.plot.top") + 1
     shot = ana.page.screenshot(clip={"x": round(x), "y": round(y), "width": 1, "height": 1})
     return min(Image.open(io.BytesIO(shot)).convert("RGB").getpixel((0, 0))) > 190
 
@@ -34,11 +34,11 @@ def test_speech_is_marked_told_and_not_heard(tmp_path: Path) -> None:
             assert not _is_marked(ana, 3.5)
             with ana.page.expect_response(lambda answer: "/clip?" in answer.url):
                 ana.press("Space")
-            ana.until("!r.player.playing")
-            assert ana.ask("r.player.peak") == 0
+            ana.wait_until("!r.player.playing")
+            assert ana.evaluate("r.player.peak") == 0
             ana.select(calling)
             ana.press("Space")
-            ana.until("r.player.peak > 0.02")
+            ana.wait_until("r.player.peak > 0.02")
             ana.select(server.events(2)[0])
             assert ana.page.is_hidden("#silence-note")
             ana.close()

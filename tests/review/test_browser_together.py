@@ -24,7 +24,7 @@ def test_two_reviewers_keep_each_others_work(browser: Any, server: Server) -> No
     ana, bea = (Reviewer(browser, server, name) for name in ("Ana", "Béa Müller"))
     first, second = server.events()[:2]
     for reviewer in (ana, bea):
-        reviewer.stay()
+        reviewer.stay_on_event()
         reviewer.select(first)
     ana.press("a")
     assert server.event(first["id"])["status"] == "accepted"
@@ -33,13 +33,13 @@ def test_two_reviewers_keep_each_others_work(browser: Any, server: Server) -> No
     bea.page.wait_for_selector(".toast:has-text('Ana changed this box')")
     assert server.event(first["id"])["reviewer"] == "Ana"
     bea.page.click(".toast button:has-text('Use mine')")
-    bea.until("r.outbox.waiting() === 0")
+    bea.wait_until("r.outbox.waiting() === 0")
     now = server.event(first["id"])
     assert (now["status"], now["reviewer"]) == ("rejected", "Béa Müller")
     ana.select(second)
     ana.press("a")
     bea.page.evaluate("globalThis.mastReview.actions.refresh()")
-    bea.until("r.state.events.get(argument).status === 'accepted'", second["id"])
+    bea.wait_until("r.state.events.get(argument).status === 'accepted'", second["id"])
     assert server.get("progress")["by_reviewer"] == {"Ana": 1, "Béa Müller": 1}
     ana.press("z", "z")  # her second decision; the first is Béa's now and stays
     assert server.event(second["id"])["status"] == "open"
@@ -59,10 +59,10 @@ def test_decisions_wait_for_a_server_that_was_killed(browser: Any, server: Serve
     ana.page.click("#tab-recordings")
     server.kill()
     ana.page.keyboard.press("a")  # leads to the next open box, which is on the page already
-    ana.until("r.state.selected === argument", events[1]["id"])
+    ana.wait_until("r.state.selected === argument", events[1]["id"])
     ana.page.keyboard.press("r")
     ana.page.wait_for_selector("#banner:has-text('2 decisions are kept here')")
-    assert ana.ask("r.state.events.get(argument).status", events[0]["id"]) == "accepted"
+    assert ana.evaluate("r.state.events.get(argument).status", events[0]["id"]) == "accepted"
     server.start()  # with a new token
     ana.try_now()
     ana.page.wait_for_selector("#banner:has-text('This page is private; open the link that mast printed')")
@@ -75,7 +75,7 @@ def test_decisions_wait_for_a_server_that_was_killed(browser: Any, server: Serve
     other.reload()
     other.wait_for_selector("#spectrogram")
     ana.try_now()
-    ana.until("r.outbox.waiting() === 0")
+    ana.wait_until("r.outbox.waiting() === 0")
     ana.page.wait_for_selector("#banner", state="hidden")
     assert server.event(events[0]["id"])["status"] == "accepted"
     assert server.event(events[1]["id"])["status"] == "rejected"
@@ -103,7 +103,7 @@ def test_the_page_warns_before_it_closes_with_decisions_that_are_not_saved(
 ) -> None:
     ana = Reviewer(browser, server, "Ana")
     event = server.events()[0]
-    ana.stay()
+    ana.stay_on_event()
     ana.select(event)
     server.kill()
     ana.page.keyboard.press("a")
@@ -116,7 +116,7 @@ def test_the_page_warns_before_it_closes_with_decisions_that_are_not_saved(
 
     ana.page.once("dialog", stay)
     ana.page.close(run_before_unload=True)
-    ana.until("r.outbox.waiting() === 1")  # still there
+    ana.wait_until("r.outbox.waiting() === 1")  # still there
     assert asked == ["beforeunload"]
     ana.complaints.clear()
     ana.close()
@@ -125,7 +125,7 @@ def test_the_page_warns_before_it_closes_with_decisions_that_are_not_saved(
 def test_refusal_is_said_and_taken_back(browser: Any, server: Server) -> None:
     ana = Reviewer(browser, server, "Ana")
     event = server.events()[0]
-    ana.stay()
+    ana.stay_on_event()
     ana.select(event)
     ana.page.route(
         "**/api/events/*",
@@ -137,7 +137,7 @@ def test_refusal_is_said_and_taken_back(browser: Any, server: Server) -> None:
     )
     ana.page.keyboard.press("a")
     ana.page.wait_for_selector(".toast.error:has-text('no, because of this')")
-    ana.until("r.state.events.get(argument).status === 'open'", event["id"])
+    ana.wait_until("r.state.events.get(argument).status === 'open'", event["id"])
     ana.page.wait_for_timeout(4_500)
     assert ana.page.locator(".toast.error").count() == 1  # errors stay until they are closed
     ana.page.click(".toast.error .cross")
@@ -171,18 +171,18 @@ def test_decisions_wait_for_a_disk_with_space(browser: Any, server: Server) -> N
             else route.continue_()
         ),
     )
-    ana.stay()
+    ana.stay_on_event()
     ana.select(events[0])
     _press_until_told(ana, "a", f"Not saved: {full}. One decision is kept here")
     ana.page.keyboard.press("r")  # on second thought
     ana.page.wait_for_selector("#banner:has-text('2 decisions are kept here')")
     ana.try_now()  # still full
     ana.page.wait_for_selector("#banner:has-text('2 decisions are kept here')")
-    assert ana.ask("r.state.events.get(argument).status", events[0]["id"]) == "rejected"
+    assert ana.evaluate("r.state.events.get(argument).status", events[0]["id"]) == "rejected"
     assert server.event(events[0]["id"])["status"] == "open"
     ana.page.unroute("**/api/events/*")
     ana.try_now()
-    ana.until("r.outbox.waiting() === 0")
+    ana.wait_until("r.outbox.waiting() === 0")
     ana.page.wait_for_selector("#banner", state="hidden")
     now = server.event(events[0]["id"])
     assert (now["status"], now["reviewer"]) == ("rejected", "Ana")
@@ -194,19 +194,19 @@ def test_without_a_name_decisions_wait_and_the_question_returns(browser: Any, se
     ana = Reviewer(browser, server, "")
     events = server.events()
     escape(ana)
-    ana.stay()
+    ana.stay_on_event()
     ana.select(events[0])
     for turn in (1, 2):
         ana.page.keyboard.press("a" if turn == 1 else "r")
         ana.page.wait_for_selector("#name-dialog[open]")
-        assert ana.ask("r.outbox.waiting()") == turn
+        assert ana.evaluate("r.outbox.waiting()") == turn
         if turn == 1:
             escape(ana)
     assert server.event(events[0]["id"])["status"] == "open"
     assert "not saved" in ana.page.inner_text("#saved")
     ana.page.fill("#name-field", "Ana")
     ana.page.keyboard.press("Enter")
-    ana.until("r.outbox.waiting() === 0")
+    ana.wait_until("r.outbox.waiting() === 0")
     now = server.event(events[0]["id"])
     assert (now["status"], now["reviewer"], now["version"]) == ("rejected", "Ana", 2)
     ana.close()

@@ -51,8 +51,8 @@ def part(
     directions = np.eye(8)[[*(LABELS.index(n) if n else 7 for n in table["label"])]]
     sites = np.eye(8)[[int(n[1]) for n in chunks["site"]]]
 
-    def noisy(around: np.ndarray, much: float) -> Vectors:
-        return (around + much * rng.normal(size=around.shape)).astype(np.float32)
+    def noisy(centre: np.ndarray, amount: float) -> Vectors:
+        return (centre + amount * rng.normal(size=centre.shape)).astype(np.float32)
 
     return EmbeddedPart(
         chunks,

@@ -54,7 +54,7 @@ def write_found(
     return folder
 
 
-def scatter(
+def write_many_found(
     work: Path, systems: dict[str, float], *, dataset: str, seeds: int, parts: dict[str, float]
 ) -> None:
     """Many systems on many parts; ``systems`` and ``parts`` say how much of the truth is found."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from made_up_found import scatter, write_found
+from made_up_found import write_found, write_many_found
 
 from mast.data.augment import AugmentConfig
 from mast.errors import ConfigError
@@ -63,7 +63,7 @@ def test_domain_shift_from_found_to_files(tmp_path: Path) -> None:
     study = STUDIES["domain-shift"]
     skills = dict(zip((line.system for line in study.lines), (0.3, 0.5, 0.6, 0.7, 0.75), strict=True))
     parts = {"test": 1.0, "temporal_ood": 0.8, "site_ood": 0.6}
-    scatter(tmp_path / "work", skills | {"fcos": 0.5}, dataset="bench", seeds=2, parts=parts)
+    write_many_found(tmp_path / "work", skills | {"fcos": 0.5}, dataset="bench", seeds=2, parts=parts)
     archive = Archive(tmp_path / "work", resamples=20)
     collected = collect(study, archive, tmp_path / "out")
     table = pd.read_csv(tmp_path / "out" / "domain-shift.csv")
@@ -115,7 +115,7 @@ def test_results_name_the_unlabelled_sound_and_how_good_its_pseudo_labels_were(t
 
 def test_a_picture_says_which_system_has_fewer_seeds(tmp_path: Path) -> None:
     parts = {"test": 1.0}
-    scatter(tmp_path, {"mast": 0.6, "fcos": 0.5}, dataset="bench", seeds=2, parts=parts)
+    write_many_found(tmp_path, {"mast": 0.6, "fcos": 0.5}, dataset="bench", seeds=2, parts=parts)
     shutil.rmtree(Archive(tmp_path).trials[1].system("fcos"))
     for name in ("in-domain", "overview"):
         study = STUDIES[name]
@@ -225,7 +225,9 @@ def test_a_smaller_budget_has_as_many_steps(chunks: int, epochs: int) -> None:
 
 def test_collecting_writes_every_file(tmp_path: Path) -> None:
     systems = {"mast": 0.6, "mast_st_1": 0.7, "fcos": 0.5, "fcos_random_32": 0.3, "fcos_sequential_64": 0.3}
-    scatter(tmp_path / "work", systems, dataset="bench", seeds=2, parts={"test": 1.0, "site_ood": 0.6})
+    write_many_found(
+        tmp_path / "work", systems, dataset="bench", seeds=2, parts={"test": 1.0, "site_ood": 0.6}
+    )
     archive = Archive(tmp_path / "work", resamples=20)
     out = tmp_path / "out"
     collected = [
