@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from mast.cli.options import Quiet, Seed, say, steps
+from mast.cli.options import Quiet, Seed, say, step_progress
 from mast.cli.recipes import Band, Settings
 from mast.errors import ConfigError, MastError
 from mast.wording import counted
@@ -209,7 +209,7 @@ def _run(
         overrides["front_end"] = FrontEnd.for_band(band).model_dump()
     preset, known = load_preset(preset_name, overrides), systems_by_name(studies)
     preset.check_names({*known, *(system.detector for system in known.values())})
-    show = Show(say=lambda text: say(text, quiet=quiet), bar=lambda what: steps(quiet, what))
+    show = Show(say=lambda text: say(text, quiet=quiet), bar=lambda what: step_progress(quiet, what))
     runners = {
         n: Runner(TrainingRuns(source, work, preset, known, seed=n, show=show))
         for n, source in sources.items()

@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 from rich.progress import Progress
 
-from mast.cli.bars import RATE_S, ReportedBar, columns, steps_of
+from mast.cli.bars import RATE_WINDOW_S, ReportedBar, bar_columns, step_reporter
 
 
 class Clock:
@@ -23,10 +23,10 @@ class Clock:
 def bar_at(clock: Clock) -> tuple[Progress, Console]:
     console = Console(file=io.StringIO(), width=140, color_system=None)
     return Progress(
-        *columns("{task.fields[text]}"),
+        *bar_columns("{task.fields[text]}"),
         console=console,
         get_time=clock,
-        speed_estimate_period=RATE_S,
+        speed_estimate_period=RATE_WINDOW_S,
         auto_refresh=False,
     ), console
 
@@ -39,7 +39,7 @@ def seen(bar: Progress, console: Console) -> str:
 
 def test_nothing_unknown_is_shown_as_question_marks_or_dashes() -> None:
     bar, console = bar_at(Clock())
-    show = steps_of(bar, "train")
+    show = step_reporter(bar, "train")
     for line in (None, "reading chunks without boxes as backgrounds"):
         if line:
             show(0, 0, line)
@@ -54,7 +54,7 @@ def test_nothing_unknown_is_shown_as_question_marks_or_dashes() -> None:
 def test_the_time_left_is_that_of_the_measured_rate_however_slow_the_steps() -> None:
     clock = Clock()
     bar, console = bar_at(clock)
-    show = steps_of(bar, "train")
+    show = step_reporter(bar, "train")
     show(0, 12, "steps, reading the first batch")
     for step in range(1, 4):
         clock.now += 100.0
@@ -66,7 +66,7 @@ def test_the_time_left_is_that_of_the_measured_rate_however_slow_the_steps() -> 
 def test_what_was_counted_before_does_not_enter_the_rate() -> None:
     clock = Clock()
     bar, console = bar_at(clock)
-    show = steps_of(bar, "self-train")
+    show = step_reporter(bar, "self-train")
     for done in range(0, 101, 10):
         clock.now += 1.0
         show(done, 100, "chunks, looking for pseudo-boxes")
@@ -82,15 +82,15 @@ def written(*, minutes: int, terminal: bool, disable: bool = False) -> list[str]
     """What a bar of 240 steps, six a minute, leaves in a file while it runs."""
     clock, file = Clock(), io.StringIO()
     bar = ReportedBar(
-        *columns("{task.fields[text]}"),
+        *bar_columns("{task.fields[text]}"),
         console=Console(file=file, width=20, force_terminal=terminal),
         get_time=clock,
-        speed_estimate_period=RATE_S,
+        speed_estimate_period=RATE_WINDOW_S,
         auto_refresh=False,
         disable=disable,
         unit="{task.fields[text]}",
     )
-    show = steps_of(bar, "train")
+    show = step_reporter(bar, "train")
     for step in range(6 * minutes + 1):
         show(step, 240, "steps, loss 0.1234")
         clock.now += 10.0

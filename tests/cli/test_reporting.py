@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 import typer
 
-from mast.cli.options import progress, say, write_alone
-from mast.cli.reporting import reported
+from mast.cli.options import lock_folder, progress_bar, say
+from mast.cli.reporting import report_command
 from mast.errors import ConfigError
 from mast.progress import PROGRESS, REPORT_IN, read_progress
 
 
 def test_bars_and_lines_are_reported_also_when_quiet(tmp_path: Path) -> None:
-    with reported(), write_alone(tmp_path / "out"):
+    with report_command(), lock_folder(tmp_path / "out"):
         say("a line", quiet=True)
-        with progress(True, unit="recordings") as bar:
+        with progress_bar(True, unit="recordings") as bar:
             task = bar.add_task("detect", total=3)
             bar.advance(task)
             bar.update(task, description="other work")
@@ -39,7 +39,7 @@ def test_the_folder_given_is_used_from_the_first_moment(
         seen.append(read_progress(tmp_path))
         raise ConfigError("no such model; choose another")
 
-    with pytest.raises(ConfigError), reported():
+    with pytest.raises(ConfigError), report_command():
         refuse()
     assert seen[0] is not None
     assert seen[0].state == "running"
@@ -62,7 +62,7 @@ def test_what_became_of_a_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raised: BaseException, state: str, sentence: str
 ) -> None:
     monkeypatch.setenv(REPORT_IN, str(tmp_path))
-    with pytest.raises(type(raised)), reported():
+    with pytest.raises(type(raised)), report_command():
         raise raised
     found = read_progress(tmp_path)
     assert found is not None
@@ -71,12 +71,12 @@ def test_what_became_of_a_command(
 
 
 def test_a_refused_command_leaves_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError), reported(), write_alone(tmp_path / "out"):
+    with pytest.raises(ConfigError), report_command(), lock_folder(tmp_path / "out"):
         raise ConfigError("refused before anything was done")
     assert not (tmp_path / "out").exists()
 
 
 def test_nothing_is_reported_where_no_folder_is_written(tmp_path: Path) -> None:
-    with reported(), progress(True) as bar:
+    with report_command(), progress_bar(True) as bar:
         bar.add_task("look", total=1)
     assert not list(tmp_path.rglob(PROGRESS))

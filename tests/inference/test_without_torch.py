@@ -105,7 +105,7 @@ def test_a_search_without_torch_starts_with_few_libraries(model: Path, tmp_path:
     code = (
         "import sys\nimport mast.inference.detector as detector\nfrom mast.cli import main\n"
         "detector.prefers_onnx = lambda options: True\n"
-        "try:\n    main._run()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
+        "try:\n    main._run_command()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
         "from pathlib import Path\n"
         f"Path({str(tmp_path / 'imported')!r}).write_text(' '.join(sorted({unwanted!r} & set(sys.modules))))"
     )

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from untrained_detector import gain_recipe, save_untrained
 
 from mast.cli.main import app
-from mast.cli.reporting import reported
+from mast.cli.reporting import report_command
 from mast.errors import MastError
 from mast.habit import Habit
 from mast.hearing import HearingModel
@@ -214,7 +214,7 @@ def test_a_refused_command_leaves_no_folder(tmp_path: Path, recordings: str, sai
     (tmp_path / "short").mkdir()
     sf.write(tmp_path / "short" / "a.wav", np.zeros(16_000), 16_000)
     words = ["adapt", str(tmp_path / recordings), "--out", str(tmp_path / "run")]
-    with reported():
+    with report_command():
         assert said in str(CliRunner().invoke(app, words).exception)
     assert [path.name for path in tmp_path.iterdir()] == ["short"]
 

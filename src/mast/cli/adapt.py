@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from mast.cli.options import Quiet, Seed, resumable, say, steps, upper_edge, write_alone
+from mast.cli.options import Quiet, Seed, lock_folder, resumable, say, step_progress, upper_edge
 from mast.cli.recipes import RunFolder
 
 
@@ -49,8 +49,8 @@ def adapt(
     from mast.runs import Show
     from mast.selftrain.adaptation import adapt as run
 
-    show = Show(say=lambda text: say(text, quiet=quiet), bar=lambda what: steps(quiet, what))
-    with resumable(out), write_alone(out):
+    show = Show(say=lambda text: say(text, quiet=quiet), bar=lambda what: step_progress(quiet, what))
+    with resumable(out), lock_folder(out):
         adapted = run(recordings, out, init=model, band_hz=band, seed=seed, show=show)
     say(f"Done. Model: {adapted.model}.", quiet=quiet)
     folders = " ".join(shlex.quote(str(folder)) for folder in recordings)

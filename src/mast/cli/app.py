@@ -34,7 +34,7 @@ def app(
 
     first = None if folder is None else parse_folder(str(folder.absolute()))
 
-    def tell(address: str) -> None:
+    def print_address(address: str) -> None:
         typer.echo(f"Page: {address}")
         if not quiet:
             typer.echo("Ctrl-C closes it; commands that it has started keep running.")
@@ -43,5 +43,5 @@ def app(
         lambda token: create_window(first, token=token),
         port=port,
         browser=not no_browser,
-        say=tell,
+        say=print_address,
     )

@@ -16,15 +16,15 @@ from rich.progress import (
 from rich.progress import Progress as RichProgress
 from rich.text import Text
 
-from mast.cli.reporting import report
+from mast.cli.reporting import current_report
 from mast.runs import Progress
 
 # the rate is that of the last half hour: a training step on a CPU may take a minute; our choice
-RATE_S = 1800.0
+RATE_WINDOW_S = 1800.0
 _LINE_EVERY_S = 60.0  # where a bar is written to a file; our choice
 
 
-class TimeLeft(TimeRemainingColumn):
+class TimeLeftColumn(TimeRemainingColumn):
     """The time left at the rate that was measured, and nothing before there is a rate."""
 
     def render(self, task: Task) -> Text:
@@ -32,7 +32,7 @@ class TimeLeft(TimeRemainingColumn):
         return Text("") if task.time_remaining is None and not task.finished else super().render(task)
 
 
-class Counted(MofNCompleteColumn):
+class CountColumn(MofNCompleteColumn):
     """Done of total; nothing while the total is unknown."""
 
     def render(self, task: Task) -> Text:
@@ -72,15 +72,15 @@ class ReportedBar(RichProgress):
     def _report(self, task_id: TaskID) -> TaskID:
         task = self._tasks[task_id]
         unit = self._unit.format(task=task)
-        report().figures(task.description, task.completed, task.total, unit, task.time_remaining)
+        current_report().figures(task.description, task.completed, task.total, unit, task.time_remaining)
         on_screen = self.console.is_terminal or self.console.is_jupyter
         if not (self.disable or on_screen) and self.get_time() - self._line_at >= _LINE_EVERY_S:
             self._line_at = self.get_time()
-            self.console.print(_line(task, unit), markup=False, highlight=False, soft_wrap=True)
+            self.console.print(_progress_line(task, unit), markup=False, highlight=False, soft_wrap=True)
         return task_id
 
 
-def _line(task: Task, unit: str) -> str:
+def _progress_line(task: Task, unit: str) -> str:
     """How far a task is, in words."""
     total = "" if task.total is None else f" of {task.total:,.0f}"
     left = task.time_remaining
@@ -88,27 +88,27 @@ def _line(task: Task, unit: str) -> str:
     return f"{task.description}: {task.completed:,.0f}{total} {unit}".rstrip() + remaining
 
 
-def columns(unit: str) -> list[str | ProgressColumn]:
+def bar_columns(unit: str) -> list[str | ProgressColumn]:
     """Name, bar, count with its unit (a field ``text`` of the task follows), time left."""
-    return [TextColumn("{task.description}"), BarColumn(), Counted(), TextColumn(unit), TimeLeft()]
+    return [TextColumn("{task.description}"), BarColumn(), CountColumn(), TextColumn(unit), TimeLeftColumn()]
 
 
-def steps_of(bar: RichProgress, what: str) -> Progress:
+def step_reporter(bar: RichProgress, what: str) -> Progress:
     """A task on ``bar`` (whose unit is ``{task.fields[text]}``) that follows a run as training reports it.
 
     Where something else is counted than before, the rate is measured again.
     """
     task = bar.add_task(what, total=None, text="")
-    counted, last = "", 0
+    last_text, last_done = "", 0
 
     def show(done: int, total: int, text: str) -> None:
-        nonlocal counted, last
-        now = f"{total} {text.partition(',')[0]}"
-        if now != counted or done < last:
+        nonlocal last_text, last_done
+        shown_text = f"{total} {text.partition(',')[0]}"
+        if shown_text != last_text or done < last_done:
             bar.reset(task, total=total or None, completed=done, text=text)
             bar.refresh()
         else:
             bar.update(task, completed=done, text=text)
-        counted, last = now, done
+        last_text, last_done = shown_text, done
 
     return show

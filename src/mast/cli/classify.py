@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mast.cli.event_files import check_table
-from mast.cli.options import Device, Quiet, StoreModel, advancing, count, number, say, score
+from mast.cli.options import Device, Quiet, StoreModel, count, number, progress_counter, say, score
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _write(
         raise MastError(f"{store.uri}: holds no events to name; add some with mast embed")
     named = total = 0
     with (
-        advancing(quiet, "classify", "events", len(store)) as advance,
+        progress_counter(quiet, "classify", "events", len(store)) as advance,
         whole_file(out) as part,
         _rows_into(part, out.suffix.lower()) as write,
     ):

@@ -7,31 +7,31 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from mast.cli.event_files import find_recordings_of, front_end_of
+from mast.cli.event_files import front_end_of, locate_recordings
 from mast.cli.options import (
     EXIT_SOME_FAILED,
-    FoundAudio,
-    GivenBoxes,
+    AudioFolder,
+    BoxesArgument,
     Join,
-    OnlyLabels,
+    LabelFilter,
     Quiet,
     Seed,
-    advancing,
     count,
+    lock_folder,
     number,
+    progress_counter,
     score,
-    write_alone,
 )
 from mast.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
 
-NOTE = "clips.json"  # what a folder of clips was made from
+INPUTS_FILE = "clips.json"  # what a folder of clips was made from
 
 
 def clips(
-    detections: GivenBoxes,
+    detections: BoxesArgument,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder for the clips; a stopped run there resumes.")
     ],
@@ -43,7 +43,7 @@ def clips(
         Literal["label", "site", "day", "hour", "recording"] | None,
         typer.Option(help="Choose within each label, site, day, hour of the day or recording."),
     ] = None,
-    label: OnlyLabels = None,
+    label: LabelFilter = None,
     min_score: Annotated[float | None, score("--min-score", help="Minimum score of an event.")] = None,
     pad: Annotated[
         float, number("--pad", low=0.0, high=60.0, help="Seconds of sound before and after each event.")
@@ -57,7 +57,7 @@ def clips(
         typer.Option("--no-voices", help="Leave out clips in which people speak; needs the voices extra."),
     ] = False,
     join: Join = None,
-    audio: FoundAudio = None,
+    audio: AudioFolder = None,
     quiet: Quiet = False,
     seed: Seed = 0,
 ) -> None:
@@ -88,15 +88,17 @@ def clips(
     from mast.reports.clip_files import choose_events, cut_clips
 
     events = read_annotations(detections).events
-    events = _chosen_from(events if join is None else join_events(events, join), detections, label, min_score)
+    events = _filter_events(
+        events if join is None else join_events(events, join), detections, label, min_score
+    )
     chosen = choose_events(events, most, choice=choose, per=per, seed=seed)
     inputs = {"detections": str(detections.absolute()), "most": most, "choose": choose, "per": per}
     inputs |= {"label": label or [], "min_score": min_score, "pad": pad, "format": format, "seed": seed}
     inputs |= ({} if join is None else {"join": join}) | ({"no_voices": True} if no_voices else {})
     voices = VoiceFinder() if no_voices else None
-    locate = find_recordings_of(detections, audio)
-    _remember(out, inputs | {"events": _digest(chosen)})
-    with write_alone(out), advancing(quiet, "clips", "clips", len(chosen)) as advance:
+    locate = locate_recordings(detections, audio)
+    _check_inputs(out, inputs | {"events": _digest(chosen)})
+    with lock_folder(out), progress_counter(quiet, "clips", "clips", len(chosen)) as advance:
         cut = cut_clips(
             chosen,
             locate,
@@ -124,7 +126,7 @@ def clips(
         raise typer.Exit(EXIT_SOME_FAILED)
 
 
-def _chosen_from(
+def _filter_events(
     events: pd.DataFrame, detections: Path, labels: list[str] | None, min_score: float | None
 ) -> pd.DataFrame:
     from mast.errors import AnnotationError
@@ -142,14 +144,14 @@ def _chosen_from(
     return wanted
 
 
-def _remember(out: Path, inputs: dict[str, object]) -> None:
+def _check_inputs(out: Path, inputs: dict[str, object]) -> None:
     """Clips of other choices, or somebody's files, are not mixed with these."""
     from mast.errors import ConfigError
     from mast.files import holds_files
     from mast.runs import refuse_others, remember, remembered
 
-    note = out / NOTE
-    before = remembered(note)
+    record = out / INPUTS_FILE
+    before = remembered(record)
     if before is not None:
         kept, now = before.pop("events", None), inputs.pop("events")
         refuse_others(out, before, inputs, instead="choose a new --out")
@@ -158,9 +160,9 @@ def _remember(out: Path, inputs: dict[str, object]) -> None:
                 f"--out {out}: holds clips of events that have changed since; choose a new --out"
             )
     elif holds_files(out):
-        raise ConfigError(f"--out {out}: exists and holds no clips ({NOTE} is missing); choose a new --out")
+        raise ConfigError(f"--out {out}: exists and holds no clips ({INPUTS_FILE} is missing); choose a new --out")
     else:
-        remember(note, inputs)
+        remember(record, inputs)
 
 
 def _digest(events: pd.DataFrame) -> str:

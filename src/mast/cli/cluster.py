@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mast.cli.options import GivenStore, Quiet, Seed, advancing, count, say, upper_edge
+from mast.cli.options import Quiet, Seed, StoreArgument, count, progress_counter, say, upper_edge
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _MAX_KNOWN = 20_000  # annotated events that novelty is measured against
 
 
 def cluster(
-    store: GivenStore,
+    store: StoreArgument,
     out: Annotated[Path, typer.Option("--out", "-o", help="New folder for the results.")],
     annotated: Annotated[
         str | None,
@@ -141,7 +141,7 @@ def _assign(store: EventStore, model: ClusterModel, known: AnnotatedEvents, quie
     import pandas as pd
 
     parts = []
-    with advancing(quiet, "assign", "events", len(store)) as advance:
+    with progress_counter(quiet, "assign", "events", len(store)) as advance:
         for batch in store.batches():
             grouping, novelty = model.assign(batch.vectors), known.novelty(batch.vectors)
             parts.append(
@@ -189,7 +189,7 @@ def _write_sheets(
     front_end = FrontEnd.for_band(band) if band is not None else sheet_front_end(table)
     rows: list[dict[Any, Any]] = summary.head(wanted[0]).to_dict("records")
     made: list[Sheet] = []
-    with advancing(quiet, "draw", "sheets", len(rows)) as advance:
+    with progress_counter(quiet, "draw", "sheets", len(rows)) as advance:
         for row in rows:
             own = _drawn(table[table["cluster"] == row["cluster"]], wanted[1], seed)
             made.append(_sheet(row, own, locate, front_end, scale_note(own, front_end)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mast.cli.event_files import check_table, cut_to_nyquist
-from mast.cli.options import Join, Quiet, advancing, count, say
+from mast.cli.options import Join, Quiet, count, progress_counter, say
 from mast.cli.unusable_recordings import unusable_recordings
 from mast.wording import counted
 
@@ -244,7 +244,7 @@ def _make_birdset(
         if source.is_dir()
         else hub_rows(source.as_posix(), subset, part or "train")
     )
-    with advancing(quiet, "convert", "recordings", limit) as advance:
+    with progress_counter(quiet, "convert", "recordings", limit) as advance:
         counts = write_birdset(rows, out, limit=limit, on_recording=advance)
     typer.echo(
         f"{counted(counts.recordings, 'recording')}, {counted(counts.boxes, 'box')}, "
@@ -286,7 +286,7 @@ def _probe(folder: Path, quiet: bool) -> pd.DataFrame:
     paths = recordings_in(folder, unlisted)
     if not paths:
         raise AudioError(f"{folder}: no recordings in this folder")
-    with advancing(quiet, "probe", "recordings", len(paths)) as advance:
+    with progress_counter(quiet, "probe", "recordings", len(paths)) as advance:
         found = scan_headers(paths, folder, advance=advance)
     rows = [
         {

@@ -17,12 +17,12 @@ from mast.cli.options import (
     Join,
     Quiet,
     count,
-    progress,
+    lock_folder,
+    progress_bar,
     resumable,
     say,
     score,
     upper_edge,
-    write_alone,
 )
 from mast.wording import counted
 
@@ -188,8 +188,8 @@ def detect(
     from mast.models.find import doubt_about
     from mast.uris import is_uri
 
-    wanted = _formats(formats)
-    part, parts = _shard(shard)
+    wanted = _parse_formats(formats)
+    part, parts = _parse_shard(shard)
     if is_uri(str(out).replace(":/", "://", 1)):  # a Path drops the second slash
         raise ConfigError(
             f"--out {out}: results must be on a local or shared disk; copy them to cloud storage afterwards"
@@ -211,8 +211,8 @@ def detect(
     )
     with (
         resumable(out),
-        write_alone(out, f".shard-{part}-of-{parts}.lock"),
-        _engine(engine, DetectorSpec(model, options), workers) as running,
+        lock_folder(out, f".shard-{part}-of-{parts}.lock"),
+        _make_engine(engine, DetectorSpec(model, options), workers) as running,
     ):
         facts = running.facts
         results = ResultsFolder(
@@ -220,9 +220,9 @@ def detect(
             facts.settings,
             listing.root,
             options=options,
-            model=_full_name(model),
+            model=_absolute_name(model),
             band_hz=facts.band_hz,
-            inputs=[_full_name(given) for given in recordings],
+            inputs=[_absolute_name(given) for given in recordings],
             operating_point=facts.operating_point,
             size_of=listing.size_of(),
         )
@@ -230,37 +230,39 @@ def detect(
             say(f"mast: warning: {doubt}", quiet=quiet)
         if facts.sentence:
             say(facts.sentence, quiet=quiet)
-        failures = _search(running, results, _not_done(results, mine, quiet), quiet)
+        failures = _search(running, results, _pending_recordings(results, mine, quiet), quiet)
     totals = results.combine(wanted, listing.unlisted) if tables else None
     if totals is not None:
         for earlier in totals.kept:
             say(f"mast: warning: {earlier}", quiet=False)
         if summary:
-            _summarize(results, totals, quiet)
+            _write_summary(results, totals, quiet)
     if mine and len(failures) == len(mine):
         raise AudioError(f"no recording can be read ({len(mine):,} tried); the first: {failures[0]}")
     damaged = sum(results.is_damaged(recording.source) for recording in mine)
-    typer.echo(_closing(out, totals, len(mine), len(failures), damaged, len(listing.unlisted)))
+    typer.echo(_closing_line(out, totals, len(mine), len(failures), damaged, len(listing.unlisted)))
     if totals is not None and totals.events:
         say(f"Next: {shlex.join(['mast', 'review', str(out)])}", quiet=quiet)
     if totals is not None:
-        if hint := _other_band([one["sample_rate"] / 2 for one in totals.searched], facts.band_hz[1]):
+        if hint := _suggest_band([one["sample_rate"] / 2 for one in totals.searched], facts.band_hz[1]):
             say(hint, quiet=quiet)
-        _warn_of_old(results, totals, {one.source.recording for one in listing.recordings}, wanted, quiet)
+        _warn_of_stale_results(
+            results, totals, {one.source.recording for one in listing.recordings}, wanted, quiet
+        )
     if failures or listing.unlisted:
         raise typer.Exit(EXIT_SOME_FAILED)
 
 
-def _warn_of_old(
+def _warn_of_stale_results(
     results: ResultsFolder, totals: Totals, listed: set[str], wanted: list[str], quiet: bool
 ) -> None:
     """What in the folder is older than the tables, or of recordings that are no longer there."""
     if totals.older:
         folders = ", ".join(f"{name}/" for name in totals.older)
-        are, them = ("is", "it") if len(totals.older) == 1 else ("are", "them")
+        verb, pronoun = ("is", "it") if len(totals.older) == 1 else ("are", "them")
         say(
-            f"mast: warning: {folders} in {results.folder} {are} older than these results; add --formats "
-            f"{','.join([*wanted, *totals.older])} to write {them} again",
+            f"mast: warning: {folders} in {results.folder} {verb} older than these results; add --formats "
+            f"{','.join([*wanted, *totals.older])} to write {pronoun} again",
             quiet=quiet,
         )
     if gone := results.gone(totals, listed):
@@ -271,7 +273,7 @@ def _warn_of_old(
         )
 
 
-def _not_done(results: ResultsFolder, recordings: list[Recording], quiet: bool) -> list[Recording]:
+def _pending_recordings(results: ResultsFolder, recordings: list[Recording], quiet: bool) -> list[Recording]:
     """The recordings that are still to be searched; facts about the others are brought up to date."""
     todo = []
     for one in recordings:
@@ -280,12 +282,14 @@ def _not_done(results: ResultsFolder, recordings: list[Recording], quiet: bool) 
         else:
             todo.append(one)
     if len(todo) < len(recordings):
-        many = f"{len(recordings) - len(todo):,} of {len(recordings):,}"
-        say(f"{many} recordings are already done", quiet=quiet)
+        done = f"{len(recordings) - len(todo):,} of {len(recordings):,}"
+        say(f"{done} recordings are already done", quiet=quiet)
     return todo
 
 
-def _closing(out: Path, totals: Totals | None, tried: int, failed: int, damaged: int, unlisted: int) -> str:
+def _closing_line(
+    out: Path, totals: Totals | None, tried: int, failed: int, damaged: int, unlisted: int
+) -> str:
     """The last line: what was found, and what could not be searched."""
     done = (
         f"{tried - failed:,} of {tried:,} recordings are done in {out}; without --no-tables, the same command"
@@ -303,7 +307,7 @@ def _closing(out: Path, totals: Totals | None, tried: int, failed: int, damaged:
     return "; ".join([*found, *wrong]) + (f" (see {out / 'failures.csv'})." if wrong else ".")
 
 
-def _summarize(results: ResultsFolder, totals: Totals, quiet: bool) -> None:
+def _write_summary(results: ResultsFolder, totals: Totals, quiet: bool) -> None:
     """Make the page beside the tables; whatever is wrong with it, the results are there."""
     from contextlib import suppress
 
@@ -330,7 +334,7 @@ def _search(engine: Engine, results: ResultsFolder, todo: list[Recording], quiet
 
     failures: list[str] = []
     heard_s, began = 0.0, time.monotonic()
-    with progress(quiet, unit="recordings") as bar, warnings.catch_warnings():
+    with progress_bar(quiet, unit="recordings") as bar, warnings.catch_warnings():
         warnings.simplefilter("ignore", DamagedAudioWarning)  # listed in failures.csv instead
         task = bar.add_task("detect", total=len(todo))
 
@@ -348,7 +352,7 @@ def _search(engine: Engine, results: ResultsFolder, todo: list[Recording], quiet
     return failures
 
 
-def _full_name(given: str) -> str:
+def _absolute_name(given: str) -> str:
     """A path that means the same from another folder; a name like ``default`` as it is; a URI without its secrets."""
     from mast.uris import is_uri
 
@@ -358,7 +362,7 @@ def _full_name(given: str) -> str:
     return str(Path(given).absolute()) if Path(given).exists() else given
 
 
-def _other_band(tops_hz: list[float], high_hz: float) -> str:
+def _suggest_band(tops_hz: list[float], high_hz: float) -> str:
     """A sentence where recordings end far below the band that was searched, or all far above it; else nothing.
 
     Args:
@@ -369,11 +373,11 @@ def _other_band(tops_hz: list[float], high_hz: float) -> str:
         return ""
     from mast.grid import BANDS_HZ
 
-    low, again = min(tops_hz), "search it again, into another folder, with --band"
+    low, search_again = min(tops_hz), "search it again, into another folder, with --band"
     searched = f"searched up to {high_hz / 1000:g} kHz"
     if low >= _FAR_ABOVE * high_hz:
         return (
-            f"This sound reaches {low / 1000:g} kHz but was {searched}; for bats and other high calls, {again} "
+            f"This sound reaches {low / 1000:g} kHz but was {searched}; for bats and other high calls, {search_again} "
             f"{min(low, BANDS_HZ['bats']):.0f}."
         )
     short = [top for top in tops_hz if top <= high_hz / _FAR_BELOW]
@@ -388,11 +392,11 @@ def _other_band(tops_hz: list[float], high_hz: float) -> str:
         )
     return (
         f"mast: warning: this sound ends at {end} (half its sample rate) but was {searched}; no higher call can be "
-        f"found in it; for lower calls, {again} {max(short):.0f}"
+        f"found in it; for lower calls, {search_again} {max(short):.0f}"
     )
 
 
-def _engine(name: EngineName, spec: DetectorSpec, workers: int | None) -> Engine:
+def _make_engine(name: EngineName, spec: DetectorSpec, workers: int | None) -> Engine:
     """Who does the work, with the detector loaded."""
     import os
     from dataclasses import replace
@@ -419,7 +423,7 @@ def _engine(name: EngineName, spec: DetectorSpec, workers: int | None) -> Engine
     return CrewEngine(ProcessCrew(replace(spec, threads=threads)), workers)
 
 
-def _formats(text: str) -> list[str]:
+def _parse_formats(text: str) -> list[str]:
     from mast.annotations import FORMATS
     from mast.errors import AnnotationError
 
@@ -432,7 +436,7 @@ def _formats(text: str) -> list[str]:
     return names
 
 
-def _shard(text: str) -> tuple[int, int]:
+def _parse_shard(text: str) -> tuple[int, int]:
     import re
 
     from mast.errors import ConfigError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import EXIT_SOME_FAILED, BatchSize, Device, Quiet, advancing, upper_edge
+from mast.cli.options import EXIT_SOME_FAILED, BatchSize, Device, Quiet, progress_counter, upper_edge
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def embed(
         store = _store(
             out, detections.embedding_width(), detections.run.model_id, 0, model, detections.band_hz
         )
-        with advancing(quiet, "embed", "recordings") as advance:
+        with progress_counter(quiet, "embed", "recordings") as advance:
             added = store.add(_shown(detections.batches(), advance), whole_recordings=True)
     else:
         if model is None:
@@ -125,7 +125,7 @@ def embed(
         )
         work = _work(data, detections, boxes, audio)
         known = not again and len(store) > 0
-        with advancing(quiet, "embed", "recordings") as advance:
+        with progress_counter(quiet, "embed", "recordings") as advance:
             made = _embedded(embedder, store if known else None, work, failed, advance)
             added = store.add(made, whole_recordings=True)
     changes = [

@@ -51,12 +51,12 @@ def front_end_of(band: float | None, *predictions: Path | None) -> FrontEnd | No
 
 def cut_to_nyquist(annotations: AnnotationSet, what: str, source: Path, *, quiet: bool) -> AnnotationSet:
     """No frequency above half the sample rate, where that is known; says what was cut or left out."""
-    if told := annotations.nyquist_warning(what):
-        say(f"mast: warning: {source}: {told}", quiet=quiet)
+    if warning := annotations.nyquist_warning(what):
+        say(f"mast: warning: {source}: {warning}", quiet=quiet)
     return annotations.clipped_to_nyquist()
 
 
-def find_recordings_of(boxes: Path, audio: Path | None) -> Locate:
+def locate_recordings(boxes: Path, audio: Path | None) -> Locate:
     """Where the recordings that events name lie: in ``audio``, else where detect found them, else beside the events."""
     from mast.annotations.detections import read_run
     from mast.errors import ConfigError, not_a_folder
@@ -65,9 +65,9 @@ def find_recordings_of(boxes: Path, audio: Path | None) -> Locate:
     if audio is not None and not audio.is_dir():
         raise ConfigError(f"--audio {audio}: {not_a_folder(audio)}; expected the folder of the recordings")
     if audio is None:
-        beside = boxes if boxes.is_dir() else boxes.parent
-        run = read_run(beside)
-        audio = beside if run is None else Path(run.root)
+        folder = boxes if boxes.is_dir() else boxes.parent
+        run = read_run(folder)
+        audio = folder if run is None else Path(run.root)
     if not audio.is_dir():
         raise ConfigError(f"{audio}: no such folder of recordings; say where they are with --audio")
     return make_locator([audio])
@@ -83,7 +83,7 @@ def check_table(out: Path) -> None:
     check_writable(out)
 
 
-def recording_by_recording(
+def process_recordings(
     events: pd.DataFrame,
     locate: Locate,
     work: Callable[[Path, pd.DataFrame], pd.DataFrame],
@@ -96,24 +96,24 @@ def recording_by_recording(
     from mast.errors import AudioError, ConfigError
     from mast.reports.contact_sheet import recording_not_found
 
-    made, failures = [], {}
+    results, failures = [], {}
     for name, own in events.groupby("recording", sort=False):
         path = locate(str(name))
         try:
             if path is None:
                 raise recording_not_found(str(name))
-            made.append(work(path, own))
+            results.append(work(path, own))
         except (AudioError, ConfigError) as error:
             failures[str(name)] = str(error)
         advance(len(own))
-    return made, failures
+    return results, failures
 
 
-def end_with(sentence: str, failures: Mapping[str, str], *, quiet: bool) -> None:
+def report_outcome(sentence: str, failures: Mapping[str, str], *, quiet: bool) -> None:
     """Say what was done, and what could not be read: ``failures`` holds why, by recording."""
     for why in list(failures.values())[:3]:
         say(f"mast: warning: {why}", quiet=quiet)
-    left = f"; recordings that are missing or cannot be read: {len(failures):,}" if failures else ""
-    typer.echo(f"{sentence}{left}.")
+    unread = f"; recordings that are missing or cannot be read: {len(failures):,}" if failures else ""
+    typer.echo(f"{sentence}{unread}.")
     if failures:
         raise typer.Exit(EXIT_SOME_FAILED)

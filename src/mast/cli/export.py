@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from mast.cli.options import Quiet, say, write_alone
+from mast.cli.options import Quiet, lock_folder, say
 
 
 def export(
@@ -58,7 +58,7 @@ def export(
 
     folder = find_model(run)
     if format == "hub":
-        with write_alone(out):
+        with lock_folder(out):
             card = write_hub_folder(
                 folder, out, name=name, licence=licence, dtype="float16" if half else None
             )
@@ -72,7 +72,7 @@ def export(
     ]
     if given:
         raise ConfigError(f"{', '.join(given)}: only for --format hub; leave it out or choose that format")
-    with write_alone(out):
+    with lock_folder(out):
         report = write_onnx_folder(folder, out)
     say(
         f"compared with torch on {report.n_boxes:,} boxes: scores differ by at most {report.score_difference:.1e}, "

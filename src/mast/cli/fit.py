@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from mast.cli.options import BoxName, Join, Quiet, Seed, resumable, say, steps, write_alone
+from mast.cli.options import BoxName, Join, Quiet, Seed, lock_folder, resumable, say, step_progress
 from mast.cli.recipes import (
     UNLABELLED,
     Annotations,
@@ -82,8 +82,8 @@ def fit(
             "--box, --join: say how the detector to start from draws boxes; give one with --init, or leave them out"
         )
     recipe = recipe_from(preset or preset_for_machine(start), band, settings)
-    show = Show(say=lambda text: say(text, quiet=quiet), bar=lambda what: steps(quiet, what))
-    with resumable(out), write_alone(out):
+    show = Show(say=lambda text: say(text, quiet=quiet), bar=lambda what: step_progress(quiet, what))
+    with resumable(out), lock_folder(out):
         fitted = run(
             data,
             unlabelled or [],

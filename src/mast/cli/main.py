@@ -64,13 +64,13 @@ class _Command(TyperCommand):
         except Exception as error:
             # by name, as typer has a copy of click of its own
             if type(error).__name__ == "NoSuchOption" and any("--set" in one.opts for one in self.params):
-                setting = _setting(str(getattr(error, "option_name", "")), self.name or "")
+                setting = _find_setting(str(getattr(error, "option_name", "")), self.name or "")
                 if setting:
                     error.possibilities = [f"--set {setting}=…"]  # type: ignore[attr-defined]
             raise
 
 
-def _setting(option: str, command: str) -> str:
+def _find_setting(option: str, command: str) -> str:
     """The setting of a command's recipe that an unknown option may mean; empty where there is none."""
     from mast.training.recipe import Recipe
 
@@ -81,7 +81,7 @@ def _setting(option: str, command: str) -> str:
     return field if field in Recipe.model_fields else ""
 
 
-def _british(option: str) -> str:
+def _to_british(option: str) -> str:
     """An option as we spell it; the American spelling is understood, too."""
     return option.replace("labeled", "labelled")
 
@@ -94,11 +94,11 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": _british},
+    context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": _to_british},
 )
 
 
-EXIT_WRONG, EXIT_BUG = 2, 3  # wrong usage is 2, too, by click's custom; see main()
+EXIT_USER_ERROR, EXIT_BUG = 2, 3  # wrong usage is 2, too, by click's custom; see main()
 
 
 def _version(wanted: bool) -> None:
@@ -116,7 +116,7 @@ def _root(
     """Find animal sounds in field recordings as time–frequency boxes."""
 
 
-class _Wanted:
+class _GlobalOptions:
     """What the user asked of all commands alike."""
 
     traceback = False
@@ -130,11 +130,11 @@ def with_debug(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(*, debug: bool, **given: Any) -> None:
-        from mast.cli.reporting import reported
+        from mast.cli.reporting import report_command
 
-        _Wanted.traceback = debug
+        _GlobalOptions.traceback = debug
         try:
-            with reported():
+            with report_command():
                 command(**given)
         except KeyboardInterrupt:  # typer would exit without a message
             typer.echo("mast: stopped.", err=True)
@@ -159,9 +159,9 @@ def load_command(name: str) -> Any:
     """A command of :data:`SUMMARIES`, with all its options."""
     module = f"mast.cli.{name}"
     function = _experiment() if name == "experiment" else getattr(importlib.import_module(module), name)
-    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-    alone.command(name, cls=_Command)(with_debug(function))
-    return typer.main.get_command(alone)
+    single = typer.Typer(add_completion=False, rich_markup_mode=None)
+    single.command(name, cls=_Command)(with_debug(function))
+    return typer.main.get_command(single)
 
 
 def _experiment() -> Callable[..., None]:
@@ -183,17 +183,17 @@ def main() -> None:
     Exit 0 on success, 2 when one sentence says what to put right, 3 on a bug of ours, 4 when a batch was finished but
     some of its recordings failed, 130 when interrupted.
     """
-    from mast.cli.leaving import leaving_at_once
+    from mast.cli.fast_exit import exit_at_once
 
     # to find plugins, pydantic reads a file of every package that is installed; none is for us
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    threading.excepthook = _quiet_about_the_machine
-    warnings.formatwarning = _one_line
-    with leaving_at_once():
-        _run()
+    threading.excepthook = _handle_thread_exception
+    warnings.formatwarning = _format_warning
+    with exit_at_once():
+        _run_command()
 
 
-def _run() -> None:
+def _run_command() -> None:
     """Run the command; errors become a sentence and an exit status."""
     try:
         try:
@@ -204,25 +204,25 @@ def _run() -> None:
         typer.echo("mast: stopped.", err=True)
         sys.exit(130)
     except Exception as error:
-        if _Wanted.traceback:
+        if _GlobalOptions.traceback:
             raise
-        from mast.cli.reporting import in_a_sentence
+        from mast.cli.reporting import error_sentence
 
-        typer.echo(f"mast: {in_a_sentence(error)}", err=True)
+        typer.echo(f"mast: {error_sentence(error)}", err=True)
         known = isinstance(error, MastError) or machine_fault(error) is not None
-        sys.exit(EXIT_WRONG if known else EXIT_BUG)
+        sys.exit(EXIT_USER_ERROR if known else EXIT_BUG)
 
 
-def _one_line(
+def _format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
     """A warning as users read it: without the line of code that it came from."""
     return f"mast: warning: {shortened(message)}\n"
 
 
-def _quiet_about_the_machine(raised: threading.ExceptHookArgs) -> None:
+def _handle_thread_exception(raised: threading.ExceptHookArgs) -> None:
     """Print no traceback for a thread that the machine stopped (a full disk, say): whoever waits for it reports it."""
-    if _Wanted.traceback or raised.exc_value is None or machine_fault(raised.exc_value) is None:
+    if _GlobalOptions.traceback or raised.exc_value is None or machine_fault(raised.exc_value) is None:
         threading.__excepthook__(raised)
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.event_files import check_table, end_with, find_recordings_of, recording_by_recording
-from mast.cli.options import FoundAudio, GivenBoxes, Quiet, advancing
+from mast.cli.event_files import check_table, locate_recordings, process_recordings, report_outcome
+from mast.cli.options import AudioFolder, BoxesArgument, Quiet, progress_counter
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def measure(
-    boxes: GivenBoxes,
+    boxes: BoxesArgument,
     out: Annotated[Path, typer.Option("--out", "-o", help="Table to write, ending in .csv or .parquet.")],
-    audio: FoundAudio = None,
+    audio: AudioFolder = None,
     quiet: Quiet = False,
 ) -> None:
     """Measure every box: frequencies, where its energy lies, signal to noise.
@@ -48,7 +48,7 @@ def measure(
     if missed == len(events):
         raise AudioError(f"no box could be measured ({len(events):,} tried); {next(iter(failures.values()))}")
     write_table(out, measured)
-    end_with(
+    report_outcome(
         f"{len(events) - missed:,} of {counted(len(events), 'box')} measured → {out}", failures, quiet=quiet
     )
 
@@ -61,8 +61,8 @@ def _measured(
 
     from mast.features.measurements import MEASUREMENTS, measure_events
 
-    locate = find_recordings_of(boxes, audio)
-    with advancing(quiet, "measure", "recordings", events["recording"].nunique()) as advance:
-        found, failures = recording_by_recording(events, locate, measure_events, lambda n: advance())
+    locate = locate_recordings(boxes, audio)
+    with progress_counter(quiet, "measure", "recordings", events["recording"].nunique()) as advance:
+        found, failures = process_recordings(events, locate, measure_events, lambda n: advance())
     rows = pd.concat(found) if found else pd.DataFrame(columns=list(MEASUREMENTS))
     return events.drop(columns=list(MEASUREMENTS), errors="ignore").join(rows.round(6)), failures

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.event_files import check_table, end_with, find_recordings_of, recording_by_recording
-from mast.cli.options import FoundAudio, GivenBoxes, Quiet, advancing, count, number, say, score
+from mast.cli.event_files import check_table, locate_recordings, process_recordings, report_outcome
+from mast.cli.options import AudioFolder, BoxesArgument, Quiet, count, number, progress_counter, say, score
 from mast.wording import counted, first_names
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ THRESHOLD = 0.5  # our choice; results/naming.json says what it reaches
 
 
 def name(
-    detections: GivenBoxes,
+    detections: BoxesArgument,
     with_: Annotated[
         str, typer.Option("--with", metavar="birdnet|MODEL", help="birdnet, or a .onnx or .tflite file.")
     ],
@@ -62,7 +62,7 @@ def name(
     common: Annotated[
         bool, typer.Option("--common", help="Use common names where the labels have both.")
     ] = False,
-    audio: FoundAudio = None,
+    audio: AudioFolder = None,
     quiet: Quiet = False,
 ) -> None:
     """Name boxes by what a classifier hears, or call them unknown.
@@ -97,11 +97,11 @@ def name(
         raise AnnotationError(f"{detections}: holds no boxes; there is nothing to name")
     if possible is not None:
         _tell_other_sites(species, possible, events, quiet)
-    heard, failures = _heard(events, find_recordings_of(detections, audio), classifier, possible, band, quiet)
+    heard, failures = _heard(events, locate_recordings(detections, audio), classifier, possible, band, quiet)
     named = _with_names(events, heard, classifier, common)
     thresholds = _thresholds(named, reviewed, precision, threshold, classifier, common)
     _write(named, thresholds, out, with_, species, band)
-    end_with(f"{_count(named, thresholds)} → {out}", failures, quiet=quiet)
+    report_outcome(f"{_count(named, thresholds)} → {out}", failures, quiet=quiet)
 
 
 def _classifier(
@@ -200,8 +200,8 @@ def _heard(
     def work(path: Path, own: pd.DataFrame) -> pd.DataFrame:
         return name_boxes(path, own, classifier, _how(classifier, possible, band, own))
 
-    with advancing(quiet, "name", "boxes", len(events)) as advance:
-        found, failures = recording_by_recording(events, locate, work, advance)
+    with progress_counter(quiet, "name", "boxes", len(events)) as advance:
+        found, failures = process_recordings(events, locate, work, advance)
     if not found:
         raise AudioError(f"no box could be heard ({len(events):,} tried); {next(iter(failures.values()))}")
     return pd.concat(found), failures

@@ -69,10 +69,10 @@ def _not_nan(value: float | None) -> float | None:
 
 
 BoxName = Literal["all", "strongest"]  # what one box is
-GivenBoxes = Annotated[
+BoxesArgument = Annotated[
     Path, typer.Argument(help="Folder of mast detect, or boxes in any format that mast reads.")
 ]
-FoundAudio = Annotated[
+AudioFolder = Annotated[
     Path | None, typer.Option(help="Folder of the recordings; by default where detect found them.")
 ]
 Join = Annotated[
@@ -87,42 +87,46 @@ Join = Annotated[
 BatchSize = Annotated[
     int | None, count(high=65_536, help="Windows per batch; by default what suits the device.")
 ]
-GivenStore = Annotated[str, typer.Argument(metavar="STORE", help="What mast embed wrote: a folder or a URI.")]
+StoreArgument = Annotated[
+    str, typer.Argument(metavar="STORE", help="What mast embed wrote: a folder or a URI.")
+]
 StoreModel = Annotated[
     str | None,
     typer.Option(
         "--model", "-m", help="The store's model, to embed sound; by default from where it was before."
     ),
 ]
-OnlyLabels = Annotated[list[str] | None, typer.Option(help="Only this label; may be given several times.")]
+LabelFilter = Annotated[list[str] | None, typer.Option(help="Only this label; may be given several times.")]
 Port = Annotated[int, typer.Option(min=0, max=65_535, help="Port of the page; 0 takes a free one.")]
 NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Only print the address.")]
 Seed = Annotated[int, count("--seed", low=0, high=2**32 - 1, help="Random seed.")]
 
 
-def progress(quiet: bool, *, unit: str = "") -> ReportedBar:
+def progress_bar(quiet: bool, *, unit: str = "") -> ReportedBar:
     """A progress bar on stderr with rate and remaining time; silent when ``quiet``.
 
     Use as a context manager; ``add_task("scan", total=n)`` then ``advance(task)``.
     """
     from rich.console import Console
 
-    from mast.cli.bars import RATE_S, ReportedBar, columns
+    from mast.cli.bars import RATE_WINDOW_S, ReportedBar, bar_columns
 
     return ReportedBar(
-        *columns(unit),
+        *bar_columns(unit),
         console=Console(stderr=True),
         disable=quiet,
         transient=False,
-        speed_estimate_period=RATE_S,
+        speed_estimate_period=RATE_WINDOW_S,
         unit=unit,
     )
 
 
 @contextmanager
-def advancing(quiet: bool, what: str, unit: str, total: int | None = None) -> Iterator[Callable[..., None]]:
+def progress_counter(
+    quiet: bool, what: str, unit: str, total: int | None = None
+) -> Iterator[Callable[..., None]]:
     """A progress bar that counts; yields what moves it on, by one or by a given number."""
-    with progress(quiet, unit=unit) as bar:
+    with progress_bar(quiet, unit=unit) as bar:
         task = bar.add_task(what, total=total)
         yield lambda n=1: bar.advance(task, n)
 
@@ -140,36 +144,36 @@ def resumable(out: Path) -> Iterator[None]:
 
 
 @contextmanager
-def steps(quiet: bool, what: str) -> Iterator[Progress]:
+def step_progress(quiet: bool, what: str) -> Iterator[Progress]:
     """A progress bar that follows work by its reports (:data:`mast.runs.Progress`)."""
-    from mast.cli.bars import steps_of
+    from mast.cli.bars import step_reporter
 
-    with progress(quiet, unit="{task.fields[text]}") as bar:
-        yield steps_of(bar, what)
+    with progress_bar(quiet, unit="{task.fields[text]}") as bar:
+        yield step_reporter(bar, what)
 
 
-def write_alone(out: Path, name: str = ".lock") -> AbstractContextManager[None]:
+def lock_folder(out: Path, name: str = ".lock") -> AbstractContextManager[None]:
     """Hold a folder for the length of the block; where another process holds it, the command is refused.
 
     Args:
         out: the folder.
         name: of the lock in it; commands with different ones may write the folder together.
     """
-    from mast.cli.reporting import report
+    from mast.cli.reporting import current_report
     from mast.files import sole_writer
 
     # of several processes that train one model together, the first holds the folder for all
     if os.environ.get("RANK", "0") != "0":
         return nullcontext()
-    report().use(out)
+    current_report().use(out)
     return sole_writer(out, name)
 
 
 def say(message: str, *, quiet: bool) -> None:
     """One line on stderr, unless quiet; a name or a label in it may be of any length."""
-    from mast.cli.reporting import report
+    from mast.cli.reporting import current_report
     from mast.errors import shortened
 
-    report().note(shortened(message))
+    current_report().note(shortened(message))
     if not quiet:
         typer.echo(shortened(message), err=True)

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import Device, Quiet, Seed, advancing, count, number, say, upper_edge, write_alone
+from mast.cli.options import (
+    Device,
+    Quiet,
+    Seed,
+    count,
+    lock_folder,
+    number,
+    progress_counter,
+    say,
+    upper_edge,
+)
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -138,7 +148,7 @@ def plan(
     if chosen_strategy == "time-balanced" and (free["hour"] < 0).any():
         say("The clock time of some recordings is unknown; they count as an hour of their own.", quiet=quiet)
     boxes = _prefill(prefill, model, found, DetectOptions(device=device, band_hz=band))
-    with write_alone(out), advancing(quiet, "cut", "clips", len(chosen)) as advance:
+    with lock_folder(out), progress_counter(quiet, "cut", "clips", len(chosen)) as advance:
         written = write_tasks(
             out,
             chosen,
@@ -224,7 +234,7 @@ def _survey(
     from mast.planning.survey import doubt_in_clips
 
     total = surveyor.count_chunks(free) + surveyor.count_chunks(heard)
-    with advancing(quiet, "look", "chunks", total) as advance:
+    with progress_counter(quiet, "look", "chunks", total) as advance:
         survey = surveyor.survey(dataset, free, heard, progress=advance)
     for reason in survey.failures.values():
         typer.echo(f"left out: {reason}", err=True)

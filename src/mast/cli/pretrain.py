@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mast.cli.options import Quiet, Seed, say, steps, write_alone
+from mast.cli.options import Quiet, Seed, lock_folder, say, step_progress
 from mast.cli.recipes import Band, PresetName, RunFolder, Settings, recipe_from
 from mast.wording import per_second
 
@@ -39,7 +39,7 @@ def pretrain(
     from mast.training.pretraining import pretrain as run
 
     recipe = recipe_from(preset, band, settings)
-    with write_alone(out), steps(quiet, "pretrain") as progress:
+    with lock_folder(out), step_progress(quiet, "pretrain") as progress:
         result = run(data, out, recipe, init=init, seed=seed, progress=progress)
     picture = draw_reconstructions(out / "best", data[0], out / "reconstruction.png", seed=seed)
     best = result.best

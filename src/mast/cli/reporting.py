@@ -18,13 +18,13 @@ EXIT_STOPPED = 130  # by the user
 _current: ContextVar[CommandReport | None] = ContextVar("report", default=None)
 
 
-def report() -> CommandReport:
+def current_report() -> CommandReport:
     """The report of the command that runs; one that nobody reads where none does."""
     return _current.get() or CommandReport([])
 
 
 @contextmanager
-def reported() -> Iterator[None]:
+def report_command() -> Iterator[None]:
     """Report on the command in the block."""
     own = CommandReport(sys.argv[1:])
     if folder := os.environ.pop(REPORT_IN, ""):  # not for processes that this one starts
@@ -41,13 +41,13 @@ def reported() -> Iterator[None]:
         own.end("stopped")
         raise
     except Exception as error:
-        own.end("failed", in_a_sentence(error))
+        own.end("failed", error_sentence(error))
         raise
     finally:
         _current.reset(token)
 
 
-def in_a_sentence(error: Exception) -> str:
+def error_sentence(error: Exception) -> str:
     """What the user is told about an error: what to put right, or that it is a bug of ours."""
     fault = str(error) if isinstance(error, MastError) else machine_fault(error)
     if fault is not None:

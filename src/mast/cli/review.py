@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import NoBrowser, Port, Quiet, Seed, advancing, say, steps
+from mast.cli.options import NoBrowser, Port, Quiet, Seed, progress_counter, say, step_progress
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def review(
     from mast.review.server import create_app
     from mast.review.suggestions import add_suggestions
 
-    with steps(quiet, "open") as show:
+    with step_progress(quiet, "open") as show:
         opened = open_review(folder, audio=audio, annotations=annotations, seed=seed, progress=show)
     for table in names or []:
         say(f"{add_suggestions(opened.store, table):,} events have names from {table}", quiet=quiet)
@@ -93,7 +93,7 @@ def review(
     new = f", {found.new_events:,} events new" if found.new_events else ""
     say(f"{counted(found.recordings, 'recording')}{new}; decisions go to {opened.store.path}", quiet=quiet)
 
-    def tell(address: str) -> None:
+    def print_address(address: str) -> None:
         typer.echo(f"Review page: {address}  (Ctrl-C stops it; everything is saved)")
 
     serve(
@@ -103,7 +103,7 @@ def review(
         port=port,
         token=token,
         browser=not no_browser,
-        say=tell,
+        say=print_address,
     )
 
 
@@ -113,7 +113,7 @@ def _search_voices(opened: Review, quiet: bool) -> None:
 
     finder = VoiceFinder()
     recordings = opened.readable_recordings()
-    with advancing(quiet, "voices", "recordings", len(recordings)) as advance:
+    with progress_counter(quiet, "voices", "recordings", len(recordings)) as advance:
         failures = update_voice_lists(recordings, finder, opened.workspace.folder, progress=advance)
     if failures:
         many = counted(len(failures), "recording")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import EXIT_SOME_FAILED, Quiet, progress
+from mast.cli.options import EXIT_SOME_FAILED, Quiet, progress_bar
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def scan(
     from mast.data.folder_survey import COLUMNS, survey
 
     previous = _previous_rows(out) if out is not None and out.exists() else {}
-    bar = progress(quiet, unit="files")
+    bar = progress_bar(quiet, unit="files")
     with ExitStack() as shown:
 
         def show(done: int, total: int) -> None:

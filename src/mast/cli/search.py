@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.options import Device, GivenStore, OnlyLabels, Quiet, StoreModel, count, hertz, say, score
+from mast.cli.options import Device, LabelFilter, Quiet, StoreArgument, StoreModel, count, hertz, say, score
 from mast.wording import counted
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def search(
-    store: GivenStore,
+    store: StoreArgument,
     event: Annotated[str | None, typer.Option("--event", help="Id of an event in the store.")] = None,
     file: Annotated[
         Path | None, typer.Option("--file", help="A recording, with --box; it need not be in the store.")
@@ -45,7 +45,7 @@ def search(
     low: Annotated[float | None, hertz(help="Lowest centre frequency, Hz.")] = None,
     high: Annotated[float | None, hertz(help="Highest centre frequency, Hz.")] = None,
     min_score: Annotated[float | None, score(help="Minimum score of the detection.")] = None,
-    label: OnlyLabels = None,
+    label: LabelFilter = None,
     other_recordings: Annotated[
         bool,
         typer.Option("--other-recordings", help="Leave out the recording of the event or file itself."),

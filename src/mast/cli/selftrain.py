@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mast.cli.options import Quiet, Seed, say, steps, write_alone
+from mast.cli.options import Quiet, Seed, lock_folder, say, step_progress
 from mast.cli.recipes import UNLABELLED, Annotations, Band, PresetName, RunFolder, Settings, recipe_from
 
 
@@ -52,7 +52,7 @@ def selftrain(
 
     recipe = recipe_from(preset, band, settings)
     dataset = load_dataset(data, annotations=annotations)
-    with write_alone(out), steps(quiet, "self-train") as progress:
+    with lock_folder(out), step_progress(quiet, "self-train") as progress:
         rows = self_train(
             dataset,
             unlabelled,

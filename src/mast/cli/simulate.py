@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from mast.cli.options import Quiet, Seed, advancing, count, number, score, seconds, write_alone
+from mast.cli.options import Quiet, Seed, count, lock_folder, number, progress_counter, score, seconds
 from mast.wording import counted
 
 _BENCHMARK = "soundscape-bench"
@@ -157,7 +157,7 @@ def simulate(
             f"simulate: {'.'.join(map(str, first['loc']))}: {first['msg']}, got {first['input']}"
         ) from None
 
-    with write_alone(out), advancing(quiet, "simulate", "recordings", recordings) as advance:
+    with lock_folder(out), progress_counter(quiet, "simulate", "recordings", recordings) as advance:
         counts = simulate_dataset(out, simulation, workers=workers, on_recording=advance)
     hours_written = counts.recordings * duration / 3_600
     typer.echo(
@@ -195,7 +195,7 @@ def _make_benchmark(
 
     own = {} if unlabelled_minutes is None else {"unlabelled": unlabelled_minutes}
     bench = SoundscapeBench(seed=seed, calls=calls, backgrounds=backgrounds, **own)
-    with write_alone(out), advancing(quiet, "simulate", "recordings") as advance:
+    with lock_folder(out), progress_counter(quiet, "simulate", "recordings") as advance:
         sizes = make_soundscape_bench(out, bench, workers=workers, on_recording=advance)
     for part, size in sizes.items():
         boxes = "no boxes" if part == "unlabelled" else counted(size.boxes, "box")

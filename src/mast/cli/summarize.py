@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mast.cli.event_files import find_recordings_of
-from mast.cli.options import FoundAudio, Quiet, count, number, say, write_alone
+from mast.cli.event_files import locate_recordings
+from mast.cli.options import AudioFolder, Quiet, count, lock_folder, number, say
 from mast.wording import counted, length_of_sound
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def summarize(
             help="UTC offset of the recorders' clocks in hours; by default, what their headers say.",
         ),
     ] = None,
-    audio: FoundAudio = None,
+    audio: AudioFolder = None,
     quiet: Quiet = False,
 ) -> None:
     """Count calls per hour, day and site, with the effort behind them.
@@ -143,12 +143,12 @@ def summarize(
     around = SummaryContext(
         places=_places(heard, latitude, longitude),
         utc_offset_h=utc_offset,
-        locate=None if audio is None and heard.root is None else find_recordings_of(detections, audio),
+        locate=None if audio is None and heard.root is None else locate_recordings(detections, audio),
         sample=checking.sample,
         advice=advice,
     )
     _report("drawing the pictures", 2)
-    with write_alone(out):
+    with lock_folder(out):
         for name, table in tables.items():
             write_table(out / f"{name}.csv", table)
         for name in write_workbook(out / "summary.xlsx", tables):
@@ -166,9 +166,9 @@ def summarize(
 
 def _report(what: str, done: int) -> None:
     """Which of three steps it is at, for a page that waits."""
-    from mast.cli.reporting import report
+    from mast.cli.reporting import current_report
 
-    report().figures(what, done, 3, "steps", None)
+    current_report().figures(what, done, 3, "steps", None)
 
 
 def _places(heard: SearchedRecordings, latitude: float | None, longitude: float | None) -> dict[str, Place]:

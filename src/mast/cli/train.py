@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mast.cli.options import Quiet, Seed, say, steps, write_alone
+from mast.cli.options import Quiet, Seed, lock_folder, say, step_progress
 from mast.cli.recipes import (
     Annotations,
     Band,
@@ -94,7 +94,7 @@ def train(
             start_share=start.share(learnt, held, recipe.front_end),
             fixed=chosen_settings(settings).keys(),
         )
-    with write_alone(out), steps(quiet, "train") as progress:
+    with lock_folder(out), step_progress(quiet, "train") as progress:
         result = train_detector(dataset, out, recipe, init=start.path, seed=seed, progress=progress)
     best, card = result.best, load_card(out / "best")
     speed = per_second(result.chunks_per_s, "chunk")

@@ -33,52 +33,59 @@ def unusable_recordings(
     from mast.annotations.recording_names import RecordingNames
     from mast.errors import AnnotationError
 
-    wanted, there = sorted(set(named)), set(probed["recording"])
+    wanted, present = sorted(set(named)), set(probed["recording"])
     names = RecordingNames(probed["recording"])
-    several = {name: found for name in wanted if name not in there and len(found := names.all_of(name)) > 1}
-    missing = [name for name in wanted if name not in there and name not in several]
+    ambiguous = {
+        name: found for name in wanted if name not in present and len(found := names.all_of(name)) > 1
+    }
+    missing = [name for name in wanted if name not in present and name not in ambiguous]
     unreadable = sorted(set(probed["recording"][probed["duration_s"].isna()]).intersection(wanted))
     if missing and len(missing) == len(wanted):
         raise AnnotationError(
             f"{source}: none of its recordings ({first_names(named, _NAMED)}) is in {audio} (there are "
             f"{first_names(list(probed['recording']), _NAMED)}); give their folder with --audio, or correct their names"
         )
-    told, of = [], f"of {counted(len(wanted), 'recording')}"
-    if several:
-        told.append(f"{_are(several, of)} in {audio} more than once: {_meant(several, format)}")
-    if missing:
-        told.append(
-            f"{_are(missing, of)} not in {audio} ({first_names(missing, _NAMED)}), {_unknown(missing)}"
+    reasons, of_total = [], f"of {counted(len(wanted), 'recording')}"
+    if ambiguous:
+        reasons.append(
+            f"{_count_phrase(ambiguous, of_total)} in {audio} more than once: {_how_to_tell_apart(ambiguous, format)}"
         )
-    if told and len(several) + len(missing) == len(wanted):
-        raise AnnotationError(f"{source}: {'; '.join(told)}")
+    if missing:
+        which = first_names(missing, _NAMED)
+        reasons.append(
+            f"{_count_phrase(missing, of_total)} not in {audio} ({which}), {_unknown_properties(missing)}"
+        )
+    if reasons and len(ambiguous) + len(missing) == len(wanted):
+        raise AnnotationError(f"{source}: {'; '.join(reasons)}")
     if unreadable:
         which = first_names(unreadable, _NAMED)
-        told.append(f"{len(unreadable):,} {of} cannot be read ({which}), {_unknown(unreadable)}")
-    return told
+        reasons.append(
+            f"{len(unreadable):,} {of_total} cannot be read ({which}), {_unknown_properties(unreadable)}"
+        )
+    return reasons
 
 
-def _are(which: Collection[str], of: str) -> str:
-    return f"{len(which):,} {of} {'is' if len(which) == 1 else 'are'}"
+def _count_phrase(which: Collection[str], of_total: str) -> str:
+    return f"{len(which):,} {of_total} {'is' if len(which) == 1 else 'are'}"
 
 
-def _unknown(which: Collection[str]) -> str:
+def _unknown_properties(which: Collection[str]) -> str:
     what = "its duration and sample rate" if len(which) == 1 else "their durations and sample rates"
     return f"so {what} are not known"
 
 
-def _meant(several: Mapping[str, Sequence[str]], format: str) -> str:
+def _how_to_tell_apart(ambiguous: Mapping[str, Sequence[str]], format: str) -> str:
     """Where the first of the names is found, and how to say which recording it means."""
-    name, found = next(iter(several.items()))
+    name, found = next(iter(ambiguous.items()))
     folders = list(dict.fromkeys(PurePosixPath(one).parent.as_posix() for one in found))
     if len(folders) < len(found):  # a.wav and a.flac
-        return f"{name} may be {_listed(found)}; write in full which one it is"
-    place = f"{name} is in {_listed(folders)}"
+        return f"{name} may be {_join_names(found)}; write in full which one it is"
+    place = f"{name} is in {_join_names(folders)}"
     if format not in _BY_FOLDER:
         return f"{place}; write the folder, too, as in {found[0]}"
     or_column = ", or add a column Begin Path" if format == "raven" else ""
     return f"{place}; put its table into a folder {folders[0]} or {folders[1]}{or_column}"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return " and ".join(names) if len(names) == 2 else first_names(names, _NAMED)

@@ -12,8 +12,8 @@ class Loaded:
 
 loaded = Loaded()
 {before}
-from mast.cli.leaving import leaving_at_once
-with leaving_at_once():
+from mast.cli.fast_exit import exit_at_once
+with exit_at_once():
     atexit.register(print, "registered")
     threading.Thread(target=lambda: (time.sleep(0.2), print("waited for"))).start()
     print("done")

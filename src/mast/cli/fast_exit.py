@@ -14,27 +14,27 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def leaving_at_once() -> Iterator[None]:
+def exit_at_once() -> Iterator[None]:
     """The process ends with what happens in here: as ever, except that nothing loaded is taken apart.
 
     Threads are waited for and everything registered with :mod:`atexit` from now on is done first.
     """
-    ending = _Ending()
-    atexit.register(ending.leave)  # the first to be registered is the last to be called
+    final = _ExitStatus()
+    atexit.register(final.exit_process)  # the first to be registered is the last to be called
     try:
         yield
-        ending.status = 0
+        final.status = 0
     except SystemExit as end:
-        ending.status = 0 if end.code is None else end.code
+        final.status = 0 if end.code is None else end.code
         raise
 
 
-class _Ending:
+class _ExitStatus:
     """What the process is to end with; None where Python has more to say, such as a traceback."""
 
     status: object = None
 
-    def leave(self) -> None:
+    def exit_process(self) -> None:
         if not isinstance(self.status, int):
             return
         try:
