@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from mast.cli.main import SUMMARIES, app, load_command
 from mast.cli.options import _band_hz, _not_nan, upper_edge
-from mast.cli.search import _box
+from mast.cli.search import _parse_box
 from mast.errors import ConfigError
 from mast.grid import BANDS_HZ, FrontEnd
 
@@ -72,7 +72,7 @@ def test_there_are_options_to_look_at() -> None:
 @pytest.mark.parametrize("text", ["nan,1,0,100", "0,inf,0,100", "0,1,0", "a,b,c,d"])
 def test_boxes_as_text(text: str) -> None:
     with pytest.raises(ConfigError, match="expected four"):
-        _box(text)
+        _parse_box(text)
 
 
 @pytest.mark.parametrize("high_hz", [0.0, 0.1, float("nan"), -1.0, 1e300, float("inf")])

@@ -62,20 +62,20 @@ def classify(
 
     check_table(out)
     opened = EventStore.open(store)
-    namer = _examples(opened, examples, k, model, device, quiet)
+    namer = _load_namer(opened, examples, k, model, device, quiet)
     calibration = namer.calibrate(precision, max_distance=max_distance)
-    named, total = _write(opened, namer, calibration, out, quiet)
-    beside = out.with_name(f"{out.name}.calibration.json")
+    named, total = _write_names(opened, namer, calibration, out, quiet)
+    calibration_file = out.with_name(f"{out.name}.calibration.json")
     content = {"store": store, "examples_from": examples, "model": opened.model_id, **calibration.as_json()}
-    write_json(beside, content)
+    write_json(calibration_file, content)
     typer.echo(
         f"{named:,} of {counted(total, 'event')} named by {counted(calibration.examples, 'example')} of "
         f"{counted(calibration.labels, 'label')}, "
-        f"the others unknown → {out}; {calibration.sentence()} ({beside.name})."
+        f"the others unknown → {out}; {calibration.sentence()} ({calibration_file.name})."
     )
 
 
-def _write(
+def _write_names(
     store: EventStore, namer: Namer, calibration: UnknownRule, out: Path, quiet: bool
 ) -> tuple[int, int]:
     """Name all events, some at a time, and write the table whole or not at all; how many were named, and in all."""
@@ -89,7 +89,7 @@ def _write(
     with (
         progress_counter(quiet, "classify", "events", len(store)) as advance,
         whole_file(out) as part,
-        _rows_into(part, out.suffix.lower()) as write,
+        _table_writer(part, out.suffix.lower()) as write,
     ):
         for events, vectors, _ in store.batches():
             table = namer.name(events, vectors, calibration)
@@ -101,7 +101,7 @@ def _write(
 
 
 @contextmanager
-def _rows_into(path: Path, suffix: str) -> Iterator[Callable[[pd.DataFrame], None]]:
+def _table_writer(path: Path, suffix: str) -> Iterator[Callable[[pd.DataFrame], None]]:
     """A table that takes some rows at a time, CSV or Parquet."""
     if suffix == ".csv":
         with open(path, "w", encoding="utf-8", newline="") as file:
@@ -122,7 +122,7 @@ def _rows_into(path: Path, suffix: str) -> Iterator[Callable[[pd.DataFrame], Non
         yield write
 
 
-def _examples(
+def _load_namer(
     store: EventStore, examples: str, k: int, model: str | None, device: str | None, quiet: bool
 ) -> Namer:
     """Labelled events of another store, or of a dataset, whose boxes are embedded now."""
@@ -141,7 +141,7 @@ def _examples(
     elif Path(examples).is_dir():
         parts = [
             some._replace(events=some.events.assign(id=event_ids(some.events)))
-            for some in _embedded_dataset(store, Path(examples), model, device, quiet)
+            for some in _embed_dataset(store, Path(examples), model, device, quiet)
         ]
     else:
         raise MastError(
@@ -157,16 +157,16 @@ def _examples(
     return Namer(vectors, list(events["label"]), list(events["recording"]), list(events["id"]), k=k)
 
 
-def _embedded_dataset(
+def _embed_dataset(
     store: EventStore, folder: Path, model: str | None, device: str | None, quiet: bool
 ) -> list[EventBatch]:
-    from mast.cli.search import model_of
+    from mast.cli.search import load_store_model
     from mast.data import load_dataset
     from mast.retrieval.embedding import BoxEmbedder
     from mast.retrieval.embedding_sources import labelled_batches
 
     dataset = load_dataset(folder)
-    embedder = BoxEmbedder(model_of(store, model, device))
+    embedder = BoxEmbedder(load_store_model(store, model, device))
 
     def failed(name: str, reason: str) -> None:
         typer.echo(f"mast: {name}: {reason}", err=True)

@@ -153,14 +153,16 @@ def _check_inputs(out: Path, inputs: dict[str, object]) -> None:
     record = out / INPUTS_FILE
     before = remembered(record)
     if before is not None:
-        kept, now = before.pop("events", None), inputs.pop("events")
+        old_events, new_events = before.pop("events", None), inputs.pop("events")
         refuse_others(out, before, inputs, instead="choose a new --out")
-        if kept != now:
+        if old_events != new_events:
             raise ConfigError(
                 f"--out {out}: holds clips of events that have changed since; choose a new --out"
             )
     elif holds_files(out):
-        raise ConfigError(f"--out {out}: exists and holds no clips ({INPUTS_FILE} is missing); choose a new --out")
+        raise ConfigError(
+            f"--out {out}: exists and holds no clips ({INPUTS_FILE} is missing); choose a new --out"
+        )
     else:
         remember(record, inputs)
 

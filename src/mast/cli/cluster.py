@@ -81,10 +81,10 @@ def cluster(
     if other is not None:
         opened.refuse_other_model(other.model_id, other.width, other.band_hz)
     say(f"{counted(len(opened), 'event')}; finding groups …", quiet=quiet)
-    ids, labelled = _ids(opened)
+    ids, labelled = _sorted_ids(opened)
     model = fit_clusters(opened.vectors(ids[:fit_at_most]), min_cluster=min_cluster, seed=seed)
-    known = _known(opened, labelled, other, model.middle)
-    table = _assign(opened, model, known, quiet)
+    known = _known_events(opened, labelled, other, model.middle)
+    table = _assign_groups(opened, model, known, quiet)
     summary = summarise_clusters(table)
     _write_tables(table, summary, out, seed)
     page = None
@@ -97,28 +97,28 @@ def cluster(
         if len(known)
         else "the largest first, because nothing is annotated"
     )
-    seen = page or out / "map.png"
+    first_page = page or out / "map.png"
     hint = "" if audio else "; contact sheets need --audio, the folder of the recordings"
     typer.echo(
         f"{counted(groups, 'group')} among {counted(len(table), 'event')} "
-        f"({alone:,} in none), {ranked} → {out}; open {seen}{hint}."
+        f"({alone:,} in none), {ranked} → {out}; open {first_page}{hint}."
     )
 
 
-def _ids(store: EventStore) -> tuple[list[str], list[str]]:
+def _sorted_ids(store: EventStore) -> tuple[list[str], list[str]]:
     """All ids in the order of a fixed random draw, and those of labelled events.
 
     An id is a hash, so ids in alphabetical order are a random order that is the same every time.
     """
-    every: list[str] = []
+    all_ids: list[str] = []
     labelled: list[str] = []
     for batch in store.batches():
-        every += batch.events["id"].tolist()
+        all_ids += batch.events["id"].tolist()
         labelled += batch.events.loc[batch.events["label"] != "", "id"].tolist()
-    return sorted(every), sorted(labelled)
+    return sorted(all_ids), sorted(labelled)
 
 
-def _known(
+def _known_events(
     store: EventStore, labelled: list[str], other: EventStore | None, middle: object
 ) -> AnnotatedEvents:
     """Everything annotated, here and there."""
@@ -127,16 +127,18 @@ def _known(
     from mast.retrieval.clusters import AnnotatedEvents
 
     parts, labels = [], []
-    for place, ids in ((store, labelled), *(((other, _ids(other)[1]),) if other is not None else ())):
+    for source, ids in ((store, labelled), *(((other, _sorted_ids(other)[1]),) if other is not None else ())):
         chosen = ids[:_MAX_KNOWN]
         if chosen:
-            parts.append(place.vectors(chosen))
-            labels += place.get(chosen)["label"].tolist()
+            parts.append(source.vectors(chosen))
+            labels += source.get(chosen)["label"].tolist()
     vectors = np.concatenate(parts) if parts else np.zeros((0, store.width), dtype=np.float32)
     return AnnotatedEvents(vectors, labels, np.asarray(middle))
 
 
-def _assign(store: EventStore, model: ClusterModel, known: AnnotatedEvents, quiet: bool) -> pd.DataFrame:
+def _assign_groups(
+    store: EventStore, model: ClusterModel, known: AnnotatedEvents, quiet: bool
+) -> pd.DataFrame:
     """Every event with its group, place and novelty, by recording and time."""
     import pandas as pd
 
@@ -191,26 +193,26 @@ def _write_sheets(
     made: list[Sheet] = []
     with progress_counter(quiet, "draw", "sheets", len(rows)) as advance:
         for row in rows:
-            own = _drawn(table[table["cluster"] == row["cluster"]], wanted[1], seed)
-            made.append(_sheet(row, own, locate, front_end, scale_note(own, front_end)))
+            own = _sample_events(table[table["cluster"] == row["cluster"]], wanted[1], seed)
+            made.append(_make_sheet(row, own, locate, front_end, scale_note(own, front_end)))
             advance()
     names = [f"cluster-{row['cluster']:03d}" if row["cluster"] >= 0 else "no-cluster" for row in rows]
     left = len(summary) - len(rows)
     groups = counted(int((summary["cluster"] >= 0).sum()), "group")
     first = "the most novel" if summary["novelty"].notna().any() else "the largest"
-    lead = paragraph(
+    intro = paragraph(
         f"{counted(len(table), 'event')} in {groups}, {first} first. Click a tile to hear it."
         + (" The other groups are in summary.csv." if left > 0 else "")
     )
-    lead += embedded_png(
+    intro += embedded_png(
         (out / "map.png").read_bytes(),
         "Every point is an event; points close together sound alike.",
         small=True,
     )
-    return write_sheets(out, "Groups of events", lead, made, names)[0]
+    return write_sheets(out, "Groups of events", intro, made, names)[0]
 
 
-def _drawn(own: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
+def _sample_events(own: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
     """Some events of a group at random, those nearest its middle on the plane first."""
     from mast.retrieval.clusters import Grouping, distance_from_middle
 
@@ -219,7 +221,7 @@ def _drawn(own: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
     return some.sort_values(["away", "id"]).drop(columns="away").reset_index(drop=True)
 
 
-def _sheet(
+def _make_sheet(
     facts: dict[Any, Any], own: pd.DataFrame, locate: Locate, front_end: FrontEnd, scale: str
 ) -> Sheet:
     from mast.reports.contact_sheet import Sheet, make_tiles

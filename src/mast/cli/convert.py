@@ -120,20 +120,26 @@ def convert(
             f"{source}: --all-done and --add-to are for tasks of mast plan; add --from tasks"
         )
     folder = FORMATS[to].is_folder(out)
-    _check_out(source, out, folder=folder)
+    _check_output(source, out, folder=folder)
     if to == "csv" and not folder:
         check_table(out)
-    known = _probe(audio, quiet) if audio is not None else _searched(source) if to in _SCALED else None
+    known = (
+        _scan_audio(audio, quiet)
+        if audio is not None
+        else _searched_recordings(source)
+        if to in _SCALED
+        else None
+    )
     annotations = (
-        _take_back(source, all_done, add_to) if tasks else read_annotations(source, from_, recordings=known)
+        _read_tasks(source, all_done, add_to) if tasks else read_annotations(source, from_, recordings=known)
     )
     if audio is not None and known is not None and not tasks:
         named, format = annotations.annotated(), from_ or guess_format(source)
         for sentence in unusable_recordings(named, known, audio, source, format):
             say(f"mast: warning: {sentence}", quiet=quiet)
-        annotations = _without_strangers(annotations, known, source)
+        annotations = _drop_unmentioned(annotations, known, source)
     if late := annotations.after_the_end():
-        say(f"mast: warning: {_after_the_end(late, len(annotations.events))}", quiet=quiet)
+        say(f"mast: warning: {_late_events_warning(late, len(annotations.events))}", quiet=quiet)
     annotations = cut_to_nyquist(annotations, "events", source, quiet=quiet)
     if join is not None:
         annotations = replace(annotations, events=join_events(annotations.events, join))
@@ -156,7 +162,7 @@ def convert(
     )
 
 
-def _after_the_end(late: int, events: int) -> str:
+def _late_events_warning(late: int, events: int) -> str:
     """What is doubtful about events that start after their recording has ended."""
     if late == 1:
         which = "the only event" if events == 1 else f"1 of {events:,} events"
@@ -172,28 +178,28 @@ def _holds_tasks(source: Path) -> bool:
     return is_tasks_folder(source)
 
 
-def _take_back(tasks: Path, all_done: bool, add_to: Path | None) -> AnnotationSet:
+def _read_tasks(tasks: Path, all_done: bool, add_to: Path | None) -> AnnotationSet:
     """The finished tasks of a plan, with what was annotated before; what was not listened to is said."""
     from mast.annotations import read_annotations
     from mast.errors import AnnotationError
     from mast.planning.returned import add_returned, read_tasks
 
-    back = read_tasks(tasks, all_done=all_done)
-    typer.echo(f"{back.done} of {back.clips} clips were listened to", err=True)
-    if back.untouched:
-        some = ", ".join(back.untouched[:3]) + (" …" if len(back.untouched) > 3 else "")
+    returned = read_tasks(tasks, all_done=all_done)
+    typer.echo(f"{returned.done} of {returned.clips} clips were listened to", err=True)
+    if returned.untouched:
+        some = ", ".join(returned.untouched[:3]) + (" …" if len(returned.untouched) > 3 else "")
         typer.echo(
-            f"{len(back.untouched)} are unchanged and count as not heard ({some}); write yes in their done column in "
-            "plan.csv, or give --all-done if all were listened to",
+            f"{len(returned.untouched)} are unchanged and count as not heard ({some}); write yes in their done column "
+            "in plan.csv, or give --all-done if all were listened to",
             err=True,
         )
-    if not back.done:
+    if not returned.done:
         raise AnnotationError(f"{tasks}: no clip was listened to, so there is nothing to read back")
     if add_to is None:
-        return back.annotations
+        return returned.annotations
     # a dataset's table alone does not say what was listened to; its folder does
     before = add_to.parent if add_to.name in ("boxes.csv", "boxes.parquet") else add_to
-    return add_returned(read_annotations(before), back.annotations)
+    return add_returned(read_annotations(before), returned.annotations)
 
 
 def _make_dataset(
@@ -261,7 +267,7 @@ def _site_and_date(text: str) -> tuple[str, str]:
     return site, date
 
 
-def _check_out(source: Path, out: Path, *, folder: bool) -> None:
+def _check_output(source: Path, out: Path, *, folder: bool) -> None:
     from mast.errors import AnnotationError
     from mast.files import holds_files
 
@@ -273,7 +279,7 @@ def _check_out(source: Path, out: Path, *, folder: bool) -> None:
         )
 
 
-def _probe(folder: Path, quiet: bool) -> pd.DataFrame:
+def _scan_audio(folder: Path, quiet: bool) -> pd.DataFrame:
     """All recordings in a folder, or its ``audio/``; only names of those that cannot be read."""
     import pandas as pd
 
@@ -310,7 +316,7 @@ def _probe(folder: Path, quiet: bool) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["recording", "duration_s", "sample_rate", "site", "datetime"])
 
 
-def _searched(source: Path) -> pd.DataFrame | None:
+def _searched_recordings(source: Path) -> pd.DataFrame | None:
     """Names, durations and sample rates of the recordings that `mast detect` searched, where IN is its folder."""
     import pandas as pd
 
@@ -323,7 +329,7 @@ def _searched(source: Path) -> pd.DataFrame | None:
     return pd.DataFrame([{column: one.get(column) for column in columns} for one in facts], columns=columns)
 
 
-def _without_strangers(annotations: AnnotationSet, probed: pd.DataFrame, source: Path) -> AnnotationSet:
+def _drop_unmentioned(annotations: AnnotationSet, probed: pd.DataFrame, source: Path) -> AnnotationSet:
     """Forget recordings that lie in the audio folder and that IN never mentions."""
     from dataclasses import replace
 
@@ -331,6 +337,6 @@ def _without_strangers(annotations: AnnotationSet, probed: pd.DataFrame, source:
 
     listing = source / "recordings.csv"
     listed = set(read_recordings(listing)["recording"]) if listing.is_file() else set()
-    strangers = set(probed["recording"]) - set(annotations.annotated()) - listed
+    unmentioned = set(probed["recording"]) - set(annotations.annotated()) - listed
     table = annotations.recordings
-    return replace(annotations, recordings=table[~table["recording"].isin(strangers)])
+    return replace(annotations, recordings=table[~table["recording"].isin(unmentioned)])

@@ -94,19 +94,19 @@ def embed(
     detections = DetectionsFolder.open(data)
     failures: list[tuple[str, str]] = []
 
-    def failed(name: str, reason: str) -> None:
+    def report_failure(name: str, reason: str) -> None:
         failures.append((name, reason))
         typer.echo(f"mast: {name}: {reason}", err=True)
 
     if detections is not None and detections.has_embeddings and not again:
         if boxes is not None:
             raise ConfigError("--boxes is for datasets; a folder of mast detect has its own events")
-        _refuse_other(detections, model, band)
-        store = _store(
+        _check_model_and_band(detections, model, band)
+        store = _open_store(
             out, detections.embedding_width(), detections.run.model_id, 0, model, detections.band_hz
         )
         with progress_counter(quiet, "embed", "recordings") as advance:
-            added = store.add(_shown(detections.batches(), advance), whole_recordings=True)
+            added = store.add(_with_progress(detections.batches(), advance), whole_recordings=True)
     else:
         if model is None:
             raise ConfigError(
@@ -114,8 +114,8 @@ def embed(
             )
         options = DetectOptions() if detections is None else detections.run.options
         band = band or (None if detections is None else detections.band_hz)
-        embedder = _embedder(model, options.hop, band, device, batch)
-        store = _store(
+        embedder = _make_embedder(model, options.hop, band, device, batch)
+        store = _open_store(
             out,
             embedder.width,
             embedder.model_id,
@@ -123,11 +123,13 @@ def embed(
             model,
             embedder.front_end.high_hz,
         )
-        work = _work(data, detections, boxes, audio)
+        recordings = _recordings_to_embed(data, detections, boxes, audio)
         known = not again and len(store) > 0
         with progress_counter(quiet, "embed", "recordings") as advance:
-            made = _embedded(embedder, store if known else None, work, failed, advance)
-            added = store.add(made, whole_recordings=True)
+            batches = _embed_recordings(
+                embedder, store if known else None, recordings, report_failure, advance
+            )
+            added = store.add(batches, whole_recordings=True)
     changes = [
         f"{count:,} {what}"
         for count, what in ((added.new, "new"), (added.changed, "changed"), (added.removed, "removed"))
@@ -135,14 +137,14 @@ def embed(
     ]
     closing = f"{counted(len(store), 'event')} ({', '.join(changes) or 'nothing new'}) → {out}"
     if failures:
-        failed_ones = counted(len({name for name, _ in failures}), "recording")
-        closing += f"; {failed_ones} could not be embedded, or not in full, as listed above"
+        failed = counted(len({name for name, _ in failures}), "recording")
+        closing += f"; {failed} could not be embedded, or not in full, as listed above"
     typer.echo(f"{closing}; next: mast search {shlex.quote(str(out))}")
     if failures:
         raise typer.Exit(EXIT_SOME_FAILED)
 
 
-def _work(
+def _recordings_to_embed(
     data: Path, detections: DetectionsFolder | None, boxes: Path | None, audio: Path | None
 ) -> Iterator[tuple[Path, pd.DataFrame]]:
     """Each recording that has events, and these."""
@@ -163,11 +165,11 @@ def _work(
     return ((root / str(events["recording"].iloc[0]), events) for _, events in detections.recordings())
 
 
-def _embedded(
+def _embed_recordings(
     embedder: BoxEmbedder,
     store: EventStore | None,
-    work: Iterator[tuple[Path, pd.DataFrame]],
-    failed: Callable[[str, str], None],
+    recordings: Iterator[tuple[Path, pd.DataFrame]],
+    report_failure: Callable[[str, str], None],
     advance: Callable[[], None],
 ) -> Iterator[EventBatch]:
     """Each recording's events with vectors; those that ``store`` holds already are skipped."""
@@ -176,24 +178,24 @@ def _embedded(
     from mast.audio import DamagedAudioWarning
     from mast.retrieval.embedding_sources import embed_recording
 
-    for path, events in work:
+    for path, events in recordings:
         if store is None or not store.holds(events):
             with warnings.catch_warnings():
                 # boxes beyond the end are listed instead
                 warnings.simplefilter("ignore", DamagedAudioWarning)
-                made = embed_recording(embedder, path, events, failed)
-            if made is not None:
-                yield made
+                batch = embed_recording(embedder, path, events, report_failure)
+            if batch is not None:
+                yield batch
         advance()
 
 
-def _shown(batches: Iterator[EventBatch], advance: Callable[[], None]) -> Iterator[EventBatch]:
-    for some in batches:
-        yield some
+def _with_progress(batches: Iterator[EventBatch], advance: Callable[[], None]) -> Iterator[EventBatch]:
+    for batch in batches:
+        yield batch
         advance()
 
 
-def _embedder(
+def _make_embedder(
     model: str, hop: float, band_hz: float | None, device: str | None, batch: int | None
 ) -> BoxEmbedder:
     from mast.detect_options import DetectOptions
@@ -204,7 +206,7 @@ def _embedder(
     return BoxEmbedder(Detector(model, options))
 
 
-def _refuse_other(detections: DetectionsFolder, model: str | None, band_hz: float | None) -> None:
+def _check_model_and_band(detections: DetectionsFolder, model: str | None, band_hz: float | None) -> None:
     """A model or a band that is named beside embeddings has to be theirs."""
     from mast.annotations.detections import model_id
     from mast.errors import ConfigError
@@ -225,7 +227,7 @@ def _refuse_other(detections: DetectionsFolder, model: str | None, band_hz: floa
         )
 
 
-def _store(
+def _open_store(
     uri: str, width: int, model_id: str, projection_width: int, model: str | None, band_hz: float | None
 ) -> EventStore:
     """The store there, or a new one."""

@@ -110,48 +110,48 @@ def evaluate(
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        everything = _read_truth(truth, quiet)
-        part = _part(everything, split, truth)
-        systems = [_read_predictions(path, everything, truth, quiet) for path in paths]
+        full_truth = _read_truth(truth, quiet)
+        part = _select_split(full_truth, split, truth)
+        systems = [_read_predictions(path, full_truth, truth, quiet) for path in paths]
         thresholds = [threshold for _ in systems]
         if tune_split is not None:
-            tuning = _part(everything, tune_split, truth)
+            tuning = _select_split(full_truth, tune_split, truth)
             tuned = [
                 best_threshold(
                     tuning.events,
-                    _of_part(system, everything, tuning),
+                    _without_other_parts(system, full_truth, tuning),
                     reviewed=tuning.reviewed,
                     scoring=scoring,
                 )
                 for system in systems
             ]
             thresholds = [t.value for t in tuned]
-        judged = [_of_part(system, everything, part) for system in systems]
-        how: dict[str, Any] = {"reviewed": part.reviewed, "scoring": scoring, "resamples": resamples}
+        judged = [_without_other_parts(system, full_truth, part) for system in systems]
+        options: dict[str, Any] = {"reviewed": part.reviewed, "scoring": scoring, "resamples": resamples}
         result: Evaluation | Comparison
         if len(judged) == 1:
-            result = evaluate_system(part.events, judged[0], threshold=thresholds[0], seed=seed, **how)
+            result = evaluate_system(part.events, judged[0], threshold=thresholds[0], seed=seed, **options)
         else:
             first, second = thresholds
-            result = compare_systems(part.events, *judged, thresholds=(first, second), seed=seed, **how)
+            result = compare_systems(part.events, *judged, thresholds=(first, second), seed=seed, **options)
     for warning in caught:
         if issubclass(warning.category, UserWarning):
             say(f"mast: warning: {warning.message}", quiet=quiet)
-    for doubt in _doubts(paths, part, truth):
-        say(f"mast: warning: {doubt}", quiet=quiet)
-    if everything.dataset is None and not len(everything.reviewed):
+    for caveat in _caveats(paths, part, truth):
+        say(f"mast: warning: {caveat}", quiet=quiet)
+    if full_truth.dataset is None and not len(full_truth.reviewed):
         say(f"{truth} does not say what was listened to: only recordings with boxes are judged", quiet=quiet)
-    told = band_warning(part.events, front_end, "truth boxes") if space == "grid" else ""
-    if told and not in_band(boxes_of(part.events), front_end).any():
+    outside_band = band_warning(part.events, front_end, "truth boxes") if space == "grid" else ""
+    if outside_band and not in_band(boxes_of(part.events), front_end).any():
         raise ConfigError(
             f"{truth}: all {len(part.events):,} truth boxes lie outside the band of {front_end.low_hz:g}–"
             f"{front_end.high_hz:g} Hz, so there is nothing to compare; they reach up to "
             f"{part.events['high_hz'].max():g} Hz: give --band, or --space hz"
         )
-    if told:
-        say(f"mast: warning: {truth}: {told}", quiet=quiet)
+    if outside_band:
+        say(f"mast: warning: {truth}: {outside_band}", quiet=quiet)
     plain = result.as_dict()
-    typer.echo(json.dumps(plain, indent=2, allow_nan=False) if as_json else "\n".join(_lines(plain)))
+    typer.echo(json.dumps(plain, indent=2, allow_nan=False) if as_json else "\n".join(_result_lines(plain)))
 
 
 def _read_truth(path: Path, quiet: bool) -> _Truth:
@@ -178,9 +178,13 @@ def _read_predictions(path: Path, truth: _Truth, truth_path: Path, quiet: bool) 
     from mast.evaluation.scene import align_recordings
 
     events = read_event_file(path, None if truth.dataset is None else truth.recordings).events
-    names = align_recordings(events["recording"], _recordings(truth))
+    names = align_recordings(events["recording"], _known_recordings(truth))
     # detect may have searched recordings of the truth and found nothing in them
-    if len(events) and not names and not align_recordings(_searched(path), _recordings(truth)):
+    if (
+        len(events)
+        and not names
+        and not align_recordings(_searched_recordings(path), _known_recordings(truth))
+    ):
         raise ConfigError(
             f"{path}: none of its recordings (the first: {events['recording'].iloc[0]}) is in {truth_path}, so there "
             "is nothing to compare; give detections for the same recordings"
@@ -190,30 +194,30 @@ def _read_predictions(path: Path, truth: _Truth, truth_path: Path, quiet: bool) 
     return cut_to_nyquist(known, "predicted boxes", path, quiet=quiet).events
 
 
-def _searched(path: Path) -> list[str]:
+def _searched_recordings(path: Path) -> list[str]:
     """Recordings that detect has searched for this folder; none where it is not one of detect's."""
     from mast.annotations.detections import DONE, marks
 
     return [name for name, _ in marks(path, DONE)] if path.is_dir() else []
 
 
-def _doubts(paths: Sequence[Path], part: _Truth, truth_path: Path) -> Iterator[str]:
+def _caveats(paths: Sequence[Path], part: _Truth, truth_path: Path) -> Iterator[str]:
     """Why the figures of these predictions may be better or worse than the detector is, in words."""
     from mast.annotations.detections import run_of
 
     runs = {path: run_of(path) for path in paths}
     for path, run in runs.items():
-        known = "" if run is None else _trained_on(run, part, truth_path)
-        yield from filter(None, (_unsearched(path, part, truth_path), known))
-    yield from _cut_curves(runs)
+        known = "" if run is None else _training_caveat(run, part, truth_path)
+        yield from filter(None, (_unsearched_caveat(path, part, truth_path), known))
+    yield from _threshold_caveats(runs)
 
 
-def _unsearched(path: Path, part: _Truth, truth_path: Path) -> str:
+def _unsearched_caveat(path: Path, part: _Truth, truth_path: Path) -> str:
     """How many recordings with truth boxes detect was never shown, in words; empty where none, or not known."""
     from mast.evaluation.scene import align_recordings
 
     judged = {*part.events["recording"], *part.reviewed["recording"]}
-    searched = _searched(path)
+    searched = _searched_recordings(path)
     left = judged - set(align_recordings(searched, judged).values())
     boxes = int(part.events["recording"].isin(left).sum())
     if not searched or not boxes:
@@ -225,7 +229,7 @@ def _unsearched(path: Path, part: _Truth, truth_path: Path) -> str:
     )
 
 
-def _trained_on(run: DetectionRun, part: _Truth, truth_path: Path) -> str:
+def _training_caveat(run: DetectionRun, part: _Truth, truth_path: Path) -> str:
     """How many recordings the detector was trained on, in words; empty where none, or where that is not known."""
     from mast.models.card import LEARNT_FROM, load_card
     from mast.models.find import find_model
@@ -250,7 +254,7 @@ def _trained_on(run: DetectionRun, part: _Truth, truth_path: Path) -> str:
     )
 
 
-def _cut_curves(runs: Mapping[Path, DetectionRun | None]) -> Iterator[str]:
+def _threshold_caveats(runs: Mapping[Path, DetectionRun | None]) -> Iterator[str]:
     """Where detect left out scores that average precision needs, in words."""
     kept = {path: run.threshold for path, run in runs.items() if run and run.threshold is not None}
     if max(kept.values(), default=0.0) <= _LOW_SCORE:
@@ -269,13 +273,13 @@ def _cut_curves(runs: Mapping[Path, DetectionRun | None]) -> Iterator[str]:
         )
 
 
-def _recordings(truth: _Truth) -> set[str]:
+def _known_recordings(truth: _Truth) -> set[str]:
     """Every recording the truth knows of, reviewed or not."""
     named = {*truth.events["recording"], *truth.reviewed["recording"]}
     return named if truth.dataset is None else named | set(truth.dataset.recordings["file"])
 
 
-def _part(truth: _Truth, split: str | None, path: Path) -> _Truth:
+def _select_split(truth: _Truth, split: str | None, path: Path) -> _Truth:
     """One split of the truth; all of it without a name."""
 
     if split is None:
@@ -289,9 +293,9 @@ def _part(truth: _Truth, split: str | None, path: Path) -> _Truth:
     return _Truth(chosen.annotations.events, chosen.annotations.reviewed, truth.recordings, chosen)
 
 
-def _of_part(events: pd.DataFrame, everything: _Truth, part: _Truth) -> pd.DataFrame:
+def _without_other_parts(events: pd.DataFrame, full_truth: _Truth, part: _Truth) -> pd.DataFrame:
     """Without the events in recordings that belong to other parts."""
-    return events[~events["recording"].isin(_recordings(everything) - _recordings(part))]
+    return events[~events["recording"].isin(_known_recordings(full_truth) - _known_recordings(part))]
 
 
 _MEANING = {
@@ -309,7 +313,7 @@ _MEANING = {
 }
 
 
-def _lines(plain: dict[str, Any]) -> Iterator[str]:
+def _result_lines(plain: dict[str, Any]) -> Iterator[str]:
     """The result for people."""
     band = plain["band_hz"]
     where = f"grid of {band[0]:g}–{band[1]:g} Hz" if band else "seconds × hertz"
@@ -330,7 +334,9 @@ def _lines(plain: dict[str, Any]) -> Iterator[str]:
     yield from _comparison_rows(plain) if other else _metric_rows(plain)
     yield ""
     for by, groups in plain["recall_by"].items():
-        found = [f"{g['group']} {_number(g['recall'])} of {g['n_truth']:,}" for g in groups if g["n_truth"]]
+        found = [
+            f"{g['group']} {_format_number(g['recall'])} of {g['n_truth']:,}" for g in groups if g["n_truth"]
+        ]
         if found:
             yield f"recall by {by + ':':<8} {'; '.join(found)}"
 
@@ -338,7 +344,8 @@ def _lines(plain: dict[str, Any]) -> Iterator[str]:
 def _metric_rows(plain: dict[str, Any]) -> Iterator[str]:
     yield f"{'':<12} {'value':>6}   95 % interval"
     for name, meaning in _MEANING.items():
-        yield f"{name:<12} {_number(plain[name]):>6}   {_span(plain['intervals'][name]):<15}  {meaning}"
+        interval = _format_interval(plain["intervals"][name])
+        yield f"{name:<12} {_format_number(plain[name]):>6}   {interval:<15}  {meaning}"
 
 
 def _comparison_rows(plain: dict[str, Any]) -> Iterator[str]:
@@ -346,16 +353,16 @@ def _comparison_rows(plain: dict[str, Any]) -> Iterator[str]:
     for name, meaning in _MEANING.items():
         row = plain["differences"][name]
         change = "–" if row["difference"] is None else f"{row['difference']:+.3f}"
-        bounds = _span([row["low"], row["high"]], sign="+")
-        values = f"{_number(row['a']):>6} {_number(row['b']):>9} {change:>11}"
+        bounds = _format_interval([row["low"], row["high"]], sign="+")
+        values = f"{_format_number(row['a']):>6} {_format_number(row['b']):>9} {change:>11}"
         yield f"{name:<12} {values}   {bounds:<17}  {meaning}"
 
 
-def _number(value: float | None, sign: str = "") -> str:
+def _format_number(value: float | None, sign: str = "") -> str:
     return "–" if value is None else f"{value:{sign}.3f}"
 
 
-def _span(bounds: list[float | None], sign: str = "") -> str:
+def _format_interval(bounds: list[float | None], sign: str = "") -> str:
     if bounds[0] is None:
         return "–"
-    return f"{_number(bounds[0], sign)} to {_number(bounds[1], sign)}"
+    return f"{_format_number(bounds[0], sign)} to {_format_number(bounds[1], sign)}"

@@ -43,7 +43,7 @@ def measure(
     events = read_annotations(boxes).events
     if events.empty:
         raise AnnotationError(f"{boxes}: holds no boxes; there is nothing to measure")
-    measured, failures = _measured(events, boxes, audio, quiet)
+    measured, failures = _measure_events(events, boxes, audio, quiet)
     missed = int(events["recording"].isin(failures).sum())
     if missed == len(events):
         raise AudioError(f"no box could be measured ({len(events):,} tried); {next(iter(failures.values()))}")
@@ -53,7 +53,7 @@ def measure(
     )
 
 
-def _measured(
+def _measure_events(
     events: pd.DataFrame, boxes: Path, audio: Path | None, quiet: bool
 ) -> tuple[pd.DataFrame, dict[str, str]]:
     """The events with their measurements, and why some recordings have none."""

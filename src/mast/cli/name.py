@@ -90,21 +90,23 @@ def name(
     from mast.errors import AnnotationError
 
     check_table(out)
-    classifier = _classifier(with_, labels, rate, window, softmax, quiet)
-    possible = _possible(classifier, species, quiet)
+    classifier = _load_classifier(with_, labels, rate, window, softmax, quiet)
+    possible = _possible_species(classifier, species, quiet)
     events = read_annotations(detections).events
     if events.empty:
         raise AnnotationError(f"{detections}: holds no boxes; there is nothing to name")
     if possible is not None:
-        _tell_other_sites(species, possible, events, quiet)
-    heard, failures = _heard(events, locate_recordings(detections, audio), classifier, possible, band, quiet)
-    named = _with_names(events, heard, classifier, common)
-    thresholds = _thresholds(named, reviewed, precision, threshold, classifier, common)
-    _write(named, thresholds, out, with_, species, band)
-    report_outcome(f"{_count(named, thresholds)} → {out}", failures, quiet=quiet)
+        _warn_of_unknown_sites(species, possible, events, quiet)
+    likeliest, failures = _classify_boxes(
+        events, locate_recordings(detections, audio), classifier, possible, band, quiet
+    )
+    named = _with_likeliest_names(events, likeliest, classifier, common)
+    thresholds = _choose_thresholds(named, reviewed, precision, threshold, classifier, common)
+    _write_names(named, thresholds, out, with_, species, band)
+    report_outcome(f"{_count_sentence(named, thresholds)} → {out}", failures, quiet=quiet)
 
 
-def _classifier(
+def _load_classifier(
     with_: str, labels: Path | None, rate: int | None, window: float | None, softmax: bool, quiet: bool
 ) -> Classifier:
     from mast.classifiers.birdnet import LICENCE, load_birdnet
@@ -128,7 +130,7 @@ def _classifier(
     return load_classifier(with_, labels, sample_rate=rate, window_s=window, softmax=softmax)
 
 
-def _possible(classifier: Classifier, species: Path | None, quiet: bool) -> PossibleLabels | None:
+def _possible_species(classifier: Classifier, species: Path | None, quiet: bool) -> PossibleLabels | None:
     """Which names are possible, where there is a list."""
     from mast.classifiers.species_lists import read_species
 
@@ -137,16 +139,18 @@ def _possible(classifier: Classifier, species: Path | None, quiet: bool) -> Poss
     possible = read_species(species, classifier.labels)
     if possible.unknown_names:
         some = ", ".join(possible.unknown_names[:3]) + (", …" if len(possible.unknown_names) > 3 else "")
-        told = f"{classifier.name} does not know {len(possible.unknown_names):,} of its names ({some})"
-        say(f"mast: warning: {species}: {told}", quiet=quiet)
+        warning = f"{classifier.name} does not know {len(possible.unknown_names):,} of its names ({some})"
+        say(f"mast: warning: {species}: {warning}", quiet=quiet)
     if possible.unused:
-        many = len(possible.unused) > 1
-        columns = f"{'columns' if many else 'column'} {', '.join(possible.unused)} {'are' if many else 'is'}"
+        several = len(possible.unused) > 1
+        columns = (
+            f"{'columns' if several else 'column'} {', '.join(possible.unused)} {'are' if several else 'is'}"
+        )
         say(f"mast: warning: {species}: {columns} not used", quiet=quiet)
     return possible
 
 
-def _tell_other_sites(
+def _warn_of_unknown_sites(
     species: Path | None, possible: PossibleLabels, events: pd.DataFrame, quiet: bool
 ) -> None:
     """Point out sites of a list that no detection has, perhaps misspelt."""
@@ -162,7 +166,7 @@ def _tell_other_sites(
     )
 
 
-def _how(
+def _hearing_options(
     classifier: Classifier, possible: PossibleLabels | None, band: bool, events: pd.DataFrame
 ) -> NamingOptions:
     """What is heard in a recording, and which names are possible at its site and on its day."""
@@ -183,7 +187,7 @@ def _how(
     return NamingOptions(rows, band)
 
 
-def _heard(
+def _classify_boxes(
     events: pd.DataFrame,
     locate: Locate,
     classifier: Classifier,
@@ -198,7 +202,7 @@ def _heard(
     from mast.errors import AudioError
 
     def work(path: Path, own: pd.DataFrame) -> pd.DataFrame:
-        return name_boxes(path, own, classifier, _how(classifier, possible, band, own))
+        return name_boxes(path, own, classifier, _hearing_options(classifier, possible, band, own))
 
     with progress_counter(quiet, "name", "boxes", len(events)) as advance:
         found, failures = process_recordings(events, locate, work, advance)
@@ -207,23 +211,23 @@ def _heard(
     return pd.concat(found), failures
 
 
-def _with_names(
-    events: pd.DataFrame, heard: pd.DataFrame, classifier: Classifier, common: bool
+def _with_likeliest_names(
+    events: pd.DataFrame, likeliest: pd.DataFrame, classifier: Classifier, common: bool
 ) -> pd.DataFrame:
     """The events with the likeliest names, whatever their scores."""
     from mast.classifiers.species_lists import common_name, scientific_name
 
     spell = common_name if common else scientific_name
-    rows = heard["likely"].reindex(events.index, fill_value=-1)
+    rows = likeliest["likely"].reindex(events.index, fill_value=-1)
     return events.assign(
         given_label=events["label"],
         likely_label=[spell(classifier.labels[row]) if row >= 0 else "" for row in rows],
-        label_score=heard["label_score"],
+        label_score=likeliest["label_score"],
         label_source=classifier.name,
     )
 
 
-def _thresholds(
+def _choose_thresholds(
     named: pd.DataFrame,
     reviewed: Path | None,
     precision: float,
@@ -238,12 +242,12 @@ def _thresholds(
 
     if reviewed is None:
         return NameThresholds(threshold)
-    people = _reviewed(reviewed)
-    people = people.assign(label=match_spelling(people["label"].tolist(), classifier.labels, common=common))
-    rows, truth = match_reviewed_names(named, people)
+    expert = _read_reviewed(reviewed)
+    expert = expert.assign(label=match_spelling(expert["label"].tolist(), classifier.labels, common=common))
+    rows, truth = match_reviewed_names(named, expert)
     if not len(rows):
         raise ConfigError(
-            f"--reviewed {reviewed}: none of its {len(people):,} boxes matches one that is to be named; expected "
+            f"--reviewed {reviewed}: none of its {len(expert):,} boxes matches one that is to be named; expected "
             "reviewed boxes of the same recordings"
         )
     own = named.iloc[rows]
@@ -252,7 +256,7 @@ def _thresholds(
     )
 
 
-def _reviewed(path: Path) -> pd.DataFrame:
+def _read_reviewed(path: Path) -> pd.DataFrame:
     """Boxes with the names that people gave; those that they rejected have none."""
     from mast.annotations import read_annotations
     from mast.review.export_review import decided_boxes
@@ -264,7 +268,7 @@ def _reviewed(path: Path) -> pd.DataFrame:
     return events[events["label"] != ""]
 
 
-def _write(
+def _write_names(
     named: pd.DataFrame,
     thresholds: NameThresholds,
     out: Path,
@@ -286,21 +290,21 @@ def _write(
     write_table(out, table)
     content = {"with": with_, "species": None if species is None else str(species), "band": band}
     content |= asdict(thresholds)
-    beside = out.with_name(f"{out.name}.calibration.json")
-    write_json(beside, content)
+    calibration_file = out.with_name(f"{out.name}.calibration.json")
+    write_json(calibration_file, content)
 
 
-def _count(named: pd.DataFrame, thresholds: NameThresholds) -> str:
+def _count_sentence(named: pd.DataFrame, thresholds: NameThresholds) -> str:
     believed = thresholds.accepts(named["likely_label"].tolist(), named["label_score"])
     labels = named.loc[believed, "likely_label"].nunique()
-    said = (
+    sentence = (
         f"{int(believed.sum()):,} of {counted(len(named), 'box')} named ({counted(labels, 'different name')}), "
         "the others unknown"
     )
     if thresholds.precision is not None:
-        own = len(thresholds.by_label)
-        said += (
-            f"; {counted(thresholds.reviewed, 'reviewed box')} gave {counted(own, 'label')} a threshold of "
-            f"{'its' if own == 1 else 'their'} own, the others have {thresholds.default:g}"
+        n_labels = len(thresholds.by_label)
+        sentence += (
+            f"; {counted(thresholds.reviewed, 'reviewed box')} gave {counted(n_labels, 'label')} a threshold of "
+            f"{'its' if n_labels == 1 else 'their'} own, the others have {thresholds.default:g}"
         )
-    return said
+    return sentence

@@ -127,10 +127,12 @@ def plan(
     from mast.planning.choose import choose_clips, spread, thin_out
     from mast.planning.tasks import write_tasks
 
-    chosen_strategy = _strategy(strategy, model)
+    chosen_strategy = _choose_strategy(strategy, model)
     _check_format(format)
     dataset = load_dataset(data, annotations=annotations)
-    surveyor = _surveyor(model, device, band) if model is not None and chosen_strategy == "diverse" else None
+    surveyor = (
+        _make_surveyor(model, device, band) if model is not None and chosen_strategy == "diverse" else None
+    )
     front_end = surveyor.front_end if surveyor else _front_end(model, band)
     clip_s = clip_length if clip_length is not None else default_clip_s(front_end)
     free = candidate_clips(dataset, front_end, clip_s)
@@ -139,15 +141,15 @@ def plan(
             f"{data}: everything here has been listened to already; add recordings, or plan elsewhere"
         )
     heard = heard_clips(dataset, clip_s)
-    found = _detections(detections, dataset) if detections is not None else None
+    found = _read_detections(detections, dataset) if detections is not None else None
     survey = None
     if surveyor is not None:
         free = thin_out(free, candidates, seed=seed).reset_index(drop=True)
-        survey = _survey(surveyor, dataset, free, thin_out(heard, candidates, seed=seed), found, quiet)
+        survey = _run_survey(surveyor, dataset, free, thin_out(heard, candidates, seed=seed), found, quiet)
     chosen = choose_clips(free, clips, chosen_strategy, heard=heard, survey=survey, seed=seed)  # type: ignore[arg-type]
     if chosen_strategy == "time-balanced" and (free["hour"] < 0).any():
         say("The clock time of some recordings is unknown; they count as an hour of their own.", quiet=quiet)
-    boxes = _prefill(prefill, model, found, DetectOptions(device=device, band_hz=band))
+    prefill_boxes = _make_prefill(prefill, model, found, DetectOptions(device=device, band_hz=band))
     with lock_folder(out), progress_counter(quiet, "cut", "clips", len(chosen)) as advance:
         written = write_tasks(
             out,
@@ -155,7 +157,7 @@ def plan(
             dataset,
             format=format,  # type: ignore[arg-type]
             strategy=chosen_strategy,
-            prefill=boxes,
+            prefill=prefill_boxes,
             progress=advance,
         )
     for name, reason in written.attrs["failed"]:
@@ -170,7 +172,7 @@ def plan(
             err=True,
         )
     if curve is not None:
-        typer.echo(_estimate(curve, dataset, front_end, clip_s, len(written), chosen_strategy, seed))
+        typer.echo(_estimate_gain(curve, dataset, front_end, clip_s, len(written), chosen_strategy, seed))
     minutes = float((written["end_s"] - written["start_s"]).sum()) / 60
     places = [counted(n, what.removesuffix("s")) for what, n in spread(chosen).items() if n]
     typer.echo(
@@ -179,7 +181,7 @@ def plan(
     )
 
 
-def _strategy(given: str | None, model: str | None) -> str:
+def _choose_strategy(given: str | None, model: str | None) -> str:
     from mast.errors import ConfigError
     from mast.planning.choose import PLAN_STRATEGIES
 
@@ -205,7 +207,7 @@ def _check_format(given: str) -> None:
         )
 
 
-def _surveyor(model: str, device: str | None, band: float | None) -> Surveyor:
+def _make_surveyor(model: str, device: str | None, band: float | None) -> Surveyor:
     from mast.planning.survey import Surveyor
 
     return Surveyor(model, device=device, band_hz=band)
@@ -221,7 +223,7 @@ def _front_end(model: str | None, band: float | None) -> FrontEnd:
     return FrontEnd() if band is None else FrontEnd.for_band(band)
 
 
-def _survey(
+def _run_survey(
     surveyor: Surveyor,
     dataset: Dataset,
     free: pd.DataFrame,
@@ -241,7 +243,7 @@ def _survey(
     return survey if found is None else replace(survey, unsure=doubt_in_clips(found, free))
 
 
-def _detections(path: Path, dataset: Dataset) -> pd.DataFrame:
+def _read_detections(path: Path, dataset: Dataset) -> pd.DataFrame:
     """The events of a results folder or table, by the dataset's names."""
     from mast.annotations.recording_names import RecordingNames
     from mast.cli.event_files import read_event_file
@@ -252,15 +254,15 @@ def _detections(path: Path, dataset: Dataset) -> pd.DataFrame:
     names = RecordingNames(list(dataset.recordings["file"]))
     named = {name: names.of_path(name) for name in events["recording"].unique()}
     events = events.assign(recording=events["recording"].map(named))
-    ours = events["recording"].isin(set(dataset.recordings["file"]))
-    if len(events) and not ours.any():
+    in_dataset = events["recording"].isin(set(dataset.recordings["file"]))
+    if len(events) and not in_dataset.any():
         raise AnnotationError(
             f"{path}: none of its {len(named)} recordings is in {dataset.root}; give detections of the same recordings"
         )
-    return events[ours].reset_index(drop=True)
+    return events[in_dataset].reset_index(drop=True)
 
 
-def _prefill(
+def _make_prefill(
     wanted: bool, model: str | None, found: pd.DataFrame | None, options: DetectOptions
 ) -> Prefill | None:
     from mast.errors import ConfigError
@@ -282,7 +284,7 @@ def _prefill(
     return lambda path, row: detector.detect(path)
 
 
-def _estimate(
+def _estimate_gain(
     curve: Path, dataset: Dataset, front_end: FrontEnd, clip_s: float, n_clips: int, strategy: str, seed: int
 ) -> str:
     """One sentence about what these clips should buy, or why that cannot be said."""

@@ -62,8 +62,8 @@ def plot(
     front_end = front_end_of(band, predictions, boxes)
     if front_end is None:
         front_end = FrontEnd.for_band(min(FrontEnd().high_hz, info.sample_rate / 2))
-    truth = None if boxes is None else _events_of(boxes, recording, quiet)
-    predicted = None if predictions is None else _events_of(predictions, recording, quiet)
+    truth = None if boxes is None else _read_events(boxes, recording, quiet)
+    predicted = None if predictions is None else _read_events(predictions, recording, quiet)
     if threshold is not None:  # an expert's boxes have score 1
         truth, predicted = (
             None if events is None else events[~(events["score"] < threshold)]
@@ -75,7 +75,7 @@ def plot(
     typer.echo(f"Wrote {out} ({front_end.low_hz:g}–{front_end.high_hz:g} Hz).")
 
 
-def _events_of(path: Path, recording: Path, quiet: bool) -> pd.DataFrame:
+def _read_events(path: Path, recording: Path, quiet: bool) -> pd.DataFrame:
     """The events that a file of annotations has for this recording."""
     import pandas as pd
 

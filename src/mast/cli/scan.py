@@ -57,9 +57,9 @@ def scan(
 
         found = survey(folder, progress=show)
     rows, failures = found.rows, found.failures
-    kept = _keep_users_values(rows, previous)
+    kept = _carry_over(rows, previous)
 
-    for line in _summary(rows, failures):
+    for line in _summary_lines(rows, failures):
         _echo(line)
     boxes = _box_summary(folder)
     if boxes is not None:
@@ -69,10 +69,10 @@ def scan(
         failures_path = out.parent / "failures.csv"
         if rows:
             extra = [column for row in previous.values() for column in row if column not in COLUMNS]
-            _write(out, [*rows, *kept], [*COLUMNS, *dict.fromkeys(extra)])
+            _write_table(out, [*rows, *kept], [*COLUMNS, *dict.fromkeys(extra)])
             closing[0] += f" in {out}"
         if failures or failures_path.exists():
-            _write(failures_path, failures, ["file", "reason"])
+            _write_table(failures_path, failures, ["file", "reason"])
             closing[1] += f" in {failures_path}"
         if previous and rows:
             closing.append(f"columns and values of the earlier {out.name} kept")
@@ -111,7 +111,7 @@ def _previous_rows(table: Path) -> dict[str, RecordingRow]:
     return {name: {**row, "file": name} for name, row in zip(names, rows, strict=True)}
 
 
-def _keep_users_values(rows: list[RecordingRow], previous: Mapping[str, RecordingRow]) -> list[RecordingRow]:
+def _carry_over(rows: list[RecordingRow], previous: Mapping[str, RecordingRow]) -> list[RecordingRow]:
     """Carry what an earlier table says over into new rows; give back its rows that no new row matches."""
     from mast.data.folder_survey import COLUMNS
 
@@ -127,40 +127,40 @@ def _keep_users_values(rows: list[RecordingRow], previous: Mapping[str, Recordin
     return list(unmatched.values())
 
 
-def _summary(found: list[RecordingRow], failures: list[RecordingRow]) -> Iterable[str]:
+def _summary_lines(found: list[RecordingRow], failures: list[RecordingRow]) -> Iterable[str]:
     """Lines for people: what is there."""
     from mast.data.folder_survey import facts
 
-    all = facts(found)
+    totals = facts(found)
     yield f"recordings    {len(found):,}"
     yield (
-        f"hours         {all.hours:,.2f}"
-        if all.hours >= _MIN_HOURS
-        else f"minutes       {60 * all.hours:.2f}"
+        f"hours         {totals.hours:,.2f}"
+        if totals.hours >= _MIN_HOURS
+        else f"minutes       {60 * totals.hours:.2f}"
     )
-    yield f"formats       {_counts(all.formats)}"
-    yield f"sample rates  {_counts(Counter({f'{rate} Hz': n for rate, n in all.sample_rates.items()}))}"
-    yield f"channels      {_counts(all.channels)}"
-    sites = Counter({site or "unknown": n for site, n in all.sites.items()})
+    yield f"formats       {_format_counts(totals.formats)}"
+    yield f"sample rates  {_format_counts(Counter({f'{rate} Hz': n for rate, n in totals.sample_rates.items()}))}"
+    yield f"channels      {_format_counts(totals.channels)}"
+    sites = Counter({site or "unknown": n for site, n in totals.sites.items()})
     known = len(sites) - ("unknown" in sites)
-    yield f"sites         {known:,}" + (f": {_counts(sites)}" if found else "")
-    span = ", " + " to ".join(dict.fromkeys((all.days[0], all.days[-1]))) if all.days else ""
-    yield f"days          {len(all.days):,}{span}" + (
-        f"; {counted(all.undated, 'recording')} without clock time" if all.undated else ""
+    yield f"sites         {known:,}" + (f": {_format_counts(sites)}" if found else "")
+    span = ", " + " to ".join(dict.fromkeys((totals.days[0], totals.days[-1]))) if totals.days else ""
+    yield f"days          {len(totals.days):,}{span}" + (
+        f"; {counted(totals.undated, 'recording')} without clock time" if totals.undated else ""
     )
     warned = [f"{row['file']}: {row['warning']}" for row in found if row["warning"]]
-    yield from _listed("warnings", warned)
-    yield from _listed("unreadable", [f"{row['file']}: {row['reason']}" for row in failures])
+    yield from _list_lines("warnings", warned)
+    yield from _list_lines("unreadable", [f"{row['file']}: {row['reason']}" for row in failures])
 
 
-def _counts(counter: Counter[str]) -> str:
+def _format_counts(counter: Counter[str]) -> str:
     """``WAV PCM_16 (20), FLAC PCM_16 (3)``, most frequent first."""
     counts = counter.most_common()
     text = ", ".join(f"{value} ({count:,})" for value, count in counts[:_NAMED])
     return text + (f", and {len(counts) - _NAMED:,} more" if len(counts) > _NAMED else "")
 
 
-def _listed(title: str, lines: list[str]) -> Iterable[str]:
+def _list_lines(title: str, lines: list[str]) -> Iterable[str]:
     yield f"{title:<13} {len(lines):,}"
     yield from (f"  {line}" for line in lines[:_NAMED])
     if len(lines) > _NAMED:
@@ -186,7 +186,7 @@ def _box_summary(folder: Path) -> str | None:
     return f"boxes         {len(events):,}, median {length_s:.3g} s long and {bandwidth_hz:,.0f} Hz wide"
 
 
-def _write(path: Path, rows: list[RecordingRow], columns: list[str]) -> None:
+def _write_table(path: Path, rows: list[RecordingRow], columns: list[str]) -> None:
     """Write a table whole or not at all: an interrupted scan leaves the earlier one as it was."""
     import csv
 

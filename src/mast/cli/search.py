@@ -83,7 +83,7 @@ def search(
         sites=tuple(site or ()),
         start=start,
         end=end,
-        hours=_hours(hours),
+        hours=_parse_hours(hours),
         low_hz=low,
         high_hz=high,
         min_score=min_score,
@@ -94,15 +94,15 @@ def search(
         say(f"{len(listed):,} of the {opened.count(where):,} events that meet the conditions", quiet=quiet)
         listed.to_csv(sys.stdout, index=False, lineterminator="\n")
         return
-    query = _query(opened, event, file, clip, box, model, device)
+    query = _make_query(opened, event, file, clip, box, model, device)
     if other_recordings:
-        where = _elsewhere(where, opened, query, file or clip)
+        where = _without_own_recording(where, opened, query, file or clip)
     found = find_lookalikes(opened, query, k, where, projection=projection)
     say(f"{len(found):,} of {counted(len(opened), 'event')} {query.description}", quiet=quiet)
     found.assign(distance=found["distance"].round(6)).to_csv(sys.stdout, index=False, lineterminator="\n")
 
 
-def _query(
+def _make_query(
     store: EventStore,
     event: str | None,
     file: Path | None,
@@ -132,31 +132,31 @@ def _query(
         raise ConfigError(
             f"{file}: say which sound in it with --box START,END,LOW,HIGH; or --clip to take its best detection"
         )
-    cells = None if box is None else _box(box)
-    detector = model_of(store, model, device)
+    cells = None if box is None else _parse_box(box)
+    detector = load_store_model(store, model, device)
     return query_clip(detector, path) if cells is None else query_box(BoxEmbedder(detector), path, cells)
 
 
-def model_of(store: EventStore, model: str | None, device: str | None) -> Detector:
+def load_store_model(store: EventStore, model: str | None, device: str | None) -> Detector:
     """The store's model: as given, where it lay when the store was made, or the one that ships with mast."""
     from mast.detect_options import DetectOptions
     from mast.inference import Detector
 
     options = DetectOptions(device=device, compile=False, band_hz=store.band_hz)
-    detector = Detector(model if model is not None else _model_named(store), options)
+    detector = Detector(model if model is not None else _model_name(store), options)
     store.refuse_other_model(detector.model_id, detector.embedding_width)
     return detector
 
 
-def _model_named(store: EventStore) -> str:
+def _model_name(store: EventStore) -> str:
     from mast.annotations.detections import model_id
     from mast.errors import ConfigError, MastError
     from mast.models.card import load_card
     from mast.models.find import DEFAULT, find_model, names_model
 
-    lay = store.model_folder
-    if lay and names_model(lay):
-        return lay
+    folder = store.model_folder
+    if folder and names_model(folder):
+        return folder
     try:
         if model_id(load_card(find_model(DEFAULT)).weights_sha256) == store.model_id:
             return DEFAULT
@@ -164,11 +164,11 @@ def _model_named(store: EventStore) -> str:
         pass  # none ships with this copy
     raise ConfigError(
         f"{store.uri}: searching by sound needs the store's model, {store.model_id}"
-        f"{f' (it is no longer at {lay})' if lay else ''}; say where it is with --model"
+        f"{f' (it is no longer at {folder})' if folder else ''}; say where it is with --model"
     )
 
 
-def _box(text: str) -> tuple[float, float, float, float]:
+def _parse_box(text: str) -> tuple[float, float, float, float]:
     """``START,END,LOW,HIGH`` → start_s, low_hz, end_s, high_hz."""
     from mast.errors import ConfigError
 
@@ -183,7 +183,7 @@ def _box(text: str) -> tuple[float, float, float, float]:
     return start, low, end, high
 
 
-def _hours(text: str) -> tuple[int, int] | None:
+def _parse_hours(text: str) -> tuple[int, int] | None:
     """Hours of the day, as in 5-9; none where none are given."""
     import re
 
@@ -195,7 +195,7 @@ def _hours(text: str) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def _elsewhere(where: Filter, store: EventStore, query: Query, path: Path | None) -> Filter:
+def _without_own_recording(where: Filter, store: EventStore, query: Query, path: Path | None) -> Filter:
     """The filter without the recording that is searched for; a file is known by the end of its name."""
     from dataclasses import replace
 

@@ -12,7 +12,7 @@ from mast.wording import counted
 
 _BENCHMARK = "soundscape-bench"
 # what a benchmark leaves to its user; everything else is what makes it a benchmark
-_FREE = {
+_FREE_OPTIONS = {
     "out",
     "benchmark",
     "calls",
@@ -144,9 +144,9 @@ def simulate(
             hours=span,
             style=BoxStyle(gap_s=gap, above_background_db=tightness, below_peak_db=below_peak),
             calls=calls,
-            call_labels=_patterns(call_labels),
+            call_labels=_split_patterns(call_labels),
             backgrounds=backgrounds,
-            background_labels=_patterns(background_labels),
+            background_labels=_split_patterns(background_labels),
             quiet=quiet_share,
             format=format,
             hidden=hidden,
@@ -173,7 +173,7 @@ def _check_benchmark(ctx: typer.Context, name: str) -> None:
 
     if name != _BENCHMARK:
         raise ConfigError(f"--benchmark {name}: no such benchmark; there is {_BENCHMARK}")
-    for option in set(ctx.params) - _FREE:
+    for option in set(ctx.params) - _FREE_OPTIONS:
         source = ctx.get_parameter_source(option)
         if source is not None and source.name == "COMMANDLINE":
             raise ConfigError(
@@ -203,5 +203,5 @@ def _make_benchmark(
     typer.echo(f"{out / 'labelled'} and {out / 'unlabelled'}")
 
 
-def _patterns(text: str) -> tuple[str, ...]:
+def _split_patterns(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())

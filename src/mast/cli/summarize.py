@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from mast.review.sample import CheckProgress
 
 _TABLES = {"counts": "hour", "days": "day", "sites": "site"}  # table → its finest column
-_OWN = {*(f"{name}.csv" for name in _TABLES), "summary.xlsx", "summary.html"}
-_WITHIN = 0.15  # of the sample that is advised, our choice: what an evening's checking buys
+_OUTPUT_FILES = {*(f"{name}.csv" for name in _TABLES), "summary.xlsx", "summary.html"}
+_SAMPLE_ERROR = 0.15  # of the sample that is advised, our choice: what an evening's checking buys
 
 
 def summarize(
@@ -109,14 +109,14 @@ def summarize(
         raise ConfigError(
             f"{detections}: is a file; expected a results folder of mast detect (a table of names goes with --names)"
         )
-    _refuse_others_files(out)
-    _report("reading the detections", 0)
+    _check_output_folder(out)
+    _report_step("reading the detections", 0)
     heard = read_searched_recordings(detections)
     named = None if names is None else read_names(names)
     by_site = each_site or (check is None and count_sampled_sites(detections) > 0)
-    strata, without = _strata(detections, named, by_site)
-    if names is not None and without:
-        _report_unnamed(without, int(strata.sizes.sum()), names, detections, quiet)
+    strata, unnamed = _make_strata(detections, named, by_site)
+    if names is not None and unnamed:
+        _report_unnamed(unnamed, int(strata.sizes.sum()), names, detections, quiet)
     if check is not None and not len(strata):
         raise AnnotationError(
             f"{detections}: holds no events, so there is nothing to check; leave --check out"
@@ -124,7 +124,7 @@ def summarize(
     if check is not None:
         draw_sample(detections, read_events(detections, named), strata, check)
     checking = read_check_progress(detections, read_events(detections, named), strata)
-    _report("counting calls", 1)
+    _report_step("counting calls", 1)
     counts = count_events(read_events(detections, named), heard, strata=strata)
     tables: dict[str, pd.DataFrame] = {
         name: count_table(counts, level, checking.sample)  # type: ignore[arg-type]
@@ -138,16 +138,16 @@ def summarize(
         "--audio": audio,
     }
     given = [str(word) for option in options.items() if option[1] is not None for word in option]
-    again = shlex.join(["mast", "summarize", str(detections), "--out", str(out), *given])
-    advice = _advice(strata, checking, detections, again, names)
-    around = SummaryContext(
+    command = shlex.join(["mast", "summarize", str(detections), "--out", str(out), *given])
+    advice = _advice(strata, checking, detections, command, names)
+    surroundings = SummaryContext(
         places=_places(heard, latitude, longitude),
         utc_offset_h=utc_offset,
         locate=None if audio is None and heard.root is None else locate_recordings(detections, audio),
         sample=checking.sample,
         advice=advice,
     )
-    _report("drawing the pictures", 2)
+    _report_step("drawing the pictures", 2)
     with lock_folder(out):
         for name, table in tables.items():
             write_table(out / f"{name}.csv", table)
@@ -156,7 +156,7 @@ def summarize(
                 f"{name}.csv has {len(tables[name]):,} rows, too many for a sheet, so summary.xlsx leaves it out",
                 quiet=quiet,
             )
-        write_whole(out / PAGE, summary_page(counts, detections.absolute().name, around).encode())
+        write_whole(out / PAGE, summary_page(counts, detections.absolute().name, surroundings).encode())
     if differ := describe_clock_differences(heard):
         say(differ, quiet=quiet)
     for step in advice:
@@ -164,7 +164,7 @@ def summarize(
     typer.echo(f"{counted(counts.calls, 'event')} in {length_of_sound(heard.hours)} → {out / PAGE}.")
 
 
-def _report(what: str, done: int) -> None:
+def _report_step(what: str, done: int) -> None:
     """Which of three steps it is at, for a page that waits."""
     from mast.cli.reporting import current_report
 
@@ -179,16 +179,18 @@ def _places(heard: SearchedRecordings, latitude: float | None, longitude: float 
     return find_places(heard)
 
 
-def _refuse_others_files(out: Path) -> None:
+def _check_output_folder(out: Path) -> None:
     from mast.errors import ConfigError
 
     if out.is_dir() and any(
-        path.name not in _OWN and not path.name.startswith(".") for path in out.iterdir()
+        path.name not in _OUTPUT_FILES and not path.name.startswith(".") for path in out.iterdir()
     ):
         raise ConfigError(f"--out {out}: holds other files than a summary; choose a new --out")
 
 
-def _strata(detections: Path, names: pd.DataFrame | None, by_site: bool) -> tuple[Strata | SiteStrata, int]:
+def _make_strata(
+    detections: Path, names: pd.DataFrame | None, by_site: bool
+) -> tuple[Strata | SiteStrata, int]:
     """Of all events, by label and score, perhaps at each site; and how many events are not among the names.
 
     Only these columns are held in memory.
@@ -198,34 +200,34 @@ def _strata(detections: Path, names: pd.DataFrame | None, by_site: bool) -> tupl
     from mast.evaluation.corrected_counts import stratify, stratify_by_site
     from mast.reports.searched_recordings import read_events
 
-    parts, without = [], 0
+    parts, unnamed = [], 0
     for batch in read_events(detections, names):
-        kinds = {"label": object, "score": np.float64, "site": object}
-        parts.append([batch[name].to_numpy(dtype=kind) for name, kind in kinds.items()])
-        without += 0 if names is None else int((~batch["in_names"]).sum())
+        dtypes = {"label": object, "score": np.float64, "site": object}
+        parts.append([batch[name].to_numpy(dtype=dtype) for name, dtype in dtypes.items()])
+        unnamed += 0 if names is None else int((~batch["in_names"]).sum())
     if not parts:
         return stratify(np.empty(0, dtype=object), np.empty(0)), 0
     labels, scores, sites = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return (stratify_by_site(labels, scores, sites) if by_site else stratify(labels, scores)), without
+    return (stratify_by_site(labels, scores, sites) if by_site else stratify(labels, scores)), unnamed
 
 
-def _report_unnamed(without: int, total: int, names: Path, detections: Path, quiet: bool) -> None:
+def _report_unnamed(unnamed: int, total: int, names: Path, detections: Path, quiet: bool) -> None:
     """Say how many events are not among the names; refuse names of other detections."""
     from mast.errors import ConfigError
 
-    if without == total:
+    if unnamed == total:
         raise ConfigError(
             f"--names {names}: holds none of the events in {detections}; expected names of these detections"
         )
     say(
-        f"{names} has no names for {without:,} of {counted(total, 'event')}: they count as unknown; run mast name or "
+        f"{names} has no names for {unnamed:,} of {counted(total, 'event')}: they count as unknown; run mast name or "
         "mast classify again",
         quiet=quiet,
     )
 
 
 def _advice(
-    strata: Strata | SiteStrata, checking: CheckProgress, detections: Path, again: str, names: Path | None
+    strata: Strata | SiteStrata, checking: CheckProgress, detections: Path, rerun: str, names: Path | None
 ) -> tuple[Advice, ...]:
     """What to do next for counts one can trust; ``again`` is the command that was run."""
     from mast.evaluation.corrected_counts import sample_size
@@ -240,12 +242,12 @@ def _advice(
     if checking.outdated and names is None and was_drawn_with_names(detections):
         what = "The sample was drawn with names. Run it with --names FILE, as when the sample was drawn"
         known = reviewed_names_path(detections)
-        command = f"{again} --names {'FILE' if known is None else shlex.quote(str(known))}"
+        command = f"{rerun} --names {'FILE' if known is None else shlex.quote(str(known))}"
     elif checking.outdated:
         what = "The events or their names have changed since the sample was drawn. Draw it again; decisions are kept"
         sites = count_sampled_sites(detections)
         each = f"{math.ceil(checking.drawn / sites)} --each-site" if sites else f"{checking.drawn}"
-        command = f"{again} --check {each}"
+        command = f"{rerun} --check {each}"
     elif checking.unnamed and checking.unnamed == checking.open:
         what = (
             f"{counted(checking.unnamed, 'event')} to check {'was' if checking.unnamed == 1 else 'were'} accepted "
@@ -259,9 +261,9 @@ def _advice(
         )
         command = review
     elif checking.sample is None:
-        size = sample_size(strata.sizes, strata.expected, _WITHIN)
-        what = f"Check {size:,} events to know the share of right calls to about ± {_WITHIN:.0%}"
-        command = f"{again} --check {size}"
+        size = sample_size(strata.sizes, strata.expected, _SAMPLE_ERROR)
+        what = f"Check {size:,} events to know the share of right calls to about ± {_SAMPLE_ERROR:.0%}"
+        command = f"{rerun} --check {size}"
     else:
         return ()
     return (Advice(what, command),)
