@@ -15,7 +15,7 @@ from mast.inference.results import ResultsFolder
 
 
 def kill_a_worker(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """From now on, the worker that gets the third hand of a `mast detect` is killed at it; gives its process."""
+    """From now on, the worker that gets the third batch of a `mast detect` is killed at it; gives its process."""
     killed: list[int] = []
     search = command._search
 
@@ -23,18 +23,18 @@ def kill_a_worker(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         engine: Engine, results: ResultsFolder, todo: list[Recording], quiet: bool
     ) -> list[str]:
         assert isinstance(engine, CrewEngine)
-        give, n_given = engine._crew.give, 0
+        assign, n_given = engine._crew.assign, 0
 
-        def give_and_kill(worker: int, recordings: list[Recording]) -> None:
+        def assign_and_kill(worker: int, recordings: list[Recording]) -> None:
             nonlocal n_given
-            give(worker, recordings)
+            assign(worker, recordings)
             n_given += 1
             if n_given == 3:
                 time.sleep(0.02)  # so that it has started
                 killed.append(engine.pids[worker])
                 os.kill(killed[0], signal.SIGKILL)
 
-        monkeypatch.setattr(engine._crew, "give", give_and_kill)
+        monkeypatch.setattr(engine._crew, "assign", assign_and_kill)
         failures = search(engine, results, todo, quiet)
         assert len(set(engine.pids.values())) == len(engine.pids) >= 2  # somebody else did its work
         return failures

@@ -1,7 +1,8 @@
 """A crew of workers that search an archive together: how they are led, whatever they are made of.
 
 :class:`Crew` is what a kind of workers has to offer; :mod:`mast.archive.processes` and :mod:`mast.archive.ray_crew` are
-the two kinds. :class:`CrewEngine` hires, deals, replaces the dead and gives up on recordings that kill workers.
+the two kinds. :class:`CrewEngine` hires, hands out work, replaces the dead and gives up on recordings that kill
+workers.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from mast.archive.dealing import Dealer, Hand
 from mast.archive.locations import NoRoomError, Recording, search
+from mast.archive.work_queue import WorkBatch, WorkQueue
 from mast.archive.worker import DetectorFacts, DetectorSpec
 from mast.errors import ConfigError, MastError
 from mast.inference import Searched
@@ -34,12 +35,12 @@ class Reported(NamedTuple):
 
 
 class Idle(NamedTuple):
-    """A worker is done with its hand."""
+    """A worker is done with its batch."""
 
     worker: int
 
 
-class Gone(NamedTuple):
+class Exited(NamedTuple):
     """A worker has ended; ``error`` where a user's mistake ended it."""
 
     worker: int
@@ -47,7 +48,7 @@ class Gone(NamedTuple):
     error: MastError | None = None
 
 
-Message = Ready | Reported | Idle | Gone
+Message = Ready | Reported | Idle | Exited
 
 
 class Crew(Protocol):
@@ -56,7 +57,7 @@ class Crew(Protocol):
     def hire(self) -> int:
         """Start a worker, without waiting until it is ready."""
 
-    def give(self, worker: int, recordings: list[Recording]) -> None:
+    def assign(self, worker: int, recordings: list[Recording]) -> None:
         """Let a ready worker search some recordings."""
 
     def wait(self) -> list[Message]:
@@ -118,7 +119,7 @@ class CrewEngine:
 
     def __init__(self, crew: Crew, workers: int) -> None:
         self._crew, self._workers = crew, workers
-        self._hands: dict[int, Hand | None] = {}  # of the living workers that are ready
+        self._batches: dict[int, WorkBatch | None] = {}  # of the living workers that are ready
         self._starting: set[int] = set()
         self._failed_starts = 0
         self.pids: dict[int, int] = {}
@@ -128,7 +129,7 @@ class CrewEngine:
                 if not self._starting:
                     self._starting.add(crew.hire())
                 for message in crew.wait():
-                    self._staff(message)
+                    self._update_workers(message)
         except BaseException:
             crew.close()
             raise
@@ -143,53 +144,53 @@ class CrewEngine:
         self, recordings: Sequence[Recording], *, progress: Callable[[float], None] | None = None
     ) -> Iterator[Searched]:
         """See :class:`Engine`."""
-        dealer = Dealer(recordings, self._workers)
-        while dealer.left:
-            self._deal(dealer)
+        queue = WorkQueue(recordings, self._workers)
+        while queue.remaining:
+            self._assign_work(queue)
             for message in self._crew.wait():
                 if isinstance(message, Reported):
-                    hand = self._hands[message.worker]
-                    assert hand is not None
-                    dealer.reported(hand, message.outcome.source.recording)
+                    batch = self._batches[message.worker]
+                    assert batch is not None
+                    queue.mark_done(batch, message.outcome.source.recording)
                     if progress is not None:
                         progress(message.outcome.duration_s)
                     yield message.outcome
                 elif isinstance(message, Idle):
-                    self._hands[message.worker] = None
+                    self._batches[message.worker] = None
                 else:
-                    hand = self._hands.get(message.worker)
-                    if isinstance(message, Gone) and isinstance(message.error, NoRoomError):
+                    batch = self._batches.get(message.worker)
+                    if isinstance(message, Exited) and isinstance(message.error, NoRoomError):
                         raise message.error  # no recording is to blame, and every worker would end like this
-                    if isinstance(message, Gone) and hand is not None:
-                        yield from dealer.lost(hand, message.reason)
-                        del self._hands[message.worker]
+                    if isinstance(message, Exited) and batch is not None:
+                        yield from queue.requeue(batch, message.reason)
+                        del self._batches[message.worker]
                     else:
-                        self._staff(message)
+                        self._update_workers(message)
 
-    def _deal(self, dealer: Dealer) -> None:
+    def _assign_work(self, queue: WorkQueue) -> None:
         """Give every free worker something to do, and hire where there is more to do than workers."""
-        for worker, hand in self._hands.items():
-            if hand is None and (new := dealer.deal()) is not None:
-                self._hands[worker] = new
-                self._crew.give(worker, list(new.left.values()))
-        idle_or_starting = len(self._starting) + sum(hand is None for hand in self._hands.values())
+        for worker, batch in self._batches.items():
+            if batch is None and (new := queue.next_batch()) is not None:
+                self._batches[worker] = new
+                self._crew.assign(worker, list(new.remaining.values()))
+        idle_or_starting = len(self._starting) + sum(batch is None for batch in self._batches.values())
         for _ in range(
-            min(self._workers - len(self._hands) - len(self._starting), dealer.waiting - idle_or_starting)
+            min(self._workers - len(self._batches) - len(self._starting), queue.waiting - idle_or_starting)
         ):
             self._starting.add(self._crew.hire())
 
-    def _staff(self, message: Message) -> None:
-        """Somebody came, or left without having anything to do."""
+    def _update_workers(self, message: Message) -> None:
+        """Note that a worker is ready, or that one without work has exited."""
         self._starting.discard(message.worker)
         if isinstance(message, Ready):
             self._failed_starts = 0
             if self.pids and message.facts.settings != self.facts.settings:
-                raise _differing(self.facts, message.facts)
+                raise _different_settings(self.facts, message.facts)
             self.facts = message.facts
             self.pids[message.worker] = message.pid
-            self._hands[message.worker] = None
-        elif isinstance(message, Gone):
-            self._hands.pop(message.worker, None)
+            self._batches[message.worker] = None
+        elif isinstance(message, Exited):
+            self._batches.pop(message.worker, None)
             if message.error is not None:
                 raise message.error
             self._failed_starts += 1
@@ -200,7 +201,7 @@ class CrewEngine:
                 )
 
 
-def _differing(first: DetectorFacts, other: DetectorFacts) -> ConfigError:
+def _different_settings(first: DetectorFacts, other: DetectorFacts) -> ConfigError:
     key = next(key for key in first.settings if first.settings[key] != other.settings.get(key))
     return ConfigError(
         f"workers differ in {key}: one has {first.settings[key]}, another {other.settings.get(key)}; use machines of "

@@ -140,16 +140,18 @@ def _list_store(uris: list[str]) -> Listing:
     for uri in uris:
         store, path = open_uri(uri)
         try:
-            about = store.get_file_info(path)
-            if about.type == arrow_fs.FileType.Directory:
+            info = store.get_file_info(path)
+            if info.type == arrow_fs.FileType.Directory:
                 folders.append(path)
-                inside = arrow_fs.FileSelector(path, recursive=True)
+                selector = arrow_fs.FileSelector(path, recursive=True)
                 files |= {
-                    found.path: found.size for found in store.get_file_info(inside) if _wanted(found, path)
+                    found.path: found.size
+                    for found in store.get_file_info(selector)
+                    if _is_visible_recording(found, path)
                 }
-            elif about.type == arrow_fs.FileType.File:
+            elif info.type == arrow_fs.FileType.File:
                 folders.append(posixpath.dirname(path))
-                files[path] = about.size
+                files[path] = info.size
             else:
                 raise AudioError(f"{uri}: no such file or folder; check the name")
         except (OSError, ArrowException) as error:
@@ -157,7 +159,7 @@ def _list_store(uris: list[str]) -> Listing:
                 f"{uri}: cannot be listed ({first_line(error)}); check the name, access rights and network"
             ) from error
     root = posixpath.commonpath(folders) if len(folders) > 1 else folders[0]
-    stated = _stated_in_store(uris[0], [root, *folders], files)
+    stated = _metadata_in_store(uris[0], [root, *folders], files)
     found = [
         Recording(
             path,
@@ -173,7 +175,7 @@ def _list_store(uris: list[str]) -> Listing:
     return Listing(sorted(found, key=lambda recording: recording.name), f"{scheme}://{root.lstrip('/')}")
 
 
-def _stated_in_store(uri: str, folders: list[str], files: Container[str]) -> dict[str, Metadata]:
+def _metadata_in_store(uri: str, folders: list[str], files: Container[str]) -> dict[str, Metadata]:
     """What ``recordings.csv`` of datasets in a store states of these files, by path."""
     store, _ = open_uri(uri)
     stated: dict[str, Metadata] = {}
@@ -200,7 +202,7 @@ def _stated_in_store(uri: str, folders: list[str], files: Container[str]) -> dic
     return stated
 
 
-def _wanted(found: Any, folder: str) -> bool:
+def _is_visible_recording(found: Any, folder: str) -> bool:
     """A recording, not hidden, as :func:`mast.audio.find_recordings` has it."""
     parts = PurePosixPath(found.path.removeprefix(folder)).parts
     return (
@@ -240,7 +242,7 @@ class Copies:
         """
         if not recording.store:
             return recording.source
-        root = self._place() / str(self._count)
+        root = self._ensure_folder() / str(self._count)
         self._count += 1
         path = root / recording.name
         store, _ = open_uri(recording.store)
@@ -267,7 +269,7 @@ class Copies:
         if self._folder is not None and source.root is not None and self._folder in source.root.parents:
             shutil.rmtree(source.root, ignore_errors=True)
 
-    def _place(self) -> Path:
+    def _ensure_folder(self) -> Path:
         if self._folder is None:
             _remove_orphans()
             self._folder = Path(tempfile.mkdtemp(prefix=_COPIES))
@@ -283,7 +285,7 @@ def search(
     Outcomes come in the order of the recordings, but for those that could not be fetched.
     """
     unfetched: queue.SimpleQueue[Searched] = queue.SimpleQueue()
-    given: dict[str, Recording] = {}
+    fetched: dict[str, Recording] = {}
 
     def sources(copies: Copies) -> Iterator[Source]:
         for recording in recordings:
@@ -292,7 +294,7 @@ def search(
             except AudioError as error:
                 unfetched.put(Searched(recording.source, empty_events(), error=str(error)))
             else:
-                given[recording.name] = recording
+                fetched[recording.name] = recording
                 yield source
 
     with ExitStack() as stack:
@@ -302,7 +304,7 @@ def search(
         stack.enter_context(closing(outcomes))  # the thread that copies ends before the copies go
         for outcome in outcomes:
             yield from _drain(unfetched)
-            copy, recording = outcome.source, given.pop(outcome.source.recording)
+            copy, recording = outcome.source, fetched.pop(outcome.source.recording)
             if recording.store:
                 error = outcome.error.replace(str(copy.path), recording.name)
                 outcome = replace(outcome, source=recording.source, error=error)
@@ -311,9 +313,9 @@ def search(
         yield from _drain(unfetched)
 
 
-def _drain(waiting: queue.SimpleQueue[Searched]) -> Iterator[Searched]:
-    while not waiting.empty():
-        yield waiting.get()
+def _drain(outcomes: queue.SimpleQueue[Searched]) -> Iterator[Searched]:
+    while not outcomes.empty():
+        yield outcomes.get()
 
 
 def _remove_orphans() -> None:

@@ -12,7 +12,7 @@ import warnings
 from contextlib import suppress
 from multiprocessing import connection
 
-from mast.archive.crew import Gone, Idle, Message, Ready, Reported
+from mast.archive.crew import Exited, Idle, Message, Ready, Reported
 from mast.archive.locations import NoRoomError, Recording, search
 from mast.archive.worker import DetectorFacts, DetectorSpec
 from mast.audio import DamagedAudioWarning
@@ -46,7 +46,7 @@ class ProcessCrew:
         self._hired += 1
         here, there = self._context.Pipe()
         process = self._context.Process(  # type: ignore[attr-defined]
-            target=_work, args=(there, self._spec, worker), name=f"mast-worker-{worker}", daemon=True
+            target=_run_worker, args=(there, self._spec, worker), name=f"mast-worker-{worker}", daemon=True
         )
         process.start()
         there.close()  # so that the end of the worker is the end of the pipe
@@ -54,7 +54,7 @@ class ProcessCrew:
         self._processes[worker] = process
         return worker
 
-    def give(self, worker: int, recordings: list[Recording]) -> None:
+    def assign(self, worker: int, recordings: list[Recording]) -> None:
         """See :class:`Crew`."""
         pipe = next(pipe for pipe, number in self._pipes.items() if number == worker)
         with suppress(OSError):  # it is gone: wait() says so
@@ -69,8 +69,8 @@ class ProcessCrew:
             try:
                 message: Message = pipe.recv()
             except (EOFError, OSError):
-                message = Gone(worker, self._end_of(worker))
-            if isinstance(message, Gone):
+                message = Exited(worker, self._exit_reason(worker))
+            if isinstance(message, Exited):
                 pipe.close()
                 del self._pipes[pipe]
             messages.append(message)
@@ -86,21 +86,21 @@ class ProcessCrew:
             pipe.close()
         self._pipes = {}
 
-    def _end_of(self, worker: int) -> str:
+    def _exit_reason(self, worker: int) -> str:
         process = self._processes[worker]
         process.join()
         code = process.exitcode or 0
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
-def _work(pipe: _Pipe, spec: DetectorSpec, worker: int) -> None:
+def _run_worker(pipe: _Pipe, spec: DetectorSpec, worker: int) -> None:
     """The life of a worker: load the detector, then search what is given until the leader is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the leader decides
     warnings.simplefilter("ignore", DamagedAudioWarning)  # reported in the outcome
     try:
         detector = spec.load(worker)
     except MastError as error:
-        pipe.send(Gone(worker, str(error), error))
+        pipe.send(Exited(worker, str(error), error))
         return
     try:
         pipe.send(Ready(worker, DetectorFacts.of(detector), os.getpid()))
@@ -111,6 +111,6 @@ def _work(pipe: _Pipe, spec: DetectorSpec, worker: int) -> None:
     except (EOFError, BrokenPipeError):
         return  # nobody waits for more
     except NoRoomError as error:
-        pipe.send(Gone(worker, str(error), error))
+        pipe.send(Exited(worker, str(error), error))
     except Exception as error:  # what is held, a GPU perhaps, may be in any state: a new worker is safer
-        pipe.send(Gone(worker, f"{type(error).__name__}: {error}"))
+        pipe.send(Exited(worker, f"{type(error).__name__}: {error}"))

@@ -19,7 +19,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from mast.archive.crew import Gone, Idle, Message, Ready, Reported
+from mast.archive.crew import Exited, Idle, Message, Ready, Reported
 from mast.archive.locations import Recording, search
 from mast.archive.worker import DetectorFacts, DetectorSpec
 from mast.audio import DamagedAudioWarning
@@ -54,21 +54,21 @@ class RayCrew:
     the crew. A cluster that this process has joined already is used and left as it is.
 
     Attributes:
-        places: how many workers the cluster has room for: its GPUs where they are used, else its CPUs.
+        capacity: how many workers the cluster has room for: its GPUs where they are used, else its CPUs.
     """
 
     def __init__(self, spec: DetectorSpec, *, workers: int | None = None) -> None:
-        self._mine = not ray.is_initialized()
-        alone = self._mine and not os.environ.get("RAY_ADDRESS")
-        sent = spec if alone else spec.with_files()
-        if self._mine:
-            _join(alone, workers)
-        about = ray.cluster_resources()
+        self._owns_cluster = not ray.is_initialized()
+        local = self._owns_cluster and not os.environ.get("RAY_ADDRESS")
+        sent = spec if local else spec.with_files()
+        if self._owns_cluster:
+            _connect(local, workers)
+        resources = ray.cluster_resources()
         device = spec.options.device
-        self._gpus = str(device).startswith("cuda") or (device is None and about.get("GPU", 0) >= 1)
-        self.places = max(1, int(about.get("GPU" if self._gpus else "CPU", 0)))
+        self._gpus = str(device).startswith("cuda") or (device is None and resources.get("GPU", 0) >= 1)
+        self.capacity = max(1, int(resources.get("GPU" if self._gpus else "CPU", 0)))
         options = {"num_cpus": 1, "num_gpus": int(self._gpus), "max_restarts": 0, "max_task_retries": 0}
-        self._kind = ray.remote(**options)(_Searcher)
+        self._actor_class = ray.remote(**options)(_Searcher)
         self._spec = ray.put(sent)
         self._hired = 0
         self._actors: dict[int, Any] = {}
@@ -78,11 +78,11 @@ class RayCrew:
         """See :class:`Crew`."""
         worker = self._hired
         self._hired += 1
-        self._actors[worker] = actor = self._kind.remote()
+        self._actors[worker] = actor = self._actor_class.remote()
         self._pending[actor.start.remote(self._spec, worker)] = worker
         return worker
 
-    def give(self, worker: int, recordings: list[Recording]) -> None:
+    def assign(self, worker: int, recordings: list[Recording]) -> None:
         """See :class:`Crew`."""
         method = self._actors[worker].search.options(
             num_returns="streaming", _generator_backpressure_num_objects=_UNREAD_OUTCOMES
@@ -92,46 +92,46 @@ class RayCrew:
     def wait(self) -> list[Message]:
         """See :class:`Crew`."""
         ready, _ = ray.wait(list(self._pending), num_returns=1)
-        return [self._message(some, self._pending[some]) for some in ready]
+        return [self._message(ref, self._pending[ref]) for ref in ready]
 
     def close(self) -> None:
         """See :class:`Crew`."""
         for actor in self._actors.values():
             ray.kill(actor)
         self._actors, self._pending = {}, {}
-        if self._mine:
+        if self._owns_cluster:
             ray.shutdown()
 
-    def _message(self, some: Any, worker: int) -> Message:
+    def _message(self, ref: Any, worker: int) -> Message:
         try:
-            if isinstance(some, ray.ObjectRef):
-                facts, pid = ray.get(some)
-                del self._pending[some]
+            if isinstance(ref, ray.ObjectRef):
+                facts, pid = ray.get(ref)
+                del self._pending[ref]
                 return Ready(worker, facts, pid)
-            return Reported(worker, ray.get(next(some)))
+            return Reported(worker, ray.get(next(ref)))
         except StopIteration:
-            del self._pending[some]
+            del self._pending[ref]
             return Idle(worker)
         except RayTaskError as error:
             # an error, not an outcome: what the worker holds, a GPU perhaps, may be in any state
             cause = error.cause
             mistake = cause if isinstance(cause, MastError) else None
-            return self._gone(some, worker, f"{type(cause).__name__}: {cause}", mistake)
+            return self._remove_worker(ref, worker, f"{type(cause).__name__}: {cause}", mistake)
         except RayError as error:
-            return self._gone(some, worker, type(error).__name__)
+            return self._remove_worker(ref, worker, type(error).__name__)
 
-    def _gone(self, some: Any, worker: int, reason: str, mistake: MastError | None = None) -> Gone:
-        del self._pending[some]
+    def _remove_worker(self, ref: Any, worker: int, reason: str, mistake: MastError | None = None) -> Exited:
+        del self._pending[ref]
         ray.kill(self._actors.pop(worker))
-        return Gone(worker, (reason.strip().splitlines() or [""])[0], mistake)
+        return Exited(worker, (reason.strip().splitlines() or [""])[0], mistake)
 
 
-def _join(alone: bool, workers: int | None) -> None:
+def _connect(local: bool, workers: int | None) -> None:
     """Join the cluster of ``RAY_ADDRESS``, or start one on this machine."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage reports
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     try:
-        if alone:
+        if local:
             here = {
                 "num_cpus": workers,
                 "object_store_memory": _OBJECT_STORE_BYTES,
@@ -141,7 +141,7 @@ def _join(alone: bool, workers: int | None) -> None:
         else:
             ray.init(address=os.environ["RAY_ADDRESS"], **common)
     except Exception as error:  # Ray has no common kind for these
-        where = "on this machine" if alone else f"at RAY_ADDRESS={os.environ['RAY_ADDRESS']}"
+        where = "on this machine" if local else f"at RAY_ADDRESS={os.environ['RAY_ADDRESS']}"
         raise ConfigError(
             f"--engine ray: no cluster {where} ({first_line(error)}); start one with `ray start --head`"
         ) from error

@@ -57,8 +57,8 @@ class DetectorSpec:
         """
         folder = find_model(self.model)
         # the weights hold a copy of the card
-        there = (name for name in (CARD, WEIGHTS) if (folder / name).is_file())
-        return replace(self, files={name: (folder / name).read_bytes() for name in there})
+        names = (name for name in (CARD, WEIGHTS) if (folder / name).is_file())
+        return replace(self, files={name: (folder / name).read_bytes() for name in names})
 
     def load(self, number: int = 0) -> Detector:
         """The detector, on this machine; the process is then settled for the search (:mod:`mast.inference.settle`).
@@ -71,7 +71,7 @@ class DetectorSpec:
         """
         keep_memory()  # loading takes and frees the same megabytes several times
         try:
-            detector = self._detector(self._placed(number))
+            detector = self._detector(self._with_gpu(number))
         except Exception as error:
             if (fault := machine_fault(error)) is None:
                 raise
@@ -79,7 +79,7 @@ class DetectorSpec:
         settle_process()
         return detector
 
-    def _placed(self, number: int) -> DetectOptions:
+    def _with_gpu(self, number: int) -> DetectOptions:
         """The options with one GPU of this machine's, where it has some and none is named."""
         if self.options.device not in (None, "cuda") or not might_have_gpu():
             return self.options

@@ -414,7 +414,7 @@ def _make_engine(name: EngineName, spec: DetectorSpec, workers: int | None) -> E
                 "--engine ray: Ray is not installed; run `pip install 'mast-audio[ray]'`, or leave --engine out"
             ) from None
         crew = RayCrew(replace(spec, threads=1), workers=workers)
-        return CrewEngine(crew, workers or crew.places)
+        return CrewEngine(crew, workers or crew.capacity)
     if workers is None or workers == 1:
         return OneProcess(spec)
     from mast.archive.processes import ProcessCrew

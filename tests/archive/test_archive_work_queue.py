@@ -1,4 +1,4 @@
-"""Dealing: whatever dies whenever, every recording ends up done once or given up, and only killers are given up."""
+"""The queue: whatever dies whenever, every recording ends up done once or given up, and only killers are given up."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mast.archive.dealing import Dealer, Hand
 from mast.archive.locations import Recording
+from mast.archive.work_queue import WorkBatch, WorkQueue
 
 
 def recordings(n: int) -> list[Recording]:
@@ -27,28 +27,28 @@ def recordings(n: int) -> list[Recording]:
 def test_none_lost_none_doubled(n: int, workers: int, poison: set[int], accidents: int, seed: int) -> None:
     rng = random.Random(seed)
     killers = {f"{i}.wav" for i in poison if i < n}
-    dealer = Dealer(recordings(n), workers)
-    hands: dict[int, Hand | None] = dict.fromkeys(range(workers))
+    queue = WorkQueue(recordings(n), workers)
+    batches: dict[int, WorkBatch | None] = dict.fromkeys(range(workers))
     done: Counter[str] = Counter()
     given_up: Counter[str] = Counter()
     met: Counter[str] = Counter()
-    while dealer.left:
+    while queue.remaining:
         worker = rng.randrange(workers)
-        hand = hands[worker]
-        if hand is None or not hand.left:
-            hands[worker] = dealer.deal()
+        batch = batches[worker]
+        if batch is None or not batch.remaining:
+            batches[worker] = queue.next_batch()
             continue
-        name = next(iter(hand.left))
+        name = next(iter(batch.remaining))
         accident = accidents > 0 and rng.random() < 0.05
         if name in killers or accident:
             met[name] += name in killers
             accidents -= accident and name not in killers
-            for outcome in dealer.lost(hand, "SIGKILL"):
+            for outcome in queue.requeue(batch, "SIGKILL"):
                 given_up[outcome.source.recording] += 1
                 assert outcome.error.startswith(f"/r/{outcome.source.recording}: 2 workers died")
-            hands[worker] = None
+            batches[worker] = None
         else:
-            dealer.reported(hand, name)
+            queue.mark_done(batch, name)
             done[name] += 1
     assert set(done) | set(given_up) == {recording.name for recording in recordings(n)}
     assert not set(done) & set(given_up)
@@ -56,36 +56,36 @@ def test_none_lost_none_doubled(n: int, workers: int, poison: set[int], accident
     assert killers <= set(given_up)
     assert all(2 <= met[name] <= 3 or accidents >= 0 for name in killers)
     assert max(met.values(), default=0) <= 3  # tried again at most twice
-    assert dealer.deal() is None
+    assert queue.next_batch() is None
 
 
-def test_hands_are_small_at_the_end_and_a_lone_survivor_is_to_blame_at_once() -> None:
-    dealer = Dealer(recordings(80), workers=2)
+def test_batches_are_small_at_the_end_and_a_lone_survivor_is_to_blame_at_once() -> None:
+    queue = WorkQueue(recordings(80), workers=2)
     sizes = []
-    while (hand := dealer.deal()) is not None:
-        sizes.append(len(hand.left))
-        for name in list(hand.left):
-            dealer.reported(hand, name)
+    while (batch := queue.next_batch()) is not None:
+        sizes.append(len(batch.remaining))
+        for name in list(batch.remaining):
+            queue.mark_done(batch, name)
     assert sizes[0] == 10
     assert sizes[-8:] == [1] * 8
     assert sum(sizes) == 80
 
-    dealer = Dealer(recordings(16), workers=1)
-    hand = dealer.deal()
-    assert hand is not None
-    *others, last = hand.left
+    queue = WorkQueue(recordings(16), workers=1)
+    batch = queue.next_batch()
+    assert batch is not None
+    *others, last = batch.remaining
     for name in others:
-        dealer.reported(hand, name)
-    assert dealer.lost(hand, "a first time") == []
-    while (again := dealer.deal()) is not None and last not in again.left:
-        for name in list(again.left):
-            dealer.reported(again, name)
+        queue.mark_done(batch, name)
+    assert queue.requeue(batch, "a first time") == []
+    while (again := queue.next_batch()) is not None and last not in again.remaining:
+        for name in list(again.remaining):
+            queue.mark_done(again, name)
     assert again is not None
-    assert [outcome.source.recording for outcome in dealer.lost(again, "a second time")] == [last]
-    assert dealer.left == 0
+    assert [outcome.source.recording for outcome in queue.requeue(again, "a second time")] == [last]
+    assert queue.remaining == 0
 
 
 def test_nothing_to_deal() -> None:
-    assert Dealer([], 3).deal() is None
+    assert WorkQueue([], 3).next_batch() is None
     with pytest.raises(KeyError):
-        Dealer(recordings(1), 1).reported(Hand([]), "0.wav")
+        WorkQueue(recordings(1), 1).mark_done(WorkBatch([]), "0.wav")
