@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from mast.data.deal import shuffle_key
+from mast.data.part_assignment import shuffle_key
 from mast.data.recordings import Dataset
 from mast.errors import ConfigError
 

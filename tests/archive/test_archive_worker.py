@@ -45,7 +45,7 @@ def test_where_there_can_be_no_gpu_torch_is_not_asked(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("torch.cuda.is_available", asked)
     monkeypatch.setattr(worker, "might_have_gpu", lambda: False)
-    assert DetectorSpec("default")._placed(1).device is None
+    assert DetectorSpec("default")._with_gpu(1).device is None
 
 
 def test_a_worker_has_the_threads_that_it_is_given(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,6 @@ def test_a_folder_without_sound(tmp_path: Path) -> None:
 def test_a_folder_where_nothing_is_readable_names_the_first(tmp_path: Path) -> None:
     (tmp_path / "broken.wav").write_bytes(b"no sound")
     found = survey(tmp_path)
-    assert str(found.nothing_readable(tmp_path)).startswith(
+    assert str(found.unreadable_error(tmp_path)).startswith(
         f"{tmp_path}: no recording can be read (1 tried); broken.wav: "
     )

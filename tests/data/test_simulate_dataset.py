@@ -13,7 +13,7 @@ import soundfile as sf
 from mast.audio import metadata
 from mast.data import load_dataset
 from mast.data.simulate.dataset import Simulation, plan_recordings, simulate_dataset, simulate_recording
-from mast.data.simulate.material import close_loop, isolate_calls, load_material, quietest, without_silence
+from mast.data.simulate.material import close_loop, isolate_calls, load_material, quietest, trim_silence
 from mast.data.simulate.visible import BoxStyle
 from mast.errors import ConfigError
 
@@ -319,7 +319,7 @@ def test_loops_close_and_silence_goes() -> None:
     assert len(loop) == len(slow) - 800
     assert abs(loop[0] - slow[-800]) < 0.1  # what follows the end is the end's continuation
     padded = np.concatenate([noise, np.zeros(RATE, dtype=np.float32)])
-    assert len(without_silence(padded, RATE)) == pytest.approx(len(noise), abs=RATE // 20)
+    assert len(trim_silence(padded, RATE)) == pytest.approx(len(noise), abs=RATE // 20)
     assert len(close_loop(np.zeros(1, dtype=np.float32), 800)) == 1
 
 

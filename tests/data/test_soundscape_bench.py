@@ -212,7 +212,7 @@ def test_each_part_is_made_of_the_share_it_should_be(tmp_path: Path, monkeypatch
     made: dict[str, str | None] = {}
 
     @contextmanager
-    def simulating(simulation: Simulation, workers: int) -> Iterator[object]:
+    def recording_writer(simulation: Simulation, workers: int) -> Iterator[object]:
         def simulate(
             tasks: Iterable[tuple[PlannedRecording, Path]],
         ) -> Iterator[tuple[list[Event], list[Event]]]:
@@ -222,7 +222,7 @@ def test_each_part_is_made_of_the_share_it_should_be(tmp_path: Path, monkeypatch
 
         yield simulate
 
-    monkeypatch.setattr(soundscape_bench, "simulating", simulating)
+    monkeypatch.setattr(soundscape_bench, "recording_writer", recording_writer)
     make_soundscape_bench(tmp_path / "bench", TINY)
     assert made == {
         "train": "learning",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mast.data.splits import NO_TEST, PARTS, Split, SplitConfig, split_recordings, usual_split
+from mast.data.splits import NO_TEST, PARTS, Split, SplitConfig, default_split, split_recordings
 from mast.errors import ConfigError
 
 
@@ -53,7 +53,7 @@ def test_few_boxes_get_no_test_part_unless_a_column_names_val_or_test(
 ) -> None:
     table = recordings(3) if column is None else recordings(3).assign(split=column)
     each = pd.Series([table["file"][k % 3] for k in range(boxes)])
-    assert usual_split(table, each) == SplitConfig(fractions=fractions)
+    assert default_split(table, each) == SplitConfig(fractions=fractions)
 
 
 @settings(max_examples=50)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mast.data.deal import shuffle_key
+from mast.data.part_assignment import shuffle_key
 from mast.errors import ConfigError
 from mast.planning.choose import balanced_order, choose_clips, spread, thin_out
 from mast.planning.cover import Survey, clip_weights, cover_order, coverage

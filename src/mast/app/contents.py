@@ -70,7 +70,7 @@ class Contents:
         try:
             found = survey(folder, progress=show)
             if not found.rows:
-                raise found.nothing_readable(folder)
+                raise found.unreadable_error(folder)
             reading.found = _summarise(found.rows, found.failures)
         except Exception as error:
             known = str(error) if isinstance(error, MastError) else machine_fault(error)

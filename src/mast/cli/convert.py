@@ -213,7 +213,7 @@ def _make_dataset(
 ) -> None:
     """A public dataset as a dataset folder."""
     from mast.data.layouts.birdeep import read_birdeep
-    from mast.data.layouts.folder import write_laid_out
+    from mast.data.layouts.folder import write_dataset_folder
     from mast.data.layouts.rainforest import read_rainforest
     from mast.errors import AnnotationError, not_a_folder
 
@@ -231,7 +231,7 @@ def _make_dataset(
         data = read_birdeep(source, ood_dates=None if ood_dates is None else ood_dates.split(","))
     else:
         data = read_rainforest(source, home=None if home is None else _site_and_date(home))
-    write_laid_out(data, out)
+    write_dataset_folder(data, out)
     parts = data.annotations.recordings["split"].replace("", "to be split").value_counts()
     typer.echo(
         f"{counted(len(data.sources), 'recording')} ({', '.join(f'{n} {name}' for name, n in parts.items())}), "

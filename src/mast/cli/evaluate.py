@@ -95,7 +95,7 @@ def evaluate(
     import json
     import warnings
 
-    from mast.data.heard_band import band_warning
+    from mast.data.band_filter import band_warning
     from mast.evaluation import Scoring, best_threshold
     from mast.evaluation import compare as compare_systems
     from mast.evaluation import evaluate as evaluate_system

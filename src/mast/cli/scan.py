@@ -79,7 +79,7 @@ def scan(
             if kept:
                 closing.append(f"{len(kept):,} of its rows name files that are not readable here")
     if not rows:
-        raise found.nothing_readable(folder)
+        raise found.unreadable_error(folder)
     _echo("; ".join(closing) + ".")
     if failures:
         raise typer.Exit(EXIT_SOME_FAILED)

@@ -60,7 +60,7 @@ def train(
     import pandas as pd
 
     from mast.data import load_dataset
-    from mast.data.heard_band import heard_by
+    from mast.data.band_filter import restrict_to_band
     from mast.evaluation.evidence import Finding
     from mast.models.card import load_card
     from mast.training.chosen_chunks import labelled_chunks
@@ -76,7 +76,7 @@ def train(
     recipe = start.adopted(
         recipe_from(preset or preset_for_machine(start), band, [*(settings or []), *chosen])
     )
-    dataset = heard_by(load_dataset(data, annotations=annotations), recipe.front_end)
+    dataset = restrict_to_band(load_dataset(data, annotations=annotations), recipe.front_end)
     dataset = keep_apart(
         dataset,
         start.folders,

@@ -18,7 +18,7 @@ import pandas as pd
 
 from mast.arrays import BoolArray, FloatArray, IntArray
 from mast.data.recordings import SLACK_S, Dataset, parse_clock
-from mast.data.splits import Split, SplitConfig, split_recordings, usual_split
+from mast.data.splits import Split, SplitConfig, default_split, split_recordings
 from mast.errors import ConfigError
 from mast.events import boxes_of
 from mast.grid import FrontEnd, events_to_grid
@@ -50,7 +50,7 @@ def chunk_table(
     starts = np.concatenate([np.empty(0), *(starts for starts, _ in placed)])
     valid = np.concatenate([np.empty(0), *(valid for _, valid in placed)])
     labelled = [
-        _covered(own, own + sound, reviewed.get(name, []))
+        _lie_inside(own, own + sound, reviewed.get(name, []))
         for name, (own, sound) in zip(table["file"], placed, strict=True)
     ]
     began = [c for clock, n in zip(table["datetime"], counts, strict=True) for c in [parse_clock(clock)] * n]
@@ -93,15 +93,15 @@ def chunk_starts(
     return starts / front_end.sample_rate, valid / front_end.sample_rate
 
 
-def split_of(dataset: Dataset) -> SplitConfig:
+def default_split_of(dataset: Dataset) -> SplitConfig:
     """How a dataset is divided where nobody says."""
-    return usual_split(dataset.recordings, dataset.annotations.events["recording"])
+    return default_split(dataset.recordings, dataset.annotations.events["recording"])
 
 
 def split_chunks(
     dataset: Dataset, chunks: pd.DataFrame, config: SplitConfig | None = None, *, seed: int = 0
 ) -> tuple[Split, pd.DataFrame]:
-    """Divide a dataset, and its chunks with it; as :func:`split_of` says by default.
+    """Divide a dataset, and its chunks with it; as :func:`default_split_of` says by default.
 
     Returns:
         The split, and ``chunks`` with a column ``split``: the part that wholly holds the chunk, or empty for
@@ -109,7 +109,7 @@ def split_chunks(
     """
     split = split_recordings(
         dataset.recordings,
-        config or split_of(dataset),
+        config or default_split_of(dataset),
         seed=seed,
         boxed=dataset.boxed_recordings,
         reviewed=dataset.reviewed_recordings,
@@ -162,7 +162,7 @@ class _Events(NamedTuple):
         return self.boxes[first:stop]
 
 
-def _covered(starts: FloatArray, ends: FloatArray, spans: list[TimeSpan]) -> BoolArray:
+def _lie_inside(starts: FloatArray, ends: FloatArray, spans: list[TimeSpan]) -> BoolArray:
     """Which stretches lie wholly inside one of the joined spans."""
     inside = np.zeros(len(starts), dtype=bool)
     for start, end in spans:

@@ -42,7 +42,7 @@ class FolderSurvey:
     failures: list[RecordingRow]
     files: int
 
-    def nothing_readable(self, folder: Path) -> AudioError:
+    def unreadable_error(self, folder: Path) -> AudioError:
         """The error where no recording can be read."""
         first = self.failures[0]
         return AudioError(

@@ -35,7 +35,7 @@ from mast.audio import (
     names_on_disk,
     text_names,
 )
-from mast.data.left_out import DatasetNames, check_listing
+from mast.data.dataset_names import DatasetNames, check_listing
 from mast.errors import AnnotationError, AudioError, MastError, not_a_folder, shortened
 from mast.spans import TimeSpan, joined
 from mast.wording import counted
@@ -44,7 +44,7 @@ _TEXT_COLUMNS = ("file", "site", "datetime", "split", "licence")
 _NUMBER_COLUMNS = ("duration_s", "sample_rate", "channels")
 RECORDINGS_COLUMNS = ("file", "site", "datetime", "split", "duration_s", "sample_rate", "channels", "licence")
 SLACK_S = 0.01  # durations in tables are rounded
-_DENSEST = 8_000  # samples in a byte: FLAC takes a dozen bytes for 65,535 samples of silence
+_MAX_SAMPLES_PER_BYTE = 8_000  # FLAC takes a dozen bytes for 65,535 samples of silence
 _LONGEST = timedelta(days=366)  # no recording lasts longer
 
 
@@ -185,10 +185,10 @@ def load_dataset(folder: str | Path, *, annotations: str | Path | None = None) -
         raise MastError(
             f"{where}; expected wav, flac, mp3, ogg or opus files" + "".join(f"; {u}" for u in unlisted[:1])
         )
-    every = list(table["file"])
-    missing = [] if listed is None else [name for name in every if _locate(root, name) is None]
-    check_listing(listing, every, missing)
-    table, failures = _complete(root, table[~table["file"].isin(missing)], unlisted)
+    all_names = list(table["file"])
+    missing = [] if listed is None else [name for name in all_names if _locate(root, name) is None]
+    check_listing(listing, all_names, missing)
+    table, failures = _fill_in_all(root, table[~table["file"].isin(missing)], unlisted)
 
     known = table.rename(columns={"file": "recording"})[
         ["recording", "duration_s", "sample_rate", "site", "datetime"]
@@ -196,7 +196,7 @@ def load_dataset(folder: str | Path, *, annotations: str | Path | None = None) -
     source = Path(annotations) if annotations is not None else root / "boxes.csv"
     if annotations is not None and not source.exists():
         raise AnnotationError(f"{source}: no such file or folder of annotations")
-    given = read_annotations(source, recordings=known) if source.exists() else AnnotationSet()
+    found = read_annotations(source, recordings=known) if source.exists() else AnnotationSet()
     names = DatasetNames(
         root,
         present=list(table["file"]),
@@ -204,13 +204,13 @@ def load_dataset(folder: str | Path, *, annotations: str | Path | None = None) -
         unreadable=list(failures["file"]),
         is_listed=listed is not None,
     )
-    events = names.usable(given.events, source, boxes=True)
-    reviewed = _reviewed(root, table, events, given.reviewed, names, source)
-    names.warn_of_the_rest(listing, every)
+    events = names.select_usable(found.events, source, boxes=True)
+    reviewed = _reviewed_spans(root, table, events, found.reviewed, names, source)
+    names.warn_of_other_missing(listing, all_names)
     _warn_of_late_boxes(events, table, source)
-    boxed = AnnotationSet(_placed(events, table), reviewed, known)
-    if told := boxed.nyquist_warning("boxes"):
-        warnings.warn(f"{source}: {told}", stacklevel=2)
+    boxed = AnnotationSet(_with_site_and_time(events, table), reviewed, known)
+    if warning := boxed.nyquist_warning("boxes"):
+        warnings.warn(f"{source}: {warning}", stacklevel=2)
     failures = pd.concat([failures, names.failures()], ignore_index=True)
     return Dataset(root, table, boxed.clipped_to_nyquist(), failures)
 
@@ -241,7 +241,7 @@ def stated_places(listing: Path) -> dict[str, Metadata]:
     file, site, clock = table.find("file", "recording"), table.find("site"), table.find("datetime")
     if file is None:
         return {}
-    times = _times(table, clock) if clock else [None] * len(table)
+    times = _parse_times(table, clock) if clock else [None] * len(table)
     sites = table.texts(site) if site else [""] * len(table)
     places = {}
     for name, where, when in zip(table.texts(file), sites, times, strict=True):
@@ -274,8 +274,8 @@ def _from_listing(listed: Table) -> pd.DataFrame:
         column = listed.find(name)
         columns[name] = listed.numbers(column, blank_is_nan=True) if column else np.full(len(listed), np.nan)
     used = [listed.find(name) or "" for name in ("file", "recording", *_TEXT_COLUMNS, *_NUMBER_COLUMNS)]
-    further = {name: values for name, values in listed.further(used).items() if name not in columns}
-    table = pd.DataFrame({**{name: columns[name] for name in RECORDINGS_COLUMNS}, **further})
+    extra = {name: values for name, values in listed.further(used).items() if name not in columns}
+    table = pd.DataFrame({**{name: columns[name] for name in RECORDINGS_COLUMNS}, **extra})
     first_row: dict[str, int] = {}
     for row, name in enumerate(table["file"]):
         where = f"{listed.where(row)}, file"
@@ -287,11 +287,11 @@ def _from_listing(listed: Table) -> pd.DataFrame:
             )
         first_row[name] = row
     if clock := listed.find("datetime"):
-        table["datetime"] = [when.isoformat() if when else "" for when in _times(listed, clock)]
+        table["datetime"] = [when.isoformat() if when else "" for when in _parse_times(listed, clock)]
     return table
 
 
-def _times(listed: Table, column: str) -> list[datetime | None]:
+def _parse_times(listed: Table, column: str) -> list[datetime | None]:
     """A column of times, checked."""
     times: list[datetime | None] = []
     for row, text in enumerate(listed.texts(column)):
@@ -325,7 +325,9 @@ def _from_folder(root: Path, unlisted: list[Unlisted]) -> pd.DataFrame:
     return table
 
 
-def _complete(root: Path, table: pd.DataFrame, unlisted: list[Unlisted]) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _fill_in_all(
+    root: Path, table: pd.DataFrame, unlisted: list[Unlisted]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Fill in what headers, names and folders tell; unreadable recordings go to a table of their own."""
     records = table.to_dict("records")
     failures = [
@@ -361,7 +363,7 @@ def _fill_in(record: dict[Hashable, Any], path: Path, root: Path) -> None:
     Raises:
         AudioError: it cannot be read.
     """
-    if not _believable(record["duration_s"], record["sample_rate"], path):
+    if not _is_plausible(record["duration_s"], record["sample_rate"], path):
         info, known = describe(path, root)
         record |= {"duration_s": info.duration_s, "sample_rate": float(info.sample_rate)}
         if np.isnan(record["channels"]):
@@ -375,17 +377,17 @@ def _fill_in(record: dict[Hashable, Any], path: Path, root: Path) -> None:
     record["datetime"] = record["datetime"] or (known.datetime.isoformat() if known.datetime else "")
 
 
-def _believable(duration_s: float, sample_rate: float, path: Path) -> bool:
+def _is_plausible(duration_s: float, sample_rate: float, path: Path) -> bool:
     """Whether a length is listed, and a file of this size can have it."""
     if not (duration_s > 0 and sample_rate > 0):  # NaN: not listed
         return False
     try:
-        return duration_s * sample_rate <= _DENSEST * path.stat().st_size
+        return duration_s * sample_rate <= _MAX_SAMPLES_PER_BYTE * path.stat().st_size
     except OSError:
         return False
 
 
-def _reviewed(
+def _reviewed_spans(
     root: Path,
     table: pd.DataFrame,
     events: pd.DataFrame,
@@ -400,11 +402,11 @@ def _reviewed(
     own = read_reviewed(root)
     boxed = set(events["recording"])
     if own is not None:
-        spans = names.usable(own, root / "reviewed.csv")
+        spans = names.select_usable(own, root / "reviewed.csv")
     elif "reviewed" in table:
-        spans = _whole(table.loc[_flags(table, root / "recordings.csv"), "file"])
+        spans = _whole_spans(table.loc[_reviewed_flags(table, root / "recordings.csv"), "file"])
     elif names.is_listed and source == root / "boxes.csv" and source.is_file():
-        spans = _whole(table["file"])
+        spans = _whole_spans(table["file"])
         if names.unlisted and (unboxed := len(set(table["file"]) - boxed)):
             spans = spans[spans["recording"].isin(boxed)]
             warnings.warn(
@@ -413,21 +415,21 @@ def _reviewed(
                 stacklevel=3,
             )
     else:
-        heard = names.usable(stated[["recording", "start_s", "end_s"]], source)
-        unsaid = sorted(boxed - set(heard["recording"]))
-        spans = pd.concat([heard, _whole(pd.Series(unsaid, dtype=object))], ignore_index=True)
+        heard = names.select_usable(stated[["recording", "start_s", "end_s"]], source)
+        unstated = sorted(boxed - set(heard["recording"]))
+        spans = pd.concat([heard, _whole_spans(pd.Series(unstated, dtype=object))], ignore_index=True)
     length = dict(zip(table["file"], table["duration_s"], strict=True))
     spans["start_s"] = spans["start_s"].astype("float64").fillna(0.0)
     spans["end_s"] = spans["end_s"].astype("float64").fillna(spans["recording"].map(length).astype("float64"))
     return spans.drop_duplicates().reset_index(drop=True)
 
 
-def _whole(files: pd.Series[str]) -> pd.DataFrame:
+def _whole_spans(files: pd.Series[str]) -> pd.DataFrame:
     """Spans over whole recordings."""
     return pd.DataFrame({"recording": list(files), "start_s": 0.0, "end_s": np.nan})
 
 
-def _flags(table: pd.DataFrame, path: Path) -> pd.Series[bool]:
+def _reviewed_flags(table: pd.DataFrame, path: Path) -> pd.Series[bool]:
     """The column ``reviewed`` as booleans."""
     texts = flag_texts(table["reviewed"])
     wrong = table.index[~texts.isin(YES | NO)]
@@ -445,20 +447,20 @@ def _warn_of_late_boxes(events: pd.DataFrame, table: pd.DataFrame, source: Path)
     late = events.index[events["start_s"] >= length]
     if len(late):
         row, one = int(late[0]), len(late) == 1
-        told = (
+        sentence = (
             "1 box starts after its recording has ended, so it is never used; it"
             if one
             else f"{len(late):,} boxes start after their recording has ended, so they are never used; the first"
         )
         warnings.warn(
-            f"{source}: {told} is row {row + 1} (header not counted), at {events['start_s'][row]:g} s of "
+            f"{source}: {sentence} is row {row + 1} (header not counted), at {events['start_s'][row]:g} s of "
             f"{events['recording'][row]}, which lasts {length[row]:g} s; {'does it' if one else 'do they'} belong to "
             "another recording?",
             stacklevel=3,
         )
 
 
-def _placed(events: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+def _with_site_and_time(events: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     """Events with the site and wall-clock time of their recording, where they have none of their own."""
     site = dict(zip(table["file"], table["site"], strict=True))
     clock = {name: parse_clock(text) for name, text in zip(table["file"], table["datetime"], strict=True)}

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from mast.arrays import FloatArray
-from mast.data.transforms import NATS_PER_DB, BoxTable, beside, box_table, join_tables, take_frames
+from mast.data.transforms import NATS_PER_DB, BoxTable, box_table, join_tables, take_frames, to_device_of
 from mast.events import pairwise_band_iou
 
 # all of these are our choice
@@ -27,19 +27,19 @@ _SONG_FRAMES = (60.0, 900.0)
 _NOTES, _CALLS = (3, 40), (2, 8)  # in a song, in a row of calls
 _NARROW, _WIDE = (0.1, 0.9), (1.4, 4.0)  # gaps of songs and of rows, in units of the one that divides them
 _SPREADS = (0.0, 0.0, 3.0, 6.0)  # bins by which the notes of a song differ in pitch
-_UNSTEADY = 0.08  # of the gap, by which onsets are early or late
+_JITTER = 0.08  # of the gap, by which onsets are early or late
 _FLICKER_DB, _SWELL_DB = 1.5, 4.0  # from one note to the next, and over the whole row
 _ABOVE_DB = 5.0  # above the chunk's usual level a cell belongs to the call
 _SILENT = -100.0  # nats
 _SAME_BAND = 0.6  # minimum overlap of the bands of one animal's calls
-_CLOSE = 100.0  # frames: longer gaps say nothing about what is joined
-_CHANCE = 0.2  # share of the close gaps that other animals leave
-_ENOUGH = 20  # close gaps to judge by
+_CLOSE_FRAMES = 100.0  # frames: longer gaps say nothing about what is joined
+_CHANCE_SHARE = 0.2  # share of the close gaps that other animals leave
+_ENOUGH_GAPS = 20  # close gaps to judge by
 USUAL_GAP = 25.0  # frames, where there are fewer
 
 
-class _Row(NamedTuple):
-    """A call, and where it is heard again."""
+class _CallSeries(NamedTuple):
+    """A call, and where it is repeated."""
 
     call: tuple[float, float, float, float]
     onsets: list[int]  # first frames of the copies
@@ -70,8 +70,8 @@ def dividing_gap(boxes: Sequence[Tensor]) -> float:
     """
     found = [_gaps(own.double().cpu().numpy()) for own in boxes if len(own)]
     gaps = np.concatenate([np.empty(0), *found])
-    close = gaps[(gaps > 0) & (gaps < _CLOSE)]
-    return float(np.quantile(close, _CHANCE)) if len(close) >= _ENOUGH else USUAL_GAP
+    close = gaps[(gaps > 0) & (gaps < _CLOSE_FRAMES)]
+    return float(np.quantile(close, _CHANCE_SHARE)) if len(close) >= _ENOUGH_GAPS else USUAL_GAP
 
 
 def _gaps(cells: FloatArray) -> FloatArray:
@@ -95,18 +95,20 @@ def repeat_calls(
         generator: a CPU generator.
     """
     rng = np.random.default_rng(int(torch.randint(2**62, (), generator=generator)))
-    rows: dict[int, _Row] = {}
+    series: dict[int, _CallSeries] = {}
     for k in range(len(spectrograms)):
-        row = _draw_row(boxes.rows(torch.tensor([k])), spectrograms.shape[2:], gap, rng)
+        row = _draw_series(boxes.rows(torch.tensor([k])), spectrograms.shape[2:], gap, rng)
         if row is not None:
-            rows[k] = row
-    return _heard_again(spectrograms, rows), _boxed(boxes, rows)
+            series[k] = row
+    return _add_copies(spectrograms, series), _add_boxes(boxes, series)
 
 
-def _draw_row(boxes: BoxTable, shape: Sequence[int], gap: float, rng: np.random.Generator) -> _Row | None:
+def _draw_series(
+    boxes: BoxTable, shape: Sequence[int], gap: float, rng: np.random.Generator
+) -> _CallSeries | None:
     """What is repeated in one example, and where."""
     n_frames, n_bins = shape
-    alone = _standing_alone(boxes, n_frames)
+    alone = _isolated_calls(boxes, n_frames)
     if not len(alone):
         return None
     t1, f1, t2, f2 = boxes.cells[0, int(rng.choice(alone))].tolist()
@@ -115,8 +117,8 @@ def _draw_row(boxes: BoxTable, shape: Sequence[int], gap: float, rng: np.random.
     between = gap * rng.uniform(*(_NARROW if song else _WIDE))
     step = length + max(1.0, between)
     if song:
-        lasting = np.exp(rng.uniform(*np.log(_SONG_FRAMES)))
-        count = int(np.clip(round((lasting + between) / step), *_NOTES))
+        song_frames = np.exp(rng.uniform(*np.log(_SONG_FRAMES)))
+        count = int(np.clip(round((song_frames + between) / step), *_NOTES))
     else:
         count = int(rng.integers(*_CALLS, endpoint=True))
     place = int(rng.integers(count))  # of the call itself
@@ -126,16 +128,16 @@ def _draw_row(boxes: BoxTable, shape: Sequence[int], gap: float, rng: np.random.
     swell = rng.normal(0.0, _SWELL_DB)
     onsets, bins, nats = [], [], []
     for k in range(count):
-        onset = round(first + (k - place) * step + rng.normal(0.0, _UNSTEADY) * between)
+        onset = round(first + (k - place) * step + rng.normal(0.0, _JITTER) * between)
         if k == place or onset < 0 or onset + length > n_frames:
             continue
         onsets.append(onset)
         bins.append(int(rng.choice(kinds)))
         nats.append((swell * (k - place) / count + rng.normal(0.0, _FLICKER_DB)) * NATS_PER_DB)
-    return _Row((t1, f1, t2, f2), onsets, bins, nats, song) if onsets else None
+    return _CallSeries((t1, f1, t2, f2), onsets, bins, nats, song) if onsets else None
 
 
-def _standing_alone(boxes: BoxTable, n_frames: int) -> np.ndarray:
+def _isolated_calls(boxes: BoxTable, n_frames: int) -> np.ndarray:
     """Numbers of the short calls of one example that no other box touches."""
     cells, kept = boxes.cells[0], boxes.kept[0]
     length = cells[:, 2] - cells[:, 0]
@@ -146,14 +148,14 @@ def _standing_alone(boxes: BoxTable, n_frames: int) -> np.ndarray:
     return (kept & boxes.sure[0] & fits & inside & ~touches).nonzero().flatten().numpy()
 
 
-def _heard_again(spectrograms: Tensor, rows: Mapping[int, _Row]) -> Tensor:
+def _add_copies(spectrograms: Tensor, series: Mapping[int, _CallSeries]) -> Tensor:
     """The examples with the copies of their calls added."""
     batch, _, n_frames, n_bins = spectrograms.shape
     source = torch.zeros(batch, n_frames, dtype=torch.long)  # the frame that is heard again
     bins = torch.zeros(batch, n_frames, dtype=torch.long)
     nats = torch.full((batch, n_frames), _SILENT)
     band = torch.zeros(batch, 2)
-    for k, row in rows.items():
+    for k, row in series.items():
         first, last = row.frames
         band[k] = torch.tensor(row.call)[1::2]
         for onset, up, louder in zip(row.onsets, row.bins, row.nats, strict=True):
@@ -162,32 +164,34 @@ def _heard_again(spectrograms: Tensor, rows: Mapping[int, _Row]) -> Tensor:
     number = torch.arange(n_bins)
     in_band = (number >= band[:, :1].floor()) & (number < band[:, 1:].ceil())  # (B, F)
     usual = spectrograms[:, :, ::8].median(dim=2, keepdim=True).values  # (B, 1, 1, F)
-    clear = (spectrograms > usual + _ABOVE_DB * NATS_PER_DB) & beside(spectrograms, in_band)[:, None, None]
+    clear = (spectrograms > usual + _ABOVE_DB * NATS_PER_DB) & to_device_of(spectrograms, in_band)[
+        :, None, None
+    ]
     call = take_frames(torch.where(clear, spectrograms, _SILENT), source)
     index = number - bins[:, :, None]  # (B, T, F)
-    within = beside(spectrograms, (index >= 0) & (index < n_bins))[:, None]
-    moved = call.gather(3, beside(spectrograms, index.clamp(0, n_bins - 1))[:, None])
-    heard = torch.where(within, moved, _SILENT) + beside(spectrograms, nats)[:, None, :, None]
-    return torch.logaddexp(spectrograms, heard)
+    within = to_device_of(spectrograms, (index >= 0) & (index < n_bins))[:, None]
+    moved = call.gather(3, to_device_of(spectrograms, index.clamp(0, n_bins - 1))[:, None])
+    copied = torch.where(within, moved, _SILENT) + to_device_of(spectrograms, nats)[:, None, :, None]
+    return torch.logaddexp(spectrograms, copied)
 
 
-def _boxed(boxes: BoxTable, rows: Mapping[int, _Row]) -> BoxTable:
+def _add_boxes(boxes: BoxTable, series: Mapping[int, _CallSeries]) -> BoxTable:
     """The boxes with those of the copies, or with the song's in place of its notes'."""
-    copies = [rows[k].copies if k in rows else torch.zeros(0, 4) for k in range(len(boxes.cells))]
+    copies = [series[k].copies if k in series else torch.zeros(0, 4) for k in range(len(boxes.cells))]
     table = join_tables(boxes, box_table(copies))
-    for k, row in rows.items():
+    for k, row in series.items():
         if not row.song:
             continue
         notes = torch.cat([torch.tensor(row.call)[None], copies[k]])
         song = torch.cat([notes[:, :2].amin(dim=0), notes[:, 2:].amax(dim=0)])
-        table.kept[k] &= ~_part_of(table.cells[k], song)
+        table.kept[k] &= ~_inside_song(table.cells[k], song)
         spare = int((~table.kept[k]).nonzero()[0])  # its own call is part of it
         table.cells[k, spare], table.kept[k, spare] = song, True
         table.visible[k, spare], table.sure[k, spare] = 1.0, True
     return table
 
 
-def _part_of(cells: Tensor, song: Tensor) -> Tensor:
+def _inside_song(cells: Tensor, song: Tensor) -> Tensor:
     """Which boxes (M, 4) lie in a song for the most part: its notes, and calls that can no longer be told from them."""
     low, high = cells[:, :2].maximum(song[:2]), cells[:, 2:].minimum(song[2:])
     shared = (high - low).clamp(min=0) / (cells[:, 2:] - cells[:, :2]).clamp(min=1e-6)

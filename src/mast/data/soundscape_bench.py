@@ -44,8 +44,8 @@ from mast.data.simulate.dataset import (
     SeenAndHidden,
     Simulation,
     Task,
+    recording_writer,
     simulate_recording,
-    simulating,
     write_boxes,
     write_recordings,
 )
@@ -82,7 +82,7 @@ _FIRST = {"train": 0, "val": 100_000, "test": 200_000, "temporal_ood": 300_000, 
 _FIRST |= {"unlabelled": 500_000}  # recording numbers: what a part holds does not depend on the others
 _FIRST_LISTENED = 600_000
 _LISTEN = 6  # recordings of 20 s by which a site is judged, on its first day and on the others
-_USUAL_RATE = 50.0  # boxes a minute
+_TYPICAL_RATE = 50.0  # boxes a minute
 
 
 class SoundscapeBench(BaseModel):
@@ -126,19 +126,19 @@ class SoundscapeBench(BaseModel):
             species=60 if self.calls is None else 30,
             density=self.density,
             calls=self.calls,
-            call_labels=_patterns(self.calls, CALL_LABELS),
+            call_labels=_label_patterns(self.calls, CALL_LABELS),
             backgrounds=self.backgrounds,
-            background_labels=_patterns(self.backgrounds, BACKGROUND_LABELS),
+            background_labels=_label_patterns(self.backgrounds, BACKGROUND_LABELS),
         )
 
     @cached_property
     def places(self) -> tuple[int, ...]:
         """Numbers of the sites: home, those with unlabelled sound, those without."""
-        home = _usual_site(self.simulation) if self.home is None else self.home
+        home = _typical_site(self.simulation) if self.home is None else self.home
         return (home, *(site for site in range(SITES) if site != home))
 
 
-def _usual_site(simulation: Simulation) -> int:
+def _typical_site(simulation: Simulation) -> int:
     """The site that comes nearest to the usual boxes a minute, on its first day and on its other days."""
     short = simulation.model_copy(update={"duration_s": 20.0})
     per_minute = 60.0 / (20.0 * _LISTEN)
@@ -151,7 +151,7 @@ def _usual_site(simulation: Simulation) -> int:
             number = _FIRST_LISTENED + site * 2 * _LISTEN + k
             planned = PlannedRecording(number, site, day, start, "", "")
             counts[k >= _LISTEN] += len(simulate_recording(short, planned).events)
-        off.append(abs(np.log((min(counts) * per_minute + 1.0) / (_USUAL_RATE + 1.0))))
+        off.append(abs(np.log((min(counts) * per_minute + 1.0) / (_TYPICAL_RATE + 1.0))))
     return int(np.argmin(off))
 
 
@@ -194,7 +194,7 @@ def make_soundscape_bench(
         **bench.model_dump(mode="json"),
         "species": species,
     }
-    sizes = _finished(out, about)
+    sizes = _find_finished(out, about)
     if sizes is not None:
         return sizes
     _prepare(out)
@@ -202,7 +202,7 @@ def make_soundscape_bench(
     write_json(out / MARK, {**about, "found": None})
     tables: dict[str, list[_Recorded]] = {}
     for share, parts in SHARES.items():
-        with simulating(bench.simulation_of(share), workers) as simulate:
+        with recording_writer(bench.simulation_of(share), workers) as simulate:
             for part in parts:
                 folder = out / ("unlabelled" if part == "unlabelled" else "labelled") / "audio"
                 folder.mkdir(parents=True, exist_ok=True)
@@ -229,7 +229,7 @@ def plan_part(bench: SoundscapeBench, part: str, count: int) -> list[PlannedReco
     planned = []
     used: dict[tuple[int, int], int] = {}
     for k in range(count):
-        place, day = _place(part, k)
+        place, day = _site_and_day(part, k)
         site = bench.places[place]
         turn = used.get((site, day), 0)
         used[site, day] = turn + 1
@@ -242,7 +242,7 @@ def plan_part(bench: SoundscapeBench, part: str, count: int) -> list[PlannedReco
     return planned
 
 
-def _place(part: str, k: int) -> tuple[int, int]:
+def _site_and_day(part: str, k: int) -> tuple[int, int]:
     """Place (0 is home) and day of the ``k``-th recording of a part."""
     if part == "temporal_ood":
         return 0, 1 + k % (DAYS - 1)
@@ -290,12 +290,12 @@ def _record_part(
         done = count
 
 
-def _patterns(folder: Path | None, labels: tuple[str, ...]) -> tuple[str, ...]:
+def _label_patterns(folder: Path | None, labels: tuple[str, ...]) -> tuple[str, ...]:
     """The labels to use where a folder says what its clips are; all of it where it does not."""
     return labels if folder is not None and (folder / "clips.csv").is_file() else ()
 
 
-def _finished(out: Path, about: dict[str, object]) -> dict[str, PartSize] | None:
+def _find_finished(out: Path, about: dict[str, object]) -> dict[str, PartSize] | None:
     """Sizes of the same benchmark that was finished here before."""
     try:
         found = json.loads((out / MARK).read_text(encoding="utf-8"))

@@ -2,15 +2,15 @@
 
 The rule of the house: no second of sound is in two parts. The paper splits *chunks* 70/15/15, and its
 chunks overlap by half, so the same call is in training and in test; ``by="chunk"`` reproduces that for
-comparison. By default whole recordings are dealt out, so that seconds and boxes
-both come in the right shares (:mod:`mast.data.deal`). With one or two recordings, or where a deal would leave
+comparison. By default whole recordings are assigned, so that seconds and boxes
+both come in the right shares (:mod:`mast.data.part_assignment`). With one or two recordings, or where that would leave
 validation nearly without boxes and a cut would not, recordings are cut in time instead, with a guard gap
 between the parts.
 
 Recordings from other sites or other days than the rest (out of domain) are named by a rule or by the
 ``split`` column of ``recordings.csv``, and never take part in training or tuning.
 
-With fewer than 100 boxes to deal there is no test part: where nobody says otherwise, :func:`usual_split` gives its
+With fewer than 100 boxes to divide there is no test part: where nobody says otherwise, :func:`default_split` gives its
 share to validation.
 
 Everything depends on the recordings' names and the seed, not on the order of rows.
@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from mast.data.deal import deal_recordings, part_boxes, shuffle_key
+from mast.data.part_assignment import assign_parts, part_boxes, shuffle_key
 from mast.errors import ConfigError
 from mast.wording import first_names
 
@@ -63,7 +63,7 @@ class SplitConfig(BaseModel):
     block_s: float | None = Field(
         default=None,
         gt=0,
-        description="cut in time into blocks of this length and deal those; one block a part by default",
+        description="cut in time into blocks of this length and assign those; one block a part by default",
     )
     column: bool = Field(
         default=True, description="follow the split column of recordings.csv where it is filled in"
@@ -75,7 +75,7 @@ class SplitConfig(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _sensible(self) -> SplitConfig:
+    def _check_fractions(self) -> SplitConfig:
         if min(self.fractions) < 0 or abs(sum(self.fractions) - 1) > 1e-6 or self.fractions[0] == 0:
             raise ConfigError(
                 f"split: fractions {self.fractions} must add up to 1, with none negative and train above 0"
@@ -85,18 +85,18 @@ class SplitConfig(BaseModel):
         return self
 
 
-def usual_split(recordings: pd.DataFrame, boxes: pd.Series[str]) -> SplitConfig:
+def default_split(recordings: pd.DataFrame, boxes: pd.Series[str]) -> SplitConfig:
     """How a dataset is divided where nobody says: 70/15/15, or 70/30/0 where its boxes are too few to test on.
 
-    Only the boxes that are dealt count: not those of other sites and days, which the ``split`` column may name.
+    Only the boxes that are divided count: not those of other sites and days, which the ``split`` column may name.
 
     Args:
         recordings: columns ``file`` and, where there is one, ``split``.
         boxes: the recording of each box.
     """
     column = held_out(recordings)
-    dealt = boxes.isin(recordings.loc[column.isin(["", "train"]), "file"])
-    few = dealt.sum() < MIN_BOXES_TO_TEST and not column.isin(["val", "test"]).any()
+    to_assign = boxes.isin(recordings.loc[column.isin(["", "train"]), "file"])
+    few = to_assign.sum() < MIN_BOXES_TO_TEST and not column.isin(["val", "test"]).any()
     return SplitConfig(fractions=NO_TEST) if few else SplitConfig()
 
 
@@ -168,15 +168,15 @@ def split_recordings(
     """Divide recordings into parts.
 
     Held out first: what the ``split`` column says, then the rules for sites and dates. The rest, and what
-    the column calls ``train``, is dealt out 70/15/15. Where the column already has a ``val`` part, it is
+    the column calls ``train``, is divided 70/15/15. Where the column already has a ``val`` part, it is
     left alone: the rest is ``train``; where it has only a ``test`` part, the rest becomes train and val.
 
     Args:
         recordings: columns ``file`` and ``duration_s``; ``site``, ``datetime``, ``split`` where asked for.
         config: how; defaults are the house rule.
-        seed: of the deal.
-        boxed: recordings with boxes; dealt first, so that each part gets some. Those of ``boxes`` count too.
-        reviewed: recordings that somebody listened to; dealt next, before unlabelled ones.
+        seed: of the random order.
+        boxed: recordings with boxes; assigned first, so that each part gets some. Those of ``boxes`` count too.
+        reviewed: recordings that somebody listened to; assigned next, before unlabelled ones.
         boxes: columns ``recording, start_s, end_s``; where given, parts get their share of boxes too.
         chunks: columns ``recording, start_s, valid_s``; needed by ``by="chunk"`` alone.
     """
@@ -194,7 +194,7 @@ def split_recordings(
         for file, duration, name in zip(fixed["file"], fixed["duration_s"], column[fixed.index], strict=True)
     ]
     rest = table[column.isin(["", "train"])]
-    fractions = _fractions_left(config.fractions, set(column))
+    fractions = _remaining_fractions(config.fractions, set(column))
     by = config.by
     if by == "auto":
         by = "recording" if len(rest) >= 3 else "time"
@@ -202,17 +202,17 @@ def split_recordings(
         counts = (
             {} if boxes is None else {str(n): int(k) for n, k in boxes["recording"].value_counts().items()}
         )
-        dealt = _deal_recordings(rest, fractions, seed, {*boxed, *counts}, set(reviewed), counts)
+        assigned = _assign_recordings(rest, fractions, seed, {*boxed, *counts}, set(reviewed), counts)
         cut = None
-        if config.by == "auto" and boxes is not None and _poor_in_boxes(dealt, counts, fractions):
+        if config.by == "auto" and boxes is not None and _lacks_validation_boxes(assigned, counts, fractions):
             cut = _cut_boxed(rest, fractions, seed, config, set(reviewed), boxes)
-        spans += dealt if cut is None else cut
+        spans += assigned if cut is None else cut
     elif by == "time":
         spans += _cut_in_time(rest, fractions, seed, config.guard_s, config.block_s)
     else:
         if chunks is None:
             raise ConfigError("split: a split by chunk needs the table of chunks; make it with chunk_table")
-        spans += _deal_chunks(chunks[chunks["recording"].isin(set(rest["file"]))], fractions, seed)
+        spans += _shuffle_chunks(chunks[chunks["recording"].isin(set(rest["file"]))], fractions, seed)
     return Split(tuple(sorted(spans)))
 
 
@@ -224,24 +224,26 @@ def held_out(table: pd.DataFrame, config: SplitConfig | None = None) -> pd.Serie
         given = table["split"].fillna("").astype(str).str.strip().str.lower()
         parts = given.replace(_SPELLINGS).astype(object)
     if config.ood_dates or config.ood_since:
-        days = _known(table, "datetime", "date").str.slice(0, 10)
+        days = _complete_column(table, "datetime", "date").str.slice(0, 10)
         later = days >= config.ood_since if config.ood_since else pd.Series(False, index=table.index)
         absent = sorted(set(config.ood_dates) - set(days))
         if absent:
-            raise ConfigError(f"split: no recording is from {absent[0]}; the dates found are {_listed(days)}")
+            raise ConfigError(
+                f"split: no recording is from {absent[0]}; the dates found are {_join_values(days)}"
+            )
         parts[later | days.isin(config.ood_dates)] = TEMPORAL_OOD
     if config.ood_sites:  # last: another site on another day is another site
-        sites = _known(table, "site", "site")
+        sites = _complete_column(table, "site", "site")
         absent = sorted(set(config.ood_sites) - set(sites))
         if absent:
             raise ConfigError(
-                f"split: no recording is from site {absent[0]}; the sites found are {_listed(sites)}"
+                f"split: no recording is from site {absent[0]}; the sites found are {_join_values(sites)}"
             )
         parts[sites.isin(config.ood_sites)] = SITE_OOD
     return parts
 
 
-def _known(table: pd.DataFrame, column: str, noun: str) -> pd.Series[str]:
+def _complete_column(table: pd.DataFrame, column: str, noun: str) -> pd.Series[str]:
     """A column that a rule needs, complete."""
     values = table[column].fillna("").astype(str) if column in table else pd.Series("", index=table.index)
     unknown = table.loc[values == "", "file"].tolist()
@@ -253,7 +255,7 @@ def _known(table: pd.DataFrame, column: str, noun: str) -> pd.Series[str]:
     return values
 
 
-def _listed(values: pd.Series[str]) -> str:
+def _join_values(values: pd.Series[str]) -> str:
     return first_names(sorted(set(values)), 8)
 
 
@@ -266,8 +268,8 @@ def _day(text: str) -> str:
         ) from None
 
 
-def _fractions_left(fractions: tuple[float, float, float], given: set[str]) -> dict[str, float]:
-    """What the column leaves to be dealt: train alone where it has val, no test where it has that."""
+def _remaining_fractions(fractions: tuple[float, float, float], given: set[str]) -> dict[str, float]:
+    """What the column leaves to be assigned: train alone where it has val, no test where it has that."""
     wanted = dict(zip(PARTS, fractions, strict=True))
     if "val" in given:
         wanted = {"train": 1.0}
@@ -277,7 +279,7 @@ def _fractions_left(fractions: tuple[float, float, float], given: set[str]) -> d
     return {name: share / total for name, share in wanted.items() if share > 0}
 
 
-def _deal_recordings(
+def _assign_recordings(
     table: pd.DataFrame,
     fractions: dict[str, float],
     seed: int,
@@ -285,15 +287,17 @@ def _deal_recordings(
     reviewed: set[str],
     counts: Mapping[str, int] | None = None,
 ) -> list[Span]:
-    """Whole recordings, dealt so that seconds and boxes come out in the right shares."""
+    """Whole recordings, assigned so that seconds and boxes come out in the right shares."""
     length = dict(zip(table["file"].astype(str), table["duration_s"].astype(float), strict=True))
-    dealt = deal_recordings(length, fractions, seed=seed, boxed=boxed, reviewed=reviewed, counts=counts)
-    return [Span(name, 0.0, length[name], part) for name, part in dealt.items()]
+    part_of = assign_parts(length, fractions, seed=seed, boxed=boxed, reviewed=reviewed, counts=counts)
+    return [Span(name, 0.0, length[name], part) for name, part in part_of.items()]
 
 
-def _poor_in_boxes(dealt: list[Span], counts: Mapping[str, int], fractions: dict[str, float]) -> bool:
-    """Whether a deal leaves validation with less than a fair part of its boxes."""
-    held = part_boxes({span.recording: span.split for span in dealt}, counts, fractions)
+def _lacks_validation_boxes(
+    spans: list[Span], counts: Mapping[str, int], fractions: dict[str, float]
+) -> bool:
+    """Whether an assignment leaves validation with less than a fair part of its boxes."""
+    held = part_boxes({span.recording: span.split for span in spans}, counts, fractions)
     return "val" in held and held["val"] < _FAIR * fractions["val"] * sum(held.values())
 
 
@@ -305,7 +309,7 @@ def _cut_boxed(
     reviewed: set[str],
     boxes: pd.DataFrame,
 ) -> list[Span] | None:
-    """Recordings with boxes cut in time and the others dealt; None where that does not give val its boxes."""
+    """Recordings with boxes cut in time and the others assigned; None where that does not give val its boxes."""
     has_boxes = table["file"].isin(set(boxes["recording"]))
     try:
         spans = _cut_in_time(table[has_boxes], fractions, seed, config.guard_s, config.block_s)
@@ -318,7 +322,7 @@ def _cut_boxed(
         kept
     ):
         return None
-    return spans + _deal_recordings(table[~has_boxes], fractions, seed, set(), reviewed)
+    return spans + _assign_recordings(table[~has_boxes], fractions, seed, set(), reviewed)
 
 
 def _cut_in_time(
@@ -345,7 +349,7 @@ def _cut_in_time(
                 f"split: {file} is too short ({duration:g} s) to cut in time with a guard of {guard_s:g} s: "
                 f"nothing is left for {missing[0]}; label three recordings or more, or longer ones"
             )
-    return _merged(spans)
+    return _merge_neighbours(spans)
 
 
 def _three_blocks(duration: float, fractions: dict[str, float]) -> list[tuple[float, float, str]]:
@@ -356,17 +360,17 @@ def _three_blocks(duration: float, fractions: dict[str, float]) -> list[tuple[fl
 def _many_blocks(
     file: str, duration: float, fractions: dict[str, float], seed: int, block_s: float
 ) -> list[tuple[float, float, str]]:
-    """Blocks of about ``block_s``, dealt at random in the right numbers."""
+    """Blocks of about ``block_s``, assigned at random in the right numbers."""
     n = max(len(fractions), round(duration / block_s))
     edges = np.linspace(0.0, duration, n + 1)
     blocks = pd.DataFrame({"file": [str(k) for k in range(n)], "duration_s": duration / n})
     names = set(blocks["file"])
-    dealt = _deal_recordings(blocks, fractions, int(shuffle_key(seed, file)[:8], 16), names, names)
-    part_of = {int(span.recording): span.split for span in dealt}
+    assigned = _assign_recordings(blocks, fractions, int(shuffle_key(seed, file)[:8], 16), names, names)
+    part_of = {int(span.recording): span.split for span in assigned}
     return [(float(edges[k]), float(edges[k + 1]), part_of[k]) for k in range(n)]
 
 
-def _merged(spans: list[Span]) -> list[Span]:
+def _merge_neighbours(spans: list[Span]) -> list[Span]:
     """Neighbouring spans of one part as one, so that chunks across their common edge are not lost."""
     merged: list[Span] = []
     for span in sorted(spans):
@@ -383,7 +387,7 @@ def _merged(spans: list[Span]) -> list[Span]:
     return merged
 
 
-def _deal_chunks(chunks: pd.DataFrame, fractions: dict[str, float], seed: int) -> list[Span]:
+def _shuffle_chunks(chunks: pd.DataFrame, fractions: dict[str, float], seed: int) -> list[Span]:
     """Chunks at random, overlapping or not: the paper's split."""
     rows = sorted(
         zip(

@@ -106,7 +106,7 @@ def time_shift(
     n_frames = spectrograms.shape[2]
     source = torch.arange(n_frames)[None] - frames[:, None]  # (B, T)
     moved = take_frames(spectrograms, source.clamp(0, n_frames - 1))
-    inside = beside(spectrograms, (source >= 0) & (source < n_frames))[:, None, :, None]
+    inside = to_device_of(spectrograms, (source >= 0) & (source < n_frames))[:, None, :, None]
     offset = torch.stack([frames, torch.zeros_like(frames)] * 2, dim=1)[:, None]  # (B, 1, 4)
     shifted = _clip(boxes, boxes.cells + offset, spectrograms, limits)
     return torch.where(inside, moved, quiet_floor(spectrograms)), shifted
@@ -118,9 +118,9 @@ def frequency_shift(
     """Move everything up by ``bins`` (B,) whole mel bins; negative is down."""
     _, _, n_frames, n_bins = spectrograms.shape
     source = torch.arange(n_bins)[None] - bins[:, None]  # (B, F)
-    index = beside(spectrograms, source.clamp(0, n_bins - 1))[:, None, None, :]
+    index = to_device_of(spectrograms, source.clamp(0, n_bins - 1))[:, None, None, :]
     moved = spectrograms.gather(3, index.expand(-1, 1, n_frames, -1))
-    inside = beside(spectrograms, (source >= 0) & (source < n_bins))[:, None, None, :]
+    inside = to_device_of(spectrograms, (source >= 0) & (source < n_bins))[:, None, None, :]
     offset = torch.stack([torch.zeros_like(bins), bins] * 2, dim=1)[:, None]  # (B, 1, 4)
     shifted = _clip(boxes, boxes.cells + offset, spectrograms, limits)
     return torch.where(inside, moved, quiet_floor(spectrograms)), shifted
@@ -137,10 +137,10 @@ def time_warp(
     # frame i covers [i, i + 1): its centre i + ½ comes from (i + ½) / stretch of the original
     source = (torch.arange(n_frames)[None] + 0.5) / stretch[:, None] - 0.5  # (B, T)
     before = source.floor().long()
-    share = beside(spectrograms, source - before)[:, None, :, None]
+    share = to_device_of(spectrograms, source - before)[:, None, :, None]
     earlier = take_frames(spectrograms, before.clamp(0, n_frames - 1))
     later = take_frames(spectrograms, (before + 1).clamp(0, n_frames - 1))
-    inside = beside(spectrograms, source < n_frames - 0.5)[:, None, :, None]
+    inside = to_device_of(spectrograms, source < n_frames - 0.5)[:, None, :, None]
     factor = torch.stack([stretch, torch.ones_like(stretch)] * 2, dim=1)[:, None]  # (B, 1, 4)
     stretched = _clip(boxes, boxes.cells * factor, spectrograms, limits)
     return torch.where(inside, torch.lerp(earlier, later, share), quiet_floor(spectrograms)), stretched
@@ -151,7 +151,9 @@ def time_mask(
 ) -> tuple[Tensor, BoxTable]:
     """Hide the frames from ``start`` (B,) up to ``end`` (B,); boxes hidden by it are dropped."""
     frames = torch.arange(spectrograms.shape[2])[None]
-    hidden = beside(spectrograms, (frames >= start[:, None]) & (frames < end[:, None]))[:, None, :, None]
+    hidden = to_device_of(spectrograms, (frames >= start[:, None]) & (frames < end[:, None]))[
+        :, None, :, None
+    ]
     return torch.where(hidden, quiet_floor(spectrograms), spectrograms), _hide(boxes, 0, start, end, limits)
 
 
@@ -160,7 +162,7 @@ def frequency_mask(
 ) -> tuple[Tensor, BoxTable]:
     """Hide the mel bins from ``start`` (B,) up to ``end`` (B,); boxes hidden by it are dropped."""
     bins = torch.arange(spectrograms.shape[3])[None]
-    hidden = beside(spectrograms, (bins >= start[:, None]) & (bins < end[:, None]))[:, None, None, :]
+    hidden = to_device_of(spectrograms, (bins >= start[:, None]) & (bins < end[:, None]))[:, None, None, :]
     return torch.where(hidden, quiet_floor(spectrograms), spectrograms), _hide(boxes, 1, start, end, limits)
 
 
@@ -170,8 +172,8 @@ def noise_and_gain(spectrograms: Tensor, std: Tensor, gain_db: Tensor, generator
     ``generator`` lives on the spectrograms' device.
     """
     noise = torch.randn(spectrograms.shape, generator=generator, device=spectrograms.device)
-    spread = beside(spectrograms, std)[:, None, None, None]
-    gain = beside(spectrograms, gain_db * NATS_PER_DB)[:, None, None, None]
+    spread = to_device_of(spectrograms, std)[:, None, None, None]
+    gain = to_device_of(spectrograms, gain_db * NATS_PER_DB)[:, None, None, None]
     return spectrograms + noise.to(spectrograms.dtype) * spread + gain
 
 
@@ -181,7 +183,7 @@ def mix_background(spectrograms: Tensor, background: Tensor, relative_db: Tensor
     Levels are mean log-powers, which a few loud calls hardly move: 0 dB puts the background as high as the
     chunk's own.
     """
-    gain = beside(spectrograms, relative_db * NATS_PER_DB)[:, None, None, None]
+    gain = to_device_of(spectrograms, relative_db * NATS_PER_DB)[:, None, None, None]
     return torch.logaddexp(spectrograms, background + _level(spectrograms) - _level(background) + gain)
 
 
@@ -193,7 +195,7 @@ def mixup(
     The partner is brought to the same level first (mean log-power): recorders differ in gain, and the calls
     of the quieter one would drown while their boxes stay.
     """
-    weight = beside(spectrograms, share)[:, None, None, None]
+    weight = to_device_of(spectrograms, share)[:, None, None, None]
     levelled = partner + _level(spectrograms) - _level(partner)
     mixed = torch.logaddexp(spectrograms + torch.log1p(-weight), levelled + torch.log(weight))
     return mixed, join_tables(boxes, partner_boxes)
@@ -215,10 +217,10 @@ def cutmix(
     """
     _, _, n_frames, n_bins = spectrograms.shape
     frames, bins = torch.arange(n_frames)[None], torch.arange(n_bins)[None]
-    in_time = beside(spectrograms, (frames >= patch[:, :1]) & (frames < patch[:, 2:3]))
-    in_band = beside(spectrograms, (bins >= patch[:, 1:2]) & (bins < patch[:, 3:]))
+    in_time = to_device_of(spectrograms, (frames >= patch[:, :1]) & (frames < patch[:, 2:3]))
+    in_band = to_device_of(spectrograms, (bins >= patch[:, 1:2]) & (bins < patch[:, 3:]))
     pasted = torch.where((in_time[:, :, None] & in_band[:, None, :])[:, None], partner, spectrograms)
-    inside = _clip_to(partner_boxes, partner_boxes.cells, patch[:, None].float(), limits)
+    inside = _clip_boxes(partner_boxes, partner_boxes.cells, patch[:, None].float(), limits)
     height = (partner_boxes.cells[..., 3] - partner_boxes.cells[..., 1]).clamp(min=1e-6)
     band_left = (inside.cells[..., 3] - inside.cells[..., 1]) / height
     inside = inside._replace(kept=inside.kept & (band_left >= 1 - limits.max_occlusion))
@@ -230,7 +232,7 @@ def _level(spectrograms: Tensor) -> Tensor:
     return spectrograms.mean(dim=(2, 3), keepdim=True)
 
 
-def beside(spectrograms: Tensor, values: Tensor) -> Tensor:
+def to_device_of(spectrograms: Tensor, values: Tensor) -> Tensor:
     """Small CPU values beside the spectrograms; does not wait for the device."""
     wanted = spectrograms.dtype if values.is_floating_point() else values.dtype
     return send(values.to(wanted), spectrograms.device)
@@ -239,16 +241,16 @@ def beside(spectrograms: Tensor, values: Tensor) -> Tensor:
 def take_frames(spectrograms: Tensor, index: Tensor) -> Tensor:
     """Frames ``index`` (B, T) of each example of (B, 1, T, F)."""
     own = torch.arange(len(spectrograms), device=spectrograms.device)[:, None]
-    return spectrograms[:, 0][own, beside(spectrograms, index)][:, None]
+    return spectrograms[:, 0][own, to_device_of(spectrograms, index)][:, None]
 
 
 def _clip(boxes: BoxTable, moved: Tensor, spectrograms: Tensor, limits: Limits) -> BoxTable:
     """Boxes at ``moved`` (B, M, 4), cut at the spectrogram's edges."""
     n_frames, n_bins = spectrograms.shape[2:]
-    return _clip_to(boxes, moved, torch.tensor([0.0, 0.0, n_frames, n_bins]), limits)
+    return _clip_boxes(boxes, moved, torch.tensor([0.0, 0.0, n_frames, n_bins]), limits)
 
 
-def _clip_to(boxes: BoxTable, moved: Tensor, frame: Tensor, limits: Limits) -> BoxTable:
+def _clip_boxes(boxes: BoxTable, moved: Tensor, frame: Tensor, limits: Limits) -> BoxTable:
     """Cut boxes at ``frame`` (… 4); those that *became* too small are dropped, naturally small ones stay."""
     low = torch.maximum(moved[..., :2], frame[..., :2])
     high = torch.minimum(moved[..., 2:], frame[..., 2:])
@@ -266,7 +268,7 @@ def _hide(boxes: BoxTable, axis: int, start: Tensor, end: Tensor, limits: Limits
     low, high = boxes.cells[..., axis], boxes.cells[..., axis + 2]
     covered = (torch.minimum(high, end[:, None]) - torch.maximum(low, start[:, None])).clamp(min=0)
     visible = boxes.visible * (1 - covered / (high - low).clamp(min=1e-6))
-    return boxes._replace(kept=boxes.kept & _enough(visible, limits), visible=visible)
+    return boxes._replace(kept=boxes.kept & _is_large_enough(visible, limits), visible=visible)
 
 
 def _cut_away(boxes: BoxTable, patch: Tensor, limits: Limits) -> BoxTable:
@@ -283,8 +285,8 @@ def _cut_away(boxes: BoxTable, patch: Tensor, limits: Limits) -> BoxTable:
     cut = torch.stack([in_time, in_band], dim=-1)  # (B, M, 2)
     first = torch.cat([cells[..., :2], torch.where(cut, over[..., :2], cells[..., 2:])], dim=-1)
     second = torch.cat([torch.where(cut, over[..., 2:], cells[..., :2]), cells[..., 2:]], dim=-1)
-    before = _hide_under(_clip_to(boxes, cells, first, limits), over, limits)
-    after = _clip_to(boxes, cells, second, limits)
+    before = _hide_under(_clip_boxes(boxes, cells, first, limits), over, limits)
+    after = _clip_boxes(boxes, cells, second, limits)
     return join_tables(before, after._replace(kept=after.kept & cut.any(dim=-1)))
 
 
@@ -294,10 +296,10 @@ def _hide_under(boxes: BoxTable, over: Tensor, limits: Limits) -> BoxTable:
     high = torch.minimum(boxes.cells[..., 2:], over[..., 2:])
     size = (boxes.cells[..., 2:] - boxes.cells[..., :2]).clamp(min=1e-6)
     visible = boxes.visible * (1 - ((high - low).clamp(min=0) / size).prod(dim=-1))
-    return boxes._replace(kept=boxes.kept & _enough(visible, limits), visible=visible)
+    return boxes._replace(kept=boxes.kept & _is_large_enough(visible, limits), visible=visible)
 
 
-def _enough(visible: Tensor, limits: Limits) -> Tensor:
+def _is_large_enough(visible: Tensor, limits: Limits) -> Tensor:
     return (visible > 0) & (visible >= 1 - limits.max_occlusion)
 
 

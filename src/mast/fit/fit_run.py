@@ -10,7 +10,7 @@ from typing import Any
 
 from accelerate.utils import broadcast_object_list
 
-from mast.data.chunks import split_of
+from mast.data.chunks import default_split_of
 from mast.data.splits import SplitConfig
 from mast.evaluation.evidence import Learnt, Tally
 from mast.fit.inputs import Sources, inputs_in_words, labels_of, sound_of
@@ -96,7 +96,7 @@ class FitRun:
     @cached_property
     def labels(self) -> dict[str, Any]:
         """Fingerprints of what a detector learns from."""
-        tested = split_of(self.sources.labelled) == SplitConfig()
+        tested = default_split_of(self.sources.labelled) == SplitConfig()
         return {
             "labelled sound": self.sound["labelled sound"],
             "labels": labels_of(self.sources.labelled),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from mast.data.heard_band import heard_by
+from mast.data.band_filter import restrict_to_band
 from mast.data.recordings import Dataset, load_dataset
 from mast.errors import MastError
 from mast.events import BOX_COLUMNS
@@ -54,7 +54,7 @@ class Sources:
 
     def heard_by(self, front_end: FrontEnd, say: Say) -> Sources:
         """Without boxes outside the band; says how many those are."""
-        seen = heard_by(self.labelled, front_end, tell=lambda text: say(f"note: {text}"))
+        seen = restrict_to_band(self.labelled, front_end, tell=lambda text: say(f"note: {text}"))
         return replace(self, labelled=seen)
 
     def kept_apart(self, front_end: FrontEnd, seed: int, say: Say) -> Sources:

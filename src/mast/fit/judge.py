@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mast.data.chunks import split_of
+from mast.data.chunks import default_split_of
 from mast.data.splits import MIN_BOXES_TO_TEST, NO_TEST, parts_in_order
 from mast.evaluation.evidence import tally_of
 from mast.evaluation.part_tables import PartTables
@@ -41,7 +41,7 @@ def scan(run: FitRun) -> None:
     run.say(f"scan: labelled chunks of {run.recipe.front_end.chunk_s:g} s by part: {parts}")
     if run.unused.boxes:
         run.say(f"scan: {run.unused.words}")
-    if split_of(labelled).fractions == NO_TEST:
+    if default_split_of(labelled).fractions == NO_TEST:
         run.say(f"scan: no test part: fewer than {MIN_BOXES_TO_TEST} boxes are too few for one")
     inputs = {f"dataset {i}": facts_of(d) for i, (_, d) in enumerate(run.sources.everything)}
 

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from mast.arrays import IntArray
-from mast.data.deal import shuffle_key
+from mast.data.part_assignment import shuffle_key
 from mast.errors import ConfigError
 from mast.planning.cover import Survey, cover_order
 

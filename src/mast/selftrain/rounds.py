@@ -26,9 +26,9 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 from torch.utils.data import ConcatDataset
 
+from mast.data.band_filter import restrict_to_band
 from mast.data.chunk_dataset import Example
-from mast.data.chunks import split_of
-from mast.data.heard_band import heard_by
+from mast.data.chunks import default_split_of
 from mast.data.recordings import Dataset, load_dataset
 from mast.data.splits import SITE_OOD, TEMPORAL_OOD, SplitConfig
 from mast.errors import MastError
@@ -152,7 +152,7 @@ def self_train(
     start = Start.find(find_model(init))
     recipe = start.adopted(recipe)
     machine = prepare_machine(recipe, accelerator)
-    dataset = heard_by(data if isinstance(data, Dataset) else load_dataset(data), recipe.front_end)
+    dataset = restrict_to_band(data if isinstance(data, Dataset) else load_dataset(data), recipe.front_end)
     own, others = find_model(init), tuple(find_model(teacher) for teacher in teachers)
     admit(own, others, recipe)
     dataset = keep_apart(dataset, (own, *others), recipe.front_end, split=split, seed=seed, say=say)
@@ -183,7 +183,7 @@ def about_self_training(
         "unlabelled": [str(p) for p in unlabelled],
         "init": str(start.path),
         "seed": seed,
-        "split": (split or split_of(dataset)).model_dump(mode="json"),
+        "split": (split or default_split_of(dataset)).model_dump(mode="json"),
     }
 
 

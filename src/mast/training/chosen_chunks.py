@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 from mast.arrays import FloatArray, IntArray
+from mast.data.band_filter import restrict_to_band
 from mast.data.chunk_dataset import Batch, ChunkDataset, Example, collate
 from mast.data.chunks import chunk_table, split_chunks
-from mast.data.heard_band import heard_by
 from mast.data.recordings import SLACK_S, Dataset, load_dataset
 from mast.data.splits import SplitConfig, held_out
 from mast.device import send
@@ -183,7 +183,7 @@ def labelled_chunks(
     box is counted twice when a model is measured on them. A recording shorter than half a chunk is one chunk, padded:
     somebody labelled it. Boxes outside the band count for nothing, nor for the shares of the parts.
     """
-    dataset = heard_by(dataset, front_end)
+    dataset = restrict_to_band(dataset, front_end)
     parts: dict[str, Chunks] = {}
     half = chunk_table(dataset, front_end, keep_short=True)
     whole = chunk_table(dataset, front_end, hop_s=front_end.chunk_s, keep_short=True)

@@ -12,9 +12,9 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from mast.data.augment import AugmentConfig
+from mast.data.band_filter import restrict_to_band
 from mast.data.chunk_dataset import Batch, ChunkDataset
-from mast.data.chunks import split_of
-from mast.data.heard_band import heard_by
+from mast.data.chunks import default_split_of
 from mast.data.noise_bank import NoiseBank
 from mast.data.recordings import Dataset, load_dataset
 from mast.data.repeats import dividing_gap
@@ -103,7 +103,7 @@ def train_detector(
         init: where it starts, as :func:`mast.models.find.find_model` takes it: a detector, of which all weights are
             taken (see :mod:`mast.training.start`); a pretraining run or AudioMAE's file, of which the encoder is. A
             baseline starts from a model of its own kind, or its backbone from a file of weights that fits.
-        split: how the dataset is divided; by default as :func:`mast.data.chunks.split_of` says.
+        split: how the dataset is divided; by default as :func:`mast.data.chunks.default_split_of` says.
         seed: of split, order, augmentation and start.
         accelerator: device, precision and processes; made from the recipe by default.
         progress: called with steps done, steps in all, and a short text.
@@ -112,7 +112,7 @@ def train_detector(
     start = Start.find(init)
     recipe = start.adopted(recipe)
     machine = prepare_machine(recipe, accelerator)
-    dataset = heard_by(data if isinstance(data, Dataset) else load_dataset(data), recipe.front_end)
+    dataset = restrict_to_band(data if isinstance(data, Dataset) else load_dataset(data), recipe.front_end)
     dataset = keep_apart(dataset, start.folders, recipe.front_end, split=split, seed=seed)
     about = about_detector(dataset, start, split=split, seed=seed)
     parts = labelled_chunks(dataset, recipe.front_end, split=split, seed=seed)
@@ -133,7 +133,7 @@ def about_detector(
         "data": str(dataset.root),
         "seed": seed,
         "init": str(start.path or ""),
-        "split": (split or split_of(dataset)).model_dump(mode="json"),
+        "split": (split or default_split_of(dataset)).model_dump(mode="json"),
     }
 
 

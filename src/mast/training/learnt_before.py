@@ -1,6 +1,6 @@
 """What a detector has learnt from, so that nothing of it is held back to judge the detectors that start from it.
 
-People box bit by bit: they fit a detector, box more, and start the next fit from the last. Were the recordings dealt
+People box bit by bit: they fit a detector, box more, and start the next fit from the last. Were the recordings divided
 again, much of what is held back would be sound that the start has learnt from, and F1, threshold and precision would
 look too good. So a detector's card keeps which sound it has learnt from, its own start's included. Those recordings
 stay in training; validation and test are dealt from the others. A recording is known by what is in its file, whatever
@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from mast.data.chunks import split_of
-from mast.data.deal import deal_recordings
+from mast.data.chunks import default_split_of
+from mast.data.part_assignment import assign_parts
 from mast.data.recordings import Dataset
 from mast.data.splits import SplitConfig, held_out
 from mast.errors import MastError
@@ -141,9 +141,9 @@ def _dealt_from_the_others(
         return None
     dealt = table.loc[column.isin(["", "train"]), "file"]
     share = sum(boxes.values()) / int(counts.reindex(dealt, fill_value=0).sum())
-    part_of = deal_recordings(
+    part_of = assign_parts(
         dict(zip(boxes, free["duration_s"].astype(float), strict=True)),
-        _fractions(split_of(dataset), share, n_boxed=sum(map(bool, boxes.values()))),
+        _fractions(default_split_of(dataset), share, n_boxed=sum(map(bool, boxes.values()))),
         seed=seed,
         boxed=[name for name, n in boxes.items() if n],
         reviewed=list(boxes),

@@ -20,7 +20,7 @@ import pandas as pd
 
 from mast.annotations import AnnotationSet, read_annotations
 from mast.audio import find_recordings
-from mast.data.layouts.folder import LaidOut, probed
+from mast.data.layouts.folder import LayoutDataset, probe_recordings
 from mast.data.splits import SITE_OOD, TEMPORAL_OOD
 from mast.errors import AnnotationError
 
@@ -32,14 +32,14 @@ _N_OOD_DATES = 2
 
 def read_birdeep(
     folder: Path, *, ood_dates: Collection[str] | None = None, published_split: bool = False
-) -> LaidOut:
+) -> LayoutDataset:
     """Read the folder.
 
     Args:
         folder: holds the tables, and the recordings at any depth; recordings that are not there are left out.
         ood_dates: dates (YYYY-MM-DD) to hold out; by default AM8's last two.
         published_split: keep the tables' own train, validation and test; by default what is not held out is
-            dealt by :mod:`mast.data.splits`, as any dataset.
+            divided by :mod:`mast.data.splits`, as any dataset.
     """
     tables = {part: folder / name for part, name in TABLES.items() if (folder / name).is_file()}
     if not tables:
@@ -48,15 +48,15 @@ def read_birdeep(
         )
     root = folder / "Audios" if (folder / "Audios").is_dir() else folder
     paths = {path.relative_to(root).as_posix(): path for path in find_recordings(root)}
-    known = probed(root, paths.values())
+    known = probe_recordings(root, paths.values())
     events, reviewed, recordings = [], [], []
     part_of: dict[str, str] = {}
     spelt = _spellings(known["recording"])
     for part, table in tables.items():
         found = read_annotations(table, "birdeep", recordings=known)
-        events.append(_renamed(found.events, spelt))
-        reviewed.append(_renamed(found.reviewed, spelt))
-        said = _renamed(found.recordings, spelt)
+        events.append(_with_known_names(found.events, spelt))
+        reviewed.append(_with_known_names(found.reviewed, spelt))
+        said = _with_known_names(found.recordings, spelt)
         recordings.append(said[said["site"] != ""])
         part_of |= dict.fromkeys(reviewed[-1]["recording"], part)
     listed = pd.concat(recordings, ignore_index=True).drop_duplicates("recording")
@@ -82,7 +82,7 @@ def read_birdeep(
     annotations = AnnotationSet(
         boxes[boxes["recording"].isin(here)], heard[heard["recording"].isin(here)], listed
     )
-    return LaidOut(annotations, {name: paths[name] for name in listed["recording"]})
+    return LayoutDataset(annotations, {name: paths[name] for name in listed["recording"]})
 
 
 def birdeep_splits(recordings: pd.DataFrame, *, ood_dates: Collection[str] | None = None) -> list[str]:
@@ -103,16 +103,18 @@ def _site(text: str) -> str:
     return f"AM{number[1]}" if number else text.strip()
 
 
-def _plain(name: str) -> str:
+def _normalised(name: str) -> str:
     """A file name in which the spellings met in the dataset are one."""
     file = re.sub(r"\s+", "", name.replace("\\", "/").rsplit("/", 1)[-1]).casefold()
     return re.sub(r"^am0*(\d)", r"am\1", re.sub(r"\.[a-z0-9]+$", "", file))
 
 
 def _spellings(names: pd.Series[str]) -> dict[str, str]:
-    return {_plain(name): name for name in names}
+    return {_normalised(name): name for name in names}
 
 
-def _renamed(table: pd.DataFrame, spelt: dict[str, str]) -> pd.DataFrame:
+def _with_known_names(table: pd.DataFrame, spelt: dict[str, str]) -> pd.DataFrame:
     known = set(spelt.values())
-    return table.assign(recording=[n if n in known else spelt.get(_plain(n), n) for n in table["recording"]])
+    return table.assign(
+        recording=[n if n in known else spelt.get(_normalised(n), n) for n in table["recording"]]
+    )

@@ -25,7 +25,7 @@ import pandas as pd
 from mast.annotations import AnnotationSet, write_annotations
 from mast.annotations.tables import format_table
 from mast.audio import probe
-from mast.data.layouts.folder import empty_folder
+from mast.data.layouts.folder import make_empty_folder
 from mast.errors import AnnotationError, AudioError, MastError, first_line
 from mast.events import check_events
 from mast.files import write_whole
@@ -72,7 +72,7 @@ def hub_rows(name: str = HUB_NAME, subset: str = "XCM", split: str = "train") ->
     stream = stream.cast_column("audio", datasets.Audio(decode=False))
     classes = getattr((stream.features or {}).get("ebird_code"), "names", None)
     for row in stream:
-        yield _named(dict(row), classes)
+        yield _with_species_code(dict(row), classes)
 
 
 def parquet_rows(folder: Path, *, split: str | None = None) -> Iterator[HubRow]:
@@ -86,8 +86,8 @@ def parquet_rows(folder: Path, *, split: str | None = None) -> Iterator[HubRow]:
 
     files = sorted(folder.rglob("*.parquet"))
     if split is not None:
-        says = re.compile(rf"(^|[^a-z0-9]){re.escape(split)}([^a-z0-9_]|$)", re.IGNORECASE)
-        files = [f for f in files if says.search(f.relative_to(folder).as_posix())]
+        pattern = re.compile(rf"(^|[^a-z0-9]){re.escape(split)}([^a-z0-9_]|$)", re.IGNORECASE)
+        files = [f for f in files if pattern.search(f.relative_to(folder).as_posix())]
     if not files:
         which = "Parquet files" if split is None else f"Parquet files of split {split}"
         raise AnnotationError(f"{folder}: no {which}; expected BirdSet as downloaded from the hub")
@@ -98,7 +98,7 @@ def parquet_rows(folder: Path, *, split: str | None = None) -> Iterator[HubRow]:
             for batch in table.iter_batches(batch_size=16):
                 for row in batch.to_pylist():
                     row["__folder__"] = folder
-                    yield _named(row, classes)
+                    yield _with_species_code(row, classes)
         except (lib.ArrowException, OSError) as error:
             raise AnnotationError(f"{file}: not a Parquet table ({first_line(error)})") from None
 
@@ -118,13 +118,13 @@ def write_birdset(
         limit: recordings to stop after; all by default.
         on_recording: called after each recording.
     """
-    empty_folder(out)
+    make_empty_folder(out)
     known: dict[str, dict[str, object]] = {}
     boxes: list[dict[str, object]] = []
     detected: list[tuple[object, ...]] = []
     failures: dict[str, str] = {}
     for row in rows:
-        name = _name(row)
+        name = _recording_name(row)
         if name not in known and name not in failures:
             if limit is not None and len(known) >= limit:
                 break
@@ -148,23 +148,23 @@ def write_birdset(
         first = next(iter(failures.values()), "there are no rows")
         raise AnnotationError(f"{out}: no recording was written: {first}")
     heard = sorted({str(box["recording"]) for box in boxes})
-    boxes = _possible(boxes, failures)
+    boxes = _drop_impossible(boxes, failures)
     _write_tables(out, known, boxes, heard, detected, failures)
     return BirdSetCounts(len(known), len(boxes), len(detected), len(failures))
 
 
-def _possible(boxes: list[dict[str, object]], failures: dict[str, str]) -> list[dict[str, object]]:
+def _drop_impossible(boxes: list[dict[str, object]], failures: dict[str, str]) -> list[dict[str, object]]:
     """Without boxes that no recording can hold; one wrong row of a large dataset is a failure of its recording."""
-    if not boxes or _problem(boxes) is None:
+    if not boxes or _box_error(boxes) is None:
         return boxes
-    problems = [_problem([box]) for box in boxes]
+    problems = [_box_error([box]) for box in boxes]
     for box, problem in zip(boxes, problems, strict=True):
         if problem is not None:
             failures.setdefault(str(box["recording"]), problem)
     return [box for box, problem in zip(boxes, problems, strict=True) if problem is None]
 
 
-def _problem(boxes: list[dict[str, object]]) -> str | None:
+def _box_error(boxes: list[dict[str, object]]) -> str | None:
     try:
         check_events(pd.DataFrame(boxes), lambda _: "a box is left out")
     except AnnotationError as error:
@@ -193,7 +193,7 @@ def _write_tables(
     write_annotations(AnnotationSet(events, reviewed, recordings), out, "csv")
 
 
-def _named(row: HubRow, classes: list[str] | None) -> HubRow:
+def _with_species_code(row: HubRow, classes: list[str] | None) -> HubRow:
     """A row whose species is a code, not a number."""
     code = row.get("ebird_code")
     if classes is not None and isinstance(code, int) and 0 <= code < len(classes):
@@ -210,12 +210,12 @@ def _classes(metadata: dict[bytes, bytes]) -> list[str] | None:
         return None
 
 
-def _name(row: HubRow) -> str:
+def _recording_name(row: HubRow) -> str:
     """File name of a row's recording."""
     audio = row.get("audio")
     inside = audio.get("path") if isinstance(audio, dict) else audio
-    said = str(row.get("filepath") or inside or "")
-    name = PurePosixPath(said.replace("\\", "/")).name
+    path = str(row.get("filepath") or inside or "")
+    name = PurePosixPath(path.replace("\\", "/")).name
     if not name:
         raise AnnotationError("birdset: a row names no file; expected filepath or audio.path")
     return name
@@ -224,7 +224,7 @@ def _name(row: HubRow) -> str:
 def _write_sound(row: HubRow, name: str, out: Path) -> dict[str, object]:
     """Write a row's sound; what is known about the recording comes back."""
     target = out / "audio" / name
-    write_whole(target, _sound(row, name))
+    write_whole(target, _sound_bytes(row, name))
     info = probe(target)
     about: dict[str, object] = {"duration_s": info.duration_s, "sample_rate": float(info.sample_rate)}
     for column, own in _ABOUT.items():
@@ -234,14 +234,14 @@ def _write_sound(row: HubRow, name: str, out: Path) -> dict[str, object]:
     return about
 
 
-def _sound(row: HubRow, name: str) -> bytes:
+def _sound_bytes(row: HubRow, name: str) -> bytes:
     audio = row.get("audio")
     content = audio.get("bytes") if isinstance(audio, dict) else None
     if isinstance(content, bytes):
         return content
     folder = row.get("__folder__")
-    said = [row.get("filepath"), audio.get("path") if isinstance(audio, dict) else audio]
-    for text in (text for text in said if text):
+    paths = [row.get("filepath"), audio.get("path") if isinstance(audio, dict) else audio]
+    for text in (text for text in paths if text):
         for path in (Path(str(text)), *([folder / str(text), folder / name] if folder is not None else [])):
             if path.is_file():
                 return bytes(path.read_bytes())

@@ -19,7 +19,7 @@ from mast.wording import counted
 
 
 @dataclass(frozen=True)
-class LaidOut:
+class LayoutDataset:
     """A dataset found in somebody's layout.
 
     Attributes:
@@ -31,13 +31,13 @@ class LaidOut:
     sources: dict[str, Path]
 
 
-def write_laid_out(data: LaidOut, out: Path) -> None:
+def write_dataset_folder(data: LayoutDataset, out: Path) -> None:
     """Write ``out/audio``, ``recordings.csv``, ``boxes.csv`` and, where not all was heard, ``reviewed.csv``.
 
     Recordings are linked where the file system can (no second copy), and copied where not. Tables come last:
     without them an interrupted run is not a dataset.
     """
-    empty_folder(out)
+    make_empty_folder(out)
     for name in data.annotations.names():
         target = out / "audio" / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -48,14 +48,14 @@ def write_laid_out(data: LaidOut, out: Path) -> None:
     write_annotations(data.annotations, out, "csv")
 
 
-def empty_folder(out: Path) -> None:
+def make_empty_folder(out: Path) -> None:
     """Make a folder to write a dataset into; refuse one that holds files."""
     if holds_files(out):
         raise AnnotationError(f"{out}: exists and is not empty; choose a new folder")
     out.mkdir(parents=True, exist_ok=True)
 
 
-def probed(root: Path, paths: Iterable[Path]) -> pd.DataFrame:
+def probe_recordings(root: Path, paths: Iterable[Path]) -> pd.DataFrame:
     """Columns ``recording`` (relative to ``root``), ``duration_s``, ``sample_rate`` of what can be read."""
     found = scan_headers({path.relative_to(root).as_posix(): path for path in paths}, root)
     rows = [

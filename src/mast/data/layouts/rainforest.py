@@ -20,7 +20,7 @@ from mast.annotations import AnnotationSet, read_annotations
 from mast.annotations.tables import read_text
 from mast.audio import find_recordings
 from mast.audio.clock import metadata
-from mast.data.layouts.folder import LaidOut, probed
+from mast.data.layouts.folder import LayoutDataset, probe_recordings
 from mast.data.splits import SITE_OOD, TEMPORAL_OOD
 from mast.errors import AnnotationError
 
@@ -30,7 +30,7 @@ _NO_PLACE |= {"tables"}
 _TABLES = {".txt", ".tsv"}
 
 
-def read_rainforest(folder: Path, *, home: tuple[str, str] | None = None) -> LaidOut:
+def read_rainforest(folder: Path, *, home: tuple[str, str] | None = None) -> LayoutDataset:
     """Read the folder.
 
     Args:
@@ -38,26 +38,26 @@ def read_rainforest(folder: Path, *, home: tuple[str, str] | None = None) -> Lai
         home: site and date (YYYY-MM-DD) of the labelled day; by default the site and date with the most boxes.
     """
     paths = {path.relative_to(folder).as_posix(): path for path in find_recordings(folder)}
-    table = probed(folder, paths.values())
+    table = probe_recordings(folder, paths.values())
     if table.empty:
         raise AnnotationError(f"{folder}: no recording in this folder; expected SITE/DATE/recordings")
     table["place"] = [_place(name) for name in table["recording"]]
     table["site"] = [place.split("/")[0] for place in table["place"]]
     table["datetime"] = [
-        _clock(paths[name], folder, place)
+        _start_of_recording(paths[name], folder, place)
         for name, place in zip(table["recording"], table["place"], strict=True)
     ]
     events, reviewed = _read_tables(folder, table)
     days = table["datetime"].str.slice(0, 10)
     heard = table["recording"].isin(set(reviewed["recording"]))
     place_of = dict(zip(table["recording"], zip(table["site"], days, strict=True), strict=True))
-    home = _home(events, reviewed, place_of, home, folder)
+    home = _find_home(events, reviewed, place_of, home, folder)
     table["split"] = [
         "" if not known or (site, day) == home else SITE_OOD if site != home[0] else TEMPORAL_OOD
         for known, site, day in zip(heard, table["site"], days, strict=True)
     ]
     annotations = AnnotationSet(events, reviewed, table.drop(columns="place"))
-    return LaidOut(annotations, {name: paths[name] for name in table["recording"]})
+    return LayoutDataset(annotations, {name: paths[name] for name in table["recording"]})
 
 
 def _place(name: str) -> str:
@@ -69,7 +69,7 @@ def _place(name: str) -> str:
     return "/".join(place)
 
 
-def _clock(path: Path, root: Path, place: str) -> str:
+def _start_of_recording(path: Path, root: Path, place: str) -> str:
     """Start of a recording: its own clock time, else midnight of its date folder; empty where neither is known."""
     when = metadata(path, root).datetime
     if when is not None:
@@ -111,7 +111,7 @@ def _with_sonotypes(events: pd.DataFrame) -> pd.DataFrame:
     return events.assign(label=named.where(named != "", events["label"])).drop(columns=column)
 
 
-def _home(
+def _find_home(
     events: pd.DataFrame,
     reviewed: pd.DataFrame,
     place_of: dict[str, tuple[str, str]],

@@ -98,7 +98,7 @@ class Simulation(BaseModel):
     hidden: bool = Field(False, description="also write hidden.csv")
 
     @model_validator(mode="after")
-    def _sensible(self) -> Simulation:
+    def _check_limits(self) -> Simulation:
         low, high = self.hours
         if not 0 <= low < high <= 24:
             raise ConfigError(
@@ -253,7 +253,7 @@ def simulate_dataset(
     audio.mkdir(exist_ok=True)
     found: dict[int, SeenAndHidden] = {}
     by_site = sorted(planned, key=lambda one: (one.site, one.number))  # a site's loops are made once
-    with simulating(simulation, min(workers, len(planned))) as simulate:
+    with recording_writer(simulation, min(workers, len(planned))) as simulate:
         for one, boxes in zip(by_site, simulate((one, audio) for one in by_site), strict=True):
             found[one.number] = boxes
             on_recording()
@@ -307,10 +307,10 @@ def _truth(simulation: Simulation, pieces: list[Soundscape]) -> SeenAndHidden:
     tape = simulation.sample_rate / simulation.world_rate
     seen = merge_events([event for piece in pieces for event in piece.events], simulation.style)
     unseen = [event for piece in pieces for event in piece.hidden]
-    return [play(event, tape) for event in seen], [play(event, tape) for event in unseen]
+    return [play_at_speed(event, tape) for event in seen], [play_at_speed(event, tape) for event in unseen]
 
 
-def play(event: Event, tape: float) -> Event:
+def play_at_speed(event: Event, tape: float) -> Event:
     """An event on a tape played ``tape`` times faster."""
     return replace(
         event,
@@ -350,13 +350,13 @@ def _start_worker(simulation: Simulation) -> None:
     _simulation = simulation
 
 
-def _work(task: Task) -> SeenAndHidden:
+def _write_in_worker(task: Task) -> SeenAndHidden:
     assert _simulation is not None
     return _write_recording(_simulation, *task)
 
 
 @contextmanager
-def simulating(
+def recording_writer(
     simulation: Simulation, workers: int
 ) -> Iterator[Callable[[Iterable[Task]], Iterable[SeenAndHidden]]]:
     """A function that writes recordings and gives the boxes of each, in order; ``workers`` as for a dataset."""
@@ -364,7 +364,7 @@ def simulating(
         yield lambda tasks: (_write_recording(simulation, *task) for task in tasks)
         return
     with ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (simulation,)) as pool:
-        yield lambda tasks: pool.map(_work, list(tasks))
+        yield lambda tasks: pool.map(_write_in_worker, list(tasks))
 
 
 def write_recordings(path: Path, planned: Iterable[PlannedRecording], simulation: Simulation) -> None:

@@ -148,7 +148,7 @@ class Backgrounds:
         which = int(rng.integers(len(self.paths)))
         if which not in self._cache:
             samples = read(self.paths[which], end_s=120.0, sample_rate=self.sample_rate)
-            samples = without_silence(samples - samples.mean(), self.sample_rate)
+            samples = trim_silence(samples - samples.mean(), self.sample_rate)
             samples = quietest(samples, self.sample_rate, self.quiet)
             self._cache[which] = samples / np.float32(np.sqrt(np.mean(np.square(samples))) + 1e-9)
         return self._cache[which]
@@ -207,11 +207,11 @@ def load_material(
         species = tuple(
             _clip_species(label, own, sample_rate, speeds, motifs, seed)
             for label, paths in sorted(by_label.items())
-            if (own := _share_of(paths, share))
+            if (own := _select_share(paths, share))
         )
     field_sound = None
     if backgrounds is not None:
-        paths = _share_of([p for p, _ in _clips(backgrounds, background_labels)], share)
+        paths = _select_share([p for p, _ in _clips(backgrounds, background_labels)], share)
         if not paths:
             raise ConfigError(
                 f"simulate: {backgrounds} holds only one background; expected at least two to divide"
@@ -220,7 +220,7 @@ def load_material(
     return Material(species, field_sound)
 
 
-def _share_of(paths: Sequence[Path], share: Share | None) -> tuple[Path, ...]:
+def _select_share(paths: Sequence[Path], share: Share | None) -> tuple[Path, ...]:
     """All of them, or one share: half are for tests; of the others, one in four is for validation.
 
     All shares are equally long, so that worlds draw the same numbers: some name their recordings several times.
@@ -271,7 +271,7 @@ def isolate_calls(samples: Samples, sample_rate: int) -> list[Samples]:
     return calls
 
 
-def without_silence(samples: Samples, sample_rate: int) -> Samples:
+def trim_silence(samples: Samples, sample_rate: int) -> Samples:
     """A background less its fades and gaps: the longest stretch within 15 dB of its usual level."""
     frame = max(1, int(0.05 * sample_rate))
     count = len(samples) // frame

@@ -88,9 +88,9 @@ def render(
         while done < len(calls) and calls[done].start_s * rate < begin + n:
             call = calls[done]
             done += 1
-            audible = _may_be_seen(site, call, quietest_db, grid, style)
+            audible = _can_be_visible(site, call, quietest_db, grid, style)
             if audible or hidden:
-                phrases += _arrive(site, call, begin, total, grid, audible)
+                phrases += _render_arrival(site, call, begin, total, grid, audible)
         animals = _mix(ringing, phrases, n)
         boxes, unseen = _draw_boxes(phrases, animals, level, grid, style, hidden)
         offset_s = begin / rate
@@ -144,7 +144,7 @@ def _grid(sample_rate: int) -> PowerGrid:
     return PowerGrid(sample_rate)
 
 
-def _may_be_seen(
+def _can_be_visible(
     site: Site, call: Call, quietest_db: NDArray[np.float64], grid: PowerGrid, style: BoxStyle
 ) -> bool:
     """Whether a call can possibly rise above the quietest background: a bound, to save rendering the rest."""
@@ -160,7 +160,9 @@ def _may_be_seen(
     return bool(np.any((tone_db - background)[inside] > min(style.above_background_db, 0.0)))
 
 
-def _arrive(site: Site, call: Call, begin: int, total: int, grid: PowerGrid, audible: bool) -> list[_Arrival]:
+def _render_arrival(
+    site: Site, call: Call, begin: int, total: int, grid: PowerGrid, audible: bool
+) -> list[_Arrival]:
     """What arrives of a call in the piece that starts at sample ``begin``; nothing if it is over by then."""
     rng = np.random.default_rng(call.seed)
     if isinstance(call.species, Species):
@@ -213,10 +215,10 @@ def _draw_boxes(
                 on_top = everything[first : first + len(power)]
             song = call.species.song or (style.trains_are_songs and call.species.train)
             events = visible_boxes(power, around, on_top, first, grid, style, song=song)
-        boxes += [_named(event, call) for event in events]
+        boxes += [_label_event(event, call) for event in events]
         if hidden and not events:
             alone = visible_boxes(power, around, power, first, grid, _CLEAN)
-            unseen += [_named(event, call) for event in alone]
+            unseen += [_label_event(event, call) for event in alone]
     return boxes, unseen
 
 
@@ -225,7 +227,7 @@ def _is_crowded(phrase: _Arrival, phrases: list[_Arrival]) -> bool:
     return any(p is not phrase and p.start < end and phrase.start < p.start + p.seen for p in phrases)
 
 
-def _named(event: Event, call: Call) -> Event:
+def _label_event(event: Event, call: Call) -> Event:
     return replace(event, label=call.species.label, distance_m=call.distance_m, caller=call.caller)
 
 

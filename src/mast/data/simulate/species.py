@@ -134,7 +134,7 @@ FAUNAS: dict[Fauna, tuple[str, ...]] = {
     "bats": ("bat_sweep", "bat_shallow", "bat_constant", "bat_buzz"),
     "fish": ("grunt", "boatwhistle", "knock"),
 }
-_ASKED_FOR = ("motif", *(name for fauna in FAUNAS.values() for name in fauna))
+_ONLY_ON_REQUEST = ("motif", *(name for fauna in FAUNAS.values() for name in fauna))
 _WHOLE_SONGS = 0.7  # share of motif singers whose song is one event; of the others each motif is
 
 
@@ -239,7 +239,7 @@ def _count(rng: np.random.Generator, bounds: tuple[int, int]) -> int:
 
 def families_for(sample_rate: int, fauna: Fauna | None = None) -> list[str]:
     """Families of a fauna (of birds and their neighbours by default) whose lowest pitch fits a sample rate."""
-    wanted = [name for name in FAMILIES if name not in _ASKED_FOR] if fauna is None else FAUNAS[fauna]
+    wanted = [name for name in FAMILIES if name not in _ONLY_ON_REQUEST] if fauna is None else FAUNAS[fauna]
     fitting = [name for name in wanted if FAMILIES[name].centre_hz[0] * 1.3 < _TOP_OF_BAND * sample_rate]
     if not fitting:
         lowest = min(FAMILIES[name].centre_hz[0] for name in wanted) * 1.3 / _TOP_OF_BAND

@@ -288,7 +288,7 @@ def _join_once(events: list[Event], style: BoxStyle) -> list[Event]:
         done += [e for e in open_ if e.end_s < event.start_s - style.longest_gap_s]
         open_ = [e for e in open_ if e.end_s >= event.start_s - style.longest_gap_s]
         for k, other in enumerate(open_):
-            if _belong_together(other, event, style):
+            if _should_join(other, event, style):
                 open_[k] = union(other, event)
                 break
         else:
@@ -296,7 +296,7 @@ def _join_once(events: list[Event], style: BoxStyle) -> list[Event]:
     return sorted(done + open_, key=_order)
 
 
-def _belong_together(a: Event, b: Event, style: BoxStyle) -> bool:
+def _should_join(a: Event, b: Event, style: BoxStyle) -> bool:
     if a.label != b.label:
         return False
     apart_s = max(a.start_s, b.start_s) - min(a.end_s, b.end_s)

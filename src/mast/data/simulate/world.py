@@ -60,7 +60,9 @@ class Site:
             rng = np.random.default_rng([_LOOPS, which, *self.seed])
             n = loop_length(self.sample_rate, self.loop_s)
             if component == "self":
-                self._loops[component] = _self_noise(rng, self.acoustics.response_db, n, self.sample_rate)
+                self._loops[component] = _make_self_noise(
+                    rng, self.acoustics.response_db, n, self.sample_rate
+                )
             else:
                 raw = COMPONENTS[component](rng, n, self.sample_rate)
                 self._loops[component] = apply_curve(raw, self.acoustics.response_db)
@@ -221,7 +223,7 @@ class World:
         )
 
 
-def _self_noise(
+def _make_self_noise(
     rng: np.random.Generator, response_db: NDArray[np.float64], n: int, sample_rate: int
 ) -> Samples:
     """The recorder's hiss, cut where its band ends, with the interference some recorders have."""

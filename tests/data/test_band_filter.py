@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 import soundfile as sf
 
+from mast.data.band_filter import band_warning, restrict_to_band
 from mast.data.chunk_dataset import ChunkDataset
 from mast.data.chunks import chunk_boxes, chunk_table
-from mast.data.heard_band import band_warning, heard_by
 from mast.data.recordings import Dataset, load_dataset
 from mast.errors import MastError
 from mast.grid import FrontEnd
@@ -38,7 +38,7 @@ def heard(dataset: Dataset, front_end: FrontEnd = FRONT_END) -> tuple[Dataset, l
     """The dataset as a front end hears it, and what was said about it, without the folder's own path."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = heard_by(dataset, front_end)
+        found = restrict_to_band(dataset, front_end)
     return found, [str(warning.message).replace(str(dataset.root), "sound") for warning in caught]
 
 
@@ -105,12 +105,12 @@ def test_all_outside_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         MastError, match=r"2 of 2 boxes lie outside .*--band 15000.*nothing is left to learn from"
     ):
-        heard_by(dataset, FRONT_END)
+        restrict_to_band(dataset, FRONT_END)
 
 
 def test_whoever_asks_is_told_in_another_way(tmp_path: Path) -> None:
     dataset, told = dataset_of(tmp_path / "sound", a=[BIRD, INSECT]), list[str]()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        heard_by(dataset, FRONT_END, tell=told.append)
+        restrict_to_band(dataset, FRONT_END, tell=told.append)
     assert told == [f"{dataset.root}: {band_warning(dataset.annotations.events, FRONT_END, 'boxes')}"]

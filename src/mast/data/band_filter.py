@@ -19,7 +19,7 @@ from mast.events import boxes_of
 from mast.grid import FrontEnd, in_band
 
 
-def heard_by(
+def restrict_to_band(
     dataset: Dataset, front_end: FrontEnd, *, tell: Callable[[str], None] = warnings.warn
 ) -> Dataset:
     """The dataset without the boxes that a front end cannot see; what was listened to stays.
@@ -35,13 +35,13 @@ def heard_by(
         MastError: there are boxes, and all lie outside.
     """
     events = dataset.annotations.events
-    told = band_warning(events, front_end, "boxes")
-    if not told:
+    warning = band_warning(events, front_end, "boxes")
+    if not warning:
         return dataset
     seen = events[in_band(boxes_of(events), front_end)]
     if seen.empty:
-        raise MastError(f"{dataset.root}: {told}, so nothing is left to learn from")
-    tell(f"{dataset.root}: {told}")
+        raise MastError(f"{dataset.root}: {warning}, so nothing is left to learn from")
+    tell(f"{dataset.root}: {warning}")
     return replace(dataset, annotations=replace(dataset.annotations, events=seen.reset_index(drop=True)))
 
 

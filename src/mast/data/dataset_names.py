@@ -20,7 +20,7 @@ from mast.wording import counted, first_names
 _NAMED = 3  # recordings that a message names; the others are counted
 
 
-class _LeftOut(Enum):
+class _Unusable(Enum):
     """Why a recording cannot be used, and what to do about it."""
 
     MISSING = (
@@ -68,29 +68,29 @@ class DatasetNames:
         self._root, self.is_listed = root, is_listed
         self._present = frozenset(present)
         self._lookup = RecordingNames([*present, *missing, *unreadable])
-        self._why = {
-            **dict.fromkeys(unreadable, _LeftOut.UNREADABLE),
-            **dict.fromkeys(missing, _LeftOut.MISSING),
+        self._reasons = {
+            **dict.fromkeys(unreadable, _Unusable.UNREADABLE),
+            **dict.fromkeys(missing, _Unusable.MISSING),
         }
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     @property
     def unlisted(self) -> list[str]:
         """Recordings that a table named so far and that ``recordings.csv`` does not list."""
-        return [name for name, why in self._why.items() if why is _LeftOut.UNLISTED]
+        return [name for name, why in self._reasons.items() if why is _Unusable.UNLISTED]
 
     def failures(self) -> pd.DataFrame:
         """``file`` and ``error`` of the recordings that were named so far and are not there."""
         rows = [
             (name, f"{self._root / name}: no such recording")
-            if why is _LeftOut.MISSING
+            if why is _Unusable.MISSING
             else (name, f"{name}: is not listed in recordings.csv")
-            for name, why in self._why.items()
-            if why is not _LeftOut.UNREADABLE
+            for name, why in self._reasons.items()
+            if why is not _Unusable.UNREADABLE
         ]
         return pd.DataFrame(rows, columns=["file", "error"])
 
-    def usable(self, table: pd.DataFrame, source: Path, *, boxes: bool = False) -> pd.DataFrame:
+    def select_usable(self, table: pd.DataFrame, source: Path, *, boxes: bool = False) -> pd.DataFrame:
         """The rows of recordings that can be used, by the dataset's names; a warning names the other recordings.
 
         Args:
@@ -102,65 +102,73 @@ class DatasetNames:
             AnnotationError: a name that several recordings have, or most recordings cannot be used.
         """
         meant = {str(name): self._lookup.of_path(str(name)) for name in table["recording"].unique()}
-        own = table.assign(recording=[meant[str(name)] for name in table["recording"]])
+        renamed = table.assign(recording=[meant[str(name)] for name in table["recording"]])
         named = list(dict.fromkeys(meant.values()))
-        gone = [name for name in named if name not in self._present]
-        for name in gone:
+        unusable = [name for name in named if name not in self._present]
+        for name in unusable:
             if len(several := self._lookup.all_of(name)) > 1:
                 raise AnnotationError(
                     f"{source}: {self._root} holds several recordings {name} ({first_names(several, _NAMED)}); "
                     "name one of them with its folder"
                 )
-            self._why.setdefault(name, _LeftOut.UNLISTED if self.is_listed else _LeftOut.MISSING)
-        _refuse_if_mostly_unusable(source, self._root, len(named), {name: self._why[name] for name in gone})
-        for why in _LeftOut:
-            which = [name for name in gone if self._why[name] is why and name not in self._told]
-            n_boxes = int(own["recording"].isin(which).sum()) if boxes else 0
+            self._reasons.setdefault(name, _Unusable.UNLISTED if self.is_listed else _Unusable.MISSING)
+        _refuse_if_mostly_unusable(
+            source, self._root, len(named), {name: self._reasons[name] for name in unusable}
+        )
+        for why in _Unusable:
+            which = [name for name in unusable if self._reasons[name] is why and name not in self._reported]
+            n_boxes = int(renamed["recording"].isin(which).sum()) if boxes else 0
             self._warn(
                 source, why, which, counted(len(named), "boxed recording" if boxes else "recording"), n_boxes
             )
-        return own[own["recording"].isin(self._present)].reset_index(drop=True)
+        return renamed[renamed["recording"].isin(self._present)].reset_index(drop=True)
 
-    def warn_of_the_rest(self, listing: Path, listed: Sequence[str]) -> None:
+    def warn_of_other_missing(self, listing: Path, listed: Sequence[str]) -> None:
         """Name the recordings that ``recordings.csv`` lists, that are not there, and that no warning has named."""
         missing = [
-            name for name in listed if self._why.get(name) is _LeftOut.MISSING and name not in self._told
+            name
+            for name in listed
+            if self._reasons.get(name) is _Unusable.MISSING and name not in self._reported
         ]
-        self._warn(listing, _LeftOut.MISSING, missing, counted(len(listed), "recording"), 0)
+        self._warn(listing, _Unusable.MISSING, missing, counted(len(listed), "recording"), 0)
 
-    def _warn(self, source: Path, why: _LeftOut, which: Sequence[str], of: str, n_boxes: int) -> None:
+    def _warn(self, source: Path, why: _Unusable, which: Sequence[str], of_total: str, n_boxes: int) -> None:
         if not which:
             return
-        self._told.update(which)
-        words = _words(which, self._root)
-        lost = f" with {words['its']} {counted(n_boxes, 'box')}" if n_boxes else ""
+        self._reported.update(which)
+        words = _word_forms(which, self._root)
+        with_boxes = f" with {words['its']} {counted(n_boxes, 'box')}" if n_boxes else ""
         warnings.warn(
-            f"{source}: {len(which):,} of {of} {why.what.format(**words)} ({first_names(which, _NAMED)}) and "
-            f"{words['is_']} left out{lost}; {why.hint.format(**words)}",
+            f"{source}: {len(which):,} of {of_total} {why.what.format(**words)} ({first_names(which, _NAMED)}) and "
+            f"{words['is_']} left out{with_boxes}; {why.hint.format(**words)}",
             stacklevel=4,
         )
 
 
 def check_listing(listing: Path, listed: Sequence[str], missing: Sequence[str]) -> None:
     """Refuse a ``recordings.csv`` of which most recordings are not in its folder."""
-    _refuse_if_mostly_unusable(listing, listing.parent, len(listed), dict.fromkeys(missing, _LeftOut.MISSING))
-
-
-def _refuse_if_mostly_unusable(source: Path, root: Path, n_named: int, gone: Mapping[str, _LeftOut]) -> None:
-    """Refuse a table if more than half of the recordings that it names cannot be used (our choice)."""
-    if 2 * len(gone) <= n_named:
-        return
-    reasons = [why for why in _LeftOut if why in gone.values()]
-    words = _words(gone, root)
-    what = " or ".join(why.what.format(**words) for why in reasons)
-    raise AnnotationError(
-        f"{source}: {len(gone):,} of {counted(n_named, 'recording')} {what} ({first_names(list(gone), _NAMED)}); "
-        f"{reasons[0].remedy.format(**words)}"
+    _refuse_if_mostly_unusable(
+        listing, listing.parent, len(listed), dict.fromkeys(missing, _Unusable.MISSING)
     )
 
 
-def _words(which: Collection[str], root: Path) -> dict[str, object]:
-    """What the sentences of :class:`_LeftOut` leave open, for one recording or several."""
+def _refuse_if_mostly_unusable(
+    source: Path, root: Path, n_named: int, unusable: Mapping[str, _Unusable]
+) -> None:
+    """Refuse a table if more than half of the recordings that it names cannot be used (our choice)."""
+    if 2 * len(unusable) <= n_named:
+        return
+    reasons = [why for why in _Unusable if why in unusable.values()]
+    words = _word_forms(unusable, root)
+    what = " or ".join(why.what.format(**words) for why in reasons)
+    raise AnnotationError(
+        f"{source}: {len(unusable):,} of {counted(n_named, 'recording')} {what} "
+        f"({first_names(list(unusable), _NAMED)}); {reasons[0].remedy.format(**words)}"
+    )
+
+
+def _word_forms(which: Collection[str], root: Path) -> dict[str, object]:
+    """What the sentences of :class:`_Unusable` leave open, for one recording or several."""
     forms = (
         {"is_": "is", "was": "was", "it": "it", "them": "it", "its": "its", "s": ""}
         if len(which) == 1

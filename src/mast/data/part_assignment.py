@@ -1,7 +1,7 @@
-"""Whole recordings dealt out to parts, so that seconds *and* boxes come out in the right shares.
+"""Whole recordings assigned to parts, so that seconds *and* boxes come out in the right shares.
 
-A deal by length alone can leave validation with a single box, and then thresholds and calibration are tuned
-on nothing. So many deals are made, each a function of the names and the seed, and the best is kept: first
+An assignment by length alone can leave validation with a single box, and then thresholds and calibration are tuned
+on nothing. So many are made, each a function of the names and the seed, and the best is kept: first
 the one that leaves the fewest parts without boxes (train matters most, then val, then test), then the one whose
 shares of boxes and of seconds come closest to what was asked for; of equals, the one where val lacks the least.
 """
@@ -11,8 +11,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping
 
-MAX_DEALS = 256  # our choice: five recordings can be dealt in 20 ways, and these find the best of them
-_WORK = 20_000  # recordings looked at in all; our choice: with many recordings any deal is nearly even
+MAX_DEALS = 256  # our choice: five recordings can be assigned in 20 ways, and these find the best of them
+_WORK = 20_000  # recordings looked at in all; our choice: with many recordings any assignment is nearly even
 
 
 def shuffle_key(seed: int, *names: object) -> str:
@@ -20,7 +20,7 @@ def shuffle_key(seed: int, *names: object) -> str:
     return hashlib.sha256("\x1f".join(map(str, (seed, *names))).encode()).hexdigest()
 
 
-def deal_recordings(
+def assign_parts(
     length_s: Mapping[str, float],
     fractions: Mapping[str, float],
     *,
@@ -34,21 +34,23 @@ def deal_recordings(
     Args:
         length_s: of every recording.
         fractions: of each part; they add up to 1.
-        seed: of the deal.
-        boxed: recordings with boxes, dealt first, so that every part gets some.
-        reviewed: recordings that somebody listened to, dealt next, before unlabelled ones.
-        counts: boxes of each recording; where not known, one deal is made by length alone.
+        seed: of the random order.
+        boxed: recordings with boxes, assigned first, so that every part gets some.
+        reviewed: recordings that somebody listened to, assigned next, before unlabelled ones.
+        counts: boxes of each recording; where not known, one assignment is made by length alone.
     """
     if not counts or len(fractions) < 2:
-        return _deal_once(length_s, fractions, seed, set(boxed), set(reviewed), deal=0)
+        return _assign_by_length(length_s, fractions, seed, set(boxed), set(reviewed), attempt=0)
     boxed = {*boxed, *(name for name, n in counts.items() if n)} & set(length_s)
-    deals = (
-        _with_boxes_everywhere(
-            _deal_once(length_s, fractions, seed, boxed, set(reviewed), deal=k), fractions, counts
+    assignments = (
+        _move_boxes_to_empty_parts(
+            _assign_by_length(length_s, fractions, seed, boxed, set(reviewed), attempt=k), fractions, counts
         )
         for k in range(max(1, min(MAX_DEALS, _WORK // max(1, len(length_s)))))
     )
-    return min(deals, key=lambda deal: _badness(deal, fractions, counts, length_s))  # the first of equals
+    return min(
+        assignments, key=lambda part_of: _imbalance(part_of, fractions, counts, length_s)
+    )  # the first of equals
 
 
 def part_boxes(
@@ -61,7 +63,7 @@ def part_boxes(
     return held
 
 
-def _badness(
+def _imbalance(
     part_of: Mapping[str, str],
     fractions: Mapping[str, float],
     counts: Mapping[str, int],
@@ -80,38 +82,38 @@ def _badness(
     return tuple(boxes[part] == 0 for part in fractions), round(off, 9), max(0.0, lacks)
 
 
-def _with_boxes_everywhere(
+def _move_boxes_to_empty_parts(
     part_of: dict[str, str], fractions: Mapping[str, float], counts: Mapping[str, int]
 ) -> dict[str, str]:
-    """A deal after parts without boxes took a recording from the part with the most recordings that have some."""
+    """An assignment after parts without boxes took a recording from the part with the most recordings that have some."""
     part_of = dict(part_of)
     total = sum(counts.get(name, 0) for name in part_of)
     for part, share in fractions.items():
         if part_boxes(part_of, counts, fractions)[part]:
             continue
-        givers = {
+        donors = {
             other: [name for name in part_of if part_of[name] == other and counts.get(name, 0)]
             for other in fractions
         }
-        spare = max(givers.values(), key=len)
-        if len(spare) > 1:
+        largest = max(donors.values(), key=len)
+        if len(largest) > 1:
             wanted = share * total
-            part_of[min(spare, key=lambda name: (abs(counts[name] - wanted), name))] = part
+            part_of[min(largest, key=lambda name: (abs(counts[name] - wanted), name))] = part
     return part_of
 
 
-def _deal_once(
+def _assign_by_length(
     length_s: Mapping[str, float],
     fractions: Mapping[str, float],
     seed: int,
     boxed: set[str],
     reviewed: set[str],
     *,
-    deal: int,
+    attempt: int,
 ) -> dict[str, str]:
-    """One deal by length: each recording goes to the part that lacks the most seconds.
+    """One assignment by length: each recording goes to the part that lacks the most seconds.
 
-    Recordings with boxes are dealt first, then those heard to be empty, then unlabelled ones, so that all
+    Recordings with boxes are assigned first, then those heard to be empty, then unlabelled ones, so that all
     parts have their share of each. Of a kind, those too long for the smallest part go first (in the end
     they would overfill it), the others in random order.
     """
@@ -119,21 +121,23 @@ def _deal_once(
     lacking = dict.fromkeys(fractions, 0.0)
     still_empty = set(fractions)
     part_of: dict[str, str] = {}
-    words = () if deal == 0 else (deal,)
+    salt = () if attempt == 0 else (attempt,)
     for kind in kinds:
         total = sum(length_s[name] for name in length_s if name in kind)
         for part, share in fractions.items():
             lacking[part] += share * total
         long = min(fractions.values()) * total
-        random = {name: shuffle_key(seed, *words, name) for name in length_s if name in kind}
-        # where all are long, as they are in a small set, longest first would be the only deal there is
-        sized = {name: length_s[name] if length_s[name] > long and deal % 2 == 0 else 0.0 for name in random}
+        random = {name: shuffle_key(seed, *salt, name) for name in length_s if name in kind}
+        # where all are long, as they are in a small set, longest first would be the only order there is
+        sized = {
+            name: length_s[name] if length_s[name] > long and attempt % 2 == 0 else 0.0 for name in random
+        }
         order = sorted(random, key=lambda name: (-sized[name], random[name]))
         for i, name in enumerate(order):
             # as many recordings (of this kind, or at all) as parts without any: each of those gets one
             left = len(order) - i if len(order) >= len(fractions) else len(length_s) - len(part_of)
-            open_to = [p for p in fractions if p in still_empty or left > len(still_empty)]
-            part = max(open_to, key=lambda p: lacking[p])
+            candidates = [p for p in fractions if p in still_empty or left > len(still_empty)]
+            part = max(candidates, key=lambda p: lacking[p])
             lacking[part] -= length_s[name]
             still_empty.discard(part)
             part_of[name] = part

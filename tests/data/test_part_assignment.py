@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mast.data.deal import deal_recordings, part_boxes
+from mast.data.part_assignment import assign_parts, part_boxes
 from mast.data.splits import PARTS, SplitConfig, split_recordings
 
 FRACTIONS = {"train": 0.7, "val": 0.15, "test": 0.15}
@@ -68,7 +68,7 @@ def test_the_set_that_tuned_on_a_single_box_now_has_a_share() -> None:
 def test_near_the_best_of_all_deals(counts: list[int], seed: int) -> None:
     length = {f"r{i}": 60.0 for i in range(len(counts))}
     held = {f"r{i}": n for i, n in enumerate(counts)}
-    deal = deal_recordings(length, FRACTIONS, seed=seed, counts=held)
+    deal = assign_parts(length, FRACTIONS, seed=seed, counts=held)
     assert set(deal) == set(length)
     assert all(part_boxes(deal, held, FRACTIONS).values())
     assert imbalance(deal, length, held) <= best_by_trying_all(length, held) + 0.05
